@@ -1,0 +1,142 @@
+//! Nanoseconds to cells, in integers only: Prometheus' exponential schema 3 in seconds.
+//!
+//! A latency lies in native bucket `i` when `2^((i-1)/8) < seconds <= 2^(i/8)`. The eight boundaries of an
+//! octave, in nanoseconds and shifted so that their top bit is bit 39, are the same eight numbers in every
+//! octave. The top bits of a latency shifted likewise choose one of 16 segments, none of which holds more
+//! than one of those numbers: one table look-up, one addition and its carry tell how many lie below.
+//!
+//! No branch anywhere: three copies of this are inlined into the probe, and each branch would double the
+//! paths that the kernel's verifier walks.
+
+/// Cells of one histogram in the kernel. Those above [`OVERFLOW`] are never hit: 256 makes the bound of the
+/// index a mask instead of a comparison.
+pub const CELLS: usize = 256;
+
+/// Cells `0..FIRST` are at or below 2^-20 s, the zero bucket: they are kept apart for nothing but speed.
+pub const FIRST: usize = 8;
+
+/// The cell of what took longer than 2^10 s.
+pub const OVERFLOW: usize = 248;
+
+/// Buckets between the zero bucket and the overflow: 30 octaves of 8.
+pub const BUCKETS: usize = OVERFLOW - FIRST;
+
+/// The finest schema: 2^3 buckets an octave.
+pub const SCHEMA: u32 = 3;
+
+/// The native index of the first bucket, `(2^-20, 2^(-20 + 1/8)]` seconds.
+pub const FIRST_NATIVE_INDEX: i32 = -20 * (1 << SCHEMA) + 1;
+
+/// Upper bound of the zero bucket, as a power of two of a second.
+pub const ZERO_EXPONENT: i32 = -20;
+
+/// Upper bound of the last bucket, as a power of two of a second.
+pub const TOP_EXPONENT: i32 = 10;
+
+/// [`cell`] takes latencies below this: 2^40 ns, a little over 18 minutes.
+pub const LIMIT_NS: u64 = 1 << 40;
+
+/// Position of the top bit by the product of a de Bruijn sequence with a number whose bits are filled.
+static LOG2: [u8; 32] = [
+    0, 9, 1, 10, 13, 21, 2, 29, 11, 14, 16, 18, 22, 25, 3, 30, 8, 12, 20, 28, 15, 17, 24, 7, 19, 27, 23, 6, 26,
+    5, 4, 31,
+];
+const DE_BRUIJN: u32 = 0x07c4_acdd;
+
+/// Boundaries within an octave: `floor(10^9 * 2^(k/8))`, shifted so that the top bit is bit 39, in order.
+const BOUNDARIES: [u64; 8] = [
+    558_339_959_124,
+    608_874_042_881,
+    663_981_851_981,
+    724_077_343_935,
+    789_611_942_608,
+    861_077_929_219,
+    939_012_140_241,
+    1_024_000_000_000,
+];
+
+/// By segment: boundaries below it, in units of 2^40, plus what carries into bit 40 when a number above the
+/// segment's own boundary is added. The first half serves what is under 512 ns, whose bit 39 is clear.
+static STEPS: [u64; 32] = steps();
+
+const fn steps() -> [u64; 32] {
+    let mut table = [0; 32];
+    let mut segment = 16;
+    while segment < 32 {
+        let start = (segment as u64) << 35;
+        let end = start + (1 << 35);
+        let mut below = 0;
+        let mut boundary = LIMIT_NS - 1;
+        let mut i = 0;
+        while i < BOUNDARIES.len() {
+            if BOUNDARIES[i] < start {
+                below += 1;
+            } else if BOUNDARIES[i] < end {
+                boundary = BOUNDARIES[i];
+            }
+            i += 1;
+        }
+        table[segment] = (below << 40) + (LIMIT_NS - 1 - boundary);
+        segment += 1;
+    }
+    table
+}
+
+/// The cell of a latency below [`LIMIT_NS`].
+#[inline(always)]
+#[must_use]
+pub fn cell(ns: u64) -> usize {
+    let mut filled = (ns >> 9) as u32;
+    filled |= filled >> 1;
+    filled |= filled >> 2;
+    filled |= filled >> 4;
+    filled |= filled >> 8;
+    filled |= filled >> 16;
+    let octave = u64::from(LOG2[(filled.wrapping_mul(DE_BRUIJN) >> 27) as usize & 31]);
+    let mantissa = ns << (30_u64.wrapping_sub(octave) & 63);
+    let step = STEPS[(mantissa >> 35) as usize & 31];
+    (octave * 8 + (step.wrapping_add(mantissa) >> 40)) as usize & (CELLS - 1)
+}
+
+/// The native index, at schema 3, of a cell in `FIRST..OVERFLOW`.
+#[must_use]
+pub const fn native_index(cell: usize) -> i32 {
+    FIRST_NATIVE_INDEX + (cell - FIRST) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BUCKETS, CELLS, FIRST, LIMIT_NS, OVERFLOW, cell, native_index};
+
+    #[test]
+    fn the_ends_of_the_range() {
+        assert!(cell(0) < FIRST && cell(1) < FIRST && cell(511) < FIRST && cell(512) < FIRST);
+        assert_eq!(cell(953), FIRST - 1);
+        assert_eq!(cell(954), FIRST);
+        assert_eq!(cell(1_024_000_000_000), OVERFLOW - 1);
+        assert_eq!(cell(1_024_000_000_001), OVERFLOW);
+        assert_eq!(cell(LIMIT_NS - 1), OVERFLOW);
+        assert_eq!(BUCKETS, 240);
+        const { assert!(OVERFLOW < CELLS) };
+    }
+
+    #[test]
+    fn whole_seconds_end_an_octave() {
+        assert_eq!(native_index(cell(1_000_000_000)), 0);
+        assert_eq!(native_index(cell(1_000_000_001)), 1);
+        assert_eq!(native_index(cell(2_000_000_000)), 8);
+        assert_eq!(native_index(cell(500_000_000)), -8);
+    }
+
+    #[test]
+    fn cells_never_decrease() {
+        let mut last = 0;
+        for octave in 0..40 {
+            for step in 0..512_u64 {
+                let now = cell((1_u64 << octave) + ((1_u64 << octave) * step) / 512);
+                assert!(now == last || now > last, "at octave {octave} step {step}");
+                last = now;
+            }
+        }
+    }
+}

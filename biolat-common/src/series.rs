@@ -1,0 +1,107 @@
+//! One series: what one CPU has seen of one device and one op. The value of the per-CPU maps.
+
+use core::mem::{align_of, offset_of, size_of};
+
+use crate::{bucket::CELLS, status::STATUSES};
+
+/// Histograms of one series, in the order of [`Phase`].
+pub const PHASES: usize = 3;
+
+/// Which stretch of a request's life a histogram holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(usize)]
+pub enum Phase {
+    /// From the making of the request to its hand-over to the driver.
+    Queue = 0,
+    /// From the hand-over to the driver to completion.
+    Device = 1,
+    /// From the making of the request to completion.
+    Total = 2,
+}
+
+impl Phase {
+    /// Every phase, in the order of the cells.
+    pub const ALL: [Self; PHASES] = [Self::Queue, Self::Device, Self::Total];
+
+    /// The name that metrics and logs use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Device => "device",
+            Self::Total => "total",
+        }
+    }
+}
+
+/// Counters of one series on one CPU. They only grow, and wrap: the daemon adds differences.
+///
+/// What can be derived is not stored. The sum of the total is `queue_ns + device_ns + unsplit_ns`, and a
+/// histogram's count is the sum of its cells.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Series {
+    /// Nanoseconds in the queue, of requests with both stamps.
+    pub queue_ns: u64,
+    /// Nanoseconds in the device, of requests with both stamps.
+    pub device_ns: u64,
+    /// Nanoseconds from start to end, of requests that have no stamp of their hand-over.
+    pub unsplit_ns: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Completions that failed, by block status.
+    pub errors: [u32; STATUSES],
+    /// Latencies by [`crate::bucket::cell`], the three phases of a cell side by side.
+    pub cells: [[u32; PHASES]; CELLS],
+}
+
+const _: () = {
+    assert!(align_of::<Series>() == 8);
+    assert!(offset_of!(Series, errors) == 32);
+    assert!(offset_of!(Series, cells) == 128);
+    assert!(size_of::<Series>() == 128 + CELLS * PHASES * 4);
+};
+
+/// The identity of a series: a device and an op in one number, so that both tables compare it in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Key(u64);
+
+impl Key {
+    /// The series of `op` on the device with this id (see [`crate::kernel::Layout::disk_id`]).
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(device: u64, op: u32) -> Self {
+        Self((device << 8 | (op & 0xff) as u64) & Self::MASK)
+    }
+
+    /// Forty bits of device and eight of op.
+    pub const MASK: u64 = (1 << 48) - 1;
+
+    /// The key as a map holds it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// From the bits that a map holds.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits & Self::MASK)
+    }
+
+    /// The device's id.
+    #[inline(always)]
+    #[must_use]
+    pub const fn device(self) -> u64 {
+        self.0 >> 8
+    }
+
+    /// The kernel's number of the op.
+    #[inline(always)]
+    #[must_use]
+    pub const fn op(self) -> u32 {
+        (self.0 & 0xff) as u32
+    }
+}

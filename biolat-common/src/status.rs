@@ -1,0 +1,69 @@
+//! Block statuses (`BLK_STS_*`), which are macros and so in no BTF.
+//!
+//! Numbers up to 13 have never moved. Linux 6.10 removed `BLK_STS_ZONE_RESOURCE` and moved those after it
+//! down by one; see `include/linux/blk_types.h`.
+
+/// Cells of a series' error counters. The last takes whatever is beyond.
+pub const STATUSES: usize = 24;
+
+/// Names up to 13, the same on every kernel: the kernel's own, in lower case.
+const STABLE: [&str; 14] = [
+    "ok", "notsupp", "timeout", "nospc", "transport", "target", "resv_conflict", "medium", "protection",
+    "resource", "ioerr", "dm_requeue", "again", "dev_resource",
+];
+const SINCE_6_10: [&str; 6] =
+    ["zone_open_resource", "zone_active_resource", "offline", "duration_limit", "other", "inval"];
+const BEFORE_6_10: [&str; 5] =
+    ["zone_resource", "zone_open_resource", "zone_active_resource", "offline", "duration_limit"];
+
+/// The name of a status, given whether the kernel has the numbers of 6.10 and later.
+#[must_use]
+pub fn name(status: usize, since_6_10: bool) -> &'static str {
+    let moved: &[&str] = if since_6_10 { &SINCE_6_10 } else { &BEFORE_6_10 };
+    STABLE.get(status).or_else(|| moved.get(status - STABLE.len())).copied().unwrap_or("other")
+}
+
+/// The status of a negative errno, which is what the tracepoint carried before Linux 5.16.
+///
+/// The reverse of `blk_errors[]` in `block/blk-core.c`; what is not there was `BLK_STS_IOERR`.
+#[must_use]
+pub const fn from_errno(errno: i32) -> usize {
+    match -errno {
+        0 => 0,
+        95 => 1,   // EOPNOTSUPP
+        110 => 2,  // ETIMEDOUT
+        28 => 3,   // ENOSPC
+        67 => 4,   // ENOLINK
+        121 => 5,  // EREMOTEIO
+        52 => 6,   // EBADE
+        61 => 7,   // ENODATA
+        84 => 8,   // EILSEQ
+        12 => 9,   // ENOMEM
+        11 => 12,  // EAGAIN
+        16 => 13,  // EBUSY
+        _ => 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STATUSES, from_errno, name};
+
+    #[test]
+    fn numbers_that_moved_keep_their_names() {
+        assert_eq!(name(10, true), "ioerr");
+        assert_eq!(name(7, false), "medium");
+        assert_eq!(name(17, false), "offline");
+        assert_eq!(name(16, true), "offline");
+        assert_eq!(name(19, true), "inval");
+        assert_eq!(name(STATUSES - 1, true), "other");
+        assert_eq!(name(STATUSES - 1, false), "other");
+    }
+
+    #[test]
+    fn errnos_of_old_kernels() {
+        assert_eq!(name(from_errno(-61), false), "medium");
+        assert_eq!(name(from_errno(-5), false), "ioerr");
+        assert_eq!(name(from_errno(-110), false), "timeout");
+    }
+}

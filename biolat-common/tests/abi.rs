@@ -1,0 +1,67 @@
+//! The bytes on which a probe and a daemon of different builds would have to agree. A change here is a
+//! change of the ABI: rebuild the probe and say so in the changelog.
+
+use biolat_common::{
+    bucket::CELLS,
+    kernel::{Layout, device_number},
+    lost::{Counts, Reason},
+    series::{Key, PHASES, Phase, Series},
+    slot::{Cell, SLOTS, TABLE_CELLS, table_cell},
+};
+use std::mem::{align_of, offset_of, size_of};
+
+/// The bytes of a value without padding.
+fn bytes<T>(value: &T) -> &[u8] {
+    // SAFETY: only used here with `repr(C)` types of plain integers without padding.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+#[test]
+fn a_series_is_3200_bytes() {
+    assert_eq!((size_of::<Series>(), align_of::<Series>()), (3200, 8));
+    let mut series = Series {
+        queue_ns: 0x0102_0304_0506_0708,
+        device_ns: 0x11,
+        unsplit_ns: 0x22,
+        bytes: 0x33,
+        errors: [0; 24],
+        cells: [[0; PHASES]; CELLS],
+    };
+    series.errors[10] = 0x44;
+    series.cells[2][Phase::Total as usize] = 0x5566_7788;
+    let bytes = bytes(&series);
+    assert_eq!(bytes[..8], [8, 7, 6, 5, 4, 3, 2, 1]);
+    assert_eq!((bytes[8], bytes[16], bytes[24]), (0x11, 0x22, 0x33));
+    assert_eq!(bytes[32 + 10 * 4], 0x44);
+    assert_eq!(bytes[128 + 2 * 12 + 8..][..4], [0x88, 0x77, 0x66, 0x55]);
+}
+
+#[test]
+fn keys_and_cells() {
+    let key = Key::new(0x12_3456_789a, 0x23);
+    assert_eq!(bytes(&key), [0x23, 0x9a, 0x78, 0x56, 0x34, 0x12, 0, 0]);
+    assert_eq!((key.device(), key.op()), (0x12_3456_789a, 0x23));
+    let cell = Cell::new(key, 0x0abc);
+    assert_eq!(bytes(&cell), [0xbc, 0x0a, 0x23, 0x9a, 0x78, 0x56, 0x34, 0x12]);
+    assert!(cell.is_of(key) && !cell.is_of(Key::new(0x12_3456_789a, 0x22)));
+    assert_eq!(cell.slot(), 0x0abc);
+    assert!(!Cell::EMPTY.is_of(Key::new(1, 0)));
+    assert_eq!(table_cell(Key::new(9, 1)), 9 * 16 + 1);
+    assert!(table_cell(Key::new(u64::MAX, 35)) < TABLE_CELLS);
+    assert_eq!(Cell::new(key, SLOTS - 1).slot(), SLOTS - 1);
+}
+
+#[test]
+fn device_numbers_are_the_kernels() {
+    assert_eq!(device_number(259, 3), 259 << 20 | 3);
+}
+
+#[test]
+fn losses_and_layout() {
+    assert_eq!(size_of::<Counts>(), 64);
+    for (index, reason) in Reason::ALL.into_iter().enumerate() {
+        assert_eq!(reason as usize, index);
+    }
+    assert_eq!((size_of::<Layout>(), align_of::<Layout>()), (64, 4));
+    assert_eq!(offset_of!(Layout, status_is_errno), 60);
+}
