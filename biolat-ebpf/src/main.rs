@@ -1,0 +1,38 @@
+//! The probe. Entry, licence and panic live here; what a completion means lives in `common_case` and
+//! `rare_case`, raw reads of kernel memory in `request`, maps in `maps`.
+
+#![no_std]
+#![no_main]
+
+mod common_case;
+mod maps;
+mod rare_case;
+mod record;
+mod request;
+
+use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+
+use request::Completion;
+
+/// `block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes)`
+///
+/// <https://github.com/torvalds/linux/blob/v6.12/include/trace/events/block.h#L145>
+#[btf_tracepoint(function = "block_rq_complete")]
+fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
+    let completion = Completion::from_arguments(&ctx);
+    if !common_case::record(&completion) {
+        rare_case::record(&ctx);
+    }
+    0
+}
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // The compiler removes this, as nothing here can panic; if it did not, the verifier would refuse the loop.
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

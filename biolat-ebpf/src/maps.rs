@@ -1,0 +1,77 @@
+//! The maps and every access to them. Their names, sizes and owners are listed in ARCHITECTURE.
+
+use aya_ebpf::{
+    btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, Queue},
+    macros::btf_map,
+};
+use biolat_common::{
+    lost::{Counts, Reason},
+    series::{Key, Series},
+    slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
+};
+
+type Chunk = PerCpuArray<Series, { CHUNK_SLOTS as usize }>;
+
+#[btf_map]
+static TABLE: Array<u64, { TABLE_CELLS as usize }> = Array::new();
+
+#[btf_map]
+static INDEX: HashMap<u64, u32, { SLOTS as usize }> = HashMap::new();
+
+#[btf_map]
+static FREE: Queue<u32, { SLOTS as usize }> = Queue::new();
+
+#[btf_map]
+static SERIES: ArrayOfMaps<Chunk, { CHUNKS as usize }> = ArrayOfMaps::new();
+
+#[btf_map]
+static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
+
+const BPF_NOEXIST: u64 = 1;
+
+/// The slot of a series that the daemon has put into the table.
+#[inline(always)]
+pub(crate) fn known_slot(key: Key) -> Option<u32> {
+    let cell = Cell::from_bits(*TABLE.get(table_cell(key))?);
+    cell.is_of(key).then(|| cell.slot())
+}
+
+/// The slot of a series wherever it stands, made now if it has none. `None`: there is no room.
+#[inline(always)]
+pub(crate) fn any_slot(key: Key) -> Option<u32> {
+    let bits = key.bits();
+    if let Some(slot) = slot_in_index(bits) {
+        return Some(slot);
+    }
+    let slot = FREE.pop().ok()??;
+    if INDEX.insert(bits, slot, BPF_NOEXIST).is_ok() {
+        return Some(slot);
+    }
+    // Another CPU was first, or the index is full: either way the slot goes back.
+    let _ = FREE.push(slot, 0);
+    slot_in_index(bits)
+}
+
+#[inline(always)]
+fn slot_in_index(bits: u64) -> Option<u32> {
+    // SAFETY: entries are plain numbers, removed only by the daemon and only for devices that are gone.
+    unsafe { INDEX.get(bits) }.copied()
+}
+
+/// This CPU's counters of a slot.
+#[inline(always)]
+pub(crate) fn series(slot: u32) -> Option<*mut Series> {
+    SERIES.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS))
+}
+
+/// Counts a completion that gets into no histogram, and tells whether it is this CPU's first for the reason.
+#[inline(always)]
+pub(crate) fn lose(reason: Reason) -> bool {
+    let Some(counts) = LOST.get_ptr_mut(0) else { return false };
+    // SAFETY: this CPU's own cell, in bounds as `Reason` is below `REASONS`.
+    unsafe {
+        let count = (*counts).as_mut_ptr().add(reason as usize);
+        *count += 1;
+        *count == 1
+    }
+}

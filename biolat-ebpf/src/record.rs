@@ -1,0 +1,57 @@
+//! What is added to a series.
+
+use biolat_common::{
+    bucket::{LIMIT_NS, cell},
+    series::{Phase, Series},
+};
+
+/// The phases of a request that the driver has had.
+///
+/// The block layer caches its clock for a batch, so that a hand-over may be stamped a little before the
+/// start: the request then waited not at all. Queue and device always add up to the total.
+#[inline(always)]
+pub(crate) fn split(series: &mut Series, started: u64, handed_over: u64, now: u64) {
+    let waited = positive(handed_over.wrapping_sub(started));
+    let total = now.wrapping_sub(started);
+    let served = total.wrapping_sub(waited);
+    series.queue_ns = series.queue_ns.wrapping_add(waited);
+    series.device_ns = series.device_ns.wrapping_add(served);
+    count(series, Phase::Queue, waited);
+    count(series, Phase::Device, served);
+    count(series, Phase::Total, total);
+}
+
+/// The phases of any request that has both stamps, however long it took.
+#[inline(always)]
+pub(crate) fn split_any(series: &mut Series, waited: u64, served: u64) {
+    series.queue_ns = series.queue_ns.wrapping_add(waited);
+    series.device_ns = series.device_ns.wrapping_add(served);
+    count(series, Phase::Queue, in_range(waited));
+    count(series, Phase::Device, in_range(served));
+    count(series, Phase::Total, in_range(waited.wrapping_add(served)));
+}
+
+/// The total of a request of which the kernel knows nothing else.
+#[inline(always)]
+pub(crate) fn unsplit(series: &mut Series, total: u64) {
+    series.unsplit_ns = series.unsplit_ns.wrapping_add(total);
+    count(series, Phase::Total, in_range(total));
+}
+
+#[inline(always)]
+fn count(series: &mut Series, phase: Phase, ns: u64) {
+    let cell = &mut series.cells[cell(ns)][phase as usize];
+    *cell = cell.wrapping_add(1);
+}
+
+/// Beyond [`LIMIT_NS`] everything is overflow anyway; the sums stay exact.
+#[inline(always)]
+fn in_range(ns: u64) -> u64 {
+    if ns < LIMIT_NS { ns } else { LIMIT_NS - 1 }
+}
+
+/// A difference, or 0 where it is negative, without a branch.
+#[inline(always)]
+fn positive(difference: u64) -> u64 {
+    difference & !((difference.cast_signed() >> 63).cast_unsigned())
+}
