@@ -55,6 +55,18 @@ pub struct Series {
     pub cells: [[u32; PHASES]; CELLS],
 }
 
+impl Series {
+    /// A series in which nothing has been counted.
+    pub const ZERO: Self = Self {
+        queue_ns: 0,
+        device_ns: 0,
+        unsplit_ns: 0,
+        bytes: 0,
+        errors: [0; STATUSES],
+        cells: [[0; PHASES]; CELLS],
+    };
+}
+
 const _: () = {
     assert!(align_of::<Series>() == 8);
     assert!(offset_of!(Series, errors) == 32);

@@ -2,10 +2,9 @@
 //! change of the ABI: rebuild the probe and say so in the changelog.
 
 use biolat_common::{
-    bucket::CELLS,
     kernel::{Layout, device_number},
     lost::{Counts, Reason},
-    series::{Key, PHASES, Phase, Series},
+    series::{Key, Phase, Series},
     slot::{Cell, SLOTS, TABLE_CELLS, table_cell},
 };
 use std::mem::{align_of, offset_of, size_of};
@@ -19,14 +18,8 @@ fn bytes<T>(value: &T) -> &[u8] {
 #[test]
 fn a_series_is_3200_bytes() {
     assert_eq!((size_of::<Series>(), align_of::<Series>()), (3200, 8));
-    let mut series = Series {
-        queue_ns: 0x0102_0304_0506_0708,
-        device_ns: 0x11,
-        unsplit_ns: 0x22,
-        bytes: 0x33,
-        errors: [0; 24],
-        cells: [[0; PHASES]; CELLS],
-    };
+    let mut series =
+        Series { queue_ns: 0x0102_0304_0506_0708, device_ns: 0x11, unsplit_ns: 0x22, bytes: 0x33, ..Series::ZERO };
     series.errors[10] = 0x44;
     series.cells[2][Phase::Total as usize] = 0x5566_7788;
     let bytes = bytes(&series);

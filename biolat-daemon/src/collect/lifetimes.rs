@@ -1,0 +1,137 @@
+//! When series begin and end: devices that come and go, slots that are made, laid fallow and used again.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Result;
+use biolat_common::series::Key;
+
+use super::{Collector, Known};
+use crate::device::Device;
+
+/// A slot whose series is gone. A run of the probe that began before may still write to it.
+pub(super) struct Fallow {
+    slot: u32,
+    since: Instant,
+}
+
+/// Longer than any run of the probe.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// A device with completions and without a name.
+pub(super) struct Stranger {
+    since: Instant,
+}
+
+/// How long a stranger may take to show up in sysfs.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Slots that are kept free for series that nobody foresaw: as many as fit into this, within bounds.
+const SPARE_BYTES: u64 = 1 << 20;
+const SPARE_SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
+
+impl Collector {
+    /// Takes note of the devices that are there now, and ends the series of those that are not.
+    pub(super) fn meet(&mut self, found: Vec<Device>) -> Result<()> {
+        let gone: Vec<u64> =
+            self.devices.keys().copied().filter(|id| found.iter().all(|device| device.id != *id)).collect();
+        for id in gone {
+            if let Some(known) = self.devices.remove(&id) {
+                log::info!("device {} is gone", known.device.name);
+            }
+            self.end_series(id)?;
+        }
+        for device in found {
+            self.strangers.remove(&device.id);
+            if let Some(known) = self.devices.get_mut(&device.id) {
+                known.device = device;
+                continue;
+            }
+            let shown = self.selection.shows(&device.name);
+            if shown {
+                self.greet(&device);
+            }
+            let stamped = device.throttled;
+            let since = SystemTime::now();
+            self.devices.insert(device.id, Known { device, shown, since, audit: None, stamped });
+        }
+        Ok(())
+    }
+
+    fn greet(&self, device: &Device) {
+        let name = &device.name;
+        log::info!("device {name} ({})", if device.model.is_empty() { "no model" } else { &device.model });
+        if !device.iostats {
+            log::warn!(
+                "device {name}: the kernel takes no statistics of it, so that no latency is to be had; turn them on \
+                 with: echo 1 > /sys/block/{name}/queue/iostats"
+            );
+        } else if !device.throttled {
+            log::warn!(
+                "device {name}: the kernel may not stamp the hand-over to the driver, so that queue and device \
+                 latency may be missing (the total is not); turn it on with: echo 2000 > \
+                 /sys/block/{name}/queue/wbt_lat_usec"
+            );
+        }
+    }
+
+    /// Whether nobody knows this series' device.
+    pub(super) fn is_strange(&self, key: Key) -> bool {
+        !self.devices.contains_key(&key.device())
+    }
+
+    /// Ends the series of devices that never got a name: their completions are lost, and counted as such.
+    pub(super) fn forget_strangers(&mut self) -> Result<()> {
+        let strange: Vec<u64> =
+            self.series.keys().filter(|key| self.is_strange(**key)).map(|key| key.device()).collect();
+        for id in strange {
+            let stranger = self.strangers.entry(id).or_insert_with(|| Stranger { since: Instant::now() });
+            if stranger.since.elapsed() >= PATIENCE {
+                self.strangers.remove(&id);
+                self.unnamed += self.end_series(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes every series of a device out; tells how many completions they held.
+    fn end_series(&mut self, id: u64) -> Result<u64> {
+        let mut completions = 0;
+        for op in 0..=u32::from(u8::MAX) {
+            let key = Key::new(id, op);
+            if let Some(tracked) = self.series.remove(&key) {
+                completions += tracked.totals.count();
+                self.probe.maps.remove(key)?;
+                self.fallow.push(Fallow { slot: tracked.slot, since: Instant::now() });
+            }
+        }
+        Ok(completions)
+    }
+
+    /// Hands slots that nobody writes any more to the probe again, and keeps what is in them.
+    pub(super) fn end_fallow(&mut self) -> Result<()> {
+        for fallow in self.fallow.extract_if(.., |fallow| fallow.since.elapsed() >= GRACE) {
+            self.floors.insert(fallow.slot, self.probe.maps.read(fallow.slot)?);
+            self.probe.maps.release(fallow.slot)?;
+        }
+        Ok(())
+    }
+
+    /// Sees that there is a slot for the reads and one for the writes of every device that is shown, and some
+    /// to spare.
+    pub(super) fn provide_slots(&mut self) -> Result<()> {
+        let foreseen: u64 = self
+            .devices
+            .iter()
+            .filter(|(_, known)| known.shown)
+            .map(|(&id, _)| [0, 1].iter().filter(|&&op| !self.series.contains_key(&Key::new(id, op))).count() as u64)
+            .sum();
+        let spare = (SPARE_BYTES / self.slot_bytes()).clamp(*SPARE_SLOTS.start(), *SPARE_SLOTS.end());
+        let taken = (self.series.len() + self.fallow.len()) as u64;
+        while u64::from(self.probe.maps.slots()) < taken + foreseen + spare {
+            if !self.probe.maps.grow()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

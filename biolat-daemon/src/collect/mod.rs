@@ -1,0 +1,282 @@
+//! The collector: on each pass the kernel's books, then the probe's counters, then an audit of one by the
+//! other, and from all that a [`Snapshot`]. It has a thread of its own and shares nothing but what it makes.
+
+pub mod audit;
+mod lifetimes;
+mod run;
+pub mod totals;
+
+use std::{
+    collections::{BTreeMap, HashMap, btree_map::Entry},
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::{Context as _, Result};
+use biolat_common::{
+    lost::Reason,
+    series::{Key, PHASES, Series},
+};
+
+use crate::{
+    device::{
+        Device,
+        books::{Books, Group},
+        selection::Selection,
+        sysfs,
+    },
+    probe::{Host, Probe},
+    process,
+    snapshot::{DeviceView, Health, Histogram, ProbeRuns, SeriesView, Snapshot},
+};
+use audit::Audit;
+use lifetimes::{Fallow, Stranger};
+use totals::{Growth, Totals};
+
+pub use run::{Command, run};
+
+/// Without any uevent the devices are looked at again after this.
+const RESCAN: Duration = Duration::from_secs(30);
+
+/// The collector's state.
+pub struct Collector {
+    host: Host,
+    selection: Selection,
+    probe: Probe,
+    started: SystemTime,
+    scanned: Option<Instant>,
+    devices: BTreeMap<u64, Known>,
+    series: BTreeMap<Key, Tracked>,
+    /// Slots whose device is gone, until no run of the probe can write them any more.
+    fallow: Vec<Fallow>,
+    /// What free slots hold from former lives.
+    floors: HashMap<u32, Series>,
+    /// Devices that the probe has seen and sysfs has not.
+    strangers: BTreeMap<u64, Stranger>,
+    /// Completions of devices that were gone before they had a name.
+    unnamed: u64,
+    durations: run::Durations,
+}
+
+/// A device that is there.
+struct Known {
+    device: Device,
+    shown: bool,
+    since: SystemTime,
+    audit: Option<Audit>,
+    /// Whether the kernel stamps the hand-over to the driver, as far as the last requests tell.
+    stamped: bool,
+}
+
+/// A series that is there.
+struct Tracked {
+    slot: u32,
+    totals: Box<Totals>,
+}
+
+impl Collector {
+    /// A collector for a probe that has just been attached.
+    pub fn new(host: Host, selection: Selection, probe: Probe) -> Result<Self> {
+        let mut collector = Self {
+            host,
+            selection,
+            probe,
+            started: SystemTime::now(),
+            scanned: None,
+            devices: BTreeMap::new(),
+            series: BTreeMap::new(),
+            fallow: Vec::new(),
+            floors: HashMap::new(),
+            strangers: BTreeMap::new(),
+            unnamed: 0,
+            durations: run::Durations::default(),
+        };
+        collector.rescan()?;
+        if !collector.devices.values().any(|known| known.shown) {
+            log::warn!("there is no block device to show yet; one that appears will be");
+        }
+        Ok(collector)
+    }
+
+    /// The probe.
+    pub fn probe_mut(&mut self) -> &mut Probe {
+        &mut self.probe
+    }
+
+    /// Looks at the devices again, now.
+    pub fn rescan(&mut self) -> Result<()> {
+        let known = |id| self.devices.get(&id).map(|known| &known.device);
+        let found = sysfs::scan(&self.host.sysfs, known).with_context(|| {
+            format!("cannot list the block devices in {}", self.host.sysfs.join("block").display())
+        })?;
+        self.scanned = Some(Instant::now());
+        self.meet(found)?;
+        self.provide_slots()
+    }
+
+    /// One pass.
+    pub fn pass(&mut self) -> Result<Snapshot> {
+        self.probe.flush_log();
+        if self.scanned.is_none_or(|scanned| scanned.elapsed() >= RESCAN) {
+            self.rescan()?;
+        }
+        let books = self.read_books();
+        let index = self.probe.maps.index()?;
+        if index.iter().any(|(key, _)| self.is_strange(*key)) {
+            self.rescan()?;
+        }
+        self.read_series(&index)?;
+        let lost = self.losses()?;
+        self.check_books(&books, &lost);
+        self.forget_strangers()?;
+        self.end_fallow()?;
+        self.provide_slots()?;
+        self.snapshot(lost)
+    }
+
+    /// Before the counters: see [`audit`]. A device that has just gone has no books; the next scan takes it out.
+    fn read_books(&mut self) -> BTreeMap<u64, Books> {
+        let mut books = BTreeMap::new();
+        for (&id, known) in &self.devices {
+            match Books::of(&self.host.sysfs, &known.device) {
+                Ok(read) => {
+                    books.insert(id, read);
+                }
+                Err(_) => self.scanned = None,
+            }
+        }
+        books
+    }
+
+    fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {
+        let mut growth: BTreeMap<u64, Growth> = BTreeMap::new();
+        for &(key, slot) in index {
+            let now = self.probe.maps.read(slot)?;
+            let tracked = match self.series.entry(key) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    self.probe.maps.publish(key, slot)?;
+                    let floor = self.floors.remove(&slot).unwrap_or(Series::ZERO);
+                    entry.insert(Tracked { slot, totals: Box::new(Totals::from_floor(floor)) })
+                }
+            };
+            *growth.entry(key.device()).or_default() += tracked.totals.add(&now);
+        }
+        for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
+            if let Some(known) = self.devices.get_mut(&id) {
+                known.stamped = growth.split > 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Losses by reason, all of them, zeros included.
+    fn losses(&mut self) -> Result<Vec<(&'static str, u64)>> {
+        let counts = self.probe.maps.losses()?;
+        let misses = self.probe.program_counts()?.recursion_misses;
+        let mut lost: Vec<_> =
+            Reason::ALL.into_iter().map(|reason| (reason.name(), counts[reason as usize])).collect();
+        lost.push(("recursion", misses));
+        lost.push(("unknown_device", self.unnamed));
+        Ok(lost)
+    }
+
+    /// Audits each device; one that is new has its audit opened, with books that are younger than the counters.
+    fn check_books(&mut self, books: &BTreeMap<u64, Books>, lost: &[(&'static str, u64)]) {
+        let is_booked =
+            |name: &str| Reason::ALL.into_iter().find(|reason| reason.name() == name).is_none_or(Reason::is_booked);
+        let excused = lost.iter().filter(|(name, _)| is_booked(name)).map(|(_, count)| count).sum();
+        let counted = self.counted();
+        for (id, known) in &mut self.devices {
+            let counted = counted.get(id).copied().unwrap_or_default();
+            match (&mut known.audit, books.get(id)) {
+                (Some(audit), Some(books)) => audit.check(books, &counted, excused),
+                (Some(_), None) => {}
+                (none, _) => {
+                    if let Ok(books) = Books::of(&self.host.sysfs, &known.device) {
+                        *none = Some(Audit::open(&counted, &books, excused));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the probe has counted, in the groups of the books.
+    fn counted(&self) -> BTreeMap<u64, Books> {
+        let mut counted: BTreeMap<u64, Books> = BTreeMap::new();
+        for (key, tracked) in &self.series {
+            let passthrough =
+                self.devices.get(&key.device()).is_some_and(|known| known.device.books_passthrough);
+            let name = self.probe.kernel.op_name(key.op());
+            if let Some(group) = Group::of(key.op(), &name, passthrough) {
+                counted.entry(key.device()).or_default().add(group, tracked.totals.count());
+            }
+        }
+        counted
+    }
+
+    fn snapshot(&mut self, lost: Vec<(&'static str, u64)>) -> Result<Snapshot> {
+        let probe = if self.probe.has_statistics() {
+            let counts = self.probe.program_counts()?;
+            Some(ProbeRuns { count: counts.runs, time: Duration::from_nanos(counts.run_time_ns) })
+        } else {
+            None
+        };
+        let mut devices: Vec<_> = self
+            .devices
+            .iter()
+            .filter(|(_, known)| known.shown)
+            .map(|(&id, known)| self.device_view(id, known))
+            .collect();
+        devices.sort_by(|a, b| a.device.name.cmp(&b.device.name));
+        Ok(Snapshot {
+            taken: SystemTime::now(),
+            started: self.started,
+            devices,
+            lost,
+            health: self.health(),
+            probe,
+            process: process::read(&self.host.procfs),
+        })
+    }
+
+    /// Reads and writes are shown from the start, so that their first increase is not missed.
+    fn device_view(&self, id: u64, known: &Known) -> DeviceView {
+        let kernel = &self.probe.kernel;
+        let mut series: Vec<SeriesView> = self
+            .series
+            .range(Key::new(id, 0)..=Key::new(id, u32::from(u8::MAX)))
+            .map(|(key, tracked)| tracked.totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10))
+            .collect();
+        for op in ["write", "read"] {
+            if !series.iter().any(|view| view.op == op) {
+                let histograms = [const { Histogram::new() }; PHASES];
+                series.insert(0, SeriesView { op: op.to_owned(), bytes: 0, histograms, errors: Vec::new() });
+            }
+        }
+        let total = known.device.iostats;
+        DeviceView {
+            device: known.device.clone(),
+            since: known.since,
+            phases: [total && known.stamped, total && known.stamped, total],
+            series,
+            unseen: known.audit.as_ref().map(Audit::unseen).unwrap_or_default(),
+        }
+    }
+
+    /// How the collector fares.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let slots = self.probe.maps.slots();
+        Health {
+            durations: self.durations.histogram(),
+            failures: self.durations.failures,
+            overruns: self.durations.overruns,
+            slots: u64::from(slots),
+            map_bytes: u64::from(slots) * self.slot_bytes(),
+        }
+    }
+
+    fn slot_bytes(&self) -> u64 {
+        (self.probe.maps.cpus() * size_of::<Series>()) as u64
+    }
+}

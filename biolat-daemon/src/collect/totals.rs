@@ -1,0 +1,147 @@
+//! The life-long counts of one series. The probe's counters are narrow and wrap; each pass adds by how much
+//! they have grown.
+//!
+//! A 32-bit cell is summed over all CPUs modulo 2^32, so that a bucket may grow by 4.2 billion between two
+//! passes: at the longest interval that is 14 million I/Os a second of one device and op, all in one bucket.
+
+use biolat_common::{
+    bucket::CELLS,
+    series::{PHASES, Phase, Series},
+    status::{self, STATUSES},
+};
+
+use crate::snapshot::{Histogram, SeriesView};
+
+/// Counts of one series since its life began.
+pub struct Totals {
+    last: Series,
+    queue_ns: u128,
+    device_ns: u128,
+    unsplit_ns: u128,
+    bytes: u64,
+    errors: [u64; STATUSES],
+    cells: [[u64; PHASES]; CELLS],
+}
+
+/// By how much a series has grown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Growth {
+    /// Requests.
+    pub total: u64,
+    /// Requests of which the hand-over to the driver is known.
+    pub split: u64,
+}
+
+impl std::ops::AddAssign for Growth {
+    fn add_assign(&mut self, other: Self) {
+        self.total += other.total;
+        self.split += other.split;
+    }
+}
+
+impl Totals {
+    /// A new life, in a slot that already holds `floor` from a former one.
+    #[must_use]
+    pub fn from_floor(floor: Series) -> Self {
+        Self {
+            last: floor,
+            queue_ns: 0,
+            device_ns: 0,
+            unsplit_ns: 0,
+            bytes: 0,
+            errors: [0; STATUSES],
+            cells: [[0; PHASES]; CELLS],
+        }
+    }
+
+    /// Adds what came since the last time.
+    pub fn add(&mut self, now: &Series) -> Growth {
+        let last = &self.last;
+        self.queue_ns += u128::from(now.queue_ns.wrapping_sub(last.queue_ns));
+        self.device_ns += u128::from(now.device_ns.wrapping_sub(last.device_ns));
+        self.unsplit_ns += u128::from(now.unsplit_ns.wrapping_sub(last.unsplit_ns));
+        self.bytes += now.bytes.wrapping_sub(last.bytes);
+        for (total, (now, last)) in self.errors.iter_mut().zip(now.errors.iter().zip(&last.errors)) {
+            *total += u64::from(now.wrapping_sub(*last));
+        }
+        let mut growth = Growth::default();
+        for (total, (now, last)) in self.cells.iter_mut().zip(now.cells.iter().zip(&last.cells)) {
+            for phase in Phase::ALL {
+                let phase_index = phase as usize;
+                let new = u64::from(now[phase_index].wrapping_sub(last[phase_index]));
+                total[phase_index] += new;
+                match phase {
+                    Phase::Total => growth.total += new,
+                    Phase::Device => growth.split += new,
+                    Phase::Queue => {}
+                }
+            }
+        }
+        self.last = *now;
+        growth
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.cells.iter().map(|cell| cell[Phase::Total as usize]).sum()
+    }
+
+    /// What is exposed.
+    #[must_use]
+    pub fn view(&self, op: String, statuses_since_6_10: bool) -> SeriesView {
+        let errors = self.errors.iter().enumerate().filter(|&(_, &count)| count > 0);
+        let mut by_name: Vec<(&'static str, u64)> = Vec::new();
+        for (status, &count) in errors {
+            let name = status::name(status, statuses_since_6_10);
+            match by_name.iter_mut().find(|(found, _)| *found == name) {
+                Some((_, sum)) => *sum += count,
+                None => by_name.push((name, count)),
+            }
+        }
+        SeriesView {
+            op,
+            bytes: self.bytes,
+            histograms: Phase::ALL.map(|phase| self.histogram(phase)),
+            errors: by_name,
+        }
+    }
+
+    fn histogram(&self, phase: Phase) -> Histogram {
+        let sum_ns = match phase {
+            Phase::Queue => self.queue_ns,
+            Phase::Device => self.device_ns,
+            Phase::Total => self.queue_ns + self.device_ns + self.unsplit_ns,
+        };
+        Histogram::from_cells(self.cells.iter().map(|cell| cell[phase as usize]), sum_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::series::{Phase, Series};
+
+    use super::{Growth, Totals};
+
+    #[test]
+    fn counters_that_wrap_are_widened() {
+        let mut series = Series::ZERO;
+        series.cells[100] = [u32::MAX - 1, u32::MAX - 1, u32::MAX - 1];
+        series.queue_ns = u64::MAX - 9;
+        let mut totals = Totals::from_floor(series);
+        assert_eq!(totals.count(), 0);
+
+        series.cells[100] = [2, 2, 3];
+        series.queue_ns = 90;
+        series.unsplit_ns = 5;
+        series.errors[10] = 1;
+        assert_eq!(totals.add(&series), Growth { total: 5, split: 4 });
+        assert_eq!(totals.add(&series), Growth::default());
+
+        let view = totals.view("read".into(), true);
+        assert_eq!(view.histograms.each_ref().map(|histogram| histogram.count()), [4, 4, 5]);
+        assert_eq!(view.histograms[Phase::Queue as usize].sum_ns, 100);
+        assert_eq!(view.histograms[Phase::Total as usize].sum_ns, 105);
+        assert_eq!(view.errors, [("ioerr", 1)]);
+    }
+}

@@ -1,0 +1,250 @@
+//! The command line: raw options, parsed by clap, become one checked [`Config`], so that nothing is found out late.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Parser, ValueEnum};
+
+use crate::{
+    device::selection::Selection,
+    expose::{Histograms, Shape},
+    probe::Host,
+    version,
+};
+
+const ABOUT: &str = "Latency of every block I/O, as Prometheus native histograms, from one eBPF probe";
+
+const LONG_ABOUT: &str = "Measures the latency of every block I/O on this host and serves it to Prometheus.
+
+One eBPF program runs at the completion of each block request, reads the time stamps that the kernel keeps \
+anyway and adds to histograms of its own CPU. On an interval the daemon sums them, checks them against the \
+kernel's own disk statistics, and serves them on /metrics, by device and op:
+
+  biolat_queue_latency_seconds   from the making of a request to its hand-over to the driver
+  biolat_device_latency_seconds  from the hand-over to completion
+  biolat_total_latency_seconds   both
+
+It takes root, or the capabilities CAP_BPF and CAP_PERFMON.";
+
+const EXAMPLES: &str = "Examples:
+  biolat-daemon                                        serve on port 9976 of every address
+  biolat-daemon --listen 127.0.0.1:9976 --listen [::1]:9976
+  biolat-daemon --device 'nvme.*' --interval 1s        NVMe drives only, fresh each second
+  curl -s localhost:9976/metrics | grep total_latency_seconds_count
+
+Every option can be given in the environment too, as shown. Exit status: 0 after SIGTERM or SIGINT, 1 if it \
+cannot run, 2 for a wrong option.";
+
+/// Options as they are given.
+#[derive(Parser, Debug)]
+#[command(name = "biolat-daemon", version = version::LONG, about = ABOUT, long_about = LONG_ABOUT)]
+#[command(after_long_help = EXAMPLES, max_term_width = 110)]
+pub struct Options {
+    /// Address and port to serve on; may be given more than once
+    ///
+    /// An IPv6 address stands in brackets: [::]:9976. Without an address, :9976, it is every IPv4 address.
+    #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", default_value = "0.0.0.0:9976")]
+    #[arg(value_delimiter = ',', value_parser = listen)]
+    pub listen: Vec<SocketAddr>,
+
+    /// How often the kernel's counters are read, 100ms to 5m
+    ///
+    /// A scrape gets the figures of the latest read. Set it no longer than the scrape interval.
+    #[arg(long, value_name = "TIME", env = "BIOLAT_INTERVAL", default_value = "5s", value_parser = interval)]
+    pub interval: Duration,
+
+    /// Resolution of native histograms: 2^SCHEMA buckets for each power of two, 0 to 3
+    ///
+    /// 3 is a bucket every 9 %, 0 one every 100 %. The kernel counts at 3; coarser ones are merged from it.
+    #[arg(long, value_name = "SCHEMA", env = "BIOLAT_SCHEMA", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=3))]
+    pub schema: u32,
+
+    /// Which histograms to expose
+    #[arg(long, value_name = "KIND", env = "BIOLAT_FORMAT", default_value = "both")]
+    pub format: Histograms,
+
+    /// Show only devices whose whole name matches this regular expression
+    ///
+    /// By default every device that has requests of its own, loop devices while a file is attached to them.
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE")]
+    pub device: Option<String>,
+
+    /// Leave out devices whose whole name matches this regular expression
+    ///
+    /// By default, without --device, the disks made of memory: ^z?ram[0-9]+$
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE")]
+    pub device_exclude: Option<String>,
+
+    /// Where sysfs is mounted
+    #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", default_value = "/sys")]
+    pub sysfs: PathBuf,
+
+    /// Where procfs is mounted
+    #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", default_value = "/proc")]
+    pub procfs: PathBuf,
+
+    /// How log lines are written, to standard error
+    #[arg(long, value_name = "FORMAT", env = "BIOLAT_LOG_FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Have the kernel measure the probe itself: biolat_probe_runs_total and biolat_probe_run_seconds_total
+    ///
+    /// The kernel then takes the time around every BPF program on the host, which costs more than the probe
+    /// does, until biolat ends. It takes CAP_SYS_ADMIN.
+    #[arg(long, env = "BIOLAT_PROBE_STATS")]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub probe_stats: bool,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// What the daemon runs with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to serve.
+    pub listen: Vec<SocketAddr>,
+    /// How often to read.
+    pub interval: Duration,
+    /// What histograms look like.
+    pub shape: Shape,
+    /// Which devices are shown.
+    pub selection: Selection,
+    /// Where the host's facts are.
+    pub host: Host,
+    /// Whether the kernel is to measure the probe.
+    pub probe_stats: bool,
+}
+
+/// An option that does not hold, in one line.
+#[derive(Debug)]
+pub struct Refused(String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Options {
+    /// Checks what clap cannot.
+    pub fn check(self) -> Result<Config, Refused> {
+        let selection =
+            Selection::new(self.device.as_deref(), self.device_exclude.as_deref()).map_err(|error| {
+                // The library draws an arrow over several lines; its last line is the reason.
+                let text = error.to_string();
+                let reason = text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");
+                let bad = |pattern: &Option<String>| pattern.as_ref().is_some_and(|p| regex::Regex::new(p).is_err());
+                let (option, pattern) = if bad(&self.device) {
+                    ("--device", &self.device)
+                } else {
+                    ("--device-exclude", &self.device_exclude)
+                };
+                Refused(format!(
+                    "{option} '{}' is not a regular expression: {reason}",
+                    pattern.as_deref().unwrap_or_default()
+                ))
+            })?;
+        Ok(Config {
+            listen: self.listen,
+            interval: self.interval,
+            shape: Shape { schema: self.schema, histograms: self.format },
+            selection,
+            host: Host { sysfs: self.sysfs, procfs: self.procfs },
+            probe_stats: self.probe_stats,
+        })
+    }
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    full.parse().map_err(|_| "give an address and a port, as in 127.0.0.1:9976 or [::1]:9976".to_owned())
+}
+
+/// A number and a unit: 500ms, 5s, 1m.
+fn interval(text: &str) -> Result<Duration, String> {
+    const ALLOWED: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        _ => return Err("give a number and a unit, as in 500ms, 5s or 1m".to_owned()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| format!("'{number}' is not a number"))? * scale;
+    let interval = Duration::try_from_secs_f64(seconds).map_err(|_| "out of range".to_owned())?;
+    if ALLOWED.contains(&interval) { Ok(interval) } else { Err("allowed is from 100ms to 5m".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::{Options, interval, listen};
+    use crate::expose::Histograms;
+
+    fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
+        Options::try_parse_from([&["biolat-daemon"], arguments].concat())
+    }
+
+    #[test]
+    fn clap_is_content() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults() {
+        let options = parse(&[]).unwrap();
+        assert_eq!(options.listen, ["0.0.0.0:9976".parse().unwrap()]);
+        assert_eq!((options.interval, options.schema), (Duration::from_secs(5), 3));
+        assert_eq!(options.format, Histograms::Both);
+        assert!(!options.probe_stats);
+        let config = options.check().unwrap();
+        assert!(config.selection.shows("nvme0n1") && !config.selection.shows("zram0"));
+    }
+
+    #[test]
+    fn addresses() {
+        assert_eq!(listen("[::1]:9976"), Ok("[::1]:9976".parse().unwrap()));
+        assert_eq!(listen(":80"), Ok("0.0.0.0:80".parse().unwrap()));
+        assert!(listen("9976").is_err() && listen("::1:9976").is_err() && listen("localhost:x").is_err());
+        let options = parse(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2,127.0.0.2:3"]).unwrap();
+        assert_eq!(options.listen.len(), 3);
+    }
+
+    #[test]
+    fn intervals() {
+        assert_eq!(interval("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(interval("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(interval("5m"), Ok(Duration::from_secs(300)));
+        for wrong in ["99ms", "6m", "5", "s", "-1s", "1h", "", "1e9s", "NaNs"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (arguments, expected) in [
+            (["--schema", "4"], "4 is not in 0..=3"),
+            (["--format", "histogram"], "native, classic, both"),
+            (["--interval", "1h"], "500ms, 5s or 1m"),
+            (["--listen", "everywhere"], "127.0.0.1:9976"),
+        ] {
+            let text = parse(&arguments).unwrap_err().to_string();
+            assert!(text.contains(expected) && text.contains(arguments[0]), "{text}");
+        }
+        let refused = parse(&["--device", "nvme["]).unwrap().check().unwrap_err().to_string();
+        assert_eq!(refused, "--device 'nvme[' is not a regular expression: unclosed character class");
+        let refused = parse(&["--device", "a", "--device-exclude", "*"]).unwrap().check().unwrap_err().to_string();
+        assert!(refused.starts_with("--device-exclude '*' is not"), "{refused}");
+    }
+}

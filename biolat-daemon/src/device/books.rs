@@ -1,0 +1,113 @@
+//! The kernel's own count of what completed: `/sys/block/<device>/stat`, what `/proc/diskstats` shows too.
+//!
+//! Format: <https://docs.kernel.org/block/stat.html>
+
+use std::{fs, io, ops::Index, path::Path};
+
+use super::Device;
+
+/// How the kernel groups ops when it counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Reads, and whatever else has an even number.
+    Read,
+    /// Writes of every kind: write, write_zeroes, zone ops.
+    Write,
+    /// Discards.
+    Discard,
+    /// Flush requests.
+    Flush,
+}
+
+impl Group {
+    /// Every group.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
+
+    /// The value of the label `op`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Discard => "discard",
+            Self::Flush => "flush",
+        }
+    }
+
+    /// The group that the kernel counts an op in, by its number and name; `None` if it counts it nowhere.
+    ///
+    /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h#L481>
+    #[must_use]
+    pub fn of(op: u32, name: &str, books_passthrough: bool) -> Option<Self> {
+        match name {
+            "discard" => Some(Self::Discard),
+            "flush" => Some(Self::Flush),
+            "drv_in" | "drv_out" | "scsi_in" | "scsi_out" if !books_passthrough => None,
+            _ if op & 1 == 1 => Some(Self::Write),
+            _ => Some(Self::Read),
+        }
+    }
+}
+
+/// Completions by group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Books([u64; 4]);
+
+impl Books {
+    /// From counts in the order of [`Group::ALL`].
+    #[must_use]
+    pub const fn new(counts: [u64; 4]) -> Self {
+        Self(counts)
+    }
+
+    /// What the kernel has counted of a device since it appeared.
+    pub fn of(sysfs: &Path, device: &Device) -> io::Result<Self> {
+        let text = fs::read_to_string(sysfs.join("block").join(&device.name).join("stat"))?;
+        Self::parse(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// Discards came with Linux 4.18, flushes with 5.5.
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+        let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+        (fields.len() >= 11).then(|| Self([field(0), field(4), field(11), field(15)]))
+    }
+
+    /// Adds to a group.
+    pub fn add(&mut self, group: Group, count: u64) {
+        self.0[group as usize] += count;
+    }
+}
+
+impl Index<Group> for Books {
+    type Output = u64;
+
+    fn index(&self, group: Group) -> &u64 {
+        &self.0[group as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Books, Group};
+
+    #[test]
+    fn fields_of_stat() {
+        let line = "   44190     6568  3174770     8127    54406    27526  5446240    12349        0     7684    \
+                    20914     5819        9   938592      381     1791       56\n";
+        assert_eq!(Books::parse(line), Some(Books([44190, 54406, 5819, 1791])));
+        assert_eq!(Books::parse("1 2 3 4 5 6 7 8 9 10 11"), Some(Books([1, 5, 0, 0])));
+        assert_eq!(Books::parse("1 2 3"), None);
+        assert_eq!(Books::parse("a b"), None);
+    }
+
+    #[test]
+    fn groups_are_the_kernels() {
+        assert_eq!(Group::of(0, "read", false), Some(Group::Read));
+        assert_eq!(Group::of(9, "write_zeroes", false), Some(Group::Write));
+        assert_eq!(Group::of(3, "discard", false), Some(Group::Discard));
+        assert_eq!(Group::of(2, "flush", false), Some(Group::Flush));
+        assert_eq!(Group::of(34, "drv_in", false), None);
+        assert_eq!(Group::of(35, "drv_out", true), Some(Group::Write));
+    }
+}

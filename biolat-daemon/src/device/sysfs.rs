@@ -1,0 +1,230 @@
+//! `/sys/block`, read whole: cheap enough to do it again whenever something may have changed.
+
+use std::{fs, io, path::Path};
+
+use biolat_common::kernel::device_number;
+
+use super::Device;
+
+/// Every device with requests of its own, by name. A loop device counts while a file is attached to it.
+///
+/// Who a drive says it is does not change, and asking can be a command to the drive (virtio's `serial` is):
+/// what is `known` is not asked again. A device that vanishes while it is read is left out.
+pub fn scan<'a>(sysfs: &Path, known: impl Fn(u64) -> Option<&'a Device>) -> io::Result<Vec<Device>> {
+    let block = sysfs.join("block");
+    let mut devices = Vec::new();
+    for entry in fs::read_dir(&block)? {
+        let entry = entry?;
+        let path = entry.path();
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if path.join("mq").is_dir() && is_attached(&path, &name) {
+            devices.extend(read(&path, name, &known));
+        }
+    }
+    devices.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(devices)
+}
+
+fn is_attached(path: &Path, name: &str) -> bool {
+    !name.starts_with("loop") || path.join("loop/backing_file").exists()
+}
+
+fn read<'a>(path: &Path, name: String, known: impl Fn(u64) -> Option<&'a Device>) -> Option<Device> {
+    let number = text(path, "dev");
+    let sequence = text(path, "diskseq").parse().ok();
+    let id = match sequence {
+        Some(sequence) => sequence,
+        None => id_by_number(&number)?,
+    };
+    let identity = match known(id) {
+        Some(known) if known.name == name => known.clone(),
+        _ => identity(path),
+    };
+    Some(Device {
+        id,
+        sequence,
+        rotational: text(path, "queue/rotational") == "1",
+        path_of: (text(path, "hidden") == "1").then(|| multipath_head(&name)).flatten(),
+        holders: holders(path, &name),
+        iostats: text(path, "queue/iostats") != "0",
+        books_passthrough: text(path, "queue/iostats_passthrough") == "1",
+        throttled: !matches!(text(path, "queue/wbt_lat_usec").as_str(), "" | "0"),
+        number,
+        name,
+        ..identity
+    })
+}
+
+/// What the drive says of itself.
+fn identity(path: &Path) -> Device {
+    Device {
+        model: text(path, "device/model"),
+        serial: first_of(path, &["serial", "device/serial"]).unwrap_or_else(|| vpd_serial(path)),
+        wwid: first_of(path, &["wwid", "device/wwid"]).unwrap_or_default(),
+        numa_node: first_of(path, &["device/numa_node", "device/device/numa_node"])
+            .and_then(|node| node.parse().ok()),
+        ..Device::default()
+    }
+}
+
+fn id_by_number(number: &str) -> Option<u64> {
+    let (major, minor) = number.split_once(':')?;
+    Some(device_number(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// `nvme0c1n2` is the path over controller 1 to `nvme0n2`.
+fn multipath_head(name: &str) -> Option<String> {
+    let (subsystem, rest) = name.split_once('c')?;
+    let (controller, namespace) = rest.split_once('n')?;
+    controller.parse::<u32>().ok()?;
+    Some(format!("{subsystem}n{namespace}"))
+}
+
+/// Stacked devices on the disk itself and on its partitions, which are folders that bear its name.
+fn holders(path: &Path, name: &str) -> Vec<String> {
+    let partitions = names(path).into_iter().filter(|entry| entry.starts_with(name));
+    let mut holders: Vec<_> = partitions
+        .map(|partition| path.join(partition).join("holders"))
+        .chain([path.join("holders")])
+        .flat_map(|folder| names(&folder))
+        .collect();
+    holders.sort();
+    holders.dedup();
+    holders
+}
+
+/// The page of a SCSI device that holds its serial number: a header of four bytes, then text.
+fn vpd_serial(path: &Path) -> String {
+    let page = fs::read(path.join("device/vpd_pg80")).unwrap_or_default();
+    clean(&String::from_utf8_lossy(page.get(4..).unwrap_or_default()))
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+fn first_of(path: &Path, attributes: &[&str]) -> Option<String> {
+    attributes.iter().map(|attribute| text(path, attribute)).find(|text| !text.is_empty())
+}
+
+/// An attribute's text, or nothing: most attributes are there for some kinds of device only.
+fn text(path: &Path, attribute: &str) -> String {
+    clean(&String::from_utf8_lossy(&fs::read(path.join(attribute)).unwrap_or_default()))
+}
+
+fn clean(text: &str) -> String {
+    text.trim_matches(|c: char| c.is_whitespace() || c.is_control()).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+    };
+
+    use super::{multipath_head, scan};
+
+    /// A sysfs of a test's own, gone when the test is over.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let root = std::env::temp_dir().join(format!("biolat-sysfs-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join("block").join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Self(root)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn an_nvme_drive_with_its_identity() {
+        let tree = Tree::new(
+            "nvme",
+            &[
+                ("nvme0n1/mq/0/tags", ""),
+                ("nvme0n1/dev", "259:3\n"),
+                ("nvme0n1/diskseq", "17\n"),
+                ("nvme0n1/wwid", "eui.0025385391b2f1a3\n"),
+                ("nvme0n1/device/model", "FAST SSD 990                            \n"),
+                ("nvme0n1/device/serial", "S6Z2NJ0W   \n"),
+                ("nvme0n1/device/numa_node", "1\n"),
+                ("nvme0n1/queue/rotational", "0\n"),
+                ("nvme0n1/queue/iostats", "1\n"),
+                ("nvme0n1/queue/wbt_lat_usec", "2000\n"),
+                ("nvme0n1/nvme0n1p2/holders/dm-1", ""),
+                ("nvme0n1/nvme0n1p1/holders/dm-0", ""),
+                ("nvme0n1/holders/md0", ""),
+            ],
+        );
+        let [device] = &scan(&tree.0, |_| None).unwrap()[..] else { panic!("one device") };
+        assert_eq!((device.id, device.sequence), (17, Some(17)));
+        assert_eq!((device.name.as_str(), device.number.as_str()), ("nvme0n1", "259:3"));
+        assert_eq!((device.model.as_str(), device.serial.as_str()), ("FAST SSD 990", "S6Z2NJ0W"));
+        assert_eq!((device.wwid.as_str(), device.numa_node), ("eui.0025385391b2f1a3", Some(1)));
+        assert_eq!(device.holders, ["dm-0", "dm-1", "md0"]);
+        assert!(device.iostats && device.throttled && !device.rotational && device.path_of.is_none());
+    }
+
+    #[test]
+    fn what_has_no_requests_or_no_file_is_left_out() {
+        let tree = Tree::new(
+            "others",
+            &[
+                ("dm-0/dev", "252:0\n"),
+                ("loop0/mq/0/tags", ""),
+                ("loop0/dev", "7:0\n"),
+                ("loop1/mq/0/tags", ""),
+                ("loop1/dev", "7:1\n"),
+                ("loop1/diskseq", "40\n"),
+                ("loop1/loop/backing_file", "/tmp/x\n"),
+                ("sda/mq/0/tags", ""),
+                ("sda/dev", "8:0\n"),
+                ("sda/queue/iostats", "0\n"),
+            ],
+        );
+        let devices = scan(&tree.0, |_| None).unwrap();
+        let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["loop1", "sda"]);
+        assert_eq!((devices[1].id, devices[1].sequence), (8 << 20, None));
+        assert!(!devices[1].iostats && devices[1].numa_node.is_none());
+    }
+
+    #[test]
+    fn a_hidden_path_names_its_head() {
+        let tree = Tree::new(
+            "paths",
+            &[("nvme0c1n2/mq/0/x", ""), ("nvme0c1n2/hidden", "1\n"), ("nvme0c1n2/diskseq", "5\n")],
+        );
+        let devices = scan(&tree.0, |_| None).unwrap();
+        assert_eq!(devices[0].path_of.as_deref(), Some("nvme0n2"));
+        assert_eq!(devices[0].number, "");
+        assert_eq!(multipath_head("nvme0n2"), None);
+        assert_eq!(multipath_head("sdc"), None);
+    }
+
+    #[test]
+    fn a_known_drive_is_not_asked_again() {
+        let tree = Tree::new("known", &[("vda/mq/0/x", ""), ("vda/diskseq", "9\n"), ("vda/serial", "first")]);
+        let first = scan(&tree.0, |_| None).unwrap();
+        fs::write(tree.0.join("block/vda/serial"), "second").unwrap();
+        let again = scan(&tree.0, |id| first.iter().find(|device| device.id == id)).unwrap();
+        assert_eq!(again, first);
+        assert_eq!(scan(&tree.0, |_| None).unwrap()[0].serial, "second");
+    }
+
+    #[test]
+    fn no_sysfs_is_an_error() {
+        assert!(scan(Path::new("/nonexistent"), |_| None).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! Buckets as the formats want them: coarser by merging neighbours, which is exact.
+
+use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, BucketSpan};
+
+use crate::snapshot::Histogram;
+
+/// Empty buckets that are cheaper to write than a new span.
+const GAP: i32 = 2;
+
+/// Native buckets: spans, and the count of each bucket as a difference to the one before.
+#[must_use]
+pub fn native(histogram: &Histogram, schema: u32) -> (Vec<BucketSpan>, Vec<i64>) {
+    let mut spans: Vec<BucketSpan> = Vec::new();
+    let mut deltas = Vec::new();
+    let mut next = 0;
+    let mut last = 0;
+    for (index, count) in merged(histogram, schema) {
+        let gap = index - next;
+        match spans.last_mut() {
+            Some(span) if gap <= GAP => {
+                span.length += gap.unsigned_abs() + 1;
+                for _ in 0..gap {
+                    deltas.push(-last);
+                    last = 0;
+                }
+            }
+            _ => spans.push(BucketSpan { offset: gap, length: 1 }),
+        }
+        let count = count.cast_signed();
+        deltas.push(count - last);
+        last = count;
+        next = index + 1;
+    }
+    (spans, deltas)
+}
+
+/// Index and count at a coarser schema. What is above the range counts in the range's last bucket.
+fn merged(histogram: &Histogram, schema: u32) -> Vec<(i32, u64)> {
+    let shift = SCHEMA - schema;
+    let mut merged: Vec<(i32, u64)> = Vec::with_capacity(histogram.buckets.len() + 1);
+    let overflow = (histogram.overflow > 0).then_some((TOP_EXPONENT << SCHEMA, histogram.overflow));
+    for (index, count) in histogram.buckets.iter().copied().chain(overflow) {
+        // An upper bound is inclusive, so that indices round up.
+        let index = (index + (1 << shift) - 1) >> shift;
+        match merged.last_mut() {
+            Some((last, sum)) if *last == index => *sum += count,
+            _ => merged.push((index, count)),
+        }
+    }
+    merged
+}
+
+/// Classic buckets: cumulative counts at each power of two of a second within the range.
+#[must_use]
+pub fn classic(histogram: &Histogram) -> Vec<Bucket> {
+    let mut rest = histogram.buckets.iter().peekable();
+    let mut cumulative_count = histogram.zero;
+    let mut bucket = |exponent: i32| {
+        while let Some((_, count)) = rest.next_if(|(index, _)| *index <= exponent << SCHEMA) {
+            cumulative_count += count;
+        }
+        Bucket { cumulative_count, upper_bound: f64::from(exponent).exp2(), ..Bucket::default() }
+    };
+    let mut buckets: Vec<_> = (ZERO_EXPONENT..=TOP_EXPONENT).map(&mut bucket).collect();
+    buckets.push(Bucket {
+        cumulative_count: histogram.count(),
+        upper_bound: f64::INFINITY,
+        ..Bucket::default()
+    });
+    buckets
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::BucketSpan;
+
+    use super::{classic, native};
+    use crate::snapshot::Histogram;
+
+    fn histogram() -> Histogram {
+        Histogram {
+            zero: 2,
+            buckets: vec![(-159, 1), (-152, 4), (-151, 8), (-150, 16), (-147, 32), (0, 64), (1, 128), (80, 256)],
+            overflow: 512,
+            sum_ns: 0,
+        }
+    }
+
+    /// Absolute counts by index, as a reader of the format would decode them.
+    fn decode(spans: &[BucketSpan], deltas: &[i64]) -> Vec<(i32, i64)> {
+        let (mut index, mut count, mut deltas) = (0, 0, deltas.iter());
+        let mut decoded = Vec::new();
+        for span in spans {
+            index += span.offset;
+            for _ in 0..span.length {
+                count += deltas.next().unwrap();
+                decoded.push((index, count));
+                index += 1;
+            }
+        }
+        assert!(deltas.next().is_none());
+        decoded.retain(|(_, count)| *count != 0);
+        decoded
+    }
+
+    #[test]
+    fn native_at_full_resolution() {
+        let (spans, deltas) = native(&histogram(), 3);
+        assert_eq!(spans[0], BucketSpan { offset: -159, length: 1 });
+        assert_eq!(spans[1], BucketSpan { offset: 6, length: 6 });
+        assert_eq!(
+            decode(&spans, &deltas),
+            [(-159, 1), (-152, 4), (-151, 8), (-150, 16), (-147, 32), (0, 64), (1, 128), (80, 256 + 512)]
+        );
+    }
+
+    #[test]
+    fn coarser_schemas_merge_neighbours() {
+        let (spans, deltas) = native(&histogram(), 0);
+        assert_eq!(decode(&spans, &deltas), [(-19, 5), (-18, 56), (0, 64), (1, 128), (10, 768)]);
+        let (spans, deltas) = native(&histogram(), 2);
+        assert_eq!(
+            decode(&spans, &deltas),
+            [(-79, 1), (-76, 4), (-75, 24), (-73, 32), (0, 64), (1, 128), (40, 768)]
+        );
+    }
+
+    #[test]
+    fn nothing_has_no_span() {
+        assert_eq!(native(&Histogram::new(), 3), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn classic_buckets_are_cumulative_powers_of_two() {
+        let buckets = classic(&histogram());
+        assert_eq!(buckets.len(), 32);
+        let at = |bound: f64| buckets.iter().find(|bucket| bucket.upper_bound == bound).unwrap().cumulative_count;
+        assert_eq!(at(2f64.powi(-20)), 2);
+        assert_eq!(at(2f64.powi(-19)), 2 + 1 + 4);
+        assert_eq!(at(2f64.powi(-18)), 2 + 1 + 4 + 8 + 16 + 32);
+        assert_eq!(at(0.5), 63);
+        assert_eq!(at(1.0), 63 + 64);
+        assert_eq!(at(2.0), 63 + 64 + 128);
+        assert_eq!(at(1024.0), 255 + 256);
+        assert_eq!(at(f64::INFINITY), 255 + 256 + 512);
+    }
+}

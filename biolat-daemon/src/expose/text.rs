@@ -1,0 +1,156 @@
+//! The two text formats. They differ in little: how counters and infos are named in a family's head, when a
+//! counter began, how whole numbers are written in `le`, and how it ends.
+//!
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
+//! <https://prometheus.io/docs/specs/om/open_metrics_spec/>
+
+use std::fmt::Write as _;
+
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
+    Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
+use prost_types::Timestamp;
+
+/// OpenMetrics 1.0.
+#[must_use]
+pub fn openmetrics(families: &[MetricFamily]) -> String {
+    let mut out = write(families, Dialect::OpenMetrics);
+    out.push_str("# EOF\n");
+    out
+}
+
+/// Prometheus' text format 0.0.4.
+#[must_use]
+pub fn prometheus(families: &[MetricFamily]) -> String {
+    write(families, Dialect::Prometheus)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    OpenMetrics,
+    Prometheus,
+}
+
+fn write(families: &[MetricFamily], dialect: Dialect) -> String {
+    let mut out = String::new();
+    for family in families {
+        let (name, kind) = head(family, dialect);
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "# HELP {name} {}", escape(&family.help, dialect == Dialect::OpenMetrics));
+        let _ = writeln!(out, "# TYPE {name} {kind}");
+        if dialect == Dialect::OpenMetrics
+            && let Some(unit) = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")))
+        {
+            let _ = writeln!(out, "# UNIT {name} {unit}");
+        }
+        for metric in &family.metric {
+            write_metric(&mut out, &family.name, name, metric, dialect);
+        }
+    }
+    out
+}
+
+/// The name and type in the family's head. OpenMetrics names counters and infos without their suffix there.
+fn head(family: &MetricFamily, dialect: Dialect) -> (&str, &'static str) {
+    let name = family.name.as_str();
+    let kind = match MetricType::try_from(family.r#type) {
+        Ok(MetricType::Counter) => "counter",
+        Ok(MetricType::Histogram) => "histogram",
+        _ => "gauge",
+    };
+    if dialect == Dialect::Prometheus {
+        return (name, kind);
+    }
+    match (kind, name.strip_suffix("_total"), name.strip_suffix("_info")) {
+        ("counter", Some(name), _) => (name, kind),
+        ("gauge", _, Some(name)) => (name, "info"),
+        _ => (name, kind),
+    }
+}
+
+fn write_metric(out: &mut String, name: &str, family: &str, metric: &Metric, dialect: Dialect) {
+    let created = if let Some(gauge) = &metric.gauge {
+        sample(out, name, "", &metric.label, None, &gauge.value.to_string());
+        None
+    } else if let Some(counter) = &metric.counter {
+        sample(out, name, "", &metric.label, None, &counter.value.to_string());
+        counter.start_timestamp
+    } else if let Some(histogram) = &metric.histogram {
+        write_histogram(out, name, &metric.label, histogram, dialect);
+        histogram.start_timestamp
+    } else {
+        None
+    };
+    if let (Dialect::OpenMetrics, Some(Timestamp { seconds, nanos })) = (dialect, created) {
+        sample(out, family, "_created", &metric.label, None, &format!("{seconds}.{:03}", nanos / 1_000_000));
+    }
+}
+
+fn write_histogram(out: &mut String, name: &str, labels: &[LabelPair], histogram: &Histogram, dialect: Dialect) {
+    let finite = histogram.bucket.iter().filter(|bucket| bucket.upper_bound.is_finite());
+    for bucket in finite {
+        let bound = bound(bucket.upper_bound, dialect);
+        sample(out, name, "_bucket", labels, Some(&bound), &bucket.cumulative_count.to_string());
+    }
+    let count = histogram.sample_count.to_string();
+    sample(out, name, "_bucket", labels, Some("+Inf"), &count);
+    sample(out, name, "_sum", labels, None, &histogram.sample_sum.to_string());
+    sample(out, name, "_count", labels, None, &count);
+}
+
+fn sample(out: &mut String, name: &str, suffix: &str, labels: &[LabelPair], le: Option<&str>, value: &str) {
+    out.push_str(name);
+    out.push_str(suffix);
+    let mut separator = '{';
+    let all = labels.iter().map(|label| (label.name.as_str(), label.value.as_str()));
+    for (name, value) in all.chain(le.map(|le| ("le", le))) {
+        out.push(separator);
+        let _ = write!(out, "{name}=\"{}\"", escape(value, true));
+        separator = ',';
+    }
+    if separator == ',' {
+        out.push('}');
+    }
+    let _ = writeln!(out, " {value}");
+}
+
+/// A bucket's bound as Go writes it, so that a series keeps its labels whatever format it comes in.
+fn bound(bound: f64, dialect: Dialect) -> String {
+    if bound < 1e-4 {
+        let text = format!("{bound:e}");
+        return match text.split_once("e-") {
+            Some((digits, exponent)) => format!("{digits}e-{exponent:0>2}"),
+            None => text,
+        };
+    }
+    let text = bound.to_string();
+    if dialect == Dialect::OpenMetrics && !text.contains('.') { text + ".0" } else { text }
+}
+
+/// Backslashes and line ends; quotes too, but for the help text of 0.0.4.
+fn escape(text: &str, quotes: bool) -> String {
+    let text = text.replace('\\', "\\\\").replace('\n', "\\n");
+    if quotes { text.replace('"', "\\\"") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dialect, bound, escape};
+
+    #[test]
+    fn bounds_are_written_as_go_writes_them() {
+        let text = |value: f64| bound(value, Dialect::Prometheus);
+        assert_eq!(text(2f64.powi(-20)), "9.5367431640625e-07");
+        assert_eq!(text(2f64.powi(-14)), "6.103515625e-05");
+        assert_eq!(text(2f64.powi(-13)), "0.0001220703125");
+        assert_eq!(text(1024.0), "1024");
+        assert_eq!(bound(1024.0, Dialect::OpenMetrics), "1024.0");
+        assert_eq!(bound(0.5, Dialect::OpenMetrics), "0.5");
+    }
+
+    #[test]
+    fn what_a_drive_says_cannot_break_a_line() {
+        assert_eq!(escape("a\\b\"c\nd", true), "a\\\\b\\\"c\\nd");
+        assert_eq!(escape("\"x\"", false), "\"x\"");
+    }
+}

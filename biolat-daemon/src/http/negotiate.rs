@@ -1,0 +1,160 @@
+//! Which format and which encoding a client gets, from its `Accept` and `Accept-Encoding`.
+
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName};
+
+use crate::expose::Format;
+
+/// The format that the client likes best of those it names; the text format if it names none that we have.
+#[must_use]
+pub fn format(headers: &HeaderMap) -> Format {
+    let accepted = elements(headers, ACCEPT);
+    let weight = |format: Format| {
+        accepted.iter().filter(|element| names(element, format)).map(|element| element.weight).max().unwrap_or(0)
+    };
+    // Of equal weights the first wins, and the formats stand in the order of what they can carry.
+    let best = Format::ALL.into_iter().rev().max_by_key(|&format| weight(format));
+    best.filter(|&format| weight(format) > 0).unwrap_or(Format::Text)
+}
+
+/// Whether the client takes gzip.
+#[must_use]
+pub fn gzip(headers: &HeaderMap) -> bool {
+    let accepted = elements(headers, ACCEPT_ENCODING);
+    let weight = |name: &str| accepted.iter().find(|element| element.name == name).map(|element| element.weight);
+    weight("gzip").or_else(|| weight("x-gzip")).or_else(|| weight("*")).is_some_and(|weight| weight > 0)
+}
+
+/// One element of a header that lists what is accepted.
+#[derive(Debug)]
+struct Element {
+    name: String,
+    parameters: Vec<(String, String)>,
+    /// Thousandths.
+    weight: u16,
+}
+
+/// Whether an element of `Accept` means this format. Wildcards mean the text format alone: what a browser
+/// or `curl` asks for is meant to be read.
+fn names(element: &Element, format: Format) -> bool {
+    let parameter = |name: &str| {
+        element.parameters.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    };
+    match (format, element.name.as_str()) {
+        (Format::Protobuf, "application/vnd.google.protobuf") => {
+            parameter("proto") == Some("io.prometheus.client.metricfamily")
+                && parameter("encoding").is_none_or(|encoding| encoding == "delimited")
+        }
+        (Format::OpenMetrics, "application/openmetrics-text") => {
+            matches!(parameter("version"), None | Some("1.0.0" | "0.0.1"))
+        }
+        (Format::Text, "text/plain") => matches!(parameter("version"), None | Some("0.0.4")),
+        (Format::Text, "text/*" | "*/*") => true,
+        _ => false,
+    }
+}
+
+fn elements(headers: &HeaderMap, name: HeaderName) -> Vec<Element> {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).filter_map(element).collect()
+}
+
+fn element(text: &str) -> Option<Element> {
+    let mut parts = text.split(';').map(|part| part.trim().to_ascii_lowercase());
+    let name = parts.next().filter(|name| !name.is_empty())?;
+    let mut parameters: Vec<_> = parts
+        .filter_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            Some((name.trim().to_owned(), value.trim().trim_matches('"').to_owned()))
+        })
+        .collect();
+    let weight = match parameters.iter().position(|(name, _)| name == "q") {
+        None => 1000,
+        Some(at) => weight(&parameters.remove(at).1)?,
+    };
+    Some(Element { name, parameters, weight })
+}
+
+/// A weight of 0 to 1 in thousandths; an element with any other is ignored.
+fn weight(text: &str) -> Option<u16> {
+    let value: f32 = text.parse().ok()?;
+    (0.0..=1.0).contains(&value).then_some((value * 1000.0) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue};
+
+    use super::{format, gzip};
+    use crate::expose::Format::{self, OpenMetrics, Protobuf, Text};
+
+    const PROTOBUF: &str =
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+
+    fn accept(value: &str) -> Format {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_str(value).unwrap());
+        format(&headers)
+    }
+
+    #[test]
+    fn what_clients_send() {
+        assert_eq!(format(&HeaderMap::new()), Text);
+        // Prometheus 2.42 with native histograms, and without.
+        assert_eq!(
+            accept(&format!(
+                "{PROTOBUF},application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;\
+                 version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+            )),
+            Protobuf
+        );
+        assert_eq!(
+            accept(
+                "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                 text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+            ),
+            OpenMetrics
+        );
+        // Prometheus 3.
+        assert_eq!(
+            accept(&format!(
+                "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,{PROTOBUF};q=0.6,\
+                 text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,*/*;q=0.2"
+            )),
+            Protobuf
+        );
+        // curl, and a browser.
+        assert_eq!(accept("*/*"), Text);
+        assert_eq!(accept("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), Text);
+    }
+
+    #[test]
+    fn weights_decide() {
+        assert_eq!(accept("application/openmetrics-text;q=0.4, text/plain;q=0.5"), Text);
+        assert_eq!(accept("application/openmetrics-text;q=0.5, text/plain;q=0.5"), OpenMetrics);
+        assert_eq!(accept("application/openmetrics-text;q=0, */*;q=0.1"), Text);
+        assert_eq!(accept(&format!("{PROTOBUF};q=0")), Text);
+        assert_eq!(accept("application/openmetrics-text; Q=\"1.0\"; version=1.0.0"), OpenMetrics);
+        assert_eq!(accept("application/openmetrics-text;q=7"), Text);
+    }
+
+    #[test]
+    fn what_we_do_not_have_becomes_text() {
+        assert_eq!(accept("application/json"), Text);
+        assert_eq!(accept("application/vnd.google.protobuf"), Text);
+        assert_eq!(accept(&PROTOBUF.replace("delimited", "text")), Text);
+        assert_eq!(accept("application/openmetrics-text;version=2.0.0"), Text);
+        assert_eq!(accept(";;;,,=,q"), Text);
+    }
+
+    #[test]
+    fn encodings() {
+        let accepts = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(value).unwrap());
+            gzip(&headers)
+        };
+        assert!(!gzip(&HeaderMap::new()));
+        assert!(accepts("gzip") && accepts("deflate, GZip;q=0.5") && accepts("*"));
+        assert!(!accepts("gzip;q=0") && !accepts("br") && !accepts("gzip;q=0, *") && !accepts("identity"));
+    }
+}

@@ -1,0 +1,196 @@
+//! A reader of BTF, the kernel's description of its own types: as much of it as finds member offsets, enum
+//! values and a tracepoint's arguments. Bytes in, numbers out; it opens no file and knows no type by name.
+//!
+//! Format: <https://docs.kernel.org/bpf/btf.html>
+
+use std::fmt;
+
+const MAGIC: u16 = 0xeb9f;
+const HEADER: usize = 24;
+/// How deep anonymous structs, typedefs and qualifiers may nest before we take the bytes for garbage.
+const DEPTH: usize = 32;
+
+const KIND_INT: u32 = 1;
+const KIND_ARRAY: u32 = 3;
+const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
+const KIND_ENUM: u32 = 6;
+const KIND_TYPEDEF: u32 = 8;
+const KIND_FUNC_PROTO: u32 = 13;
+const KIND_VAR: u32 = 14;
+const KIND_DATASEC: u32 = 15;
+const KIND_DECL_TAG: u32 = 17;
+const KIND_ENUM64: u32 = 19;
+
+/// BTF that cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Malformed(&'static str);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed BTF: {}", self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Parsed BTF: where each type's record starts.
+pub struct Btf<'a> {
+    types: &'a [u8],
+    strings: &'a [u8],
+    /// By type id, less one: id 0 is void and has no record.
+    records: Vec<u32>,
+}
+
+/// One type's record.
+#[derive(Clone, Copy)]
+struct Record<'a> {
+    name: &'a str,
+    kind: u32,
+    /// Number of members, enumerators or parameters.
+    count: usize,
+    /// For structs: member offsets hold a bit-field size too. For enums: values are signed.
+    flag: bool,
+    /// A size or the id of another type.
+    size_or_type: u32,
+    /// What follows the record's head.
+    tail: &'a [u8],
+}
+
+impl<'a> Btf<'a> {
+    /// Finds the types in the bytes of `/sys/kernel/btf/vmlinux`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let header = bytes.get(..HEADER).ok_or(Malformed("no header"))?;
+        if u16::from_le_bytes([header[0], header[1]]) != MAGIC {
+            return Err(Malformed("wrong magic number (or another byte order)"));
+        }
+        let start = word(header, 4).ok_or(Malformed("no header"))? as usize;
+        let section = |at: usize| -> Option<&'a [u8]> {
+            let offset = start.checked_add(word(header, at)? as usize)?;
+            bytes.get(offset..offset.checked_add(word(header, at + 4)? as usize)?)
+        };
+        let types = section(8).ok_or(Malformed("types beyond the end"))?;
+        let strings = section(16).ok_or(Malformed("strings beyond the end"))?;
+
+        let mut btf = Self { types, strings, records: Vec::new() };
+        let mut at = 0;
+        while at < types.len() {
+            let record = btf.record_at(at).ok_or(Malformed("a type beyond the end"))?;
+            btf.records.push(at as u32);
+            at += 12 + record.tail.len();
+        }
+        Ok(btf)
+    }
+
+    /// The offset in bytes of a member of a struct, found within anonymous members too.
+    #[must_use]
+    pub fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
+        // A name may be declared more than once (forward declarations are another kind).
+        self.named(structure, &[KIND_STRUCT]).find_map(|record| {
+            let bits = self.member_bits(record, member, DEPTH)?;
+            bits.is_multiple_of(8).then_some(bits / 8)
+        })
+    }
+
+    /// Names and values of an enum by its name.
+    pub fn enumerators<'b>(&'b self, name: &'b str) -> impl Iterator<Item = (&'a str, u64)> + 'b {
+        self.named(name, &[KIND_ENUM, KIND_ENUM64]).flat_map(|record| self.values(record))
+    }
+
+    /// The value of an enumerator of whichever enum, named or not.
+    #[must_use]
+    pub fn enumerator(&self, name: &str) -> Option<u64> {
+        self.all()
+            .filter(|record| matches!(record.kind, KIND_ENUM | KIND_ENUM64))
+            .flat_map(|record| self.values(record))
+            .find_map(|(found, value)| (found == name).then_some(value))
+    }
+
+    /// The name of the type of a parameter of a function type that a typedef points to: for `typedef void
+    /// (*t)(void *, blk_status_t)`, `t` and 1 give `blk_status_t`. `None` if there is no such typedef; an
+    /// empty name if it has no such parameter.
+    #[must_use]
+    pub fn parameter_type(&self, typedef: &str, index: usize) -> Option<&'a str> {
+        let record = self.named(typedef, &[KIND_TYPEDEF]).next()?;
+        let pointer = self.record(record.size_or_type)?;
+        let prototype = self.record(pointer.size_or_type)?;
+        if prototype.kind != KIND_FUNC_PROTO || index >= prototype.count {
+            return Some("");
+        }
+        let id = word(prototype.tail, index * 8 + 4)?;
+        Some(self.record(id).map_or("", |parameter| parameter.name))
+    }
+
+    fn named<'b>(&'b self, name: &'b str, kinds: &'b [u32]) -> impl Iterator<Item = Record<'a>> + 'b {
+        self.all().filter(move |record| kinds.contains(&record.kind) && record.name == name)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Record<'a>> + '_ {
+        self.records.iter().filter_map(|&at| self.record_at(at as usize))
+    }
+
+    fn record(&self, id: u32) -> Option<Record<'a>> {
+        self.record_at(*self.records.get((id as usize).checked_sub(1)?)? as usize)
+    }
+
+    fn record_at(&self, at: usize) -> Option<Record<'a>> {
+        let info = word(self.types, at + 4)?;
+        let (kind, count) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
+        let tail = match kind {
+            KIND_INT | KIND_VAR | KIND_DECL_TAG => 4,
+            KIND_ARRAY => 12,
+            KIND_STRUCT | KIND_UNION | KIND_DATASEC | KIND_ENUM64 => count * 12,
+            KIND_ENUM | KIND_FUNC_PROTO => count * 8,
+            _ => 0,
+        };
+        Some(Record {
+            name: self.string(word(self.types, at)?)?,
+            kind,
+            count,
+            flag: info >> 31 != 0,
+            size_or_type: word(self.types, at + 8)?,
+            tail: self.types.get(at + 12..at + 12 + tail)?,
+        })
+    }
+
+    fn member_bits(&self, record: Record<'a>, member: &str, depth: usize) -> Option<u32> {
+        let depth = depth.checked_sub(1)?;
+        record.tail.as_chunks::<12>().0.iter().find_map(|entry| {
+            let name = self.string(word(entry, 0)?)?;
+            let offset = word(entry, 8)?;
+            let bits = if record.flag { offset & 0x00ff_ffff } else { offset };
+            if name == member {
+                return Some(bits);
+            }
+            if !name.is_empty() {
+                return None;
+            }
+            let inner = self.record(word(entry, 4)?)?;
+            if !matches!(inner.kind, KIND_STRUCT | KIND_UNION) {
+                return None;
+            }
+            bits.checked_add(self.member_bits(inner, member, depth)?)
+        })
+    }
+
+    fn values(&self, record: Record<'a>) -> impl Iterator<Item = (&'a str, u64)> + use<'a, '_> {
+        let size = if record.kind == KIND_ENUM64 { 12 } else { 8 };
+        record.tail.chunks_exact(size).filter_map(move |entry| {
+            let high = if size == 12 { u64::from(word(entry, 8)?) << 32 } else { 0 };
+            Some((self.string(word(entry, 0)?)?, high | u64::from(word(entry, 4)?)))
+        })
+    }
+
+    fn string(&self, offset: u32) -> Option<&'a str> {
+        let rest = self.strings.get(offset as usize..)?;
+        let end = rest.iter().position(|&byte| byte == 0)?;
+        std::str::from_utf8(&rest[..end]).ok()
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

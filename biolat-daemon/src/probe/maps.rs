@@ -1,0 +1,170 @@
+//! Typed access to the probe's maps, the only one: what they mean is in `biolat_common::slot`.
+
+use std::os::fd::AsFd;
+
+use anyhow::{Context as _, Result};
+use aya::{
+    Ebpf,
+    maps::{Array, ArrayOfMaps, HashMap, IterableMap, Map, MapData, MapError, PerCpuArray, Queue},
+};
+use biolat_common::{
+    lost::{Counts, REASONS},
+    series::{Key, Series},
+    slot::{CHUNK_SLOTS, CHUNKS, Cell, table_cell},
+};
+
+use super::sys;
+
+/// A series as aya wants a map's value.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Value(Series);
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for Value {}
+
+/// The maps.
+pub struct Maps {
+    table: Array<MapData, u64>,
+    index: HashMap<MapData, u64, u32>,
+    free: Queue<MapData, u32>,
+    series: ArrayOfMaps<MapData>,
+    lost: PerCpuArray<MapData, Counts>,
+    chunks: Vec<PerCpuArray<MapData, Value>>,
+    /// One value for each possible CPU, read into again and again.
+    values: Vec<Value>,
+    losses: Vec<Counts>,
+}
+
+impl Maps {
+    /// Takes the maps out of a loaded object.
+    pub(super) fn take(object: &mut Ebpf) -> Result<Self> {
+        let cpus = aya::util::nr_cpus().map_err(|(path, error)| {
+            anyhow::Error::new(error).context(format!("cannot read {path} to count the CPUs"))
+        })?;
+        let mut take =
+            |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
+        Ok(Self {
+            table: take("TABLE")?.try_into()?,
+            index: take("INDEX")?.try_into()?,
+            free: take("FREE")?.try_into()?,
+            series: array_of_maps(take("SERIES")?)?,
+            lost: take("LOST")?.try_into()?,
+            chunks: Vec::new(),
+            values: vec![Value(Series::ZERO); cpus],
+            losses: vec![[0; REASONS]; cpus],
+        })
+    }
+
+    /// CPUs that each per-CPU map has room for.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Slots that there are, used or not.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.chunks.len() as u32 * CHUNK_SLOTS
+    }
+
+    /// Makes another chunk of slots and hands them to the probe. `false`: the most that there can be is reached.
+    pub fn grow(&mut self) -> Result<bool> {
+        let number = self.chunks.len() as u32;
+        if number == CHUNKS {
+            return Ok(false);
+        }
+        let chunk = PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot make a map for more series")?;
+        self.series.set(number, IterableMap::map(&chunk), 0).context("cannot hand a map to the probe")?;
+        self.chunks.push(chunk);
+        for slot in number * CHUNK_SLOTS..(number + 1) * CHUNK_SLOTS {
+            self.release(slot)?;
+        }
+        Ok(true)
+    }
+
+    /// Hands a slot to the probe, for the next series that needs one.
+    pub fn release(&mut self, slot: u32) -> Result<()> {
+        self.free.push(slot, 0).context("cannot hand a slot to the probe")
+    }
+
+    /// Every series that there is, and its slot.
+    pub fn index(&self) -> Result<Vec<(Key, u32)>> {
+        self.index
+            .iter()
+            .map(|entry| entry.map(|(key, slot)| (Key::from_bits(key), slot)))
+            .collect::<Result<_, _>>()
+            .context("cannot read the index of series")
+    }
+
+    /// Takes a series out of the index and the table. Its slot may be written until every run of the probe
+    /// that is under way has ended, and must not be given away before.
+    pub fn remove(&mut self, key: Key) -> Result<()> {
+        if self.owner(key)?.is_of(key) {
+            self.table.set(table_cell(key), Cell::EMPTY.bits(), 0)?;
+        }
+        match self.index.remove(&key.bits()) {
+            Err(error) if !matches!(error, MapError::KeyNotFound) => {
+                Err(error).context("cannot take a series out of the index")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a series into the table, where the probe finds it at once. If another stands there, the probe
+    /// goes on to find this one in the index.
+    pub fn publish(&mut self, key: Key, slot: u32) -> Result<()> {
+        if self.owner(key)? == Cell::EMPTY {
+            self.table.set(table_cell(key), Cell::new(key, slot).bits(), 0)?;
+        }
+        Ok(())
+    }
+
+    fn owner(&self, key: Key) -> Result<Cell> {
+        Ok(Cell::from_bits(self.table.get(&table_cell(key), 0).context("cannot read the table of series")?))
+    }
+
+    /// The counters of a slot, summed over the CPUs.
+    pub fn read(&mut self, slot: u32) -> Result<Series> {
+        let chunk = self.chunks.get((slot / CHUNK_SLOTS) as usize).context("the index names a slot beyond the end")?;
+        let map = IterableMap::map(chunk).fd().as_fd();
+        sys::read_per_cpu(map, slot % CHUNK_SLOTS, &mut self.values).context("cannot read a series")?;
+        let mut sum = Series::ZERO;
+        for Value(cpu) in &self.values {
+            add(&mut sum, cpu);
+        }
+        Ok(sum)
+    }
+
+    /// Losses by reason, summed over the CPUs.
+    pub fn losses(&mut self) -> Result<Counts> {
+        let map = IterableMap::map(&self.lost).fd().as_fd();
+        sys::read_per_cpu(map, 0, &mut self.losses).context("cannot read the losses")?;
+        let mut sum = [0_u64; REASONS];
+        for cpu in &self.losses {
+            for (sum, count) in sum.iter_mut().zip(cpu) {
+                *sum += count;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// A map of maps is typed by what it holds, so that it has no plain conversion.
+fn array_of_maps(map: Map) -> Result<ArrayOfMaps<MapData>> {
+    Ok(ArrayOfMaps::try_from(map)?)
+}
+
+/// Counters wrap, and so do their sums: only differences are used.
+fn add(sum: &mut Series, cpu: &Series) {
+    sum.queue_ns = sum.queue_ns.wrapping_add(cpu.queue_ns);
+    sum.device_ns = sum.device_ns.wrapping_add(cpu.device_ns);
+    sum.unsplit_ns = sum.unsplit_ns.wrapping_add(cpu.unsplit_ns);
+    sum.bytes = sum.bytes.wrapping_add(cpu.bytes);
+    for (sum, count) in sum.errors.iter_mut().zip(&cpu.errors) {
+        *sum = sum.wrapping_add(*count);
+    }
+    for (sum, count) in sum.cells.as_flattened_mut().iter_mut().zip(cpu.cells.as_flattened()) {
+        *sum = sum.wrapping_add(*count);
+    }
+}

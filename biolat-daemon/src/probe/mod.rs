@@ -1,0 +1,193 @@
+//! The probe from the daemon's side: load, attach, read. The only module that knows aya.
+
+pub mod btf;
+pub mod kernel;
+mod maps;
+pub mod rights;
+mod sys;
+
+use std::{
+    error::Error,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned, programs::BtfTracePoint};
+use aya_log::EbpfLogger;
+use biolat_common::kernel::Layout;
+use log::Log;
+
+pub use maps::Maps;
+pub use sys::ProgramCounts;
+
+use kernel::Kernel;
+use rights::{Capabilities, Release};
+
+/// The compiled probe. `cargo xtask ebpf` makes it, and its manifest beside it.
+static OBJECT: &[u8] = include_bytes_aligned!("../../probe/biolat.bpf.o");
+
+const PROGRAM: &str = "block_rq_complete";
+
+/// Where the host's facts are found.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Usually `/sys`.
+    pub sysfs: PathBuf,
+    /// Usually `/proc`.
+    pub procfs: PathBuf,
+}
+
+/// The loaded and attached probe. Dropping it takes it out of the kernel.
+pub struct Probe {
+    object: Ebpf,
+    /// The maps.
+    pub maps: Maps,
+    /// What the running kernel is like.
+    pub kernel: Kernel,
+    log: EbpfLogger<&'static dyn Log>,
+    statistics: Option<OwnedFd>,
+}
+
+/// The layout as aya wants a global.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Told(Layout);
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for Told {}
+
+impl Probe {
+    /// Loads the probe and attaches it. With `statistics` the kernel counts its runs and their time, until
+    /// the probe is dropped.
+    pub fn attach(host: &Host, statistics: bool) -> Result<Self> {
+        let path = host.sysfs.join("kernel/btf/vmlinux");
+        let bytes = std::fs::read(&path).with_context(|| {
+            format!(
+                "cannot read the kernel's type information {}: it takes a kernel built with \
+                 CONFIG_DEBUG_INFO_BTF (and --sysfs set to where sysfs is mounted)",
+                path.display()
+            )
+        })?;
+        let kernel = Kernel::from_btf(&bytes)?;
+        let btf = Btf::parse(&bytes, aya::Endianness::default())
+            .map_err(|error| anyhow!("cannot use the kernel's BTF: {error}"))?;
+        drop(bytes);
+
+        let release = Release::of_this_kernel(&host.procfs).unwrap_or(Release(u32::MAX, 0));
+        if let Ok(capabilities) = Capabilities::of_this_process(&host.procfs) {
+            capabilities.suffice(release).map_err(anyhow::Error::msg)?;
+        }
+        let memlock =
+            if release <= Release::LAST_WITH_MEMLOCK { rights::raise_memlock() } else { libc::RLIM_INFINITY };
+        let statistics = statistics.then(enable_statistics).transpose()?;
+        let (object, maps, log) =
+            load(kernel.layout, &btf).map_err(|error| explain(error, release, memlock))?;
+        drop(btf);
+        give_memory_back();
+        Ok(Self { object, maps, kernel, log, statistics })
+    }
+
+    /// Detaches the program; the maps stay. Nothing is counted from then on, and the audit tells.
+    pub fn detach(&mut self) -> Result<()> {
+        Ok(program(&mut self.object)?.unload()?)
+    }
+
+    /// What the kernel counts of the program itself.
+    pub fn program_counts(&mut self) -> Result<ProgramCounts> {
+        let program = program(&mut self.object)?;
+        sys::program_counts(program.fd()?.as_fd().as_fd()).context("cannot read the probe's statistics")
+    }
+
+    /// Whether the kernel counts the probe's runs for us.
+    #[must_use]
+    pub fn has_statistics(&self) -> bool {
+        self.statistics.is_some()
+    }
+
+    /// Passes on what the probe had to say.
+    pub fn flush_log(&mut self) {
+        self.log.flush();
+    }
+}
+
+fn load(layout: Layout, btf: &Btf) -> Result<(Ebpf, Maps, EbpfLogger<&'static dyn Log>)> {
+    let mut object = EbpfLoader::new()
+        .btf(None)
+        .override_global("KERNEL", &Told(layout), true)
+        .load(&object_bytes()?)
+        .context("cannot load the probe")?;
+    let log = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
+    let mut maps = Maps::take(&mut object)?;
+    maps.grow()?;
+    let program = program(&mut object)?;
+    program.load(PROGRAM, btf).context("cannot load the probe")?;
+    program.attach().context("cannot attach the probe")?;
+    Ok((object, maps, log))
+}
+
+/// The shipped object, or one that a developer named.
+fn object_bytes() -> Result<std::borrow::Cow<'static, [u8]>> {
+    match std::env::var_os("BIOLAT_PROBE_OBJECT") {
+        None => Ok(OBJECT.into()),
+        Some(path) => {
+            let path = Path::new(&path);
+            log::warn!("loading the probe from {}", path.display());
+            let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok(bytes.into())
+        }
+    }
+}
+
+fn program(object: &mut Ebpf) -> Result<&mut BtfTracePoint> {
+    let Some(program) = object.program_mut(PROGRAM) else { bail!("the probe has no program {PROGRAM}") };
+    Ok(program.try_into()?)
+}
+
+fn enable_statistics() -> Result<OwnedFd> {
+    aya::sys::enable_stats(aya::sys::Stats::RunTime).context(
+        "cannot turn on the kernel's statistics of BPF programs: --probe-stats takes Linux 5.8 and CAP_SYS_ADMIN",
+    )
+}
+
+/// One line: what failed, the kernel's reason, and what to do.
+fn explain(error: anyhow::Error, release: Release, memlock: u64) -> anyhow::Error {
+    let Some(reason) = io_error(error.as_ref()) else { return anyhow!("{}", one_line(&format!("{error:#}"))) };
+    let what = error.to_string();
+    let detail = match error.downcast_ref::<aya::programs::ProgramError>() {
+        Some(aya::programs::ProgramError::LoadError { verifier_log, .. }) => {
+            let text = verifier_log.to_string();
+            log::debug!("verifier: {text}");
+            let last = text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("processed"));
+            last.map(|line| format!(" (verifier: {})", line.trim())).unwrap_or_default()
+        }
+        _ => String::new(),
+    };
+    match rights::remedy(reason, release, memlock) {
+        Some(remedy) => anyhow!("{what}: {reason}{detail}: {remedy}"),
+        None => anyhow!("{what}: {reason}{detail}"),
+    }
+}
+
+fn io_error<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+    loop {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        error = error.source()?;
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Parsing the kernel's types took some tens of megabytes that are not needed again.
+fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no precondition.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

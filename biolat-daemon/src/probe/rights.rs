@@ -1,0 +1,149 @@
+//! What the process may do, and what to say when it may not.
+
+use std::{fs, io, path::Path};
+
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+/// Effective capabilities, from `/proc/self/status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities(u64);
+
+impl Capabilities {
+    /// Of this process.
+    pub fn of_this_process(procfs: &Path) -> io::Result<Self> {
+        let status = fs::read_to_string(procfs.join("self/status"))?;
+        Self::from_status(&status).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    fn from_status(status: &str) -> Option<Self> {
+        let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+        u64::from_str_radix(bits.trim(), 16).ok().map(Self)
+    }
+
+    const fn has(self, capability: u32) -> bool {
+        self.0 & 1 << capability != 0
+    }
+
+    /// Whether the probe can be loaded; the error says what is missing.
+    pub fn suffice(self, release: Release) -> Result<(), String> {
+        if self.has(CAP_SYS_ADMIN) {
+            return Ok(());
+        }
+        if release < Release(5, 8) {
+            return Err(format!(
+                "loading the probe on Linux {}.{} takes the capability CAP_SYS_ADMIN: run as root",
+                release.0, release.1
+            ));
+        }
+        let missing: Vec<_> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
+            .into_iter()
+            .filter_map(|(capability, name)| (!self.has(capability)).then_some(name))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "loading the probe takes the capabilities CAP_BPF and CAP_PERFMON, and this process lacks {}: run as \
+             root, or grant them: setcap cap_bpf,cap_perfmon+ep <path of biolat-daemon>",
+            missing.join(" and ")
+        ))
+    }
+}
+
+/// The first two numbers of a kernel's release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release(pub u32, pub u32);
+
+impl Release {
+    /// Of the running kernel.
+    pub fn of_this_kernel(procfs: &Path) -> io::Result<Self> {
+        let text = fs::read_to_string(procfs.join("sys/kernel/osrelease"))?;
+        Self::parse(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        Some(Self(numbers.next()?.ok()?, numbers.next()?.ok()?))
+    }
+
+    /// Before this, BPF maps counted against `RLIMIT_MEMLOCK`.
+    pub const LAST_WITH_MEMLOCK: Self = Self(5, 10);
+}
+
+/// What to add to an error of the kernel's, given what is known of the process.
+#[must_use]
+pub fn remedy(error: &io::Error, release: Release, memlock: u64) -> Option<String> {
+    let code = error.raw_os_error()?;
+    if release <= Release::LAST_WITH_MEMLOCK
+        && memlock != libc::RLIM_INFINITY
+        && matches!(code, libc::EPERM | libc::ENOMEM)
+    {
+        return Some(format!(
+            "this kernel counts BPF maps against the limit of locked memory, which is {} KiB here: raise it with \
+             `ulimit -l unlimited` or, in a systemd unit, LimitMEMLOCK=infinity",
+            memlock / 1024
+        ));
+    }
+    match code {
+        libc::EPERM => Some(
+            "the kernel refused although the capabilities are there: in a container, see that the seccomp profile \
+             allows bpf(2) and that the container is not in a user namespace of its own; else see the kernel's \
+             lockdown mode"
+                .to_owned(),
+        ),
+        libc::ENOMEM => Some("the kernel has no memory left for the probe's maps".to_owned()),
+        libc::ENOSYS => Some("this kernel is built without CONFIG_BPF_SYSCALL".to_owned()),
+        _ => None,
+    }
+}
+
+/// Raises the limit of locked memory as far as may be, and returns what it then is.
+pub(super) fn raise_memlock() -> u64 {
+    let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both point to valid structs; a refusal changes nothing.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited);
+        libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut now);
+    }
+    now.rlim_cur
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN, Capabilities, Release, remedy};
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let modern = Release(6, 1);
+        let none = Capabilities::from_status("Name:\tx\nCapEff:\t0000000000000000\n").unwrap();
+        assert!(none.suffice(modern).unwrap_err().contains("lacks CAP_BPF and CAP_PERFMON: run as root"));
+        let bpf = Capabilities(1 << CAP_BPF);
+        assert!(bpf.suffice(modern).unwrap_err().contains("lacks CAP_PERFMON: run as root"));
+        assert_eq!(Capabilities(1 << CAP_BPF | 1 << CAP_PERFMON).suffice(modern), Ok(()));
+        assert_eq!(Capabilities(1 << CAP_SYS_ADMIN).suffice(modern), Ok(()));
+        let old = Capabilities(1 << CAP_BPF | 1 << CAP_PERFMON).suffice(Release(5, 4)).unwrap_err();
+        assert!(old.contains("Linux 5.4 takes the capability CAP_SYS_ADMIN"), "{old}");
+    }
+
+    #[test]
+    fn releases() {
+        assert_eq!(Release::parse("6.18.44-fc-v669\n"), Some(Release(6, 18)));
+        assert_eq!(Release::parse("5.10.0"), Some(Release(5, 10)));
+        assert_eq!(Release::parse("linux"), None);
+    }
+
+    #[test]
+    fn the_memory_lock_limit_of_old_kernels() {
+        let refused = io::Error::from_raw_os_error(libc::EPERM);
+        let text = remedy(&refused, Release(5, 10), 64 * 1024).unwrap();
+        assert!(text.contains("64 KiB") && text.contains("ulimit -l unlimited"), "{text}");
+        let text = remedy(&refused, Release(5, 11), 64 * 1024).unwrap();
+        assert!(text.contains("seccomp"), "{text}");
+        assert_eq!(remedy(&io::Error::from_raw_os_error(libc::EINVAL), Release(5, 10), 0), None);
+    }
+}

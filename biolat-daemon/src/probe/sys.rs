@@ -1,0 +1,67 @@
+//! The two calls of `bpf(2)` that aya has not, or not without an allocation for each CPU.
+
+use std::{
+    io,
+    mem::size_of,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_info};
+
+/// What the kernel has counted of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProgramCounts {
+    /// Runs, while statistics were on.
+    pub runs: u64,
+    /// Nanoseconds in them.
+    pub run_time_ns: u64,
+    /// Runs that the kernel skipped, as the program was already running on that CPU.
+    pub recursion_misses: u64,
+    /// Instructions that the verifier walked.
+    pub verified_instructions: u32,
+}
+
+/// Reads every CPU's value of one entry of a per-CPU array into `values`, one for each possible CPU.
+///
+/// `T` has to be what the map holds, a multiple of 8 bytes of plain integers.
+pub(super) fn read_per_cpu<T: aya::Pod>(map: BorrowedFd<'_>, index: u32, values: &mut [T]) -> io::Result<()> {
+    const { assert!(size_of::<T>().is_multiple_of(8)) };
+    let mut attr = zeroed();
+    // SAFETY: a union of plain integers; this is the member that the command reads.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    element.map_fd = map.as_raw_fd().cast_unsigned();
+    element.key = (&raw const index) as u64;
+    element.__bindgen_anon_1.value = values.as_mut_ptr() as u64;
+    bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
+}
+
+/// What the kernel tells of a program.
+pub(super) fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCounts> {
+    // SAFETY: plain integers, for which zero is valid.
+    let mut info: bpf_prog_info = unsafe { std::mem::zeroed() };
+    let mut attr = zeroed();
+    attr.info.bpf_fd = program.as_raw_fd().cast_unsigned();
+    attr.info.info = (&raw mut info) as u64;
+    attr.info.info_len = size_of::<bpf_prog_info>() as u32;
+    bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
+    Ok(ProgramCounts {
+        runs: info.run_cnt,
+        run_time_ns: info.run_time_ns,
+        recursion_misses: info.recursion_misses,
+        verified_instructions: info.verified_insns,
+    })
+}
+
+fn zeroed() -> bpf_attr {
+    // SAFETY: a union of plain integers, for which zero is valid, and which the kernel demands in what a
+    // command does not use.
+    unsafe { std::mem::zeroed() }
+}
+
+fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
+    // SAFETY: `attr` is valid for its size and what it points to outlives the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command as libc::c_long, std::ptr::from_mut(attr), size_of::<bpf_attr>())
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
