@@ -38,8 +38,8 @@ pub const LIMIT_NS: u64 = 1 << 40;
 
 /// Position of the top bit by the product of a de Bruijn sequence with a number whose bits are filled.
 static LOG2: [u8; 32] = [
-    0, 9, 1, 10, 13, 21, 2, 29, 11, 14, 16, 18, 22, 25, 3, 30, 8, 12, 20, 28, 15, 17, 24, 7, 19, 27, 23, 6, 26,
-    5, 4, 31,
+    0, 9, 1, 10, 13, 21, 2, 29, 11, 14, 16, 18, 22, 25, 3, 30, 8, 12, 20, 28, 15, 17, 24, 7, 19, 27, 23, 6,
+    26, 5, 4, 31,
 ];
 const DE_BRUIJN: u32 = 0x07c4_acdd;
 

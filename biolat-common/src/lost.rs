@@ -24,8 +24,7 @@ pub type Counts = [u64; REASONS];
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 5] =
-        [Self::IostatsOff, Self::Passthrough, Self::NoDisk, Self::NoRoom, Self::Clock];
+    pub const ALL: [Self; 5] = [Self::IostatsOff, Self::Passthrough, Self::NoDisk, Self::NoRoom, Self::Clock];
 
     /// The value of the label `reason`.
     #[must_use]

@@ -8,8 +8,20 @@ pub const STATUSES: usize = 24;
 
 /// Names up to 13, the same on every kernel: the kernel's own, in lower case.
 const STABLE: [&str; 14] = [
-    "ok", "notsupp", "timeout", "nospc", "transport", "target", "resv_conflict", "medium", "protection",
-    "resource", "ioerr", "dm_requeue", "again", "dev_resource",
+    "ok",
+    "notsupp",
+    "timeout",
+    "nospc",
+    "transport",
+    "target",
+    "resv_conflict",
+    "medium",
+    "protection",
+    "resource",
+    "ioerr",
+    "dm_requeue",
+    "again",
+    "dev_resource",
 ];
 const SINCE_6_10: [&str; 6] =
     ["zone_open_resource", "zone_active_resource", "offline", "duration_limit", "other", "inval"];
@@ -30,17 +42,17 @@ pub fn name(status: usize, since_6_10: bool) -> &'static str {
 pub const fn from_errno(errno: i32) -> usize {
     match -errno {
         0 => 0,
-        95 => 1,   // EOPNOTSUPP
-        110 => 2,  // ETIMEDOUT
-        28 => 3,   // ENOSPC
-        67 => 4,   // ENOLINK
-        121 => 5,  // EREMOTEIO
-        52 => 6,   // EBADE
-        61 => 7,   // ENODATA
-        84 => 8,   // EILSEQ
-        12 => 9,   // ENOMEM
-        11 => 12,  // EAGAIN
-        16 => 13,  // EBUSY
+        95 => 1,  // EOPNOTSUPP
+        110 => 2, // ETIMEDOUT
+        28 => 3,  // ENOSPC
+        67 => 4,  // ENOLINK
+        121 => 5, // EREMOTEIO
+        52 => 6,  // EBADE
+        61 => 7,  // ENODATA
+        84 => 8,  // EILSEQ
+        12 => 9,  // ENOMEM
+        11 => 12, // EAGAIN
+        16 => 13, // EBUSY
         _ => 10,
     }
 }

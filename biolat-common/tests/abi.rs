@@ -18,8 +18,13 @@ fn bytes<T>(value: &T) -> &[u8] {
 #[test]
 fn a_series_is_3200_bytes() {
     assert_eq!((size_of::<Series>(), align_of::<Series>()), (3200, 8));
-    let mut series =
-        Series { queue_ns: 0x0102_0304_0506_0708, device_ns: 0x11, unsplit_ns: 0x22, bytes: 0x33, ..Series::ZERO };
+    let mut series = Series {
+        queue_ns: 0x0102_0304_0506_0708,
+        device_ns: 0x11,
+        unsplit_ns: 0x22,
+        bytes: 0x33,
+        ..Series::ZERO
+    };
     series.errors[10] = 0x44;
     series.cells[2][Phase::Total as usize] = 0x5566_7788;
     let bytes = bytes(&series);

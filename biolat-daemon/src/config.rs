@@ -42,56 +42,68 @@ pub struct Options {
     /// Address and port to serve on; may be given more than once
     ///
     /// An IPv6 address stands in brackets: [::]:9976. Without an address, :9976, it is every IPv4 address.
-    #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", default_value = "0.0.0.0:9976")]
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        env = "BIOLAT_LISTEN",
+        hide_env_values = true,
+        default_value = "0.0.0.0:9976"
+    )]
     #[arg(value_delimiter = ',', value_parser = listen)]
     pub listen: Vec<SocketAddr>,
 
     /// How often the kernel's counters are read, 100ms to 5m
     ///
     /// A scrape gets the figures of the latest read. Set it no longer than the scrape interval.
-    #[arg(long, value_name = "TIME", env = "BIOLAT_INTERVAL", default_value = "5s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", env = "BIOLAT_INTERVAL", hide_env_values = true, default_value = "5s", value_parser = interval)]
     pub interval: Duration,
 
     /// Resolution of native histograms: 2^SCHEMA buckets for each power of two, 0 to 3
     ///
     /// 3 is a bucket every 9 %, 0 one every 100 %. The kernel counts at 3; coarser ones are merged from it.
-    #[arg(long, value_name = "SCHEMA", env = "BIOLAT_SCHEMA", default_value_t = 3)]
+    #[arg(long, value_name = "SCHEMA", env = "BIOLAT_SCHEMA", hide_env_values = true, default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=3))]
     pub schema: u32,
 
     /// Which histograms to expose
-    #[arg(long, value_name = "KIND", env = "BIOLAT_FORMAT", default_value = "both")]
+    #[arg(long, value_name = "KIND", env = "BIOLAT_FORMAT", hide_env_values = true, default_value = "both")]
     pub format: Histograms,
 
     /// Show only devices whose whole name matches this regular expression
     ///
     /// By default every device that has requests of its own, loop devices while a file is attached to them.
-    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE")]
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE", hide_env_values = true)]
     pub device: Option<String>,
 
     /// Leave out devices whose whole name matches this regular expression
     ///
     /// By default, without --device, the disks made of memory: ^z?ram[0-9]+$
-    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE")]
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
     pub device_exclude: Option<String>,
 
     /// Where sysfs is mounted
-    #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", default_value = "/sys")]
+    #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", hide_env_values = true, default_value = "/sys")]
     pub sysfs: PathBuf,
 
     /// Where procfs is mounted
-    #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", default_value = "/proc")]
+    #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
     pub procfs: PathBuf,
 
     /// How log lines are written, to standard error
-    #[arg(long, value_name = "FORMAT", env = "BIOLAT_LOG_FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "BIOLAT_LOG_FORMAT",
+        hide_env_values = true,
+        default_value = "text"
+    )]
     pub log_format: LogFormat,
 
     /// Have the kernel measure the probe itself: biolat_probe_runs_total and biolat_probe_run_seconds_total
     ///
     /// The kernel then takes the time around every BPF program on the host, which costs more than the probe
     /// does, until biolat ends. It takes CAP_SYS_ADMIN.
-    #[arg(long, env = "BIOLAT_PROBE_STATS")]
+    #[arg(long, env = "BIOLAT_PROBE_STATS", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub probe_stats: bool,
 }
@@ -140,7 +152,9 @@ impl Options {
                 // The library draws an arrow over several lines; its last line is the reason.
                 let text = error.to_string();
                 let reason = text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");
-                let bad = |pattern: &Option<String>| pattern.as_ref().is_some_and(|p| regex::Regex::new(p).is_err());
+                let bad = |pattern: &Option<String>| {
+                    pattern.as_ref().is_some_and(|p| regex::Regex::new(p).is_err())
+                };
                 let (option, pattern) = if bad(&self.device) {
                     ("--device", &self.device)
                 } else {
@@ -244,7 +258,8 @@ mod tests {
         }
         let refused = parse(&["--device", "nvme["]).unwrap().check().unwrap_err().to_string();
         assert_eq!(refused, "--device 'nvme[' is not a regular expression: unclosed character class");
-        let refused = parse(&["--device", "a", "--device-exclude", "*"]).unwrap().check().unwrap_err().to_string();
+        let refused =
+            parse(&["--device", "a", "--device-exclude", "*"]).unwrap().check().unwrap_err().to_string();
         assert!(refused.starts_with("--device-exclude '*' is not"), "{refused}");
     }
 }

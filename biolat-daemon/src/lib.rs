@@ -36,7 +36,6 @@ use collect::{Collector, Command};
 use config::Config;
 use device::uevent::Uevents;
 use http::{Limits, Service};
-use probe::Probe;
 use service_manager::State;
 use snapshot::Snapshot;
 
@@ -44,9 +43,15 @@ use snapshot::Snapshot;
 const LAST_PASS: Duration = Duration::from_millis(500);
 
 /// Attaches the probe, collects, and serves on these listeners until `shutdown` completes.
-pub async fn run(config: Config, listeners: Vec<TcpListener>, shutdown: impl Future<Output = ()>) -> Result<()> {
-    let probe = Probe::attach(&config.host, config.probe_stats)?;
-    let collector = Collector::new(config.host, config.selection, probe)?;
+pub async fn run(
+    config: Config,
+    listeners: Vec<TcpListener>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<()> {
+    let collector = Collector::attach(config.host, config.selection, config.probe_stats)?;
+    for listener in &listeners {
+        log::info!("serving on http://{}/metrics", listener.local_addr()?);
+    }
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
 
     let (snapshots, seen) = watch::channel(None);
@@ -57,8 +62,12 @@ pub async fn run(config: Config, listeners: Vec<TcpListener>, shutdown: impl Fut
         .spawn(move || collect::run(collector, config.interval, &receiver, &snapshots))
         .context("cannot start the collector's thread")?;
     let (stop, stopped) = watch::channel(false);
-    let serving =
-        tokio::spawn(http::serve(listeners, Service::new(seen.clone(), config.shape), Limits::default(), stopped));
+    let serving = tokio::spawn(http::serve(
+        listeners,
+        Service::new(seen.clone(), config.shape),
+        Limits::default(),
+        stopped,
+    ));
 
     tokio::select! {
         () = shutdown => {}
@@ -85,12 +94,16 @@ pub async fn run(config: Config, listeners: Vec<TcpListener>, shutdown: impl Fut
 async fn follow_devices(commands: SyncSender<Command>) {
     match Uevents::subscribe() {
         Ok(uevents) => {
-            while let Ok(()) = uevents.next().await.inspect_err(|error| log::warn!("no more uevents: {error}")) {
+            while let Ok(()) =
+                uevents.next().await.inspect_err(|error| log::warn!("no more uevents: {error}"))
+            {
                 // If the channel is full, a rescan is due anyway.
                 let _ = commands.try_send(Command::Rescan);
             }
         }
-        Err(error) => log::warn!("cannot follow uevents ({error}): devices are looked at every half minute instead"),
+        Err(error) => {
+            log::warn!("cannot follow uevents ({error}): devices are looked at every half minute instead")
+        }
     }
     std::future::pending().await
 }

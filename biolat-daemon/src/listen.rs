@@ -1,8 +1,11 @@
 //! Sockets to listen on.
 
-use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::{
+    io,
+    net::{Ipv6Addr, SocketAddr, TcpListener},
+};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const BACKLOG: i32 = 512;
@@ -12,14 +15,22 @@ pub fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     addresses
         .iter()
         .map(|address| {
-            bind_one(*address, addresses).with_context(|| {
-                format!("cannot listen on {address} (is biolat running already? --listen takes another address)")
-            })
+            bind_one(*address, addresses)
+                .map_err(|error| anyhow!("cannot listen on {address}: {error}{}", remedy(&error)))
         })
         .collect()
 }
 
-fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> std::io::Result<TcpListener> {
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => ": is biolat running already? Else choose another port with --listen",
+        io::ErrorKind::AddrNotAvailable => ": this host does not have that address, choose one with --listen",
+        io::ErrorKind::PermissionDenied => ": ports below 1024 take a right, choose another with --listen",
+        _ => "",
+    }
+}
+
+fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {

@@ -13,7 +13,14 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) if error.use_stderr() => {
+            eprintln!("{}", one_line(&error.to_string()));
+            return USAGE.into();
+        }
+        Err(help_or_version) => help_or_version.exit(),
+    };
     log_lines::start(options.log_format);
     let config = match options.check() {
         Ok(config) => config,
@@ -29,6 +36,14 @@ fn main() -> ExitCode {
             FAILED.into()
         }
     }
+}
+
+/// What clap says on several lines, less where to find more.
+fn one_line(text: &str) -> String {
+    let said = text.split("\n\nUsage:").next().unwrap_or_default();
+    let said = said.split("\n\nFor more").next().unwrap_or_default();
+    let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    format!("{} (see --help)", lines.join("; "))
 }
 
 fn serve(config: Config) -> anyhow::Result<()> {

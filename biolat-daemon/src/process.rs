@@ -35,7 +35,9 @@ fn boot_time(stat: &str) -> f64 {
 }
 
 fn max_fds(limits: &str) -> Option<u64> {
-    limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok())
+    limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok())
 }
 
 fn system(name: libc::c_int) -> u64 {
@@ -56,7 +58,10 @@ mod tests {
         assert_eq!((process.cpu_seconds, process.start_time_seconds), (3.0, 110.0));
         assert_eq!((process.virtual_bytes, process.resident_bytes), (4_096_000, 250 * 4096));
         assert_eq!(boot_time("cpu 1\nbtime 1700000000\n"), 1_700_000_000.0);
-        assert_eq!(max_fds("Max open files            1024                 4096                 files\n"), Some(1024));
+        assert_eq!(
+            max_fds("Max open files            1024                 4096                 files\n"),
+            Some(1024)
+        );
     }
 
     #[test]

@@ -58,7 +58,10 @@ mod tests {
         assert_eq!(audit.unseen()[0], (Group::Read, 0));
         // Completions that are counted but not booked yet hide nothing for ever.
         audit.check(&Books::new([300, 8, 0, 0]), &Books::new([240, 0, 0, 0]), 0);
-        assert_eq!(audit.unseen(), [(Group::Read, 0), (Group::Write, 1), (Group::Discard, 0), (Group::Flush, 0)]);
+        assert_eq!(
+            audit.unseen(),
+            [(Group::Read, 0), (Group::Write, 1), (Group::Discard, 0), (Group::Flush, 0)]
+        );
         audit.check(&Books::new([350, 8, 0, 0]), &Books::new([240, 0, 0, 0]), 0);
         assert_eq!(audit.unseen()[0], (Group::Read, 10));
         // It never shrinks.

@@ -50,7 +50,7 @@ impl Collector {
             if shown {
                 self.greet(&device);
             }
-            let stamped = device.throttled;
+            let stamped = device.stamps_hand_over;
             let since = SystemTime::now();
             self.devices.insert(device.id, Known { device, shown, since, audit: None, stamped });
         }
@@ -65,7 +65,7 @@ impl Collector {
                 "device {name}: the kernel takes no statistics of it, so that no latency is to be had; turn them on \
                  with: echo 1 > /sys/block/{name}/queue/iostats"
             );
-        } else if !device.throttled {
+        } else if !device.stamps_hand_over {
             log::warn!(
                 "device {name}: the kernel may not stamp the hand-over to the driver, so that queue and device \
                  latency may be missing (the total is not); turn it on with: echo 2000 > \
@@ -123,7 +123,9 @@ impl Collector {
             .devices
             .iter()
             .filter(|(_, known)| known.shown)
-            .map(|(&id, _)| [0, 1].iter().filter(|&&op| !self.series.contains_key(&Key::new(id, op))).count() as u64)
+            .map(|(&id, _)| {
+                [0, 1].iter().filter(|&&op| !self.series.contains_key(&Key::new(id, op))).count() as u64
+            })
             .sum();
         let spare = (SPARE_BYTES / self.slot_bytes()).clamp(*SPARE_SLOTS.start(), *SPARE_SLOTS.end());
         let taken = (self.series.len() + self.fallow.len()) as u64;

@@ -8,6 +8,7 @@ pub mod totals;
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
+    path::Path,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -73,15 +74,29 @@ struct Tracked {
     totals: Box<Totals>,
 }
 
+fn scan(root: &Path, known: &BTreeMap<u64, Known>) -> Result<Vec<Device>> {
+    sysfs::scan(root, |id| known.get(&id).map(|known| &known.device))
+        .with_context(|| format!("cannot list the block devices in {}", root.join("block").display()))
+}
+
 impl Collector {
-    /// A collector for a probe that has just been attached.
-    pub fn new(host: Host, selection: Selection, probe: Probe) -> Result<Self> {
+    /// Attaches the probe and makes a collector for it.
+    ///
+    /// The devices are asked who they are first: with some, asking is an I/O.
+    pub fn attach(host: Host, selection: Selection, statistics: bool) -> Result<Self> {
+        let found = scan(&host.sysfs, &BTreeMap::new())?;
+        let probe = Probe::attach(&host, statistics)?;
+        Self::new(host, selection, found, probe)
+    }
+
+    /// A collector for a probe that has just been attached, and the devices that were there before.
+    pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
         let mut collector = Self {
             host,
             selection,
             probe,
             started: SystemTime::now(),
-            scanned: None,
+            scanned: Some(Instant::now()),
             devices: BTreeMap::new(),
             series: BTreeMap::new(),
             fallow: Vec::new(),
@@ -90,7 +105,8 @@ impl Collector {
             unnamed: 0,
             durations: run::Durations::default(),
         };
-        collector.rescan()?;
+        collector.meet(found)?;
+        collector.provide_slots()?;
         if !collector.devices.values().any(|known| known.shown) {
             log::warn!("there is no block device to show yet; one that appears will be");
         }
@@ -104,10 +120,7 @@ impl Collector {
 
     /// Looks at the devices again, now.
     pub fn rescan(&mut self) -> Result<()> {
-        let known = |id| self.devices.get(&id).map(|known| &known.device);
-        let found = sysfs::scan(&self.host.sysfs, known).with_context(|| {
-            format!("cannot list the block devices in {}", self.host.sysfs.join("block").display())
-        })?;
+        let found = scan(&self.host.sysfs, &self.devices)?;
         self.scanned = Some(Instant::now());
         self.meet(found)?;
         self.provide_slots()
@@ -136,7 +149,8 @@ impl Collector {
     /// Before the counters: see [`audit`]. A device that has just gone has no books; the next scan takes it out.
     fn read_books(&mut self) -> BTreeMap<u64, Books> {
         let mut books = BTreeMap::new();
-        for (&id, known) in &self.devices {
+        for (&id, known) in &mut self.devices {
+            known.device.iostats = sysfs::keeps_statistics(&self.host.sysfs, &known.device.name);
             match Books::of(&self.host.sysfs, &known.device) {
                 Ok(read) => {
                     books.insert(id, read);
@@ -182,8 +196,9 @@ impl Collector {
 
     /// Audits each device; one that is new has its audit opened, with books that are younger than the counters.
     fn check_books(&mut self, books: &BTreeMap<u64, Books>, lost: &[(&'static str, u64)]) {
-        let is_booked =
-            |name: &str| Reason::ALL.into_iter().find(|reason| reason.name() == name).is_none_or(Reason::is_booked);
+        let is_booked = |name: &str| {
+            Reason::ALL.into_iter().find(|reason| reason.name() == name).is_none_or(Reason::is_booked)
+        };
         let excused = lost.iter().filter(|(name, _)| is_booked(name)).map(|(_, count)| count).sum();
         let counted = self.counted();
         for (id, known) in &mut self.devices {

@@ -50,7 +50,9 @@ impl Durations {
             self.overruns += 1;
             if self.complained.is_none_or(|when| when.elapsed() >= QUIET) {
                 self.complained = Some(Instant::now());
-                log::warn!("a pass took {took:.1?}, longer than the interval of {interval:?}: raise --interval");
+                log::warn!(
+                    "a pass took {took:.1?}, longer than the interval of {interval:?}: raise --interval"
+                );
             }
         }
     }

@@ -35,6 +35,7 @@ pub struct Device {
     pub iostats: bool,
     /// Whether the kernel books passthrough commands too (`queue/iostats_passthrough`).
     pub books_passthrough: bool,
-    /// Whether writeback throttling, which makes the kernel stamp the hand-over, is on (`queue/wbt_lat_usec`).
-    pub throttled: bool,
+    /// Whether the kernel stamps the hand-over to the driver, as far as sysfs tells: it does where writeback
+    /// throttling is set up, on or off.
+    pub stamps_hand_over: bool,
 }

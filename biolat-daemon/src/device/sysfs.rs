@@ -46,13 +46,24 @@ fn read<'a>(path: &Path, name: String, known: impl Fn(u64) -> Option<&'a Device>
         rotational: text(path, "queue/rotational") == "1",
         path_of: (text(path, "hidden") == "1").then(|| multipath_head(&name)).flatten(),
         holders: holders(path, &name),
-        iostats: text(path, "queue/iostats") != "0",
+        iostats: has_statistics(path),
         books_passthrough: text(path, "queue/iostats_passthrough") == "1",
-        throttled: !matches!(text(path, "queue/wbt_lat_usec").as_str(), "" | "0"),
+        // An error unless throttling is set up.
+        stamps_hand_over: !text(path, "queue/wbt_lat_usec").is_empty(),
         number,
         name,
         ..identity
     })
+}
+
+/// Whether the kernel books and stamps a device's requests, which may change at any time.
+#[must_use]
+pub fn keeps_statistics(sysfs: &Path, name: &str) -> bool {
+    has_statistics(&sysfs.join("block").join(name))
+}
+
+fn has_statistics(path: &Path) -> bool {
+    text(path, "queue/iostats") != "0"
 }
 
 /// What the drive says of itself.
@@ -173,7 +184,7 @@ mod tests {
         assert_eq!((device.model.as_str(), device.serial.as_str()), ("FAST SSD 990", "S6Z2NJ0W"));
         assert_eq!((device.wwid.as_str(), device.numa_node), ("eui.0025385391b2f1a3", Some(1)));
         assert_eq!(device.holders, ["dm-0", "dm-1", "md0"]);
-        assert!(device.iostats && device.throttled && !device.rotational && device.path_of.is_none());
+        assert!(device.iostats && device.stamps_hand_over && !device.rotational && device.path_of.is_none());
     }
 
     #[test]

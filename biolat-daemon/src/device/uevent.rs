@@ -48,7 +48,9 @@ impl Uevents {
         let mut message = [0; 8192];
         loop {
             let mut ready = self.0.readable().await?;
-            let Ok(received) = ready.try_io(|socket| receive(socket.get_ref(), &mut message)) else { continue };
+            let Ok(received) = ready.try_io(|socket| receive(socket.get_ref(), &mut message)) else {
+                continue;
+            };
             match received {
                 Ok(length) if is_about_a_disk(&message[..length]) => return Ok(()),
                 Ok(_) => {}

@@ -81,7 +81,16 @@ mod tests {
     fn histogram() -> Histogram {
         Histogram {
             zero: 2,
-            buckets: vec![(-159, 1), (-152, 4), (-151, 8), (-150, 16), (-147, 32), (0, 64), (1, 128), (80, 256)],
+            buckets: vec![
+                (-159, 1),
+                (-152, 4),
+                (-151, 8),
+                (-150, 16),
+                (-147, 32),
+                (0, 64),
+                (1, 128),
+                (80, 256),
+            ],
             overflow: 512,
             sum_ns: 0,
         }
@@ -135,7 +144,8 @@ mod tests {
     fn classic_buckets_are_cumulative_powers_of_two() {
         let buckets = classic(&histogram());
         assert_eq!(buckets.len(), 32);
-        let at = |bound: f64| buckets.iter().find(|bucket| bucket.upper_bound == bound).unwrap().cumulative_count;
+        let at =
+            |bound: f64| buckets.iter().find(|bucket| bucket.upper_bound == bound).unwrap().cumulative_count;
         assert_eq!(at(2f64.powi(-20)), 2);
         assert_eq!(at(2f64.powi(-19)), 2 + 1 + 4);
         assert_eq!(at(2f64.powi(-18)), 2 + 1 + 4 + 8 + 16 + 32);

@@ -53,7 +53,8 @@ fn traffic(snapshot: &Snapshot, families: &mut Vec<MetricFamily>) {
     families.push(family("biolat_io_bytes_total", help::BYTES, MetricType::Counter, bytes));
 
     let errors = of_series(snapshot, |device, series| {
-        let usual = USUAL_ERRORS.into_iter().filter(|name| series.errors.iter().all(|(found, _)| found != name));
+        let usual =
+            USUAL_ERRORS.into_iter().filter(|name| series.errors.iter().all(|(found, _)| found != name));
         let all = series.errors.iter().copied().chain(usual.map(|name| (name, 0)));
         all.map(|(status, count)| {
             let [device_label, op] = labels(device, series);
@@ -112,8 +113,10 @@ fn devices(snapshot: &Snapshot, families: &mut Vec<MetricFamily>) {
 }
 
 fn losses(snapshot: &Snapshot, families: &mut Vec<MetricFamily>) {
-    let lost =
-        snapshot.lost.iter().map(|&(reason, count)| counter(&[("reason", reason)], count as f64, snapshot.started));
+    let lost = snapshot
+        .lost
+        .iter()
+        .map(|&(reason, count)| counter(&[("reason", reason)], count as f64, snapshot.started));
     families.push(family("biolat_lost_completions_total", help::LOST, MetricType::Counter, lost));
 }
 
@@ -164,7 +167,8 @@ fn process(snapshot: &Snapshot, families: &mut Vec<MetricFamily>) {
 
 /// Metrics for each series of each device.
 fn of_series(snapshot: &Snapshot, metrics: impl Fn(&DeviceView, &SeriesView) -> Vec<Metric>) -> Vec<Metric> {
-    let pairs = snapshot.devices.iter().flat_map(|device| device.series.iter().map(move |series| (device, series)));
+    let pairs =
+        snapshot.devices.iter().flat_map(|device| device.series.iter().map(move |series| (device, series)));
     pairs.flat_map(|(device, series)| metrics(device, series)).collect()
 }
 
@@ -188,7 +192,10 @@ fn family(
 }
 
 fn label_pairs(labels: &[(&str, &str)]) -> Vec<model::LabelPair> {
-    labels.iter().map(|&(name, value)| model::LabelPair { name: name.to_owned(), value: value.to_owned() }).collect()
+    labels
+        .iter()
+        .map(|&(name, value)| model::LabelPair { name: name.to_owned(), value: value.to_owned() })
+        .collect()
 }
 
 fn gauge(labels: &[(&str, &str)], value: f64) -> Metric {

@@ -6,7 +6,8 @@ pub(super) const DEVICE: &str = "Seconds from the hand-over of a block request t
     the driver and the drive.";
 pub(super) const TOTAL: &str = "Seconds from the making of a block request to its completion: queue and device \
     together.";
-pub(super) const BYTES: &str = "Bytes moved by completed block requests, as the kernel's disk statistics count them.";
+pub(super) const BYTES: &str =
+    "Bytes moved by completed block requests, as the kernel's disk statistics count them.";
 pub(super) const ERRORS: &str = "Completions of block requests that failed, by the kernel's block status.";
 pub(super) const OVERFLOWS: &str = "Latencies above the histogram's range of 1024 seconds.";
 pub(super) const DEVICE_INFO: &str = "What a device is. For a hidden path of a multipath device, path_of is that \
@@ -26,7 +27,8 @@ pub(super) const COLLECTED: &str = "When the figures were read from the kernel, 
 pub(super) const SLOTS: &str = "Series that the probe has room for now; it grows with the series in use.";
 pub(super) const MAP_BYTES: &str = "Bytes of kernel memory that hold the series, on all CPUs.";
 pub(super) const PROBE_RUNS: &str = "Runs of the probe, while --probe-stats has the kernel count them.";
-pub(super) const PROBE_SECONDS: &str = "Seconds in the probe, while --probe-stats has the kernel measure them.";
+pub(super) const PROBE_SECONDS: &str =
+    "Seconds in the probe, while --probe-stats has the kernel measure them.";
 pub(super) const CPU: &str = "Total user and system CPU time spent in seconds.";
 pub(super) const RESIDENT: &str = "Resident memory size in bytes.";
 pub(super) const VIRTUAL: &str = "Virtual memory size in bytes.";

@@ -39,7 +39,8 @@ fn write(families: &[MetricFamily], dialect: Dialect) -> String {
         let _ = writeln!(out, "# HELP {name} {}", escape(&family.help, dialect == Dialect::OpenMetrics));
         let _ = writeln!(out, "# TYPE {name} {kind}");
         if dialect == Dialect::OpenMetrics
-            && let Some(unit) = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")))
+            && let Some(unit) =
+                ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")))
         {
             let _ = writeln!(out, "# UNIT {name} {unit}");
         }
@@ -86,7 +87,13 @@ fn write_metric(out: &mut String, name: &str, family: &str, metric: &Metric, dia
     }
 }
 
-fn write_histogram(out: &mut String, name: &str, labels: &[LabelPair], histogram: &Histogram, dialect: Dialect) {
+fn write_histogram(
+    out: &mut String,
+    name: &str,
+    labels: &[LabelPair],
+    histogram: &Histogram,
+    dialect: Dialect,
+) {
     let finite = histogram.bucket.iter().filter(|bucket| bucket.upper_bound.is_finite());
     for bucket in finite {
         let bound = bound(bucket.upper_bound, dialect);

@@ -9,7 +9,12 @@ use crate::expose::Format;
 pub fn format(headers: &HeaderMap) -> Format {
     let accepted = elements(headers, ACCEPT);
     let weight = |format: Format| {
-        accepted.iter().filter(|element| names(element, format)).map(|element| element.weight).max().unwrap_or(0)
+        accepted
+            .iter()
+            .filter(|element| names(element, format))
+            .map(|element| element.weight)
+            .max()
+            .unwrap_or(0)
     };
     // Of equal weights the first wins, and the formats stand in the order of what they can carry.
     let best = Format::ALL.into_iter().rev().max_by_key(|&format| weight(format));
@@ -20,7 +25,8 @@ pub fn format(headers: &HeaderMap) -> Format {
 #[must_use]
 pub fn gzip(headers: &HeaderMap) -> bool {
     let accepted = elements(headers, ACCEPT_ENCODING);
-    let weight = |name: &str| accepted.iter().find(|element| element.name == name).map(|element| element.weight);
+    let weight =
+        |name: &str| accepted.iter().find(|element| element.name == name).map(|element| element.weight);
     weight("gzip").or_else(|| weight("x-gzip")).or_else(|| weight("*")).is_some_and(|weight| weight > 0)
 }
 

@@ -73,9 +73,9 @@ impl Kernel {
 
         let ops = ops(&btf);
         let op = |name: &str| {
-            ops.iter().find_map(|(&number, found)| (found == name).then_some(number)).ok_or_else(|| {
-                Unsupported::Missing(format!("REQ_OP_{} in enum req_op", name.to_uppercase()))
-            })
+            ops.iter()
+                .find_map(|(&number, found)| (found == name).then_some(number))
+                .ok_or_else(|| Unsupported::Missing(format!("REQ_OP_{} in enum req_op", name.to_uppercase())))
         };
         let disk_on_request = btf.member_offset("request", "rq_disk");
         let sequence = btf.member_offset("gendisk", "diskseq");
@@ -148,7 +148,10 @@ mod tests {
         writer.structure(4, "request", &members);
         writer.structure(4, "request_queue", &[("disk", int, 104)]);
         writer.structure(4, "gendisk", &[("major", int, 0), ("first_minor", int, 4), ("diskseq", int, 800)]);
-        writer.enumeration("", &[("__RQF_FLUSH_SEQ", 1), ("__RQF_IO_STAT", 8), ("BIO_ZONE_WRITE_PLUGGING", 11)]);
+        writer.enumeration(
+            "",
+            &[("__RQF_FLUSH_SEQ", 1), ("__RQF_IO_STAT", 8), ("BIO_ZONE_WRITE_PLUGGING", 11)],
+        );
         writer.enumeration(
             "req_op",
             &[("REQ_OP_READ", 0), ("REQ_OP_FLUSH", 2), ("REQ_OP_DRV_IN", 34), ("REQ_OP_LAST", 36)],
@@ -182,17 +185,15 @@ mod tests {
     fn an_old_kernel_with_the_disk_on_the_request() {
         let mut writer = Writer::new();
         let int = writer.int("int");
-        let members = ["q", "cmd_flags", "rq_flags", "__data_len", "rq_disk", "start_time_ns", "io_start_time_ns"]
-            .iter()
-            .zip(0..)
-            .map(|(&name, index)| (name, int, index * 8))
-            .collect::<Vec<_>>();
+        let members =
+            ["q", "cmd_flags", "rq_flags", "__data_len", "rq_disk", "start_time_ns", "io_start_time_ns"]
+                .iter()
+                .zip(0..)
+                .map(|(&name, index)| (name, int, index * 8))
+                .collect::<Vec<_>>();
         writer.structure(4, "request", &members);
         writer.structure(4, "gendisk", &[("major", int, 0), ("first_minor", int, 4)]);
-        writer.enumeration(
-            "req_opf",
-            &[("REQ_OP_FLUSH", 2), ("REQ_OP_SCSI_IN", 32), ("REQ_OP_DRV_IN", 34)],
-        );
+        writer.enumeration("req_opf", &[("REQ_OP_FLUSH", 2), ("REQ_OP_SCSI_IN", 32), ("REQ_OP_DRV_IN", 34)]);
         tracepoint(&mut writer, "int");
         let layout = Kernel::from_btf(&writer.finish()).unwrap().layout;
         assert_eq!((layout.disk_on_queue, layout.queue_or_disk), (0, 32));

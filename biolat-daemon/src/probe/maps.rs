@@ -126,7 +126,10 @@ impl Maps {
 
     /// The counters of a slot, summed over the CPUs.
     pub fn read(&mut self, slot: u32) -> Result<Series> {
-        let chunk = self.chunks.get((slot / CHUNK_SLOTS) as usize).context("the index names a slot beyond the end")?;
+        let chunk = self
+            .chunks
+            .get((slot / CHUNK_SLOTS) as usize)
+            .context("the index names a slot beyond the end")?;
         let map = IterableMap::map(chunk).fd().as_fd();
         sys::read_per_cpu(map, slot % CHUNK_SLOTS, &mut self.values).context("cannot read a series")?;
         let mut sum = Series::ZERO;

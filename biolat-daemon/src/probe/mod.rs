@@ -14,7 +14,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned, programs::BtfTracePoint};
+use aya::{
+    Btf, Ebpf, EbpfLoader, include_bytes_aligned,
+    programs::{BtfTracePoint, tp_btf::BtfTracePointLinkId},
+};
 use aya_log::EbpfLogger;
 use biolat_common::kernel::Layout;
 use log::Log;
@@ -46,6 +49,7 @@ pub struct Probe {
     pub maps: Maps,
     /// What the running kernel is like.
     pub kernel: Kernel,
+    link: Option<BtfTracePointLinkId>,
     log: EbpfLogger<&'static dyn Log>,
     statistics: Option<OwnedFd>,
 }
@@ -62,18 +66,15 @@ impl Probe {
     /// Loads the probe and attaches it. With `statistics` the kernel counts its runs and their time, until
     /// the probe is dropped.
     pub fn attach(host: &Host, statistics: bool) -> Result<Self> {
-        let path = host.sysfs.join("kernel/btf/vmlinux");
-        let bytes = std::fs::read(&path).with_context(|| {
-            format!(
-                "cannot read the kernel's type information {}: it takes a kernel built with \
-                 CONFIG_DEBUG_INFO_BTF (and --sysfs set to where sysfs is mounted)",
-                path.display()
-            )
-        })?;
-        let kernel = Kernel::from_btf(&bytes)?;
-        let btf = Btf::parse(&bytes, aya::Endianness::default())
+        let types = kernel_types(host)?;
+        Self::attach_to(Kernel::from_btf(&types)?, types, host, statistics)
+    }
+
+    /// As [`Self::attach`], to a kernel of which somebody else found out what it is like.
+    pub fn attach_to(kernel: Kernel, types: Vec<u8>, host: &Host, statistics: bool) -> Result<Self> {
+        let btf = Btf::parse(&types, aya::Endianness::default())
             .map_err(|error| anyhow!("cannot use the kernel's BTF: {error}"))?;
-        drop(bytes);
+        drop(types);
 
         let release = Release::of_this_kernel(&host.procfs).unwrap_or(Release(u32::MAX, 0));
         if let Ok(capabilities) = Capabilities::of_this_process(&host.procfs) {
@@ -82,16 +83,19 @@ impl Probe {
         let memlock =
             if release <= Release::LAST_WITH_MEMLOCK { rights::raise_memlock() } else { libc::RLIM_INFINITY };
         let statistics = statistics.then(enable_statistics).transpose()?;
-        let (object, maps, log) =
+        let (object, maps, link, log) =
             load(kernel.layout, &btf).map_err(|error| explain(error, release, memlock))?;
         drop(btf);
         give_memory_back();
-        Ok(Self { object, maps, kernel, log, statistics })
+        Ok(Self { object, maps, kernel, link: Some(link), log, statistics })
     }
 
     /// Detaches the program; the maps stay. Nothing is counted from then on, and the audit tells.
     pub fn detach(&mut self) -> Result<()> {
-        Ok(program(&mut self.object)?.unload()?)
+        match self.link.take() {
+            Some(link) => Ok(program(&mut self.object)?.detach(link)?),
+            None => Ok(()),
+        }
     }
 
     /// What the kernel counts of the program itself.
@@ -112,7 +116,21 @@ impl Probe {
     }
 }
 
-fn load(layout: Layout, btf: &Btf) -> Result<(Ebpf, Maps, EbpfLogger<&'static dyn Log>)> {
+type Loaded = (Ebpf, Maps, BtfTracePointLinkId, EbpfLogger<&'static dyn Log>);
+
+/// The bytes of the running kernel's BTF.
+pub fn kernel_types(host: &Host) -> Result<Vec<u8>> {
+    let path = host.sysfs.join("kernel/btf/vmlinux");
+    std::fs::read(&path).map_err(|error| {
+        anyhow!(
+            "cannot read the kernel's type information {}: {error}: it takes a kernel built with \
+             CONFIG_DEBUG_INFO_BTF, and --sysfs set to where sysfs is mounted",
+            path.display()
+        )
+    })
+}
+
+fn load(layout: Layout, btf: &Btf) -> Result<Loaded> {
     let mut object = EbpfLoader::new()
         .btf(None)
         .override_global("KERNEL", &Told(layout), true)
@@ -123,8 +141,8 @@ fn load(layout: Layout, btf: &Btf) -> Result<(Ebpf, Maps, EbpfLogger<&'static dy
     maps.grow()?;
     let program = program(&mut object)?;
     program.load(PROGRAM, btf).context("cannot load the probe")?;
-    program.attach().context("cannot attach the probe")?;
-    Ok((object, maps, log))
+    let link = program.attach().context("cannot attach the probe")?;
+    Ok((object, maps, link, log))
 }
 
 /// The shipped object, or one that a developer named.
@@ -153,13 +171,16 @@ fn enable_statistics() -> Result<OwnedFd> {
 
 /// One line: what failed, the kernel's reason, and what to do.
 fn explain(error: anyhow::Error, release: Release, memlock: u64) -> anyhow::Error {
-    let Some(reason) = io_error(error.as_ref()) else { return anyhow!("{}", one_line(&format!("{error:#}"))) };
+    let Some(reason) = io_error(error.as_ref()) else {
+        return anyhow!("{}", one_line(&format!("{error:#}")));
+    };
     let what = error.to_string();
     let detail = match error.downcast_ref::<aya::programs::ProgramError>() {
         Some(aya::programs::ProgramError::LoadError { verifier_log, .. }) => {
             let text = verifier_log.to_string();
             log::debug!("verifier: {text}");
-            let last = text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("processed"));
+            let last =
+                text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("processed"));
             last.map(|line| format!(" (verifier: {})", line.trim())).unwrap_or_default()
         }
         _ => String::new(),

@@ -1,0 +1,104 @@
+//! Start, end, and what is said when it does not start.
+
+use std::{
+    os::unix::{net::UnixDatagram, process::CommandExt as _},
+    process::Command,
+    time::Duration,
+};
+
+use crate::support::{
+    Folder,
+    daemon::{Daemon, command, wait_for},
+    run,
+};
+
+/// Runs it to its end; its exit code and what it said.
+fn fails(command: &mut Command) -> (Option<i32>, String) {
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// The ids of the probes that the kernel holds.
+fn probes() -> Vec<u64> {
+    let list: serde_json::Value = serde_json::from_str(&run("bpftool", &["prog", "show", "--json"])).unwrap();
+    let probes = list.as_array().unwrap().iter().filter(|program| program["name"] == "block_rq_complete");
+    probes.map(|program| program["id"].as_u64().unwrap()).collect()
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn it_ends_in_time_and_leaves_nothing() {
+    let before = probes();
+    let daemon = Daemon::start(&["--interval", "1s"]);
+    let own: Vec<_> = probes().into_iter().filter(|id| !before.contains(id)).collect();
+    assert_eq!(own.len(), 1, "one program");
+    let (status, took) = daemon.terminate();
+    assert_eq!(status.code(), Some(0));
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    wait_for("the kernel to free the program", || !probes().contains(&own[0]));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn systemd_is_told() {
+    let folder = Folder::new("notify", true);
+    let path = folder.0.join("socket");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let daemon = Daemon::start_command(command(&[]).env("NOTIFY_SOCKET", &path));
+    let mut buffer = [0; 64];
+    let mut heard = || {
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    assert_eq!(heard(), "READY=1");
+    assert_eq!(daemon.terminate().0.code(), Some(0));
+    assert_eq!(heard(), "STOPPING=1");
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn without_rights_it_says_which() {
+    // Where the compiler put it, only root may look.
+    let folder = Folder::new("rights", true);
+    let copy = folder.0.join("biolat-daemon");
+    std::fs::copy(env!("CARGO_BIN_EXE_biolat-daemon"), &copy).unwrap();
+    let (code, said) = fails(Command::new(copy).args(["--listen", "127.0.0.1:0"]).uid(65534).gid(65534));
+    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("lacks CAP_BPF and CAP_PERFMON: run as root"), "{said}");
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn without_any_device_it_serves_and_says_so() {
+    let daemon = Daemon::start(&["--device", "none-of-that-name"]);
+    assert!(daemon.log().iter().any(|line| line.contains("no block device to show")), "{:?}", daemon.log());
+    let figures = daemon.fresh();
+    assert!(figures.metrics("biolat_device_info", &[]).is_empty());
+    assert_eq!(figures.metrics("biolat_build_info", &[]).len(), 1);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn the_kernel_measures_the_probe_on_request() {
+    let daemon = Daemon::start(&["--probe-stats", "--interval", "100ms"]);
+    assert_eq!(daemon.fresh().metrics("biolat_probe_runs_total", &[]).len(), 1);
+    drop(daemon);
+    let daemon = Daemon::start(&[]);
+    assert!(daemon.fresh().metrics("biolat_probe_runs_total", &[]).is_empty());
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn another_daemon_may_run_beside_it() {
+    let first = Daemon::start(&[]);
+    let second = Daemon::start(&[]);
+    assert_ne!(first.address, second.address);
+    let (code, said) = fails(
+        Command::new(env!("CARGO_BIN_EXE_biolat-daemon")).args(["--listen", &first.address.to_string()]),
+    );
+    assert_eq!(code, Some(1));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(&first.address.to_string()) && said.contains("choose another port"), "{said}");
+}

@@ -1,0 +1,113 @@
+//! What cannot be measured is counted, with its reason.
+
+use biolat_daemon::{
+    collect::Collector,
+    device::{books::Group, selection::Selection, sysfs},
+    probe::{Host, Probe, btf::Btf, kernel::Kernel, kernel_types},
+    snapshot::{DeviceView, Snapshot},
+};
+
+use crate::support::{
+    books::{READ, Stat},
+    daemon::{Daemon, wait_for},
+    load::Target,
+    loop_device::LoopDevice,
+    settled::settled,
+};
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn without_iostats_every_io_is_lost_for_that_reason() {
+    let device = LoopDevice::attach("iostats", true);
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
+    let target = Target::open(&device.path());
+    target.read(10);
+    let (_, before) = settled(&daemon, &device.name);
+    let phase = |phase| [("device", device.name.as_str()), ("phase", phase)];
+    assert_eq!(before.value("biolat_device_phase_available", &phase("total")), 1.0);
+
+    device.set_attribute("queue/iostats", "0");
+    target.read(500);
+    let (_, off) = settled(&daemon, &device.name);
+    assert_eq!(off.lost("iostats_off") - before.lost("iostats_off"), 500);
+    assert_eq!(off.count(&device.name, READ), before.count(&device.name, READ));
+    for name in ["queue", "device", "total"] {
+        assert_eq!(off.value("biolat_device_phase_available", &phase(name)), 0.0, "{name}");
+    }
+
+    device.set_attribute("queue/iostats", "1");
+    target.read(20);
+    let (_, on) = settled(&daemon, &device.name);
+    assert_eq!(on.count(&device.name, READ) - off.count(&device.name, READ), 20);
+    assert_eq!(on.lost("iostats_off"), off.lost("iostats_off"));
+    assert_eq!(on.value("biolat_device_phase_available", &phase("total")), 1.0);
+}
+
+fn host() -> Host {
+    Host { sysfs: "/sys".into(), procfs: "/proc".into() }
+}
+
+/// A probe that reads the stamp of the hand-over where the kernel leaves a zero, as it does for a queue
+/// without statistics: there is none such to be had on every machine.
+fn probe_without_hand_over() -> Probe {
+    let types = kernel_types(&host()).unwrap();
+    let mut kernel = Kernel::from_btf(&types).unwrap();
+    let zero = Btf::parse(&types).unwrap().member_offset("request", "alloc_time_ns").unwrap();
+    kernel.layout.io_start_time_ns = zero;
+    Probe::attach_to(kernel, types, &host(), false).unwrap()
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn without_stamps_of_the_hand_over_the_total_is_still_there() {
+    let device = LoopDevice::attach("stamps", true);
+    let selection = Selection::new(Some(&device.name), None).unwrap();
+    let found = sysfs::scan(&host().sysfs, |_| None).unwrap();
+    let mut collector = Collector::new(host(), selection, found, probe_without_hand_over()).unwrap();
+    collector.pass().unwrap();
+    let before = Stat::of(&device.name).completions(READ);
+    Target::open(&device.path()).read(300);
+    wait_for("the books", || Stat::of(&device.name).completions(READ) >= before + 300);
+    let snapshot = collector.pass().unwrap();
+    let view = view(&snapshot, &device.name);
+    assert_eq!(view.phases, [false, false, true]);
+    let series = view.series.iter().find(|series| series.op == "read").unwrap();
+    assert_eq!(series.histograms.each_ref().map(|histogram| histogram.count()), [0, 0, 300]);
+    assert!(series.histograms[2].sum_ns > 300 * 500);
+    assert_eq!(unseen_reads(&snapshot, &device.name), 0);
+    assert!(snapshot.lost.iter().all(|(reason, count)| *count == 0 || *reason == "passthrough"));
+}
+
+fn view<'a>(snapshot: &'a Snapshot, device: &str) -> &'a DeviceView {
+    snapshot.devices.iter().find(|view| view.device.name == device).unwrap()
+}
+
+fn reads(snapshot: &Snapshot, device: &str) -> u64 {
+    let series = &view(snapshot, device).series;
+    series.iter().find(|series| series.op == "read").unwrap().histograms[2].count()
+}
+
+fn unseen_reads(snapshot: &Snapshot, device: &str) -> u64 {
+    view(snapshot, device).unseen.iter().find(|(group, _)| *group == Group::Read).unwrap().1
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_probe_that_is_taken_away_is_noticed_by_the_audit() {
+    let device = LoopDevice::attach("audit", true);
+    let selection = Selection::new(Some(&device.name), None).unwrap();
+    let mut collector = Collector::attach(host(), selection, false).unwrap();
+    let target = Target::open(&device.path());
+    collector.pass().unwrap();
+    let booked = Stat::of(&device.name).completions(READ);
+    target.read(100);
+    let before = collector.pass().unwrap();
+    assert_eq!((reads(&before, &device.name), unseen_reads(&before, &device.name)), (100, 0));
+
+    collector.probe_mut().detach().unwrap();
+    target.read(250);
+    wait_for("the books", || Stat::of(&device.name).completions(READ) == booked + 350);
+    let after = collector.pass().unwrap();
+    assert_eq!(reads(&after, &device.name), 100);
+    assert_eq!(unseen_reads(&after, &device.name), 250, "one pass is enough");
+}

@@ -1,0 +1,10 @@
+//! The real probe on the real kernel with real devices. `cargo xtask test` runs these, one at a time, where
+//! the machine can: they need root, and each module lists there what else it needs.
+
+mod counts;
+mod hotplug;
+mod latency;
+mod lifecycle;
+mod losses;
+mod peers;
+mod support;

@@ -1,0 +1,174 @@
+//! Real readers of what we write: Prometheus itself, promtool, the Python client's parsers.
+
+use std::{
+    fs,
+    io::Write as _,
+    net::{SocketAddr, TcpListener},
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    Folder,
+    awake::Awake,
+    daemon::{Daemon, wait_for},
+    figures::decode,
+    http, load,
+    loop_device::LoopDevice,
+    settled::settled,
+};
+
+/// A daemon on a device on which something has happened.
+fn busy(name: &str) -> (LoopDevice, Daemon) {
+    let device = LoopDevice::attach(name, true);
+    let daemon = Daemon::start(&["--interval", "100ms"]);
+    load::mixed(&device.path());
+    settled(&daemon, &device.name);
+    (device, daemon)
+}
+
+fn scrape(daemon: &Daemon, accept: &str) -> Vec<u8> {
+    let answer = http::get(daemon.address, "/metrics", accept).unwrap();
+    assert_eq!(answer.status, 200);
+    answer.body
+}
+
+/// A program that reads the body and has nothing to complain about.
+fn content(program: &mut Command, body: &[u8]) {
+    let mut child =
+        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(body).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+#[ignore = "needs root and promtool: cargo xtask test"]
+fn promtool_is_content() {
+    let (_device, daemon) = busy("promtool");
+    content(Command::new("promtool").args(["check", "metrics"]), &scrape(&daemon, ""));
+}
+
+#[test]
+#[ignore = "needs root and Python's prometheus_client: cargo xtask test"]
+fn the_python_clients_parsers_are_content() {
+    let (_device, daemon) = busy("python");
+    let python = std::env::var_os("BIOLAT_TEST_PYTHON").unwrap_or_else(|| "python3".into());
+    let check = |module: &str, body: &[u8]| {
+        let program = format!(
+            "import sys\nfrom {module} import text_string_to_metric_families as parse\n\
+             names = {{f.name: f for f in parse(sys.stdin.read())}}\n\
+             assert len(names) > 20 and len(names['biolat_total_latency_seconds'].samples) > 60, names"
+        );
+        content(Command::new(&python).args(["-c", &program]), body);
+    };
+    check("prometheus_client.parser", &scrape(&daemon, ""));
+    let accept = "Accept: application/openmetrics-text; version=1.0.0\r\n";
+    check("prometheus_client.openmetrics.parser", &scrape(&daemon, accept));
+}
+
+/// A Prometheus of the test's own.
+struct Prometheus {
+    child: Child,
+    address: SocketAddr,
+    _folder: Folder,
+}
+
+impl Prometheus {
+    fn scraping(target: SocketAddr) -> Self {
+        let folder = Folder::new("prometheus", false);
+        let config = folder.0.join("prometheus.yml");
+        fs::write(
+            &config,
+            format!(
+                "scrape_configs:\n- job_name: biolat\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n  \
+                 static_configs:\n  - targets: ['{target}']\n"
+            ),
+        )
+        .unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.0.join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .arg("--enable-feature=native-histograms")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, address, _folder: folder }
+    }
+
+    /// The one value of an instant query.
+    fn query(&self, query: &str) -> Option<f64> {
+        let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let answer = http::get(self.address, &format!("/api/v1/query?query={escaped}"), "").ok()?;
+        let json: Value = serde_json::from_slice(&answer.body).ok()?;
+        json["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The ends of the bucket that holds a quantile: where within it depends on Prometheus' age.
+fn bucket_of_quantile(buckets: &[(i32, u64)], zero: u64, quantile: f64) -> (f64, f64) {
+    let all = zero + buckets.iter().map(|(_, count)| count).sum::<u64>();
+    let rank = quantile * all as f64;
+    let mut cumulative = zero as f64;
+    if cumulative >= rank {
+        // Without any other bucket Prometheus does not know on which side of zero the values lie.
+        let threshold = 2f64.powi(-20);
+        return (if buckets.is_empty() { -threshold } else { 0.0 }, threshold);
+    }
+    for &(index, count) in buckets {
+        cumulative += count as f64;
+        if cumulative >= rank {
+            return (2f64.powf(f64::from(index - 1) / 8.0), 2f64.powf(f64::from(index) / 8.0));
+        }
+    }
+    panic!("no bucket holds the quantile {quantile}")
+}
+
+#[test]
+#[ignore = "needs root and prometheus: cargo xtask test"]
+fn a_prometheus_server_answers_as_the_snapshot_says() {
+    let device = LoopDevice::attach("prometheus", true);
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
+    let awake = Awake::all_cpus();
+    load::mixed(&device.path());
+    let (_, figures) = settled(&daemon, &device.name);
+    drop(awake);
+    let prometheus = Prometheus::scraping(daemon.address);
+    for phase in ["queue", "device", "total"] {
+        for op in ["read", "write", "discard", "flush"] {
+            let histogram = figures.histogram(phase, &device.name, op).unwrap();
+            let series = format!("biolat_{phase}_latency_seconds{{device=\"{}\",op=\"{op}\"}}", device.name);
+            let mut count = None;
+            wait_for("Prometheus to have scraped", || {
+                count = prometheus.query(&format!("histogram_count({series})"));
+                count.is_some()
+            });
+            assert_eq!(count, Some(histogram.sample_count as f64), "count of {series}");
+            let sum = prometheus.query(&format!("histogram_sum({series})")).unwrap();
+            assert!((sum - histogram.sample_sum).abs() <= 1e-12 * sum.abs(), "sum of {series}");
+            for quantile in [0.01, 0.5, 0.99] {
+                if histogram.sample_count == 0 {
+                    continue;
+                }
+                let answer = prometheus.query(&format!("histogram_quantile({quantile}, {series})")).unwrap();
+                let (low, high) = bucket_of_quantile(&decode(histogram), histogram.zero_count, quantile);
+                assert!(
+                    low - 1e-9 <= answer && answer <= high + 1e-9,
+                    "{quantile} of {series}: {answer} is not within {low} and {high}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Keeps every CPU from idling, with threads that run only when nothing else wants to. A completion
+//! interrupt that wakes an idle CPU now and then finds BPF programs not run at all; with this there is none.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// Until it is dropped.
+pub(crate) struct Awake {
+    stop: Arc<AtomicBool>,
+    spinners: Vec<JoinHandle<()>>,
+}
+
+impl Awake {
+    pub(crate) fn all_cpus() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let cpus = thread::available_parallelism().unwrap().get();
+        let spinners = (0..cpus).map(|cpu| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                become_idle_class(cpu);
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        });
+        let spinners = spinners.collect();
+        thread::sleep(Duration::from_millis(50));
+        Self { stop, spinners }
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for spinner in self.spinners.drain(..) {
+            let _ = spinner.join();
+        }
+    }
+}
+
+fn become_idle_class(cpu: usize) {
+    // SAFETY: plain structs, both for the calling thread.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+        let parameters = libc::sched_param { sched_priority: 0 };
+        assert_eq!(libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters), 0);
+    }
+}

@@ -1,0 +1,49 @@
+//! The oracle: a device's `stat`, read here on its own, not with the daemon's code.
+
+use std::fs;
+
+/// Fields of `/sys/block/<device>/stat`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stat(Vec<u64>);
+
+/// An op group: its field of completions, of sectors, of milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fields {
+    pub(crate) ops: &'static [&'static str],
+    completions: usize,
+    sectors: Option<usize>,
+    milliseconds: usize,
+}
+
+pub(crate) const READ: Fields = Fields { ops: &["read"], completions: 0, sectors: Some(2), milliseconds: 3 };
+pub(crate) const WRITE: Fields =
+    Fields { ops: &["write", "write_zeroes"], completions: 4, sectors: Some(6), milliseconds: 7 };
+pub(crate) const DISCARD: Fields =
+    Fields { ops: &["discard"], completions: 11, sectors: Some(13), milliseconds: 14 };
+pub(crate) const FLUSH: Fields = Fields { ops: &["flush"], completions: 15, sectors: None, milliseconds: 16 };
+
+pub(crate) const GROUPS: [Fields; 4] = [READ, WRITE, DISCARD, FLUSH];
+
+impl Stat {
+    pub(crate) fn of(device: &str) -> Self {
+        let text = fs::read_to_string(format!("/sys/block/{device}/stat")).unwrap();
+        Self(text.split_whitespace().map(|field| field.parse().unwrap()).collect())
+    }
+
+    pub(crate) fn completions(&self, group: Fields) -> u64 {
+        self.0[group.completions]
+    }
+
+    pub(crate) fn bytes(&self, group: Fields) -> Option<u64> {
+        group.sectors.map(|field| self.0[field] * 512)
+    }
+
+    pub(crate) fn seconds(&self, group: Fields) -> f64 {
+        self.0[group.milliseconds] as f64 / 1e3
+    }
+
+    /// What is there of completions in all.
+    pub(crate) fn all_completions(&self) -> u64 {
+        GROUPS.iter().map(|&group| self.completions(group)).sum()
+    }
+}

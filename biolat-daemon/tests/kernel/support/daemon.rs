@@ -1,0 +1,108 @@
+//! A daemon as a user starts it.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{figures::Figures, http};
+
+/// A running daemon; killed when it is dropped.
+pub(crate) struct Daemon {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+/// The daemon's command, on a port of its own.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
+    command.args(["--listen", "127.0.0.1:0"]).args(arguments);
+    command
+}
+
+impl Daemon {
+    /// Starts it and waits until it has figures.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_command(&mut command(arguments))
+    }
+
+    pub(crate) fn start_command(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut seen = Vec::new();
+        let address = loop {
+            let Some(Ok(line)) = lines.next() else { panic!("the daemon ended: {seen:?}") };
+            let address = line.split_once("serving on http://").and_then(|(_, rest)| {
+                rest.split_once("/metrics").and_then(|(address, _)| address.parse().ok())
+            });
+            seen.push(line);
+            if let Some(address) = address {
+                break address;
+            }
+        };
+        let log = Arc::new(Mutex::new(seen));
+        let shared = Arc::clone(&log);
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                shared.lock().unwrap().push(line);
+            }
+        });
+        let daemon = Self { child, address, log };
+        wait_for("the daemon to be ready", || {
+            http::get(daemon.address, "/-/ready", "").is_ok_and(|a| a.status == 200)
+        });
+        daemon
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Figures that were read from the kernel after this call.
+    pub(crate) fn fresh(&self) -> Figures {
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        let mut figures = Figures::scrape(self.address);
+        wait_for("a fresh pass", || {
+            figures = Figures::scrape(self.address);
+            // A pass takes its time at its end: the second one from now has begun after this call.
+            figures.taken() > now + Duration::from_millis(150)
+        });
+        figures
+    }
+
+    /// Ends it as a service manager does; tells how, and after how long.
+    pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
+        let began = Instant::now();
+        // SAFETY: our own child, which is not reaped yet.
+        unsafe { libc::kill(self.pid().cast_signed(), libc::SIGTERM) };
+        (self.child.wait().unwrap(), began.elapsed())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("the daemon's log: {:#?}", self.log());
+        }
+    }
+}
+
+/// Waits for something, not for ever.
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(20), "waited too long for {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a scrape says, decoded from the protobuf format by its own definition.
+
+use std::{net::SocketAddr, time::Duration};
+
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
+    Histogram, Metric, MetricFamily,
+};
+use prost::Message as _;
+
+use super::{books::Fields, http};
+
+pub(crate) const PROTOBUF: &str = "Accept: application/vnd.google.protobuf; \
+    proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
+
+/// A scrape.
+pub(crate) struct Figures(Vec<MetricFamily>);
+
+impl Figures {
+    pub(crate) fn scrape(address: SocketAddr) -> Self {
+        let answer = http::get(address, "/metrics", PROTOBUF).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.head);
+        let mut bytes = &answer.body[..];
+        let mut families = Vec::new();
+        while !bytes.is_empty() {
+            families.push(MetricFamily::decode_length_delimited(&mut bytes).unwrap());
+        }
+        Self(families)
+    }
+
+    /// Metrics of a family that have these labels, whatever others they have.
+    pub(crate) fn metrics<'a>(&'a self, name: &str, labels: &[(&str, &str)]) -> Vec<&'a Metric> {
+        let family = self.0.iter().find(|family| family.name == name);
+        family
+            .into_iter()
+            .flat_map(|family| &family.metric)
+            .filter(|metric| {
+                let has = |(name, value): &(&str, &str)| {
+                    metric.label.iter().any(|label| label.name == *name && label.value == *value)
+                };
+                labels.iter().all(has)
+            })
+            .collect()
+    }
+
+    /// A label of the one metric of a family that has these labels.
+    pub(crate) fn label(&self, name: &str, labels: &[(&str, &str)], wanted: &str) -> Option<String> {
+        let metrics = self.metrics(name, labels);
+        let label = metrics.first()?.label.iter().find(|label| label.name == wanted)?;
+        Some(label.value.clone())
+    }
+
+    /// The sum of counters and gauges that have these labels.
+    pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let value = |metric: &&Metric| {
+            metric
+                .counter
+                .as_ref()
+                .map(|counter| counter.value)
+                .or(metric.gauge.as_ref().map(|gauge| gauge.value))
+        };
+        self.metrics(name, labels).iter().filter_map(value).sum()
+    }
+
+    pub(crate) fn histogram(&self, phase: &str, device: &str, op: &str) -> Option<&Histogram> {
+        let name = format!("biolat_{phase}_latency_seconds");
+        let metrics = self.metrics(&name, &[("device", device), ("op", op)]);
+        assert!(metrics.len() < 2, "{name} of {device} {op} twice");
+        metrics.first().and_then(|metric| metric.histogram.as_ref())
+    }
+
+    /// Requests of an op group.
+    pub(crate) fn count(&self, device: &str, group: Fields) -> u64 {
+        let histograms = group.ops.iter().filter_map(|op| self.histogram("total", device, op));
+        histograms.map(|histogram| histogram.sample_count).sum()
+    }
+
+    pub(crate) fn bytes(&self, device: &str, group: Fields) -> u64 {
+        let bytes =
+            group.ops.iter().map(|op| self.value("biolat_io_bytes_total", &[("device", device), ("op", op)]));
+        bytes.sum::<f64>() as u64
+    }
+
+    pub(crate) fn unseen(&self, device: &str) -> u64 {
+        self.value("biolat_unseen_completions_total", &[("device", device)]) as u64
+    }
+
+    pub(crate) fn lost(&self, reason: &str) -> u64 {
+        self.value("biolat_lost_completions_total", &[("reason", reason)]) as u64
+    }
+
+    /// Losses for whatever reason.
+    pub(crate) fn all_lost(&self) -> u64 {
+        self.value("biolat_lost_completions_total", &[]) as u64
+    }
+
+    /// When the kernel was read.
+    pub(crate) fn taken(&self) -> Duration {
+        Duration::from_secs_f64(self.value("biolat_collect_timestamp_seconds", &[]))
+    }
+}
+
+/// Counts by native index, the zero bucket left out.
+pub(crate) fn decode(histogram: &Histogram) -> Vec<(i32, u64)> {
+    let (mut index, mut count) = (0, 0);
+    let mut deltas = histogram.positive_delta.iter();
+    let mut buckets = Vec::new();
+    for span in &histogram.positive_span {
+        index += span.offset;
+        for _ in 0..span.length {
+            count += deltas.next().unwrap();
+            buckets.push((index, u64::try_from(count).unwrap()));
+            index += 1;
+        }
+    }
+    buckets
+}
+
+/// What came between two scrapes, by native index.
+pub(crate) fn grown(before: Option<&Histogram>, after: &Histogram) -> Vec<(i32, u64)> {
+    let before = before.map(decode).unwrap_or_default();
+    let had = |index: i32| before.iter().find(|(found, _)| *found == index).map_or(0, |(_, count)| *count);
+    decode(after).into_iter().map(|(index, count)| (index, count - had(index))).collect()
+}
+
+/// The native index of the bucket that holds a quantile.
+pub(crate) fn quantile_index(buckets: &[(i32, u64)], quantile: f64) -> i32 {
+    let rank = (buckets.iter().map(|(_, count)| count).sum::<u64>() as f64 * quantile).ceil() as u64;
+    let mut cumulative = 0;
+    for (index, count) in buckets {
+        cumulative += count;
+        if cumulative >= rank {
+            return *index;
+        }
+    }
+    panic!("no bucket holds the quantile {quantile}")
+}

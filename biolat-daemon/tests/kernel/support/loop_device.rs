@@ -1,0 +1,59 @@
+//! A loop device of the test's own.
+
+use std::{fs, path::PathBuf};
+
+use super::{Folder, run};
+
+/// Attached to a file; detached when it is dropped.
+pub(crate) struct LoopDevice {
+    /// `loop3`
+    pub(crate) name: String,
+    folder: Folder,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl LoopDevice {
+    /// A device of 512 MiB: backed by memory if `fast`, else by a disk, past the page cache.
+    pub(crate) fn attach(name: &str, fast: bool) -> Self {
+        let folder = Folder::new(name, fast);
+        let file = make_file(&folder, "a");
+        let direct = if fast { "--direct-io=off" } else { "--direct-io=on" };
+        let path = run("losetup", &["--find", "--show", direct, file.to_str().unwrap()]);
+        Self { name: path.trim().trim_start_matches("/dev/").to_owned(), folder }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        PathBuf::from("/dev").join(&self.name)
+    }
+
+    pub(crate) fn attribute(&self, name: &str) -> String {
+        fs::read_to_string(format!("/sys/block/{}/{name}", self.name)).unwrap().trim().to_owned()
+    }
+
+    pub(crate) fn set_attribute(&self, name: &str, value: &str) {
+        fs::write(format!("/sys/block/{}/{name}", self.name), value).unwrap();
+    }
+
+    pub(crate) fn detach(&self) {
+        run("losetup", &["--detach", self.path().to_str().unwrap()]);
+    }
+
+    /// Attaches another file at the same number.
+    pub(crate) fn attach_another(&self, name: &str) {
+        let file = make_file(&self.folder, name);
+        run("losetup", &[self.path().to_str().unwrap(), file.to_str().unwrap()]);
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").arg("--detach").arg(self.path()).output();
+    }
+}
+
+fn make_file(folder: &Folder, name: &str) -> PathBuf {
+    let path = folder.0.join(name);
+    fs::File::create(&path).unwrap().set_len(512 * MIB).unwrap();
+    path
+}

@@ -1,0 +1,44 @@
+//! What the kernel tests share: a device of their own, load with a known count, a daemon, its figures.
+
+pub(crate) mod awake;
+pub(crate) mod books;
+pub(crate) mod daemon;
+pub(crate) mod figures;
+pub(crate) mod http;
+pub(crate) mod load;
+pub(crate) mod loop_device;
+pub(crate) mod settled;
+
+use std::{path::PathBuf, process::Command};
+
+/// Runs a program that must succeed, and gives what it printed.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    let output =
+        Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A folder of this process' own, gone when it is dropped.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    /// On memory if `fast`, else where temporary files are.
+    pub(crate) fn new(name: &str, fast: bool) -> Self {
+        let base = if fast { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+        let path = base.join(format!("biolat-test-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,282 @@
+//! `cargo xtask ebpf`: the committed probe, and the proof that it is what its sources give.
+//!
+//! The object stands in git beside its consumer, so that building the daemon takes stable Rust alone. Its
+//! manifest records what it was made of and with: that is checked everywhere, and the bytes themselves
+//! wherever the recorded compiler is at hand.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use sha2::{Digest as _, Sha256};
+
+use crate::process::{cargo, find, output, root, run};
+
+const OBJECT: &str = "biolat-daemon/probe/biolat.bpf.o";
+const MANIFEST: &str = "biolat-daemon/probe/biolat.bpf.manifest";
+const TARGET: &str = "bpfel-unknown-none";
+const LINKER: &str = "bpf-linker 0.13.0";
+
+/// Sources beside the dependencies, which the manifest lists by version.
+const SOURCES: [&str; 4] =
+    ["biolat-common/Cargo.toml", "biolat-common/src", "biolat-ebpf/Cargo.toml", "biolat-ebpf/src"];
+
+/// The profile, spelled out: the workspace's own is for the daemon.
+const PROFILE: [&str; 6] = [
+    "profile.release.opt-level=3",
+    "profile.release.codegen-units=1",
+    "profile.release.debug=2",
+    "profile.release.strip=false",
+    "profile.release.panic='abort'",
+    "profile.release.lto='off'",
+];
+
+/// `v3` has 32-bit arithmetic and needs Linux 5.1. The linker makes BTF from debug information.
+const RUSTFLAGS: [&str; 5] =
+    ["--cfg", "bpf_target_arch=\"x86_64\"", "-Cdebuginfo=2", "-Ctarget-cpu=v3", "-Clink-arg=--btf"];
+
+/// A compiler with the sources of `core`.
+struct Toolchain {
+    cargo: PathBuf,
+    rustc: PathBuf,
+    /// `rustc --version`, with LLVM's.
+    version: String,
+    linker: PathBuf,
+    strip: PathBuf,
+}
+
+/// Rebuilds the committed object and its manifest.
+pub(crate) fn rebuild() -> Result<()> {
+    let toolchain = Toolchain::find(None)?;
+    let object = toolchain.build()?;
+    fs::create_dir_all(root().join(OBJECT).parent().context("no folder")?)?;
+    fs::write(root().join(OBJECT), &object)?;
+    fs::write(root().join(MANIFEST), write_manifest(&expected(&object, &toolchain.version)?))?;
+    println!("{OBJECT}: {} bytes, {}", object.len(), toolchain.version);
+    Ok(())
+}
+
+/// Compares the committed object with its sources, and with a rebuild if that can be made.
+pub(crate) fn check(strict: bool) -> Result<()> {
+    const REMEDY: &str = "rebuild it with: cargo xtask ebpf";
+    let object = fs::read(root().join(OBJECT)).with_context(|| format!("cannot read {OBJECT}: {REMEDY}"))?;
+    let text = fs::read_to_string(root().join(MANIFEST))
+        .with_context(|| format!("cannot read {MANIFEST}: {REMEDY}"))?;
+    let recorded = read_manifest(&text);
+    let compiler = recorded.get("compiler").cloned().unwrap_or_default();
+    let expected = expected(&object, &compiler)?;
+    let differing: Vec<&str> = recorded
+        .keys()
+        .chain(expected.keys())
+        .filter(|key| recorded.get(*key) != expected.get(*key))
+        .map(String::as_str)
+        .collect();
+    if let [first, ..] = differing[..] {
+        let more = differing.len() - 1;
+        bail!("the committed probe is stale: {first} has changed (and {more} more): {REMEDY}");
+    }
+    match Toolchain::find(Some(&compiler)) {
+        Ok(toolchain) => {
+            if toolchain.build()? != object {
+                bail!("the committed probe is not what its sources give with {compiler}: {REMEDY}");
+            }
+            println!("{OBJECT} is what its sources give, byte for byte");
+        }
+        Err(reason) if strict => return Err(reason.context("cannot rebuild the probe to compare its bytes")),
+        Err(reason) => {
+            println!("{OBJECT} goes with its sources; not rebuilt to compare its bytes: {reason:#}")
+        }
+    }
+    Ok(())
+}
+
+impl Toolchain {
+    /// The compiler that is wanted; without a wish, whichever is there.
+    fn find(wanted: Option<&str>) -> Result<Self> {
+        let linker = linker()?;
+        let candidates: Vec<_> = compilers().into_iter().filter(|(rustc, _)| rustc.is_file()).collect();
+        let mut seen = Vec::new();
+        for (rustc, cargo) in candidates {
+            let Ok(verbose) = output(Command::new(&rustc).arg("-vV")) else { continue };
+            let field =
+                |name: &str| verbose.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            let version =
+                format!("{}, LLVM {}", verbose.lines().next().unwrap_or_default(), field("LLVM version: "));
+            let sysroot = output(Command::new(&rustc).args(["--print", "sysroot"]))?;
+            let has_sources = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core").is_dir();
+            if has_sources && wanted.is_none_or(|wanted| wanted == version) {
+                let llvm = field("LLVM version: ").split('.').next().unwrap_or_default();
+                return Ok(Self { cargo, rustc, strip: strip(llvm)?, version, linker });
+            }
+            seen.push(if has_sources { version } else { format!("{version} without rust-src") });
+        }
+        let seen = if seen.is_empty() { "none".to_owned() } else { seen.join("; ") };
+        match wanted {
+            Some(wanted) => bail!("it was built with {wanted}; here: {seen}"),
+            None => bail!(
+                "no compiler with the sources of core (here: {seen}): on Debian, apt-get install rustc-web cargo-web \
+                 rust-web-src llvm-22; elsewhere, rustup toolchain install nightly --component rust-src"
+            ),
+        }
+    }
+
+    /// Builds the object, the same bytes from any folder.
+    fn build(&self) -> Result<Vec<u8>> {
+        let root = root();
+        let home = std::env::var_os("CARGO_HOME")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+        let mut flags: Vec<String> = RUSTFLAGS.map(str::to_owned).to_vec();
+        flags.push(format!("--remap-path-prefix={}=biolat", root.display()));
+        if let Some(home) = home {
+            flags.push(format!("--remap-path-prefix={}=cargo", home.display()));
+        }
+        let target_dir = root.join("target/ebpf");
+        let mut command = Command::new(&self.cargo);
+        command.current_dir(&root);
+        command.args(["build", "--quiet", "--locked", "--release", "--package", "biolat-ebpf"]);
+        command.args(["-Zbuild-std=core", "--target", TARGET, "--target-dir"]).arg(&target_dir);
+        for setting in PROFILE {
+            command.args(["--config", setting]);
+        }
+        // Of this process' own build nothing may leak into that one.
+        for (name, _) in std::env::vars().filter(|(name, _)| {
+            name.starts_with("CARGO_") && name != "CARGO_HOME"
+                || name.starts_with("RUST") && name != "RUSTUP_HOME"
+        }) {
+            command.env_remove(name);
+        }
+        command
+            .env("RUSTC", &self.rustc)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", &self.linker)
+            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+        run(&mut command)?;
+        let built = target_dir.join(TARGET).join("release/biolat-ebpf");
+        let stripped = target_dir.join("biolat.bpf.o");
+        run(Command::new(&self.strip).arg("--strip-debug").arg(&built).arg(&stripped))?;
+        fs::read(&stripped).with_context(|| format!("cannot read {}", stripped.display()))
+    }
+}
+
+/// Compilers that may do, with their cargo: the distribution's, and those of rustup.
+fn compilers() -> Vec<(PathBuf, PathBuf)> {
+    let mut found = vec![("/usr/bin/rustc".into(), "/usr/bin/cargo".into())];
+    let home = std::env::var_os("RUSTUP_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".rustup")));
+    let toolchains = home.and_then(|home| fs::read_dir(home.join("toolchains")).ok());
+    for toolchain in toolchains.into_iter().flatten().flatten() {
+        let bin = toolchain.path().join("bin");
+        found.push((bin.join("rustc"), bin.join("cargo")));
+    }
+    found
+}
+
+fn linker() -> Result<PathBuf> {
+    let own = root().join("target/tools/bin/bpf-linker");
+    let linker =
+        Some(own).filter(|path| path.is_file()).or_else(|| find("bpf-linker")).with_context(|| {
+            "no bpf-linker: LLVM_SYS_221_PREFIX=/usr/lib/llvm-22 cargo install bpf-linker --version 0.13.0 \
+         --no-default-features --features llvm-22 --root target/tools"
+        })?;
+    let version = output(Command::new(&linker).arg("--version"))?;
+    if version.trim() != LINKER {
+        bail!("{} is {}, and it takes {LINKER}", linker.display(), version.trim());
+    }
+    Ok(linker)
+}
+
+fn strip(llvm: &str) -> Result<PathBuf> {
+    let debian = PathBuf::from(format!("/usr/lib/llvm-{llvm}/bin/llvm-objcopy"));
+    Some(debian)
+        .filter(|path| path.is_file())
+        .or_else(|| find("llvm-objcopy"))
+        .ok_or_else(|| anyhow!("no llvm-objcopy: apt-get install llvm-{llvm}"))
+}
+
+/// What the manifest of this object would say now.
+fn expected(object: &[u8], compiler: &str) -> Result<BTreeMap<String, String>> {
+    let mut manifest = BTreeMap::from([
+        ("object".to_owned(), hash(object)),
+        ("compiler".to_owned(), compiler.to_owned()),
+        ("linker".to_owned(), LINKER.to_owned()),
+        ("flags".to_owned(), RUSTFLAGS.join(" ")),
+        ("profile".to_owned(), PROFILE.join(" ")),
+    ]);
+    for source in SOURCES {
+        for path in files(&root().join(source))? {
+            let name = path.strip_prefix(root())?.display().to_string();
+            manifest.insert(format!("source {name}"), hash(&fs::read(&path)?));
+        }
+    }
+    for dependency in dependencies()? {
+        let (name, version) = dependency.split_once(' ').context("a dependency without a version")?;
+        manifest.insert(format!("dependency {name}"), version.to_owned());
+    }
+    Ok(manifest)
+}
+
+/// What is compiled into the probe from outside the workspace, with the versions that Cargo.lock holds it to.
+fn dependencies() -> Result<Vec<String>> {
+    let arguments = ["tree", "--locked", "--package", "biolat-ebpf", "--target", "all", "--prefix", "none"];
+    let tree = output(cargo(&arguments).args(["--edges", "normal,no-proc-macro", "--format", "{p}"]))?;
+    let mut dependencies: Vec<_> = tree
+        .lines()
+        .filter(|line| !line.contains('/'))
+        .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    dependencies.sort();
+    dependencies.dedup();
+    Ok(dependencies)
+}
+
+fn files(path: &Path) -> Result<Vec<PathBuf>> {
+    if path.is_file() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))? {
+        found.extend(files(&entry?.path())?);
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn write_manifest(manifest: &BTreeMap<String, String>) -> String {
+    let head = "# What biolat.bpf.o was made of and with. Made by `cargo xtask ebpf`; checked by `cargo xtask ebpf --check`.\n";
+    manifest.iter().fold(head.to_owned(), |text, (key, value)| text + key + ": " + value + "\n")
+}
+
+fn read_manifest(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{hash, read_manifest, write_manifest};
+
+    #[test]
+    fn a_manifest_is_read_as_written() {
+        let manifest = BTreeMap::from([
+            ("flags".to_owned(), "--cfg x=\"y: z\"".to_owned()),
+            ("source a/b.rs".to_owned(), hash(b"")),
+        ]);
+        assert_eq!(read_manifest(&write_manifest(&manifest)), manifest);
+        assert_eq!(hash(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+}

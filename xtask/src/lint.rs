@@ -1,0 +1,15 @@
+//! `cargo xtask lint`: what must hold of the code before it is run.
+
+use anyhow::Result;
+
+use crate::process::{cargo, run};
+
+/// Stops at the first thing that is wrong.
+pub(crate) fn lint() -> Result<()> {
+    run(&mut cargo(&["fmt", "--all", "--check"]))?;
+    run(&mut cargo(&["clippy", "--locked", "--all-targets", "--", "-D", "warnings"]))?;
+    // The probe is checked for the host: its own target takes another toolchain and finds the same.
+    run(&mut cargo(&["clippy", "--locked", "--package", "biolat-ebpf", "--", "-D", "warnings"]))?;
+    run(cargo(&["doc", "--locked", "--no-deps", "--document-private-items"])
+        .env("RUSTDOCFLAGS", "-D warnings"))
+}

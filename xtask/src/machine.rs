@@ -1,0 +1,60 @@
+//! What this machine has of what tests need, and what to do about what it has not.
+
+use std::{path::Path, process::Command};
+
+use crate::process::find;
+
+/// Something that a test needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Root, to load the probe and attach loop devices.
+    Root,
+    /// The kernel's types.
+    Btf,
+    /// The loop driver.
+    Loop,
+    /// A program, and the Debian package that has it.
+    Program(&'static str, &'static str),
+    /// The Python client's parsers.
+    PythonClient,
+}
+
+impl Need {
+    /// Why it is not there and what to do; nothing if it is there.
+    pub(crate) fn lacking(self) -> Option<String> {
+        match self {
+            Self::Root => (!is_root()).then(|| "not root: run it with sudo, as in sudo -E cargo xtask test".into()),
+            Self::Btf => (!Path::new("/sys/kernel/btf/vmlinux").exists())
+                .then(|| "no /sys/kernel/btf/vmlinux: boot a kernel with CONFIG_DEBUG_INFO_BTF".into()),
+            Self::Loop => (!Path::new("/dev/loop-control").exists())
+                .then(|| "no loop driver: modprobe loop, or boot a kernel with CONFIG_BLK_DEV_LOOP".into()),
+            Self::Program(program, package) => {
+                find(program).is_none().then(|| format!("no {program}: apt-get install {package}"))
+            }
+            Self::PythonClient => (!python_client()).then(|| {
+                "no Python with prometheus_client: python3 -m venv target/python && target/python/bin/pip install \
+                 prometheus_client==0.23.1"
+                    .into()
+            }),
+        }
+    }
+}
+
+/// Whether we are root.
+pub(crate) fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .any(|line| line.strip_prefix("Uid:").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0")))
+}
+
+/// The Python that tests use: one of the project's own, or the system's.
+pub(crate) fn python() -> std::path::PathBuf {
+    let own = crate::process::root().join("target/python/bin/python3");
+    if own.exists() { own } else { "python3".into() }
+}
+
+fn python_client() -> bool {
+    let import = Command::new(python()).args(["-c", "import prometheus_client.openmetrics.parser"]).output();
+    import.is_ok_and(|output| output.status.success())
+}

@@ -1,0 +1,58 @@
+//! Developer verbs: `cargo xtask <verb>`. Each has a file of its own.
+
+mod ebpf;
+mod lint;
+mod machine;
+mod process;
+mod run;
+mod test;
+
+use clap::Parser;
+
+/// biolat's developer verbs
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Verb {
+    /// Build the daemon for release and run it, with sudo where that is needed
+    Run {
+        /// What the daemon is given
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        flags: Vec<String>,
+    },
+    /// Run every test that this machine can run, and say of each other one what it lacks
+    Test {
+        /// Fail if anything is lacking
+        #[arg(long)]
+        strict: bool,
+        /// Run only the kernel tests whose name contains this
+        filter: Option<String>,
+    },
+    /// Rebuild the committed probe and its manifest
+    Ebpf {
+        /// Change nothing: fail if the committed probe is not what its sources give
+        #[arg(long)]
+        check: bool,
+        /// With --check: fail too if the recorded compiler is not here to rebuild with
+        #[arg(long, requires = "check")]
+        strict: bool,
+    },
+    /// Check formatting, clippy (daemon and probe) and documentation
+    Lint,
+}
+
+fn main() -> std::process::ExitCode {
+    let result = match Verb::parse() {
+        Verb::Run { flags } => run::run(&flags),
+        Verb::Test { strict, filter } => test::test(strict, filter.as_deref()),
+        Verb::Ebpf { check: false, .. } => ebpf::rebuild(),
+        Verb::Ebpf { check: true, strict } => ebpf::check(strict),
+        Verb::Lint => lint::lint(),
+    };
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
