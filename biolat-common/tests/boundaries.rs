@@ -42,7 +42,7 @@ fn random_latencies_lie_between_their_boundaries() {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        let ns = (state & ((1 << 40) - 1)) >> (state >> 58) % 40;
+        let ns = (state & ((1 << 40) - 1)) >> ((state >> 58) % 40);
         let cell = cell(ns);
         if cell < FIRST {
             assert!(!above(ns, FIRST_NATIVE_INDEX - 1), "{ns} ns in the zero bucket");

@@ -25,6 +25,10 @@ kernel's own disk statistics, and serves them on /metrics, by device and op:
 
 It takes root, or the capabilities CAP_BPF and CAP_PERFMON.";
 
+const LISTEN: &str = "Address and port to serve on; may be given more than once
+
+An IPv6 address stands in brackets: [::]:9976. Without an address, :9976, it is every IPv4 address.";
+
 const EXAMPLES: &str = "Examples:
   biolat-daemon                                        serve on port 9976 of every address
   biolat-daemon --listen 127.0.0.1:9976 --listen [::1]:9976
@@ -40,8 +44,6 @@ cannot run, 2 for a wrong option.";
 #[command(after_long_help = EXAMPLES, max_term_width = 110)]
 pub struct Options {
     /// Address and port to serve on; may be given more than once
-    ///
-    /// An IPv6 address stands in brackets: [::]:9976. Without an address, :9976, it is every IPv4 address.
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -49,7 +51,7 @@ pub struct Options {
         hide_env_values = true,
         default_value = "0.0.0.0:9976"
     )]
-    #[arg(value_delimiter = ',', value_parser = listen)]
+    #[arg(value_delimiter = ',', value_parser = listen, long_help = LISTEN)]
     pub listen: Vec<SocketAddr>,
 
     /// How often the kernel's counters are read, 100ms to 5m

@@ -16,6 +16,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::process::{cargo, find, output, root, run};
 
+/// The probe's binary, and that of a test.
+const PROBE: &str = "biolat-ebpf";
+const CELLS: &str = "cells";
+
 const OBJECT: &str = "biolat-daemon/probe/biolat.bpf.o";
 const MANIFEST: &str = "biolat-daemon/probe/biolat.bpf.manifest";
 const TARGET: &str = "bpfel-unknown-none";
@@ -52,7 +56,7 @@ struct Toolchain {
 /// Rebuilds the committed object and its manifest.
 pub(crate) fn rebuild() -> Result<()> {
     let toolchain = Toolchain::find(None)?;
-    let object = toolchain.build()?;
+    let object = toolchain.build(PROBE)?;
     fs::create_dir_all(root().join(OBJECT).parent().context("no folder")?)?;
     fs::write(root().join(OBJECT), &object)?;
     fs::write(root().join(MANIFEST), write_manifest(&expected(&object, &toolchain.version)?))?;
@@ -81,7 +85,7 @@ pub(crate) fn check(strict: bool) -> Result<()> {
     }
     match Toolchain::find(Some(&compiler)) {
         Ok(toolchain) => {
-            if toolchain.build()? != object {
+            if toolchain.build(PROBE)? != object {
                 bail!("the committed probe is not what its sources give with {compiler}: {REMEDY}");
             }
             println!("{OBJECT} is what its sources give, byte for byte");
@@ -92,6 +96,16 @@ pub(crate) fn check(strict: bool) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Builds the test's object; where it is.
+pub(crate) fn build_cells() -> Result<PathBuf> {
+    Toolchain::find(None)?.build_file(CELLS)
+}
+
+/// Why nothing can be built for the kernel here; nothing if it can.
+pub(crate) fn lacking() -> Option<String> {
+    Toolchain::find(None).err().map(|error| format!("{error:#}"))
 }
 
 impl Toolchain {
@@ -124,8 +138,12 @@ impl Toolchain {
         }
     }
 
-    /// Builds the object, the same bytes from any folder.
-    fn build(&self) -> Result<Vec<u8>> {
+    /// Builds an object, the same bytes from any folder.
+    fn build(&self, binary: &str) -> Result<Vec<u8>> {
+        fs::read(self.build_file(binary)?).with_context(|| format!("cannot read the built {binary}"))
+    }
+
+    fn build_file(&self, binary: &str) -> Result<PathBuf> {
         let root = root();
         let home = std::env::var_os("CARGO_HOME")
             .map(PathBuf::from)
@@ -138,7 +156,16 @@ impl Toolchain {
         let target_dir = root.join("target/ebpf");
         let mut command = Command::new(&self.cargo);
         command.current_dir(&root);
-        command.args(["build", "--quiet", "--locked", "--release", "--package", "biolat-ebpf"]);
+        command.args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--release",
+            "--package",
+            "biolat-ebpf",
+            "--bin",
+            binary,
+        ]);
         command.args(["-Zbuild-std=core", "--target", TARGET, "--target-dir"]).arg(&target_dir);
         for setting in PROFILE {
             command.args(["--config", setting]);
@@ -156,10 +183,10 @@ impl Toolchain {
             .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", &self.linker)
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         run(&mut command)?;
-        let built = target_dir.join(TARGET).join("release/biolat-ebpf");
-        let stripped = target_dir.join("biolat.bpf.o");
+        let built = target_dir.join(TARGET).join("release").join(binary);
+        let stripped = target_dir.join(format!("{binary}.o"));
         run(Command::new(&self.strip).arg("--strip-debug").arg(&built).arg(&stripped))?;
-        fs::read(&stripped).with_context(|| format!("cannot read {}", stripped.display()))
+        Ok(stripped)
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) enum Need {
     Program(&'static str, &'static str),
     /// The Python client's parsers.
     PythonClient,
+    /// A compiler for the kernel's side.
+    ProbeCompiler,
 }
 
 impl Need {
@@ -31,6 +33,7 @@ impl Need {
             Self::Program(program, package) => {
                 find(program).is_none().then(|| format!("no {program}: apt-get install {package}"))
             }
+            Self::ProbeCompiler => crate::ebpf::lacking(),
             Self::PythonClient => (!python_client()).then(|| {
                 "no Python with prometheus_client: python3 -m venv target/python && target/python/bin/pip install \
                  prometheus_client==0.23.1"

@@ -3,12 +3,14 @@
 use anyhow::{Result, bail};
 
 use crate::{
+    ebpf,
     machine::{self, Need},
     process::{cargo, run},
 };
 
 /// Kernel tests by module, with what they need beyond what the others need too.
-const SUITES: [(&str, &[Need]); 6] = [
+const SUITES: [(&str, &[Need]); 7] = [
+    ("buckets", &[Need::ProbeCompiler]),
     (
         "counts",
         &[
@@ -64,7 +66,19 @@ pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
 /// One at a time: they count I/O of one kernel.
 fn kernel_tests(suite: &str, filter: Option<&str>) -> Result<()> {
     let mut command = cargo(&["test", "--locked", "--package", "biolat-daemon", "--test", "kernel", "--"]);
-    command.args(["--ignored", "--test-threads=1", &format!("{suite}::")]);
-    command.args(filter).env("BIOLAT_TEST_PYTHON", machine::python());
+    command.args(["--ignored", "--test-threads=1"]).env("BIOLAT_TEST_PYTHON", machine::python());
+    match filter {
+        None => drop(command.arg(format!("{suite}::"))),
+        // Names given together are alternatives: what is not of this suite has to be skipped.
+        Some(filter) => {
+            command.arg(filter);
+            for (other, _) in SUITES.iter().filter(|(other, _)| *other != suite) {
+                command.arg(format!("--skip={other}::"));
+            }
+        }
+    }
+    if suite == "buckets" {
+        command.env("BIOLAT_TEST_CELLS", ebpf::build_cells()?);
+    }
     run(&mut command)
 }

@@ -1,4 +1,4 @@
-//! A [`Snapshot`](crate::snapshot::Snapshot) as bytes: pure functions, no map, no clock, no socket.
+//! A [`Snapshot`] as bytes: pure functions, no map, no clock, no socket.
 //!
 //! One set of metric families is made of a snapshot, and each exposition format is written from it, so that
 //! the formats cannot disagree.

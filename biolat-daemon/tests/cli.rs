@@ -1,0 +1,139 @@
+//! What the command line says when something is wrong: one line, what and what to do, the right exit code.
+//! Needs no right: all of it fails before the probe is loaded.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+fn daemon(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BIOLAT_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).output().unwrap()
+}
+
+/// Holds the exit code and the one line on standard error against what is expected.
+fn fails(arguments: &[&str], code: i32, expected: &[&str]) {
+    let output = daemon(arguments);
+    let said = String::from_utf8(output.stderr).unwrap();
+    // What else is said before the end is about the devices of this machine.
+    let errors: Vec<_> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(errors.len(), 1, "{said}");
+    assert!(!said.contains("backtrace") && !said.contains("panicked"), "{said}");
+    for part in expected {
+        assert!(errors[0].contains(part), "{said} lacks: {part}");
+    }
+}
+
+/// A sysfs with some bytes for the kernel's BTF.
+fn sysfs_with_btf(name: &str, bytes: &[u8]) -> PathBuf {
+    let root = std::env::temp_dir().join(format!("biolat-cli-{name}-{}", std::process::id()));
+    fs::create_dir_all(root.join("block")).unwrap();
+    fs::create_dir_all(root.join("kernel/btf")).unwrap();
+    fs::write(root.join("kernel/btf/vmlinux"), bytes).unwrap();
+    root
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    fails(&["--schema", "4"], 2, &["--schema", "4 is not in 0..=3", "--help"]);
+    fails(&["--interval", "5"], 2, &["--interval", "500ms, 5s or 1m"]);
+    fails(&["--interval", "10m"], 2, &["--interval", "from 100ms to 5m"]);
+    fails(&["--listen", "localhost"], 2, &["--listen", "127.0.0.1:9976"]);
+    fails(&["--format", "x"], 2, &["--format", "native, classic, both"]);
+    fails(&["--log-format", "xml"], 2, &["text, json"]);
+    fails(&["--intervall", "5s"], 2, &["--intervall", "a similar argument exists: '--interval'"]);
+    fails(&["serve"], 2, &["unexpected argument 'serve'"]);
+    fails(&["--device", "nvme["], 2, &["--device 'nvme['", "not a regular expression", "--help"]);
+    fails(&["--device-exclude", "("], 2, &["--device-exclude '('", "not a regular expression"]);
+}
+
+#[test]
+fn the_environment_counts_too() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_biolat-daemon")).env("BIOLAT_SCHEMA", "7").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("7 is not in 0..=3"));
+}
+
+#[test]
+fn help_and_version_are_0() {
+    let help = daemon(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    let help = String::from_utf8(help.stdout).unwrap();
+    for option in
+        ["--listen", "--interval", "--schema", "--format", "--device", "--device-exclude", "--sysfs"]
+    {
+        assert!(help.contains(option), "{option}");
+    }
+    for environment in ["BIOLAT_LISTEN", "BIOLAT_PROCFS", "BIOLAT_LOG_FORMAT", "BIOLAT_PROBE_STATS"] {
+        assert!(help.contains(environment), "{environment}");
+    }
+    let version = daemon(&["--version"]);
+    assert_eq!(version.status.code(), Some(0));
+    let version = String::from_utf8(version.stdout).unwrap();
+    assert!(version.starts_with(concat!("biolat-daemon ", env!("CARGO_PKG_VERSION"), " (")), "{version}");
+}
+
+#[test]
+fn a_port_in_use() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    fails(
+        &["--listen", &address],
+        1,
+        &["cannot listen on", &address, "in use", "is biolat running already?"],
+    );
+}
+
+#[test]
+fn an_address_of_another_host() {
+    fails(&["--listen", "192.0.2.1:9976"], 1, &["192.0.2.1:9976", "does not have that address"]);
+}
+
+#[test]
+fn no_sysfs() {
+    fails(&["--listen", "127.0.0.1:0", "--sysfs", "/nonexistent"], 1, &["/nonexistent/block"]);
+}
+
+#[test]
+fn no_btf() {
+    let root = sysfs_with_btf("none", b"");
+    fs::remove_file(root.join("kernel/btf/vmlinux")).unwrap();
+    let arguments = ["--listen", "127.0.0.1:0", "--sysfs", root.to_str().unwrap()];
+    fails(&arguments, 1, &["kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF"]);
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn garbage_for_btf() {
+    let root = sysfs_with_btf("garbage", &[7; 100]);
+    fails(&["--listen", "127.0.0.1:0", "--sysfs", root.to_str().unwrap()], 1, &["malformed BTF"]);
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn a_kernel_without_the_tracepoint() {
+    // A header, no type, and a table of strings with the empty one.
+    let mut bytes = vec![0x9f, 0xeb, 1, 0];
+    for word in [24_u32, 0, 0, 0, 1] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.push(0);
+    let root = sysfs_with_btf("tracepoint", &bytes);
+    let arguments = ["--listen", "127.0.0.1:0", "--sysfs", root.to_str().unwrap()];
+    fails(&arguments, 1, &["no BTF tracepoint block_rq_complete", "Linux 5.5"]);
+    fs::remove_dir_all(root).unwrap();
+}

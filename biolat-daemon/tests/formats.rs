@@ -1,0 +1,244 @@
+//! The three formats of one snapshot, each read back and held against it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use biolat_daemon::{
+    device::{Device, books::Group},
+    expose::{Format, Histograms, Shape, encode},
+    snapshot::{DeviceView, Health, Histogram, ProbeRuns, Process, SeriesView, Snapshot},
+};
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
+    Histogram as Encoded, Metric, MetricFamily,
+};
+use prost::Message as _;
+
+fn histogram(scale: u64) -> Histogram {
+    Histogram {
+        zero: scale,
+        buckets: vec![(-120, 2 * scale), (-119, scale), (-110, 7 * scale), (-1, scale), (80, 3)],
+        overflow: 5,
+        sum_ns: 123_456_789_012,
+    }
+}
+
+fn snapshot() -> Snapshot {
+    let series = |op: &str, scale| SeriesView {
+        op: op.into(),
+        bytes: 4096 * scale,
+        histograms: [histogram(scale), Histogram::new(), histogram(2 * scale)],
+        errors: vec![("medium", scale), ("nospc", 1)],
+    };
+    Snapshot {
+        taken: UNIX_EPOCH + Duration::from_millis(1_700_000_005_500),
+        started: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        devices: vec![DeviceView {
+            device: Device {
+                name: "nvme0n1".into(),
+                model: "A \"quoted\" \\ drive".into(),
+                number: "259:0".into(),
+                sequence: Some(9),
+                holders: vec!["dm-0".into(), "md1".into()],
+                ..Device::default()
+            },
+            since: UNIX_EPOCH + Duration::from_millis(1_700_000_001_250),
+            phases: [false, true, true],
+            series: vec![series("read", 10), series("write_zeroes", 3)],
+            unseen: Group::ALL.into_iter().zip([4, 0, 0, 1]).collect(),
+        }],
+        lost: vec![("iostats_off", 17), ("no_room", 0)],
+        health: Health { durations: histogram(1), failures: 2, overruns: 1, slots: 8, map_bytes: 51_200 },
+        probe: Some(ProbeRuns { count: 1000, time: Duration::from_nanos(50_500) }),
+        process: Process { cpu_seconds: 1.5, resident_bytes: 7 << 20, ..Process::default() },
+    }
+}
+
+fn families(shape: Shape) -> BTreeMap<String, MetricFamily> {
+    let bytes = encode(&snapshot(), shape, Format::Protobuf);
+    let mut rest = &bytes[..];
+    let mut families = BTreeMap::new();
+    while !rest.is_empty() {
+        let family = MetricFamily::decode_length_delimited(&mut rest).unwrap();
+        assert!(families.insert(family.name.clone(), family).is_none(), "a family twice");
+    }
+    families
+}
+
+fn with<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> &'a Metric {
+    let has = |metric: &&Metric| {
+        labels.iter().all(|(name, value)| metric.label.iter().any(|l| l.name == *name && l.value == *value))
+    };
+    let found: Vec<_> = family.metric.iter().filter(has).collect();
+    assert_eq!(found.len(), 1, "{labels:?} in {}", family.name);
+    found[0]
+}
+
+/// Counts by native index, zero buckets left out.
+fn native(histogram: &Encoded) -> Vec<(i32, u64)> {
+    let (mut index, mut count) = (0, 0);
+    let mut deltas = histogram.positive_delta.iter();
+    let mut buckets = Vec::new();
+    for span in &histogram.positive_span {
+        index += span.offset;
+        for _ in 0..span.length {
+            count += deltas.next().unwrap();
+            buckets.push((index, count.cast_unsigned()));
+            index += 1;
+        }
+    }
+    buckets.retain(|(_, count)| *count > 0);
+    buckets
+}
+
+const BOTH: Shape = Shape { schema: 3, histograms: Histograms::Both };
+
+#[test]
+fn protobuf_is_the_snapshot() {
+    let families = families(BOTH);
+    let of_series = [("device", "nvme0n1"), ("op", "read")];
+    let metric = with(&families["biolat_queue_latency_seconds"], &of_series);
+    let encoded = metric.histogram.as_ref().unwrap();
+    assert_eq!((encoded.sample_count, encoded.sample_sum), (10 * 12 + 3 + 5, 123.456_789_012));
+    assert_eq!((encoded.schema, encoded.zero_count, encoded.zero_threshold), (3, 10, 2f64.powi(-20)));
+    assert_eq!(native(encoded), [(-120, 20), (-119, 10), (-110, 70), (-1, 10), (80, 8)]);
+    let since = encoded.start_timestamp.unwrap();
+    assert_eq!((since.seconds, since.nanos), (1_700_000_001, 250_000_000));
+    let empty = with(&families["biolat_device_latency_seconds"], &of_series).histogram.as_ref().unwrap();
+    assert_eq!((empty.sample_count, empty.positive_span.len()), (0, 0));
+    assert!(empty.zero_threshold > 0.0, "still to be told from a classic histogram");
+
+    let bytes = with(&families["biolat_io_bytes_total"], &of_series).counter.as_ref().unwrap();
+    assert_eq!(bytes.value, 40_960.0);
+    assert_eq!(bytes.start_timestamp.unwrap(), since);
+    let errors = &families["biolat_io_errors_total"];
+    let count = |status| {
+        let labels = [("device", "nvme0n1"), ("op", "read"), ("status", status)];
+        with(errors, &labels).counter.as_ref().unwrap().value
+    };
+    assert_eq!(["medium", "nospc", "ioerr", "timeout"].map(count), [10.0, 1.0, 0.0, 0.0]);
+    let info = with(&families["biolat_device_info"], &[("device", "nvme0n1")]);
+    assert!(info.label.iter().any(|label| label.name == "holders" && label.value == "dm-0,md1"));
+    let phase = |phase| {
+        let labels = [("device", "nvme0n1"), ("phase", phase)];
+        with(&families["biolat_device_phase_available"], &labels).gauge.as_ref().unwrap().value
+    };
+    assert_eq!(["queue", "device", "total"].map(phase), [0.0, 1.0, 1.0]);
+    let unseen = &families["biolat_unseen_completions_total"];
+    assert_eq!(with(unseen, &[("op", "read")]).counter.as_ref().unwrap().value, 4.0);
+    assert_eq!(
+        with(&families["biolat_lost_completions_total"], &[("reason", "iostats_off")])
+            .counter
+            .as_ref()
+            .unwrap()
+            .value,
+        17.0
+    );
+    assert_eq!(
+        families["biolat_probe_run_seconds_total"].metric[0].counter.as_ref().unwrap().value,
+        50_500e-9
+    );
+    let overflows = [("device", "nvme0n1"), ("op", "read"), ("phase", "total")];
+    assert_eq!(
+        with(&families["biolat_latency_overflows_total"], &overflows).counter.as_ref().unwrap().value,
+        5.0
+    );
+}
+
+#[test]
+fn shapes() {
+    let of_series = [("device", "nvme0n1"), ("op", "read")];
+    let read =
+        |shape| with(&families(shape)["biolat_total_latency_seconds"], &of_series).histogram.clone().unwrap();
+    let coarse = read(Shape { schema: 0, histograms: Histograms::Native });
+    assert_eq!(native(&coarse), [(-15, 40), (-14, 20), (-13, 140), (0, 20), (10, 8)]);
+    assert!(coarse.bucket.is_empty());
+    let classic = read(Shape { schema: 3, histograms: Histograms::Classic });
+    assert_eq!((classic.zero_threshold, classic.positive_span.len(), classic.bucket.len()), (0.0, 0, 32));
+    let both = read(BOTH);
+    assert!(both.bucket.len() == 32 && !both.positive_span.is_empty());
+}
+
+/// Samples of a text format: name with labels, value.
+fn samples(text: &str) -> BTreeMap<&str, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| line.rsplit_once(' ').unwrap())
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect()
+}
+
+#[test]
+fn both_texts_are_the_protobuf() {
+    let families = families(BOTH);
+    for format in [Format::Text, Format::OpenMetrics] {
+        let bytes = encode(&snapshot(), BOTH, format);
+        let text = std::str::from_utf8(&bytes).unwrap();
+        let samples = samples(text);
+        for (name, family) in &families {
+            for metric in &family.metric {
+                let labels: Vec<_> = metric
+                    .label
+                    .iter()
+                    .map(|label| {
+                        format!(
+                            "{}=\"{}\"",
+                            label.name,
+                            label.value.replace('\\', "\\\\").replace('"', "\\\"")
+                        )
+                    })
+                    .collect();
+                let key = |suffix: &str, le: Option<&str>| {
+                    let all: Vec<_> =
+                        labels.iter().cloned().chain(le.map(|le| format!("le=\"{le}\""))).collect();
+                    if all.is_empty() {
+                        format!("{name}{suffix}")
+                    } else {
+                        format!("{name}{suffix}{{{}}}", all.join(","))
+                    }
+                };
+                let value = |key: &str| *samples.get(key).unwrap_or_else(|| panic!("no {key} in {text}"));
+                if let Some(counter) = &metric.counter {
+                    assert_eq!(value(&key("", None)), counter.value);
+                } else if let Some(gauge) = &metric.gauge {
+                    assert_eq!(value(&key("", None)), gauge.value);
+                } else if let Some(histogram) = &metric.histogram {
+                    assert_eq!(value(&key("_sum", None)), histogram.sample_sum);
+                    assert_eq!(value(&key("_count", None)), histogram.sample_count as f64);
+                    assert_eq!(value(&key("_bucket", Some("+Inf"))), histogram.sample_count as f64);
+                    let expected = histogram.bucket.iter().find(|bucket| bucket.upper_bound == 0.5).unwrap();
+                    assert_eq!(value(&key("_bucket", Some("0.5"))), expected.cumulative_count as f64);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn heads_of_the_texts() {
+    let text = String::from_utf8(encode(&snapshot(), BOTH, Format::Text)).unwrap();
+    assert!(text.contains("# TYPE biolat_io_bytes_total counter\n"));
+    assert!(text.contains("# TYPE biolat_device_info gauge\n"));
+    assert!(text.contains("model=\"A \\\"quoted\\\" \\\\ drive\""), "{text}");
+    let open = String::from_utf8(encode(&snapshot(), BOTH, Format::OpenMetrics)).unwrap();
+    assert!(
+        open.contains("# TYPE biolat_io_bytes counter\n# UNIT biolat_io_bytes bytes\nbiolat_io_bytes_total{")
+    );
+    assert!(open.contains("# TYPE biolat_device info\n"));
+    assert!(open.contains("biolat_io_bytes_created{device=\"nvme0n1\",op=\"read\"} 1700000001.250\n"));
+    let native = Shape { schema: 3, histograms: Histograms::Native };
+    let text = String::from_utf8(encode(&snapshot(), native, Format::Text)).unwrap();
+    assert!(
+        text.contains("biolat_total_latency_seconds_count{device=\"nvme0n1\",op=\"read\"} 248\n"),
+        "{text}"
+    );
+    assert!(text.contains("le=\"+Inf\"} 248\n") && !text.contains("le=\"0.5\""));
+}

@@ -1,0 +1,309 @@
+//! The HTTP server over real sockets, with a snapshot made by hand: no probe, no right.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::{
+    io::{self, Read as _},
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use biolat_daemon::{
+    device::Device,
+    expose::{Histograms, Shape},
+    http::{Limits, Service, serve},
+    snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
+};
+use flate2::read::GzDecoder;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinHandle,
+    time::timeout,
+};
+
+const SHAPE: Shape = Shape { schema: 3, histograms: Histograms::Both };
+
+/// A snapshot of so many devices.
+fn snapshot(devices: usize) -> Snapshot {
+    let histogram =
+        Histogram { zero: 1, buckets: (-100..60).map(|index| (index, 3)).collect(), overflow: 0, sum_ns: 9 };
+    let view = |number: usize| DeviceView {
+        device: Device { name: format!("nvme{number}n1"), ..Device::default() },
+        since: SystemTime::now(),
+        phases: [true; 3],
+        series: vec![SeriesView {
+            op: "read".into(),
+            bytes: 4096,
+            histograms: [histogram.clone(), histogram.clone(), histogram.clone()],
+            errors: Vec::new(),
+        }],
+        unseen: Vec::new(),
+    };
+    Snapshot {
+        taken: SystemTime::now(),
+        started: SystemTime::now(),
+        devices: (0..devices).map(view).collect(),
+        lost: Vec::new(),
+        health: Health::default(),
+        probe: None,
+        process: Process::default(),
+    }
+}
+
+/// A running server.
+struct Server {
+    address: SocketAddr,
+    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start(snapshot: Option<Snapshot>, limits: Limits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (snapshots, seen) = watch::channel(snapshot.map(Arc::new));
+        let (stop, stopped) = watch::channel(false);
+        let serving = tokio::spawn(serve(vec![listener], Service::new(seen, SHAPE), limits, stopped));
+        Self { address, snapshots, stop, serving }
+    }
+
+    async fn send(&self, request: &str) -> Reply {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Reply::read(&mut stream).await
+    }
+
+    async fn get(&self, path: &str, headers: &str) -> Reply {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n")).await
+    }
+}
+
+struct Reply {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    /// Reads to the end of the connection.
+    async fn read(stream: &mut TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        let read = timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes)).await;
+        read.expect("the server closes the connection").unwrap_or_else(|error| {
+            // What was not read of a refused request resets the connection; the answer is there all the same.
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+            0
+        });
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
+        let body = bytes.split_off(end);
+        let head = String::from_utf8(bytes).unwrap().to_ascii_lowercase();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        Self { status, head, body }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+#[tokio::test]
+async fn formats_are_negotiated() {
+    let server = Server::start(Some(snapshot(1)), Limits::default()).await;
+    const PROTOBUF: &str =
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    for (accept, content_type) in [
+        ("", "text/plain; version=0.0.4; charset=utf-8"),
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
+        ("application/json", "text/plain; version=0.0.4; charset=utf-8"),
+        (
+            "application/openmetrics-text;version=1.0.0,*/*;q=0.1",
+            "application/openmetrics-text; version=1.0.0",
+        ),
+        (
+            PROTOBUF,
+            "application/vnd.google.protobuf; proto=io.prometheus.client.metricfamily; encoding=delimited",
+        ),
+        (
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.3,\
+             text/plain;q=0.8",
+            "text/plain; version=0.0.4",
+        ),
+    ] {
+        let header = if accept.is_empty() { String::new() } else { format!("Accept: {accept}\r\n") };
+        let reply = server.get("/metrics", &header).await;
+        assert_eq!(reply.status, 200);
+        assert!(reply.head.contains(&format!("content-type: {content_type}")), "{accept}: {}", reply.head);
+        assert!(reply.head.contains("vary: accept, accept-encoding"), "{}", reply.head);
+    }
+    let text = server.get("/metrics", "").await.text();
+    assert!(
+        text.contains("biolat_total_latency_seconds_count{device=\"nvme0n1\",op=\"read\"} 481\n"),
+        "{text}"
+    );
+    assert!(!text.contains("# EOF"));
+    let text = server.get("/metrics", "Accept: application/openmetrics-text\r\n").await.text();
+    assert!(text.ends_with("# EOF\n") && text.contains("biolat_io_bytes_created"), "{text}");
+}
+
+#[tokio::test]
+async fn gzip_on_request() {
+    let server = Server::start(Some(snapshot(3)), Limits::default()).await;
+    let plain = server.get("/metrics", "").await;
+    let packed = server.get("/metrics", "Accept-Encoding: gzip\r\n").await;
+    assert!(packed.head.contains("content-encoding: gzip"), "{}", packed.head);
+    assert!(!plain.head.contains("content-encoding"));
+    assert!(packed.body.len() * 5 < plain.body.len(), "{} of {}", packed.body.len(), plain.body.len());
+    let mut unpacked = Vec::new();
+    GzDecoder::new(&packed.body[..]).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(unpacked, plain.body);
+}
+
+#[tokio::test]
+async fn every_route() {
+    let server = Server::start(None, Limits::default()).await;
+    assert_eq!(server.get("/-/healthy", "").await.status, 200);
+    for path in ["/-/ready", "/metrics"] {
+        let reply = server.get(path, "").await;
+        assert_eq!(reply.status, 503, "{path} before the first pass");
+        assert!(reply.text().contains("not ready"));
+    }
+    assert!(server.get("/", "").await.text().contains("No figures yet"));
+
+    server.snapshots.send_replace(Some(Arc::new(snapshot(1))));
+    assert_eq!(server.get("/-/ready", "").await.status, 200);
+    assert_eq!(server.get("/metrics?x=y", "").await.status, 200);
+    let page = server.get("/", "").await;
+    assert!(page.head.contains("content-type: text/html; charset=utf-8"), "{}", page.head);
+    for part in ["nvme0n1", "href=\"/metrics\"", env!("CARGO_PKG_VERSION")] {
+        assert!(page.text().contains(part), "{}", page.text());
+    }
+    let missing = server.get("/metric", "").await;
+    assert_eq!(missing.status, 404);
+    assert!(missing.text().contains("/metrics"));
+}
+
+#[tokio::test]
+async fn methods() {
+    let server = Server::start(Some(snapshot(1)), Limits::default()).await;
+    for path in ["/metrics", "/", "/-/healthy"] {
+        let whole = server.get(path, "").await;
+        let head =
+            server.send(&format!("HEAD {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await;
+        assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
+        assert!(head.head.contains(&format!("content-length: {}", whole.body.len())), "{}", head.head);
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"] {
+        let reply = server
+            .send(&format!(
+                "{method} /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            ))
+            .await;
+        assert_eq!(reply.status, 405, "{method}");
+        assert!(reply.head.contains("allow: get, head"), "{}", reply.head);
+    }
+}
+
+#[tokio::test]
+async fn bad_requests_end_their_connection_and_nothing_else() {
+    let server = Server::start(Some(snapshot(1)), Limits::default()).await;
+    for garbage in
+        ["\r\n\r\n\0\0garbage\r\n\r\n", "GET\r\n\r\n", "GET /metrics HTTP/9.9\r\n\r\n", "\u{16}\u{3}\u{1}"]
+    {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(garbage.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let status = Reply::read(&mut stream).await.status;
+        assert!(matches!(status, 0 | 400 | 505), "{garbage:?}: {status}");
+    }
+    let header = format!("X-Long: {}\r\n", "a".repeat(20_000));
+    assert_eq!(server.get("/metrics", &header).await.status, 431);
+    let path = format!("/{}", "a".repeat(20_000));
+    assert!(matches!(server.get(&path, "").await.status, 414 | 431));
+    let many: String = (0..200).map(|number| format!("X-{number}: 1\r\n")).collect();
+    assert_eq!(server.get("/metrics", &many).await.status, 431);
+    assert_eq!(server.get("/metrics", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn slow_and_idle_clients_are_cut_off() {
+    let limits = Limits { head: Duration::from_millis(300), ..Limits::default() };
+    let server = Server::start(Some(snapshot(1)), limits).await;
+    // One that never finishes its request, one that never begins it, and one that idles after an answer.
+    for begin in
+        ["GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ", "", "GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"]
+    {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        let began = Instant::now();
+        let _ = Reply::read(&mut stream).await;
+        let took = began.elapsed();
+        assert!(took > Duration::from_millis(200) && took < Duration::from_secs(3), "{begin:?}: {took:?}");
+    }
+    assert_eq!(server.get("/metrics", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_cut_off() {
+    let limits = Limits { write: Duration::from_millis(300), connections: 1, ..Limits::default() };
+    let server = Server::start(Some(snapshot(300)), limits).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(40).as_bytes()).await.unwrap();
+    // The only connection there may be is free again once the server has given up.
+    let freed = async {
+        while server.get("/-/healthy", "").await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), freed).await.expect("the server gives up");
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_told_to_come_back() {
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let server = Server::start(Some(snapshot(1)), limits).await;
+    let held = [
+        TcpStream::connect(server.address).await.unwrap(),
+        TcpStream::connect(server.address).await.unwrap(),
+    ];
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let reply = server.get("/metrics", "").await;
+    assert_eq!(reply.status, 503);
+    assert!(reply.head.contains("retry-after: 1") && reply.text().contains("too many connections"));
+    drop(held);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(server.get("/metrics", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_scrape_under_way_finishes_when_the_server_ends() {
+    let server = Server::start(Some(snapshot(300)), Limits::default()).await;
+    let whole = server.get("/metrics", "").await.body.len();
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    // Far more than fits into the sockets' buffers is still to come.
+    stream.readable().await.unwrap();
+    server.stop.send(true).unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(TcpStream::connect(server.address).await.is_err(), "no new connection");
+    let reply = Reply::read(&mut stream).await;
+    assert_eq!((reply.status, reply.body.len()), (200, whole));
+    timeout(Duration::from_secs(2), server.serving).await.expect("the server ends").unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_connection_does_not_hold_up_the_end() {
+    let server = Server::start(Some(snapshot(1)), Limits::default()).await;
+    let _idle = TcpStream::connect(server.address).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.stop.send(true).unwrap();
+    timeout(Duration::from_millis(1500), server.serving).await.expect("the server ends").unwrap();
+}

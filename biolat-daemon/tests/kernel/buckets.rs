@@ -1,0 +1,34 @@
+//! The bucket arithmetic in the kernel, instruction for instruction as its JIT runs it, against the same in
+//! user space, which is held against the definition itself in biolat-common.
+
+use aya::{Ebpf, RawTracePointRunOptions, TestRun as _, maps::Array, programs::RawTracePoint};
+use biolat_common::bucket::{LIMIT_NS, cell};
+
+#[test]
+#[ignore = "needs root and the probe's compiler: cargo xtask test"]
+fn the_kernel_finds_the_same_cells() {
+    let path = std::env::var_os("BIOLAT_TEST_CELLS").expect("BIOLAT_TEST_CELLS: cargo xtask test sets it");
+    let mut object = Ebpf::load_file(path).unwrap();
+    let result: Array<_, u64> = object.take_map("CELL").unwrap().try_into().unwrap();
+    let program: &mut RawTracePoint = object.program_mut("cells").unwrap().try_into().unwrap();
+    program.load().unwrap();
+    let in_kernel = |ns: u64| {
+        let mut options = RawTracePointRunOptions::new();
+        options.args[0] = ns;
+        program.test_run(options).unwrap();
+        result.get(&0, 0).unwrap() as usize
+    };
+    let boundaries =
+        (0..LIMIT_NS.ilog2() * 8).map(|step| 2f64.powf(f64::from(step) / 8.0) * 1e9 / 2f64.powi(30));
+    let mut compared = 0;
+    for boundary in boundaries {
+        for ns in (boundary as u64).saturating_sub(2)..=(boundary as u64 + 2).min(LIMIT_NS - 1) {
+            assert_eq!(in_kernel(ns), cell(ns), "{ns} ns");
+            compared += 1;
+        }
+    }
+    for ns in [0, 511, 512, 953, 954, 1_024_000_000_000, 1_024_000_000_001, LIMIT_NS - 1] {
+        assert_eq!(in_kernel(ns), cell(ns), "{ns} ns");
+    }
+    assert!(compared > 1500);
+}
