@@ -34,7 +34,7 @@ impl std::fmt::Display for Unsupported {
             Self::Malformed(malformed) => malformed.fmt(f),
             Self::NoTracepoint => f.write_str(
                 "this kernel has no BTF tracepoint block_rq_complete: \
-                 it takes Linux 5.5 or later with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF",
+                 it takes Linux 5.8 or later with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF",
             ),
             Self::Missing(what) => write!(
                 f,
@@ -53,7 +53,7 @@ impl From<Malformed> for Unsupported {
     }
 }
 
-/// Flags that are macros, and so not in BTF, before Linux 6.11; their bits did not move from 5.5 to 6.10.
+/// Flags that are macros, and so not in BTF, before Linux 6.11; their bits did not move from 5.8 to 6.10.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blk-mq.h#L26>
 const FLUSH_SEQ_BIT_BEFORE_6_11: u64 = 4;

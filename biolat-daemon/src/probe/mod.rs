@@ -77,8 +77,9 @@ impl Probe {
         drop(types);
 
         let release = Release::of_this_kernel(&host.procfs).unwrap_or(Release(u32::MAX, 0));
+        release.suffices().map_err(anyhow::Error::msg)?;
         if let Ok(capabilities) = Capabilities::of_this_process(&host.procfs) {
-            capabilities.suffice(release).map_err(anyhow::Error::msg)?;
+            capabilities.suffice().map_err(anyhow::Error::msg)?;
         }
         let memlock =
             if release <= Release::LAST_WITH_MEMLOCK { rights::raise_memlock() } else { libc::RLIM_INFINITY };

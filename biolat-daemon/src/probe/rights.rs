@@ -27,15 +27,9 @@ impl Capabilities {
     }
 
     /// Whether the probe can be loaded; the error says what is missing.
-    pub fn suffice(self, release: Release) -> Result<(), String> {
+    pub fn suffice(self) -> Result<(), String> {
         if self.has(CAP_SYS_ADMIN) {
             return Ok(());
-        }
-        if release < Release(5, 8) {
-            return Err(format!(
-                "loading the probe on Linux {}.{} takes the capability CAP_SYS_ADMIN: run as root",
-                release.0, release.1
-            ));
         }
         let missing: Vec<_> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
             .into_iter()
@@ -68,7 +62,24 @@ impl Release {
         Some(Self(numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
 
-    /// Before this, BPF maps counted against `RLIMIT_MEMLOCK`.
+    /// Before this there is no ring buffer, in which the probe speaks, and there are no such capabilities.
+    pub const FIRST: Self = Self(5, 8);
+
+    /// Whether biolat runs on it.
+    pub fn suffices(self) -> Result<(), String> {
+        if self >= Self::FIRST {
+            return Ok(());
+        }
+        Err(format!(
+            "this is Linux {}.{}, and biolat takes {}.{} or later",
+            self.0,
+            self.1,
+            Self::FIRST.0,
+            Self::FIRST.1
+        ))
+    }
+
+    /// Up to this, BPF maps counted against `RLIMIT_MEMLOCK`.
     pub const LAST_WITH_MEMLOCK: Self = Self(5, 10);
 }
 
@@ -119,15 +130,12 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let modern = Release(6, 1);
         let none = Capabilities::from_status("Name:\tx\nCapEff:\t0000000000000000\n").unwrap();
-        assert!(none.suffice(modern).unwrap_err().contains("lacks CAP_BPF and CAP_PERFMON: run as root"));
+        assert!(none.suffice().unwrap_err().contains("lacks CAP_BPF and CAP_PERFMON: run as root"));
         let bpf = Capabilities(1 << CAP_BPF);
-        assert!(bpf.suffice(modern).unwrap_err().contains("lacks CAP_PERFMON: run as root"));
-        assert_eq!(Capabilities(1 << CAP_BPF | 1 << CAP_PERFMON).suffice(modern), Ok(()));
-        assert_eq!(Capabilities(1 << CAP_SYS_ADMIN).suffice(modern), Ok(()));
-        let old = Capabilities(1 << CAP_BPF | 1 << CAP_PERFMON).suffice(Release(5, 4)).unwrap_err();
-        assert!(old.contains("Linux 5.4 takes the capability CAP_SYS_ADMIN"), "{old}");
+        assert!(bpf.suffice().unwrap_err().contains("lacks CAP_PERFMON: run as root"));
+        assert_eq!(Capabilities(1 << CAP_BPF | 1 << CAP_PERFMON).suffice(), Ok(()));
+        assert_eq!(Capabilities(1 << CAP_SYS_ADMIN).suffice(), Ok(()));
     }
 
     #[test]
@@ -135,6 +143,8 @@ mod tests {
         assert_eq!(Release::parse("6.18.44-fc-v669\n"), Some(Release(6, 18)));
         assert_eq!(Release::parse("5.10.0"), Some(Release(5, 10)));
         assert_eq!(Release::parse("linux"), None);
+        assert_eq!(Release(5, 8).suffices(), Ok(()));
+        assert_eq!(Release(5, 4).suffices().unwrap_err(), "this is Linux 5.4, and biolat takes 5.8 or later");
     }
 
     #[test]

@@ -77,8 +77,14 @@ struct Prometheus {
 }
 
 impl Prometheus {
+    /// With native histograms.
     fn scraping(target: SocketAddr) -> Self {
-        let folder = Folder::new("prometheus", false);
+        Self::start(target, &["--enable-feature=native-histograms"])
+    }
+
+    fn start(target: SocketAddr, features: &[&str]) -> Self {
+        let folder =
+            Folder::new(if features.is_empty() { "prometheus-classic" } else { "prometheus" }, false);
         let config = folder.0.join("prometheus.yml");
         fs::write(
             &config,
@@ -93,7 +99,7 @@ impl Prometheus {
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", folder.0.join("data").display()))
             .arg(format!("--web.listen-address={address}"))
-            .arg("--enable-feature=native-histograms")
+            .args(features)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -171,4 +177,45 @@ fn a_prometheus_server_answers_as_the_snapshot_says() {
             }
         }
     }
+}
+
+/// Queries in the README's blocks of this language, comments left out.
+fn queries_of_the_readme() -> Vec<String> {
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let blocks = readme.split("```promql\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.flat_map(str::lines).filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "needs root and prometheus: cargo xtask test"]
+fn the_readmes_queries_have_answers() {
+    let (device, daemon) = busy("queries");
+    let native = Prometheus::scraping(daemon.address);
+    let classic = Prometheus::start(daemon.address, &[]);
+    let queries = queries_of_the_readme();
+    assert!(queries.len() >= 10, "{queries:?}");
+    let (mut by_native, mut by_classic) = (0, 0);
+    for query in &queries {
+        let (prometheus, answered) = if query.contains("_bucket")
+            || query.contains("_seconds_count")
+            || query.contains("_seconds_sum")
+        {
+            (&classic, &mut by_classic)
+        } else {
+            (&native, &mut by_native)
+        };
+        wait_for(query, || {
+            load::Target::open(&device.path()).read(10);
+            prometheus.query(query).is_some()
+        });
+        *answered += 1;
+    }
+    assert!(by_native >= 5 && by_classic >= 3, "{by_native} and {by_classic}");
+}
+
+#[test]
+#[ignore = "needs promtool: cargo xtask test"]
+fn the_shipped_configuration_is_valid() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/prometheus/prometheus.yml");
+    crate::support::run("promtool", &["check", "config", config]);
 }
