@@ -55,7 +55,7 @@ pub struct Collector {
     strangers: BTreeMap<u64, Stranger>,
     /// Completions of devices that were gone before they had a name.
     unnamed: u64,
-    durations: run::Durations,
+    passes: run::Passes,
 }
 
 /// A device that is there.
@@ -103,7 +103,7 @@ impl Collector {
             floors: HashMap::new(),
             strangers: BTreeMap::new(),
             unnamed: 0,
-            durations: run::Durations::default(),
+            passes: run::Passes::default(),
         };
         collector.meet(found)?;
         collector.provide_slots()?;
@@ -283,9 +283,9 @@ impl Collector {
     pub fn health(&self) -> Health {
         let slots = self.probe.maps.slots();
         Health {
-            durations: self.durations.histogram(),
-            failures: self.durations.failures,
-            overruns: self.durations.overruns,
+            durations: self.passes.histogram(),
+            failures: self.passes.failures,
+            overruns: self.passes.overruns,
             slots: u64::from(slots),
             map_bytes: u64::from(slots) * self.slot_bytes(),
         }

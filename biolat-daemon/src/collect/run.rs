@@ -23,25 +23,27 @@ pub enum Command {
     Stop,
 }
 
-/// Log lines about slow passes come no closer than this.
+/// Log lines about passes come no closer than this.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// How passes went.
-pub(super) struct Durations {
+pub(super) struct Passes {
+    /// How long they took.
     cells: [u64; CELLS],
     sum_ns: u128,
     pub(super) failures: u64,
     pub(super) overruns: u64,
+    /// When a line was last logged.
     complained: Option<Instant>,
 }
 
-impl Default for Durations {
+impl Default for Passes {
     fn default() -> Self {
         Self { cells: [0; CELLS], sum_ns: 0, failures: 0, overruns: 0, complained: None }
     }
 }
 
-impl Durations {
+impl Passes {
     fn record(&mut self, took: Duration, interval: Duration) {
         let ns = took.as_nanos();
         self.cells[cell(u64::try_from(ns).unwrap_or(u64::MAX).min(LIMIT_NS - 1))] += 1;
@@ -95,14 +97,16 @@ impl Collector {
     fn timed_pass(&mut self, interval: Duration, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
         let began = Instant::now();
         let result = self.pass();
-        self.durations.record(began.elapsed(), interval);
+        self.passes.record(began.elapsed(), interval);
         match result {
             Ok(snapshot) => {
                 snapshots.send_replace(Some(Arc::new(snapshot)));
             }
             Err(error) => {
-                self.durations.failures += 1;
-                log::error!("a pass failed, the last figures stay: {error:#}");
+                self.passes.failures += 1;
+                if self.passes.may_complain() {
+                    log::error!("a pass failed, the last figures stay: {error:#}");
+                }
                 let health = self.health();
                 snapshots.send_if_modified(|last| {
                     let Some(snapshot) = last else { return false };

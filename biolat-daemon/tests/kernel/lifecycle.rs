@@ -1,7 +1,7 @@
 //! Start, end, and what is said when it does not start.
 
 use std::{
-    os::unix::{net::UnixDatagram, process::CommandExt as _},
+    os::unix::{fs::symlink, net::UnixDatagram, process::CommandExt as _},
     process::Command,
     time::Duration,
 };
@@ -9,6 +9,7 @@ use std::{
 use crate::support::{
     Folder,
     daemon::{Daemon, command, wait_for},
+    figures::Figures,
     run,
 };
 
@@ -101,4 +102,29 @@ fn another_daemon_may_run_beside_it() {
     assert_eq!(code, Some(1));
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains(&first.address.to_string()) && said.contains("choose another port"), "{said}");
+}
+
+/// The last figures stay, the failure is counted and said, and it goes on when it can.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_pass_that_fails_is_no_gap() {
+    let folder = Folder::new("sysfs", true);
+    for name in ["block", "kernel"] {
+        symlink(format!("/sys/{name}"), folder.0.join(name)).unwrap();
+    }
+    let daemon = Daemon::start(&["--interval", "100ms", "--sysfs", folder.0.to_str().unwrap()]);
+    let failures = |figures: &Figures| figures.value("biolat_collect_failures_total", &[]);
+    let before = daemon.fresh();
+    assert_eq!(failures(&before), 0.0);
+
+    std::fs::remove_file(folder.0.join("block")).unwrap();
+    wait_for("a failure", || failures(&Figures::scrape(daemon.address)) > 2.0);
+    let during = Figures::scrape(daemon.address);
+    let devices = |figures: &Figures| figures.metrics("biolat_device_info", &[]).len();
+    assert_eq!(devices(&during), devices(&before));
+    let said = |part: &str| daemon.log().iter().filter(|line| line.contains(part)).count();
+    assert!(said("the last figures stay: cannot list the block devices") > 0, "{:?}", daemon.log());
+
+    symlink("/sys/block", folder.0.join("block")).unwrap();
+    assert!(daemon.fresh().taken() > during.taken());
 }
