@@ -13,7 +13,8 @@ fn main() {
 }
 
 fn revision() -> Option<String> {
-    std::env::var("BIOLAT_REVISION").ok().or_else(|| git(&["rev-parse", "--short=12", "HEAD"]))
+    let given = std::env::var("BIOLAT_REVISION").ok().filter(|revision| !revision.is_empty());
+    given.or_else(|| git(&["rev-parse", "--short=12", "HEAD"]))
 }
 
 fn git(arguments: &[&str]) -> Option<String> {

@@ -11,6 +11,8 @@ pub struct Layout {
     pub rq_flags: u32,
     /// `request.__data_len`.
     pub data_len: u32,
+    /// `request.bio`.
+    pub bio: u32,
     /// `request.start_time_ns`.
     pub start_time_ns: u32,
     /// `request.io_start_time_ns`.

@@ -60,6 +60,6 @@ fn losses_and_layout() {
     for (index, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(reason as usize, index);
     }
-    assert_eq!((size_of::<Layout>(), align_of::<Layout>()), (64, 4));
-    assert_eq!(offset_of!(Layout, status_is_errno), 60);
+    assert_eq!((size_of::<Layout>(), align_of::<Layout>()), (68, 4));
+    assert_eq!(offset_of!(Layout, status_is_errno), 64);
 }

@@ -149,24 +149,15 @@ impl fmt::Display for Refused {
 impl Options {
     /// Checks what clap cannot.
     pub fn check(self) -> Result<Config, Refused> {
-        let selection =
-            Selection::new(self.device.as_deref(), self.device_exclude.as_deref()).map_err(|error| {
-                // The library draws an arrow over several lines; its last line is the reason.
-                let text = error.to_string();
-                let reason = text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");
-                let bad = |pattern: &Option<String>| {
-                    pattern.as_ref().is_some_and(|p| regex::Regex::new(p).is_err())
-                };
-                let (option, pattern) = if bad(&self.device) {
-                    ("--device", &self.device)
-                } else {
-                    ("--device-exclude", &self.device_exclude)
-                };
-                Refused(format!(
-                    "{option} '{}' is not a regular expression: {reason}",
-                    pattern.as_deref().unwrap_or_default()
-                ))
-            })?;
+        // What the environment holds empty is not given.
+        let given = |pattern: Option<String>| pattern.filter(|pattern| !pattern.is_empty());
+        let (include, exclude) = (given(self.device), given(self.device_exclude));
+        let selection = Selection::new(include.as_deref(), exclude.as_deref()).map_err(|bad| {
+            let (option, pattern) =
+                if bad.exclude { ("--device-exclude", exclude) } else { ("--device", include) };
+            let pattern = pattern.unwrap_or_default();
+            Refused(format!("{option} '{pattern}' is not a regular expression: {}", bad.reason))
+        })?;
         Ok(Config {
             listen: self.listen,
             interval: self.interval,
@@ -263,5 +254,7 @@ mod tests {
         let refused =
             parse(&["--device", "a", "--device-exclude", "*"]).unwrap().check().unwrap_err().to_string();
         assert!(refused.starts_with("--device-exclude '*' is not"), "{refused}");
+        let config = parse(&["--device", "", "--device-exclude", ""]).unwrap().check().unwrap();
+        assert!(config.selection.shows("sda") && !config.selection.shows("zram0"));
     }
 }

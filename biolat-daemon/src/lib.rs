@@ -21,16 +21,20 @@ pub mod version;
 
 use std::{
     net::TcpListener,
+    pin::pin,
     sync::{
         Arc,
-        mpsc::{SyncSender, sync_channel},
+        mpsc::{SyncSender, TrySendError, sync_channel},
     },
     thread,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow};
-use tokio::sync::watch;
+use anyhow::{Context as _, Result, bail};
+use tokio::{
+    sync::{oneshot, watch},
+    time::{sleep, timeout},
+};
 
 use collect::{Collector, Command};
 use config::Config;
@@ -43,53 +47,66 @@ use snapshot::Snapshot;
 const LAST_PASS: Duration = Duration::from_millis(500);
 
 /// Attaches the probe, collects, and serves on these listeners until `shutdown` completes.
+///
+/// Whoever calls it must not wait for the runtime's blocking threads at the end: one of them may be held up by
+/// a sick drive.
 pub async fn run(
     config: Config,
     listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
-    let collector = Collector::attach(config.host, config.selection, config.probe_stats)?;
+    let mut shutdown = pin!(shutdown);
+    let (snapshots, seen) = watch::channel(None);
+    // One message may wait: a second one of the same kind has nothing to add.
+    let (commands, receiver) = sync_channel(1);
+    let (attached, outcome) = oneshot::channel();
+    let (host, selection, statistics) = (config.host, config.selection, config.probe_stats);
+    thread::Builder::new()
+        .name("collect".to_owned())
+        .spawn(move || match Collector::attach(host, selection, statistics) {
+            Ok(collector) => {
+                let _ = attached.send(Ok(()));
+                collect::run(collector, config.interval, &receiver, &snapshots);
+            }
+            Err(error) => drop(attached.send(Err(error))),
+        })
+        .context("cannot start the collector's thread")?;
+    tokio::select! {
+        () = &mut shutdown => return Ok(()),
+        outcome = outcome => outcome.context("the collector ended before it began")??,
+    }
+
     for listener in &listeners {
         log::info!("serving on http://{}/metrics", listener.local_addr()?);
     }
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
-
-    let (snapshots, seen) = watch::channel(None);
-    // One message may wait: a second one of the same kind has nothing to add.
-    let (commands, receiver) = sync_channel(1);
-    let collecting = thread::Builder::new()
-        .name("collect".to_owned())
-        .spawn(move || collect::run(collector, config.interval, &receiver, &snapshots))
-        .context("cannot start the collector's thread")?;
     let (stop, stopped) = watch::channel(false);
-    let serving = tokio::spawn(http::serve(
-        listeners,
-        Service::new(seen.clone(), config.shape),
-        Limits::default(),
-        stopped,
-    ));
-
+    let service = Service::new(seen.clone(), config.shape);
+    let mut serving = tokio::spawn(http::serve(listeners, service, Limits::default(), stopped));
     tokio::select! {
         () = shutdown => {}
         () = follow_devices(commands.clone()) => {}
-        () = tell_when_ready(seen) => {}
+        () = follow_snapshots(seen.clone()) => bail!("the collector ended by itself: please report what it logged"),
+        _ = &mut serving => bail!("the server ended by itself: please report what it logged"),
     }
+
     service_manager::notify(State::Stopping);
-    // The last pass and the last answers have nothing to do with each other.
-    let last_pass = tokio::task::spawn_blocking(move || {
-        let _ = commands.send(Command::Stop);
-        collecting.join()
-    });
+    last_pass(&commands, seen).await;
     let _ = stop.send(true);
-    let last_pass = tokio::time::timeout(LAST_PASS, last_pass).await;
     let _ = serving.await;
-    match last_pass {
-        Ok(Ok(Ok(()))) => Ok(()),
-        Ok(_) => Err(anyhow!("the collector ended by itself, please report what it logged")),
-        Err(_) => {
-            log::warn!("the last pass took too long and was left");
-            Ok(())
+    Ok(())
+}
+
+/// Has the collector make a last pass, whose figures whoever is being served still gets.
+async fn last_pass(commands: &SyncSender<Command>, mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
+    let ended = async {
+        while let Err(TrySendError::Full(_)) = commands.try_send(Command::Stop) {
+            sleep(Duration::from_millis(10)).await;
         }
+        while snapshots.changed().await.is_ok() {}
+    };
+    if timeout(LAST_PASS, ended).await.is_err() {
+        log::warn!("the last pass took too long and was left");
     }
 }
 
@@ -111,11 +128,10 @@ async fn follow_devices(commands: SyncSender<Command>) {
     std::future::pending().await
 }
 
-/// Tells systemd when there are figures, and then waits for ever.
-async fn tell_when_ready(mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
+/// Tells systemd when there are figures, and returns when there will be no more: the collector is gone.
+async fn follow_snapshots(mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
     if snapshots.wait_for(Option::is_some).await.is_ok() {
         service_manager::notify(State::Ready);
-        std::future::pending().await
     }
-    // The collector is gone: so is the reason to be here.
+    while snapshots.changed().await.is_ok() {}
 }

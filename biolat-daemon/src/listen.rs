@@ -58,7 +58,11 @@ mod tests {
 
     #[test]
     fn every_address_of_both_kinds() {
-        let Ok(probe) = bind(&["[::]:0".parse().unwrap()]) else { return };
+        if !std::path::Path::new("/proc/net/if_inet6").exists() {
+            eprintln!("this kernel has no IPv6: nothing to test here");
+            return;
+        }
+        let probe = bind(&["[::]:0".parse().unwrap()]).unwrap();
         let port = probe[0].local_addr().unwrap().port();
         drop(probe);
         let both = [format!("0.0.0.0:{port}").parse().unwrap(), format!("[::]:{port}").parse().unwrap()];

@@ -29,11 +29,24 @@ fn main() -> ExitCode {
             return USAGE.into();
         }
     };
+    raise_file_limit();
     match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::error!("{error:#}");
             FAILED.into()
+        }
+    }
+}
+
+/// Each chunk of series is a file descriptor; what the administrator allows is taken.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: valid structs; a refusal changes nothing.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
 }
@@ -48,7 +61,7 @@ fn one_line(text: &str) -> String {
 
 fn serve(config: Config) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         // Before anything else, so that a signal never finds its default.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -60,5 +73,8 @@ fn serve(config: Config) -> anyhow::Result<()> {
             }
         })
         .await
-    })
+    });
+    // Not to wait for what a sick drive may hold up for ever.
+    runtime.shutdown_background();
+    result
 }

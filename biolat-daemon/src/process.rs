@@ -17,7 +17,7 @@ pub(crate) fn read(procfs: &Path) -> Process {
 }
 
 /// Fields as in proc_pid_stat(5), counted from behind the command's name, which may hold anything.
-fn from_stat(stat: &str, boot_time: f64) -> Option<Process> {
+fn from_stat(stat: &str, boot_time: u32) -> Option<Process> {
     let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let ticks = system(libc::_SC_CLK_TCK) as f64;
@@ -25,13 +25,14 @@ fn from_stat(stat: &str, boot_time: f64) -> Option<Process> {
         cpu_seconds: (field(14)? + field(15)?) as f64 / ticks,
         virtual_bytes: field(23)?,
         resident_bytes: field(24)? * system(libc::_SC_PAGESIZE),
-        start_time_seconds: boot_time + field(22)? as f64 / ticks,
+        start_time_seconds: f64::from(boot_time) + field(22)? as f64 / ticks,
         ..Process::default()
     })
 }
 
-fn boot_time(stat: &str) -> f64 {
-    stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok()).unwrap_or(0.0)
+/// Seconds since the epoch.
+fn boot_time(stat: &str) -> u32 {
+    stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok()).unwrap_or(0)
 }
 
 fn max_fds(limits: &str) -> Option<u64> {
@@ -54,10 +55,10 @@ mod tests {
     #[test]
     fn fields() {
         let stat = "42 (a) b) S 1 1 1 0 -1 0 0 0 0 0 250 50 0 0 20 0 3 0 1000 4096000 250 0 0";
-        let process = from_stat(stat, 100.0).unwrap();
+        let process = from_stat(stat, 100).unwrap();
         assert_eq!((process.cpu_seconds, process.start_time_seconds), (3.0, 110.0));
         assert_eq!((process.virtual_bytes, process.resident_bytes), (4_096_000, 250 * 4096));
-        assert_eq!(boot_time("cpu 1\nbtime 1700000000\n"), 1_700_000_000.0);
+        assert_eq!(boot_time("cpu 1\nbtime 1700000000\n"), 1_700_000_000);
         assert_eq!(
             max_fds("Max open files            1024                 4096                 files\n"),
             Some(1024)

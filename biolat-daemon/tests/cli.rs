@@ -105,7 +105,11 @@ fn an_address_of_another_host() {
 
 #[test]
 fn no_sysfs() {
-    fails(&["--listen", "127.0.0.1:0", "--sysfs", "/nonexistent"], 1, &["/nonexistent/block"]);
+    fails(
+        &["--listen", "127.0.0.1:0", "--sysfs", "/nonexistent"],
+        1,
+        &["/nonexistent/kernel/btf/vmlinux", "--sysfs"],
+    );
 }
 
 #[test]

@@ -169,8 +169,12 @@ fn shapes() {
 
 /// Samples of a text format: name with labels, value.
 fn samples(text: &str) -> BTreeMap<&str, f64> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let names: std::collections::BTreeSet<_> =
+        lines.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect();
+    assert_eq!(names.len(), lines.len(), "a sample twice");
     lines
+        .into_iter()
         .map(|line| line.rsplit_once(' ').unwrap())
         .map(|(name, value)| (name, value.parse().unwrap()))
         .collect()
@@ -214,8 +218,18 @@ fn both_texts_are_the_protobuf() {
                     assert_eq!(value(&key("_sum", None)), histogram.sample_sum);
                     assert_eq!(value(&key("_count", None)), histogram.sample_count as f64);
                     assert_eq!(value(&key("_bucket", Some("+Inf"))), histogram.sample_count as f64);
-                    let expected = histogram.bucket.iter().find(|bucket| bucket.upper_bound == 0.5).unwrap();
-                    assert_eq!(value(&key("_bucket", Some("0.5"))), expected.cumulative_count as f64);
+                    for bucket in histogram.bucket.iter().filter(|bucket| bucket.upper_bound.is_finite()) {
+                        let prefix = key("_bucket", Some("")).trim_end_matches("\"}").to_owned();
+                        let bound =
+                            |name: &str| name.strip_prefix(&prefix)?.trim_end_matches("\"}").parse().ok();
+                        let found = samples.iter().find(|(name, _)| bound(name) == Some(bucket.upper_bound));
+                        assert_eq!(
+                            *found.unwrap().1,
+                            bucket.cumulative_count as f64,
+                            "{}",
+                            bucket.upper_bound
+                        );
+                    }
                 }
             }
         }

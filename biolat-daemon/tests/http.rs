@@ -23,7 +23,7 @@ use biolat_daemon::{
 use flate2::read::GzDecoder;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::watch,
     task::JoinHandle,
     time::timeout,
@@ -279,31 +279,55 @@ async fn one_connection_too_many_is_told_to_come_back() {
     assert_eq!(reply.status, 503);
     assert!(reply.head.contains("retry-after: 1") && reply.text().contains("too many connections"));
     drop(held);
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(server.get("/metrics", "").await.status, 200);
+    let freed = async {
+        while server.get("/metrics", "").await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), freed).await.expect("there is room again");
 }
 
 #[tokio::test]
 async fn a_scrape_under_way_finishes_when_the_server_ends() {
-    let server = Server::start(Some(snapshot(300)), Limits::default()).await;
+    let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
+    // Far more than sockets buffer, of which this client's takes next to nothing.
+    let server = Server::start(Some(snapshot(1500)), limits).await;
     let whole = server.get("/metrics", "").await.body.len();
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    assert!(whole > 12 << 20, "{whole} bytes");
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    // Far more than fits into the sockets' buffers is still to come.
     stream.readable().await.unwrap();
     server.stop.send(true).unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(TcpStream::connect(server.address).await.is_err(), "no new connection");
+    assert!(!server.serving.is_finished(), "the server waits for the scrape");
     let reply = Reply::read(&mut stream).await;
     assert_eq!((reply.status, reply.body.len()), (200, whole));
     timeout(Duration::from_secs(2), server.serving).await.expect("the server ends").unwrap();
 }
 
 #[tokio::test]
+async fn a_client_that_reads_nothing_holds_the_end_up_for_the_grace_alone() {
+    let limits = Limits { grace: Duration::from_millis(300), ..Limits::default() };
+    let server = Server::start(Some(snapshot(1500)), limits).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stream.readable().await.unwrap();
+    server.stop.send(true).unwrap();
+    let began = Instant::now();
+    timeout(Duration::from_secs(3), server.serving).await.expect("the server ends").unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn an_idle_connection_does_not_hold_up_the_end() {
-    let server = Server::start(Some(snapshot(1)), Limits::default()).await;
-    let _idle = TcpStream::connect(server.address).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
+    let server = Server::start(Some(snapshot(1)), limits).await;
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    idle.readable().await.unwrap();
     server.stop.send(true).unwrap();
     timeout(Duration::from_millis(1500), server.serving).await.expect("the server ends").unwrap();
 }

@@ -13,18 +13,22 @@ use crate::{
 pub(crate) fn record(completion: &Completion) -> bool {
     if completion.status != 0
         || !is_plain(completion.flags())
+        || completion.bytes == 0
         || completion.bytes < completion.remaining_bytes()
     {
         return false;
     }
     let started = completion.started();
     let handed_over = completion.handed_over();
+    if started == 0 || handed_over == 0 {
+        return false;
+    }
     let Some(slot) = maps::known_slot(Key::new(completion.device(), completion.op())) else { return false };
     let Some(series) = maps::series(slot) else { return false };
-    // SAFETY: this CPU's own counters; the probe never nests on one CPU.
+    // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *series };
     let now = now();
-    // One comparison each for a stamp that is missing (zero), or lies in the future, or too far in the past.
+    // One comparison each for a stamp that lies in the future or too far in the past.
     if now.wrapping_sub(started) >= LIMIT_NS || now.wrapping_sub(handed_over) >= LIMIT_NS {
         return false;
     }

@@ -21,6 +21,8 @@ enum Meaning {
     Part,
     /// The kernel neither stamps nor books it.
     Unbooked,
+    /// The second time that a request comes here after its end.
+    Repetition,
 }
 
 #[inline(never)]
@@ -30,9 +32,13 @@ pub(crate) fn record(ctx: &BtfTracePointContext) {
     let device = completion.device();
     let meaning = meaning(&completion, op);
 
-    if let Meaning::Unbooked = meaning {
-        maps::lose(if is_passthrough(op) { Reason::Passthrough } else { Reason::IostatsOff });
-        return;
+    match meaning {
+        Meaning::Unbooked => {
+            maps::lose(if is_passthrough(op) { Reason::Passthrough } else { Reason::IostatsOff });
+            return;
+        }
+        Meaning::Repetition => return,
+        Meaning::End | Meaning::Part => {}
     }
     if device == 0 {
         maps::lose(Reason::NoDisk);
@@ -46,10 +52,11 @@ pub(crate) fn record(ctx: &BtfTracePointContext) {
         }
         return;
     };
-    // SAFETY: this CPU's own counters; the probe never nests on one CPU.
+    // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *series };
 
-    if completion.status != 0 {
+    // A step of a flush sequence that fails ends the sequence, and the request says so at its own end.
+    if completion.status != 0 && (is_flush(op) || !is_in_flush_sequence(completion.flags())) {
         count_error(series, completion.status);
     }
     series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
@@ -72,8 +79,15 @@ fn meaning(completion: &Completion, op: u32) -> Meaning {
     if !is_booked(flags) {
         return Meaning::Unbooked;
     }
-    if is_in_flush_sequence(flags) || completion.bytes < completion.remaining_bytes() {
+    let remaining = completion.remaining_bytes();
+    if is_in_flush_sequence(flags) || completion.bytes < remaining {
         return Meaning::Part;
+    }
+    if remaining == 0 && !is_passthrough(op) && !completion.has_bio() {
+        // Request-based dm ends its request when the clone has moved all bytes, and then once more, with none
+        // left: https://github.com/torvalds/linux/blob/v6.12/drivers/md/dm-rq.c#L76. What ends without bytes in
+        // its own right, an empty flush or a flush sequence, still has its bio.
+        return Meaning::Repetition;
     }
     Meaning::End
 }

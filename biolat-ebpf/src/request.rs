@@ -12,6 +12,7 @@ static KERNEL: Layout = Layout {
     cmd_flags: 0,
     rq_flags: 0,
     data_len: 0,
+    bio: 0,
     start_time_ns: 0,
     io_start_time_ns: 0,
     queue_or_disk: 0,
@@ -78,6 +79,13 @@ impl Completion {
     pub(crate) fn remaining_bytes(&self) -> u32 {
         // SAFETY: `request` comes from the tracepoint, the offset from BTF.
         unsafe { member(self.request, told(&KERNEL.data_len)) }
+    }
+
+    /// Whether there is still a bio that waits for the request's end.
+    #[inline(always)]
+    pub(crate) fn has_bio(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { member::<u64>(self.request, told(&KERNEL.bio)) != 0 }
     }
 
     /// `RQF_*`.

@@ -248,13 +248,14 @@ fn expected(object: &[u8], compiler: &str) -> Result<BTreeMap<String, String>> {
     Ok(manifest)
 }
 
-/// What is compiled into the probe from outside the workspace, with the versions that Cargo.lock holds it to.
+/// What goes into the probe from outside the workspace, generators of code included, with the versions that
+/// Cargo.lock holds it to.
 fn dependencies() -> Result<Vec<String>> {
     let arguments = ["tree", "--locked", "--package", "biolat-ebpf", "--target", "all", "--prefix", "none"];
-    let tree = output(cargo(&arguments).args(["--edges", "normal,no-proc-macro", "--format", "{p}"]))?;
+    let tree = output(cargo(&arguments).args(["--edges", "normal", "--format", "{p}"]))?;
     let mut dependencies: Vec<_> = tree
         .lines()
-        .filter(|line| !line.contains('/'))
+        .filter(|line| !line.contains(&format!("({}", root().display())))
         .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
         .collect();
     dependencies.sort();

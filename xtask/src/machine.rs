@@ -1,6 +1,6 @@
 //! What this machine has of what tests need, and what to do about what it has not.
 
-use std::{path::Path, process::Command};
+use std::{os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
 use crate::process::find;
 
@@ -19,13 +19,16 @@ pub(crate) enum Need {
     PythonClient,
     /// A compiler for the kernel's side.
     ProbeCompiler,
+    /// Temporary files on a disk that has requests of its own.
+    TemporaryFilesOnDisk,
 }
 
 impl Need {
     /// Why it is not there and what to do; nothing if it is there.
     pub(crate) fn lacking(self) -> Option<String> {
         match self {
-            Self::Root => (!is_root()).then(|| "not root: run it with sudo, as in sudo -E cargo xtask test".into()),
+            Self::Root => (!is_root() && find("sudo").is_none())
+                .then(|| "neither root nor sudo: run it as root, or apt-get install sudo".into()),
             Self::Btf => (!Path::new("/sys/kernel/btf/vmlinux").exists())
                 .then(|| "no /sys/kernel/btf/vmlinux: boot a kernel with CONFIG_DEBUG_INFO_BTF".into()),
             Self::Loop => (!Path::new("/dev/loop-control").exists())
@@ -34,6 +37,12 @@ impl Need {
                 find(program).is_none().then(|| format!("no {program}: apt-get install {package}"))
             }
             Self::ProbeCompiler => crate::ebpf::lacking(),
+            Self::TemporaryFilesOnDisk => (!temporary_files_are_on_a_disk()).then(|| {
+                format!(
+                    "{} is not on a disk or partition: set TMPDIR to a folder that is",
+                    std::env::temp_dir().display()
+                )
+            }),
             Self::PythonClient => (!python_client()).then(|| {
                 "no Python with prometheus_client: python3 -m venv target/python && target/python/bin/pip install \
                  prometheus_client==0.23.1"
@@ -55,6 +64,24 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn python() -> std::path::PathBuf {
     let own = crate::process::root().join("target/python/bin/python3");
     if own.exists() { own } else { "python3".into() }
+}
+
+/// What makes cargo start a program as root: nothing where we are.
+pub(crate) fn runner() -> Vec<&'static str> {
+    if is_root() {
+        Vec::new()
+    } else {
+        vec!["--config", "target.'cfg(all())'.runner=['sudo', '--preserve-env']"]
+    }
+}
+
+fn temporary_files_are_on_a_disk() -> bool {
+    let Ok(metadata) = std::fs::metadata(std::env::temp_dir()) else { return false };
+    // The numbers as glibc packs them into a dev_t, for as large as they are in practice.
+    let (major, minor) =
+        (metadata.dev() >> 8 & 0xfff, metadata.dev() & 0xff | metadata.dev() >> 12 & 0xfff00);
+    let device = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+    device.join("mq").is_dir() || device.join("partition").exists() && device.join("../mq").is_dir()
 }
 
 fn python_client() -> bool {

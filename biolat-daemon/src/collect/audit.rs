@@ -9,7 +9,8 @@ use crate::device::books::{Books, Group};
 /// The running audit of a device.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    /// By how much the books were ahead when the audit was opened: what happened before.
+    /// By how much the books were ahead when the audit was opened: what happened before. At first it holds too
+    /// what completed while the two were read, and so hides as much; see [`Audit::tighten`].
     ahead: [i128; 4],
     /// Losses that may have been this device's, up to then.
     excused: u64,
@@ -32,6 +33,15 @@ impl Audit {
             let excess = excess(books, counted, group) - self.ahead[group as usize] - excused;
             let unseen = &mut self.unseen[group as usize];
             *unseen = u64::try_from(excess).unwrap_or(0).max(*unseen);
+        }
+    }
+
+    /// Takes note of counters that were read before the books once more. The books cannot have been ahead by
+    /// more than they are now.
+    pub fn tighten(&mut self, counted: &Books, books: &Books) {
+        for group in Group::ALL {
+            let ahead = &mut self.ahead[group as usize];
+            *ahead = excess(books, counted, group).min(*ahead);
         }
     }
 
@@ -67,6 +77,22 @@ mod tests {
         // It never shrinks.
         audit.check(&Books::new([350, 8, 0, 0]), &Books::new([260, 9, 0, 0]), 0);
         assert_eq!(audit.unseen()[..2], [(Group::Read, 10), (Group::Write, 1)]);
+    }
+
+    #[test]
+    fn what_completed_while_the_audit_was_opened_does_not_hide_for_ever() {
+        // 50 completed between the two readings.
+        let mut audit = Audit::open(&Books::new([0; 4]), &Books::new([150, 0, 0, 0]), 0);
+        audit.tighten(&Books::new([70, 0, 0, 0]), &Books::new([172, 0, 0, 0]));
+        audit.tighten(&Books::new([100, 0, 0, 0]), &Books::new([200, 0, 0, 0]));
+        audit.check(&Books::new([230, 0, 0, 0]), &Books::new([130, 0, 0, 0]), 0);
+        assert_eq!(audit.unseen()[0], (Group::Read, 0));
+        audit.check(&Books::new([240, 0, 0, 0]), &Books::new([130, 0, 0, 0]), 0);
+        assert_eq!(audit.unseen()[0], (Group::Read, 10));
+        // A later, larger excess is no news of what was before.
+        audit.tighten(&Books::new([130, 0, 0, 0]), &Books::new([240, 0, 0, 0]));
+        audit.check(&Books::new([241, 0, 0, 0]), &Books::new([130, 0, 0, 0]), 0);
+        assert_eq!(audit.unseen()[0], (Group::Read, 11));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! When series begin and end: devices that come and go, slots that are made, laid fallow and used again.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant, SystemTime},
+};
 
 use anyhow::Result;
 use biolat_common::series::Key;
@@ -32,8 +35,12 @@ const SPARE_SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
 impl Collector {
     /// Takes note of the devices that are there now, and ends the series of those that are not.
     pub(super) fn meet(&mut self, found: Vec<Device>) -> Result<()> {
+        let is_here = |known: &Known| {
+            let same = |device: &Device| device.id == known.device.id && device.inode == known.device.inode;
+            found.iter().any(same)
+        };
         let gone: Vec<u64> =
-            self.devices.keys().copied().filter(|id| found.iter().all(|device| device.id != *id)).collect();
+            self.devices.iter().filter(|(_, known)| !is_here(known)).map(|(&id, _)| id).collect();
         for id in gone {
             if let Some(known) = self.devices.remove(&id) {
                 log::info!("device {} is gone", known.device.name);
@@ -52,7 +59,10 @@ impl Collector {
             }
             let stamped = device.stamps_hand_over;
             let since = SystemTime::now();
-            self.devices.insert(device.id, Known { device, shown, since, audit: None, stamped });
+            self.devices.insert(
+                device.id,
+                Known { device, shown, since, audit: None, opened_quietly: false, stamped },
+            );
         }
         Ok(())
     }
@@ -81,7 +91,7 @@ impl Collector {
 
     /// Ends the series of devices that never got a name: their completions are lost, and counted as such.
     pub(super) fn forget_strangers(&mut self) -> Result<()> {
-        let strange: Vec<u64> =
+        let strange: BTreeSet<u64> =
             self.series.keys().filter(|key| self.is_strange(**key)).map(|key| key.device()).collect();
         for id in strange {
             let stranger = self.strangers.entry(id).or_insert_with(|| Stranger { since: Instant::now() });
@@ -117,23 +127,24 @@ impl Collector {
     }
 
     /// Sees that there is a slot for the reads and one for the writes of every device that is shown, and some
-    /// to spare.
-    pub(super) fn provide_slots(&mut self) -> Result<()> {
-        let foreseen: u64 = self
-            .devices
-            .iter()
-            .filter(|(_, known)| known.shown)
-            .map(|(&id, _)| {
-                [0, 1].iter().filter(|&&op| !self.series.contains_key(&Key::new(id, op))).count() as u64
-            })
-            .sum();
+    /// to spare. Without them new series are lost, and counted as such; those that there are go on.
+    pub(super) fn provide_slots(&mut self) {
+        let lacks = |id: u64, op: u32| !self.series.contains_key(&Key::new(id, op));
+        let shown = self.devices.iter().filter(|(_, known)| known.shown);
+        let foreseen = shown.flat_map(|(&id, _)| [lacks(id, 0), lacks(id, 1)]).filter(|&lacks| lacks).count();
         let spare = (SPARE_BYTES / self.slot_bytes()).clamp(*SPARE_SLOTS.start(), *SPARE_SLOTS.end());
-        let taken = (self.series.len() + self.fallow.len()) as u64;
-        while u64::from(self.probe.maps.slots()) < taken + foreseen + spare {
-            if !self.probe.maps.grow()? {
-                break;
+        let wanted = (self.series.len() + self.fallow.len() + foreseen) as u64 + spare;
+        while u64::from(self.probe.maps.slots()) < wanted {
+            match self.probe.maps.grow() {
+                Ok(true) => self.cramped = false,
+                Ok(false) => break,
+                Err(error) => {
+                    if !std::mem::replace(&mut self.cramped, true) {
+                        log::error!("there will be no room for new series: {error:#}");
+                    }
+                    break;
+                }
             }
         }
-        Ok(())
     }
 }

@@ -23,9 +23,9 @@ use crate::{
         Device,
         books::{Books, Group},
         selection::Selection,
-        sysfs,
+        sysfs::{self, Ids},
     },
-    probe::{Host, Probe},
+    probe::{Host, Probe, kernel::Kernel, kernel_types},
     process,
     snapshot::{DeviceView, Health, Histogram, ProbeRuns, SeriesView, Snapshot},
 };
@@ -55,6 +55,8 @@ pub struct Collector {
     strangers: BTreeMap<u64, Stranger>,
     /// Completions of devices that were gone before they had a name.
     unnamed: u64,
+    /// Whether the last attempt to make room for more series failed.
+    cramped: bool,
     passes: run::Passes,
 }
 
@@ -64,8 +66,17 @@ struct Known {
     shown: bool,
     since: SystemTime,
     audit: Option<Audit>,
+    /// Whether the audit's opening hides nothing: the device was quiet then, or has been since.
+    opened_quietly: bool,
     /// Whether the kernel stamps the hand-over to the driver, as far as the last requests tell.
     stamped: bool,
+}
+
+/// Completions in no histogram.
+struct Losses {
+    by_reason: Vec<(&'static str, u64)>,
+    /// Those that the kernel has booked, on whichever device that is shown.
+    booked: u64,
 }
 
 /// A series that is there.
@@ -74,8 +85,9 @@ struct Tracked {
     totals: Box<Totals>,
 }
 
-fn scan(root: &Path, known: &BTreeMap<u64, Known>) -> Result<Vec<Device>> {
-    sysfs::scan(root, |id| known.get(&id).map(|known| &known.device))
+fn scan(root: &Path, kernel: &Kernel, known: &BTreeMap<u64, Known>) -> Result<Vec<Device>> {
+    let ids = if kernel.layout.id_is_sequence != 0 { Ids::Sequence } else { Ids::Number };
+    sysfs::scan(root, ids, |id| known.get(&id).map(|known| &known.device))
         .with_context(|| format!("cannot list the block devices in {}", root.join("block").display()))
 }
 
@@ -84,8 +96,10 @@ impl Collector {
     ///
     /// The devices are asked who they are first: with some, asking is an I/O.
     pub fn attach(host: Host, selection: Selection, statistics: bool) -> Result<Self> {
-        let found = scan(&host.sysfs, &BTreeMap::new())?;
-        let probe = Probe::attach(&host, statistics)?;
+        let types = kernel_types(&host)?;
+        let kernel = Kernel::from_btf(&types)?;
+        let found = scan(&host.sysfs, &kernel, &BTreeMap::new())?;
+        let probe = Probe::attach(kernel, types, &host, statistics)?;
         Self::new(host, selection, found, probe)
     }
 
@@ -103,10 +117,11 @@ impl Collector {
             floors: HashMap::new(),
             strangers: BTreeMap::new(),
             unnamed: 0,
+            cramped: false,
             passes: run::Passes::default(),
         };
         collector.meet(found)?;
-        collector.provide_slots()?;
+        collector.provide_slots();
         if !collector.devices.values().any(|known| known.shown) {
             log::warn!("there is no block device to show yet; one that appears will be");
         }
@@ -120,10 +135,11 @@ impl Collector {
 
     /// Looks at the devices again, now.
     pub fn rescan(&mut self) -> Result<()> {
-        let found = scan(&self.host.sysfs, &self.devices)?;
+        let found = scan(&self.host.sysfs, &self.probe.kernel, &self.devices)?;
         self.scanned = Some(Instant::now());
         self.meet(found)?;
-        self.provide_slots()
+        self.provide_slots();
+        Ok(())
     }
 
     /// One pass.
@@ -142,7 +158,7 @@ impl Collector {
         self.check_books(&books, &lost);
         self.forget_strangers()?;
         self.end_fallow()?;
-        self.provide_slots()?;
+        self.provide_slots();
         self.snapshot(lost)
     }
 
@@ -150,8 +166,10 @@ impl Collector {
     fn read_books(&mut self) -> BTreeMap<u64, Books> {
         let mut books = BTreeMap::new();
         for (&id, known) in &mut self.devices {
-            known.device.iostats = sysfs::keeps_statistics(&self.host.sysfs, &known.device.name);
-            match Books::of(&self.host.sysfs, &known.device) {
+            let device = &mut known.device;
+            device.iostats =
+                sysfs::keeps_statistics(&self.host.sysfs, &device.name).unwrap_or(device.iostats);
+            match Books::of(&self.host.sysfs, device) {
                 Ok(read) => {
                     books.insert(id, read);
                 }
@@ -184,33 +202,38 @@ impl Collector {
     }
 
     /// Losses by reason, all of them, zeros included.
-    fn losses(&mut self) -> Result<Vec<(&'static str, u64)>> {
+    fn losses(&mut self) -> Result<Losses> {
         let counts = self.probe.maps.losses()?;
-        let misses = self.probe.program_counts()?.recursion_misses;
-        let mut lost: Vec<_> =
+        let recursion = self.probe.program_counts()?.recursion_misses;
+        let mut by_reason: Vec<_> =
             Reason::ALL.into_iter().map(|reason| (reason.name(), counts[reason as usize])).collect();
-        lost.push(("recursion", misses));
-        lost.push(("unknown_device", self.unnamed));
-        Ok(lost)
+        by_reason.push(("recursion", recursion));
+        by_reason.push(("unknown_device", self.unnamed));
+        let booked = Reason::ALL.into_iter().filter(|reason| reason.is_booked());
+        let booked = booked.map(|reason| counts[reason as usize]).sum::<u64>() + recursion;
+        Ok(Losses { by_reason, booked })
     }
 
-    /// Audits each device; one that is new has its audit opened, with books that are younger than the counters.
-    fn check_books(&mut self, books: &BTreeMap<u64, Books>, lost: &[(&'static str, u64)]) {
-        let is_booked = |name: &str| {
-            Reason::ALL.into_iter().find(|reason| reason.name() == name).is_none_or(Reason::is_booked)
-        };
-        let excused = lost.iter().filter(|(name, _)| is_booked(name)).map(|(_, count)| count).sum();
+    /// Audits each device. `books` were read before the counters; where they are the same again after them, the
+    /// device was quiet and nothing is left to be found out about what was before.
+    fn check_books(&mut self, books: &BTreeMap<u64, Books>, lost: &Losses) {
         let counted = self.counted();
         for (id, known) in &mut self.devices {
+            if known.device.has_clones {
+                continue;
+            }
             let counted = counted.get(id).copied().unwrap_or_default();
-            match (&mut known.audit, books.get(id)) {
-                (Some(audit), Some(books)) => audit.check(books, &counted, excused),
-                (Some(_), None) => {}
-                (none, _) => {
-                    if let Ok(books) = Books::of(&self.host.sysfs, &known.device) {
-                        *none = Some(Audit::open(&counted, &books, excused));
-                    }
+            let before = books.get(id);
+            if !known.opened_quietly {
+                let Ok(after) = Books::of(&self.host.sysfs, &known.device) else { continue };
+                match &mut known.audit {
+                    Some(audit) => audit.tighten(&counted, &after),
+                    None => known.audit = Some(Audit::open(&counted, &after, lost.booked)),
                 }
+                known.opened_quietly = before == Some(&after);
+            }
+            if let (Some(audit), Some(before)) = (&mut known.audit, before) {
+                audit.check(before, &counted, lost.booked);
             }
         }
     }
@@ -229,7 +252,7 @@ impl Collector {
         counted
     }
 
-    fn snapshot(&mut self, lost: Vec<(&'static str, u64)>) -> Result<Snapshot> {
+    fn snapshot(&mut self, lost: Losses) -> Result<Snapshot> {
         let probe = if self.probe.has_statistics() {
             let counts = self.probe.program_counts()?;
             Some(ProbeRuns { count: counts.runs, time: Duration::from_nanos(counts.run_time_ns) })
@@ -247,7 +270,7 @@ impl Collector {
             taken: SystemTime::now(),
             started: self.started,
             devices,
-            lost,
+            lost: lost.by_reason,
             health: self.health(),
             probe,
             process: process::read(&self.host.procfs),

@@ -26,6 +26,9 @@ pub enum Command {
 /// Log lines about passes come no closer than this.
 const QUIET: Duration = Duration::from_secs(60);
 
+/// Between two looks at the devices, however many of them come and go.
+const REST: Duration = Duration::from_millis(100);
+
 /// How passes went.
 pub(super) struct Passes {
     /// How long they took.
@@ -50,13 +53,21 @@ impl Passes {
         self.sum_ns += ns;
         if took > interval {
             self.overruns += 1;
-            if self.complained.is_none_or(|when| when.elapsed() >= QUIET) {
-                self.complained = Some(Instant::now());
+            if self.may_complain() {
                 log::warn!(
                     "a pass took {took:.1?}, longer than the interval of {interval:?}: raise --interval"
                 );
             }
         }
+    }
+
+    /// Whether a line may be logged: whatever goes wrong goes wrong on each pass.
+    fn may_complain(&mut self) -> bool {
+        let may = self.complained.is_none_or(|when| when.elapsed() >= QUIET);
+        if may {
+            self.complained = Some(Instant::now());
+        }
+        may
     }
 
     pub(super) fn histogram(&self) -> Histogram {
@@ -72,18 +83,31 @@ pub fn run(
     snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
 ) {
     let mut next = Instant::now();
+    let mut rested = next;
+    let mut rescan: Option<Instant> = None;
     loop {
         collector.timed_pass(interval, snapshots);
         // A pass that took too long delays the next one, and does not make up for lost ones.
         next = (next + interval).max(Instant::now());
         loop {
-            match commands.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(Command::Rescan) => {
-                    if let Err(error) = collector.rescan() {
-                        log::error!("{error:#}");
-                    }
+            let now = Instant::now();
+            if now >= next {
+                break;
+            }
+            if rescan.is_some_and(|due| now >= due) {
+                rescan = None;
+                if let Err(error) = collector.rescan() {
+                    log::error!("{error:#}");
                 }
-                Err(RecvTimeoutError::Timeout) => break,
+                rested = Instant::now() + REST;
+                continue;
+            }
+            let wake = rescan.map_or(next, |due| due.min(next));
+            match commands.recv_timeout(wake - now) {
+                Ok(Command::Rescan) => {
+                    rescan.get_or_insert(rested);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
                     collector.timed_pass(interval, snapshots);
                     return;

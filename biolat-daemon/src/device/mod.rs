@@ -6,7 +6,7 @@ pub mod selection;
 pub mod sysfs;
 pub mod uevent;
 
-/// A block device that has requests of its own. Bio-based ones (dm, md, zram, a multipath head) have none.
+/// A block device that has requests of its own. Bio-based ones (most dm, md, zram, a multipath head) have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// What the probe knows it by: the sequence number, or the `dev_t` on kernels that have none.
@@ -17,6 +17,8 @@ pub struct Device {
     pub number: String,
     /// The disk's sequence number, new each time that a disk appears or its medium changes.
     pub sequence: Option<u64>,
+    /// Of its folder in sysfs: another disk under the same name has another.
+    pub inode: u64,
     /// The drive's own words, trimmed; empty if it has none.
     pub model: String,
     /// Serial number; empty if it has none.
@@ -31,9 +33,13 @@ pub struct Device {
     pub path_of: Option<String>,
     /// What is stacked on it or on its partitions: dm and md devices, by kernel name.
     pub holders: Vec<String>,
+    /// Whether request-based dm sits on it and sends it clones, which the kernel books otherwise than it books
+    /// requests: a cloned flush as a read, and a clone that could not be issued as completed.
+    pub has_clones: bool,
     /// Whether the kernel books and stamps its requests (`queue/iostats`).
     pub iostats: bool,
-    /// Whether the kernel books passthrough commands too (`queue/iostats_passthrough`).
+    /// Whether passthrough commands that have a stamp are booked too: they are where the kernel can be asked to
+    /// stamp them (`queue/iostats_passthrough`, Linux 6.13).
     pub books_passthrough: bool,
     /// Whether the kernel stamps the hand-over to the driver, as far as sysfs tells: it does where writeback
     /// throttling is set up, on or off.

@@ -1,6 +1,6 @@
 //! Which devices are shown.
 
-use regex::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 
 /// Names that are not shown unless asked for: disks that are made of memory.
 pub const EXCLUDED_BY_DEFAULT: &str = "^z?ram[0-9]+$";
@@ -12,30 +12,49 @@ pub struct Selection {
     exclude: Option<Regex>,
 }
 
+/// An expression that is none: which of the two, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadExpression {
+    /// Whether it is the one for what is left out.
+    pub exclude: bool,
+    /// The reason, in one line.
+    pub reason: String,
+}
+
 impl Selection {
     /// From what the user gave. With neither, everything but [`EXCLUDED_BY_DEFAULT`].
-    pub fn new(include: Option<&str>, exclude: Option<&str>) -> Result<Self, regex::Error> {
-        let exclude = exclude.or(include.is_none().then_some(EXCLUDED_BY_DEFAULT));
-        Ok(Self { include: include.map(whole).transpose()?, exclude: exclude.map(whole).transpose()? })
+    pub fn new(include: Option<&str>, exclude: Option<&str>) -> Result<Self, BadExpression> {
+        let default = include.is_none().then_some(EXCLUDED_BY_DEFAULT);
+        let bad = |exclude| move |reason| BadExpression { exclude, reason };
+        Ok(Self {
+            include: include.map(whole).transpose().map_err(bad(false))?,
+            exclude: exclude.or(default).map(whole).transpose().map_err(bad(true))?,
+        })
     }
 
     /// Whether a device of this name is shown.
     #[must_use]
     pub fn shows(&self, name: &str) -> bool {
-        self.include.as_ref().is_none_or(|include| include.is_match(name))
-            && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(name))
+        self.include.as_ref().is_none_or(|include| include.is_match(name.as_bytes()))
+            && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(name.as_bytes()))
     }
 }
 
-/// Compiled as given first, so that an error points into what the user wrote.
-fn whole(pattern: &str) -> Result<Regex, regex::Error> {
-    Regex::new(pattern)?;
-    Regex::new(&format!("^(?:{pattern})$"))
+/// Compiled as given first, so that an error is about what the user wrote. Device names are ASCII, and so are
+/// the classes: `\d` is a digit without any table of Unicode's.
+fn whole(pattern: &str) -> Result<Regex, String> {
+    let compile = |pattern: &str| RegexBuilder::new(pattern).unicode(false).build();
+    let whole = compile(pattern).and_then(|_| compile(&format!("^(?:{pattern})$")));
+    whole.map_err(|error| {
+        // The library draws an arrow over several lines; its last line is the reason.
+        let text = error.to_string();
+        text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned()
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Selection;
+    use super::{BadExpression, Selection};
 
     #[test]
     fn the_default_leaves_memory_out() {
@@ -54,7 +73,14 @@ mod tests {
 
     #[test]
     fn a_bad_expression_is_refused() {
-        assert!(Selection::new(Some("nvme["), None).is_err());
-        assert!(Selection::new(None, Some("*")).is_err());
+        let bad = Selection::new(Some("nvme["), None).unwrap_err();
+        assert_eq!(bad, BadExpression { exclude: false, reason: "unclosed character class".into() });
+        assert!(Selection::new(Some("a"), Some("*")).unwrap_err().exclude);
+    }
+
+    #[test]
+    fn classes_and_flags() {
+        let selection = Selection::new(Some(r"nvme\d+n\d+|(?i)SD\w"), None).unwrap();
+        assert!(selection.shows("nvme10n1") && selection.shows("sdb") && !selection.shows("nvmexn1"));
     }
 }

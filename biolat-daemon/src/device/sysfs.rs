@@ -1,16 +1,30 @@
 //! `/sys/block`, read whole: cheap enough to do it again whenever something may have changed.
 
-use std::{fs, io, path::Path};
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use biolat_common::kernel::device_number;
 
 use super::Device;
 
+/// What a device's id is: see [`Device::id`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// `diskseq`.
+    Sequence,
+    /// The `dev_t`.
+    Number,
+}
+
 /// Every device with requests of its own, by name. A loop device counts while a file is attached to it.
 ///
 /// Who a drive says it is does not change, and asking can be a command to the drive (virtio's `serial` is):
-/// what is `known` is not asked again. A device that vanishes while it is read is left out.
-pub fn scan<'a>(sysfs: &Path, known: impl Fn(u64) -> Option<&'a Device>) -> io::Result<Vec<Device>> {
+/// what is `known` is not asked again. A device that vanishes while it is read is left out, and so is one
+/// without an id: before Linux 5.15, a hidden multipath path.
+pub fn scan<'a>(
+    sysfs: &Path,
+    ids: Ids,
+    known: impl Fn(u64) -> Option<&'a Device>,
+) -> io::Result<Vec<Device>> {
     let block = sysfs.join("block");
     let mut devices = Vec::new();
     for entry in fs::read_dir(&block)? {
@@ -18,7 +32,7 @@ pub fn scan<'a>(sysfs: &Path, known: impl Fn(u64) -> Option<&'a Device>) -> io::
         let path = entry.path();
         let Ok(name) = entry.file_name().into_string() else { continue };
         if path.join("mq").is_dir() && is_attached(&path, &name) {
-            devices.extend(read(&path, name, &known));
+            devices.extend(read(&block, name, ids, &known)?);
         }
     }
     devices.sort_by(|a, b| a.name.cmp(&b.name));
@@ -29,53 +43,66 @@ fn is_attached(path: &Path, name: &str) -> bool {
     !name.starts_with("loop") || path.join("loop/backing_file").exists()
 }
 
-fn read<'a>(path: &Path, name: String, known: impl Fn(u64) -> Option<&'a Device>) -> Option<Device> {
-    let number = text(path, "dev");
-    let sequence = text(path, "diskseq").parse().ok();
-    let id = match sequence {
-        Some(sequence) => sequence,
-        None => id_by_number(&number)?,
+fn read<'a>(
+    block: &Path,
+    name: String,
+    ids: Ids,
+    known: impl Fn(u64) -> Option<&'a Device>,
+) -> io::Result<Option<Device>> {
+    let path = &block.join(&name);
+    let number = text(path, "dev")?;
+    let sequence = text(path, "diskseq")?.parse().ok();
+    let id = match ids {
+        Ids::Sequence => sequence,
+        Ids::Number => id_by_number(&number),
     };
+    let (Some(id), Ok(metadata)) = (id, fs::metadata(path)) else { return Ok(None) };
+    let inode = metadata.ino();
     let identity = match known(id) {
-        Some(known) if known.name == name => known.clone(),
-        _ => identity(path),
+        Some(known) if known.name == name && known.inode == inode => known.clone(),
+        _ => identity(path)?,
     };
-    Some(Device {
+    let holders = holders(path, &name);
+    Ok(Some(Device {
         id,
         sequence,
-        rotational: text(path, "queue/rotational") == "1",
-        path_of: (text(path, "hidden") == "1").then(|| multipath_head(&name)).flatten(),
-        holders: holders(path, &name),
-        iostats: has_statistics(path),
-        books_passthrough: text(path, "queue/iostats_passthrough") == "1",
+        inode,
+        rotational: text(path, "queue/rotational")? == "1",
+        path_of: (text(path, "hidden")? == "1").then(|| multipath_head(&name)).flatten(),
+        has_clones: holders.iter().any(|holder| block.join(holder).join("mq").is_dir()),
+        holders,
+        iostats: has_statistics(path)?,
+        books_passthrough: path.join("queue/iostats_passthrough").exists(),
         // An error unless throttling is set up.
-        stamps_hand_over: !text(path, "queue/wbt_lat_usec").is_empty(),
+        stamps_hand_over: !text(path, "queue/wbt_lat_usec")?.is_empty(),
         number,
         name,
         ..identity
-    })
+    }))
 }
 
 /// Whether the kernel books and stamps a device's requests, which may change at any time.
-#[must_use]
-pub fn keeps_statistics(sysfs: &Path, name: &str) -> bool {
+pub fn keeps_statistics(sysfs: &Path, name: &str) -> io::Result<bool> {
     has_statistics(&sysfs.join("block").join(name))
 }
 
-fn has_statistics(path: &Path) -> bool {
-    text(path, "queue/iostats") != "0"
+fn has_statistics(path: &Path) -> io::Result<bool> {
+    Ok(text(path, "queue/iostats")? != "0")
 }
 
 /// What the drive says of itself.
-fn identity(path: &Path) -> Device {
-    Device {
-        model: text(path, "device/model"),
-        serial: first_of(path, &["serial", "device/serial"]).unwrap_or_else(|| vpd_serial(path)),
-        wwid: first_of(path, &["wwid", "device/wwid"]).unwrap_or_default(),
-        numa_node: first_of(path, &["device/numa_node", "device/device/numa_node"])
+fn identity(path: &Path) -> io::Result<Device> {
+    Ok(Device {
+        model: text(path, "device/model")?,
+        serial: match first_of(path, &["serial", "device/serial"])? {
+            Some(serial) => serial,
+            None => vpd_serial(path),
+        },
+        wwid: first_of(path, &["wwid", "device/wwid"])?.unwrap_or_default(),
+        numa_node: first_of(path, &["device/numa_node", "device/device/numa_node"])?
             .and_then(|node| node.parse().ok()),
         ..Device::default()
-    }
+    })
 }
 
 fn id_by_number(number: &str) -> Option<u64> {
@@ -115,13 +142,27 @@ fn names(folder: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
-fn first_of(path: &Path, attributes: &[&str]) -> Option<String> {
-    attributes.iter().map(|attribute| text(path, attribute)).find(|text| !text.is_empty())
+fn first_of(path: &Path, attributes: &[&str]) -> io::Result<Option<String>> {
+    for attribute in attributes {
+        let text = text(path, attribute)?;
+        if !text.is_empty() {
+            return Ok(Some(text));
+        }
+    }
+    Ok(None)
 }
 
-/// An attribute's text, or nothing: most attributes are there for some kinds of device only.
-fn text(path: &Path, attribute: &str) -> String {
-    clean(&String::from_utf8_lossy(&fs::read(path.join(attribute)).unwrap_or_default()))
+/// An attribute's text, or nothing: most attributes are there for some kinds of device only, and some are
+/// errors to read. Only what is wrong with this process and not with the device is an error here, lest the
+/// device be taken for gone.
+fn text(path: &Path, attribute: &str) -> io::Result<String> {
+    match fs::read(path.join(attribute)) {
+        Ok(bytes) => Ok(clean(&String::from_utf8_lossy(&bytes))),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
+            Err(error)
+        }
+        Err(_) => Ok(String::new()),
+    }
 }
 
 fn clean(text: &str) -> String {
@@ -135,7 +176,7 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    use super::{multipath_head, scan};
+    use super::{Ids, multipath_head, scan};
 
     /// A sysfs of a test's own, gone when the test is over.
     struct Tree(PathBuf);
@@ -178,7 +219,7 @@ mod tests {
                 ("nvme0n1/holders/md0", ""),
             ],
         );
-        let [device] = &scan(&tree.0, |_| None).unwrap()[..] else { panic!("one device") };
+        let [device] = &scan(&tree.0, Ids::Sequence, |_| None).unwrap()[..] else { panic!("one device") };
         assert_eq!((device.id, device.sequence), (17, Some(17)));
         assert_eq!((device.name.as_str(), device.number.as_str()), ("nvme0n1", "259:3"));
         assert_eq!((device.model.as_str(), device.serial.as_str()), ("FAST SSD 990", "S6Z2NJ0W"));
@@ -202,13 +243,20 @@ mod tests {
                 ("sda/mq/0/tags", ""),
                 ("sda/dev", "8:0\n"),
                 ("sda/queue/iostats", "0\n"),
+                ("sda/sda1/holders/dm-9", ""),
+                ("dm-9/mq/0/x", ""),
             ],
         );
-        let devices = scan(&tree.0, |_| None).unwrap();
-        let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
-        assert_eq!(names, ["loop1", "sda"]);
-        assert_eq!((devices[1].id, devices[1].sequence), (8 << 20, None));
-        assert!(!devices[1].iostats && devices[1].numa_node.is_none());
+        let names = |ids| {
+            let devices = scan(&tree.0, ids, |_| None).unwrap();
+            devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
+        };
+        // One that has no sequence number any more is on its way out.
+        assert_eq!(names(Ids::Sequence), ["loop1"]);
+        assert_eq!(names(Ids::Number), ["loop1", "sda"]);
+        let sda = scan(&tree.0, Ids::Number, |_| None).unwrap().pop().unwrap();
+        assert_eq!((sda.id, sda.sequence), (8 << 20, None));
+        assert!(!sda.iostats && sda.numa_node.is_none() && sda.has_clones);
     }
 
     #[test]
@@ -217,7 +265,7 @@ mod tests {
             "paths",
             &[("nvme0c1n2/mq/0/x", ""), ("nvme0c1n2/hidden", "1\n"), ("nvme0c1n2/diskseq", "5\n")],
         );
-        let devices = scan(&tree.0, |_| None).unwrap();
+        let devices = scan(&tree.0, Ids::Sequence, |_| None).unwrap();
         assert_eq!(devices[0].path_of.as_deref(), Some("nvme0n2"));
         assert_eq!(devices[0].number, "");
         assert_eq!(multipath_head("nvme0n2"), None);
@@ -227,15 +275,15 @@ mod tests {
     #[test]
     fn a_known_drive_is_not_asked_again() {
         let tree = Tree::new("known", &[("vda/mq/0/x", ""), ("vda/diskseq", "9\n"), ("vda/serial", "first")]);
-        let first = scan(&tree.0, |_| None).unwrap();
+        let first = scan(&tree.0, Ids::Sequence, |_| None).unwrap();
         fs::write(tree.0.join("block/vda/serial"), "second").unwrap();
-        let again = scan(&tree.0, |id| first.iter().find(|device| device.id == id)).unwrap();
+        let again = scan(&tree.0, Ids::Sequence, |id| first.iter().find(|device| device.id == id)).unwrap();
         assert_eq!(again, first);
-        assert_eq!(scan(&tree.0, |_| None).unwrap()[0].serial, "second");
+        assert_eq!(scan(&tree.0, Ids::Sequence, |_| None).unwrap()[0].serial, "second");
     }
 
     #[test]
     fn no_sysfs_is_an_error() {
-        assert!(scan(Path::new("/nonexistent"), |_| None).is_err());
+        assert!(scan(Path::new("/nonexistent"), Ids::Sequence, |_| None).is_err());
     }
 }

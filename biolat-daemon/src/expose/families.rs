@@ -1,6 +1,6 @@
 //! The metric contract: every family that biolat exposes, with its name, labels and value.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use biolat_common::{
     bucket::ZERO_EXPONENT,
@@ -151,7 +151,7 @@ fn daemon(snapshot: &Snapshot, shape: Shape, families: &mut Vec<MetricFamily>) {
 /// The metrics that every exporter has of itself; their names are a convention.
 fn process(snapshot: &Snapshot, families: &mut Vec<MetricFamily>) {
     let process = &snapshot.process;
-    let started = UNIX_EPOCH + std::time::Duration::from_secs_f64(process.start_time_seconds.max(0.0));
+    let started = UNIX_EPOCH + Duration::try_from_secs_f64(process.start_time_seconds).unwrap_or_default();
     let cpu = [counter(&[], process.cpu_seconds, started)];
     families.push(family("process_cpu_seconds_total", help::CPU, MetricType::Counter, cpu));
     for (name, help, value) in [

@@ -40,19 +40,21 @@ impl Latest {
     /// The latest snapshot in a format, compressed or not; none before the first pass. Takes some
     /// milliseconds the first time: not for the runtime's own threads.
     pub(super) fn body(&self, format: Format, gzip: bool) -> Option<Bytes> {
-        let bodies = self.bodies(self.snapshot()?);
+        let bodies = self.bodies()?;
         let [plain, compressed] = &bodies.encoded[format as usize];
         let plain = plain.get_or_init(|| expose::encode(&bodies.snapshot, self.shape, format).into());
         let body = if gzip { compressed.get_or_init(|| compress(plain)) } else { plain };
         Some(body.clone())
     }
 
-    fn bodies(&self, snapshot: Arc<Snapshot>) -> Arc<Bodies> {
+    /// The snapshot is looked up under the lock, so that an older one never takes a newer one's place.
+    fn bodies(&self) -> Option<Arc<Bodies>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*current {
+        let snapshot = self.snapshot()?;
+        Some(match &*current {
             Some(bodies) if Arc::ptr_eq(&bodies.snapshot, &snapshot) => Arc::clone(bodies),
             _ => Arc::clone(current.insert(Arc::new(Bodies { snapshot, encoded: Default::default() }))),
-        }
+        })
     }
 }
 

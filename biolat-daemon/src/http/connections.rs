@@ -8,7 +8,7 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
 };
 use tokio::{
-    io::AsyncWriteExt as _,
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
     task::JoinSet,
@@ -103,7 +103,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 log::warn!("cannot accept a connection: {error}");
-                sleep(Duration::from_millis(100)).await;
+                sleep(Duration::from_secs(1)).await;
             }
         }
     }
@@ -119,5 +119,12 @@ fn patient(stream: TcpStream, write: Duration) -> TimeoutStream<TcpStream> {
 async fn turn_away(mut stream: TcpStream) {
     let answer = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 21\r\n\r\n\
                    too many connections\n";
-    let _ = timeout(Duration::from_secs(1), stream.write_all(answer)).await;
+    let answered = async {
+        stream.write_all(answer).await?;
+        stream.shutdown().await?;
+        // Whatever is left unread when the socket is closed would take the answer away from the client.
+        while stream.read(&mut [0; 1024]).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = timeout(Duration::from_secs(1), answered).await;
 }

@@ -63,8 +63,10 @@ impl Service {
         let format = negotiate::format(request.headers());
         let gzip = negotiate::gzip(request.headers());
         let latest = Arc::clone(&self.0);
-        let Ok(Some(body)) = tokio::task::spawn_blocking(move || latest.body(format, gzip)).await else {
-            return not_ready();
+        let body = match tokio::task::spawn_blocking(move || latest.body(format, gzip)).await {
+            Ok(Some(body)) => body,
+            Ok(None) => return not_ready(),
+            Err(_) => return text(StatusCode::INTERNAL_SERVER_ERROR, "the figures could not be encoded\n"),
         };
         let mut answer = Response::new(Full::new(body));
         let headers = answer.headers_mut();

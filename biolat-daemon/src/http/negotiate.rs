@@ -27,7 +27,8 @@ pub fn gzip(headers: &HeaderMap) -> bool {
     let accepted = elements(headers, ACCEPT_ENCODING);
     let weight =
         |name: &str| accepted.iter().find(|element| element.name == name).map(|element| element.weight);
-    weight("gzip").or_else(|| weight("x-gzip")).or_else(|| weight("*")).is_some_and(|weight| weight > 0)
+    let gzip = weight("gzip").or_else(|| weight("x-gzip")).or_else(|| weight("*")).unwrap_or(0);
+    gzip > 0 && gzip >= weight("identity").unwrap_or(0)
 }
 
 /// One element of a header that lists what is accepted.
@@ -162,5 +163,6 @@ mod tests {
         assert!(!gzip(&HeaderMap::new()));
         assert!(accepts("gzip") && accepts("deflate, GZip;q=0.5") && accepts("*"));
         assert!(!accepts("gzip;q=0") && !accepts("br") && !accepts("gzip;q=0, *") && !accepts("identity"));
+        assert!(!accepts("gzip;q=0.1, identity") && accepts("gzip, identity;q=0.5"));
     }
 }

@@ -83,6 +83,7 @@ impl Kernel {
             cmd_flags: member("request", "cmd_flags")?,
             rq_flags: member("request", "rq_flags")?,
             data_len: member("request", "__data_len")?,
+            bio: member("request", "bio")?,
             start_time_ns: member("request", "start_time_ns")?,
             io_start_time_ns: member("request", "io_start_time_ns")?,
             queue_or_disk: match disk_on_request {
@@ -141,6 +142,7 @@ mod tests {
             ("cmd_flags", int, 24),
             ("rq_flags", int, 28),
             ("__data_len", int, 44),
+            ("bio", int, 56),
             ("start_time_ns", int, 104),
             ("io_start_time_ns", int, 112),
         ];
@@ -185,12 +187,20 @@ mod tests {
     fn an_old_kernel_with_the_disk_on_the_request() {
         let mut writer = Writer::new();
         let int = writer.int("int");
-        let members =
-            ["q", "cmd_flags", "rq_flags", "__data_len", "rq_disk", "start_time_ns", "io_start_time_ns"]
-                .iter()
-                .zip(0..)
-                .map(|(&name, index)| (name, int, index * 8))
-                .collect::<Vec<_>>();
+        let members = [
+            "q",
+            "cmd_flags",
+            "rq_flags",
+            "__data_len",
+            "rq_disk",
+            "bio",
+            "start_time_ns",
+            "io_start_time_ns",
+        ]
+        .iter()
+        .zip(0..)
+        .map(|(&name, index)| (name, int, index * 8))
+        .collect::<Vec<_>>();
         writer.structure(4, "request", &members);
         writer.structure(4, "gendisk", &[("major", int, 0), ("first_minor", int, 4)]);
         writer.enumeration("req_opf", &[("REQ_OP_FLUSH", 2), ("REQ_OP_SCSI_IN", 32), ("REQ_OP_DRV_IN", 34)]);

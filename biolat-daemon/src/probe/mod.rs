@@ -63,15 +63,9 @@ struct Told(Layout);
 unsafe impl aya::Pod for Told {}
 
 impl Probe {
-    /// Loads the probe and attaches it. With `statistics` the kernel counts its runs and their time, until
-    /// the probe is dropped.
-    pub fn attach(host: &Host, statistics: bool) -> Result<Self> {
-        let types = kernel_types(host)?;
-        Self::attach_to(Kernel::from_btf(&types)?, types, host, statistics)
-    }
-
-    /// As [`Self::attach`], to a kernel of which somebody else found out what it is like.
-    pub fn attach_to(kernel: Kernel, types: Vec<u8>, host: &Host, statistics: bool) -> Result<Self> {
+    /// Loads the probe and attaches it to a kernel of these types. With `statistics` the kernel counts its runs
+    /// and their time, until the probe is dropped.
+    pub fn attach(kernel: Kernel, types: Vec<u8>, host: &Host, statistics: bool) -> Result<Self> {
         let btf = Btf::parse(&types, aya::Endianness::default())
             .map_err(|error| anyhow!("cannot use the kernel's BTF: {error}"))?;
         drop(types);

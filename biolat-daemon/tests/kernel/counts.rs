@@ -118,38 +118,7 @@ fn with_idle_cpus_the_audit_closes_the_books() {
     closes_the_books(&device.name, || load::mixed(&device.path()));
 }
 
-/// As above, on the disk that holds temporary files, whose interrupts are real.
-#[test]
-#[ignore = "needs root: cargo xtask test"]
-fn on_the_hosts_own_disk_the_audit_closes_the_books() {
-    let folder = Folder::new("disk", false);
-    let file = folder.0.join("file");
-    fs::write(&file, vec![1; 160 << 20]).unwrap();
-    run("sync", &[]);
-    let source =
-        run("findmnt", &["--noheadings", "--output", "SOURCE", "--target", folder.0.to_str().unwrap()]);
-    let Some(disk) = disk_of(source.trim()) else {
-        eprintln!("{} is not on a disk of its own: nothing to test here", folder.0.display());
-        return;
-    };
-    closes_the_books(&disk, || {
-        let target = load::Target::open(&file);
-        target.read(60_000);
-        target.write(2_000);
-        target.flush();
-    });
-}
-
-/// The disk that a partition or a whole disk's node belongs to.
-fn disk_of(source: &str) -> Option<String> {
-    let name = source.strip_prefix("/dev/")?;
-    let path = fs::canonicalize(format!("/sys/class/block/{name}")).ok()?;
-    let is_partition = path.join("partition").exists();
-    let disk = if is_partition { path.parent()? } else { &path };
-    disk.join("mq").is_dir().then(|| disk.file_name().unwrap().to_str().unwrap().to_owned())
-}
-
-fn closes_the_books(device: &str, load: impl FnOnce()) {
+pub(crate) fn closes_the_books(device: &str, load: impl FnOnce()) {
     let daemon = Daemon::start(&["--interval", "100ms", "--device", device]);
     let before = settled(&daemon, device);
     load();

@@ -1,6 +1,8 @@
 //! Start, end, and what is said when it does not start.
 
 use std::{
+    io::Write as _,
+    net::TcpStream,
     os::unix::{fs::symlink, net::UnixDatagram, process::CommandExt as _},
     process::Command,
     time::Duration,
@@ -33,6 +35,10 @@ fn it_ends_in_time_and_leaves_nothing() {
     let daemon = Daemon::start(&["--interval", "1s"]);
     let own: Vec<_> = probes().into_iter().filter(|id| !before.contains(id)).collect();
     assert_eq!(own.len(), 1, "one program");
+    // A connection that idles and one in the midst of its request hold nothing up.
+    let _idle = TcpStream::connect(daemon.address).unwrap();
+    let mut slow = TcpStream::connect(daemon.address).unwrap();
+    slow.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
     let (status, took) = daemon.terminate();
     assert_eq!(status.code(), Some(0));
     assert!(took < Duration::from_secs(2), "{took:?}");

@@ -2,7 +2,11 @@
 
 use biolat_daemon::{
     collect::Collector,
-    device::{books::Group, selection::Selection, sysfs},
+    device::{
+        books::Group,
+        selection::Selection,
+        sysfs::{self, Ids},
+    },
     probe::{Host, Probe, btf::Btf, kernel::Kernel, kernel_types},
     snapshot::{DeviceView, Snapshot},
 };
@@ -54,7 +58,7 @@ fn probe_without_hand_over() -> Probe {
     let mut kernel = Kernel::from_btf(&types).unwrap();
     let zero = Btf::parse(&types).unwrap().member_offset("request", "alloc_time_ns").unwrap();
     kernel.layout.io_start_time_ns = zero;
-    Probe::attach_to(kernel, types, &host(), false).unwrap()
+    Probe::attach(kernel, types, &host(), false).unwrap()
 }
 
 #[test]
@@ -62,11 +66,15 @@ fn probe_without_hand_over() -> Probe {
 fn without_stamps_of_the_hand_over_the_total_is_still_there() {
     let device = LoopDevice::attach("stamps", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
-    let found = sysfs::scan(&host().sysfs, |_| None).unwrap();
+    let found = sysfs::scan(&host().sysfs, Ids::Sequence, |_| None).unwrap();
     let mut collector = Collector::new(host(), selection, found, probe_without_hand_over()).unwrap();
     collector.pass().unwrap();
     let before = Stat::of(&device.name).completions(READ);
-    Target::open(&device.path()).read(300);
+    let target = Target::open(&device.path());
+    target.read(100);
+    // From this pass on the series is in the table: both ways of recording are tried.
+    collector.pass().unwrap();
+    target.read(200);
     wait_for("the books", || Stat::of(&device.name).completions(READ) >= before + 300);
     let snapshot = collector.pass().unwrap();
     let view = view(&snapshot, &device.name);

@@ -10,6 +10,7 @@
 
 mod buckets;
 mod counts;
+mod disk;
 mod hotplug;
 mod latency;
 mod lifecycle;

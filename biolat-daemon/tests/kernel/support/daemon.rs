@@ -67,15 +67,16 @@ impl Daemon {
         self.log.lock().unwrap().clone()
     }
 
-    /// Figures that were read from the kernel after this call.
+    /// Figures that were read from the kernel after this call: those of the second pass that ends from now on.
     pub(crate) fn fresh(&self) -> Figures {
-        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
         let mut figures = Figures::scrape(self.address);
-        wait_for("a fresh pass", || {
-            figures = Figures::scrape(self.address);
-            // A pass takes its time at its end: the second one from now has begun after this call.
-            figures.taken() > now + Duration::from_millis(150)
-        });
+        for _ in 0..2 {
+            let last = figures.taken();
+            wait_for("a fresh pass", || {
+                figures = Figures::scrape(self.address);
+                figures.taken() > last
+            });
+        }
         figures
     }
 
