@@ -250,7 +250,7 @@ mod tests {
             assert!(text.contains(expected) && text.contains(arguments[0]), "{text}");
         }
         let refused = parse(&["--device", "nvme["]).unwrap().check().unwrap_err().to_string();
-        assert_eq!(refused, "--device 'nvme[' is not a regular expression: unclosed character class");
+        assert_eq!(refused, "--device 'nvme[' is not a regular expression: found unclosed character class");
         let refused =
             parse(&["--device", "a", "--device-exclude", "*"]).unwrap().check().unwrap_err().to_string();
         assert!(refused.starts_with("--device-exclude '*' is not"), "{refused}");

@@ -9,7 +9,7 @@ use anyhow::Result;
 use biolat_common::series::Key;
 
 use super::{Collector, Known};
-use crate::device::Device;
+use crate::device::{Device, Throttling};
 
 /// A slot whose series is gone. A run of the probe that began before may still write to it.
 pub(super) struct Fallow {
@@ -31,6 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Slots that are kept free for series that nobody foresaw: as many as fit into this, within bounds.
 const SPARE_BYTES: u64 = 1 << 20;
 const SPARE_SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
+
+fn greet(device: &Device) {
+    let model = if device.model.is_empty() { "no model" } else { &device.model };
+    log::info!("device {} ({model})", device.name);
+    if let Some(missing) = device.lacks() {
+        log::warn!("{missing}");
+    }
+}
 
 impl Collector {
     /// Takes note of the devices that are there now, and ends the series of those that are not.
@@ -55,9 +63,9 @@ impl Collector {
             }
             let shown = self.selection.shows(&device.name);
             if shown {
-                self.greet(&device);
+                greet(&device);
             }
-            let stamped = device.stamps_hand_over;
+            let stamped = device.throttling == Throttling::SetUp;
             let since = SystemTime::now();
             self.devices.insert(
                 device.id,
@@ -65,23 +73,6 @@ impl Collector {
             );
         }
         Ok(())
-    }
-
-    fn greet(&self, device: &Device) {
-        let name = &device.name;
-        log::info!("device {name} ({})", if device.model.is_empty() { "no model" } else { &device.model });
-        if !device.iostats {
-            log::warn!(
-                "device {name}: the kernel takes no statistics of it, so that no latency is to be had; turn them on \
-                 with: echo 1 > /sys/block/{name}/queue/iostats"
-            );
-        } else if !device.stamps_hand_over {
-            log::warn!(
-                "device {name}: the kernel may not stamp the hand-over to the driver, so that queue and device \
-                 latency may be missing (the total is not); turn it on with: echo 2000 > \
-                 /sys/block/{name}/queue/wbt_lat_usec"
-            );
-        }
     }
 
     /// Whether nobody knows this series' device.

@@ -41,7 +41,63 @@ pub struct Device {
     /// Whether passthrough commands that have a stamp are booked too: they are where the kernel can be asked to
     /// stamp them (`queue/iostats_passthrough`, Linux 6.13).
     pub books_passthrough: bool,
-    /// Whether the kernel stamps the hand-over to the driver, as far as sysfs tells: it does where writeback
-    /// throttling is set up, on or off.
-    pub stamps_hand_over: bool,
+    /// Whether writeback throttling is set up: where it is, the kernel stamps the hand-over to the driver.
+    pub throttling: Throttling,
+}
+
+/// What `queue/wbt_lat_usec` tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Throttling {
+    /// Set up, on or off: the kernel stamps.
+    SetUp,
+    /// Not set up, but it can be.
+    CanBeSetUp,
+    /// The kernel is built without it.
+    #[default]
+    NotBuiltIn,
+}
+
+impl Device {
+    /// What is missing of this device's latencies, and the command that turns it on; nothing if nothing is, as
+    /// far as sysfs tells.
+    #[must_use]
+    pub fn lacks(&self) -> Option<String> {
+        let name = &self.name;
+        if !self.iostats {
+            return Some(format!(
+                "device {name}: no latency is to be had, as the kernel takes no statistics of it; turn them on with: \
+                 echo 1 > /sys/block/{name}/queue/iostats"
+            ));
+        }
+        let missing = "queue and device latency may be missing (the total is not), as nothing makes the kernel stamp the \
+             hand-over to the driver";
+        match self.throttling {
+            Throttling::SetUp => None,
+            Throttling::CanBeSetUp => Some(format!(
+                "device {name}: {missing}; turn it on with: echo 2000 > /sys/block/{name}/queue/wbt_lat_usec"
+            )),
+            Throttling::NotBuiltIn => Some(format!(
+                "device {name}: {missing}: this kernel is built without CONFIG_BLK_WBT; a cgroup's io.latency or \
+                 io.cost does as well"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Device, Throttling};
+
+    #[test]
+    fn what_is_missing_comes_with_what_to_do() {
+        let device = Device { name: "sda".into(), iostats: true, ..Device::default() };
+        let lacks = |device: &Device| device.lacks().unwrap_or_default();
+        assert_eq!(Device { throttling: Throttling::SetUp, ..device.clone() }.lacks(), None);
+        let off = lacks(&Device { iostats: false, ..device.clone() });
+        assert!(off.ends_with("echo 1 > /sys/block/sda/queue/iostats"), "{off}");
+        let unstamped = lacks(&Device { throttling: Throttling::CanBeSetUp, ..device.clone() });
+        assert!(unstamped.contains("queue and device latency"), "{unstamped}");
+        assert!(unstamped.ends_with("echo 2000 > /sys/block/sda/queue/wbt_lat_usec"), "{unstamped}");
+        assert!(lacks(&device).contains("CONFIG_BLK_WBT"), "{}", lacks(&device));
+    }
 }

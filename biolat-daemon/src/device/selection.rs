@@ -1,6 +1,6 @@
 //! Which devices are shown.
 
-use regex::bytes::{Regex, RegexBuilder};
+use regex_lite::Regex;
 
 /// Names that are not shown unless asked for: disks that are made of memory.
 pub const EXCLUDED_BY_DEFAULT: &str = "^z?ram[0-9]+$";
@@ -35,21 +35,15 @@ impl Selection {
     /// Whether a device of this name is shown.
     #[must_use]
     pub fn shows(&self, name: &str) -> bool {
-        self.include.as_ref().is_none_or(|include| include.is_match(name.as_bytes()))
-            && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(name.as_bytes()))
+        self.include.as_ref().is_none_or(|include| include.is_match(name))
+            && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(name))
     }
 }
 
-/// Compiled as given first, so that an error is about what the user wrote. Device names are ASCII, and so are
-/// the classes: `\d` is a digit without any table of Unicode's.
+/// Compiled as given first, so that an error is about what the user wrote.
 fn whole(pattern: &str) -> Result<Regex, String> {
-    let compile = |pattern: &str| RegexBuilder::new(pattern).unicode(false).build();
-    let whole = compile(pattern).and_then(|_| compile(&format!("^(?:{pattern})$")));
-    whole.map_err(|error| {
-        // The library draws an arrow over several lines; its last line is the reason.
-        let text = error.to_string();
-        text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned()
-    })
+    let whole = Regex::new(pattern).and_then(|_| Regex::new(&format!("^(?:{pattern})$")));
+    whole.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -74,7 +68,7 @@ mod tests {
     #[test]
     fn a_bad_expression_is_refused() {
         let bad = Selection::new(Some("nvme["), None).unwrap_err();
-        assert_eq!(bad, BadExpression { exclude: false, reason: "unclosed character class".into() });
+        assert_eq!(bad, BadExpression { exclude: false, reason: "found unclosed character class".into() });
         assert!(Selection::new(Some("a"), Some("*")).unwrap_err().exclude);
     }
 

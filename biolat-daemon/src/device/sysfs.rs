@@ -4,7 +4,7 @@ use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use biolat_common::kernel::device_number;
 
-use super::Device;
+use super::{Device, Throttling};
 
 /// What a device's id is: see [`Device::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,7 @@ fn read<'a>(
         holders,
         iostats: has_statistics(path)?,
         books_passthrough: path.join("queue/iostats_passthrough").exists(),
-        // An error unless throttling is set up.
-        stamps_hand_over: !text(path, "queue/wbt_lat_usec")?.is_empty(),
+        throttling: throttling(path)?,
         number,
         name,
         ..identity
@@ -88,6 +87,18 @@ pub fn keeps_statistics(sysfs: &Path, name: &str) -> io::Result<bool> {
 
 fn has_statistics(path: &Path) -> io::Result<bool> {
     Ok(text(path, "queue/iostats")? != "0")
+}
+
+fn throttling(path: &Path) -> io::Result<Throttling> {
+    const ATTRIBUTE: &str = "queue/wbt_lat_usec";
+    Ok(if !path.join(ATTRIBUTE).exists() {
+        Throttling::NotBuiltIn
+    } else if text(path, ATTRIBUTE)?.is_empty() {
+        // An error to read, until it is set up.
+        Throttling::CanBeSetUp
+    } else {
+        Throttling::SetUp
+    })
 }
 
 /// What the drive says of itself.
@@ -176,7 +187,7 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    use super::{Ids, multipath_head, scan};
+    use super::{Ids, Throttling, multipath_head, scan};
 
     /// A sysfs of a test's own, gone when the test is over.
     struct Tree(PathBuf);
@@ -225,7 +236,12 @@ mod tests {
         assert_eq!((device.model.as_str(), device.serial.as_str()), ("FAST SSD 990", "S6Z2NJ0W"));
         assert_eq!((device.wwid.as_str(), device.numa_node), ("eui.0025385391b2f1a3", Some(1)));
         assert_eq!(device.holders, ["dm-0", "dm-1", "md0"]);
-        assert!(device.iostats && device.stamps_hand_over && !device.rotational && device.path_of.is_none());
+        assert!(
+            device.iostats
+                && device.throttling == Throttling::SetUp
+                && !device.rotational
+                && device.path_of.is_none()
+        );
     }
 
     #[test]

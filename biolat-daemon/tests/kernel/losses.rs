@@ -39,6 +39,11 @@ fn without_iostats_every_io_is_lost_for_that_reason() {
         assert_eq!(off.value("biolat_device_phase_available", &phase(name)), 0.0, "{name}");
     }
 
+    // One that starts now says so, and what to do.
+    let late = Daemon::start(&["--device", &device.name]);
+    let command = format!("echo 1 > /sys/block/{}/queue/iostats", device.name);
+    assert!(late.log().iter().any(|line| line.ends_with(&command)), "{:?}", late.log());
+
     device.set_attribute("queue/iostats", "1");
     target.read(20);
     let (_, on) = settled(&daemon, &device.name);
