@@ -10,7 +10,12 @@ use biolat_common::{
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
 };
 
-type Chunk = PerCpuArray<Series, { CHUNK_SLOTS as usize }>;
+/// Some series, to the kernel as plain numbers. It takes a map into the array of maps only if that is like the
+/// template here, and from 5.15 to 6.1 a map whose values are described as a struct is not like one that has no
+/// description at all, as those that the daemon makes.
+///
+/// <https://github.com/torvalds/linux/blob/v6.1/kernel/bpf/map_in_map.c#L86>
+type Chunk = PerCpuArray<[u64; size_of::<Series>() / 8], { CHUNK_SLOTS as usize }>;
 
 #[btf_map]
 static TABLE: Array<u64, { TABLE_CELLS as usize }> = Array::new();
@@ -64,7 +69,7 @@ fn slot_in_index(bits: u64) -> Option<u32> {
 /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
 #[inline(always)]
 pub(crate) fn series(slot: u32) -> Option<*mut Series> {
-    SERIES.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS))
+    SERIES.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)).map(<*mut _>::cast)
 }
 
 /// Counts a completion that gets into no histogram, and tells whether it is this CPU's first for the reason.
