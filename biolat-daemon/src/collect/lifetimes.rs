@@ -33,8 +33,12 @@ const SPARE_BYTES: u64 = 1 << 20;
 const SPARE_SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
 
 fn greet(device: &Device) {
-    let model = if device.model.is_empty() { "no model" } else { &device.model };
-    log::info!("device {} ({model})", device.name);
+    let said: Vec<_> = [&device.name, &device.model, &device.serial]
+        .into_iter()
+        .map(String::as_str)
+        .filter(|s| !s.is_empty())
+        .collect();
+    log::info!("device {}", said.join(", "));
     if let Some(missing) = device.lacks() {
         log::warn!("{missing}");
     }

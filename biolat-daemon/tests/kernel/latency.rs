@@ -89,7 +89,7 @@ fn sums_agree_with_each_other_and_with_the_kernels() {
             "--direct=1",
             "--bs=256k",
             "--ioengine=libaio",
-            "--iodepth=16",
+            "--iodepth=128",
             "--runtime=3",
             "--time_based",
             &format!("--filename={}", device.path().display()),
@@ -110,5 +110,7 @@ fn sums_agree_with_each_other_and_with_the_kernels() {
 
     let kernel = after.0.seconds(READ) - before.0.seconds(READ);
     println!("total {total:.3} s, the kernel's own {kernel:.3} s");
-    assert!((total / kernel - 1.0).abs() < 0.02, "{total} s, and the kernel has {kernel} s");
+    // The kernel takes the time a little later, when the request's bios have ended; it books milliseconds.
+    assert!(total <= kernel + 0.002, "{total} s, and the kernel has {kernel} s");
+    assert!(total > kernel * 0.98, "{total} s, and the kernel has {kernel} s");
 }
