@@ -79,7 +79,7 @@ fn without_rights_it_says_which() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn without_any_device_it_serves_and_says_so() {
-    let daemon = Daemon::start(&["--device", "none-of-that-name"]);
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", "none-of-that-name"]);
     assert!(daemon.log().iter().any(|line| line.contains("no block device to show")), "{:?}", daemon.log());
     let figures = daemon.fresh();
     assert!(figures.metrics("biolat_device_info", &[]).is_empty());
@@ -92,7 +92,7 @@ fn the_kernel_measures_the_probe_on_request() {
     let daemon = Daemon::start(&["--probe-stats", "--interval", "100ms"]);
     assert_eq!(daemon.fresh().metrics("biolat_probe_runs_total", &[]).len(), 1);
     drop(daemon);
-    let daemon = Daemon::start(&[]);
+    let daemon = Daemon::start(&["--interval", "100ms"]);
     assert!(daemon.fresh().metrics("biolat_probe_runs_total", &[]).is_empty());
 }
 
