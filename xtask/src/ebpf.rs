@@ -5,7 +5,7 @@
 //! wherever the recorded compiler is at hand.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -73,15 +73,11 @@ pub(crate) fn check(strict: bool) -> Result<()> {
     let recorded = read_manifest(&text);
     let compiler = recorded.get("compiler").cloned().unwrap_or_default();
     let expected = expected(&object, &compiler)?;
-    let differing: Vec<&str> = recorded
-        .keys()
-        .chain(expected.keys())
-        .filter(|key| recorded.get(*key) != expected.get(*key))
-        .map(String::as_str)
-        .collect();
-    if let [first, ..] = differing[..] {
-        let more = differing.len() - 1;
-        bail!("the committed probe is stale: {first} has changed (and {more} more): {REMEDY}");
+    let keys: BTreeSet<_> = recorded.keys().chain(expected.keys()).collect();
+    let differing: Vec<_> = keys.into_iter().filter(|&key| recorded.get(key) != expected.get(key)).collect();
+    if !differing.is_empty() {
+        let names: Vec<_> = differing.into_iter().map(String::as_str).collect();
+        bail!("the committed probe is stale, as this has changed: {}: {REMEDY}", names.join(", "));
     }
     match Toolchain::find(Some(&compiler)) {
         Ok(toolchain) => {
