@@ -15,7 +15,7 @@ const SUITES: [(&str, &[Need]); 8] = [
     ("buckets", &[Need::ProbeCompiler]),
     ("counts", &[Need::Program("mkfs.ext4", "e2fsprogs"), Need::Program("mkfs.xfs", "xfsprogs")]),
     ("disk", &[Need::TemporaryFilesOnDisk]),
-    ("latency", &[Need::Program("fio", "fio")]),
+    ("latency", &[Need::Program("fio", "fio"), Need::Program("chrt", "util-linux")]),
     ("losses", &[]),
     ("hotplug", &[]),
     ("lifecycle", &[Need::Program("bpftool", "bpftool")]),
