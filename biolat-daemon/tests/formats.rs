@@ -7,6 +7,9 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "kernel/support/native.rs"]
+mod native;
+
 use std::{
     collections::BTreeMap,
     time::{Duration, UNIX_EPOCH},
@@ -82,19 +85,9 @@ fn with<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> &'a Metric {
     found[0]
 }
 
-/// Counts by native index, zero buckets left out.
+/// Counts by native index, empty buckets left out.
 fn native(histogram: &Encoded) -> Vec<(i32, u64)> {
-    let (mut index, mut count) = (0, 0);
-    let mut deltas = histogram.positive_delta.iter();
-    let mut buckets = Vec::new();
-    for span in &histogram.positive_span {
-        index += span.offset;
-        for _ in 0..span.length {
-            count += deltas.next().unwrap();
-            buckets.push((index, count.cast_unsigned()));
-            index += 1;
-        }
-    }
+    let mut buckets = native::decode(histogram);
     buckets.retain(|(_, count)| *count > 0);
     buckets
 }

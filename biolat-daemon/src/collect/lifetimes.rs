@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 use biolat_common::series::Key;
 
-use super::{Collector, Known};
+use super::{Collector, Known, keys_of};
 use crate::device::{Device, Throttling};
 
 /// A slot whose series is gone. A run of the probe that began before may still write to it.
@@ -19,11 +19,6 @@ pub(super) struct Fallow {
 
 /// Longer than any run of the probe.
 const GRACE: Duration = Duration::from_millis(100);
-
-/// A device with completions and without a name.
-pub(super) struct Stranger {
-    since: Instant,
-}
 
 /// How long a stranger may take to show up in sysfs.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -89,8 +84,8 @@ impl Collector {
         let strange: BTreeSet<u64> =
             self.series.keys().filter(|key| self.is_strange(**key)).map(|key| key.device()).collect();
         for id in strange {
-            let stranger = self.strangers.entry(id).or_insert_with(|| Stranger { since: Instant::now() });
-            if stranger.since.elapsed() >= PATIENCE {
+            let since = self.strangers.entry(id).or_insert_with(Instant::now);
+            if since.elapsed() >= PATIENCE {
                 self.strangers.remove(&id);
                 self.unnamed += self.end_series(id)?;
             }
@@ -101,13 +96,10 @@ impl Collector {
     /// Takes every series of a device out; tells how many completions they held.
     fn end_series(&mut self, id: u64) -> Result<u64> {
         let mut completions = 0;
-        for op in 0..=u32::from(u8::MAX) {
-            let key = Key::new(id, op);
-            if let Some(tracked) = self.series.remove(&key) {
-                completions += tracked.totals.count();
-                self.probe.maps.remove(key)?;
-                self.fallow.push(Fallow { slot: tracked.slot, since: Instant::now() });
-            }
+        for (key, tracked) in self.series.extract_if(keys_of(id), |_, _| true) {
+            completions += tracked.totals.count();
+            self.probe.maps.remove(key)?;
+            self.fallow.push(Fallow { slot: tracked.slot, since: Instant::now() });
         }
         Ok(completions)
     }

@@ -8,6 +8,7 @@ pub mod totals;
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
+    ops::RangeInclusive,
     path::Path,
     time::{Duration, Instant, SystemTime},
 };
@@ -25,12 +26,12 @@ use crate::{
         selection::Selection,
         sysfs::{self, Ids},
     },
-    probe::{Host, Probe, kernel::Kernel, kernel_types},
+    probe::{Host, Probe, ProgramCounts, kernel::Kernel, kernel_types},
     process,
     snapshot::{DeviceView, Health, Histogram, ProbeRuns, SeriesView, Snapshot},
 };
 use audit::Audit;
-use lifetimes::{Fallow, Stranger};
+use lifetimes::Fallow;
 use totals::{Growth, Totals};
 
 pub use run::{Command, run};
@@ -51,8 +52,8 @@ pub struct Collector {
     fallow: Vec<Fallow>,
     /// What free slots hold from former lives.
     floors: HashMap<u32, Series>,
-    /// Devices that the probe has seen and sysfs has not.
-    strangers: BTreeMap<u64, Stranger>,
+    /// Devices that the probe has seen and sysfs has not, and since when.
+    strangers: BTreeMap<u64, Instant>,
     /// Completions of devices that were gone before they had a name.
     unnamed: u64,
     /// Whether the last attempt to make room for more series failed.
@@ -83,6 +84,11 @@ struct Losses {
 struct Tracked {
     slot: u32,
     totals: Box<Totals>,
+}
+
+/// The keys of a device, whatever the op.
+fn keys_of(id: u64) -> RangeInclusive<Key> {
+    Key::new(id, 0)..=Key::new(id, u32::from(u8::MAX))
 }
 
 fn scan(root: &Path, kernel: &Kernel, known: &BTreeMap<u64, Known>) -> Result<Vec<Device>> {
@@ -154,12 +160,13 @@ impl Collector {
             self.rescan()?;
         }
         self.read_series(&index)?;
-        let lost = self.losses()?;
+        let program = self.probe.program_counts()?;
+        let lost = self.losses(program.recursion_misses)?;
         self.check_books(&books, &lost);
         self.forget_strangers()?;
         self.end_fallow()?;
         self.provide_slots();
-        self.snapshot(lost)
+        Ok(self.snapshot(lost, program))
     }
 
     /// Before the counters: see [`audit`]. A device that has just gone has no books; the next scan takes it out.
@@ -202,9 +209,8 @@ impl Collector {
     }
 
     /// Losses by reason, all of them, zeros included.
-    fn losses(&mut self) -> Result<Losses> {
+    fn losses(&mut self, recursion: u64) -> Result<Losses> {
         let counts = self.probe.maps.losses()?;
-        let recursion = self.probe.program_counts()?.recursion_misses;
         let mut by_reason: Vec<_> =
             Reason::ALL.into_iter().map(|reason| (reason.name(), counts[reason as usize])).collect();
         by_reason.push(("recursion", recursion));
@@ -252,13 +258,8 @@ impl Collector {
         counted
     }
 
-    fn snapshot(&mut self, lost: Losses) -> Result<Snapshot> {
-        let probe = if self.probe.has_statistics() {
-            let counts = self.probe.program_counts()?;
-            Some(ProbeRuns { count: counts.runs, time: Duration::from_nanos(counts.run_time_ns) })
-        } else {
-            None
-        };
+    fn snapshot(&self, lost: Losses, program: ProgramCounts) -> Snapshot {
+        let runs = ProbeRuns { count: program.runs, time: Duration::from_nanos(program.run_time_ns) };
         let mut devices: Vec<_> = self
             .devices
             .iter()
@@ -266,15 +267,15 @@ impl Collector {
             .map(|(&id, known)| self.device_view(id, known))
             .collect();
         devices.sort_by(|a, b| a.device.name.cmp(&b.device.name));
-        Ok(Snapshot {
+        Snapshot {
             taken: SystemTime::now(),
             started: self.started,
             devices,
             lost: lost.by_reason,
             health: self.health(),
-            probe,
+            probe: self.probe.has_statistics().then_some(runs),
             process: process::read(&self.host.procfs),
-        })
+        }
     }
 
     /// Reads and writes are shown from the start, so that their first increase is not missed.
@@ -282,7 +283,7 @@ impl Collector {
         let kernel = &self.probe.kernel;
         let mut series: Vec<SeriesView> = self
             .series
-            .range(Key::new(id, 0)..=Key::new(id, u32::from(u8::MAX)))
+            .range(keys_of(id))
             .map(|(key, tracked)| tracked.totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10))
             .collect();
         for op in ["write", "read"] {

@@ -13,9 +13,9 @@ use crate::support::{
     Folder,
     awake::Awake,
     daemon::{Daemon, wait_for},
-    figures::decode,
     http, load,
     loop_device::LoopDevice,
+    native::decode,
     settled::settled,
 };
 

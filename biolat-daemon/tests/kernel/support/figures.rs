@@ -7,7 +7,7 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
 };
 use prost::Message as _;
 
-use super::{books::Fields, http};
+use super::{books::Fields, http, native::decode};
 
 pub(crate) const PROTOBUF: &str = "Accept: application/vnd.google.protobuf; \
     proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
@@ -97,22 +97,6 @@ impl Figures {
     pub(crate) fn taken(&self) -> Duration {
         Duration::from_secs_f64(self.value("biolat_collect_timestamp_seconds", &[]))
     }
-}
-
-/// Counts by native index, the zero bucket left out.
-pub(crate) fn decode(histogram: &Histogram) -> Vec<(i32, u64)> {
-    let (mut index, mut count) = (0, 0);
-    let mut deltas = histogram.positive_delta.iter();
-    let mut buckets = Vec::new();
-    for span in &histogram.positive_span {
-        index += span.offset;
-        for _ in 0..span.length {
-            count += deltas.next().unwrap();
-            buckets.push((index, u64::try_from(count).unwrap()));
-            index += 1;
-        }
-    }
-    buckets
 }
 
 /// What came between two scrapes, by native index.

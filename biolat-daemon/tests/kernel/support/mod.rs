@@ -7,6 +7,7 @@ pub(crate) mod figures;
 pub(crate) mod http;
 pub(crate) mod load;
 pub(crate) mod loop_device;
+pub(crate) mod native;
 pub(crate) mod settled;
 
 use std::{path::PathBuf, process::Command};
