@@ -129,6 +129,9 @@ fn ops(btf: &Btf<'_>) -> BTreeMap<u32, String> {
 }
 
 #[cfg(test)]
+mod layouts;
+
+#[cfg(test)]
 mod tests {
     use super::{Kernel, Unsupported};
     use crate::probe::btf::tests::Writer;

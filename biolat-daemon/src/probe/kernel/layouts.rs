@@ -1,0 +1,173 @@
+//! What the resolver makes of real kernels. `layouts/VERSION.btf.txt` is the part of such a kernel's BTF that
+//! matters, as `bpftool btf dump file FILE format raw` prints it, with the kernel's own type ids.
+//!
+//! To add a kernel: `layouts/distill FILE > layouts/VERSION.btf.txt`, where FILE is `/sys/kernel/btf/vmlinux`
+//! of a machine that runs it, or what the kernel's `scripts/extract-vmlinux` takes out of a package. Its
+//! column below comes from another reader of FILE than the resolver: pahole, or a compiler's `offsetof` on
+//! the header that `bpftool btf dump file FILE format c` prints.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::PathBuf;
+
+use biolat_common::kernel::Layout;
+
+use super::{Kernel, Unsupported};
+use crate::probe::btf::tests::Writer;
+
+/// Its BTF does not describe tracepoints.
+const REFUSED: &str = "5.4";
+
+/// All x86-64; 6.1 and 6.12 are Debian's.
+const KERNELS: [&str; 11] =
+    ["5.11", "5.13", "5.16", "5.19", "6.1", "6.7", "6.8", "6.11", "6.12", "6.18", "7.1"];
+
+// A table is to be read down its columns.
+#[rustfmt::skip]
+const RESOLVED: [(&str, [u32; KERNELS.len()]); 20] = [
+    //                        5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1
+    ("cmd_flags",           [   24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24]),
+    ("rq_flags",            [   28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28]),
+    ("data_len",            [   40,    40,    44,    44,    44,    44,    44,    44,    44,    44,    44]),
+    ("bio",                 [   56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56]),
+    ("start_time_ns",       [  184,   176,   112,   104,   104,   104,   104,   104,   104,   104,   104]),
+    ("io_start_time_ns",    [  192,   184,   120,   112,   112,   112,   112,   112,   112,   112,   112]),
+    // On 5.16 there is request_queue.disk (at 120) beside request.rq_disk, which takes a read less.
+    ("queue_or_disk",       [  160,   160,    88,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("queue_disk",          [    0,     0,     0,   128,   160,   160,   104,   104,   104,   104,    96]),
+    ("disk_on_queue",       [    0,     0,     0,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("disk_id",             [    0,     0,   296,   296,   656,   528,   528,   528,   752,   520,   512]),
+    ("first_minor",         [    4,     4,     4,     4,     4,     4,     4,     4,     4,     4,     4]),
+    ("id_is_sequence",      [    0,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    // Before 6.11 these two are not in BTF but macros in the kernel's headers.
+    ("flush_sequence",      [ 1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<1,  1<<1,  1<<1,  1<<1]),
+    ("io_stat",             [1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13,  1<<8,  1<<8,  1<<8,  1<<8]),
+    ("op_flush",            [    2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2]),
+    ("op_passthrough",      [   32,    32,    34,    34,    34,    34,    34,    34,    34,    34,    34]),
+    ("status_is_errno",     [    1,     1,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("statuses_since_6_10", [    0,     0,     0,     0,     0,     0,     0,     1,     1,     1,     1]),
+    // Renumbered twice, in stable kernels too: this 6.1 has the numbers of 6.18.
+    ("zone_append",         [   13,    13,    13,    13,     7,    13,     7,     7,     7,     7,     7]),
+    ("zone_reset",          [   15,    15,    15,    15,    17,    15,    13,    13,    17,    17,    17]),
+];
+
+#[test]
+fn every_kernel_resolves_to_what_other_readers_see() {
+    for (column, version) in KERNELS.into_iter().enumerate() {
+        let kernel =
+            Kernel::from_btf(&btf(version)).unwrap_or_else(|error| panic!("Linux {version}: {error}"));
+        let expected = RESOLVED.map(|(name, kernels)| (name, kernels[column]));
+        assert_eq!(resolved(&kernel), expected, "Linux {version}");
+    }
+}
+
+#[test]
+fn a_kernel_without_tracepoints_in_its_btf_is_refused() {
+    assert_eq!(Kernel::from_btf(&btf(REFUSED)), Err(Unsupported::NoTracepoint));
+}
+
+#[test]
+fn every_excerpt_has_its_column() {
+    let files = fs::read_dir(directory()).unwrap().map(|file| file.unwrap().file_name());
+    let excerpts = files.filter_map(|name| Some(name.to_str()?.strip_suffix(".btf.txt")?.to_owned()));
+    let tested = KERNELS.into_iter().chain([REFUSED]).map(str::to_owned);
+    assert_eq!(excerpts.collect::<BTreeSet<_>>(), tested.collect());
+}
+
+/// All of a kernel that the table has. A new member of `Layout` does not compile before it is here.
+fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
+    macro_rules! members {
+        ($($member:ident),*) => {{
+            let Layout { $($member),* } = kernel.layout;
+            [$((stringify!($member), $member)),*]
+        }};
+    }
+    let layout = members! {
+        cmd_flags, rq_flags, data_len, bio, start_time_ns, io_start_time_ns,
+        queue_or_disk, queue_disk, disk_on_queue, disk_id, first_minor, id_is_sequence,
+        flush_sequence, io_stat, op_flush, op_passthrough, status_is_errno
+    };
+    let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
+    let statuses = ("statuses_since_6_10", u32::from(kernel.statuses_since_6_10));
+    layout.into_iter().chain([statuses, op("zone_append"), op("zone_reset")]).collect()
+}
+
+fn directory() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "src/probe/kernel/layouts"].iter().collect()
+}
+
+/// The bytes that a kernel's excerpt describes. BTF has no gaps in its ids, so a type's id is here its
+/// place in the excerpt; a type left out is void.
+fn btf(version: &str) -> Vec<u8> {
+    let text = fs::read_to_string(directory().join(format!("{version}.btf.txt"))).unwrap();
+    let mut records: Vec<Record<'_>> = Vec::new();
+    for line in text.lines().map(Line::new) {
+        match (line.subject, records.last_mut()) {
+            ("", Some(record)) => record.entries.push(line),
+            _ => records.push(Record { head: line, entries: Vec::new() }),
+        }
+    }
+    let ids: HashMap<u32, u32> = records.iter().map(Record::id).zip(1..).collect();
+    let mut writer = Writer::new();
+    for record in &records {
+        let written = record.write(&mut writer, &|id| ids.get(&id).copied().unwrap_or(0));
+        assert_eq!(written, ids[&record.id()]);
+    }
+    writer.finish()
+}
+
+/// `[10] STRUCT 'request' size=248 vlen=31`, with the lines that follow it.
+struct Record<'a> {
+    head: Line<'a>,
+    entries: Vec<Line<'a>>,
+}
+
+impl Record<'_> {
+    fn id(&self) -> u32 {
+        self.head.subject.trim_start_matches('[').split(']').next().unwrap().parse().unwrap()
+    }
+
+    fn write(&self, writer: &mut Writer, dense: &dyn Fn(u32) -> u32) -> u32 {
+        let Self { head, entries } = self;
+        let referred = |line: &Line<'_>| dense(line.number("type_id"));
+        let members = || {
+            // No bit-field is ever asked for, nor is there one so far.
+            let whole = entries.iter().filter(|entry| !entry.attributes.contains("bitfield_size"));
+            let members = whole.map(|entry| (entry.name, referred(entry), entry.number("bits_offset") / 8));
+            members.collect::<Vec<_>>()
+        };
+        match head.subject.split(' ').nth(1).unwrap() {
+            "INT" => writer.int(head.name),
+            "PTR" => writer.pointer(referred(head)),
+            "TYPEDEF" => writer.typedef(head.name, referred(head)),
+            "STRUCT" => writer.structure(4, head.name, &members()),
+            "UNION" => writer.structure(5, head.name, &members()),
+            "ENUM" => {
+                let values = entries.iter().map(|entry| (entry.name, entry.number("val")));
+                writer.enumeration(head.name, &values.collect::<Vec<_>>())
+            }
+            "FUNC_PROTO" => writer.prototype(&entries.iter().map(referred).collect::<Vec<_>>()),
+            kind => panic!("no way yet to write a {kind}"),
+        }
+    }
+}
+
+/// `SUBJECT 'name' attribute=number attribute=number`. A member, enumerator or parameter has no subject.
+struct Line<'a> {
+    subject: &'a str,
+    name: &'a str,
+    attributes: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut parts = text.splitn(3, '\'').map(str::trim);
+        let [subject, name, attributes] = [(); 3].map(|()| parts.next().unwrap());
+        Self { subject, name: if name == "(anon)" { "" } else { name }, attributes }
+    }
+
+    fn number(&self, attribute: &str) -> u32 {
+        let mut pairs = self.attributes.split(' ').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(name, _)| *name == attribute).expect(attribute).1.parse().unwrap()
+    }
+}
