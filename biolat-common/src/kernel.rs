@@ -17,7 +17,7 @@ pub struct Layout {
     pub start_time_ns: u32,
     /// `request.io_start_time_ns`.
     pub io_start_time_ns: u32,
-    /// `request.q`, or `request.rq_disk` where there is no `request_queue.disk`.
+    /// `request.rq_disk`, or `request.q` where there is none (5.17 and later).
     pub queue_or_disk: u32,
     /// `request_queue.disk`.
     pub queue_disk: u32,

@@ -42,17 +42,20 @@ pub fn name(status: usize, since_6_10: bool) -> &'static str {
 pub const fn from_errno(errno: i32) -> usize {
     match -errno {
         0 => 0,
-        95 => 1,  // EOPNOTSUPP
-        110 => 2, // ETIMEDOUT
-        28 => 3,  // ENOSPC
-        67 => 4,  // ENOLINK
-        121 => 5, // EREMOTEIO
-        52 => 6,  // EBADE
-        61 => 7,  // ENODATA
-        84 => 8,  // EILSEQ
-        12 => 9,  // ENOMEM
-        11 => 12, // EAGAIN
-        16 => 13, // EBUSY
+        95 => 1,   // EOPNOTSUPP
+        110 => 2,  // ETIMEDOUT
+        28 => 3,   // ENOSPC
+        67 => 4,   // ENOLINK
+        121 => 5,  // EREMOTEIO
+        52 => 6,   // EBADE
+        61 => 7,   // ENODATA
+        84 => 8,   // EILSEQ
+        12 => 9,   // ENOMEM
+        11 => 12,  // EAGAIN
+        16 => 13,  // EBUSY
+        78 => 11,  // EREMCHG
+        109 => 15, // ETOOMANYREFS
+        75 => 16,  // EOVERFLOW
         _ => 10,
     }
 }
@@ -77,5 +80,8 @@ mod tests {
         assert_eq!(name(from_errno(-61), false), "medium");
         assert_eq!(name(from_errno(-5), false), "ioerr");
         assert_eq!(name(from_errno(-110), false), "timeout");
+        assert_eq!(name(from_errno(-78), false), "dm_requeue");
+        assert_eq!(name(from_errno(-109), false), "zone_open_resource");
+        assert_eq!(name(from_errno(-75), false), "zone_active_resource");
     }
 }

@@ -72,14 +72,14 @@ pub(crate) fn series(slot: u32) -> Option<*mut Series> {
     SERIES.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)).map(<*mut _>::cast)
 }
 
-/// Counts a completion that gets into no histogram, and tells whether it is this CPU's first for the reason.
+/// Counts a completion that gets into no histogram; how many there are now for the reason on this CPU.
 #[inline(always)]
-pub(crate) fn lose(reason: Reason) -> bool {
-    let Some(counts) = LOST.get_ptr_mut(0) else { return false };
+pub(crate) fn lose(reason: Reason) -> u64 {
+    let Some(counts) = LOST.get_ptr_mut(0) else { return 0 };
     // SAFETY: this CPU's own cell, in bounds as `Reason` is below `REASONS`.
     unsafe {
         let count = (*counts).as_mut_ptr().add(reason as usize);
         *count += 1;
-        *count == 1
+        *count
     }
 }

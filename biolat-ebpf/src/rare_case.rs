@@ -45,10 +45,12 @@ pub(crate) fn record(ctx: &BtfTracePointContext) {
         return;
     }
     let Some(series) = maps::any_slot(Key::new(device, op)).and_then(maps::series) else {
-        if let Meaning::End = meaning
-            && maps::lose(Reason::NoRoom)
-        {
-            warn!(ctx, "no room for a series: device {}, op {}", device, op);
+        if let Meaning::End = meaning {
+            let lost = maps::lose(Reason::NoRoom);
+            // Each time that they have doubled: however many there are, the daemon hears of some, and of few.
+            if lost.is_power_of_two() {
+                warn!(ctx, "{}", Key::new(device, op).bits());
+            }
         }
         return;
     };

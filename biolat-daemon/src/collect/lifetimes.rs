@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Result;
-use biolat_common::series::Key;
+use biolat_common::{series::Key, slot::SLOTS};
 
 use super::{Collector, Known, keys_of};
 use crate::device::{Device, Throttling};
@@ -113,18 +113,29 @@ impl Collector {
         Ok(())
     }
 
-    /// Sees that there is a slot for the reads and one for the writes of every device that is shown, and some
-    /// to spare. Without them new series are lost, and counted as such; those that there are go on.
+    /// Sees that there is a slot for the reads and one for the writes of every device that is shown and has none
+    /// yet, and some to spare. Without them new series are lost, and counted as such; those that there are go on.
+    ///
+    /// For devices without a name and for slots that lie fallow there are as many again and no more: devices may
+    /// come and go faster than they are forgotten, and what is made is never given back.
     pub(super) fn provide_slots(&mut self) {
         let lacks = |id: u64, op: u32| !self.series.contains_key(&Key::new(id, op));
         let shown = self.devices.iter().filter(|(_, known)| known.shown);
         let foreseen = shown.flat_map(|(&id, _)| [lacks(id, 0), lacks(id, 1)]).filter(|&lacks| lacks).count();
         let spare = (SPARE_BYTES / self.slot_bytes()).clamp(*SPARE_SLOTS.start(), *SPARE_SLOTS.end());
-        let wanted = (self.series.len() + self.fallow.len() + foreseen) as u64 + spare;
+        let strange = self.series.keys().filter(|key| self.is_strange(**key)).count();
+        let named = self.series.len() - strange;
+        let transient = (strange + self.fallow.len()) as u64;
+        let wanted = (named + foreseen) as u64 + spare + transient.min(spare);
         while u64::from(self.probe.maps.slots()) < wanted {
             match self.probe.maps.grow() {
                 Ok(true) => self.cramped = false,
-                Ok(false) => break,
+                Ok(false) => {
+                    if !std::mem::replace(&mut self.cramped, true) {
+                        log::error!("there will be no room for more than {SLOTS} series");
+                    }
+                    break;
+                }
                 Err(error) => {
                     if !std::mem::replace(&mut self.cramped, true) {
                         log::error!("there will be no room for new series: {error:#}");
@@ -133,5 +144,26 @@ impl Collector {
                 }
             }
         }
+    }
+
+    /// Says which series there was no room for, of each of them once. Those without a name are gone again.
+    pub(super) fn tell_of_no_room(&mut self) {
+        for key in std::mem::take(&mut self.lacked_room) {
+            match self.devices.get(&key.device()) {
+                Some(known) if self.told_of_no_room.insert(key) => log::warn!(
+                    "there was no room for {} of {}: its completions until now are counted as lost, reason no_room",
+                    self.probe.kernel.op_name(key.op()),
+                    known.device.name
+                ),
+                _ => {}
+            }
+        }
+        // Whom nobody knows any more nobody has to hear of again.
+        self.told_of_no_room.retain(|key| self.devices.contains_key(&key.device()));
+    }
+
+    /// When the slot that has lain fallow longest can be used again.
+    pub(super) fn fallow_until(&self) -> Option<Instant> {
+        self.fallow.first().map(|fallow| fallow.since + GRACE)
     }
 }

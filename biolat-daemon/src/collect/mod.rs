@@ -7,7 +7,7 @@ mod run;
 pub mod totals;
 
 use std::{
-    collections::{BTreeMap, HashMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     ops::RangeInclusive,
     path::Path,
     time::{Duration, Instant, SystemTime},
@@ -58,6 +58,10 @@ pub struct Collector {
     unnamed: u64,
     /// Whether the last attempt to make room for more series failed.
     cramped: bool,
+    /// Series that the probe found no room for, as it says.
+    lacked_room: BTreeSet<Key>,
+    /// Those that were told of.
+    told_of_no_room: BTreeSet<Key>,
     passes: run::Passes,
 }
 
@@ -124,6 +128,8 @@ impl Collector {
             strangers: BTreeMap::new(),
             unnamed: 0,
             cramped: false,
+            lacked_room: BTreeSet::new(),
+            told_of_no_room: BTreeSet::new(),
             passes: run::Passes::default(),
         };
         collector.meet(found)?;
@@ -144,19 +150,20 @@ impl Collector {
         let found = scan(&self.host.sysfs, &self.probe.kernel, &self.devices)?;
         self.scanned = Some(Instant::now());
         self.meet(found)?;
+        self.end_fallow()?;
         self.provide_slots();
         Ok(())
     }
 
     /// One pass.
     pub fn pass(&mut self) -> Result<Snapshot> {
-        self.probe.flush_log();
         if self.scanned.is_none_or(|scanned| scanned.elapsed() >= RESCAN) {
             self.rescan()?;
         }
         let books = self.read_books();
         let index = self.probe.maps.index()?;
-        if index.iter().any(|(key, _)| self.is_strange(*key)) {
+        self.lacked_room.extend(self.probe.without_room());
+        if index.iter().map(|(key, _)| key).chain(&self.lacked_room).any(|key| self.is_strange(*key)) {
             self.rescan()?;
         }
         self.read_series(&index)?;
@@ -166,6 +173,7 @@ impl Collector {
         self.forget_strangers()?;
         self.end_fallow()?;
         self.provide_slots();
+        self.tell_of_no_room();
         Ok(self.snapshot(lost, program))
     }
 

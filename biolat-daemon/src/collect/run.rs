@@ -89,6 +89,7 @@ pub fn run(
         collector.timed_pass(interval, snapshots);
         // A pass that took too long delays the next one, and does not make up for lost ones.
         next = (next + interval).max(Instant::now());
+        let mut fallow = collector.fallow_until();
         loop {
             let now = Instant::now();
             if now >= next {
@@ -100,9 +101,15 @@ pub fn run(
                     log::error!("{error:#}");
                 }
                 rested = Instant::now() + REST;
+                fallow = collector.fallow_until();
                 continue;
             }
-            let wake = rescan.map_or(next, |due| due.min(next));
+            if fallow.is_some_and(|due| now >= due) {
+                // What fails here fails on the next pass too, which says so.
+                fallow = collector.end_fallow().ok().and_then(|()| collector.fallow_until());
+                continue;
+            }
+            let wake = [rescan, fallow].into_iter().flatten().fold(next, Instant::min);
             match commands.recv_timeout(wake - now) {
                 Ok(Command::Rescan) => {
                     rescan.get_or_insert(rested);

@@ -3,10 +3,12 @@
 pub mod btf;
 pub mod kernel;
 mod maps;
+mod messages;
 pub mod rights;
 mod sys;
 
 use std::{
+    collections::BTreeSet,
     error::Error,
     io,
     os::fd::{AsFd, OwnedFd},
@@ -19,13 +21,13 @@ use aya::{
     programs::{BtfTracePoint, tp_btf::BtfTracePointLinkId},
 };
 use aya_log::EbpfLogger;
-use biolat_common::kernel::Layout;
-use log::Log;
+use biolat_common::{kernel::Layout, series::Key};
 
 pub use maps::Maps;
 pub use sys::ProgramCounts;
 
 use kernel::Kernel;
+use messages::Messages;
 use rights::{Capabilities, Release};
 
 /// The compiled probe. `cargo xtask ebpf` makes it, and its manifest beside it.
@@ -50,7 +52,8 @@ pub struct Probe {
     /// What the running kernel is like.
     pub kernel: Kernel,
     link: Option<BtfTracePointLinkId>,
-    log: EbpfLogger<&'static dyn Log>,
+    logger: EbpfLogger<Messages>,
+    messages: Messages,
     statistics: Option<OwnedFd>,
 }
 
@@ -78,11 +81,12 @@ impl Probe {
         let memlock =
             if release <= Release::LAST_WITH_MEMLOCK { rights::raise_memlock() } else { libc::RLIM_INFINITY };
         let statistics = statistics.then(enable_statistics).transpose()?;
-        let (object, maps, link, log) =
-            load(kernel.layout, &btf).map_err(|error| explain(error, release, memlock))?;
+        let messages = Messages::default();
+        let (object, maps, link, logger) =
+            load(kernel.layout, &btf, messages.clone()).map_err(|error| explain(error, release, memlock))?;
         drop(btf);
         give_memory_back();
-        Ok(Self { object, maps, kernel, link: Some(link), log, statistics })
+        Ok(Self { object, maps, kernel, link: Some(link), logger, messages, statistics })
     }
 
     /// Detaches the program; the maps stay. Nothing is counted from then on, and the audit tells.
@@ -105,13 +109,14 @@ impl Probe {
         self.statistics.is_some()
     }
 
-    /// Passes on what the probe had to say.
-    pub fn flush_log(&mut self) {
-        self.log.flush();
+    /// Series that the probe found no room for since this was last asked.
+    pub fn without_room(&mut self) -> BTreeSet<Key> {
+        self.logger.flush();
+        self.messages.take()
     }
 }
 
-type Loaded = (Ebpf, Maps, BtfTracePointLinkId, EbpfLogger<&'static dyn Log>);
+type Loaded = (Ebpf, Maps, BtfTracePointLinkId, EbpfLogger<Messages>);
 
 /// The bytes of the running kernel's BTF.
 pub fn kernel_types(host: &Host) -> Result<Vec<u8>> {
@@ -125,19 +130,20 @@ pub fn kernel_types(host: &Host) -> Result<Vec<u8>> {
     })
 }
 
-fn load(layout: Layout, btf: &Btf) -> Result<Loaded> {
+fn load(layout: Layout, btf: &Btf, messages: Messages) -> Result<Loaded> {
     let mut object = EbpfLoader::new()
         .btf(None)
         .override_global("KERNEL", &Told(layout), true)
         .load(&object_bytes()?)
         .context("cannot load the probe")?;
-    let log = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
+    let logger =
+        EbpfLogger::init_with_logger(&mut object, messages).context("cannot read the probe's messages")?;
     let mut maps = Maps::take(&mut object)?;
     maps.grow()?;
     let program = program(&mut object)?;
     program.load(PROGRAM, btf).context("cannot load the probe")?;
     let link = program.attach().context("cannot attach the probe")?;
-    Ok((object, maps, link, log))
+    Ok((object, maps, link, logger))
 }
 
 /// The shipped object, or one that a developer named.
