@@ -5,7 +5,9 @@ mod lint;
 mod machine;
 mod process;
 mod run;
+mod suites;
 mod test;
+mod vm;
 
 use clap::Parser;
 
@@ -27,6 +29,8 @@ enum Verb {
         /// Run only the kernel tests whose name contains this
         filter: Option<String>,
     },
+    /// Run the kernel tests on other kernels and other drives, in emulated machines
+    Vm(vm::Matrix),
     /// Rebuild the committed probe and its manifest
     Ebpf {
         /// Change nothing: fail if the committed probe is not what its sources give
@@ -44,6 +48,7 @@ fn main() -> std::process::ExitCode {
     let result = match Verb::parse() {
         Verb::Run { flags } => run::run(&flags),
         Verb::Test { strict, filter } => test::test(strict, filter.as_deref()),
+        Verb::Vm(matrix) => matrix.run(),
         Verb::Ebpf { check: false, .. } => ebpf::rebuild(),
         Verb::Ebpf { check: true, strict } => ebpf::check(strict),
         Verb::Lint => lint::lint(),

@@ -8,26 +8,8 @@ use crate::{
     ebpf,
     machine::{self, Need},
     process::{cargo, output, run},
+    suites::{self, SUITES, Suite},
 };
-
-/// Kernel tests by module, with what they need beyond what the others need too.
-const SUITES: [(&str, &[Need]); 8] = [
-    ("buckets", &[Need::ProbeCompiler]),
-    ("counts", &[Need::Program("mkfs.ext4", "e2fsprogs"), Need::Program("mkfs.xfs", "xfsprogs")]),
-    ("disk", &[Need::TemporaryFilesOnDisk]),
-    ("latency", &[Need::Program("fio", "fio"), Need::Program("chrt", "util-linux")]),
-    ("losses", &[]),
-    ("hotplug", &[]),
-    ("lifecycle", &[Need::Program("bpftool", "bpftool")]),
-    (
-        "peers",
-        &[
-            Need::Program("prometheus", "prometheus"),
-            Need::Program("promtool", "prometheus"),
-            Need::PythonClient,
-        ],
-    ),
-];
 
 const KERNEL: [Need; 4] = [Need::Root, Need::Btf, Need::Loop, Need::Program("losetup", "mount")];
 
@@ -37,34 +19,44 @@ pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
         run(&mut cargo(&["test", "--locked"]))?;
     }
     check_names(filter)?;
-    let (mut runnable, mut left_out) = (Vec::new(), Vec::new());
-    for (suite, needs) in SUITES {
-        let lacking: Vec<_> = KERNEL.iter().chain(needs).filter_map(|need| need.lacking()).collect();
-        if lacking.is_empty() {
-            runnable.push(suite);
-        } else {
-            println!("not run: kernel tests {suite}: {}", lacking.join("; "));
-            left_out.push(suite);
-        }
-    }
-    if strict && !left_out.is_empty() {
-        bail!(
-            "{} of {} kernel suites cannot run here, and --strict wants them all",
-            left_out.len(),
-            SUITES.len()
-        );
-    }
-    if runnable.is_empty() { Ok(()) } else { kernel_tests(&runnable, &left_out, filter) }
+    on_this_kernel(strict, filter, |suite| suite.here).map(drop)
 }
 
-/// Fails if a test's module is not listed above, and would never be run, or if no test has the wanted name.
+/// Runs those kernel tests of these suites that this machine can run; which suites it could not.
+pub(crate) fn on_this_kernel(
+    strict: bool,
+    filter: Option<&str>,
+    is_wanted: impl Fn(&Suite) -> bool,
+) -> Result<Vec<&'static str>> {
+    let (mut runnable, mut others, mut lacking_here) = (Vec::new(), Vec::new(), Vec::new());
+    for suite in SUITES {
+        if !is_wanted(suite) {
+            others.push(suite.name);
+            continue;
+        }
+        let lacking: Vec<_> = KERNEL.iter().chain(suite.needs).filter_map(|need| need.lacking()).collect();
+        if lacking.is_empty() {
+            runnable.push(suite.name);
+        } else {
+            println!("not run: kernel tests {}: {}", suite.name, lacking.join("; "));
+            lacking_here.push(suite.name);
+        }
+    }
+    if strict && !lacking_here.is_empty() {
+        bail!("{} kernel suites cannot run here, and --strict wants them all", lacking_here.len());
+    }
+    if !runnable.is_empty() {
+        others.extend(&lacking_here);
+        kernel_tests(&runnable, &others, filter)?;
+    }
+    Ok(lacking_here)
+}
+
+/// Fails if a test would never be run, or if none has the wanted name.
 fn check_names(filter: Option<&str>) -> Result<()> {
     let list = output(kernel(&["--ignored", "--list"]).arg("--format=terse"))?;
     let tests: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-    let known = |test: &str| SUITES.iter().any(|(suite, _)| test.starts_with(&format!("{suite}::")));
-    if let Some(stray) = tests.iter().find(|test| !known(test)) {
-        bail!("{stray}: its module is not in the suites of xtask/src/test.rs");
-    }
+    suites::check(&tests)?;
     match filter {
         Some(filter) if !tests.iter().any(|test| test.contains(filter)) => {
             bail!("no kernel test is called {filter}")

@@ -1,0 +1,77 @@
+//! The kernel tests by module: what each needs, and where it runs.
+
+use anyhow::{Result, bail};
+
+use crate::{
+    machine::Need,
+    vm::Machine::{self, Everyday, Wide},
+};
+
+/// A module of kernel tests.
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    /// Whether it runs on this machine's own kernel.
+    pub(crate) here: bool,
+    /// What it needs there beyond what all of them need.
+    pub(crate) needs: &'static [Need],
+    /// The emulated machines that it runs on.
+    pub(crate) there: &'static [Machine],
+}
+
+const EXT4: Need = Need::Program("mkfs.ext4", "e2fsprogs");
+const XFS: Need = Need::Program("mkfs.xfs", "xfsprogs");
+const FIO: Need = Need::Program("fio", "fio");
+const BPFTOOL: Need = Need::Program("bpftool", "bpftool");
+
+/// Whatever is not here is run nowhere.
+pub(crate) const SUITES: &[Suite] = &[
+    Suite { name: "buckets", here: true, needs: &[Need::ProbeCompiler], there: &[Everyday] },
+    Suite { name: "counts", here: true, needs: &[EXT4, XFS], there: &[Everyday] },
+    Suite { name: "disk", here: true, needs: &[Need::TemporaryFilesOnDisk], there: &[] },
+    Suite { name: "latency", here: true, needs: &[FIO, Need::Program("chrt", "util-linux")], there: &[] },
+    Suite { name: "losses", here: true, needs: &[], there: &[Everyday] },
+    Suite { name: "hotplug", here: true, needs: &[], there: &[Everyday] },
+    Suite { name: "lifecycle", here: true, needs: &[BPFTOOL], there: &[Everyday] },
+    Suite {
+        name: "peers",
+        here: true,
+        needs: &[
+            Need::Program("prometheus", "prometheus"),
+            Need::Program("promtool", "prometheus"),
+            Need::PythonClient,
+        ],
+        there: &[],
+    },
+    Suite { name: "drives", here: false, needs: &[], there: &[Everyday] },
+    Suite { name: "stacks", here: false, needs: &[], there: &[Everyday] },
+    Suite { name: "requests", here: false, needs: &[], there: &[Everyday] },
+    Suite { name: "failures", here: false, needs: &[], there: &[Everyday] },
+    Suite { name: "known_latency", here: false, needs: &[], there: &[Everyday] },
+    Suite { name: "unthrottled", here: false, needs: &[], there: &[Everyday] },
+    Suite { name: "schedulers", here: false, needs: &[], there: &[Everyday] },
+    Suite { name: "bays", here: false, needs: &[], there: &[Everyday] },
+    Suite { name: "crowds", here: false, needs: &[], there: &[Everyday] },
+    Suite { name: "storms", here: true, needs: &[], there: &[Everyday] },
+    Suite { name: "restarts", here: true, needs: &[BPFTOOL], there: &[Everyday] },
+    Suite { name: "scale", here: false, needs: &[], there: &[Wide] },
+];
+
+/// Fails if a test's module is not listed above, and would never be run.
+pub(crate) fn check(tests: &[&str]) -> Result<()> {
+    match tests.iter().find(|test| of(test).is_none()) {
+        Some(stray) => bail!("{stray}: its module is not in xtask/src/suites.rs"),
+        None => Ok(()),
+    }
+}
+
+/// The suite of a test.
+pub(crate) fn of(test: &str) -> Option<&'static Suite> {
+    SUITES.iter().find(|suite| test.strip_prefix(suite.name).is_some_and(|rest| rest.starts_with("::")))
+}
+
+/// Those of these tests that run on a machine, if they are wanted.
+pub(crate) fn on<'a>(machine: Machine, tests: &[&'a str], wanted: Option<&str>) -> Vec<&'a str> {
+    let runs_there = |test: &&str| of(test).is_some_and(|suite| suite.there.contains(&machine));
+    let is_wanted = |test: &&str| wanted.is_none_or(|wanted| test.contains(wanted));
+    tests.iter().copied().filter(runs_there).filter(is_wanted).collect()
+}

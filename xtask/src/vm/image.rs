@@ -1,0 +1,243 @@
+//! What the guest boots into: an initramfs of the tests, the daemon, the kernel's modules and a few programs.
+//!
+//! An initramfs may be several archives, one after another: what does not change is made once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    io::Write as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::archive::Kernel;
+use crate::process::{find, output, root};
+
+/// Programs that tests in the guest use, and the packages that have them.
+pub(crate) const PROGRAMS: [(&str, &str); 11] = [
+    ("busybox", "busybox-static"),
+    ("modprobe", "kmod"),
+    ("losetup", "mount"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("chrt", "util-linux"),
+    ("bpftool", "bpftool"),
+    ("dmsetup", "dmsetup"),
+    ("mdadm", "mdadm"),
+    ("fio", "fio"),
+];
+
+/// Modules that there are to be in the guest, unless they are built in; some tests load others of these later.
+const MODULES: [&str; 24] = [
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_scsi",
+    "nvme",
+    "sd_mod",
+    "sg",
+    "configfs",
+    "null_blk",
+    "scsi_debug",
+    "loop",
+    "brd",
+    "zram",
+    "lzo-rle",
+    "dm-mod",
+    "dm-delay",
+    "dm-multipath",
+    "dm-round-robin",
+    "raid1",
+    "bfq",
+    "kyber-iosched",
+    "mq-deadline",
+    "ext4",
+    "xfs",
+    "btrfs",
+];
+
+const INIT: &str = include_str!("init.sh");
+
+/// Makes an archive of these files (by their place in the guest) and links.
+struct Archive<'a> {
+    folder: &'a Path,
+}
+
+impl<'a> Archive<'a> {
+    /// An archive to be made from a folder, empty yet.
+    fn begin(folder: &'a Path) -> Result<Self> {
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder)?;
+        Ok(Self { folder })
+    }
+
+    fn place(&self, place: &Path) -> Result<PathBuf> {
+        let path = self.folder.join(place.strip_prefix("/").unwrap_or(place));
+        fs::create_dir_all(path.parent().context("no folder")?)?;
+        Ok(path)
+    }
+
+    fn add(&self, file: &Path, place: &Path) -> Result<()> {
+        fs::copy(file, self.place(place)?).with_context(|| format!("cannot copy {}", file.display()))?;
+        Ok(())
+    }
+
+    fn write(&self, place: &str, text: &str, mode: u32) -> Result<()> {
+        let path = self.place(Path::new(place))?;
+        fs::write(&path, text)?;
+        Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
+    }
+
+    /// The archive's bytes.
+    fn finish(self) -> Result<Vec<u8>> {
+        let names = output(Command::new("find").arg(".").current_dir(self.folder))?;
+        let mut cpio = Command::new("cpio")
+            .args(["--create", "--format=newc", "--owner=0:0", "--quiet"])
+            .current_dir(self.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut input = cpio.stdin.take().context("no input")?;
+        let writer = std::thread::spawn(move || input.write_all(names.as_bytes()));
+        let made = cpio.wait_with_output()?;
+        if !matches!(writer.join(), Ok(Ok(()))) {
+            bail!("cpio did not read the names of its files");
+        }
+        if !made.status.success() {
+            bail!("cpio: {}: {}", made.status, String::from_utf8_lossy(&made.stderr).trim());
+        }
+        fs::remove_dir_all(self.folder)?;
+        Ok(made.stdout)
+    }
+}
+
+/// The programs with their libraries. Not compressed, as the guest's CPUs are slow and its memory is not.
+pub(crate) fn programs(folder: &Path) -> Result<Vec<u8>> {
+    let archive = Archive::begin(folder)?;
+    let mut files = BTreeSet::new();
+    for (program, package) in PROGRAMS {
+        let path = find(program).with_context(|| format!("no {program}: apt-get install {package}"))?;
+        // One that is linked statically has none, and ldd says so by its exit code.
+        let libraries = Command::new("ldd").arg(&path).output()?;
+        for line in String::from_utf8_lossy(&libraries.stdout).lines() {
+            files.extend(line.split_whitespace().find(|word| word.starts_with('/')).map(PathBuf::from));
+        }
+        files.insert(path);
+    }
+    for file in files {
+        archive.add(&file, &in_usr(&file))?;
+    }
+    let settings = Path::new("/etc/mke2fs.conf");
+    archive.add(settings, settings)?;
+    for name in ["bin", "sbin", "lib", "lib64"] {
+        fs::create_dir_all(archive.folder.join("usr").join(name))?;
+        symlink(format!("usr/{name}"), archive.folder.join(name))?;
+    }
+    archive.finish()
+}
+
+/// Where a file stands in the guest, where everything is under `/usr`.
+fn in_usr(file: &Path) -> PathBuf {
+    if file.starts_with("/usr") {
+        file.to_path_buf()
+    } else {
+        Path::new("/usr").join(file.strip_prefix("/").unwrap_or(file))
+    }
+}
+
+/// The kernel's modules, with what they depend on.
+pub(crate) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
+    let text = fs::read_to_string(kernel.modules.join("modules.dep"))?;
+    let dependencies: BTreeMap<&str, Vec<&str>> = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(module, needs)| (module, needs.split_whitespace().collect()))
+        .collect();
+    let by_name: HashMap<String, &str> = dependencies.keys().map(|&path| (module_name(path), path)).collect();
+    let wanted: BTreeSet<_> = MODULES
+        .into_iter()
+        .filter_map(|name| by_name.get(&name.replace('-', "_")).copied())
+        .flat_map(|path| dependencies[path].iter().copied().chain([path]))
+        .collect();
+
+    let built_in = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
+    let built_in: BTreeSet<_> = built_in.lines().map(module_name).collect();
+    let is_there = |name: &str| by_name.contains_key(name) || built_in.contains(name);
+    let lacking: Vec<_> = MODULES.into_iter().filter(|name| !is_there(&name.replace('-', "_"))).collect();
+    if !lacking.is_empty() {
+        println!("{} has no {}: tests that need one of them will fail", kernel.release, lacking.join(", "));
+    }
+
+    let archive = Archive::begin(folder)?;
+    let place = Path::new("/usr/lib/modules").join(&kernel.release);
+    for module in wanted {
+        archive.add(&kernel.modules.join(module), &place.join(module))?;
+    }
+    for index in fs::read_dir(&kernel.modules)?.flatten() {
+        if index.file_name().to_string_lossy().starts_with("modules.") {
+            archive.add(&index.path(), &place.join(index.file_name()))?;
+        }
+    }
+    archive.finish()
+}
+
+/// `kernel/drivers/block/null_blk/null_blk.ko.xz` is `null_blk`.
+fn module_name(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.split('.').next().unwrap_or(file).replace('-', "_")
+}
+
+/// The tests, the daemon, and the init that runs the tests of these names.
+pub(crate) fn tests(folder: &Path, built: &Built, names: &[&str]) -> Result<Vec<u8>> {
+    let archive = Archive::begin(folder)?;
+    archive.add(&built.tests, Path::new("/biolat/tests"))?;
+    archive.add(&built.daemon, Path::new("/biolat/biolat-daemon"))?;
+    archive.add(&built.cells, Path::new("/biolat/cells.o"))?;
+    archive.write("/init", &INIT.replace("@TESTS@", &names.join(" ")), 0o755)?;
+    for mount in ["dev", "proc", "sys", "tmp", "run"] {
+        fs::create_dir_all(archive.folder.join(mount))?;
+    }
+    archive.finish()
+}
+
+/// Linked statically, to run where there is nothing else.
+pub(crate) struct Built {
+    tests: PathBuf,
+    daemon: PathBuf,
+    cells: PathBuf,
+}
+
+impl Built {
+    /// Builds the test binary and the daemon.
+    pub(crate) fn build() -> Result<Self> {
+        const TARGET: &str = "x86_64-unknown-linux-gnu";
+        let arguments = ["test", "--release", "--locked", "--package", "biolat-daemon", "--test", "kernel"];
+        let mut command = crate::process::cargo(&arguments);
+        command.args(["--no-run", "--message-format=json", "--target", TARGET]);
+        // Flags that are not those of the workspace's other builds, hence another folder.
+        command.args(["--target-dir", "target/vm/build"]).env("RUSTFLAGS", "-C target-feature=+crt-static");
+        eprintln!("$ cargo {} (static)", arguments.join(" "));
+        let messages = output(&mut command)?;
+        let tests = messages.lines().filter(|line| line.contains(r#""kind":["test"]"#));
+        let tests = tests.filter_map(|line| field(line, "executable")).next_back();
+        let tests = tests.map(PathBuf::from).context("no test binary was built")?;
+        // What tests start is built for them.
+        let daemon = root().join("target/vm/build").join(TARGET).join("release/biolat-daemon");
+        Ok(Self { tests, daemon, cells: crate::ebpf::build_cells()? })
+    }
+
+    /// The names of the tests, as the test runner lists them.
+    pub(crate) fn list(&self) -> Result<String> {
+        output(Command::new(&self.tests).args(["--ignored", "--list", "--format=terse"]))
+    }
+}
+
+/// A text field of one of cargo's messages, which hold no escapes in paths.
+fn field<'a>(json: &'a str, name: &str) -> Option<&'a str> {
+    let value = json.split_once(&format!("\"{name}\":\""))?.1;
+    value.split_once('"').map(|(value, _)| value)
+}

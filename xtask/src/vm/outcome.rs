@@ -1,0 +1,202 @@
+//! How a guest's run ended, from what it printed and from its kernel's log.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::Child,
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+/// When to give a guest up.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// After so long without a line.
+    pub(crate) silence: Duration,
+    /// After so long in all.
+    pub(crate) all: Duration,
+}
+
+/// A guest that has ended.
+pub(crate) struct Outcome {
+    /// The test runner's exit code, and what the kernel says of its own health: both at the end.
+    exit: Option<u32>,
+    taint: Option<u32>,
+    gave_up: bool,
+    /// What it printed last.
+    last: String,
+    log: String,
+    pub(crate) took: Duration,
+}
+
+const EXIT: &str = "biolat-guest: exit ";
+const TAINT: &str = "biolat-guest: taint ";
+/// The last line of a whole log.
+const END_OF_LOG: &str = "biolat-guest: end of log";
+
+/// Machine check, bad page, oops, warning, lock-up.
+///
+/// <https://docs.kernel.org/admin-guide/tainted-kernels.html>
+const BAD_TAINT: u32 = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14;
+
+/// What a kernel says when something is wrong with itself.
+const ALARMS: [&str; 16] = [
+    "Kernel panic",
+    "BUG:",
+    "kernel BUG at",
+    "WARNING:",
+    "Oops",
+    "[#1]",
+    "general protection fault",
+    "Call Trace:",
+    "soft lockup",
+    "hard LOCKUP",
+    "blocked for more than",
+    "detected stall",
+    "expedited stalls",
+    "UBSAN:",
+    "possible circular locking",
+    "messages dropped",
+];
+
+/// Killed when it is dropped: nothing of it is worth keeping.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Outcome {
+    /// Follows a guest to its end, line by line.
+    pub(super) fn of(guest: Child, log: &Path, limits: Limits, mut line: impl FnMut(&str)) -> Result<Self> {
+        let began = Instant::now();
+        let mut running = Running(guest);
+        let lines = follow(&mut running.0)?;
+        let mut outcome = Self {
+            exit: None,
+            taint: None,
+            gave_up: false,
+            last: String::new(),
+            log: String::new(),
+            took: Duration::ZERO,
+        };
+        loop {
+            let left = limits.all.saturating_sub(began.elapsed());
+            match lines.recv_timeout(left.min(limits.silence)) {
+                Ok(text) => outcome.hear(text, &mut line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    outcome.gave_up = true;
+                    break;
+                }
+            }
+        }
+        outcome.took = began.elapsed();
+        drop(running);
+        // A line that it had begun comes now.
+        for text in lines {
+            outcome.hear(text, &mut line);
+        }
+        let bytes = fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
+        outcome.log = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(outcome)
+    }
+
+    fn hear(&mut self, text: String, line: &mut impl FnMut(&str)) {
+        if let Some(code) = text.strip_prefix(EXIT) {
+            self.exit = code.trim().parse().ok();
+        } else if let Some(bits) = text.strip_prefix(TAINT) {
+            self.taint = bits.trim().parse().ok();
+        } else {
+            line(&text);
+            self.last = text;
+        }
+    }
+
+    /// Whether the guest stumbled over the emulator: a CPU of its ran into code that another one was rewriting, which
+    /// no real one does. The kernel marks the place with a breakpoint meanwhile.
+    pub(super) fn is_the_emulators_fault(&self) -> bool {
+        self.log.contains("int3: 0000 [#1]")
+    }
+
+    /// An error that says what went wrong, with the end of the kernel's log.
+    pub(super) fn verdict(&self) -> Result<()> {
+        let wrong = if self.alarm().is_some() {
+            "its kernel warned or crashed".to_owned()
+        } else if self.gave_up {
+            format!("it was given up after {:.0} s, at: {}", self.took.as_secs_f64(), self.last)
+        } else if self.exit.is_none() || self.taint.is_none() {
+            format!("it ended before the tests did, at: {}", self.last)
+        } else if self.taint.is_some_and(|taint| taint & BAD_TAINT != 0) {
+            format!("its kernel is tainted: {}", self.taint.unwrap_or_default())
+        } else if !self.log.contains(END_OF_LOG) {
+            "its kernel's log is not whole".to_owned()
+        } else {
+            // What tests failed is known from their lines; if none did, the runner itself has.
+            return Ok(());
+        };
+        bail!("{wrong}; its kernel's log:\n{}", self.tail())
+    }
+
+    fn alarm(&self) -> Option<usize> {
+        self.log.lines().position(|line| ALARMS.iter().any(|alarm| line.contains(alarm)))
+    }
+
+    /// The log from a little before the first alarm, or its end.
+    pub(super) fn tail(&self) -> String {
+        let lines: Vec<_> = self.log.lines().collect();
+        let from = self.alarm().unwrap_or(lines.len()).saturating_sub(20);
+        lines[from..].iter().take(80).copied().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Its lines, as they come.
+fn follow(guest: &mut Child) -> Result<Receiver<String>> {
+    let output = guest.stdout.take().context("no output")?;
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
+            if sender.send(text).is_err() {
+                break;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{END_OF_LOG, Outcome};
+
+    fn outcome(exit: Option<u32>, taint: Option<u32>, log: &str) -> Outcome {
+        let (log, last) = (log.to_owned(), "test a ... ".to_owned());
+        Outcome { exit, taint, gave_up: false, last, log, took: Duration::ZERO }
+    }
+
+    #[test]
+    fn only_a_whole_and_healthy_run_is_one() {
+        let log = format!("[    1.0] I/O error, dev sda, sector 1\n[    2.0] {END_OF_LOG}\n");
+        assert!(outcome(Some(0), Some(0), &log).verdict().is_ok());
+        let wrong = |outcome: Outcome| outcome.verdict().unwrap_err().to_string();
+        assert!(wrong(outcome(None, None, &log)).contains("before the tests did, at: test a"));
+        assert!(wrong(outcome(Some(0), None, &log)).contains("before the tests did"));
+        assert!(wrong(outcome(Some(0), Some(1 << 9), &log)).contains("tainted: 512"));
+        assert!(wrong(outcome(Some(0), Some(0), "")).contains("log is not whole"));
+        let warned =
+            format!("before\n[    1.0] WARNING: CPU: 1 PID: 2 at block/blk-mq.c\nafter\n{END_OF_LOG}");
+        let text = wrong(outcome(Some(0), Some(0), &warned));
+        assert!(text.starts_with("its kernel warned") && text.contains("before\n") && text.contains("after"));
+        let late = Outcome { gave_up: true, ..outcome(None, None, &log) };
+        assert!(wrong(late).contains("given up after 0 s, at: test a ... "));
+    }
+}
