@@ -4,6 +4,7 @@ use std::thread;
 
 use crate::support::{
     awake::Awake,
+    block::attribute,
     books::{READ, Stat},
     daemon::{Daemon, wait_for},
     figures::Figures,
@@ -26,10 +27,10 @@ fn another_file_at_the_same_number_is_another_life() {
     let info = [("device", name)];
 
     Target::open(&device.path()).read(1000);
-    let (_, first) = settled(&daemon, name);
+    let first = settled(&daemon, name).figures;
     assert!(reads(&first, name).unwrap() >= 1000);
     let sequence = first.label("biolat_device_info", &info, "diskseq").unwrap();
-    assert_eq!(sequence, device.attribute("diskseq"));
+    assert_eq!(sequence, attribute(&device.name, "diskseq"));
 
     device.detach();
     wait_for("the series to end", || reads(&daemon.fresh(), name).is_none());
@@ -43,13 +44,13 @@ fn another_file_at_the_same_number_is_another_life() {
     Target::open(&device.path()).read(77);
     wait_for("the new life", || reads(&daemon.fresh(), name).is_some());
     let second = settled(&daemon, name);
-    assert_eq!(reads(&second.1, name), Some(second.0.completions(READ) - before));
-    assert_eq!(second.1.unseen(name), 0);
-    assert_eq!(second.1.lost("no_room") + second.1.lost("unknown_device"), 0);
-    let now = second.1.label("biolat_device_info", &info, "diskseq").unwrap();
-    assert_eq!(now, device.attribute("diskseq"));
+    assert_eq!(reads(&second.figures, name), Some(second.books.completions(READ) - before));
+    assert_eq!(second.figures.unseen(name), 0);
+    assert_eq!(second.figures.lost("no_room") + second.figures.lost("unknown_device"), 0);
+    let now = second.figures.label("biolat_device_info", &info, "diskseq").unwrap();
+    assert_eq!(now, attribute(&device.name, "diskseq"));
     assert_ne!(now, sequence);
-    assert_eq!(second.1.metrics("biolat_device_info", &info).len(), 1);
+    assert_eq!(second.figures.metrics("biolat_device_info", &info).len(), 1);
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn slots_are_used_again() {
             reads(&Figures::scrape(daemon.address), &device.name) == Some(of_this_life())
         });
     }
-    let (_, after) = settled(&daemon, &device.name);
+    let after = settled(&daemon, &device.name).figures;
     // A few more than before may be fallow at any moment.
     assert!(slots(&after) <= before + 16.0, "{} slots after eighty lives, {before} before", slots(&after));
     assert_eq!(after.lost("no_room"), 0);

@@ -10,7 +10,7 @@ use std::{
 
 use crate::support::{
     Folder,
-    daemon::{Daemon, command, wait_for},
+    daemon::{Daemon, command, program, wait_for},
     figures::Figures,
     run,
 };
@@ -69,7 +69,7 @@ fn without_rights_it_says_which() {
     // Where the compiler put it, only root may look.
     let folder = Folder::new("rights", true);
     let copy = folder.0.join("biolat-daemon");
-    std::fs::copy(env!("CARGO_BIN_EXE_biolat-daemon"), &copy).unwrap();
+    std::fs::copy(program(), &copy).unwrap();
     let (code, said) = fails(Command::new(copy).args(["--listen", "127.0.0.1:0"]).uid(65534).gid(65534));
     assert_eq!(code, Some(1), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -102,9 +102,7 @@ fn another_daemon_may_run_beside_it() {
     let first = Daemon::start(&[]);
     let second = Daemon::start(&[]);
     assert_ne!(first.address, second.address);
-    let (code, said) = fails(
-        Command::new(env!("CARGO_BIN_EXE_biolat-daemon")).args(["--listen", &first.address.to_string()]),
-    );
+    let (code, said) = fails(Command::new(program()).args(["--listen", &first.address.to_string()]));
     assert_eq!(code, Some(1));
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains(&first.address.to_string()) && said.contains("choose another port"), "{said}");

@@ -12,6 +12,7 @@ use biolat_daemon::{
 };
 
 use crate::support::{
+    block::set_attribute,
     books::{READ, Stat},
     daemon::{Daemon, wait_for},
     load::Target,
@@ -26,13 +27,13 @@ fn without_iostats_every_io_is_lost_for_that_reason() {
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
     let target = Target::open(&device.path());
     target.read(10);
-    let (_, before) = settled(&daemon, &device.name);
+    let before = settled(&daemon, &device.name).figures;
     let phase = |phase| [("device", device.name.as_str()), ("phase", phase)];
     assert_eq!(before.value("biolat_device_phase_available", &phase("total")), 1.0);
 
-    device.set_attribute("queue/iostats", "0");
+    set_attribute(&device.name, "queue/iostats", "0");
     target.read(500);
-    let (_, off) = settled(&daemon, &device.name);
+    let off = settled(&daemon, &device.name).figures;
     assert_eq!(off.lost("iostats_off") - before.lost("iostats_off"), 500);
     assert_eq!(off.count(&device.name, READ), before.count(&device.name, READ));
     for name in ["queue", "device", "total"] {
@@ -44,9 +45,9 @@ fn without_iostats_every_io_is_lost_for_that_reason() {
     let command = format!("echo 1 > /sys/block/{}/queue/iostats", device.name);
     assert!(late.log().iter().any(|line| line.ends_with(&command)), "{:?}", late.log());
 
-    device.set_attribute("queue/iostats", "1");
+    set_attribute(&device.name, "queue/iostats", "1");
     target.read(20);
-    let (_, on) = settled(&daemon, &device.name);
+    let on = settled(&daemon, &device.name).figures;
     assert_eq!(on.count(&device.name, READ) - off.count(&device.name, READ), 20);
     assert_eq!(on.lost("iostats_off"), off.lost("iostats_off"));
     assert_eq!(on.value("biolat_device_phase_available", &phase("total")), 1.0);

@@ -8,12 +8,24 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod bays;
 mod buckets;
 mod counts;
+mod crowds;
 mod disk;
+mod drives;
+mod failures;
 mod hotplug;
+mod known_latency;
 mod latency;
 mod lifecycle;
 mod losses;
 mod peers;
+mod requests;
+mod restarts;
+mod scale;
+mod schedulers;
+mod stacks;
+mod storms;
 mod support;
+mod unthrottled;

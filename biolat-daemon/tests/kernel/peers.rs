@@ -12,7 +12,9 @@ use serde_json::Value;
 use crate::support::{
     Folder,
     awake::Awake,
-    daemon::{Daemon, wait_for},
+    books::READ,
+    daemon::{Daemon, program, wait_for},
+    figures::Figures,
     http, load,
     loop_device::LoopDevice,
     native::decode,
@@ -149,7 +151,7 @@ fn a_prometheus_server_answers_as_the_snapshot_says() {
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
     let awake = Awake::all_cpus();
     load::mixed(&device.path());
-    let (_, figures) = settled(&daemon, &device.name);
+    let figures = settled(&daemon, &device.name).figures;
     drop(awake);
     let prometheus = Prometheus::scraping(daemon.address);
     for phase in ["queue", "device", "total"] {
@@ -177,6 +179,47 @@ fn a_prometheus_server_answers_as_the_snapshot_says() {
             }
         }
     }
+}
+
+/// A daemon that is killed and started again is a counter reset to Prometheus, and nothing else.
+#[test]
+#[ignore = "needs root and prometheus: cargo xtask test"]
+fn a_restart_is_a_counter_reset_to_prometheus() {
+    let device = LoopDevice::attach("reset", true);
+    let name = device.name.as_str();
+    let target = load::Target::open(&device.path());
+    let first = Daemon::start(&["--interval", "100ms", "--device", name]);
+    let prometheus = Prometheus::scraping(first.address);
+    let series = format!("biolat_total_latency_seconds{{device=\"{name}\",op=\"read\"}}");
+    let bytes = format!("biolat_io_bytes_total{{device=\"{name}\",op=\"read\"}}");
+    let scraped = |figures: &Figures| {
+        let count = figures.count(name, READ) as f64;
+        let sees = || prometheus.query(&format!("histogram_count({series})")) == Some(count);
+        wait_for("Prometheus to have scraped it", sees);
+        count
+    };
+    target.read(3000);
+    let before = scraped(&settled(&first, name).figures);
+    let address = first.address.to_string();
+    drop(first);
+    target.read(400);
+    let second = Daemon::start_command(Command::new(program()).args([
+        "--listen",
+        &address,
+        "--interval",
+        "100ms",
+        "--device",
+        name,
+    ]));
+    target.read(1000);
+    let after = scraped(&settled(&second, name).figures);
+    assert!(after < before && after >= 1000.0, "{before}, then {after}");
+    assert_eq!(prometheus.query(&format!("resets({bytes}[1m])")), Some(1.0));
+    assert_eq!(prometheus.query(&format!("resets({series}[1m])")), Some(1.0));
+    // What came between is neither negative nor more than there was.
+    let grown = prometheus.query(&format!("histogram_count(increase({series}[1m]))")).unwrap();
+    assert!(grown >= 0.0 && grown <= (before + after) * 1.5, "{before}, then {after}: grown by {grown}");
+    assert_eq!(prometheus.query(&format!("count({series})")), Some(1.0));
 }
 
 /// Queries in the README's blocks of this language, comments left out.

@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use super::load::stay_on;
+
 /// Until it is dropped.
 pub(crate) struct Awake {
     stop: Arc<AtomicBool>,
@@ -23,7 +25,8 @@ impl Awake {
         let spinners = (0..cpus).map(|cpu| {
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
-                become_idle_class(cpu);
+                stay_on(cpu);
+                become_idle_class();
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
@@ -44,12 +47,9 @@ impl Drop for Awake {
     }
 }
 
-fn become_idle_class(cpu: usize) {
-    // SAFETY: plain structs, both for the calling thread.
+fn become_idle_class() {
+    // SAFETY: a plain struct, for the calling thread.
     unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
         let parameters = libc::sched_param { sched_priority: 0 };
         assert_eq!(libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters), 0);
     }

@@ -9,18 +9,26 @@ pub(crate) struct Stat(Vec<u64>);
 /// An op group: its field of completions, of sectors, of milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
+    pub(crate) name: &'static str,
     pub(crate) ops: &'static [&'static str],
     completions: usize,
     sectors: Option<usize>,
     milliseconds: usize,
 }
 
-pub(crate) const READ: Fields = Fields { ops: &["read"], completions: 0, sectors: Some(2), milliseconds: 3 };
-pub(crate) const WRITE: Fields =
-    Fields { ops: &["write", "write_zeroes"], completions: 4, sectors: Some(6), milliseconds: 7 };
+pub(crate) const READ: Fields =
+    Fields { name: "read", ops: &["read"], completions: 0, sectors: Some(2), milliseconds: 3 };
+pub(crate) const WRITE: Fields = Fields {
+    name: "write",
+    ops: &["write", "write_zeroes", "zone_append"],
+    completions: 4,
+    sectors: Some(6),
+    milliseconds: 7,
+};
 pub(crate) const DISCARD: Fields =
-    Fields { ops: &["discard"], completions: 11, sectors: Some(13), milliseconds: 14 };
-pub(crate) const FLUSH: Fields = Fields { ops: &["flush"], completions: 15, sectors: None, milliseconds: 16 };
+    Fields { name: "discard", ops: &["discard"], completions: 11, sectors: Some(13), milliseconds: 14 };
+pub(crate) const FLUSH: Fields =
+    Fields { name: "flush", ops: &["flush"], completions: 15, sectors: None, milliseconds: 16 };
 
 pub(crate) const GROUPS: [Fields; 4] = [READ, WRITE, DISCARD, FLUSH];
 
@@ -40,6 +48,11 @@ impl Stat {
 
     pub(crate) fn seconds(&self, group: Fields) -> f64 {
         self.0[group.milliseconds] as f64 / 1e3
+    }
+
+    /// Requests that others were merged into hold these.
+    pub(crate) fn merged(&self, group: Fields) -> u64 {
+        self.0[group.completions + 1]
     }
 
     /// What is there of completions in all.

@@ -1,6 +1,7 @@
 //! A daemon as a user starts it.
 
 use std::{
+    ffi::OsString,
     io::{BufRead as _, BufReader},
     net::SocketAddr,
     process::{Child, Command, ExitStatus, Stdio},
@@ -18,14 +19,24 @@ pub(crate) struct Daemon {
     log: Arc<Mutex<Vec<String>>>,
 }
 
+/// Where the daemon is: not where it was built if the tests run on another machine.
+pub(crate) fn program() -> OsString {
+    std::env::var_os("BIOLAT_TEST_DAEMON").unwrap_or_else(|| env!("CARGO_BIN_EXE_biolat-daemon").into())
+}
+
 /// The daemon's command, on a port of its own.
 pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
+    let mut command = Command::new(program());
     command.args(["--listen", "127.0.0.1:0"]).args(arguments);
     command
 }
 
 impl Daemon {
+    /// One that shows the devices of these names, fresh often.
+    pub(crate) fn of(devices: &str) -> Self {
+        Self::start(&["--interval", "200ms", "--device", devices])
+    }
+
     /// Starts it and waits until it has figures.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_command(&mut command(arguments))
@@ -103,7 +114,7 @@ impl Drop for Daemon {
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < Duration::from_secs(20), "waited too long for {what}");
+        assert!(began.elapsed() < Duration::from_secs(40), "waited too long for {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -74,6 +74,26 @@ impl Figures {
         histograms.map(|histogram| histogram.sample_count).sum()
     }
 
+    /// The sum of the latencies of a phase, in seconds.
+    pub(crate) fn seconds(&self, phase: &str, device: &str, op: &str) -> f64 {
+        self.histogram(phase, device, op).map_or(0.0, |histogram| histogram.sample_sum)
+    }
+
+    /// How many latencies of a phase there are.
+    pub(crate) fn latencies(&self, phase: &str, device: &str, op: &str) -> u64 {
+        self.histogram(phase, device, op).map_or(0, |histogram| histogram.sample_count)
+    }
+
+    /// Failures with this status.
+    pub(crate) fn errors(&self, device: &str, op: &str, status: &str) -> u64 {
+        let labels = [("device", device), ("op", op), ("status", status)];
+        self.value("biolat_io_errors_total", &labels) as u64
+    }
+
+    pub(crate) fn has_device(&self, device: &str) -> bool {
+        !self.metrics("biolat_device_info", &[("device", device)]).is_empty()
+    }
+
     pub(crate) fn bytes(&self, device: &str, group: Fields) -> u64 {
         let bytes =
             group.ops.iter().map(|op| self.value("biolat_io_bytes_total", &[("device", device), ("op", op)]));
@@ -84,13 +104,12 @@ impl Figures {
         self.value("biolat_unseen_completions_total", &[("device", device)]) as u64
     }
 
-    pub(crate) fn lost(&self, reason: &str) -> u64 {
-        self.value("biolat_lost_completions_total", &[("reason", reason)]) as u64
+    pub(crate) fn unseen_of(&self, device: &str, group: Fields) -> u64 {
+        self.value("biolat_unseen_completions_total", &[("device", device), ("op", group.name)]) as u64
     }
 
-    /// Losses for whatever reason.
-    pub(crate) fn all_lost(&self) -> u64 {
-        self.value("biolat_lost_completions_total", &[]) as u64
+    pub(crate) fn lost(&self, reason: &str) -> u64 {
+        self.value("biolat_lost_completions_total", &[("reason", reason)]) as u64
     }
 
     /// When the kernel was read.
@@ -117,4 +136,17 @@ pub(crate) fn quantile_index(buckets: &[(i32, u64)], quantile: f64) -> i32 {
         }
     }
     panic!("no bucket holds the quantile {quantile}")
+}
+
+/// The native index of a latency.
+pub(crate) fn index_of(seconds: f64) -> i32 {
+    (seconds.log2() * 8.0).ceil() as i32
+}
+
+/// The share of observations in the bucket that a latency falls into, and above.
+pub(crate) fn share_from(buckets: &[(i32, u64)], seconds: f64) -> f64 {
+    let all: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let lowest = index_of(seconds);
+    let above: u64 = buckets.iter().filter(|(index, _)| *index >= lowest).map(|(_, count)| count).sum();
+    above as f64 / all as f64
 }

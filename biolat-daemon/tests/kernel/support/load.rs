@@ -2,13 +2,18 @@
 
 use std::{
     fs::{File, OpenOptions},
+    io,
     os::{
         fd::AsRawFd as _,
         unix::fs::{FileExt as _, OpenOptionsExt as _},
     },
     path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
+    time::{Duration, Instant},
 };
+
+use super::block;
 
 const BLOCK: usize = 4096;
 
@@ -48,13 +53,35 @@ impl Target {
         }
     }
 
+    /// Writes so many bytes at once.
+    pub(crate) fn write_at(&self, place: u64, bytes: usize) {
+        self.try_write_at(place, bytes).unwrap();
+    }
+
+    pub(crate) fn try_write_at(&self, place: u64, bytes: usize) -> io::Result<()> {
+        self.0.write_all_at(bytes_of(&vec![Block([0x3c; BLOCK]); bytes / BLOCK]), place)
+    }
+
+    /// Reads the first block, as often as that.
+    pub(crate) fn read_first(&self, count: u64) {
+        for _ in 0..count {
+            self.try_read_at(0, BLOCK).unwrap();
+        }
+    }
+
+    /// Reads so many bytes at once, if they can be read.
+    pub(crate) fn try_read_at(&self, place: u64, bytes: usize) -> io::Result<()> {
+        let mut blocks = vec![Block([0; BLOCK]); bytes / BLOCK];
+        // SAFETY: blocks are plain bytes, one after another, and ours alone.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(blocks.as_mut_ptr().cast::<u8>(), bytes) };
+        self.0.read_exact_at(buffer, place)
+    }
+
     /// Writes all of it, so that reads find data and not holes.
     pub(crate) fn fill(&self) {
         let chunk = vec![Block([0xa5; BLOCK]); 256];
-        // SAFETY: blocks are plain bytes, one after another.
-        let bytes = unsafe { std::slice::from_raw_parts(chunk.as_ptr().cast::<u8>(), chunk.len() * BLOCK) };
         for number in 0..512_u64 {
-            self.0.write_all_at(bytes, number << 20).unwrap();
+            self.0.write_all_at(bytes_of(&chunk), number << 20).unwrap();
         }
     }
 
@@ -62,41 +89,130 @@ impl Target {
         self.0.sync_all().unwrap();
     }
 
-    /// Discards 64 KiB at a time.
-    pub(crate) fn discard(&self, count: u64) {
+    /// Discards 64 KiB at a time, from a place on.
+    pub(crate) fn discard(&self, place: u64, count: u64) {
         const BLKDISCARD: libc::Ioctl = 0x1277;
+        self.on_ranges(BLKDISCARD, place, count);
+    }
+
+    /// Writes zeroes, 64 KiB at a time: as a command if the device has one, else as data.
+    pub(crate) fn zero(&self, place: u64, count: u64) {
+        const BLKZEROOUT: libc::Ioctl = 0x127f;
+        self.on_ranges(BLKZEROOUT, place, count);
+    }
+
+    fn on_ranges(&self, request: libc::Ioctl, place: u64, count: u64) {
         for number in 0..count {
-            let range = [(128 << 20) + number * 65536, 65536_u64];
-            // SAFETY: the ioctl reads two numbers.
-            let result = unsafe { libc::ioctl(self.0.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
-            assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+            self.control(request, &[place + number * RANGE, RANGE]);
         }
     }
+
+    /// An ioctl that reads some numbers.
+    pub(crate) fn control(&self, request: libc::Ioctl, numbers: &[u64]) {
+        // SAFETY: the kernel reads no more numbers than the request says, which is what the caller gives.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request, numbers.as_ptr()) };
+        assert_eq!(result, 0, "ioctl {request:#x}: {}", io::Error::last_os_error());
+    }
 }
+
+fn bytes_of(blocks: &[Block]) -> &[u8] {
+    // SAFETY: blocks are plain bytes, one after another.
+    unsafe { std::slice::from_raw_parts(blocks.as_ptr().cast::<u8>(), blocks.len() * BLOCK) }
+}
+
+const RANGE: u64 = 64 << 10;
 
 fn place(number: u64) -> u64 {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % (128 << 8) * BLOCK as u64
 }
 
-/// Everything at once, from two threads.
+/// Rounds of [`mixed`] on each of two CPUs.
+const ROUNDS: u64 = 20;
+
+/// What [`mixed`] makes of each op, at the least.
+pub(crate) const READS: u64 = 2 * ROUNDS * 100;
+pub(crate) const WRITES: u64 = 2 * ROUNDS * 60;
+pub(crate) const DISCARDS: u64 = 2 * ROUNDS * 5;
+pub(crate) const ZEROES: u64 = 2 * ROUNDS * 2;
+
+/// Everything at once, from two CPUs: reads, writes, synchronous writes, flushes, zeroes, and discards if the
+/// device knows them.
 pub(crate) fn mixed(path: &Path) {
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let target = Target::open(path);
-            for _ in 0..20 {
-                target.read(200);
-                target.discard(10);
-            }
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let discards = block::number(name, "queue/discard_max_bytes") > 0;
+    on_two_cpus(|cpu| {
+        let target = Target::open(path);
+        let synchronous = Target::open_synchronous(path);
+        for round in 0..ROUNDS {
+            let place = (128 << 20) + (cpu * ROUNDS + round) * 8 * RANGE;
+            target.read(100);
+            target.write(50);
+            synchronous.write(10);
             target.flush();
-        });
-        scope.spawn(|| {
-            let target = Target::open(path);
-            let synchronous = Target::open_synchronous(path);
-            for _ in 0..20 {
-                target.write(100);
-                synchronous.write(20);
-                target.flush();
+            target.zero(place, 2);
+            if discards {
+                target.discard(place + 2 * RANGE, 5);
             }
-        });
+        }
     });
+}
+
+/// Says that it is over when it is dropped, whatever the reason, to those who go on until then.
+#[derive(Default)]
+pub(crate) struct Until(AtomicBool);
+
+impl Until {
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// It is over when this is dropped.
+    pub(crate) fn dropped(&self) -> impl Drop + '_ {
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        Over(&self.0)
+    }
+}
+
+/// Where two threads meet, again and again, without a system call between their meeting and what they do then.
+#[derive(Default)]
+pub(crate) struct Meeting(AtomicU64);
+
+impl Meeting {
+    /// Waits for the other one to come to this round, not for ever.
+    pub(crate) fn of_round(&self, round: u64) {
+        let began = Instant::now();
+        self.0.fetch_add(1, Ordering::AcqRel);
+        while self.0.load(Ordering::Acquire) < 2 * round {
+            assert!(began.elapsed() < Duration::from_secs(10), "the other thread does not come");
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// On a thread on each of the first two CPUs, at once.
+pub(crate) fn on_two_cpus(work: impl Fn(u64) + Sync) {
+    thread::scope(|scope| {
+        for cpu in 0..2 {
+            let work = &work;
+            scope.spawn(move || {
+                stay_on(cpu);
+                work(cpu as u64);
+            });
+        }
+    });
+}
+
+/// Has the calling thread run on one CPU only.
+pub(crate) fn stay_on(cpu: usize) {
+    // SAFETY: a plain struct, for the calling thread.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set), 0);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use super::{Folder, run};
+use super::{Folder, block, run};
 
 /// Attached to a file; detached when it is dropped.
 pub(crate) struct LoopDevice {
@@ -24,15 +24,12 @@ impl LoopDevice {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        PathBuf::from("/dev").join(&self.name)
+        block::path(&self.name)
     }
 
-    pub(crate) fn attribute(&self, name: &str) -> String {
-        fs::read_to_string(format!("/sys/block/{}/{name}", self.name)).unwrap().trim().to_owned()
-    }
-
-    pub(crate) fn set_attribute(&self, name: &str, value: &str) {
-        fs::write(format!("/sys/block/{}/{name}", self.name), value).unwrap();
+    /// The file that it is attached to at first.
+    pub(crate) fn file(&self) -> fs::File {
+        fs::OpenOptions::new().read(true).write(true).open(self.folder.0.join("a")).unwrap()
     }
 
     pub(crate) fn detach(&self) {

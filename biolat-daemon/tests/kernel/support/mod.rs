@@ -1,14 +1,23 @@
 //! What the kernel tests share: a device of their own, load with a known count, a daemon, its figures.
 
 pub(crate) mod awake;
+pub(crate) mod block;
 pub(crate) mod books;
 pub(crate) mod daemon;
+pub(crate) mod emulator;
 pub(crate) mod figures;
+pub(crate) mod fio;
 pub(crate) mod http;
+pub(crate) mod kernel_memory;
 pub(crate) mod load;
 pub(crate) mod loop_device;
+pub(crate) mod machine;
 pub(crate) mod native;
+pub(crate) mod null_blk;
+pub(crate) mod passthrough;
+pub(crate) mod scsi_debug;
 pub(crate) mod settled;
+pub(crate) mod tracing;
 
 use std::{path::PathBuf, process::Command};
 

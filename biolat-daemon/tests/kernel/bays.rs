@@ -1,0 +1,186 @@
+//! Drives that are pulled out of their bays and put in.
+
+use std::{
+    fs::OpenOptions,
+    os::unix::fs::FileExt as _,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{
+    block,
+    books::{READ, Stat, WRITE},
+    daemon::{Daemon, wait_for},
+    emulator::Emulator,
+    figures::Figures,
+    http,
+    load::{Target, Until},
+    settled::{Moment, compare, settled},
+};
+
+/// A bay of the machine: a PCI Express slot with a power switch.
+struct Bay {
+    port: String,
+}
+
+impl Bay {
+    /// The bay that a drive is in.
+    fn of(device: &str) -> Self {
+        let controller = std::fs::canonicalize(format!("/sys/block/{device}/device/device")).unwrap();
+        let port = controller.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        Self { port }
+    }
+
+    /// Where the slot's control register is: in the capability "PCI Express".
+    fn control(&self, configuration: &std::fs::File) -> u64 {
+        let byte = |at: u64| {
+            let mut byte = [0];
+            configuration.read_exact_at(&mut byte, at).unwrap();
+            u64::from(byte[0])
+        };
+        let mut at = byte(0x34);
+        while byte(at) != 0x10 {
+            at = byte(at + 1);
+            assert_ne!(at, 0, "{} has no such capability", self.port);
+        }
+        at + 0x18
+    }
+
+    /// The drive is gone from one moment to the next, with what it had to do.
+    fn pull_out(&self, device: &str) {
+        let controller = std::fs::canonicalize(format!("/sys/block/{device}/device/device")).unwrap();
+        let path = format!("/sys/bus/pci/devices/{}/config", self.port);
+        let configuration = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let at = self.control(&configuration);
+        let mut control = [0; 2];
+        configuration.read_exact_at(&mut control, at).unwrap();
+        // Power off, and the light that says so.
+        control[1] |= 0x07;
+        configuration.write_all_at(&control, at).unwrap();
+        // The emulator does not tell of a drive that is pulled out without a word; the kernel looks for itself, and
+        // finds nothing there.
+        std::fs::write(controller.join("remove"), "1").unwrap();
+    }
+}
+
+/// Reads and writes until the drive fails; how many of the calls failed.
+fn load_until_it_fails(device: &str, until: &Until) -> u64 {
+    let failed = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for worker in 0..12_u64 {
+            let failed = &failed;
+            scope.spawn(move || {
+                let target = Target::open(&block::path(device));
+                for number in (0..).take_while(|_| !until.is_over()) {
+                    let place = (worker << 24) + (number % 1000) * 4096;
+                    let done = if worker % 2 == 0 {
+                        target.try_read_at(place, 4096)
+                    } else {
+                        target.try_write_at(place, 4096)
+                    };
+                    if done.is_err() {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner()
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
+    let mut emulator = Emulator::connect();
+    let name = block::device_with("device/serial", "first");
+    let bay = Bay::of(&name);
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
+    let address = daemon.address;
+    let info = [("device", name.as_str())];
+    let before = settled(&daemon, &name);
+    assert_eq!(before.figures.label("biolat_device_info", &info, "serial").unwrap(), "first");
+
+    // Slow, so that all of them wait for it when it goes.
+    emulator.throttle("first", 200);
+    let until = Until::default();
+    let (failed, scrapes) = thread::scope(|scope| {
+        let over = until.dropped();
+        let scraper = scope.spawn(|| {
+            let mut scrapes = 0;
+            while !until.is_over() {
+                assert_eq!(http::get(address, "/metrics", "").unwrap().status, 200);
+                scrapes += 1;
+                thread::sleep(Duration::from_millis(50));
+            }
+            scrapes
+        });
+        let load = scope.spawn(|| load_until_it_fails(&name, &until));
+        let reads = || Stat::of(&name).completions(READ) - before.books.completions(READ);
+        wait_for("some reads", || reads() > 20);
+        bay.pull_out(&name);
+        let failed = load.join().unwrap();
+        wait_for("the series to end", || !Figures::scrape(address).has_device(&name));
+        drop(over);
+        (failed, scraper.join().unwrap())
+    });
+    println!("{failed} calls failed, {scrapes} scrapes meanwhile");
+    assert_eq!(failed, 12);
+    let gone = daemon.fresh();
+    for phase in ["queue", "device", "total"] {
+        assert!(gone.histogram(phase, &name, "read").is_none(), "stale {phase} of {name}");
+    }
+    assert!(gone.metrics("biolat_io_bytes_total", &info).is_empty());
+    assert_eq!(gone.lost("no_room") + gone.lost("unknown_device") + gone.lost("clock"), 0);
+
+    emulator.put_in("second", "bay1");
+    wait_for("the other drive", || !block::devices_with("device/serial", "second").is_empty());
+    let other = block::device_with("device/serial", "second");
+    assert_eq!(other, name, "it has the same name, or this tests less than it could");
+    wait_for("its figures", || Figures::scrape(address).has_device(&other));
+    let info = [("device", other.as_str())];
+    let start = settled(&daemon, &other);
+    assert_eq!(start.figures.label("biolat_device_info", &info, "serial").unwrap(), "second");
+    // All that there is of it is its own, from its first request on.
+    assert_eq!(start.figures.count(&other, READ), start.books.completions(READ));
+    let target = Target::open(&block::path(&other));
+    target.read(300);
+    target.write(200);
+    let Moment { books: stat, figures: after } = settled(&daemon, &other);
+    assert_eq!(after.count(&other, READ), stat.completions(READ));
+    assert_eq!(after.count(&other, WRITE), 200);
+    assert_eq!(after.errors(&other, "read", "ioerr"), 0);
+    assert_eq!(after.unseen(&other), 0);
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_path_for_each_controller_of_a_subsystem() {
+    // The head of both paths is a disk of its own without requests; the paths are hidden.
+    let disks = block::devices_with("device/serial", "pair");
+    let (paths, heads): (Vec<_>, Vec<_>) =
+        disks.into_iter().partition(|name| block::attribute(name, "hidden") == "1");
+    assert_eq!((paths.len(), heads.len()), (2, 1), "{paths:?} {heads:?}");
+    let head = &heads[0];
+    std::fs::write(format!("/sys/block/{head}/device/iopolicy"), "round-robin").unwrap();
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
+    let before: Vec<_> = paths.iter().map(|path| settled(&daemon, path)).collect();
+    let target = Target::open(&block::path(head));
+    target.read(501);
+    target.write(300);
+    let mut reads = Vec::new();
+    for (path, before) in paths.iter().zip(&before) {
+        let after = settled(&daemon, path);
+        let growth = compare(path, before, &after);
+        assert_eq!(growth.unseen, 0);
+        reads.push(growth.of(READ));
+        let info = [("device", path.as_str())];
+        assert_eq!(after.figures.label("biolat_device_info", &info, "path_of").as_ref(), Some(head));
+        assert_eq!(after.figures.label("biolat_device_info", &info, "serial").unwrap(), "pair");
+        assert!(!after.figures.has_device(head) && after.figures.histogram("total", head, "read").is_none());
+    }
+    println!("{paths:?}: {reads:?} reads");
+    assert_eq!(reads.iter().sum::<u64>(), 501);
+    assert!(reads.iter().all(|&reads| reads >= 100), "one path had it all: {reads:?}");
+}

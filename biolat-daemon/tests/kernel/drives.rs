@@ -1,0 +1,96 @@
+//! Drives of every kind, under load from two CPUs: counts and bytes of each op, exactly those of the kernel's books.
+
+use crate::support::{
+    block,
+    books::{DISCARD, FLUSH, READ, WRITE},
+    daemon::Daemon,
+    load::{self, DISCARDS, READS, WRITES, ZEROES},
+    loop_device::LoopDevice,
+    null_blk::NullBlk,
+    scsi_debug::ScsiDebug,
+    settled::{compare, settled},
+};
+
+/// Loads a device with all it can do, and holds what is counted against the books.
+pub(crate) fn is_exact(name: &str) {
+    let daemon = Daemon::of(name);
+    let before = settled(&daemon, name);
+    load::mixed(&block::path(name));
+    let after = settled(&daemon, name);
+    let growth = compare(name, &before, &after);
+    assert_eq!(growth.unseen, 0, "{name}");
+    // The test is not empty: what was asked for is there, under its own name.
+    assert_eq!(growth.of(READ), READS, "{name}");
+    assert!(growth.of(WRITE) >= WRITES + ZEROES, "{name}: {:?}", growth.completions);
+    if block::number(name, "queue/discard_max_bytes") > 0 {
+        assert!(growth.of(DISCARD) >= DISCARDS, "{name}: {:?}", growth.completions);
+    }
+    if block::number(name, "queue/write_zeroes_max_bytes") > 0 {
+        let zeroes = after.figures.histogram("total", name, "write_zeroes").unwrap().sample_count;
+        assert!(zeroes >= ZEROES, "{name}: {zeroes} zeroes");
+    }
+    let flushes = block::attribute(name, "queue/write_cache") == "write back";
+    assert_eq!(growth.of(FLUSH) > 0, flushes, "{name}: {:?}", growth.completions);
+    // Drives know all of it; of those that are software some do.
+    let can = |attribute| block::number(name, attribute) > 0;
+    let is_software = name.starts_with("nullb") || name.starts_with("loop");
+    assert!(can("queue/discard_max_bytes") && (is_software || can("queue/write_zeroes_max_bytes")), "{name}");
+    println!("{name}: reads, writes, discards, flushes: {:?}", growth.completions);
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn nvme_with_two_namespaces_is_exact() {
+    let namespaces = block::devices_with("device/serial", "twins");
+    assert_eq!(namespaces.len(), 2);
+    namespaces.iter().for_each(|name| is_exact(name));
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn another_nvme_controller_is_exact() {
+    is_exact(&block::device_with("device/serial", "solo"));
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn virtio_blk_is_exact() {
+    is_exact("vda");
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn virtio_scsi_is_exact() {
+    is_exact(&block::device_with("device/model", "QEMU HARDDISK"));
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn scsi_debug_is_exact() {
+    let device = ScsiDebug::load(&[]);
+    is_exact(&device.name);
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn null_blk_is_exact_however_it_completes() {
+    // At once; on the other CPU's interrupt; by a timer.
+    for mode in ["0", "1", "2"] {
+        let device = NullBlk::in_memory(&[("irqmode", mode), ("submit_queues", "2")]);
+        is_exact(&device.name);
+    }
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn null_blk_with_a_volatile_cache_is_exact() {
+    let device = NullBlk::in_memory(&[("cache_size", "8"), ("submit_queues", "2")]);
+    is_exact(&device.name);
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_loop_device_is_exact() {
+    let device = LoopDevice::attach("drives", true);
+    is_exact(&device.name);
+}

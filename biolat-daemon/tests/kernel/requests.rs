@@ -1,0 +1,235 @@
+//! What a request can go through before it ends: it is counted once, when it ends, as the kernel books it.
+
+use std::{fs, os::unix::fs::FileExt as _};
+
+use crate::{
+    counts::{FILESYSTEMS, fsync_is_exact},
+    support::{
+        Folder, block,
+        books::{FLUSH, READ, WRITE},
+        daemon::Daemon,
+        fio::write_in_batches,
+        load::{self, Meeting, Target},
+        null_blk::NullBlk,
+        run,
+        scsi_debug::{ScsiDebug, Wrong},
+        settled::{Moment, compare, settled},
+        tracing::Events,
+    },
+};
+
+/// The probe goes one way until the daemon has seen a series, and another one from then on: each load comes twice.
+const ROUNDS: [&str; 2] = ["while the series is new", "when it is known"];
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_request_that_completes_in_parts_counts_at_its_end() {
+    let drive = ScsiDebug::load(&[]);
+    let daemon = Daemon::of(&drive.name);
+    for round in ROUNDS {
+        let before = settled(&daemon, &drive.name);
+        let completions = Events::count("block_rq_complete", &drive.name);
+        drive.goes(Wrong::Short, 3);
+        load::on_two_cpus(|_| Target::open(&block::path(&drive.name)).read(300));
+        drive.goes(Wrong::Short, 0);
+        let completions = completions.stop();
+        let after = settled(&daemon, &drive.name);
+        let growth = compare(&drive.name, &before, &after);
+        assert_eq!((growth.of(READ), growth.unseen), (600, 0), "{round}");
+        assert!(completions >= 750, "{completions} completions: there were no parts");
+        let [device, total] = ["device", "total"].map(|phase| growth.latencies(phase, "read"));
+        assert_eq!(device, total, "{round}");
+    }
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_request_that_is_sent_again_counts_once() {
+    let drive = ScsiDebug::load(&[]);
+    let daemon = Daemon::of(&drive.name);
+    for round in ROUNDS {
+        let before = settled(&daemon, &drive.name);
+        let requeues = Events::count("block_rq_requeue", &drive.name);
+        drive.goes(Wrong::Busy, 5);
+        load::on_two_cpus(|_| Target::open(&block::path(&drive.name)).read(200));
+        drive.goes(Wrong::Busy, 0);
+        let requeues = requeues.stop();
+        let after = settled(&daemon, &drive.name);
+        let growth = compare(&drive.name, &before, &after);
+        assert_eq!((growth.of(READ), growth.unseen), (400, 0), "{round}");
+        assert!(requeues >= 50, "{requeues} requeues");
+    }
+}
+
+/// Neighbouring blocks that are submitted together become one request.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn merged_requests_count_as_the_one_that_they_became() {
+    const BLOCKS: u64 = 1600;
+    let disk = NullBlk::in_memory(&[("submit_queues", "2")]);
+    let daemon = Daemon::of(&disk.name);
+    for round in ROUNDS {
+        let before = settled(&daemon, &disk.name);
+        write_in_batches(&disk.path(), BLOCKS);
+        let after = settled(&daemon, &disk.name);
+        let growth = compare(&disk.name, &before, &after);
+        let merged = after.books.merged(WRITE) - before.books.merged(WRITE);
+        println!("{merged} of {BLOCKS} were merged {round}");
+        assert!(merged >= BLOCKS / 4, "{merged} of {BLOCKS} were merged");
+        assert_eq!((growth.of(WRITE) + merged, growth.unseen), (BLOCKS, 0), "{round}");
+        let bytes = growth.bytes(WRITE);
+        assert_eq!(bytes, BLOCKS * 4096, "{round}");
+    }
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn what_is_split_counts_as_the_requests_that_it_became() {
+    let disk = NullBlk::in_memory(&[("submit_queues", "2"), ("max_sectors", "128")]);
+    let daemon = Daemon::of(&disk.name);
+    for round in ROUNDS {
+        let before = settled(&daemon, &disk.name);
+        load::on_two_cpus(|cpu| {
+            let target = Target::open(&disk.path());
+            for number in 0..20 {
+                target.write_at((cpu * 20 + number) << 20, 1 << 20);
+            }
+        });
+        let after = settled(&daemon, &disk.name);
+        let growth = compare(&disk.name, &before, &after);
+        // 64 KiB each.
+        assert_eq!((growth.of(WRITE), growth.unseen), (40 * 16, 0), "{round}");
+    }
+}
+
+/// A volatile cache and no FUA: the kernel carries out each synchronous write as a sequence of flush, data, flush.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn fsync_on_a_volatile_cache_is_exact() {
+    let disk = "vda";
+    assert_eq!(block::attribute(disk, "queue/write_cache"), "write back");
+    assert_eq!(block::attribute(disk, "queue/fua"), "0");
+    for filesystem in FILESYSTEMS {
+        fsync_is_exact(filesystem, disk);
+    }
+}
+
+/// What fsync sends when there is nothing left to write is booked as a write, and ends without the driver's having
+/// had it. Its stamp of the hand-over is 0, which in the first minutes of a machine looks like a time.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn an_empty_flush_has_a_total_and_nothing_else() {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    let uptime: f64 = uptime.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(uptime < 1000.0, "up for {uptime} s: too long to show what this test is for");
+    let disk = NullBlk::in_memory(&[("cache_size", "16")]);
+    let daemon = Daemon::of(&disk.name);
+    let target = Target::open(&disk.path());
+    target.write(1);
+    let before = settled(&daemon, &disk.name);
+    for _ in 0..50 {
+        target.flush();
+    }
+    let after = settled(&daemon, &disk.name);
+    let growth = compare(&disk.name, &before, &after);
+    assert_eq!((growth.of(WRITE), growth.of(FLUSH)), (50, 50));
+    let grown = |phase, op| growth.latencies(phase, op);
+    assert_eq!([grown("queue", "write"), grown("device", "write"), grown("total", "write")], [0, 0, 50]);
+    assert_eq!([grown("queue", "flush"), grown("device", "flush"), grown("total", "flush")], [50, 50, 50]);
+}
+
+/// The first write of a new device on both CPUs at once: one of them makes the series, and neither is lost.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_series_that_two_cpus_make_at_once_is_one() {
+    let daemon = Daemon::of("nullb.*");
+    for _ in 0..20 {
+        let disks: Vec<_> =
+            (0..4).map(|_| NullBlk::new(&[("submit_queues", "2"), ("irqmode", "0")])).collect();
+        let meeting = Meeting::default();
+        load::on_two_cpus(|_| {
+            for (disk, round) in disks.iter().zip(1..) {
+                let target = Target::open(&disk.path());
+                meeting.of_round(round);
+                target.write(3);
+            }
+        });
+        let figures = daemon.fresh();
+        for disk in &disks {
+            assert_eq!(figures.count(&disk.name, WRITE), 6, "{}", disk.name);
+        }
+        assert_eq!(figures.lost("no_room") + figures.lost("unknown_device"), 0);
+    }
+}
+
+/// Zones are opened, written, closed, finished and reset; each of that is an op of its own.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn zone_ops_are_exact() {
+    const OPEN: libc::Ioctl = 0x4010_1286;
+    const CLOSE: libc::Ioctl = 0x4010_1287;
+    const FINISH: libc::Ioctl = 0x4010_1288;
+    const RESET: libc::Ioctl = 0x4010_1283;
+    let zone_sectors = 4 << 11;
+    let disk =
+        NullBlk::in_memory(&[("zoned", "1"), ("zone_size", "4"), ("zone_nr_conv", "0"), ("discard", "0")]);
+    let daemon = Daemon::of(&disk.name);
+    let ops = ["write", "zone_open", "zone_close", "zone_finish", "zone_reset", "zone_reset_all"];
+    for round in ROUNDS {
+        let before = settled(&daemon, &disk.name);
+        load::on_two_cpus(|cpu| {
+            let target = Target::open(&disk.path());
+            for zone in cpu * 10..cpu * 10 + 10 {
+                let range = [zone * zone_sectors, zone_sectors];
+                target.control(OPEN, &range);
+                for block in 0..8 {
+                    target.write_at(range[0] * 512 + block * 4096, 4096);
+                }
+                target.control(CLOSE, &range);
+                target.control(FINISH, &range);
+                target.control(RESET, &range);
+            }
+        });
+        Target::open(&disk.path()).control(RESET, &[0, 256 << 11]);
+        let after = settled(&daemon, &disk.name);
+        let grown = |op: &str| {
+            let latencies = |moment: &Moment| moment.figures.latencies("total", &disk.name, op);
+            latencies(&after) - latencies(&before)
+        };
+        assert_eq!(ops.map(grown), [160, 20, 20, 20, 20, 1], "{round}: {ops:?}");
+        // The kernel books those with an even number as reads, and which have one differs between kernels.
+        let booked = |moment: &Moment| moment.books.completions(READ) + moment.books.completions(WRITE);
+        let of_ops: u64 = ops.into_iter().chain(["read"]).map(grown).sum();
+        assert_eq!(booked(&after) - booked(&before), of_ops, "{round}");
+        assert_eq!(after.figures.unseen(&disk.name), 0, "{round}");
+        let bytes = after.figures.bytes(&disk.name, WRITE) - before.figures.bytes(&disk.name, WRITE);
+        assert_eq!(bytes, 160 * 4096, "{round}");
+    }
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn zone_appends_are_exact() {
+    run("modprobe", &["btrfs"]);
+    let disk =
+        NullBlk::in_memory(&[("zoned", "1"), ("zone_size", "4"), ("zone_nr_conv", "0"), ("discard", "0")]);
+    let path = disk.path();
+    let daemon = Daemon::of(&disk.name);
+    run("mkfs.btrfs", &["-q", "-O", "zoned", "-d", "single", "-m", "single", path.to_str().unwrap()]);
+    let before = settled(&daemon, &disk.name);
+    let folder = Folder::new("zones", true);
+    run("mount", &["-t", "btrfs", path.to_str().unwrap(), folder.0.to_str().unwrap()]);
+    load::on_two_cpus(|cpu| {
+        let file = fs::File::create(folder.0.join(format!("file-{cpu}"))).unwrap();
+        for block in 0..40 {
+            file.write_all_at(&[cpu as u8; 16384], block * 16384).unwrap();
+            file.sync_data().unwrap();
+        }
+    });
+    run("umount", &[folder.0.to_str().unwrap()]);
+    let after = settled(&daemon, &disk.name);
+    let growth = compare(&disk.name, &before, &after);
+    let appends = growth.latencies("total", "zone_append");
+    println!("{appends} appends of {} writes", growth.of(WRITE));
+    assert!(appends >= 80 && growth.unseen == 0, "{appends} appends");
+}

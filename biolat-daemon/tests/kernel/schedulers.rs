@@ -1,0 +1,80 @@
+//! Schedulers: what waits in one is in the queue, not in the device.
+
+use std::thread;
+
+use crate::support::{
+    block,
+    books::READ,
+    daemon::Daemon,
+    load::Target,
+    null_blk::NullBlk,
+    run,
+    settled::{compare, settled},
+};
+
+const SERVICE: f64 = 0.005;
+const READERS: u64 = 8;
+const ROUNDS: u64 = 15;
+
+/// Mean queue and device latency of many readers of a device that takes one request at a time.
+fn means_under(scheduler: &str) -> (f64, f64) {
+    let one_at_a_time = [("hw_queue_depth", "1"), ("submit_queues", "1")];
+    let disk = NullBlk::that_takes((SERVICE * 1e9) as u64, &one_at_a_time);
+    block::set_attribute(&disk.name, "queue/scheduler", scheduler);
+    if scheduler != "none" {
+        // Room for all readers; by default it is twice the device's.
+        block::set_attribute(&disk.name, "queue/nr_requests", "64");
+    }
+    let daemon = Daemon::of(&disk.name);
+    let before = settled(&daemon, &disk.name);
+    thread::scope(|scope| {
+        for reader in 0..READERS {
+            let disk = &disk;
+            scope.spawn(move || {
+                let target = Target::open(&disk.path());
+                for round in 0..ROUNDS {
+                    // Far apart, lest they be merged.
+                    target.try_read_at((reader * ROUNDS + round) << 20, 4096).unwrap();
+                }
+            });
+        }
+    });
+    let after = settled(&daemon, &disk.name);
+    let growth = compare(&disk.name, &before, &after);
+    assert_eq!((growth.of(READ), growth.unseen), (READERS * ROUNDS, 0), "{scheduler}");
+    let mean = |phase| growth.seconds(phase, "read") / growth.latencies(phase, "read") as f64;
+    let (queue, device, total) = (mean("queue"), mean("device"), mean("total"));
+    println!("{scheduler}: queue {queue:.4} s, device {device:.4} s");
+    assert!((queue + device - total).abs() < 1e-9, "{queue} + {device} = {total}");
+    // The driver has one at a time, whatever waits.
+    assert!((SERVICE..SERVICE * 3.0).contains(&device), "{scheduler}: {device} s in the device");
+    (queue, device)
+}
+
+/// A request waits for its turn: for seven others.
+fn holds_requests_in_its_queue(scheduler: &str) {
+    let (queue, device) = means_under(scheduler);
+    assert!(queue > device * 4.0, "{scheduler}: {queue} s in the queue, {device} s in the device");
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn mq_deadline_holds_requests_in_its_queue() {
+    holds_requests_in_its_queue("mq-deadline");
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn bfq_holds_requests_in_its_queue() {
+    run("modprobe", &["bfq"]);
+    holds_requests_in_its_queue("bfq");
+}
+
+/// Without a scheduler who wants to submit waits for a place in the driver's queue, and the kernel makes the request
+/// when there is one: nothing waits in it.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn without_a_scheduler_there_is_no_queue() {
+    let (queue, device) = means_under("none");
+    assert!(queue < device, "{queue} s in the queue, {device} s in the device");
+}

@@ -1,0 +1,184 @@
+//! Devices on top of others: those that only pass I/O on have no requests, and do not appear.
+
+use std::{collections::BTreeSet, fs};
+
+use crate::support::{
+    block,
+    books::{READ, WRITE},
+    daemon::Daemon,
+    load::{self, READS, Target},
+    null_blk::NullBlk,
+    run,
+    settled::{Moment, compare, settled, tally},
+};
+
+/// A dm device; gone when it is dropped.
+struct Mapped {
+    /// `dm-0`
+    name: String,
+    label: &'static str,
+}
+
+impl Mapped {
+    fn create(label: &'static str, table: &str) -> Self {
+        run("dmsetup", &["create", label, "--noudevsync", "--table", table]);
+        Self { name: block::device_with("dm/name", label), label }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        run("dmsetup", &["remove", "--noudevsync", self.label]);
+    }
+}
+
+const SECTORS: u64 = 256 << 11;
+
+fn below() -> NullBlk {
+    NullBlk::in_memory(&[("submit_queues", "2"), ("cache_size", "8")])
+}
+
+/// Loads a device that has no requests of its own, and finds every I/O on those below, and on them alone.
+fn passes_everything_on(above: &str, below: &[&NullBlk]) {
+    let daemon = Daemon::of(".*");
+    let before: Vec<_> = below.iter().map(|device| settled(&daemon, &device.name)).collect();
+    load::mixed(&block::path(above));
+    let mut reads = 0;
+    for (device, before) in below.iter().zip(&before) {
+        let after = settled(&daemon, &device.name);
+        let growth = compare(&device.name, before, &after);
+        assert_eq!(growth.unseen, 0);
+        assert!(growth.of(WRITE) > 0);
+        reads += growth.of(READ);
+        assert!(!after.figures.has_device(above), "{above} appears");
+        assert!(after.figures.histogram("total", above, "read").is_none());
+        let info = [("device", device.name.as_str())];
+        assert_eq!(after.figures.label("biolat_device_info", &info, "holders").unwrap(), above);
+    }
+    // Software above may read a label of its own meanwhile.
+    assert!((READS..READS + 16).contains(&reads), "{reads} reads");
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn dm_linear_is_its_disk() {
+    let disk = below();
+    let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
+    passes_everything_on(&mapped.name, &[&disk]);
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn dm_delay_is_its_disk_and_its_delay_is_not_the_disks() {
+    let disk = below();
+    let table = format!("0 {SECTORS} delay /dev/{} 0 50", disk.name);
+    let mapped = Mapped::create("late", &table);
+    let daemon = Daemon::of(".*");
+    let before = settled(&daemon, &disk.name);
+    Target::open(&block::path(&mapped.name)).read(40);
+    let after = settled(&daemon, &disk.name);
+    let growth = compare(&disk.name, &before, &after);
+    assert_eq!(growth.of(READ), 40);
+    // The delay is spent before there is a request: it would be 2 s.
+    let seconds = growth.seconds("total", "read");
+    assert!(seconds < 0.4, "{seconds} s");
+    assert!(!after.figures.has_device(&mapped.name));
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn md_raid1_is_both_its_disks() {
+    struct Md;
+    impl Drop for Md {
+        fn drop(&mut self) {
+            run("mdadm", &["--stop", "/dev/md0"]);
+        }
+    }
+    run("modprobe", &["raid1"]);
+    let legs = [below(), below()];
+    let paths = legs.each_ref().map(NullBlk::path);
+    let create = ["--create", "/dev/md0", "--level=1", "--raid-devices=2", "--assume-clean", "--run"];
+    let quiet = ["--metadata=1.0", "--bitmap=none", "--quiet"];
+    let legs_of_it = [paths[0].to_str().unwrap(), paths[1].to_str().unwrap()];
+    run("mdadm", &[&create[..], &quiet, &legs_of_it].concat());
+    let _md = Md;
+    passes_everything_on("md0", &legs.each_ref());
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn disks_of_memory_do_not_appear() {
+    run("modprobe", &["brd", "rd_nr=1", "rd_size=262144"]);
+    run("modprobe", &["zram"]);
+    fs::write("/sys/block/zram0/disksize", "268435456").unwrap();
+    let daemon = Daemon::of(".*");
+    for name in ["ram0", "zram0"] {
+        let target = Target::open(&block::path(name));
+        target.write(100);
+        target.read(100);
+        let figures = daemon.fresh();
+        assert!(!figures.has_device(name) && figures.histogram("total", name, "read").is_none(), "{name}");
+        assert_eq!(figures.lost("unknown_device") + figures.lost("no_disk"), 0, "{name}");
+    }
+    drop(daemon);
+    run("modprobe", &["--remove", "brd"]);
+    fs::write("/sys/block/zram0/reset", "1").unwrap();
+}
+
+/// Multipath of dm has requests of its own, which end twice at the tracepoint, and sends clones of them down. Some
+/// of all that is done in the midst of the probe on the same CPU: then the kernel skips it, and counts that.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn dm_multipath_has_requests_of_its_own_and_each_counts_once() {
+    for module in ["dm-multipath", "dm-round-robin"] {
+        run("modprobe", &[module]);
+    }
+    let path = below();
+    let table = format!("0 {SECTORS} multipath 0 0 1 1 round-robin 0 1 1 /dev/{} 1", path.name);
+    let mapped = Mapped::create("paths", &table);
+    let daemon = Daemon::of(".*");
+    let before = [&mapped.name, &path.name].map(|name| settled(&daemon, name));
+    load::mixed(&block::path(&mapped.name));
+    let after = [&mapped.name, &path.name].map(|name| settled(&daemon, name));
+    let growth = tally(&mapped.name, &before[0], &after[0]);
+    assert_eq!((growth.of(READ), growth.unseen), (READS, 0));
+    let skipped = growth.lost("recursion");
+    assert!(
+        growth.missing <= skipped && skipped < READS / 10,
+        "{} are missing, {skipped} skipped",
+        growth.missing
+    );
+    // Of the clones, reads are plain ones.
+    let reads = |moment: &Moment| moment.figures.latencies("total", &path.name, "read");
+    let clones = reads(&after[1]) - reads(&before[1]);
+    println!("{}: {:?}; {}: {clones} reads; {skipped} skipped", mapped.name, growth.completions, path.name);
+    assert!(clones <= READS && clones + skipped >= READS, "{clones} clones, {skipped} skipped");
+    assert_eq!(after[1].figures.unseen(&path.name), 0, "it is not audited");
+}
+
+/// Of all that a machine can have, what appears is what has a queue of requests.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn what_has_requests_appears_and_nothing_else() {
+    let disk = below();
+    let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
+    let daemon = Daemon::of(".*");
+    let figures = daemon.fresh();
+    let shown: BTreeSet<_> = figures
+        .metrics("biolat_device_info", &[])
+        .into_iter()
+        .map(|metric| metric.label.iter().find(|label| label.name == "device").unwrap().value.clone())
+        .collect();
+    // The drives of the machine: two namespaces, one more, one in a bay, two paths, a virtio and a SCSI disk.
+    let nvme = |serial| block::devices_with("device/serial", serial);
+    let is_head = |name: &String| block::attribute(name, "hidden") == "0";
+    let expected: BTreeSet<_> = nvme("twins")
+        .into_iter()
+        .chain(nvme("solo"))
+        .chain(nvme("first").into_iter().chain(nvme("second")))
+        .chain(nvme("pair").into_iter().filter(|name| !is_head(name)))
+        .chain(["vda".to_owned(), block::device_with("device/model", "QEMU HARDDISK"), disk.name.clone()])
+        .collect();
+    assert_eq!(expected.len(), 9, "{expected:?}");
+    assert_eq!(shown, expected, "and not {}", mapped.name);
+}

@@ -1,0 +1,59 @@
+//! fio, whose latencies are an oracle of ours.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::run;
+
+/// What fio tells of reads at random places, past the page cache.
+pub(crate) struct Report(Value);
+
+impl Report {
+    /// Reads with these further options. It is at once on a CPU when a request of its own has ended, whatever else
+    /// the machine has to do.
+    pub(crate) fn of_reads(device: &Path, options: &[&str]) -> Self {
+        Self::of("chrt", &[&["--fifo", "1", "fio"], options].concat(), device)
+    }
+
+    /// As many reads, one after another. It looks for the completion of each all the time, so that what it takes
+    /// to wake it is not in its latencies.
+    pub(crate) fn of_polled_reads(device: &Path, count: u32) -> Self {
+        let size = format!("--io_size={}", u64::from(count) * 4096);
+        let polled = ["--bs=4k", "--ioengine=io_uring", "--iodepth=1", "--iodepth_batch_complete_min=0"];
+        Self::of("fio", &[&polled[..], &["--norandommap", &size]].concat(), device)
+    }
+
+    fn of(program: &str, arguments: &[&str], device: &Path) -> Self {
+        let file = format!("--filename={}", device.display());
+        let fixed = ["--name=reads", "--rw=randread", "--direct=1", "--output-format=json", &file];
+        let percentiles = ["--lat_percentiles=1", "--clat_percentiles=1"];
+        let output = run(program, &[arguments, &fixed, &percentiles].concat());
+        Self(serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap())
+    }
+
+    /// The median of the time between submission and the moment when fio knew of the completion, in seconds.
+    pub(crate) fn median(&self) -> f64 {
+        self.reads()["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap() / 1e9
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.reads()["total_ios"].as_u64().unwrap()
+    }
+
+    fn reads(&self) -> &Value {
+        &self.0["jobs"][0]["read"]
+    }
+}
+
+/// Writes so many blocks one after another, sixteen of them in each system call.
+pub(crate) fn write_in_batches(device: &Path, blocks: u64) {
+    let file = format!("--filename={}", device.display());
+    let size = format!("--size={}", blocks * 4096);
+    let batches =
+        ["--ioengine=io_uring", "--iodepth=16", "--iodepth_batch=16", "--iodepth_batch_complete_min=16"];
+    run(
+        "fio",
+        &[&["--name=writes", "--rw=write", "--direct=1", "--bs=4k", &file, &size][..], &batches].concat(),
+    );
+}

@@ -1,0 +1,74 @@
+//! What the kernel says of this machine and of processes.
+
+use std::fs;
+
+use super::{daemon::Daemon, figures::Figures};
+
+pub(crate) const MIB: f64 = 1048576.0;
+
+/// CPUs that per-CPU maps have room for.
+pub(crate) fn possible_cpus() -> u64 {
+    let range = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    let last = range.trim().rsplit(['-', ',']).next().unwrap();
+    last.parse::<u64>().unwrap() + 1
+}
+
+/// Bytes of memory that a process' BPF maps of a type take, in the kernel's own account.
+pub(crate) fn map_memory(pid: u32, map_type: u32) -> u64 {
+    let field = |text: &str, name: &str| -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap().flatten();
+    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    let maps = texts.filter(|text| field(text, "map_type:") == Some(u64::from(map_type)));
+    maps.map(|text| field(&text, "memlock:").unwrap()).sum()
+}
+
+pub(crate) const PER_CPU_ARRAY: u32 = 6;
+
+/// Files that a process has open: maps are among them.
+fn open_files(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// What a daemon holds on to.
+#[derive(Debug)]
+pub(crate) struct Holdings {
+    pub(crate) slots: f64,
+    files: usize,
+    resident: f64,
+}
+
+impl Holdings {
+    pub(crate) fn of(daemon: &Daemon, figures: &Figures) -> Self {
+        Self {
+            slots: figures.value("biolat_series_slots", &[]),
+            files: open_files(daemon.pid()),
+            resident: figures.value("process_resident_memory_bytes", &[]),
+        }
+    }
+
+    /// The second time takes no more than the first, give or take what may still lie fallow, and some pages.
+    pub(crate) fn is_about(&self, first: &Self) {
+        println!("{first:?}, then {self:?}");
+        let chunks = |holdings: &Self| holdings.slots / 4.0;
+        assert!(
+            self.files as f64 - chunks(self) <= first.files as f64 - chunks(first),
+            "{first:?}, then {self:?}"
+        );
+        assert!(self.resident <= first.resident + 2.0 * MIB, "{first:?}, then {self:?}");
+    }
+}
+
+const SERIES_BYTES: u64 = 3200;
+
+/// The formula of ARCHITECTURE: slots for so many series, when nothing comes or goes.
+pub(crate) fn slots(series: u64) -> u64 {
+    let spare = ((1 << 20) / (possible_cpus() * SERIES_BYTES)).clamp(4, 64);
+    4 * (series + spare).div_ceil(4)
+}
+
+/// Bytes of the per-CPU maps that these slots are in.
+pub(crate) fn slot_bytes(slots: u64) -> u64 {
+    slots * possible_cpus() * SERIES_BYTES
+}

@@ -1,0 +1,43 @@
+//! Another counter of what passes a tracepoint: the kernel's own tracing.
+
+use std::{fs, path::PathBuf};
+
+use super::block;
+
+/// Events of a device, counted until they are asked for.
+pub(crate) struct Events {
+    folder: PathBuf,
+    event: &'static str,
+}
+
+impl Events {
+    /// Counts from now on, in a trace of its own.
+    pub(crate) fn count(event: &'static str, device: &str) -> Self {
+        let folder = PathBuf::from("/sys/kernel/debug/tracing/instances/biolat");
+        fs::create_dir(&folder).unwrap();
+        let events = Self { folder, event };
+        let (major, minor) = {
+            let number = block::attribute(device, "dev");
+            let (major, minor) = number.split_once(':').unwrap();
+            (major.parse::<u64>().unwrap(), minor.parse::<u64>().unwrap())
+        };
+        fs::write(events.folder.join("buffer_size_kb"), "4096").unwrap();
+        let event = events.folder.join("events/block").join(events.event);
+        fs::write(event.join("filter"), format!("dev == {}", major << 20 | minor)).unwrap();
+        fs::write(event.join("enable"), "1").unwrap();
+        events
+    }
+
+    /// How many there were.
+    pub(crate) fn stop(self) -> usize {
+        fs::write(self.folder.join("events/block").join(self.event).join("enable"), "0").unwrap();
+        let trace = fs::read_to_string(self.folder.join("trace")).unwrap();
+        trace.lines().filter(|line| line.contains(&format!(" {}: ", self.event))).count()
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.folder);
+    }
+}

@@ -1,0 +1,79 @@
+//! A queue for which neither throttling nor another rq-qos policy is set up: the kernel does not stamp the hand-over.
+//!
+//! The kernels here set up throttling for every device, and never take it down. What is left is a flag of the queue's
+//! that says whether to stamp; the test clears it where it stands.
+
+use std::{fs, path::Path};
+
+use biolat_daemon::probe::btf::Btf;
+
+use crate::support::{
+    block,
+    books::READ,
+    daemon::Daemon,
+    kernel_memory::KernelMemory,
+    load::Target,
+    null_blk::NullBlk,
+    settled::{compare, settled},
+};
+
+/// `QUEUE_FLAG_STATS` where it is a macro, and so in no BTF.
+///
+/// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blkdev.h#L563>
+const STATS_BIT_BEFORE_6_12: u64 = 20;
+
+/// Where a device's queue is in the kernel's memory: what is handed to the driver when we read says so.
+fn queue_of(disk: &NullBlk) -> u64 {
+    let tracing = Path::new("/sys/kernel/debug/tracing");
+    let event = tracing.join("events/biolat/hand_over");
+    let definition = "p:biolat/hand_over blk_mq_start_request queue=+0(%di):x64";
+    fs::write(tracing.join("kprobe_events"), definition).unwrap();
+    // SAFETY: no precondition.
+    let own = unsafe { libc::gettid() };
+    fs::write(event.join("filter"), format!("common_pid == {own}")).unwrap();
+    fs::write(event.join("enable"), "1").unwrap();
+    Target::open(&disk.path()).read_first(1);
+    let trace = fs::read_to_string(tracing.join("trace")).unwrap();
+    fs::write(event.join("enable"), "0").unwrap();
+    fs::write(tracing.join("kprobe_events"), "").unwrap();
+    let queue =
+        trace.lines().filter_map(|line| line.split_once("queue=0x")).next_back().expect("a hand-over").1;
+    u64::from_str_radix(queue.trim(), 16).unwrap()
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn there_is_a_total_and_the_rest_is_said_to_be_missing() {
+    let disk = NullBlk::in_memory(&[]);
+    block::set_attribute(&disk.name, "queue/wbt_lat_usec", "0");
+    let types = fs::read("/sys/kernel/btf/vmlinux").unwrap();
+    let btf = Btf::parse(&types).unwrap();
+    let flags = queue_of(&disk) + u64::from(btf.member_offset("request_queue", "queue_flags").unwrap());
+    let stats = 1 << btf.enumerator("QUEUE_FLAG_STATS").unwrap_or(STATS_BIT_BEFORE_6_12);
+    let memory = KernelMemory::open();
+    let before = memory.read(flags);
+    assert_ne!(before & stats, 0, "{before:#x}: this is not where the flags are");
+
+    let daemon = Daemon::of(&disk.name);
+    let target = Target::open(&disk.path());
+    target.read(10);
+    for is_stamped in [false, true] {
+        memory.write(flags, if is_stamped { before } else { before & !stats });
+        // The first of these tell the daemon.
+        target.read(10);
+        let moment = settled(&daemon, &disk.name);
+        target.read(100);
+        let after = settled(&daemon, &disk.name);
+        let growth = compare(&disk.name, &moment, &after);
+        assert_eq!((growth.of(READ), growth.unseen), (100, 0));
+        let part = if is_stamped { 100 } else { 0 };
+        for (phase, count, available) in
+            [("queue", part, is_stamped), ("device", part, is_stamped), ("total", 100, true)]
+        {
+            assert_eq!(growth.latencies(phase, "read"), count, "{phase}");
+            let labels = [("device", disk.name.as_str()), ("phase", phase)];
+            let gauge = after.figures.value("biolat_device_phase_available", &labels);
+            assert_eq!(gauge, f64::from(u8::from(available)), "{phase}");
+        }
+    }
+}
