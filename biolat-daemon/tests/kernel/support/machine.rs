@@ -26,9 +26,11 @@ pub(crate) fn map_memory(pid: u32, map_type: u32) -> u64 {
 
 pub(crate) const PER_CPU_ARRAY: u32 = 6;
 
-/// Files that a process has open: maps are among them.
+/// Files that a process has open, maps among them; connections come and go.
 fn open_files(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+    targets.filter(|target| !target.to_string_lossy().starts_with("socket:")).count()
 }
 
 /// What a daemon holds on to.
@@ -56,7 +58,7 @@ impl Holdings {
             self.files as f64 - chunks(self) <= first.files as f64 - chunks(first),
             "{first:?}, then {self:?}"
         );
-        assert!(self.resident <= first.resident + 2.0 * MIB, "{first:?}, then {self:?}");
+        assert!(self.resident <= first.resident * 1.1 + MIB, "{first:?}, then {self:?}");
     }
 }
 
