@@ -12,28 +12,33 @@ const LINE: &str = "/dev/ttyS2";
 pub(crate) struct Emulator {
     requests: File,
     answers: BufReader<File>,
+    number: u64,
 }
 
 impl Emulator {
     pub(crate) fn connect() -> Self {
         let requests = OpenOptions::new().write(true).open(LINE).unwrap();
         let answers = BufReader::new(File::open(LINE).unwrap());
-        let mut emulator = Self { requests, answers };
+        let mut emulator = Self { requests, answers, number: 0 };
+        // The line may have sent a part of the emulator's greeting back to it before it was told not to. What is
+        // no part of any request makes it forget what came before.
+        emulator.requests.write_all(b"\x01\n").unwrap();
         emulator.tell("qmp_capabilities", json!({}));
         emulator
     }
 
     /// Has a command carried out.
     pub(crate) fn tell(&mut self, command: &str, arguments: Value) {
-        let request = json!({"execute": command, "arguments": arguments});
+        self.number += 1;
+        let request = json!({"execute": command, "arguments": arguments, "id": self.number});
         self.requests.write_all(format!("{request}\n").as_bytes()).unwrap();
         loop {
             let mut line = String::new();
             assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the emulator is silent");
-            // Greetings and events come in between.
+            // Greetings, events and complaints about what was before come in between.
             let Ok(answer) = serde_json::from_str::<Value>(line.trim()) else { continue };
-            assert!(answer.get("error").is_none(), "{request}: {answer}");
-            if answer.get("return").is_some() {
+            if answer["id"] == self.number {
+                assert!(answer.get("return").is_some(), "{request}: {answer}");
                 return;
             }
         }
