@@ -215,10 +215,12 @@ fn a_restart_is_a_counter_reset_to_prometheus() {
     let after = scraped(&settled(&second, name).figures);
     assert!(after < before && after >= 1000.0, "{before}, then {after}");
     assert_eq!(prometheus.query(&format!("resets({bytes}[1m])")), Some(1.0));
-    assert_eq!(prometheus.query(&format!("resets({series}[1m])")), Some(1.0));
-    // What came between is neither negative nor more than there was.
+    // Older servers have no resets() of histograms; to all of them what came after a reset is growth, and no less.
     let grown = prometheus.query(&format!("histogram_count(increase({series}[1m]))")).unwrap();
-    assert!(grown >= 0.0 && grown <= (before + after) * 1.5, "{before}, then {after}: grown by {grown}");
+    assert!(
+        (after * 0.99..(before + after) * 1.5).contains(&grown),
+        "{before}, then {after}: grown by {grown}"
+    );
     assert_eq!(prometheus.query(&format!("count({series})")), Some(1.0));
 }
 
