@@ -56,22 +56,26 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "scale", here: false, needs: &[], there: &[Wide] },
 ];
 
-/// Fails if a test's module is not listed above, and would never be run.
-pub(crate) fn check(tests: &[&str]) -> Result<()> {
+/// The tests of the test runner's list. One whose module is not above would never be run: that is an error.
+pub(crate) fn tests(list: &str) -> Result<Vec<&str>> {
+    let tests: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     match tests.iter().find(|test| of(test).is_none()) {
         Some(stray) => bail!("{stray}: its module is not in xtask/src/suites.rs"),
-        None => Ok(()),
+        None => Ok(tests),
     }
 }
 
 /// The suite of a test.
-pub(crate) fn of(test: &str) -> Option<&'static Suite> {
+fn of(test: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| test.strip_prefix(suite.name).is_some_and(|rest| rest.starts_with("::")))
 }
 
-/// Those of these tests that run on a machine, if they are wanted.
-pub(crate) fn on<'a>(machine: Machine, tests: &[&'a str], wanted: Option<&str>) -> Vec<&'a str> {
-    let runs_there = |test: &&str| of(test).is_some_and(|suite| suite.there.contains(&machine));
+/// Those of these tests that are of such suites, and wanted.
+pub(crate) fn chosen<'a>(
+    tests: &[&'a str],
+    wanted: Option<&str>,
+    is_such: impl Fn(&Suite) -> bool,
+) -> Vec<&'a str> {
     let is_wanted = |test: &&str| wanted.is_none_or(|wanted| test.contains(wanted));
-    tests.iter().copied().filter(runs_there).filter(is_wanted).collect()
+    tests.iter().copied().filter(|test| of(test).is_some_and(&is_such)).filter(is_wanted).collect()
 }

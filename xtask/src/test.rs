@@ -55,8 +55,7 @@ pub(crate) fn on_this_kernel(
 /// Fails if a test would never be run, or if none has the wanted name.
 fn check_names(filter: Option<&str>) -> Result<()> {
     let list = output(kernel(&["--ignored", "--list"]).arg("--format=terse"))?;
-    let tests: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-    suites::check(&tests)?;
+    let tests = suites::tests(&list)?;
     match filter {
         Some(filter) if !tests.iter().any(|test| test.contains(filter)) => {
             bail!("no kernel test is called {filter}")

@@ -128,21 +128,18 @@ impl Collector {
         let transient = (strange + self.fallow.len()) as u64;
         let wanted = (named + foreseen) as u64 + spare + transient.min(spare);
         while u64::from(self.probe.maps.slots()) < wanted {
-            match self.probe.maps.grow() {
-                Ok(true) => self.cramped = false,
-                Ok(false) => {
-                    if !std::mem::replace(&mut self.cramped, true) {
-                        log::error!("there will be no room for more than {SLOTS} series");
-                    }
-                    break;
+            let trouble = match self.probe.maps.grow() {
+                Ok(true) => {
+                    self.cramped = false;
+                    continue;
                 }
-                Err(error) => {
-                    if !std::mem::replace(&mut self.cramped, true) {
-                        log::error!("there will be no room for new series: {error:#}");
-                    }
-                    break;
-                }
+                Ok(false) => format!("there will be no room for more than {SLOTS} series"),
+                Err(error) => format!("there will be no room for new series: {error:#}"),
+            };
+            if !std::mem::replace(&mut self.cramped, true) {
+                log::error!("{trouble}");
             }
+            break;
         }
     }
 

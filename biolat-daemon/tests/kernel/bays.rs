@@ -1,8 +1,9 @@
 //! Drives that are pulled out of their bays and put in.
 
 use std::{
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     os::unix::fs::FileExt as _,
+    path::PathBuf,
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Duration,
@@ -19,21 +20,19 @@ use crate::support::{
     settled::{Moment, compare, settled},
 };
 
-/// A bay of the machine: a PCI Express slot with a power switch.
+/// A bay of the machine: a PCI Express slot with a power switch, and what is in it.
 struct Bay {
-    port: String,
+    controller: PathBuf,
 }
 
 impl Bay {
     /// The bay that a drive is in.
     fn of(device: &str) -> Self {
-        let controller = std::fs::canonicalize(format!("/sys/block/{device}/device/device")).unwrap();
-        let port = controller.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
-        Self { port }
+        Self { controller: fs::canonicalize(format!("/sys/block/{device}/device/device")).unwrap() }
     }
 
     /// Where the slot's control register is: in the capability "PCI Express".
-    fn control(&self, configuration: &std::fs::File) -> u64 {
+    fn control(configuration: &fs::File) -> u64 {
         let byte = |at: u64| {
             let mut byte = [0];
             configuration.read_exact_at(&mut byte, at).unwrap();
@@ -42,17 +41,16 @@ impl Bay {
         let mut at = byte(0x34);
         while byte(at) != 0x10 {
             at = byte(at + 1);
-            assert_ne!(at, 0, "{} has no such capability", self.port);
+            assert_ne!(at, 0, "the slot has no such capability");
         }
         at + 0x18
     }
 
     /// The drive is gone from one moment to the next, with what it had to do.
-    fn pull_out(&self, device: &str) {
-        let controller = std::fs::canonicalize(format!("/sys/block/{device}/device/device")).unwrap();
-        let path = format!("/sys/bus/pci/devices/{}/config", self.port);
-        let configuration = OpenOptions::new().read(true).write(true).open(path).unwrap();
-        let at = self.control(&configuration);
+    fn pull_out(&self) {
+        let slot = self.controller.parent().unwrap();
+        let configuration = OpenOptions::new().read(true).write(true).open(slot.join("config")).unwrap();
+        let at = Self::control(&configuration);
         let mut control = [0; 2];
         configuration.read_exact_at(&mut control, at).unwrap();
         // Power off, and the light that says so.
@@ -60,7 +58,7 @@ impl Bay {
         configuration.write_all_at(&control, at).unwrap();
         // The emulator does not tell of a drive that is pulled out without a word; the kernel looks for itself, and
         // finds nothing there.
-        std::fs::write(controller.join("remove"), "1").unwrap();
+        fs::write(self.controller.join("remove"), "1").unwrap();
     }
 }
 
@@ -119,7 +117,7 @@ fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
         let load = scope.spawn(|| load_until_it_fails(&name, &until));
         let reads = || Stat::of(&name).completions(READ) - before.books.completions(READ);
         wait_for("some reads", || reads() > 20);
-        bay.pull_out(&name);
+        bay.pull_out();
         let failed = load.join().unwrap();
         wait_for("the series to end", || !Figures::scrape(address).has_device(&name));
         drop(over);
@@ -163,7 +161,7 @@ fn a_path_for_each_controller_of_a_subsystem() {
         disks.into_iter().partition(|name| block::attribute(name, "hidden") == "1");
     assert_eq!((paths.len(), heads.len()), (2, 1), "{paths:?} {heads:?}");
     let head = &heads[0];
-    std::fs::write(format!("/sys/block/{head}/device/iopolicy"), "round-robin").unwrap();
+    fs::write(format!("/sys/block/{head}/device/iopolicy"), "round-robin").unwrap();
     let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
     let before: Vec<_> = paths.iter().map(|path| settled(&daemon, path)).collect();
     let target = Target::open(&block::path(head));

@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path, thread};
 
+use biolat_daemon::probe::rights::Release;
+
 use crate::support::{
     block,
     books::READ,
@@ -17,7 +19,7 @@ use crate::support::{
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_medium_error_counts_once_under_its_name() {
-    let drive = ScsiDebug::load(&[]);
+    let drive = ScsiDebug::load();
     let daemon = Daemon::of(&drive.name);
     // From then on its series is known, and what is in order goes the short way through the probe.
     Target::open(&block::path(&drive.name)).read(1);
@@ -66,12 +68,9 @@ fn a_timeout_counts_once_under_its_name() {
     assert!((10.0..12.0).contains(&seconds), "{seconds} s for four times 2.5 s");
 }
 
-/// Which kernels stamp commands that are no block I/O, and so give them a latency: those that came before 6.8, and
-/// those that can be asked to (6.13).
+/// Which kernels stamp commands that are no block I/O, and so give them a latency, without being asked to.
 fn passthrough_is_stamped() -> bool {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
-    (numbers.next().unwrap(), numbers.next().unwrap()) < (6, 8)
+    Release::of_this_kernel(Path::new("/proc")).unwrap() < Release(6, 8)
 }
 
 /// What these commands came to: in histograms, and lost for their reason.

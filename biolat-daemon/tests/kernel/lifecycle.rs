@@ -10,9 +10,9 @@ use std::{
 
 use crate::support::{
     Folder,
+    bpf::programs,
     daemon::{Daemon, command, program, wait_for},
     figures::Figures,
-    run,
 };
 
 /// Runs it to its end; its exit code and what it said.
@@ -21,19 +21,12 @@ fn fails(command: &mut Command) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// The ids of the probes that the kernel holds.
-fn probes() -> Vec<u64> {
-    let list: serde_json::Value = serde_json::from_str(&run("bpftool", &["prog", "show", "--json"])).unwrap();
-    let probes = list.as_array().unwrap().iter().filter(|program| program["name"] == "block_rq_complete");
-    probes.map(|program| program["id"].as_u64().unwrap()).collect()
-}
-
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn it_ends_in_time_and_leaves_nothing() {
-    let before = probes();
+    let before = programs();
     let daemon = Daemon::start(&["--interval", "1s"]);
-    let own: Vec<_> = probes().into_iter().filter(|id| !before.contains(id)).collect();
+    let own = &programs() - &before;
     assert_eq!(own.len(), 1, "one program");
     // A connection that idles and one in the midst of its request hold nothing up.
     let _idle = TcpStream::connect(daemon.address).unwrap();
@@ -42,7 +35,7 @@ fn it_ends_in_time_and_leaves_nothing() {
     let (status, took) = daemon.terminate();
     assert_eq!(status.code(), Some(0));
     assert!(took < Duration::from_secs(2), "{took:?}");
-    wait_for("the kernel to free the program", || !probes().contains(&own[0]));
+    wait_for("the kernel to free the program", || programs().is_disjoint(&own));
 }
 
 #[test]

@@ -21,22 +21,22 @@ use crate::{
 /// The probe goes one way until the daemon has seen a series, and another one from then on: each load comes twice.
 const ROUNDS: [&str; 2] = ["while the series is new", "when it is known"];
 
-#[test]
-#[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_request_that_completes_in_parts_counts_at_its_end() {
-    let drive = ScsiDebug::load(&[]);
+/// Reads from a drive on which something goes wrong every so many commands, and sees that it did, by another counter
+/// of the tracepoint that it passes then: each read counts once all the same, with all its phases.
+fn counts_each_read_once(wrong: Wrong, every: u32, reads: u64, (event, at_least): (&'static str, usize)) {
+    let drive = ScsiDebug::load();
     let daemon = Daemon::of(&drive.name);
     for round in ROUNDS {
         let before = settled(&daemon, &drive.name);
-        let completions = Events::count("block_rq_complete", &drive.name);
-        drive.goes(Wrong::Short, 3);
-        load::on_two_cpus(|_| Target::open(&block::path(&drive.name)).read(300));
-        drive.goes(Wrong::Short, 0);
-        let completions = completions.stop();
+        let events = Events::count(event, &drive.name);
+        drive.goes(wrong, every);
+        load::on_two_cpus(|_| Target::open(&block::path(&drive.name)).read(reads));
+        drive.goes(wrong, 0);
+        let events = events.stop();
         let after = settled(&daemon, &drive.name);
         let growth = compare(&drive.name, &before, &after);
-        assert_eq!((growth.of(READ), growth.unseen), (600, 0), "{round}");
-        assert!(completions >= 750, "{completions} completions: there were no parts");
+        assert_eq!((growth.of(READ), growth.unseen), (2 * reads, 0), "{round}");
+        assert!(events >= at_least, "{events} times {event} of {} reads {round}", 2 * reads);
         let [device, total] = ["device", "total"].map(|phase| growth.latencies(phase, "read"));
         assert_eq!(device, total, "{round}");
     }
@@ -44,21 +44,14 @@ fn a_request_that_completes_in_parts_counts_at_its_end() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_request_that_completes_in_parts_counts_at_its_end() {
+    counts_each_read_once(Wrong::Short, 3, 300, ("block_rq_complete", 750));
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_request_that_is_sent_again_counts_once() {
-    let drive = ScsiDebug::load(&[]);
-    let daemon = Daemon::of(&drive.name);
-    for round in ROUNDS {
-        let before = settled(&daemon, &drive.name);
-        let requeues = Events::count("block_rq_requeue", &drive.name);
-        drive.goes(Wrong::Busy, 5);
-        load::on_two_cpus(|_| Target::open(&block::path(&drive.name)).read(200));
-        drive.goes(Wrong::Busy, 0);
-        let requeues = requeues.stop();
-        let after = settled(&daemon, &drive.name);
-        let growth = compare(&drive.name, &before, &after);
-        assert_eq!((growth.of(READ), growth.unseen), (400, 0), "{round}");
-        assert!(requeues >= 50, "{requeues} requeues");
-    }
+    counts_each_read_once(Wrong::Busy, 5, 200, ("block_rq_requeue", 50));
 }
 
 /// Neighbouring blocks that are submitted together become one request.
@@ -77,8 +70,7 @@ fn merged_requests_count_as_the_one_that_they_became() {
         println!("{merged} of {BLOCKS} were merged {round}");
         assert!(merged >= BLOCKS / 4, "{merged} of {BLOCKS} were merged");
         assert_eq!((growth.of(WRITE) + merged, growth.unseen), (BLOCKS, 0), "{round}");
-        let bytes = growth.bytes(WRITE);
-        assert_eq!(bytes, BLOCKS * 4096, "{round}");
+        assert_eq!(growth.bytes(WRITE), BLOCKS * 4096, "{round}");
     }
 }
 
@@ -133,9 +125,8 @@ fn an_empty_flush_has_a_total_and_nothing_else() {
     let after = settled(&daemon, &disk.name);
     let growth = compare(&disk.name, &before, &after);
     assert_eq!((growth.of(WRITE), growth.of(FLUSH)), (50, 50));
-    let grown = |phase, op| growth.latencies(phase, op);
-    assert_eq!([grown("queue", "write"), grown("device", "write"), grown("total", "write")], [0, 0, 50]);
-    assert_eq!([grown("queue", "flush"), grown("device", "flush"), grown("total", "flush")], [50, 50, 50]);
+    let phases = |op| ["queue", "device", "total"].map(|phase| growth.latencies(phase, op));
+    assert_eq!((phases("write"), phases("flush")), ([0, 0, 50], [50, 50, 50]));
 }
 
 /// The first write of a new device on both CPUs at once: one of them makes the series, and neither is lost.

@@ -2,31 +2,16 @@
 
 use std::{collections::BTreeSet, thread};
 
-use serde_json::Value;
-
 use crate::support::{
     awake::Awake,
     books::{READ, Stat},
+    bpf::{maps, programs},
     daemon::{Daemon, wait_for},
     figures::Figures,
     load::{Target, Until},
     loop_device::LoopDevice,
-    run,
     settled::{compare, settled},
 };
-
-/// What there is in the kernel of a probe: its programs and its maps, by kind and id.
-fn objects() -> BTreeSet<(&'static str, u64)> {
-    const NAMES: [(&str, &[&str]); 2] =
-        [("prog", &["block_rq_complete"]), ("map", &["TABLE", "INDEX", "FREE", "SERIES", "LOST"])];
-    let of_kind = |(kind, names): (&'static str, &[&str])| {
-        let list: Value = serde_json::from_str(&run("bpftool", &[kind, "show", "--json"])).unwrap();
-        let named = |object: &&Value| names.iter().any(|name| object["name"] == *name);
-        let found = list.as_array().unwrap().iter().filter(named);
-        found.map(|object| (kind, object["id"].as_u64().unwrap())).collect::<Vec<_>>()
-    };
-    NAMES.into_iter().flat_map(of_kind).collect()
-}
 
 #[test]
 #[ignore = "needs root and bpftool: cargo xtask test"]
@@ -43,14 +28,16 @@ fn killed_and_started_again_under_load() {
                 target.read(100);
             }
         });
-        let others = objects();
+        let others = (programs(), maps());
         let killed = Daemon::start(&["--interval", "100ms", "--device", name]);
-        let own: BTreeSet<_> = objects().difference(&others).copied().collect();
-        assert_eq!(own.len(), 6, "{own:?}");
+        let own: [BTreeSet<_>; 2] = [&programs() - &others.0, &maps() - &others.1];
+        assert_eq!(own.each_ref().map(BTreeSet::len), [1, 5], "{own:?}");
         wait_for("figures", || killed.fresh().count(name, READ) > 0);
         // SIGKILL.
         drop(killed);
-        wait_for("the kernel to free what was the probe's", || objects().is_disjoint(&own));
+        wait_for("the kernel to free what was the probe's", || {
+            programs().is_disjoint(&own[0]) && maps().is_disjoint(&own[1])
+        });
 
         let booked = Stat::of(name).completions(READ);
         let daemon = Daemon::start(&["--interval", "100ms", "--device", name]);

@@ -65,36 +65,34 @@ impl Kernel {
 fn newest(release: &str) -> Result<Kernel> {
     let folder = root().join("target/vm").join(release);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    match newest_fetched(release, &folder) {
-        Ok(place) => unpacked(&place),
-        Err(reason) => {
-            let kept = fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
-            let kept = kept.filter(|path| path.join("boot").is_dir() && !path.ends_with(HALF));
-            let latest = kept.max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok());
-            let Some(latest) = latest else {
-                return Err(reason.context(format!("cannot get a kernel of {release} from the archive")));
-            };
-            println!("{release}: the archive cannot be asked ({reason:#}): {} is used", latest.display());
-            unpacked(&latest)
-        }
-    }
+    let place = newest_fetched(release, &folder).or_else(|reason| {
+        let kept = fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
+        let kept = kept.filter(|path| path.join("boot").is_dir() && !path.ends_with(HALF));
+        let latest = kept.max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok());
+        let Some(latest) = latest else {
+            return Err(reason.context(format!("cannot get a kernel of {release} from the archive")));
+        };
+        println!("{release}: the archive cannot be asked ({reason:#}): {} is used", latest.display());
+        Ok(latest)
+    })?;
+    unpacked(&place)
 }
 
 fn newest_fetched(release: &str, folder: &Path) -> Result<PathBuf> {
-    output(apt("apt-get", release, folder)?.args(["-qq", "update"]))?;
-    let depends = output(apt("apt-cache", release, folder)?.args(["depends", META]))?;
+    prepare(release, folder)?;
+    output(apt("apt-get", folder).args(["-qq", "update"]))?;
+    let depends = output(apt("apt-cache", folder).args(["depends", META]))?;
     let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
     let package = package.with_context(|| format!("{META} of {release} depends on no image"))?;
     let place = folder.join(package);
     if !place.is_dir() {
-        fetch(release, folder, package)?;
+        fetch(folder, package)?;
     }
     Ok(place)
 }
 
-/// Package tools that see one release of the archive and nothing else.
-fn apt(program: &str, release: &str, folder: &Path) -> Result<Command> {
-    let sources = folder.join("sources.list");
+/// Makes a folder in which package tools see one release of the archive and nothing else.
+fn prepare(release: &str, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder.join("lists/partial"))?;
     fs::create_dir_all(folder.join("cache/archives/partial"))?;
     let line = |mirror: String, suite: &str| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
@@ -103,12 +101,15 @@ fn apt(program: &str, release: &str, folder: &Path) -> Result<Command> {
     )?;
     // Security updates come from a mirror of their own, where there is one.
     let security = mirror("Debian-Security")?.map(|mirror| line(mirror, &format!("{release}-security")));
-    fs::write(&sources, line(main, release) + &security.unwrap_or_default())?;
-    fs::write(folder.join("status"), "")?;
+    fs::write(folder.join("sources.list"), line(main, release) + &security.unwrap_or_default())?;
+    Ok(fs::write(folder.join("status"), "")?)
+}
 
+/// A package tool that sees what such a folder says.
+fn apt(program: &str, folder: &Path) -> Command {
     let nothing = PathBuf::from("/dev/null");
     let places = [
-        ("Dir::Etc::sourcelist", sources),
+        ("Dir::Etc::sourcelist", folder.join("sources.list")),
         ("Dir::Etc::sourceparts", nothing.clone()),
         ("Dir::Etc::preferences", nothing.clone()),
         ("Dir::Etc::preferencesparts", nothing),
@@ -131,7 +132,7 @@ fn apt(program: &str, release: &str, folder: &Path) -> Result<Command> {
         command.args(["-o", option]);
     }
     command.env("LC_ALL", "C");
-    Ok(command)
+    command
 }
 
 /// Where this machine gets those of its packages from that Debian makes under this label.
@@ -143,14 +144,14 @@ fn mirror(label: &str) -> Result<Option<String>> {
 }
 
 /// Downloads and unpacks a package, all of it or nothing.
-fn fetch(release: &str, folder: &Path, package: &str) -> Result<()> {
+fn fetch(folder: &Path, package: &str) -> Result<()> {
     println!("fetching {package}");
     let (downloads, half) = (folder.join("downloads"), folder.join(HALF));
     for place in [&downloads, &half] {
         let _ = fs::remove_dir_all(place);
         fs::create_dir(place).with_context(|| format!("cannot make {}", place.display()))?;
     }
-    let mut download = apt("apt-get", release, folder)?;
+    let mut download = apt("apt-get", folder);
     output(download.args(["-qq", "download", package]).current_dir(&downloads))?;
     let file = fs::read_dir(&downloads)?.flatten().next().context("nothing was downloaded")?.path();
     run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&half))?;

@@ -17,14 +17,13 @@ use super::archive::Kernel;
 use crate::process::{find, output, root};
 
 /// Programs that tests in the guest use, and the packages that have them.
-pub(crate) const PROGRAMS: [(&str, &str); 11] = [
+pub(crate) const PROGRAMS: [(&str, &str); 10] = [
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
     ("losetup", "mount"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),
-    ("chrt", "util-linux"),
     ("bpftool", "bpftool"),
     ("dmsetup", "dmsetup"),
     ("mdadm", "mdadm"),
@@ -32,7 +31,7 @@ pub(crate) const PROGRAMS: [(&str, &str); 11] = [
 ];
 
 /// Modules that there are to be in the guest, unless they are built in; some tests load others of these later.
-const MODULES: [&str; 24] = [
+const MODULES: [&str; 23] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_scsi",
@@ -52,7 +51,6 @@ const MODULES: [&str; 24] = [
     "dm-round-robin",
     "raid1",
     "bfq",
-    "kyber-iosched",
     "mq-deadline",
     "ext4",
     "xfs",
@@ -160,14 +158,14 @@ pub(crate) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     let by_name: HashMap<String, &str> = dependencies.keys().map(|&path| (module_name(path), path)).collect();
     let wanted: BTreeSet<_> = MODULES
         .into_iter()
-        .filter_map(|name| by_name.get(&name.replace('-', "_")).copied())
+        .filter_map(|name| by_name.get(&module_name(name)).copied())
         .flat_map(|path| dependencies[path].iter().copied().chain([path]))
         .collect();
 
     let built_in = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
     let built_in: BTreeSet<_> = built_in.lines().map(module_name).collect();
     let is_there = |name: &str| by_name.contains_key(name) || built_in.contains(name);
-    let lacking: Vec<_> = MODULES.into_iter().filter(|name| !is_there(&name.replace('-', "_"))).collect();
+    let lacking: Vec<_> = MODULES.into_iter().filter(|name| !is_there(&module_name(name))).collect();
     if !lacking.is_empty() {
         println!("{} has no {}: tests that need one of them will fail", kernel.release, lacking.join(", "));
     }

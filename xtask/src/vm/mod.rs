@@ -91,9 +91,7 @@ impl Matrix {
         };
         let built = Built::build()?;
         let list = built.list()?;
-        let tests: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-        suites::check(&tests)?;
-
+        let tests = suites::tests(&list)?;
         let programs = image::programs(&folder.join("programs"))?;
         let mut rows = Vec::new();
         for kernel in &kernels {
@@ -132,7 +130,7 @@ impl Matrix {
         let modules = image::modules(&folder.join("modules"), kernel)?;
         let mut rows = Vec::new();
         for machine in Machine::ALL {
-            let names = suites::on(machine, tests, self.filter.as_deref());
+            let names = suites::chosen(tests, self.filter.as_deref(), |suite| suite.there.contains(&machine));
             if names.is_empty() {
                 continue;
             }
@@ -143,8 +141,7 @@ impl Matrix {
             let tests = image::tests(&folder.join("tests"), built, &names)?;
             let initramfs = [programs, &modules, &tests].concat();
             let run = || boot(machine, kernel, &initramfs, &folder.join("run"), names.len());
-            let first = run()?;
-            let row = match first {
+            let row = match run()? {
                 Boot::Ended(row) => row,
                 Boot::Stumbled => match run()? {
                     Boot::Ended(row) => Row { remark: "at the second boot", ..row },
@@ -158,10 +155,9 @@ impl Matrix {
 
     /// What of the same tests this machine's own kernel and devices allow.
     fn own_row(&self, tests: &[&str]) -> Result<Option<Row>> {
+        let filter = self.filter.as_deref();
         let is_shared = |suite: &Suite| suite.here && !suite.there.is_empty();
-        let shared = |test: &&&str| suites::of(test).is_some_and(is_shared);
-        let wanted = |test: &&&str| self.filter.as_ref().is_none_or(|filter| test.contains(filter));
-        if tests.iter().filter(shared).filter(wanted).count() == 0 {
+        if suites::chosen(tests, filter, is_shared).is_empty() {
             return Ok(None);
         }
         if !is_root() {
@@ -171,18 +167,15 @@ impl Matrix {
             return if self.strict { Err(anyhow::anyhow!("--strict wants them")) } else { Ok(None) };
         }
         let began = Instant::now();
-        let outcome = test::on_this_kernel(self.strict, self.filter.as_deref(), is_shared);
+        let outcome = test::on_this_kernel(self.strict, filter, is_shared);
         let left_out = outcome.as_ref().map_or(&[][..], Vec::as_slice);
-        let ran = |test: &&&str| suites::of(test).is_some_and(|suite| !left_out.contains(&suite.name));
+        let ran = |suite: &Suite| is_shared(suite) && !left_out.contains(&suite.name);
+        let passed = if outcome.is_ok() { suites::chosen(tests, filter, ran).len() } else { 0 };
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Ok(Some(Row {
             kernel: release.trim().to_owned(),
             machine: "this one",
-            passed: if outcome.is_ok() {
-                tests.iter().filter(shared).filter(wanted).filter(ran).count()
-            } else {
-                0
-            },
+            passed,
             took: began.elapsed(),
             remark: if left_out.is_empty() { "" } else { "not all could be run: see above" },
             failure: outcome.err().map(|error| format!("{}: {error:#}", release.trim())),
@@ -227,9 +220,8 @@ fn boot(machine: Machine, kernel: &Kernel, initramfs: &[u8], folder: &Path, test
         );
         return Ok(Boot::Stumbled);
     }
-    let failure = match outcome.verdict() {
+    let failure = match outcome.verdict(&failed) {
         Err(error) => Some(format!("{error:#}")),
-        Ok(()) if !failed.is_empty() => Some(format!("failed: {}", failed.join(", "))),
         Ok(()) if passed != tests => Some(format!("{passed} of {tests} tests passed")),
         Ok(()) => None,
     };

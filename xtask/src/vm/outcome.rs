@@ -126,8 +126,9 @@ impl Outcome {
         self.log.contains("int3: 0000 [#1]")
     }
 
-    /// An error that says what went wrong, with the end of the kernel's log.
-    pub(super) fn verdict(&self) -> Result<()> {
+    /// An error that says what went wrong: which tests failed, or, with the end of its log, what is wrong with the
+    /// guest.
+    pub(super) fn verdict(&self, failed: &[String]) -> Result<()> {
         let wrong = if self.alarm().is_some() {
             "its kernel warned or crashed".to_owned()
         } else if self.gave_up {
@@ -138,8 +139,11 @@ impl Outcome {
             format!("its kernel is tainted: {}", self.taint.unwrap_or_default())
         } else if !self.log.contains(END_OF_LOG) {
             "its kernel's log is not whole".to_owned()
+        } else if !failed.is_empty() {
+            bail!("failed: {}", failed.join(", "));
+        } else if let Some(code) = self.exit.filter(|&code| code != 0) {
+            bail!("the test runner ended with code {code}");
         } else {
-            // What tests failed is known from their lines; if none did, the runner itself has.
             return Ok(());
         };
         bail!("{wrong}; its kernel's log:\n{}", self.tail())
@@ -186,8 +190,11 @@ mod tests {
     #[test]
     fn only_a_whole_and_healthy_run_is_one() {
         let log = format!("[    1.0] I/O error, dev sda, sector 1\n[    2.0] {END_OF_LOG}\n");
-        assert!(outcome(Some(0), Some(0), &log).verdict().is_ok());
-        let wrong = |outcome: Outcome| outcome.verdict().unwrap_err().to_string();
+        assert!(outcome(Some(0), Some(0), &log).verdict(&[]).is_ok());
+        let wrong = |outcome: Outcome| outcome.verdict(&[]).unwrap_err().to_string();
+        assert_eq!(wrong(outcome(Some(101), Some(0), &log)), "the test runner ended with code 101");
+        let failed = outcome(Some(101), Some(0), &log).verdict(&["a".to_owned(), "b".to_owned()]);
+        assert_eq!(failed.unwrap_err().to_string(), "failed: a, b");
         assert!(wrong(outcome(None, None, &log)).contains("before the tests did, at: test a"));
         assert!(wrong(outcome(Some(0), None, &log)).contains("before the tests did"));
         assert!(wrong(outcome(Some(0), Some(1 << 9), &log)).contains("tainted: 512"));

@@ -21,10 +21,11 @@ pub(crate) enum Wrong {
 }
 
 impl ScsiDebug {
-    /// A drive of 256 MiB with these parameters of the module.
-    pub(crate) fn load(parameters: &[&str]) -> Self {
-        let own = ["scsi_debug", "dev_size_mb=256", "lbpu=1", "lbpws=1", "delay=0", "per_host_store=0"];
-        run("modprobe", &[&own[..], parameters].concat());
+    /// A drive of 256 MiB.
+    pub(crate) fn load() -> Self {
+        let parameters =
+            ["scsi_debug", "dev_size_mb=256", "lbpu=1", "lbpws=1", "delay=0", "per_host_store=0"];
+        run("modprobe", &parameters);
         let found = || block::devices_with("device/model", "scsi_debug").pop();
         wait_for("the drive of scsi_debug", || found().is_some());
         let name = found().unwrap();

@@ -1,0 +1,24 @@
+//! What the kernel holds of probes, as bpftool lists it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::run;
+
+/// The ids of the probes.
+pub(crate) fn programs() -> BTreeSet<u64> {
+    ids("prog", &["block_rq_complete"])
+}
+
+/// The ids of their maps, but for those that are in others.
+pub(crate) fn maps() -> BTreeSet<u64> {
+    ids("map", &["TABLE", "INDEX", "FREE", "SERIES", "LOST"])
+}
+
+fn ids(kind: &str, names: &[&str]) -> BTreeSet<u64> {
+    let list: Value = serde_json::from_str(&run("bpftool", &[kind, "show", "--json"])).unwrap();
+    let named =
+        list.as_array().unwrap().iter().filter(|object| names.iter().any(|name| object["name"] == *name));
+    named.map(|object| object["id"].as_u64().unwrap()).collect()
+}
