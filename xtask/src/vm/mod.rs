@@ -213,11 +213,10 @@ fn boot(machine: Machine, kernel: &Kernel, initramfs: &[u8], folder: &Path, test
         }
         println!("{:>4} | {line}", began.elapsed().as_secs());
     })?;
-    if outcome.is_the_emulators_fault() && failed.is_empty() {
-        println!(
-            "the guest stumbled over the emulator, and is booted once more; its kernel's log:\n{}",
-            outcome.tail()
-        );
+    if let Some(fault) = outcome.emulators_fault()
+        && failed.is_empty()
+    {
+        println!("{fault}; it is booted once more; its kernel's log:\n{}", outcome.tail());
         return Ok(Boot::Stumbled);
     }
     let failure = match outcome.verdict(&failed) {

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    os::unix::process::ExitStatusExt as _,
     path::Path,
     process::Child,
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -27,6 +28,8 @@ pub(crate) struct Outcome {
     exit: Option<u32>,
     taint: Option<u32>,
     gave_up: bool,
+    /// The signal that the emulator crashed with.
+    crash: Option<i32>,
     /// What it printed last.
     last: String,
     log: String,
@@ -83,6 +86,7 @@ impl Outcome {
             exit: None,
             taint: None,
             gave_up: false,
+            crash: None,
             last: String::new(),
             log: String::new(),
             took: Duration::ZERO,
@@ -91,7 +95,10 @@ impl Outcome {
             let left = limits.all.saturating_sub(began.elapsed());
             match lines.recv_timeout(left.min(limits.silence)) {
                 Ok(text) => outcome.hear(text, &mut line),
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    outcome.crash = running.0.wait().context("cannot wait for the emulator")?.signal();
+                    break;
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     outcome.gave_up = true;
                     break;
@@ -120,10 +127,15 @@ impl Outcome {
         }
     }
 
-    /// Whether the guest stumbled over the emulator: a CPU of its ran into code that another one was rewriting, which
-    /// no real one does. The kernel marks the place with a breakpoint meanwhile.
-    pub(super) fn is_the_emulators_fault(&self) -> bool {
-        self.log.contains("int3: 0000 [#1]")
+    /// What of the emulator's faults ended the run, and no fault of what is tested.
+    pub(super) fn emulators_fault(&self) -> Option<String> {
+        if let Some(signal) = self.crash {
+            return Some(format!("the emulator crashed with signal {signal}, at: {}", self.last));
+        }
+        // A CPU ran into code that another one was rewriting, which no real one does. The kernel marks the place with
+        // a breakpoint meanwhile.
+        let ran_into_it = self.log.contains("int3: 0000 [#1]");
+        ran_into_it.then(|| format!("the guest stumbled over the emulator, at: {}", self.last))
     }
 
     /// An error that says what went wrong: which tests failed, or, with the end of its log, what is wrong with the
@@ -133,6 +145,8 @@ impl Outcome {
             "its kernel warned or crashed".to_owned()
         } else if self.gave_up {
             format!("it was given up after {:.0} s, at: {}", self.took.as_secs_f64(), self.last)
+        } else if let Some(fault) = self.emulators_fault() {
+            fault
         } else if self.exit.is_none() || self.taint.is_none() {
             format!("it ended before the tests did, at: {}", self.last)
         } else if self.taint.is_some_and(|taint| taint & BAD_TAINT != 0) {
@@ -184,7 +198,7 @@ mod tests {
 
     fn outcome(exit: Option<u32>, taint: Option<u32>, log: &str) -> Outcome {
         let (log, last) = (log.to_owned(), "test a ... ".to_owned());
-        Outcome { exit, taint, gave_up: false, last, log, took: Duration::ZERO }
+        Outcome { exit, taint, gave_up: false, crash: None, last, log, took: Duration::ZERO }
     }
 
     #[test]
@@ -205,5 +219,7 @@ mod tests {
         assert!(text.starts_with("its kernel warned") && text.contains("before\n") && text.contains("after"));
         let late = Outcome { gave_up: true, ..outcome(None, None, &log) };
         assert!(wrong(late).contains("given up after 0 s, at: test a ... "));
+        let crashed = Outcome { crash: Some(11), ..outcome(None, None, &log) };
+        assert!(wrong(crashed).contains("the emulator crashed with signal 11, at: test a ... "));
     }
 }

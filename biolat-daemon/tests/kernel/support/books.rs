@@ -42,6 +42,11 @@ impl Stat {
         self.0[group.completions]
     }
 
+    /// Requests that the driver has.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.0[8]
+    }
+
     pub(crate) fn bytes(&self, group: Fields) -> Option<u64> {
         group.sectors.map(|field| self.0[field] * 512)
     }
