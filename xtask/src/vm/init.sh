@@ -14,6 +14,9 @@ exec </dev/null >/dev/ttyS1 2>&1
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 ip link set lo up
+# What hangs shows in the kernel's log, with its stack, well before the run is given up.
+echo 50 > /proc/sys/kernel/hung_task_timeout_secs
+echo 10 > /proc/sys/kernel/hung_task_check_interval_secs
 for module in virtio_pci virtio_blk virtio_scsi nvme sd_mod sg loop dm-mod ext4 xfs; do modprobe -q $module; done
 modprobe configfs; mount -t configfs config /sys/kernel/config
 modprobe null_blk nr_devices=0
