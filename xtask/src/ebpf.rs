@@ -16,9 +16,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::process::{cargo, find, output, root, run};
 
-/// The probe's binary, and that of a test.
+/// The probe's binary, that of a test, and that of the bench.
 const PROBE: &str = "biolat-ebpf";
 const CELLS: &str = "cells";
+const FLOOR: &str = "floor";
 
 const OBJECT: &str = "biolat-daemon/probe/biolat.bpf.o";
 const MANIFEST: &str = "biolat-daemon/probe/biolat.bpf.manifest";
@@ -97,6 +98,11 @@ pub(crate) fn check(strict: bool) -> Result<()> {
 /// Builds the test's object; where it is.
 pub(crate) fn build_cells() -> Result<PathBuf> {
     Toolchain::find(None)?.build_file(CELLS)
+}
+
+/// Builds what the bench compares the probe with; where it is.
+pub(crate) fn build_floor() -> Result<PathBuf> {
+    Toolchain::find(None)?.build_file(FLOOR)
 }
 
 /// Why nothing can be built for the kernel here; nothing if it can.

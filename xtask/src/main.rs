@@ -1,5 +1,6 @@
 //! Developer verbs: `cargo xtask <verb>`. Each has a file of its own.
 
+mod bench;
 mod ebpf;
 mod lint;
 mod machine;
@@ -31,6 +32,13 @@ enum Verb {
     },
     /// Run the kernel tests on other kernels and other drives, in emulated machines
     Vm(vm::Matrix),
+    /// Measure what the probe, a pass or a scrape costs
+    Bench {
+        subject: bench::Subject,
+        /// What the bench is given: --help lists it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        flags: Vec<String>,
+    },
     /// Rebuild the committed probe and its manifest
     Ebpf {
         /// Change nothing: fail if the committed probe is not what its sources give
@@ -49,6 +57,7 @@ fn main() -> std::process::ExitCode {
         Verb::Run { flags } => run::run(&flags),
         Verb::Test { strict, filter } => test::test(strict, filter.as_deref()),
         Verb::Vm(matrix) => matrix.run(),
+        Verb::Bench { subject, flags } => bench::bench(subject, &flags),
         Verb::Ebpf { check: false, .. } => ebpf::rebuild(),
         Verb::Ebpf { check: true, strict } => ebpf::check(strict),
         Verb::Lint => lint::lint(),

@@ -1,0 +1,161 @@
+//! What one I/O costs in the probe, beside the least that it could cost and beside other tools: all take turns under
+//! the same load, round after round. Run by `cargo xtask bench probe`.
+
+mod figures;
+mod load;
+mod programs;
+mod statistics;
+mod subject;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use biolat_daemon::probe::{Host, kernel_types};
+use clap::Parser;
+use serde_json::json;
+
+use figures::{BIOLAT, EMPTY, FLOOR, Figures, NOTHING, Table};
+use load::{Load, Target};
+use subject::{Own, Subject};
+
+/// Compare what one I/O costs in the probe with the least that it could cost, and with other tools
+#[derive(Parser)]
+#[command(name = "cargo xtask bench probe", bin_name = "cargo xtask bench probe")]
+struct Options {
+    /// Block device, or file on one, to read from; without it a file of 1 GiB is made where cargo builds
+    #[arg(long)]
+    path: Option<PathBuf>,
+    /// How often each takes its turn
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(2..))]
+    rounds: u32,
+    /// How long a turn measures IOPS, and for half as long nanoseconds, in milliseconds
+    #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..))]
+    window: u64,
+    /// Another object of the probe to compare with
+    #[arg(long, value_name = "FILE")]
+    with: Vec<PathBuf>,
+    /// Leave other tools out
+    #[arg(long)]
+    alone: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Fail unless the ratios are sane: for a machine that has other things to do
+    #[arg(long)]
+    check: bool,
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let object = std::env::var_os("BIOLAT_BENCH_FLOOR").context("run it with: cargo xtask bench probe")?;
+    let types = kernel_types(&Host { sysfs: "/sys".into(), procfs: "/proc".into() })?;
+    let own = Own { object: object.into(), types };
+    let target = options.path.clone().map_or_else(Target::scratch, Target::named)?;
+    let path = target.path.display().to_string();
+    let subjects = subjects(options);
+    let mut load = Load::start(target)?;
+    eprintln!(
+        "{} reads 4 KiB at random places of {path}; {} rounds of {}",
+        load.name(),
+        options.rounds,
+        subjects.len()
+    );
+
+    let blank = |subject: &Subject| Figures {
+        name: subject.name(),
+        iops: Vec::new(),
+        cost: Vec::new(),
+        programs: Vec::new(),
+    };
+    let mut figures: Vec<_> = subjects.iter().map(blank).collect();
+    for round in 0..options.rounds as usize {
+        // Each comes first, and after each other one, as often as the rest.
+        for turn in 0..subjects.len() {
+            let number = (round + turn) % subjects.len();
+            let window = Duration::from_millis(options.window);
+            take_turn(&subjects[number], &own, &mut load, window, &mut figures[number])
+                .with_context(|| subjects[number].name())?;
+        }
+        eprint!("{}{}", round + 1, if round + 1 == options.rounds as usize { "\n" } else { " " });
+    }
+    drop(load);
+
+    let table = Table::of(&figures);
+    if options.json {
+        println!("{:#}", json!({"path": path, "rounds": options.rounds, "subjects": table.to_json()}));
+    } else {
+        print!("{table}");
+    }
+    if options.check { check(&table) } else { Ok(()) }
+}
+
+fn subjects(options: &Options) -> Vec<Subject> {
+    let mut subjects = vec![Subject::Nothing, Subject::Own(EMPTY), Subject::Own(FLOOR), Subject::Biolat];
+    subjects.extend(options.with.iter().cloned().map(Subject::OtherProbe));
+    if options.alone {
+        return subjects;
+    }
+    let biolatency =
+        ["/usr/sbin/biolatency", "/usr/bin/biolatency"].into_iter().map(Path::new).find(|path| path.exists());
+    match biolatency {
+        Some(path) => {
+            subjects.push(Subject::Biolatency(path.into(), &[]));
+            subjects.push(Subject::Biolatency(path.into(), &["-D", "-F"]));
+        }
+        None => eprintln!("not compared: biolatency, which is not installed (Debian: libbpf-tools)"),
+    }
+    subjects
+}
+
+/// First IOPS, then nanoseconds with the kernel's statistics on: those cost more than the probe.
+fn take_turn(
+    subject: &Subject,
+    own: &Own,
+    load: &mut Load,
+    window: Duration,
+    figures: &mut Figures,
+) -> Result<()> {
+    let running = subject.start(own)?;
+    thread::sleep(window / 5);
+    figures.iops.push(load.iops_during(window)?);
+    if !running.programs.is_empty() {
+        let statistics = aya::sys::enable_stats(aya::sys::Stats::RunTime)
+            .context("cannot turn on the kernel's statistics of BPF programs: it takes Linux 5.8 and root")?;
+        let before = programs::of(&running.programs)?;
+        thread::sleep(window / 2);
+        figures.programs = programs::of(&running.programs)?;
+        drop(statistics);
+        figures.cost.push(programs::cost(&before, &figures.programs).context("its programs did not run")?);
+    }
+    load.is_there()
+}
+
+/// Bounds so wide that only a mistake breaks them.
+fn check(table: &Table<'_>) -> Result<()> {
+    let biolat = table.row(BIOLAT).context("no row")?;
+    let of_floor = biolat.of_floor.context("no ratio")?.median;
+    if !(0.5..4.0).contains(&of_floor) {
+        bail!("the probe costs {of_floor:.2} times the floor, and that is not sane");
+    }
+    let nothing = table.row(NOTHING).context("no row")?;
+    if !nothing.figures.programs.is_empty() {
+        bail!("another process loaded programs meanwhile");
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The kernel's own figures of the BPF programs that are loaded.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, Result};
+use aya::programs::{ProgramInfo, loaded_programs};
+use serde_json::{Value, json};
+
+/// Ids of every program that there is.
+pub(crate) fn ids() -> Result<BTreeSet<u32>> {
+    Ok(all()?.iter().map(ProgramInfo::id).collect())
+}
+
+/// Those programs, if they still are there.
+pub(crate) fn of(ids: &BTreeSet<u32>) -> Result<Vec<Program>> {
+    let all = all()?;
+    Ok(all.iter().filter(|info| ids.contains(&info.id())).map(Program::from_info).collect())
+}
+
+fn all() -> Result<Vec<ProgramInfo>> {
+    loaded_programs()
+        .collect::<Result<_, _>>()
+        .context("cannot list the kernel's BPF programs: it takes root")
+}
+
+/// One program.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    id: u32,
+    pub(crate) name: String,
+    runs: u64,
+    run_time: Duration,
+    /// Size as the kernel checked and rewrote it, size as machine code, instructions that the verifier walked.
+    translated: u32,
+    jited: u32,
+    verified: u32,
+}
+
+impl Program {
+    fn from_info(info: &ProgramInfo) -> Self {
+        Self {
+            id: info.id(),
+            name: info.name_as_str().unwrap_or_default().to_owned(),
+            runs: info.run_count(),
+            run_time: info.run_time(),
+            translated: info.size_translated().unwrap_or_default(),
+            jited: info.size_jitted(),
+            verified: info.verified_instruction_count().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn sizes(&self) -> [u32; 3] {
+        [self.translated, self.jited, self.verified]
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "xlated_bytes": self.translated,
+            "jited_bytes": self.jited,
+            "verified_instructions": self.verified,
+        })
+    }
+}
+
+/// What one run of each of these programs took on average since then, summed, and how many of them ran.
+pub(crate) fn cost(before: &[Program], after: &[Program]) -> Option<Cost> {
+    let mut cost = Cost { ns: 0.0, programs: 0 };
+    for now in after {
+        let then = before.iter().find(|then| then.id == now.id)?;
+        let runs = now.runs - then.runs;
+        // One that hardly ever runs takes no part in an I/O: another scheduler would call it.
+        if runs > 100 {
+            cost.ns += (now.run_time - then.run_time).as_nanos() as f64 / runs as f64;
+            cost.programs += 1;
+        }
+    }
+    (cost.programs > 0).then_some(cost)
+}
+
+/// Cost of an I/O.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) ns: f64,
+    pub(crate) programs: u32,
+}

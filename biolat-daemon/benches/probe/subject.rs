@@ -1,0 +1,140 @@
+//! What is compared: nothing at all, the two programs of the bench, the daemon, and other tools.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use aya::{Btf, EbpfLoader, programs::BtfTracePoint};
+use biolat_daemon::probe::kernel::Kernel;
+
+use crate::programs;
+
+/// One of those that take turns.
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    Nothing,
+    /// A program of the bench's own object.
+    Own(&'static str),
+    /// The daemon, with everything on by default.
+    Biolat,
+    /// Another object in the daemon, to compare the probe with a former one.
+    OtherProbe(PathBuf),
+    Biolatency(PathBuf, &'static [&'static str]),
+}
+
+/// What is there as long as the subject is.
+pub(crate) struct Running {
+    _subject: Box<dyn std::any::Any>,
+    /// Its programs.
+    pub(crate) programs: BTreeSet<u32>,
+}
+
+/// The bench's own object, and what it takes to load it.
+pub(crate) struct Own {
+    pub(crate) object: PathBuf,
+    pub(crate) types: Vec<u8>,
+}
+
+/// Killed when it is dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Subject {
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Nothing => "nothing".to_owned(),
+            Self::Own(program) => (*program).to_owned(),
+            Self::Biolat => "biolat".to_owned(),
+            Self::OtherProbe(path) => format!("biolat, {}", path.display()),
+            Self::Biolatency(_, options) => {
+                ["biolatency"].iter().chain(*options).copied().collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
+    /// Starts it and waits until its programs are attached.
+    pub(crate) fn start(&self, own: &Own) -> Result<Running> {
+        let before = programs::ids()?;
+        let subject: Box<dyn std::any::Any> = match self {
+            Self::Nothing => Box::new(()),
+            Self::Own(program) => own.load(program)?,
+            Self::Biolat => daemon(None)?,
+            Self::OtherProbe(object) => daemon(Some(object))?,
+            Self::Biolatency(path, options) => biolatency(path, options, &before)?,
+        };
+        let programs = programs::ids()?.difference(&before).copied().collect();
+        Ok(Running { _subject: subject, programs })
+    }
+}
+
+impl Own {
+    fn load(&self, program: &str) -> Result<Box<dyn std::any::Any>> {
+        let btf =
+            Btf::parse(&self.types, aya::Endianness::default()).context("cannot parse the kernel's BTF")?;
+        let offset = Kernel::from_btf(&self.types)?.layout.start_time_ns;
+        let mut object = EbpfLoader::new()
+            .btf(None)
+            .override_global("START_TIME_NS", &offset, true)
+            .load_file(&self.object)
+            .with_context(|| format!("cannot load {}", self.object.display()))?;
+        let found =
+            object.program_mut(program).with_context(|| format!("the bench has no program {program}"))?;
+        let found: &mut BtfTracePoint = found.try_into()?;
+        found.load("block_rq_complete", &btf).with_context(|| format!("cannot load {program}"))?;
+        found.attach().with_context(|| format!("cannot attach {program}"))?;
+        Ok(Box::new(object))
+    }
+}
+
+/// The daemon, serving.
+fn daemon(object: Option<&Path>) -> Result<Box<dyn std::any::Any>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
+    if let Some(object) = object {
+        command.env("BIOLAT_PROBE_OBJECT", object);
+    }
+    command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut process = Process(command.spawn().context("cannot run the daemon")?);
+    let mut log = BufReader::new(process.0.stderr.take().context("the daemon has no log")?).lines();
+    let mut said = Vec::new();
+    while let Some(line) = log.next().transpose()? {
+        if line.contains("serving") {
+            return Ok(Box::new((process, log)));
+        }
+        said.push(line);
+    }
+    bail!("the daemon does not serve: {}", said.join("; "))
+}
+
+/// A tool that says nothing when it is ready: it is when there are no more new programs.
+fn biolatency(path: &Path, options: &[&str], before: &BTreeSet<u32>) -> Result<Box<dyn std::any::Any>> {
+    let mut command = Command::new(path);
+    command.args(options).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = Process(command.spawn().with_context(|| format!("cannot run {}", path.display()))?);
+    let began = Instant::now();
+    let mut last = 0;
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        if let Some(status) = process.0.try_wait()? {
+            bail!("{} {} ended: {status}", path.display(), options.join(" "));
+        }
+        let new = programs::ids()?.difference(before).count();
+        if new > 0 && new == last {
+            return Ok(Box::new(process));
+        }
+        if began.elapsed() > Duration::from_secs(20) {
+            bail!("{} loads no program", path.display());
+        }
+        last = new;
+    }
+}
