@@ -5,12 +5,12 @@ use biolat_common::{bucket::LIMIT_NS, series::Key};
 
 use crate::{
     maps, record,
-    request::{Completion, is_plain, now},
+    request::{Completion, is_plain},
 };
 
 /// Records the completion; `false` if it is not a common one and nothing was recorded.
 #[inline(always)]
-pub(crate) fn record(completion: &Completion) -> bool {
+pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     if completion.status != 0
         || !is_plain(completion.flags())
         || completion.bytes == 0
@@ -27,7 +27,6 @@ pub(crate) fn record(completion: &Completion) -> bool {
     let Some(series) = maps::series(slot) else { return false };
     // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *series };
-    let now = now();
     // One comparison each for a stamp that lies in the future or too far in the past.
     if now.wrapping_sub(started) >= LIMIT_NS || now.wrapping_sub(handed_over) >= LIMIT_NS {
         return false;

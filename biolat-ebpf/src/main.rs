@@ -12,16 +12,17 @@ mod request;
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 
-use request::Completion;
+use request::{Completion, now};
 
 /// `block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes)`
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/include/trace/events/block.h#L145>
 #[btf_tracepoint(function = "block_rq_complete")]
 fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
-    let completion = Completion::from_arguments(&ctx);
-    if !common_case::record(&completion) {
-        rare_case::record(&ctx);
+    // First, as the clock waits for whatever is under way: what comes after it runs at the processor's own pace.
+    let now = now();
+    if !common_case::record(&Completion::from_arguments(&ctx), now) {
+        rare_case::record(&ctx, now);
     }
     0
 }

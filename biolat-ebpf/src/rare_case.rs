@@ -10,7 +10,7 @@ use biolat_common::{
 
 use crate::{
     maps, record,
-    request::{Completion, is_booked, is_flush, is_in_flush_sequence, is_passthrough, now, status_is_errno},
+    request::{Completion, is_booked, is_flush, is_in_flush_sequence, is_passthrough, status_is_errno},
 };
 
 /// What the kernel's books make of a completion, and so do we.
@@ -26,7 +26,7 @@ enum Meaning {
 }
 
 #[inline(never)]
-pub(crate) fn record(ctx: &BtfTracePointContext) {
+pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
     let completion = Completion::from_arguments(ctx);
     let op = completion.op();
     let device = completion.device();
@@ -63,7 +63,7 @@ pub(crate) fn record(ctx: &BtfTracePointContext) {
     }
     series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
     if let Meaning::End = meaning {
-        record_latency(series, &completion);
+        record_latency(series, &completion, now);
     }
 }
 
@@ -95,10 +95,9 @@ fn meaning(completion: &Completion, op: u32) -> Meaning {
 }
 
 #[inline(always)]
-fn record_latency(series: &mut Series, completion: &Completion) {
+fn record_latency(series: &mut Series, completion: &Completion, now: u64) {
     let started = completion.started();
     let handed_over = completion.handed_over();
-    let now = now();
     if started == 0 {
         // Booked but not stamped: passthrough between 6.8 and 6.12.
         maps::lose(if is_passthrough(completion.op()) { Reason::Passthrough } else { Reason::IostatsOff });
