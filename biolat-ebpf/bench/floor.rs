@@ -3,8 +3,12 @@
 
 #![no_std]
 #![no_main]
+#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
-use core::ptr::read_volatile;
+// Of what may be asked the floor asks little.
+#[allow(unused_macros, unused_imports)]
+#[path = "../src/told.rs"]
+mod told;
 
 use aya_ebpf::{
     btf_maps::PerCpuArray,
@@ -13,9 +17,7 @@ use aya_ebpf::{
     programs::BtfTracePointContext,
 };
 
-/// Where a request holds its start: filled before load.
-#[unsafe(no_mangle)]
-static START_TIME_NS: u32 = 0;
+use told::member;
 
 #[btf_map]
 static SUM: PerCpuArray<u64, 1> = PerCpuArray::new();
@@ -29,12 +31,11 @@ fn empty(_: BtfTracePointContext) -> i32 {
 fn floor(ctx: BtfTracePointContext) -> i32 {
     let request: *const u8 = ctx.arg(0);
     let Some(sum) = SUM.get_ptr_mut(0) else { return 0 };
-    // SAFETY: the request is the tracepoint's, the offset from BTF, and the sum this CPU's own.
-    unsafe {
-        let offset = read_volatile(&raw const START_TIME_NS) as usize;
-        let started: u64 = read_volatile(request.add(offset).cast());
-        *sum = (*sum).wrapping_add(bpf_ktime_get_ns().wrapping_sub(started));
-    }
+    // SAFETY: the helper has no precondition.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let lasted = now.wrapping_sub(member!(u64, request, start_time_ns));
+    // SAFETY: this CPU's own sum.
+    unsafe { *sum = (*sum).wrapping_add(lasted) };
     0
 }
 

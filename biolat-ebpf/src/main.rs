@@ -1,14 +1,17 @@
 //! The probe. Entry, licence and panic live here; what a completion means lives in `common_case` and
-//! `rare_case`, raw reads of kernel memory in `request`, maps in `maps`.
+//! `rare_case`, raw reads of kernel memory in `request`, what the daemon
+//! knows better in `told`, maps in `maps`.
 
 #![no_std]
 #![no_main]
+#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 mod common_case;
 mod maps;
 mod rare_case;
 mod record;
 mod request;
+mod told;
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 

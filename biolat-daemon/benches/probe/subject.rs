@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use aya::{Btf, EbpfLoader, programs::BtfTracePoint};
-use biolat_daemon::probe::kernel::Kernel;
+use biolat_daemon::probe::{kernel::Kernel, object};
 
 use crate::programs;
 
@@ -82,11 +82,12 @@ impl Own {
     fn load(&self, program: &str) -> Result<Box<dyn std::any::Any>> {
         let btf =
             Btf::parse(&self.types, aya::Endianness::default()).context("cannot parse the kernel's BTF")?;
-        let offset = Kernel::from_btf(&self.types)?.layout.start_time_ns;
+        let layout = Kernel::from_btf(&self.types)?.layout;
+        let object =
+            std::fs::read(&self.object).with_context(|| format!("cannot read {}", self.object.display()))?;
         let mut object = EbpfLoader::new()
             .btf(None)
-            .override_global("START_TIME_NS", &offset, true)
-            .load_file(&self.object)
+            .load(&object::told(&object, layout)?)
             .with_context(|| format!("cannot load {}", self.object.display()))?;
         let found =
             object.program_mut(program).with_context(|| format!("the bench has no program {program}"))?;

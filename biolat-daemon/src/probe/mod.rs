@@ -4,6 +4,7 @@ pub mod btf;
 pub mod kernel;
 mod maps;
 mod messages;
+pub mod object;
 pub mod rights;
 mod sys;
 
@@ -12,12 +13,12 @@ use std::{
     error::Error,
     io,
     os::fd::{AsFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use aya::{
-    Btf, Ebpf, EbpfLoader, include_bytes_aligned,
+    Btf, Ebpf, EbpfLoader,
     programs::{BtfTracePoint, tp_btf::BtfTracePointLinkId},
 };
 use aya_log::EbpfLogger;
@@ -29,9 +30,6 @@ pub use sys::ProgramCounts;
 use kernel::Kernel;
 use messages::Messages;
 use rights::{Capabilities, Release};
-
-/// The compiled probe. `cargo xtask ebpf` makes it, and its manifest beside it.
-static OBJECT: &[u8] = include_bytes_aligned!("../../probe/biolat.bpf.o");
 
 const PROGRAM: &str = "block_rq_complete";
 
@@ -56,14 +54,6 @@ pub struct Probe {
     messages: Messages,
     statistics: Option<OwnedFd>,
 }
-
-/// The layout as aya wants a global.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Told(Layout);
-
-// SAFETY: `repr(C)` integers without padding.
-unsafe impl aya::Pod for Told {}
 
 impl Probe {
     /// Loads the probe and attaches it to a kernel of these types. With `statistics` the kernel counts its runs
@@ -131,11 +121,8 @@ pub fn kernel_types(host: &Host) -> Result<Vec<u8>> {
 }
 
 fn load(layout: Layout, btf: &Btf, messages: Messages) -> Result<Loaded> {
-    let mut object = EbpfLoader::new()
-        .btf(None)
-        .override_global("KERNEL", &Told(layout), true)
-        .load(&object_bytes()?)
-        .context("cannot load the probe")?;
+    let mut object =
+        EbpfLoader::new().btf(None).load(&object::of_kernel(layout)?).context("cannot load the probe")?;
     let logger =
         EbpfLogger::init_with_logger(&mut object, messages).context("cannot read the probe's messages")?;
     let mut maps = Maps::take(&mut object)?;
@@ -144,19 +131,6 @@ fn load(layout: Layout, btf: &Btf, messages: Messages) -> Result<Loaded> {
     program.load(PROGRAM, btf).context("cannot load the probe")?;
     let link = program.attach().context("cannot attach the probe")?;
     Ok((object, maps, link, logger))
-}
-
-/// The shipped object, or one that a developer named.
-fn object_bytes() -> Result<std::borrow::Cow<'static, [u8]>> {
-    match std::env::var_os("BIOLAT_PROBE_OBJECT") {
-        None => Ok(OBJECT.into()),
-        Some(path) => {
-            let path = Path::new(&path);
-            log::warn!("loading the probe from {}", path.display());
-            let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Ok(bytes.into())
-        }
-    }
 }
 
 fn program(object: &mut Ebpf) -> Result<&mut BtfTracePoint> {
