@@ -80,15 +80,13 @@ const _: () = {
 pub struct Key(u64);
 
 impl Key {
-    /// The series of `op` on the device with this id (see [`crate::kernel::Layout::disk_id`]).
+    /// The series of `op` on the device with this id (see [`crate::kernel::Layout::disk_id`]), of forty bits at most: the
+    /// kernel's own device numbers have 32, and its sequence numbers count disks.
     #[inline(always)]
     #[must_use]
     pub const fn new(device: u64, op: u32) -> Self {
-        Self((device << 8 | (op & 0xff) as u64) & Self::MASK)
+        Self(device << 8 | (op & 0xff) as u64)
     }
-
-    /// Forty bits of device and eight of op.
-    pub const MASK: u64 = (1 << 48) - 1;
 
     /// The key as a map holds it.
     #[inline(always)]
@@ -100,7 +98,7 @@ impl Key {
     /// From the bits that a map holds.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
-        Self(bits & Self::MASK)
+        Self(bits)
     }
 
     /// The device's id.

@@ -44,8 +44,9 @@ fn keys_and_cells() {
     assert!(cell.is_of(key) && !cell.is_of(Key::new(0x12_3456_789a, 0x22)));
     assert_eq!(cell.slot(), 0x0abc);
     assert!(!Cell::EMPTY.is_of(Key::new(1, 0)));
-    assert_eq!(table_cell(Key::new(9, 1)), 9 * 16 + 1);
-    assert!(table_cell(Key::new(u64::MAX, 35)) < TABLE_CELLS);
+    assert!(Cell::EMPTY.yields_to(key) && !cell.yields_to(key) && cell.yields_to(Key::new(5, 1)));
+    assert_eq!(table_cell(Key::new(9, 1)), 9 * 8 + 1);
+    assert!(table_cell(Key::new((1 << 40) - 1, 35)) < TABLE_CELLS);
     assert_eq!(Cell::new(key, SLOTS - 1).slot(), SLOTS - 1);
 }
 

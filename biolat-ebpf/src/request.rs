@@ -73,15 +73,21 @@ impl Completion {
     #[inline(always)]
     pub(crate) fn device(&self) -> u64 {
         // Each pointer is a member that the verifier knows the type of; null reads as zero.
-        let mut disk = member!(u64, self.request, queue_or_disk) as *const u8;
+        let queue_or_disk = member!(u64, self.request, queue_or_disk) as *const u8;
         if told!(disk_on_queue) != 0 {
-            disk = member!(u64, disk, queue_disk) as *const u8;
-        }
-        if told!(id_is_sequence) != 0 {
-            member!(u64, disk, disk_id)
+            id_of(member!(u64, queue_or_disk, queue_disk) as *const u8)
         } else {
-            device_number(member!(u32, disk, disk_id), member!(u32, disk, first_minor))
+            id_of(queue_or_disk)
         }
+    }
+}
+
+#[inline(always)]
+fn id_of(disk: *const u8) -> u64 {
+    if told!(id_is_sequence) != 0 {
+        member!(u64, disk, disk_id)
+    } else {
+        device_number(member!(u32, disk, disk_id), member!(u32, disk, first_minor))
     }
 }
 

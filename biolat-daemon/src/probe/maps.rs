@@ -111,10 +111,10 @@ impl Maps {
         }
     }
 
-    /// Puts a series into the table, where the probe finds it at once. If another stands there, the probe
-    /// goes on to find this one in the index.
+    /// Puts a series into the table, where the probe finds it at once. If one that is likely to be busier stands there,
+    /// the probe goes on to find this one in the index.
     pub fn publish(&mut self, key: Key, slot: u32) -> Result<()> {
-        if self.owner(key)? == Cell::EMPTY {
+        if self.owner(key)?.yields_to(key) {
             self.table.set(table_cell(key), Cell::new(key, slot).bits(), 0)?;
         }
         Ok(())
