@@ -1,5 +1,6 @@
-//! Where the counters of a series are. A slot is a number; its chunk is a per-CPU array of a few slots that
-//! the daemon makes when it is needed, so that memory follows the series in use.
+//! Where the counters of a series are. A slot is a number in a per-CPU array as large as the daemon foresees when it
+//! loads the probe. What comes beyond is in chunks, arrays of a few slots that the daemon makes when they are needed, one
+//! step further away. So memory follows the series in use.
 //!
 //! The table answers the common case in one load: a cell holds a key and its slot in one number, and only
 //! the daemon writes it. The index (a hash of the same keys) is the authority, and the only place where the
@@ -9,7 +10,7 @@ use crate::series::Key;
 
 /// Slots of one chunk.
 pub const CHUNK_SLOTS: u32 = 4;
-/// Most chunks that there can be.
+/// Most chunks that there can be, the place of the first slots included.
 pub const CHUNKS: u32 = 1024;
 /// Most series that there can be.
 pub const SLOTS: u32 = CHUNK_SLOTS * CHUNKS;

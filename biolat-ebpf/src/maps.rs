@@ -10,12 +10,12 @@ use biolat_common::{
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
 };
 
-/// Some series, to the kernel as plain numbers. It takes a map into the array of maps only if that is like the
+/// A series, to the kernel as plain numbers. It takes a map into the array of maps only if that is like the
 /// template here, and from 5.15 to 6.1 a map whose values are described as a struct is not like one that has no
 /// description at all, as those that the daemon makes.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/kernel/bpf/map_in_map.c#L86>
-type Chunk = PerCpuArray<[u64; size_of::<Series>() / 8], { CHUNK_SLOTS as usize }>;
+type Plain = [u64; size_of::<Series>() / 8];
 
 #[btf_map]
 static TABLE: Array<u64, { TABLE_CELLS as usize }> = Array::new();
@@ -26,8 +26,14 @@ static INDEX: HashMap<u64, u32, { SLOTS as usize }> = HashMap::new();
 #[btf_map]
 static FREE: Queue<u32, { SLOTS as usize }> = Queue::new();
 
+/// As many as the daemon foresees when it loads the probe.
 #[btf_map]
-static SERIES: ArrayOfMaps<Chunk, { CHUNKS as usize }> = ArrayOfMaps::new();
+static SERIES: PerCpuArray<Plain, { CHUNK_SLOTS as usize }> = PerCpuArray::new();
+
+/// Those that came later.
+#[btf_map]
+static MORE: ArrayOfMaps<PerCpuArray<Plain, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
+    ArrayOfMaps::new();
 
 #[btf_map]
 static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
@@ -69,7 +75,11 @@ fn slot_in_index(bits: u64) -> Option<u32> {
 /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
 #[inline(always)]
 pub(crate) fn series(slot: u32) -> Option<*mut Series> {
-    SERIES.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)).map(<*mut _>::cast)
+    let found = match SERIES.get_ptr_mut(slot) {
+        Some(series) => Some(series),
+        None => MORE.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)),
+    };
+    found.map(<*mut _>::cast)
 }
 
 /// Counts a completion that gets into no histogram; how many there are now for the reason on this CPU.

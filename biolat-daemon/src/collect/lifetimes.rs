@@ -6,7 +6,10 @@ use std::{
 };
 
 use anyhow::Result;
-use biolat_common::{series::Key, slot::SLOTS};
+use biolat_common::{
+    series::Key,
+    slot::{CHUNK_SLOTS, SLOTS},
+};
 
 use super::{Collector, Known, keys_of};
 use crate::device::{Device, Throttling};
@@ -26,6 +29,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Slots that are kept free for series that nobody foresaw: as many as fit into this, within bounds.
 const SPARE_BYTES: u64 = 1 << 20;
 const SPARE_SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
+
+fn spare(slot_bytes: u64) -> u64 {
+    (SPARE_BYTES / slot_bytes).clamp(*SPARE_SLOTS.start(), *SPARE_SLOTS.end())
+}
+
+/// Slots to begin with: for the reads and writes of so many devices, and some to spare, in whole chunks.
+pub(super) fn slots_at_start(devices: usize, slot_bytes: u64) -> u32 {
+    let wanted = 2 * devices as u64 + spare(slot_bytes);
+    wanted.next_multiple_of(u64::from(CHUNK_SLOTS)).min(u64::from(SLOTS)) as u32
+}
 
 fn greet(device: &Device) {
     let said: Vec<_> = [&device.name, &device.model, &device.serial]
@@ -122,7 +135,7 @@ impl Collector {
         let lacks = |id: u64, op: u32| !self.series.contains_key(&Key::new(id, op));
         let shown = self.devices.iter().filter(|(_, known)| known.shown);
         let foreseen = shown.flat_map(|(&id, _)| [lacks(id, 0), lacks(id, 1)]).filter(|&lacks| lacks).count();
-        let spare = (SPARE_BYTES / self.slot_bytes()).clamp(*SPARE_SLOTS.start(), *SPARE_SLOTS.end());
+        let spare = spare(self.probe.maps.slot_bytes());
         let strange = self.series.keys().filter(|key| self.is_strange(**key)).count();
         let named = self.series.len() - strange;
         let transient = (strange + self.fallow.len()) as u64;

@@ -26,7 +26,7 @@ use crate::{
         selection::Selection,
         sysfs::{self, Ids},
     },
-    probe::{Host, Probe, ProgramCounts, kernel::Kernel, kernel_types},
+    probe::{Host, Probe, ProgramCounts, kernel::Kernel, kernel_types, slot_bytes},
     process,
     snapshot::{DeviceView, Health, Histogram, ProbeRuns, SeriesView, Snapshot},
 };
@@ -109,7 +109,9 @@ impl Collector {
         let types = kernel_types(&host)?;
         let kernel = Kernel::from_btf(&types)?;
         let found = scan(&host.sysfs, &kernel, &BTreeMap::new())?;
-        let probe = Probe::attach(kernel, types, &host, statistics)?;
+        let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
+        let slots = lifetimes::slots_at_start(shown, slot_bytes()?);
+        let probe = Probe::attach(kernel, types, &host, slots, statistics)?;
         Self::new(host, selection, found, probe)
     }
 
@@ -319,11 +321,7 @@ impl Collector {
             failures: self.passes.failures,
             overruns: self.passes.overruns,
             slots: u64::from(slots),
-            map_bytes: u64::from(slots) * self.slot_bytes(),
+            map_bytes: u64::from(slots) * self.probe.maps.slot_bytes(),
         }
-    }
-
-    fn slot_bytes(&self) -> u64 {
-        (self.probe.maps.cpus() * size_of::<Series>()) as u64
     }
 }

@@ -10,7 +10,7 @@ use aya::{
 use biolat_common::{
     lost::{Counts, REASONS},
     series::{Key, Series},
-    slot::{CHUNK_SLOTS, CHUNKS, Cell, table_cell},
+    slot::{CHUNK_SLOTS, Cell, SLOTS, table_cell},
 };
 
 use super::sys;
@@ -28,8 +28,12 @@ pub struct Maps {
     table: Array<MapData, u64>,
     index: HashMap<MapData, u64, u32>,
     free: Queue<MapData, u32>,
-    series: ArrayOfMaps<MapData>,
     lost: PerCpuArray<MapData, Counts>,
+    /// The slots foreseen, and how many they are.
+    series: PerCpuArray<MapData, Value>,
+    foreseen: u32,
+    /// Those beyond, in chunks.
+    more: ArrayOfMaps<MapData>,
     chunks: Vec<PerCpuArray<MapData, Value>>,
     /// One value for each possible CPU, read into again and again.
     values: Vec<Value>,
@@ -37,47 +41,53 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Takes the maps out of a loaded object.
-    pub(super) fn take(object: &mut Ebpf) -> Result<Self> {
-        let cpus = aya::util::nr_cpus().map_err(|(path, error)| {
-            anyhow::Error::new(error).context(format!("cannot read {path} to count the CPUs"))
-        })?;
+    /// Takes the maps out of an object that was loaded with room for so many series, and hands that to the probe.
+    pub(super) fn take(object: &mut Ebpf, foreseen: u32) -> Result<Self> {
+        let cpus = cpus()?;
         let mut take =
             |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
-        Ok(Self {
+        let mut maps = Self {
             table: take("TABLE")?.try_into()?,
             index: take("INDEX")?.try_into()?,
             free: take("FREE")?.try_into()?,
-            series: array_of_maps(take("SERIES")?)?,
             lost: take("LOST")?.try_into()?,
+            series: take("SERIES")?.try_into()?,
+            foreseen,
+            more: array_of_maps(take("MORE")?)?,
             chunks: Vec::new(),
             values: vec![Value(Series::ZERO); cpus],
             losses: vec![[0; REASONS]; cpus],
-        })
+        };
+        for slot in 0..foreseen {
+            maps.release(slot)?;
+        }
+        Ok(maps)
     }
 
-    /// CPUs that each per-CPU map has room for.
+    /// What the kernel holds for one slot.
     #[must_use]
-    pub fn cpus(&self) -> usize {
-        self.values.len()
+    pub fn slot_bytes(&self) -> u64 {
+        size_of_val(self.values.as_slice()) as u64
     }
 
     /// Slots that there are, used or not.
     #[must_use]
     pub fn slots(&self) -> u32 {
-        self.chunks.len() as u32 * CHUNK_SLOTS
+        self.foreseen + self.chunks.len() as u32 * CHUNK_SLOTS
     }
 
     /// Makes another chunk of slots and hands them to the probe. `false`: the most that there can be is reached.
     pub fn grow(&mut self) -> Result<bool> {
-        let number = self.chunks.len() as u32;
-        if number == CHUNKS {
+        let slots = self.slots();
+        if slots == SLOTS {
             return Ok(false);
         }
         let chunk = PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot make a map for more series")?;
-        self.series.set(number, IterableMap::map(&chunk), 0).context("cannot hand a map to the probe")?;
+        self.more
+            .set(slots / CHUNK_SLOTS, IterableMap::map(&chunk), 0)
+            .context("cannot hand a map to the probe")?;
         self.chunks.push(chunk);
-        for slot in number * CHUNK_SLOTS..(number + 1) * CHUNK_SLOTS {
+        for slot in slots..slots + CHUNK_SLOTS {
             self.release(slot)?;
         }
         Ok(true)
@@ -126,12 +136,15 @@ impl Maps {
 
     /// The counters of a slot, summed over the CPUs.
     pub fn read(&mut self, slot: u32) -> Result<Series> {
-        let chunk = self
-            .chunks
-            .get((slot / CHUNK_SLOTS) as usize)
-            .context("the index names a slot beyond the end")?;
-        let map = IterableMap::map(chunk).fd().as_fd();
-        sys::read_per_cpu(map, slot % CHUNK_SLOTS, &mut self.values).context("cannot read a series")?;
+        let (map, index) = match slot.checked_sub(self.foreseen) {
+            None => (&self.series, slot),
+            Some(beyond) => {
+                let chunk = self.chunks.get((beyond / CHUNK_SLOTS) as usize);
+                (chunk.context("the index names a slot beyond the end")?, beyond % CHUNK_SLOTS)
+            }
+        };
+        let map = IterableMap::map(map).fd().as_fd();
+        sys::read_per_cpu(map, index, &mut self.values).context("cannot read a series")?;
         let mut sum = Series::ZERO;
         for Value(cpu) in &self.values {
             add(&mut sum, cpu);
@@ -151,6 +164,13 @@ impl Maps {
         }
         Ok(sum)
     }
+}
+
+/// CPUs that each per-CPU map has room for.
+pub(super) fn cpus() -> Result<usize> {
+    aya::util::nr_cpus().map_err(|(path, error)| {
+        anyhow::Error::new(error).context(format!("cannot read {path} to count the CPUs"))
+    })
 }
 
 /// A map of maps is typed by what it holds, so that it has no plain conversion.

@@ -22,7 +22,10 @@ use aya::{
     programs::{BtfTracePoint, tp_btf::BtfTracePointLinkId},
 };
 use aya_log::EbpfLogger;
-use biolat_common::{kernel::Layout, series::Key};
+use biolat_common::{
+    kernel::Layout,
+    series::{Key, Series},
+};
 
 pub use maps::Maps;
 pub use sys::ProgramCounts;
@@ -56,9 +59,9 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Loads the probe and attaches it to a kernel of these types. With `statistics` the kernel counts its runs
-    /// and their time, until the probe is dropped.
-    pub fn attach(kernel: Kernel, types: Vec<u8>, host: &Host, statistics: bool) -> Result<Self> {
+    /// Loads the probe, with room for so many series, and attaches it to a kernel of these types. With `statistics`
+    /// the kernel counts its runs and their time, until the probe is dropped.
+    pub fn attach(kernel: Kernel, types: Vec<u8>, host: &Host, slots: u32, statistics: bool) -> Result<Self> {
         let btf = Btf::parse(&types, aya::Endianness::default())
             .map_err(|error| anyhow!("cannot use the kernel's BTF: {error}"))?;
         drop(types);
@@ -72,8 +75,8 @@ impl Probe {
             if release <= Release::LAST_WITH_MEMLOCK { rights::raise_memlock() } else { libc::RLIM_INFINITY };
         let statistics = statistics.then(enable_statistics).transpose()?;
         let messages = Messages::default();
-        let (object, maps, link, logger) =
-            load(kernel.layout, &btf, messages.clone()).map_err(|error| explain(error, release, memlock))?;
+        let (object, maps, link, logger) = load(kernel.layout, &btf, slots, messages.clone())
+            .map_err(|error| explain(error, release, memlock))?;
         drop(btf);
         give_memory_back();
         Ok(Self { object, maps, kernel, link: Some(link), logger, messages, statistics })
@@ -108,6 +111,11 @@ impl Probe {
 
 type Loaded = (Ebpf, Maps, BtfTracePointLinkId, EbpfLogger<Messages>);
 
+/// What the kernel holds for each series.
+pub fn slot_bytes() -> Result<u64> {
+    Ok((maps::cpus()? * size_of::<Series>()) as u64)
+}
+
 /// The bytes of the running kernel's BTF.
 pub fn kernel_types(host: &Host) -> Result<Vec<u8>> {
     let path = host.sysfs.join("kernel/btf/vmlinux");
@@ -120,13 +128,15 @@ pub fn kernel_types(host: &Host) -> Result<Vec<u8>> {
     })
 }
 
-fn load(layout: Layout, btf: &Btf, messages: Messages) -> Result<Loaded> {
-    let mut object =
-        EbpfLoader::new().btf(None).load(&object::of_kernel(layout)?).context("cannot load the probe")?;
+fn load(layout: Layout, btf: &Btf, slots: u32, messages: Messages) -> Result<Loaded> {
+    let mut object = EbpfLoader::new()
+        .btf(None)
+        .map_max_entries("SERIES", slots)
+        .load(&object::of_kernel(layout)?)
+        .context("cannot load the probe")?;
     let logger =
         EbpfLogger::init_with_logger(&mut object, messages).context("cannot read the probe's messages")?;
-    let mut maps = Maps::take(&mut object)?;
-    maps.grow()?;
+    let maps = Maps::take(&mut object, slots)?;
     let program = program(&mut object)?;
     program.load(PROGRAM, btf).context("cannot load the probe")?;
     let link = program.attach().context("cannot attach the probe")?;
