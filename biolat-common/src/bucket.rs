@@ -5,8 +5,8 @@
 //! octave. The top bits of a latency shifted likewise choose one of 16 segments, none of which holds more
 //! than one of those numbers: one table look-up, one addition and its carry tell how many lie below.
 //!
-//! No branch anywhere: three copies of this are inlined into the probe, and each branch would double the
-//! paths that the kernel's verifier walks.
+//! No branch in what is usual: three copies of it are inlined into the probe, and each branch would double the
+//! paths that the kernel's verifier walks, and be guessed wrong now and then.
 
 /// Cells of one histogram in the kernel. Those above [`OVERFLOW`] are never hit: 256 makes the bound of the
 /// index a mask instead of a comparison.
@@ -36,12 +36,19 @@ pub const TOP_EXPONENT: i32 = 10;
 /// [`cell`] takes latencies below this: 2^40 ns, a little over 18 minutes.
 pub const LIMIT_NS: u64 = 1 << 40;
 
-/// Position of the top bit by the product of a de Bruijn sequence with a number whose bits are filled.
-static LOG2: [u8; 32] = [
-    0, 9, 1, 10, 13, 21, 2, 29, 11, 14, 16, 18, 22, 25, 3, 30, 8, 12, 20, 28, 15, 17, 24, 7, 19, 27, 23, 6,
-    26, 5, 4, 31,
-];
-const DE_BRUIJN: u32 = 0x07c4_acdd;
+/// [`usual_cell`] takes latencies below this: 2^25 ns, 33 ms.
+pub const USUAL_LIMIT_NS: u64 = 1 << 25;
+
+/// By byte: how far to shift a latency, of which this is the byte above bit 8, so that its top bit is bit 39.
+static SHIFTS: [u8; 256] = {
+    let mut table = [30; 256];
+    let mut byte = 1;
+    while byte < table.len() {
+        table[byte] = 30 - byte.ilog2() as u8;
+        byte += 1;
+    }
+    table
+};
 
 /// Boundaries within an octave: `floor(10^9 * 2^(k/8))`, shifted so that the top bit is bit 39, in order.
 const BOUNDARIES: [u64; 8] = [
@@ -55,12 +62,12 @@ const BOUNDARIES: [u64; 8] = [
     1_024_000_000_000,
 ];
 
-/// By segment: boundaries below it, in units of 2^40, plus what carries into bit 40 when a number above the
+/// By segment: boundaries below it, and 240 (8 for each bit that a latency may be shifted), in units of 2^40, plus what carries into bit 40 when a number above the
 /// segment's own boundary is added. The first half serves what is under 512 ns, whose bit 39 is clear.
 static STEPS: [u64; 32] = steps();
 
 const fn steps() -> [u64; 32] {
-    let mut table = [0; 32];
+    let mut table = [240 << 40; 32];
     let mut segment = 16;
     while segment < 32 {
         let start = (segment as u64) << 35;
@@ -76,7 +83,7 @@ const fn steps() -> [u64; 32] {
             }
             i += 1;
         }
-        table[segment] = (below << 40) + (LIMIT_NS - 1 - boundary);
+        table[segment] = ((240 + below) << 40) + (LIMIT_NS - 1 - boundary);
         segment += 1;
     }
     table
@@ -86,16 +93,29 @@ const fn steps() -> [u64; 32] {
 #[inline(always)]
 #[must_use]
 pub fn cell(ns: u64) -> usize {
-    let mut filled = (ns >> 9) as u32;
-    filled |= filled >> 1;
-    filled |= filled >> 2;
-    filled |= filled >> 4;
-    filled |= filled >> 8;
-    filled |= filled >> 16;
-    let octave = u64::from(LOG2[(filled.wrapping_mul(DE_BRUIJN) >> 27) as usize & 31]);
-    let mantissa = ns << (30_u64.wrapping_sub(octave) & 63);
+    let units = (ns >> 9) as u32;
+    if units >> 16 == 0 { usual_cell(ns) } else { shifted_cell(ns, shift(units >> 16) - 16) }
+}
+
+/// The cell of a latency below [`USUAL_LIMIT_NS`].
+#[inline(always)]
+#[must_use]
+pub fn usual_cell(ns: u64) -> usize {
+    shifted_cell(ns, shift((ns >> 9) as u32))
+}
+
+/// How far to shift a latency, of which these are the 16 bits above bit 8, so that its top bit is bit 39.
+#[inline(always)]
+fn shift(units: u32) -> u32 {
+    let upper = 0xff_u32.wrapping_sub(units) >> 31 << 3;
+    u32::from(SHIFTS[(units >> upper) as usize & 0xff]).wrapping_sub(upper)
+}
+
+#[inline(always)]
+fn shifted_cell(ns: u64, shift: u32) -> usize {
+    let mantissa = ns << (shift & 63);
     let step = STEPS[(mantissa >> 35) as usize & 31];
-    (octave * 8 + (step.wrapping_add(mantissa) >> 40)) as usize & (CELLS - 1)
+    ((step.wrapping_add(mantissa) >> 40) as u32).wrapping_sub(8 * shift) as usize & (CELLS - 1)
 }
 
 /// The native index, at schema 3, of a cell in `FIRST..OVERFLOW`.
@@ -106,7 +126,7 @@ pub const fn native_index(cell: usize) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUCKETS, CELLS, FIRST, LIMIT_NS, OVERFLOW, cell, native_index};
+    use super::{BUCKETS, CELLS, FIRST, LIMIT_NS, OVERFLOW, USUAL_LIMIT_NS, cell, native_index, usual_cell};
 
     #[test]
     fn the_ends_of_the_range() {
@@ -126,6 +146,13 @@ mod tests {
         assert_eq!(native_index(cell(1_000_000_001)), 1);
         assert_eq!(native_index(cell(2_000_000_000)), 8);
         assert_eq!(native_index(cell(500_000_000)), -8);
+    }
+
+    #[test]
+    fn what_is_usual_is_in_the_same_cell() {
+        for ns in (0..USUAL_LIMIT_NS).step_by(7).chain(USUAL_LIMIT_NS - 100..USUAL_LIMIT_NS) {
+            assert_eq!(usual_cell(ns), cell(ns), "{ns} ns");
+        }
     }
 
     #[test]
