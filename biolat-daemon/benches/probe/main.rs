@@ -36,7 +36,7 @@ struct Options {
     /// How long a turn measures IOPS, and for half as long nanoseconds, in milliseconds
     #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..))]
     window: u64,
-    /// Another object of the probe to compare with
+    /// Another daemon to compare with
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
     /// Leave other tools out
@@ -107,7 +107,7 @@ fn run(options: &Options) -> Result<()> {
 
 fn subjects(options: &Options) -> Vec<Subject> {
     let mut subjects = vec![Subject::Nothing, Subject::Own(EMPTY), Subject::Own(FLOOR), Subject::Biolat];
-    subjects.extend(options.with.iter().cloned().map(Subject::OtherProbe));
+    subjects.extend(options.with.iter().cloned().map(Subject::OtherDaemon));
     if options.alone {
         return subjects;
     }

@@ -22,8 +22,8 @@ pub(crate) enum Subject {
     Own(&'static str),
     /// The daemon, with everything on by default.
     Biolat,
-    /// Another object in the daemon, to compare the probe with a former one.
-    OtherProbe(PathBuf),
+    /// Another daemon, to compare the probe with a former one.
+    OtherDaemon(PathBuf),
     Biolatency(PathBuf, &'static [&'static str]),
 }
 
@@ -56,7 +56,7 @@ impl Subject {
             Self::Nothing => "nothing".to_owned(),
             Self::Own(program) => (*program).to_owned(),
             Self::Biolat => "biolat".to_owned(),
-            Self::OtherProbe(path) => format!("biolat, {}", path.display()),
+            Self::OtherDaemon(path) => path.display().to_string(),
             Self::Biolatency(_, options) => {
                 ["biolatency"].iter().chain(*options).copied().collect::<Vec<_>>().join(" ")
             }
@@ -69,8 +69,8 @@ impl Subject {
         let subject: Box<dyn std::any::Any> = match self {
             Self::Nothing => Box::new(()),
             Self::Own(program) => own.load(program)?,
-            Self::Biolat => daemon(None)?,
-            Self::OtherProbe(object) => daemon(Some(object))?,
+            Self::Biolat => daemon(Path::new(env!("CARGO_BIN_EXE_biolat-daemon")))?,
+            Self::OtherDaemon(path) => daemon(path)?,
             Self::Biolatency(path, options) => biolatency(path, options, &before)?,
         };
         let programs = programs::ids()?.difference(&before).copied().collect();
@@ -99,13 +99,10 @@ impl Own {
 }
 
 /// The daemon, serving.
-fn daemon(object: Option<&Path>) -> Result<Box<dyn std::any::Any>> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
-    if let Some(object) = object {
-        command.env("BIOLAT_PROBE_OBJECT", object);
-    }
+fn daemon(path: &Path) -> Result<Box<dyn std::any::Any>> {
+    let mut command = Command::new(path);
     command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut process = Process(command.spawn().context("cannot run the daemon")?);
+    let mut process = Process(command.spawn().with_context(|| format!("cannot run {}", path.display()))?);
     let mut log = BufReader::new(process.0.stderr.take().context("the daemon has no log")?).lines();
     let mut said = Vec::new();
     while let Some(line) = log.next().transpose()? {
