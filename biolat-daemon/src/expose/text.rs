@@ -4,7 +4,10 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
 //! <https://prometheus.io/docs/specs/om/open_metrics_spec/>
 
-use std::fmt::Write as _;
+use std::{
+    borrow::Cow,
+    fmt::{Display, Write as _},
+};
 
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
     Histogram, LabelPair, Metric, MetricFamily, MetricType,
@@ -70,54 +73,56 @@ fn head(family: &MetricFamily, dialect: Dialect) -> (&str, &'static str) {
 }
 
 fn write_metric(out: &mut String, name: &str, family: &str, metric: &Metric, dialect: Dialect) {
+    let labels = &labels(&metric.label);
     let created = if let Some(gauge) = &metric.gauge {
-        sample(out, name, "", &metric.label, None, &gauge.value.to_string());
+        sample(out, name, "", labels, None, gauge.value);
         None
     } else if let Some(counter) = &metric.counter {
-        sample(out, name, "", &metric.label, None, &counter.value.to_string());
+        sample(out, name, "", labels, None, counter.value);
         counter.start_timestamp
     } else if let Some(histogram) = &metric.histogram {
-        write_histogram(out, name, &metric.label, histogram, dialect);
+        write_histogram(out, name, labels, histogram, dialect);
         histogram.start_timestamp
     } else {
         None
     };
     if let (Dialect::OpenMetrics, Some(Timestamp { seconds, nanos })) = (dialect, created) {
-        sample(out, family, "_created", &metric.label, None, &format!("{seconds}.{:03}", nanos / 1_000_000));
+        let created = format_args!("{seconds}.{:03}", nanos / 1_000_000);
+        sample(out, family, "_created", labels, None, created);
     }
 }
 
-fn write_histogram(
-    out: &mut String,
-    name: &str,
-    labels: &[LabelPair],
-    histogram: &Histogram,
-    dialect: Dialect,
-) {
+fn write_histogram(out: &mut String, name: &str, labels: &str, histogram: &Histogram, dialect: Dialect) {
     let finite = histogram.bucket.iter().filter(|bucket| bucket.upper_bound.is_finite());
     for bucket in finite {
         let bound = bound(bucket.upper_bound, dialect);
-        sample(out, name, "_bucket", labels, Some(&bound), &bucket.cumulative_count.to_string());
+        sample(out, name, "_bucket", labels, Some(&bound), bucket.cumulative_count);
     }
-    let count = histogram.sample_count.to_string();
-    sample(out, name, "_bucket", labels, Some("+Inf"), &count);
-    sample(out, name, "_sum", labels, None, &histogram.sample_sum.to_string());
-    sample(out, name, "_count", labels, None, &count);
+    sample(out, name, "_bucket", labels, Some("+Inf"), histogram.sample_count);
+    sample(out, name, "_sum", labels, None, histogram.sample_sum);
+    sample(out, name, "_count", labels, None, histogram.sample_count);
 }
 
-fn sample(out: &mut String, name: &str, suffix: &str, labels: &[LabelPair], le: Option<&str>, value: &str) {
+/// As they stand between the braces.
+fn labels(labels: &[LabelPair]) -> String {
+    let mut text = String::new();
+    for LabelPair { name, value } in labels {
+        let separator = if text.is_empty() { "" } else { "," };
+        let _ = write!(text, "{separator}{name}=\"{}\"", escape(value, true));
+    }
+    text
+}
+
+fn sample(out: &mut String, name: &str, suffix: &str, labels: &str, le: Option<&str>, value: impl Display) {
     out.push_str(name);
     out.push_str(suffix);
-    let mut separator = '{';
-    let all = labels.iter().map(|label| (label.name.as_str(), label.value.as_str()));
-    for (name, value) in all.chain(le.map(|le| ("le", le))) {
-        out.push(separator);
-        let _ = write!(out, "{name}=\"{}\"", escape(value, true));
-        separator = ',';
-    }
-    if separator == ',' {
-        out.push('}');
-    }
+    // Writing to a string does not fail.
+    let _ = match le {
+        Some(le) if labels.is_empty() => write!(out, "{{le=\"{le}\"}}"),
+        Some(le) => write!(out, "{{{labels},le=\"{le}\"}}"),
+        None if labels.is_empty() => Ok(()),
+        None => write!(out, "{{{labels}}}"),
+    };
     let _ = writeln!(out, " {value}");
 }
 
@@ -135,9 +140,12 @@ fn bound(bound: f64, dialect: Dialect) -> String {
 }
 
 /// Backslashes and line ends; quotes too, but for the help text of 0.0.4.
-fn escape(text: &str, quotes: bool) -> String {
+fn escape(text: &str, quotes: bool) -> Cow<'_, str> {
+    if !text.contains(['\\', '\n', '"']) {
+        return text.into();
+    }
     let text = text.replace('\\', "\\\\").replace('\n', "\\n");
-    if quotes { text.replace('"', "\\\"") } else { text }
+    if quotes { text.replace('"', "\\\"").into() } else { text.into() }
 }
 
 #[cfg(test)]
