@@ -1,19 +1,36 @@
 //! This process as `/proc/self` shows it.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::snapshot::Process;
 
 /// Reads what there is; what cannot be read is zero.
-#[must_use]
-pub(crate) fn read(procfs: &Path) -> Process {
-    let own = procfs.join("self");
-    let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-    let boot = text(&procfs.join("stat"));
-    let mut process = from_stat(&text(&own.join("stat")), boot_time(&boot)).unwrap_or_default();
-    process.open_fds = fs::read_dir(own.join("fd")).map_or(0, |entries| entries.count() as u64);
-    process.max_fds = max_fds(&text(&own.join("limits"))).unwrap_or(0);
-    process
+pub(crate) struct Reader {
+    own: PathBuf,
+    /// Seconds since the epoch. To tell it the kernel sums up every interrupt of every CPU, so it is asked once.
+    boot_time: u32,
+}
+
+impl Reader {
+    #[must_use]
+    pub(crate) fn new(procfs: &Path) -> Self {
+        Self { own: procfs.join("self"), boot_time: boot_time(&text(&procfs.join("stat"))) }
+    }
+
+    #[must_use]
+    pub(crate) fn read(&self) -> Process {
+        let mut process = from_stat(&text(&self.own.join("stat")), self.boot_time).unwrap_or_default();
+        process.open_fds = fs::read_dir(self.own.join("fd")).map_or(0, |entries| entries.count() as u64);
+        process.max_fds = max_fds();
+        process
+    }
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// Fields as in proc_pid_stat(5), counted from behind the command's name, which may hold anything.
@@ -30,15 +47,15 @@ fn from_stat(stat: &str, boot_time: u32) -> Option<Process> {
     })
 }
 
-/// Seconds since the epoch.
 fn boot_time(stat: &str) -> u32 {
     stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok()).unwrap_or(0)
 }
 
-fn max_fds(limits: &str) -> Option<u64> {
-    limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok())
+fn max_fds() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes the struct.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
 }
 
 fn system(name: libc::c_int) -> u64 {
@@ -50,7 +67,7 @@ fn system(name: libc::c_int) -> u64 {
 mod tests {
     use std::path::Path;
 
-    use super::{boot_time, from_stat, max_fds, read};
+    use super::{Reader, boot_time, from_stat};
 
     #[test]
     fn fields() {
@@ -59,15 +76,14 @@ mod tests {
         assert_eq!((process.cpu_seconds, process.start_time_seconds), (3.0, 110.0));
         assert_eq!((process.virtual_bytes, process.resident_bytes), (4_096_000, 250 * 4096));
         assert_eq!(boot_time("cpu 1\nbtime 1700000000\n"), 1_700_000_000);
-        assert_eq!(
-            max_fds("Max open files            1024                 4096                 files\n"),
-            Some(1024)
-        );
     }
 
     #[test]
     fn this_process() {
-        let process = read(Path::new("/proc"));
+        let process = Reader::new(Path::new("/proc")).read();
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+        let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        assert_eq!(process.max_fds.to_string(), files.split_whitespace().next().unwrap());
         assert!(process.resident_bytes > 100_000 && process.open_fds > 2 && process.start_time_seconds > 1e9);
     }
 }

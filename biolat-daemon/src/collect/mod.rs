@@ -63,6 +63,7 @@ pub struct Collector {
     /// Those that were told of.
     told_of_no_room: BTreeSet<Key>,
     passes: run::Passes,
+    process: process::Reader,
 }
 
 /// A device that is there.
@@ -118,6 +119,7 @@ impl Collector {
     /// A collector for a probe that has just been attached, and the devices that were there before.
     pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
         let mut collector = Self {
+            process: process::Reader::new(&host.procfs),
             host,
             selection,
             probe,
@@ -284,7 +286,7 @@ impl Collector {
             lost: lost.by_reason,
             health: self.health(),
             probe: self.probe.has_statistics().then_some(runs),
-            process: process::read(&self.host.procfs),
+            process: self.process.read(),
         }
     }
 

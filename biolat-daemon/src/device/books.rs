@@ -2,9 +2,9 @@
 //!
 //! Format: <https://docs.kernel.org/block/stat.html>
 
-use std::{fs, io, ops::Index, path::Path};
+use std::{io, ops::Index, path::Path};
 
-use super::Device;
+use super::{Device, sysfs::attribute};
 
 /// How the kernel groups ops when it counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,15 +62,22 @@ impl Books {
 
     /// What the kernel has counted of a device since it appeared.
     pub fn of(sysfs: &Path, device: &Device) -> io::Result<Self> {
-        let text = fs::read_to_string(sysfs.join("block").join(&device.name).join("stat"))?;
-        Self::parse(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+        let path = sysfs.join("block").join(&device.name).join("stat");
+        Self::parse(attribute(&path, &mut [0; 512])?)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
     /// Discards came with Linux 4.18, flushes with 5.5.
     fn parse(text: &str) -> Option<Self> {
-        let fields: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
-        let field = |index: usize| fields.get(index).copied().unwrap_or(0);
-        (fields.len() >= 11).then(|| Self([field(0), field(4), field(11), field(15)]))
+        let (mut fields, mut found) = ([0; 16], 0);
+        for field in text.split_ascii_whitespace() {
+            let field = field.parse().ok()?;
+            if let Some(place) = fields.get_mut(found) {
+                *place = field;
+            }
+            found += 1;
+        }
+        (found >= 11).then(|| Self([fields[0], fields[4], fields[11], fields[15]]))
     }
 
     /// Adds to a group.

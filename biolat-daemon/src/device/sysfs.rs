@@ -1,6 +1,11 @@
 //! `/sys/block`, read whole: cheap enough to do it again whenever something may have changed.
 
-use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
+use std::{
+    fs,
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+};
 
 use biolat_common::kernel::device_number;
 
@@ -82,7 +87,13 @@ fn read<'a>(
 
 /// Whether the kernel books and stamps a device's requests, which may change at any time.
 pub fn keeps_statistics(sysfs: &Path, name: &str) -> io::Result<bool> {
-    has_statistics(&sysfs.join("block").join(name))
+    Ok(attribute(&sysfs.join("block").join(name).join("queue/iostats"), &mut [0; 64])?.trim() != "0")
+}
+
+/// A short attribute, in one read, which is how the kernel hands it out: for those that each pass reads.
+pub(super) fn attribute<'a>(path: &Path, buffer: &'a mut [u8]) -> io::Result<&'a str> {
+    let read = fs::File::open(path)?.read(buffer)?;
+    std::str::from_utf8(&buffer[..read]).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 fn has_statistics(path: &Path) -> io::Result<bool> {

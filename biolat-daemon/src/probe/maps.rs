@@ -1,6 +1,6 @@
 //! Typed access to the probe's maps, the only one: what they mean is in `biolat_common::slot`.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context as _, Result};
 use aya::{
@@ -23,10 +23,33 @@ struct Value(Series);
 // SAFETY: `repr(C)` integers without padding.
 unsafe impl aya::Pod for Value {}
 
+/// Room for a value of each possible CPU, read into again and again.
+pub struct Counters(Vec<Value>);
+
+impl Counters {
+    /// For a map of so many possible CPUs.
+    #[must_use]
+    pub fn of_cpus(cpus: usize) -> Self {
+        Self(vec![Value(Series::ZERO); cpus])
+    }
+
+    /// An entry of a map, summed over the CPUs.
+    pub fn read(&mut self, map: BorrowedFd<'_>, index: u32) -> Result<Series> {
+        sys::read_per_cpu(map, index, &mut self.0).context("cannot read a series")?;
+        let mut sum = Series::ZERO;
+        for Value(cpu) in &self.0 {
+            add(&mut sum, cpu);
+        }
+        Ok(sum)
+    }
+}
+
 /// The maps.
 pub struct Maps {
     table: Array<MapData, u64>,
     index: HashMap<MapData, u64, u32>,
+    /// As many keys and values as the index may hold.
+    entries: (Vec<u64>, Vec<u32>),
     free: Queue<MapData, u32>,
     lost: PerCpuArray<MapData, Counts>,
     /// The slots foreseen, and how many they are.
@@ -35,8 +58,7 @@ pub struct Maps {
     /// Those beyond, in chunks.
     more: ArrayOfMaps<MapData>,
     chunks: Vec<PerCpuArray<MapData, Value>>,
-    /// One value for each possible CPU, read into again and again.
-    values: Vec<Value>,
+    counters: Counters,
     losses: Vec<Counts>,
 }
 
@@ -49,13 +71,14 @@ impl Maps {
         let mut maps = Self {
             table: take("TABLE")?.try_into()?,
             index: take("INDEX")?.try_into()?,
+            entries: (vec![0; SLOTS as usize], vec![0; SLOTS as usize]),
             free: take("FREE")?.try_into()?,
             lost: take("LOST")?.try_into()?,
             series: take("SERIES")?.try_into()?,
             foreseen,
             more: array_of_maps(take("MORE")?)?,
             chunks: Vec::new(),
-            values: vec![Value(Series::ZERO); cpus],
+            counters: Counters::of_cpus(cpus),
             losses: vec![[0; REASONS]; cpus],
         };
         for slot in 0..foreseen {
@@ -67,7 +90,7 @@ impl Maps {
     /// What the kernel holds for one slot.
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
-        size_of_val(self.values.as_slice()) as u64
+        size_of_val(self.counters.0.as_slice()) as u64
     }
 
     /// Slots that there are, used or not.
@@ -99,12 +122,11 @@ impl Maps {
     }
 
     /// Every series that there is, and its slot.
-    pub fn index(&self) -> Result<Vec<(Key, u32)>> {
-        self.index
-            .iter()
-            .map(|entry| entry.map(|(key, slot)| (Key::from_bits(key), slot)))
-            .collect::<Result<_, _>>()
-            .context("cannot read the index of series")
+    pub fn index(&mut self) -> Result<Vec<(Key, u32)>> {
+        let map = IterableMap::map(&self.index).fd().as_fd();
+        let (keys, slots) = &mut self.entries;
+        let read = sys::read_hash(map, keys, slots).context("cannot read the index of series")?;
+        Ok(keys[..read].iter().map(|&key| Key::from_bits(key)).zip(slots[..read].iter().copied()).collect())
     }
 
     /// Takes a series out of the index and the table. Its slot may be written until every run of the probe
@@ -144,12 +166,7 @@ impl Maps {
             }
         };
         let map = IterableMap::map(map).fd().as_fd();
-        sys::read_per_cpu(map, index, &mut self.values).context("cannot read a series")?;
-        let mut sum = Series::ZERO;
-        for Value(cpu) in &self.values {
-            add(&mut sum, cpu);
-        }
-        Ok(sum)
+        self.counters.read(map, index)
     }
 
     /// Losses by reason, summed over the CPUs.

@@ -27,7 +27,7 @@ use biolat_common::{
     series::{Key, Series},
 };
 
-pub use maps::Maps;
+pub use maps::{Counters, Maps};
 pub use sys::ProgramCounts;
 
 use kernel::Kernel;

@@ -1,4 +1,4 @@
-//! The two calls of `bpf(2)` that aya has not, or not without an allocation for each CPU.
+//! The calls of `bpf(2)` that aya has not, or not without an allocation for each CPU.
 
 use std::{
     io,
@@ -33,6 +33,34 @@ pub(super) fn read_per_cpu<T: aya::Pod>(map: BorrowedFd<'_>, index: u32, values:
     element.key = (&raw const index) as u64;
     element.__bindgen_anon_1.value = values.as_mut_ptr() as u64;
     bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
+}
+
+/// Reads all entries of a hash map of numbers in as few calls as it takes, one if there is room for all of them.
+pub(super) fn read_hash(map: BorrowedFd<'_>, keys: &mut [u64], values: &mut [u32]) -> io::Result<usize> {
+    let room = keys.len().min(values.len());
+    let (mut position, mut read) = (0_u32, 0);
+    while read < room {
+        let mut attr = zeroed();
+        // SAFETY: a union of plain integers; this is the member that the command reads and writes.
+        let batch = unsafe { &mut attr.batch };
+        batch.map_fd = map.as_raw_fd().cast_unsigned();
+        batch.in_batch = if read == 0 { 0 } else { (&raw const position) as u64 };
+        batch.out_batch = (&raw mut position) as u64;
+        batch.keys = keys[read..].as_mut_ptr() as u64;
+        batch.values = values[read..].as_mut_ptr() as u64;
+        batch.count = (room - read) as u32;
+        let result = bpf(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr);
+        match result {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(error),
+            // SAFETY: as above.
+            _ => read += unsafe { attr.batch.count } as usize,
+        }
+        if result.is_err() {
+            // There are no more.
+            break;
+        }
+    }
+    Ok(read)
 }
 
 /// What the kernel tells of a program.

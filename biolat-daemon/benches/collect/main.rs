@@ -1,0 +1,136 @@
+//! What a pass of the collector costs: whole passes here, with this machine's CPUs and loop devices, and the part that
+//! grows with CPUs, fed by maps that are as large as those of larger machines. Run by `cargo xtask bench collect`.
+
+mod disks;
+mod fed;
+#[path = "../measure/mod.rs"]
+mod measure;
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::{Result, anyhow, bail};
+use biolat_daemon::{collect::Collector, device::selection::Selection, probe::Host};
+use clap::Parser;
+use serde_json::{Value, json};
+
+use disks::Disks;
+use measure::Cost;
+
+/// Measure what a pass of the collector costs
+#[derive(Parser)]
+#[command(name = "cargo xtask bench collect", bin_name = "cargo xtask bench collect")]
+struct Options {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Fail unless the figures are sane: for a machine that has other things to do
+    #[arg(long)]
+    check: bool,
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// CPUs and devices of the machines that are fed, reads and writes of each.
+const FED: [(usize, usize); 6] = [(2, 4), (2, 21), (16, 4), (64, 21), (128, 21), (384, 21)];
+
+struct Row {
+    what: &'static str,
+    cpus: usize,
+    devices: usize,
+    /// Bytes of counters that are read.
+    bytes: usize,
+    cost: Cost,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let mut rows = Vec::new();
+    for devices in [1, 4] {
+        rows.push(whole_pass(devices)?);
+    }
+    for (cpus, devices) in FED {
+        rows.push(fed_pass(cpus, devices)?);
+    }
+    if options.json {
+        println!("{:#}", rows.iter().map(Row::to_json).collect::<Value>());
+    } else {
+        println!(
+            "{:13}  {:>4}  {:>7}  {:>13}  {:>11}  {:>11}  {:>15}",
+            "", "CPUs", "devices", "counter bytes", "CPU time", "allocations", "allocated bytes"
+        );
+        for row in &rows {
+            println!(
+                "{:13}  {:>4}  {:>7}  {:>13}  {:>8.3} ms  {:>11}  {:>15}",
+                row.what,
+                row.cpus,
+                row.devices,
+                row.bytes,
+                row.cost.ms(),
+                row.cost.allocations,
+                row.cost.allocated_bytes
+            );
+        }
+    }
+    if options.check { check(&rows) } else { Ok(()) }
+}
+
+fn whole_pass(devices: usize) -> Result<Row> {
+    let disks = Disks::attach(devices)?;
+    let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
+    let selection = Selection::new(Some(&disks.pattern()), None).map_err(|error| anyhow!("{error:?}"))?;
+    let mut collector = Collector::attach(host, selection, false)?;
+    collector.pass()?;
+    disks.read_and_write()?;
+    collector.pass()?;
+    let mut failure = None;
+    let cost = Cost::of(500, || collector.pass().map_err(|error| failure = Some(error)));
+    let bytes = 2 * devices as u64 * collector.health().map_bytes / collector.health().slots;
+    let cpus = std::thread::available_parallelism()?.get();
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(Row { what: "whole pass", cpus, devices, bytes: bytes as usize, cost }),
+    }
+}
+
+fn fed_pass(cpus: usize, devices: usize) -> Result<Row> {
+    let mut machine = fed::Machine::new(cpus, 2 * devices)?;
+    let mut failure = None;
+    let cost = Cost::of(50, || machine.pass().map_err(|error| failure = Some(error)));
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(Row { what: "counters only", cpus, devices, bytes: machine.bytes(), cost }),
+    }
+}
+
+impl Row {
+    fn to_json(&self) -> Value {
+        json!({
+            "what": self.what,
+            "cpus": self.cpus,
+            "devices": self.devices,
+            "counter_bytes": self.bytes,
+            "cost": self.cost.to_json(),
+        })
+    }
+}
+
+/// Bounds so wide that only a mistake breaks them.
+fn check(rows: &[Row]) -> Result<()> {
+    for row in rows {
+        // A gigabyte a second is slow for any memory.
+        let bound = Duration::from_millis(3) + Duration::from_nanos(row.bytes as u64);
+        if row.cost.cpu > bound {
+            bail!("{} of {} CPUs and {} devices takes {:.1?}", row.what, row.cpus, row.devices, row.cost.cpu);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! What a piece of work costs: CPU time of this thread, and what it allocates.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+/// The system's allocator, with a count for each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<[u64; 2]> = const { Cell::new([0; 2]) };
+}
+
+fn count(bytes: usize) {
+    // A thread that ends may allocate when its own variables are gone.
+    let _ = ALLOCATIONS.try_with(|cell| {
+        let [calls, sum] = cell.get();
+        cell.set([calls + 1, sum + bytes as u64]);
+    });
+}
+
+// SAFETY: all of it is the system's allocator, unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Of one piece of work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// The median.
+    pub(crate) cpu: Duration,
+    pub(crate) allocations: u64,
+    pub(crate) allocated_bytes: u64,
+}
+
+impl Cost {
+    /// Does the work so often, and once before.
+    pub(crate) fn of<T>(times: usize, mut work: impl FnMut() -> T) -> Self {
+        drop(work());
+        let before = ALLOCATIONS.get();
+        let mut took: Vec<_> = (0..times)
+            .map(|_| {
+                let began = cpu_time();
+                let made = work();
+                let took = cpu_time() - began;
+                drop(made);
+                took
+            })
+            .collect();
+        let after = ALLOCATIONS.get();
+        took.sort_unstable();
+        let each = |index: usize| (after[index] - before[index]) / times as u64;
+        Self { cpu: took[times / 2], allocations: each(0), allocated_bytes: each(1) }
+    }
+
+    pub(crate) fn ms(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e3
+    }
+
+    pub(crate) fn to_json(self) -> Value {
+        json!({
+            "cpu_ms": self.ms(),
+            "allocations": self.allocations,
+            "allocated_bytes": self.allocated_bytes,
+        })
+    }
+}
+
+/// Of this thread, user and system.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}

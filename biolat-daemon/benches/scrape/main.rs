@@ -1,0 +1,212 @@
+//! What a scrape costs: a snapshot encoded in each format, and an answer over loopback, the first of a snapshot and those
+//! after it. Run by `cargo xtask bench scrape`.
+
+#[path = "../measure/mod.rs"]
+mod measure;
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    process::ExitCode,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::{Context as _, Result, bail};
+use biolat_common::bucket::{BUCKETS, native_index};
+use biolat_daemon::{
+    device::{Device, books::Group},
+    expose::{Format, Histograms, Shape, encode},
+    http::{Limits, Service, serve},
+    snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
+};
+use clap::Parser;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use measure::Cost;
+
+/// Measure what a scrape costs
+#[derive(Parser)]
+#[command(name = "cargo xtask bench scrape", bin_name = "cargo xtask bench scrape")]
+struct Options {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Fail unless the figures are sane: for a machine that has other things to do
+    #[arg(long)]
+    check: bool,
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+const DEVICES: [usize; 3] = [1, 21, 256];
+/// Buckets of a histogram that are not empty: latencies of a drive under a varied load spread over six octaves.
+const FILLED: usize = 48;
+/// As the daemon's own defaults.
+const SHAPE: Shape = Shape { schema: 3, histograms: Histograms::Both };
+
+struct Row {
+    devices: usize,
+    format: Format,
+    bytes: usize,
+    encoding: Cost,
+    first: Duration,
+    next: Duration,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let mut rows = Vec::new();
+    for devices in DEVICES {
+        for format in Format::ALL {
+            rows.push(measure(devices, format)?);
+        }
+    }
+    if options.json {
+        println!("{:#}", rows.iter().map(Row::to_json).collect::<Value>());
+    } else {
+        println!(
+            "{:>7}  {:11}  {:>9}  {:>10}  {:>11}  {:>9}  {:>13}  {:>11}",
+            "devices", "format", "bytes", "encode, ms", "allocations", "bytes", "first scrape", "next, ms"
+        );
+        for row in &rows {
+            println!(
+                "{:>7}  {:11}  {:>9}  {:>10.3}  {:>11}  {:>9}  {:>10.3} ms  {:>11.3}",
+                row.devices,
+                format!("{:?}", row.format),
+                row.bytes,
+                row.encoding.ms(),
+                row.encoding.allocations,
+                row.encoding.allocated_bytes,
+                row.first.as_secs_f64() * 1e3,
+                row.next.as_secs_f64() * 1e3,
+            );
+        }
+    }
+    if options.check { check(&rows) } else { Ok(()) }
+}
+
+fn measure(devices: usize, format: Format) -> Result<Row> {
+    let snapshot = snapshot(devices);
+    let encoding = Cost::of(if devices > 100 { 20 } else { 100 }, || encode(&snapshot, SHAPE, format));
+    let (first, next) = scrapes(&snapshot, format)?;
+    Ok(Row { devices, format, bytes: encode(&snapshot, SHAPE, format).len(), encoding, first, next })
+}
+
+/// Medians of the time that a client waits: for the first answer of a snapshot, and for a later one.
+fn scrapes(snapshot: &Snapshot, format: Format) -> Result<(Duration, Duration)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (snapshots, seen) = watch::channel(None);
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+    let address = listener.local_addr()?;
+    let (stop, stopped) = watch::channel(false);
+    let service = Service::new(seen, SHAPE);
+    thread::scope(|scope| {
+        scope.spawn(|| runtime.block_on(serve(vec![listener], service, Limits::default(), stopped)));
+        // Dropped at the end, whatever the end is: the server ends then.
+        let _stop = stop;
+        let (mut first, mut next) = (Vec::new(), Vec::new());
+        for _ in 0..10 {
+            snapshots.send_replace(Some(Arc::new(snapshot.clone())));
+            first.push(scrape(address, format)?);
+            next.push(scrape(address, format)?);
+        }
+        first.sort_unstable();
+        next.sort_unstable();
+        Ok((first[first.len() / 2], next[next.len() / 2]))
+    })
+}
+
+fn scrape(address: SocketAddr, format: Format) -> Result<Duration> {
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(address).context("cannot connect to our own server")?;
+    let accept = format.content_type();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: biolat\r\nConnection: close\r\nAccept: {accept}\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    if !answer.starts_with(b"HTTP/1.1 200") {
+        bail!("our own server answers {}", String::from_utf8_lossy(&answer[..answer.len().min(60)]));
+    }
+    Ok(began.elapsed())
+}
+
+/// Reads and writes of so many drives.
+fn snapshot(devices: usize) -> Snapshot {
+    let since = SystemTime::now();
+    let histogram = |seed: usize| Histogram {
+        zero: seed as u64,
+        buckets: (0..FILLED)
+            .map(|n| (native_index(8 + 60 + n), (seed * 977 + n * n * 31) as u64 + 1))
+            .filter(|&(index, _)| index < BUCKETS as i32)
+            .collect(),
+        overflow: 0,
+        sum_ns: 123_456_789_012 + seed as u128,
+    };
+    let series = |device: usize, op: &str| SeriesView {
+        op: op.to_owned(),
+        bytes: 123_456_789 * device as u64,
+        histograms: [device, device + 1, device + 2].map(histogram),
+        errors: Vec::new(),
+    };
+    let view = |number: usize| DeviceView {
+        device: Device {
+            id: number as u64,
+            name: format!("nvme{number}n1"),
+            number: format!("259:{number}"),
+            sequence: Some(number as u64),
+            model: "A Model of a Drive 7.68TB".to_owned(),
+            serial: format!("S64HNE0R{number:06}"),
+            wwid: format!("eui.{number:032x}"),
+            numa_node: Some(0),
+            ..Device::default()
+        },
+        since,
+        phases: [true; 3],
+        series: vec![series(number, "read"), series(number, "write")],
+        unseen: Group::ALL.map(|group| (group, 0)).to_vec(),
+    };
+    Snapshot {
+        taken: since,
+        started: since,
+        devices: (0..devices).map(view).collect(),
+        lost: ["clock", "no_room", "recursion"].map(|reason| (reason, 0)).to_vec(),
+        health: Health::default(),
+        probe: None,
+        process: Process::default(),
+    }
+}
+
+impl Row {
+    fn to_json(&self) -> Value {
+        json!({
+            "devices": self.devices,
+            "format": format!("{:?}", self.format),
+            "bytes": self.bytes,
+            "encoding": self.encoding.to_json(),
+            "first_scrape_ms": self.first.as_secs_f64() * 1e3,
+            "next_scrape_ms": self.next.as_secs_f64() * 1e3,
+        })
+    }
+}
+
+/// Bounds so wide that only a mistake breaks them.
+fn check(rows: &[Row]) -> Result<()> {
+    for row in rows {
+        let bound = Duration::from_micros(2000 + 2000 * row.devices as u64);
+        if row.encoding.cpu > bound {
+            bail!("{} devices take {:.1?} to encode as {:?}", row.devices, row.encoding.cpu, row.format);
+        }
+    }
+    Ok(())
+}
