@@ -45,8 +45,8 @@ struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Fail unless the ratios are sane: for a machine that has other things to do
-    #[arg(long)]
+    /// Fail unless the ratios are sane, all of them: for a machine that has other things to do
+    #[arg(long, conflicts_with = "alone")]
     check: bool,
     #[arg(long, hide = true)]
     bench: bool,
@@ -152,6 +152,12 @@ fn check(table: &Table<'_>) -> Result<()> {
     let of_floor = biolat.of_floor.context("no ratio")?.median;
     if !(0.5..4.0).contains(&of_floor) {
         bail!("the probe costs {of_floor:.2} times the floor, and that is not sane");
+    }
+    let others =
+        table.row("biolatency -D -F").context("biolatency is to be compared, and is not installed")?;
+    let of_biolat = others.of_biolat.context("no ratio")?.median;
+    if of_biolat < 3.0 {
+        bail!("biolatency costs {of_biolat:.2} times the probe, and that is not sane");
     }
     let nothing = table.row(NOTHING).context("no row")?;
     if !nothing.figures.programs.is_empty() {

@@ -56,3 +56,10 @@ fn of_1_ms() {
 fn of_20_ms() {
     takes(20_000_000, 150);
 }
+
+/// Longer than what the probe's common case takes.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn of_50_ms() {
+    takes(50_000_000, 100);
+}

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use biolat_daemon::probe::{Host, Probe, kernel::Kernel, kernel_types};
+
 use crate::support::{
     Folder,
     bpf::programs,
@@ -87,6 +89,19 @@ fn the_kernel_measures_the_probe_on_request() {
     drop(daemon);
     let daemon = Daemon::start(&["--interval", "100ms"]);
     assert!(daemon.fresh().metrics("biolat_probe_runs_total", &[]).is_empty());
+}
+
+/// Paths multiply easily, and at a million instructions the verifier gives up.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn the_verifier_is_done_soon() {
+    let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
+    let types = kernel_types(&host).unwrap();
+    let kernel = Kernel::from_btf(&types).unwrap();
+    let mut probe = Probe::attach(kernel, types, &host, 4, false).unwrap();
+    let walked = probe.program_counts().unwrap().verified_instructions;
+    println!("the verifier walked {walked} instructions");
+    assert!((500..10_000).contains(&walked), "{walked}");
 }
 
 #[test]
