@@ -1,32 +1,17 @@
 //! This process as `/proc/self` shows it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path, time::Duration};
 
 use crate::snapshot::Process;
 
 /// Reads what there is; what cannot be read is zero.
-pub(crate) struct Reader {
-    own: PathBuf,
-    /// Seconds since the epoch. To tell it the kernel sums up every interrupt of every CPU, so it is asked once.
-    boot_time: u32,
-}
-
-impl Reader {
-    #[must_use]
-    pub(crate) fn new(procfs: &Path) -> Self {
-        Self { own: procfs.join("self"), boot_time: boot_time(&text(&procfs.join("stat"))) }
-    }
-
-    #[must_use]
-    pub(crate) fn read(&self) -> Process {
-        let mut process = from_stat(&text(&self.own.join("stat")), self.boot_time).unwrap_or_default();
-        process.open_fds = fs::read_dir(self.own.join("fd")).map_or(0, |entries| entries.count() as u64);
-        process.max_fds = max_fds();
-        process
-    }
+#[must_use]
+pub(crate) fn read(procfs: &Path) -> Process {
+    let own = procfs.join("self");
+    let mut process = from_stat(&text(&own.join("stat")), boot_time()).unwrap_or_default();
+    process.open_fds = fs::read_dir(own.join("fd")).map_or(0, |entries| entries.count() as u64);
+    process.max_fds = max_fds();
+    process
 }
 
 fn text(path: &Path) -> String {
@@ -34,7 +19,7 @@ fn text(path: &Path) -> String {
 }
 
 /// Fields as in proc_pid_stat(5), counted from behind the command's name, which may hold anything.
-fn from_stat(stat: &str, boot_time: u32) -> Option<Process> {
+fn from_stat(stat: &str, boot_time: u64) -> Option<Process> {
     let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let ticks = system(libc::_SC_CLK_TCK) as f64;
@@ -42,13 +27,20 @@ fn from_stat(stat: &str, boot_time: u32) -> Option<Process> {
         cpu_seconds: (field(14)? + field(15)?) as f64 / ticks,
         virtual_bytes: field(23)?,
         resident_bytes: field(24)? * system(libc::_SC_PAGESIZE),
-        start_time_seconds: f64::from(boot_time) + field(22)? as f64 / ticks,
+        start_time_seconds: boot_time as f64 + field(22)? as f64 / ticks,
         ..Process::default()
     })
 }
 
-fn boot_time(stat: &str) -> u32 {
-    stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok()).unwrap_or(0)
+/// Seconds since the epoch. `/proc/stat` has it too, but the kernel sums up every interrupt of every CPU for that.
+fn boot_time() -> u64 {
+    let now = |clock| {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes the struct.
+        unsafe { libc::clock_gettime(clock, &raw mut time) };
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    };
+    now(libc::CLOCK_REALTIME).saturating_sub(now(libc::CLOCK_BOOTTIME)).as_secs()
 }
 
 fn max_fds() -> u64 {
@@ -67,7 +59,7 @@ fn system(name: libc::c_int) -> u64 {
 mod tests {
     use std::path::Path;
 
-    use super::{Reader, boot_time, from_stat};
+    use super::{boot_time, from_stat, read};
 
     #[test]
     fn fields() {
@@ -75,12 +67,14 @@ mod tests {
         let process = from_stat(stat, 100).unwrap();
         assert_eq!((process.cpu_seconds, process.start_time_seconds), (3.0, 110.0));
         assert_eq!((process.virtual_bytes, process.resident_bytes), (4_096_000, 250 * 4096));
-        assert_eq!(boot_time("cpu 1\nbtime 1700000000\n"), 1_700_000_000);
+        let stat = std::fs::read_to_string("/proc/stat").unwrap();
+        let kernels = stat.lines().find_map(|line| line.strip_prefix("btime ")).unwrap();
+        assert!(boot_time().abs_diff(kernels.parse().unwrap()) <= 1);
     }
 
     #[test]
     fn this_process() {
-        let process = Reader::new(Path::new("/proc")).read();
+        let process = read(Path::new("/proc"));
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
         let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
         assert_eq!(process.max_fds.to_string(), files.split_whitespace().next().unwrap());

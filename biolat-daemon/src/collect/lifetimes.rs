@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 use biolat_common::{
     series::Key,
-    slot::{CHUNK_SLOTS, SLOTS},
+    slot::{CHUNK_SLOTS, SLOTS, table_cell},
 };
 
 use super::{Collector, Known, keys_of};
@@ -108,11 +108,18 @@ impl Collector {
 
     /// Takes every series of a device out; tells how many completions they held.
     fn end_series(&mut self, id: u64) -> Result<u64> {
+        let ended: Vec<_> = self.series.extract_if(keys_of(id), |_, _| true).collect();
         let mut completions = 0;
-        for (key, tracked) in self.series.extract_if(keys_of(id), |_, _| true) {
+        for (key, tracked) in ended {
             completions += tracked.totals.count();
             self.probe.maps.remove(key)?;
             self.fallow.push(Fallow { slot: tracked.slot, since: Instant::now() });
+            // Whose place in the table it had may have it now.
+            for (_, other) in
+                self.series.iter_mut().filter(|(other, _)| table_cell(**other) == table_cell(key))
+            {
+                other.in_table = false;
+            }
         }
         Ok(completions)
     }

@@ -63,7 +63,6 @@ pub struct Collector {
     /// Those that were told of.
     told_of_no_room: BTreeSet<Key>,
     passes: run::Passes,
-    process: process::Reader,
 }
 
 /// A device that is there.
@@ -88,6 +87,8 @@ struct Losses {
 /// A series that is there.
 struct Tracked {
     slot: u32,
+    /// Whether it was put into the table. Else it is tried again: who stands in its place may be gone.
+    in_table: bool,
     totals: Box<Totals>,
 }
 
@@ -119,7 +120,6 @@ impl Collector {
     /// A collector for a probe that has just been attached, and the devices that were there before.
     pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
         let mut collector = Self {
-            process: process::Reader::new(&host.procfs),
             host,
             selection,
             probe,
@@ -165,10 +165,12 @@ impl Collector {
             self.rescan()?;
         }
         let books = self.read_books();
-        let index = self.probe.maps.index()?;
+        let mut index = self.probe.maps.index()?;
         self.lacked_room.extend(self.probe.without_room());
         if index.iter().map(|(key, _)| key).chain(&self.lacked_room).any(|key| self.is_strange(*key)) {
             self.rescan()?;
+            // Without the series of devices that were found to be gone.
+            index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
         let program = self.probe.program_counts()?;
@@ -205,11 +207,14 @@ impl Collector {
             let tracked = match self.series.entry(key) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
-                    self.probe.maps.publish(key, slot)?;
                     let floor = self.floors.remove(&slot).unwrap_or(Series::ZERO);
-                    entry.insert(Tracked { slot, totals: Box::new(Totals::from_floor(floor)) })
+                    let totals = Box::new(Totals::from_floor(floor));
+                    entry.insert(Tracked { slot, in_table: false, totals })
                 }
             };
+            if !tracked.in_table {
+                tracked.in_table = self.probe.maps.publish(key, slot)?;
+            }
             *growth.entry(key.device()).or_default() += tracked.totals.add(&now);
         }
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
@@ -286,7 +291,7 @@ impl Collector {
             lost: lost.by_reason,
             health: self.health(),
             probe: self.probe.has_statistics().then_some(runs),
-            process: self.process.read(),
+            process: process::read(&self.host.procfs),
         }
     }
 

@@ -143,13 +143,15 @@ impl Maps {
         }
     }
 
-    /// Puts a series into the table, where the probe finds it at once. If one that is likely to be busier stands there,
-    /// the probe goes on to find this one in the index.
-    pub fn publish(&mut self, key: Key, slot: u32) -> Result<()> {
-        if self.owner(key)?.yields_to(key) {
+    /// Puts a series into the table, where the probe finds it at once. `false`: one that is likely to be busier stands
+    /// there, and the probe goes on to find this one in the index.
+    pub fn publish(&mut self, key: Key, slot: u32) -> Result<bool> {
+        let owner = self.owner(key)?;
+        if owner.yields_to(key) {
             self.table.set(table_cell(key), Cell::new(key, slot).bits(), 0)?;
+            return Ok(true);
         }
-        Ok(())
+        Ok(owner.is_of(key))
     }
 
     fn owner(&self, key: Key) -> Result<Cell> {

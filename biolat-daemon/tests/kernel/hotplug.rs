@@ -1,6 +1,8 @@
 //! Devices that come and go.
 
-use std::thread;
+use std::{thread, time::Duration};
+
+use biolat_daemon::{collect::Collector, device::selection::Selection, probe::Host};
 
 use crate::support::{
     awake::Awake,
@@ -51,6 +53,34 @@ fn another_file_at_the_same_number_is_another_life() {
     assert_eq!(now, attribute(&device.name, "diskseq"));
     assert_ne!(now, sequence);
     assert_eq!(second.figures.metrics("biolat_device_info", &info).len(), 1);
+}
+
+/// No uevent comes in between: that a device is gone is found by the pass that finds another one.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_pass_that_finds_a_device_gone_counts_it_no_more() {
+    let device = LoopDevice::attach("unnoticed", true);
+    let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
+    let selection = Selection::new(Some(&device.name), None).unwrap();
+    let mut collector = Collector::attach(host, selection, false).unwrap();
+    Target::open(&device.path()).read(300);
+    collector.pass().unwrap();
+    let before = Stat::of(&device.name).completions(READ);
+    device.detach();
+    device.attach_another("b");
+    Target::open(&device.path()).read(100);
+    let books = || Stat::of(&device.name).completions(READ) - before;
+    wait_for("the books", || books() >= 100);
+    collector.pass().unwrap();
+    // Until nobody waits any more for a name of what has none.
+    thread::sleep(Duration::from_millis(2200));
+    collector.pass().unwrap();
+    let snapshot = collector.pass().unwrap();
+    let lost = snapshot.lost.iter().find(|(reason, _)| *reason == "unknown_device").unwrap();
+    assert_eq!(lost.1, 0);
+    let view = snapshot.devices.iter().find(|view| view.device.name == device.name).unwrap();
+    let reads = view.series.iter().find(|series| series.op == "read").unwrap();
+    assert_eq!(reads.histograms[2].count(), books());
 }
 
 #[test]
