@@ -87,11 +87,13 @@ impl Layout {
     }
 }
 
-/// The id of a device by its numbers, where there is no sequence number: the kernel's own `dev_t`.
+/// The id of a device by its numbers, where there is no sequence number. Numbers of disks are multiples of 8 or 16 or all
+/// alike but for the major one; what tells them apart goes to the lowest bits, by which series find their place.
 #[inline(always)]
 #[must_use]
 pub const fn device_number(major: u32, minor: u32) -> u64 {
-    (major as u64) << 20 | minor as u64
+    let mixed = minor ^ minor >> 4 ^ major.wrapping_mul(29) & 0xf_ffff;
+    (major as u64) << 20 | mixed as u64
 }
 
 #[cfg(test)]

@@ -51,8 +51,17 @@ fn keys_and_cells() {
 }
 
 #[test]
-fn device_numbers_are_the_kernels() {
-    assert_eq!(device_number(259, 3), 259 << 20 | 3);
+fn device_numbers_differ_and_spread() {
+    let minors = (0..1 << 20).map(|minor| device_number(8, minor)).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(minors.len(), 1 << 20);
+    assert!(minors.iter().all(|id| id >> 20 == 8));
+    // Sixteen disks of SCSI, four of NVMe, of virtio and loop devices.
+    let scsi = (0..16).map(|disk| (8, disk * 16));
+    let others = [259, 254, 7].into_iter().flat_map(|major| (0..4).map(move |minor| (major, minor)));
+    let cells = scsi.chain(others).map(|(major, minor)| table_cell(Key::new(device_number(major, minor), 0)));
+    let cells: Vec<_> = cells.collect();
+    let distinct = cells.iter().collect::<std::collections::BTreeSet<_>>().len();
+    assert!(distinct + 2 >= cells.len(), "{distinct} of {}", cells.len());
 }
 
 #[test]

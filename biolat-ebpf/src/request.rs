@@ -16,7 +16,7 @@ pub(crate) fn now() -> u64 {
 /// The tracepoint's arguments.
 pub(crate) struct Completion {
     request: *const u8,
-    /// The status as the tracepoint carries it: see [`Layout::status_is_errno`].
+    /// The status as the tracepoint carries it: see [`biolat_common::kernel::Layout::status_is_errno`].
     pub(crate) status: i32,
     /// Bytes that this completion is about.
     pub(crate) bytes: u32,
