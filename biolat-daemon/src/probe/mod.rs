@@ -25,6 +25,7 @@ use aya_log::EbpfLogger;
 use biolat_common::{
     kernel::Layout,
     series::{Key, Series},
+    slot::{CHUNK_SLOTS, SLOTS},
 };
 
 pub use maps::{Counters, Maps};
@@ -75,8 +76,17 @@ impl Probe {
             if release <= Release::LAST_WITH_MEMLOCK { rights::raise_memlock() } else { libc::RLIM_INFINITY };
         let statistics = statistics.then(enable_statistics).transpose()?;
         let messages = Messages::default();
-        let (object, maps, link, logger) = load(kernel.layout, &btf, slots, messages.clone())
-            .map_err(|error| explain(error, release, memlock))?;
+        let mut slots = slots.next_multiple_of(CHUNK_SLOTS).clamp(CHUNK_SLOTS, SLOTS);
+        let (object, maps, link, logger) = loop {
+            match load(kernel.layout, &btf, slots, messages.clone()) {
+                Ok(loaded) => break loaded,
+                // With less room some series may be lost, and counted as such; the collector tries to make more.
+                Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
+                    slots = (slots / 2).next_multiple_of(CHUNK_SLOTS);
+                }
+                Err(error) => return Err(explain(error, release, memlock)),
+            }
+        };
         drop(btf);
         give_memory_back();
         Ok(Self { object, maps, kernel, link: Some(link), logger, messages, statistics })
@@ -174,6 +184,12 @@ fn explain(error: anyhow::Error, release: Release, memlock: u64) -> anyhow::Erro
         Some(remedy) => anyhow!("{what}: {reason}{detail}: {remedy}"),
         None => anyhow!("{what}: {reason}{detail}"),
     }
+}
+
+/// Whether there was not enough memory, or not enough that may be locked.
+fn is_shortage(error: &anyhow::Error) -> bool {
+    io_error(error.as_ref())
+        .is_some_and(|error| matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EPERM)))
 }
 
 fn io_error<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
