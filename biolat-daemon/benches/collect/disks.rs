@@ -20,6 +20,8 @@ impl Disks {
             fs::write(&file, vec![0x5a; 4 << 20])
                 .with_context(|| format!("cannot make {}", file.display()))?;
             let output = Command::new("losetup").args(["--find", "--show"]).arg(&file).output();
+            // The device holds it from now on.
+            let _ = fs::remove_file(&file);
             let output = output.context("cannot run losetup (Debian: mount)")?;
             if !output.status.success() {
                 bail!("losetup: {}", String::from_utf8_lossy(&output.stderr).trim());

@@ -9,6 +9,7 @@ mod measure;
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, anyhow, bail};
+use biolat_common::series::Series;
 use biolat_daemon::{collect::Collector, device::selection::Selection, probe::Host};
 use clap::Parser;
 use serde_json::{Value, json};
@@ -93,11 +94,12 @@ fn whole_pass(devices: usize) -> Result<Row> {
     collector.pass()?;
     let mut failure = None;
     let cost = Cost::of(500, || collector.pass().map_err(|error| failure = Some(error)));
-    let bytes = 2 * devices as u64 * collector.health().map_bytes / collector.health().slots;
-    let cpus = std::thread::available_parallelism()?.get();
+    let health = collector.health();
+    let slot_bytes = (health.map_bytes / health.slots) as usize;
+    let (cpus, bytes) = (slot_bytes / size_of::<Series>(), 2 * devices * slot_bytes);
     match failure {
         Some(error) => Err(error),
-        None => Ok(Row { what: "whole pass", cpus, devices, bytes: bytes as usize, cost }),
+        None => Ok(Row { what: "whole pass", cpus, devices, bytes, cost }),
     }
 }
 

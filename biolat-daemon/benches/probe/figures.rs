@@ -31,7 +31,7 @@ pub(crate) struct Table<'a>(Vec<Row<'a>>);
 pub(crate) struct Row<'a> {
     pub(crate) figures: &'a Figures,
     pub(crate) ns: Option<Spread>,
-    /// Less what being called and measured costs, once for each program.
+    /// Less what being called and measured costs, once for each run of a program.
     pub(crate) net: Option<Spread>,
     pub(crate) of_floor: Option<Spread>,
     pub(crate) of_biolat: Option<Spread>,
@@ -80,7 +80,7 @@ fn by_round(a: &[f64], b: &[f64], f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
 
 fn net(figures: &Figures, empty: &Figures) -> Vec<f64> {
     let rounds = figures.cost.iter().zip(&empty.cost);
-    rounds.map(|(cost, empty)| cost.ns - f64::from(cost.programs) * empty.ns).collect()
+    rounds.map(|(cost, empty)| cost.ns - cost.runs * empty.ns).collect()
 }
 
 impl Row<'_> {

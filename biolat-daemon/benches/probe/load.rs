@@ -100,10 +100,11 @@ impl Load {
             Err(_) => threads(&target.path)?,
         };
         let mut load = Self { target, generator };
-        let began = Instant::now();
-        while load.target.reads()? == 0 || began.elapsed() < Duration::from_secs(2) {
-            thread::sleep(Duration::from_millis(100));
-            load.is_there()?;
+        // Some time to settle.
+        thread::sleep(Duration::from_secs(2));
+        load.is_there()?;
+        if load.iops_during(Duration::from_millis(200))? == 0.0 {
+            bail!("no read is in the books of what is below {}", load.target.path.display());
         }
         Ok(load)
     }

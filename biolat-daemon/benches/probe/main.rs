@@ -85,9 +85,10 @@ fn run(options: &Options) -> Result<()> {
     };
     let mut figures: Vec<_> = subjects.iter().map(blank).collect();
     for round in 0..options.rounds as usize {
-        // Each comes first, and after each other one, as often as the rest.
+        // Each comes first in its turn, and every other round goes the other way, so that none always follows the same.
         for turn in 0..subjects.len() {
-            let number = (round + turn) % subjects.len();
+            let turn = if round % 2 == 0 { turn } else { subjects.len() - turn };
+            let number = (round / 2 + turn) % subjects.len();
             let window = Duration::from_millis(options.window);
             take_turn(&subjects[number], &own, &mut load, window, &mut figures[number])
                 .with_context(|| subjects[number].name())?;

@@ -63,24 +63,23 @@ impl Program {
     }
 }
 
-/// What one run of each of these programs took on average since then, summed, and how many of them ran.
+/// What these programs took for each I/O since then. The one that ran most often ran once for each.
 pub(crate) fn cost(before: &[Program], after: &[Program]) -> Option<Cost> {
-    let mut cost = Cost { ns: 0.0, programs: 0 };
+    let (mut time, mut runs, mut ios) = (Duration::ZERO, 0, 0);
     for now in after {
         let then = before.iter().find(|then| then.id == now.id)?;
-        let runs = now.runs - then.runs;
-        // One that hardly ever runs takes no part in an I/O: another scheduler would call it.
-        if runs > 100 {
-            cost.ns += (now.run_time - then.run_time).as_nanos() as f64 / runs as f64;
-            cost.programs += 1;
-        }
+        time += now.run_time - then.run_time;
+        runs += now.runs - then.runs;
+        ios = ios.max(now.runs - then.runs);
     }
-    (cost.programs > 0).then_some(cost)
+    let each = |sum: f64| sum / ios as f64;
+    (ios > 0).then(|| Cost { ns: each(time.as_nanos() as f64), runs: each(runs as f64) })
 }
 
-/// Cost of an I/O.
+/// Of an I/O.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) ns: f64,
-    pub(crate) programs: u32,
+    /// Of programs, of whichever.
+    pub(crate) runs: f64,
 }
