@@ -39,9 +39,50 @@ pub fn told(object: &[u8], layout: Layout) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use biolat_common::kernel::Layout;
+    use object::{Object as _, ObjectSection as _, SectionKind};
 
     use super::{OBJECT, told};
+
+    /// Opcodes of the instructions of those sections whose name matches.
+    fn instructions(section_matches: impl Fn(&str) -> bool) -> Vec<[u8; 8]> {
+        let object = object::File::parse(OBJECT).unwrap();
+        let sections = object.sections().filter(|section| section.kind() == SectionKind::Text);
+        let matching = sections.filter(|section| section_matches(section.name().unwrap()));
+        let code = matching.flat_map(|section| section.data().unwrap().to_vec()).collect::<Vec<_>>();
+        code.as_chunks().0.to_vec()
+    }
+
+    /// The common case is all of the program but what it calls.
+    #[test]
+    fn the_common_case_calls_the_clock_and_looks_up() {
+        const CALL: u8 = 0x85;
+        let mut calls: BTreeMap<(u8, i32), usize> = BTreeMap::new();
+        for code in instructions(|name| name.starts_with("tp_btf")).into_iter().filter(|code| code[0] == CALL)
+        {
+            let [_, registers, _, _, n0, n1, n2, n3] = code;
+            let helper = if registers >> 4 == 0 { i32::from_le_bytes([n0, n1, n2, n3]) } else { 0 };
+            *calls.entry((registers >> 4, helper)).or_default() += 1;
+        }
+        // bpf_map_lookup_elem of the table, of a series, and of one beyond those foreseen, which takes two; bpf_ktime_get_ns;
+        // the rare case.
+        assert_eq!(calls, BTreeMap::from([((0, 1), 4), ((0, 5), 1), ((1, 0), 1)]));
+    }
+
+    #[test]
+    fn nothing_is_atomic() {
+        const ATOMIC: [u8; 2] = [0xc3, 0xdb];
+        let all = instructions(|_| true);
+        assert!(all.len() > 500);
+        // The second half of a wide load is no instruction.
+        let mut wide = false;
+        for code in all {
+            assert!(wide || !ATOMIC.contains(&code[0]), "{code:x?}");
+            wide = !wide && code[0] == 0x18;
+        }
+    }
 
     #[test]
     fn the_shipped_probe_is_told_once() {

@@ -101,7 +101,8 @@ fn the_verifier_is_done_soon() {
     let mut probe = Probe::attach(kernel, types, &host, 4, false).unwrap();
     let walked = probe.program_counts().unwrap().verified_instructions;
     println!("the verifier walked {walked} instructions");
-    assert!((500..10_000).contains(&walked), "{walked}");
+    // Before Linux 5.16 the kernel does not say.
+    assert!(walked == 0 || (500..10_000).contains(&walked), "{walked}");
 }
 
 #[test]
