@@ -14,6 +14,8 @@ exec </dev/null >/dev/ttyS1 2>&1
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 ip link set lo up
+# For the names of tasks, an event that is traced would have the scheduler's code rewritten, too, on whose way every CPU is.
+echo 0 > /sys/kernel/debug/tracing/options/record-cmd
 # What hangs shows in the kernel's log, with its stack, well before the run is given up.
 echo 50 > /proc/sys/kernel/hung_task_timeout_secs
 echo 10 > /proc/sys/kernel/hung_task_check_interval_secs
