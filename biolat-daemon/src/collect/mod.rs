@@ -183,10 +183,11 @@ impl Collector {
         Ok(self.snapshot(lost, program))
     }
 
-    /// Before the counters: see [`audit`]. A device that has just gone has no books; the next scan takes it out.
+    /// Of devices that are shown, and before the counters: see [`audit`]. A device that has just gone has no books; the
+    /// next scan takes it out.
     fn read_books(&mut self) -> BTreeMap<u64, Books> {
         let mut books = BTreeMap::new();
-        for (&id, known) in &mut self.devices {
+        for (&id, known) in self.devices.iter_mut().filter(|(_, known)| known.shown) {
             let device = &mut known.device;
             device.iostats =
                 sysfs::keeps_statistics(&self.host.sysfs, &device.name).unwrap_or(device.iostats);
@@ -242,7 +243,7 @@ impl Collector {
     fn check_books(&mut self, books: &BTreeMap<u64, Books>, lost: &Losses) {
         let counted = self.counted();
         for (id, known) in &mut self.devices {
-            if known.device.has_clones {
+            if known.device.has_clones || !known.shown {
                 continue;
             }
             let counted = counted.get(id).copied().unwrap_or_default();
