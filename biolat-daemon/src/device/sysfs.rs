@@ -198,7 +198,7 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    use super::{Ids, Throttling, multipath_head, scan};
+    use super::{Ids, Throttling, device_number, multipath_head, scan};
 
     /// A sysfs of a test's own, gone when the test is over.
     struct Tree(PathBuf);
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(names(Ids::Sequence), ["loop1"]);
         assert_eq!(names(Ids::Number), ["loop1", "sda"]);
         let sda = scan(&tree.0, Ids::Number, |_| None).unwrap().pop().unwrap();
-        assert_eq!((sda.id, sda.sequence), (8 << 20, None));
+        assert_eq!((sda.id, sda.sequence), (device_number(8, 0), None));
         assert!(!sda.iostats && sda.numa_node.is_none() && sda.has_clones);
     }
 
