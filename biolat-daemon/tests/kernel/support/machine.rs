@@ -51,7 +51,8 @@ impl Holdings {
     }
 
     /// The second time takes no more than the first, give or take what may still lie fallow, and pages that
-    /// the allocator or the page cache keeps. Five thousand lives that leak a series each would be 35 MiB.
+    /// the allocator or the page cache keeps: runs of the same have been seen to hold from 5.8 to 9.8 MiB. Five thousand
+    /// lives that leak a series each would be 35 MiB.
     pub(crate) fn is_about(&self, first: &Self) {
         println!("{first:?}, then {self:?}");
         let chunks = |holdings: &Self| holdings.slots / 4.0;
@@ -59,7 +60,7 @@ impl Holdings {
             self.files as f64 - chunks(self) <= first.files as f64 - chunks(first),
             "{first:?}, then {self:?}"
         );
-        assert!(self.resident <= first.resident * 1.1 + 2.5 * MIB, "{first:?}, then {self:?}");
+        assert!(self.resident <= first.resident * 1.1 + 6.0 * MIB, "{first:?}, then {self:?}");
     }
 }
 
