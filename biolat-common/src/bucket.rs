@@ -62,8 +62,9 @@ const BOUNDARIES: [u64; 8] = [
     1_024_000_000_000,
 ];
 
-/// By segment: boundaries below it, and 240 (8 for each bit that a latency may be shifted), in units of 2^40, plus what carries into bit 40 when a number above the
-/// segment's own boundary is added. The first half serves what is under 512 ns, whose bit 39 is clear.
+/// By segment: boundaries below it, and 240 (8 for each bit that a latency may be shifted), in units of 2^40, plus
+/// what carries into bit 40 when a number above the segment's own boundary is added. The first half serves what is
+/// under 512 ns, whose bit 39 is clear.
 static STEPS: [u64; 32] = steps();
 
 const fn steps() -> [u64; 32] {

@@ -29,7 +29,7 @@ pub struct Layout {
     pub disk_id: u32,
     /// `gendisk.first_minor`.
     pub first_minor: u32,
-    /// 1 where a device's id is its sequence number, which is never used twice; 0 where it is its `dev_t`.
+    /// 1 where a device's id is its sequence number, which is never used twice; 0 where it is made of its numbers.
     pub id_is_sequence: u32,
     /// `RQF_FLUSH_SEQ` as a mask.
     pub flush_sequence: u32,
@@ -64,8 +64,8 @@ impl Layout {
         unsafe { core::mem::transmute(self) }
     }
 
-    /// Puts what is told in the place of the marks in a program's instructions; how many there were. `None` if a mark is
-    /// of no field, or an offset too large for a load.
+    /// Puts what is told in the place of the marks in a program's instructions; how many there were. `None` if a mark
+    /// is of no field, or an offset too large for a load.
     pub fn fill(self, code: &mut [u8]) -> Option<usize> {
         let fields = self.fields();
         let mut filled = 0;
@@ -87,8 +87,8 @@ impl Layout {
     }
 }
 
-/// The id of a device by its numbers, where there is no sequence number. Numbers of disks are multiples of 8 or 16 or all
-/// alike but for the major one; what tells them apart goes to the lowest bits, by which series find their place.
+/// The id of a device by its numbers, where there is no sequence number. Numbers of disks are multiples of 8 or 16 or
+/// all alike but for the major one; what tells them apart goes to the lowest bits, by which series find their place.
 #[inline(always)]
 #[must_use]
 pub const fn device_number(major: u32, minor: u32) -> u64 {

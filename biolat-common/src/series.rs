@@ -80,8 +80,8 @@ const _: () = {
 pub struct Key(u64);
 
 impl Key {
-    /// The series of `op` on the device with this id (see [`crate::kernel::Layout::disk_id`]), of forty bits at most: the
-    /// kernel's own device numbers have 32, and its sequence numbers count disks.
+    /// The series of `op` on the device with this id (see [`crate::kernel::Layout::disk_id`]), of forty bits at most:
+    /// what is made of the kernel's device numbers has 32, and its sequence numbers count disks.
     #[inline(always)]
     #[must_use]
     pub const fn new(device: u64, op: u32) -> Self {

@@ -1,6 +1,6 @@
 //! Where the counters of a series are. A slot is a number in a per-CPU array as large as the daemon foresees when it
-//! loads the probe. What comes beyond is in chunks, arrays of a few slots that the daemon makes when they are needed, one
-//! step further away. So memory follows the series in use.
+//! loads the probe. What comes beyond is in chunks, arrays of a few slots that the daemon makes when they are needed,
+//! one step further away. So memory follows the series in use.
 //!
 //! The table answers the common case in one load: a cell holds a key and its slot in one number, and only
 //! the daemon writes it. The index (a hash of the same keys) is the authority, and the only place where the

@@ -5,6 +5,8 @@
 #![no_main]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
+#[path = "../src/object.rs"]
+mod object;
 // Of what may be asked the floor asks little.
 #[allow(unused_macros, unused_imports)]
 #[path = "../src/told.rs"]
@@ -38,13 +40,3 @@ fn floor(ctx: BtfTracePointContext) -> i32 {
     unsafe { *sum = (*sum).wrapping_add(lasted) };
     0
 }
-
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

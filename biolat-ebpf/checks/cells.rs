@@ -4,6 +4,9 @@
 #![no_std]
 #![no_main]
 
+#[path = "../src/object.rs"]
+mod object;
+
 use aya_ebpf::{
     btf_maps::Array,
     macros::{btf_map, raw_tracepoint},
@@ -24,13 +27,3 @@ fn cells(ctx: RawTracePointContext) -> i32 {
     }
     0
 }
-
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,5 +1,6 @@
-//! The common case: a whole, successful, stamped request of a series that the table knows, not unusually slow. No helper but the
-//! clock, no write outside this CPU's own counters. Whatever is otherwise is left, untouched, to `rare_case`.
+//! The common case: a whole, successful, stamped request of a series that the table knows, not unusually slow. No
+//! helper but the clock, no write outside this CPU's own counters. Whatever is otherwise is left, untouched, to
+//! `rare_case`.
 
 use biolat_common::{bucket::USUAL_LIMIT_NS, series::Key};
 

@@ -1,6 +1,5 @@
-//! The probe. Entry, licence and panic live here; what a completion means lives in `common_case` and
-//! `rare_case`, raw reads of kernel memory in `request`, what the daemon
-//! knows better in `told`, maps in `maps`.
+//! The probe. Its entry lives here; what a completion means lives in `common_case` and `rare_case`, raw reads of
+//! kernel memory in `request`, what the daemon knows better in `told`, maps in `maps`.
 
 #![no_std]
 #![no_main]
@@ -8,6 +7,7 @@
 
 mod common_case;
 mod maps;
+mod object;
 mod rare_case;
 mod record;
 mod request;
@@ -29,14 +29,3 @@ fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
     }
     0
 }
-
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // The compiler removes this, as nothing here can panic; if it did not, the verifier would refuse the loop.
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

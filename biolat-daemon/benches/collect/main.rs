@@ -1,6 +1,8 @@
 //! What a pass of the collector costs: whole passes here, with this machine's CPUs and loop devices, and the part that
 //! grows with CPUs, fed by maps that are as large as those of larger machines. Run by `cargo xtask bench collect`.
 
+#[path = "../command/mod.rs"]
+mod command;
 mod disks;
 mod fed;
 #[path = "../measure/mod.rs"]
@@ -14,6 +16,7 @@ use biolat_daemon::{collect::Collector, device::selection::Selection, probe::Hos
 use clap::Parser;
 use serde_json::{Value, json};
 
+use command::Usual;
 use disks::Disks;
 use measure::Cost;
 
@@ -21,18 +24,9 @@ use measure::Cost;
 #[derive(Parser)]
 #[command(name = "cargo xtask bench collect", bin_name = "cargo xtask bench collect")]
 struct Options {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Fail unless the figures are sane: for a machine that has other things to do
-    #[arg(long)]
-    check: bool,
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    usual: Usual,
 }
-
-/// CPUs and devices of the machines that are fed, reads and writes of each.
-const FED: [(usize, usize); 6] = [(2, 4), (2, 21), (16, 4), (64, 21), (128, 21), (384, 21)];
 
 struct Row {
     what: &'static str,
@@ -44,13 +38,7 @@ struct Row {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    command::main(run)
 }
 
 fn run(options: &Options) -> Result<()> {
@@ -58,10 +46,9 @@ fn run(options: &Options) -> Result<()> {
     for devices in [1, 4] {
         rows.push(whole_pass(devices)?);
     }
-    for (cpus, devices) in FED {
-        rows.push(fed_pass(cpus, devices)?);
-    }
-    if options.json {
+    rows.extend([fed_pass::<2>(4)?, fed_pass::<2>(21)?, fed_pass::<16>(4)?]);
+    rows.extend([fed_pass::<64>(21)?, fed_pass::<128>(21)?, fed_pass::<384>(21)?]);
+    if options.usual.json {
         println!("{:#}", rows.iter().map(Row::to_json).collect::<Value>());
     } else {
         println!(
@@ -81,7 +68,7 @@ fn run(options: &Options) -> Result<()> {
             );
         }
     }
-    if options.check { check(&rows) } else { Ok(()) }
+    if options.usual.check { check(&rows) } else { Ok(()) }
 }
 
 fn whole_pass(devices: usize) -> Result<Row> {
@@ -103,13 +90,14 @@ fn whole_pass(devices: usize) -> Result<Row> {
     }
 }
 
-fn fed_pass(cpus: usize, devices: usize) -> Result<Row> {
-    let mut machine = fed::Machine::new(cpus, 2 * devices)?;
+/// Of reads and writes.
+fn fed_pass<const CPUS: usize>(devices: usize) -> Result<Row> {
+    let mut machine = fed::Machine::<CPUS>::new(2 * devices as u32)?;
     let mut failure = None;
     let cost = Cost::of(50, || machine.pass().map_err(|error| failure = Some(error)));
     match failure {
         Some(error) => Err(error),
-        None => Ok(Row { what: "counters only", cpus, devices, bytes: machine.bytes(), cost }),
+        None => Ok(Row { what: "counters only", cpus: CPUS, devices, bytes: machine.bytes(), cost }),
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     io::{Seek as _, SeekFrom, Write as _},
     os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,6 +15,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::process::Process;
 
 const BLOCK: u64 = 4096;
 const DEPTH: usize = 64;
@@ -26,7 +28,7 @@ pub(crate) struct Load {
 }
 
 enum Generator {
-    Fio(Child),
+    Fio(Process),
     Own(Arc<AtomicBool>, Vec<JoinHandle<()>>),
 }
 
@@ -119,7 +121,7 @@ impl Load {
     /// Fails if the load has ended.
     pub(crate) fn is_there(&mut self) -> Result<()> {
         match &mut self.generator {
-            Generator::Fio(child) => match child.try_wait()? {
+            Generator::Fio(fio) => match fio.0.try_wait()? {
                 Some(status) => bail!("fio ended before the bench did: {status}"),
                 None => Ok(()),
             },
@@ -140,16 +142,10 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        match &mut self.generator {
-            Generator::Fio(child) => {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-            Generator::Own(stop, threads) => {
-                stop.store(true, Ordering::Relaxed);
-                for thread in threads.drain(..) {
-                    let _ = thread.join();
-                }
+        if let Generator::Own(stop, threads) = &mut self.generator {
+            stop.store(true, Ordering::Relaxed);
+            for thread in threads.drain(..) {
+                let _ = thread.join();
             }
         }
     }
@@ -169,7 +165,7 @@ fn fio(path: &Path) -> Result<Generator> {
     // It is ended from here; should that fail, it ends by itself. As a thread it is one process to end.
     command.args(["--norandommap", "--time_based", "--runtime=3600", "--thread"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("cannot run fio")?;
-    Ok(Generator::Fio(child))
+    Ok(Generator::Fio(Process(child)))
 }
 
 fn threads(path: &Path) -> Result<Generator> {

@@ -1,8 +1,11 @@
 //! What one I/O costs in the probe, beside the least that it could cost and beside other tools: all take turns under
 //! the same load, round after round. Run by `cargo xtask bench probe`.
 
+#[path = "../command/mod.rs"]
+mod command;
 mod figures;
 mod load;
+mod process;
 mod programs;
 mod statistics;
 mod subject;
@@ -19,6 +22,7 @@ use biolat_daemon::probe::{Host, kernel_types};
 use clap::Parser;
 use serde_json::json;
 
+use command::Usual;
 use figures::{BIOLAT, EMPTY, FLOOR, Figures, NOTHING, Table};
 use load::{Load, Target};
 use subject::{Own, Subject};
@@ -40,26 +44,14 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
     /// Leave other tools out
-    #[arg(long)]
+    #[arg(long, conflicts_with = "check")]
     alone: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Fail unless the ratios are sane, all of them: for a machine that has other things to do
-    #[arg(long, conflicts_with = "alone")]
-    check: bool,
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    usual: Usual,
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    command::main(run)
 }
 
 fn run(options: &Options) -> Result<()> {
@@ -98,12 +90,12 @@ fn run(options: &Options) -> Result<()> {
     drop(load);
 
     let table = Table::of(&figures);
-    if options.json {
+    if options.usual.json {
         println!("{:#}", json!({"path": path, "rounds": options.rounds, "subjects": table.to_json()}));
     } else {
         print!("{table}");
     }
-    if options.check { check(&table) } else { Ok(()) }
+    if options.usual.check { check(&table) } else { Ok(()) }
 }
 
 fn subjects(options: &Options) -> Vec<Subject> {

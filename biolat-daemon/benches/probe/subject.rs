@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use aya::{Btf, EbpfLoader, programs::BtfTracePoint};
 use biolat_daemon::probe::{kernel::Kernel, object};
 
-use crate::programs;
+use crate::{process::Process, programs};
 
 /// One of those that take turns.
 #[derive(Clone, Debug)]
@@ -38,16 +38,6 @@ pub(crate) struct Running {
 pub(crate) struct Own {
     pub(crate) object: PathBuf,
     pub(crate) types: Vec<u8>,
-}
-
-/// Killed when it is dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Subject {

@@ -1,6 +1,8 @@
-//! What a scrape costs: a snapshot encoded in each format, and an answer over loopback, the first of a snapshot and those
-//! after it. Run by `cargo xtask bench scrape`.
+//! What a scrape costs: a snapshot encoded in each format, and an answer over loopback, the first of a snapshot and
+//! those after it. Run by `cargo xtask bench scrape`.
 
+#[path = "../command/mod.rs"]
+mod command;
 #[path = "../measure/mod.rs"]
 mod measure;
 
@@ -25,20 +27,15 @@ use clap::Parser;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use command::Usual;
 use measure::Cost;
 
 /// Measure what a scrape costs
 #[derive(Parser)]
 #[command(name = "cargo xtask bench scrape", bin_name = "cargo xtask bench scrape")]
 struct Options {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Fail unless the figures are sane: for a machine that has other things to do
-    #[arg(long)]
-    check: bool,
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    usual: Usual,
 }
 
 const DEVICES: [usize; 3] = [1, 21, 256];
@@ -57,13 +54,7 @@ struct Row {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    command::main(run)
 }
 
 fn run(options: &Options) -> Result<()> {
@@ -73,7 +64,7 @@ fn run(options: &Options) -> Result<()> {
             rows.push(measure(devices, format)?);
         }
     }
-    if options.json {
+    if options.usual.json {
         println!("{:#}", rows.iter().map(Row::to_json).collect::<Value>());
     } else {
         println!(
@@ -94,7 +85,7 @@ fn run(options: &Options) -> Result<()> {
             );
         }
     }
-    if options.check { check(&rows) } else { Ok(()) }
+    if options.usual.check { check(&rows) } else { Ok(()) }
 }
 
 fn measure(devices: usize, format: Format) -> Result<Row> {

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 use biolat_common::{
     series::Key,
-    slot::{CHUNK_SLOTS, SLOTS, table_cell},
+    slot::{SLOTS, table_cell},
 };
 
 use super::{Collector, Known, keys_of};
@@ -34,10 +34,9 @@ fn spare(slot_bytes: u64) -> u64 {
     (SPARE_BYTES / slot_bytes).clamp(*SPARE_SLOTS.start(), *SPARE_SLOTS.end())
 }
 
-/// Slots to begin with: for the reads and writes of so many devices, and some to spare, in whole chunks.
+/// Slots to begin with: for the reads and writes of so many devices, and some to spare.
 pub(super) fn slots_at_start(devices: usize, slot_bytes: u64) -> u32 {
-    let wanted = 2 * devices as u64 + spare(slot_bytes);
-    wanted.next_multiple_of(u64::from(CHUNK_SLOTS)).min(u64::from(SLOTS)) as u32
+    (2 * devices as u64 + spare(slot_bytes)).min(u64::from(SLOTS)) as u32
 }
 
 fn greet(device: &Device) {

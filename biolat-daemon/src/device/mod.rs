@@ -9,7 +9,7 @@ pub mod uevent;
 /// A block device that has requests of its own. Bio-based ones (most dm, md, zram, a multipath head) have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// What the probe knows it by: the sequence number, or the `dev_t` on kernels that have none.
+    /// What the probe knows it by: the sequence number, or one made of its numbers on kernels that have none.
     pub id: u64,
     /// The kernel's name: `nvme0n1`.
     pub name: String,

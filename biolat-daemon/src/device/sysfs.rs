@@ -16,7 +16,7 @@ use super::{Device, Throttling};
 pub enum Ids {
     /// `diskseq`.
     Sequence,
-    /// The `dev_t`.
+    /// Made of its numbers.
     Number,
 }
 

@@ -60,7 +60,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Loads the probe, with room for so many series, and attaches it to a kernel of these types. With `statistics`
+    /// Loads the probe, with room for so many series in whole chunks, and attaches it to a kernel of these types. With `statistics`
     /// the kernel counts its runs and their time, until the probe is dropped.
     pub fn attach(kernel: Kernel, types: Vec<u8>, host: &Host, slots: u32, statistics: bool) -> Result<Self> {
         let btf = Btf::parse(&types, aya::Endianness::default())

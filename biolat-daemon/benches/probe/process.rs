@@ -1,0 +1,13 @@
+//! Another program, for as long as it is wanted.
+
+use std::process::Child;
+
+/// Killed when it is dropped.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
