@@ -35,7 +35,7 @@ enum Verb {
     /// Measure what the probe, a pass or a scrape costs
     Bench {
         subject: bench::Subject,
-        /// What the bench is given: --help lists it
+        /// What the bench is given: `-- --help` lists it
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
