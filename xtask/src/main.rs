@@ -1,6 +1,7 @@
 //! Developer verbs: `cargo xtask <verb>`. Each has a file of its own.
 
 mod bench;
+mod deploy;
 mod ebpf;
 mod lint;
 mod machine;
@@ -48,6 +49,14 @@ enum Verb {
         #[arg(long, requires = "check")]
         strict: bool,
     },
+    /// Check what stands in deploy/, by the tools of those who will use it
+    Deploy {
+        /// Fail if a tool is lacking
+        #[arg(long)]
+        strict: bool,
+        /// Check only this part
+        part: Option<String>,
+    },
     /// Check formatting, clippy (daemon and probe) and documentation
     Lint,
 }
@@ -60,6 +69,7 @@ fn main() -> std::process::ExitCode {
         Verb::Bench { subject, flags } => bench::bench(subject, &flags),
         Verb::Ebpf { check: false, .. } => ebpf::rebuild(),
         Verb::Ebpf { check: true, strict } => ebpf::check(strict),
+        Verb::Deploy { strict, part } => deploy::check(strict, part.as_deref()),
         Verb::Lint => lint::lint(),
     };
     match result {
