@@ -23,11 +23,12 @@ kernel's own disk statistics, and serves them on /metrics, by device and op:
   biolat_device_latency_seconds  from the hand-over to completion
   biolat_total_latency_seconds   both
 
-It takes root, or the capabilities CAP_BPF and CAP_PERFMON.";
+It takes root, or the capabilities CAP_BPF and CAP_PERFMON, and gives up what it has once the probe is attached.";
 
-const LISTEN: &str = "Address and port to serve on; may be given more than once
+const LISTEN: &str = "Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
 
-An IPv6 address stands in brackets: [::]:9976. Without an address, :9976, it is every IPv4 address.";
+An IPv6 address stands in brackets: [::]:9976. Without an address, :9976, it is every IPv4 address. Sockets that \
+systemd hands over (a .socket unit) are served on too, and alone if this is not given.";
 
 const EXAMPLES: &str = "Examples:
   biolat-daemon                                        serve on port 9976 of every address
@@ -43,14 +44,8 @@ cannot run, 2 for a wrong option.";
 #[command(name = "biolat-daemon", version = version::LONG, about = ABOUT, long_about = LONG_ABOUT)]
 #[command(after_long_help = EXAMPLES, max_term_width = 110)]
 pub struct Options {
-    /// Address and port to serve on; may be given more than once
-    #[arg(
-        long,
-        value_name = "ADDR:PORT",
-        env = "BIOLAT_LISTEN",
-        hide_env_values = true,
-        default_value = "0.0.0.0:9976"
-    )]
+    /// Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
+    #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
     #[arg(value_delimiter = ',', value_parser = listen, long_help = LISTEN)]
     pub listen: Vec<SocketAddr>,
 
@@ -108,6 +103,14 @@ pub struct Options {
     #[arg(long, env = "BIOLAT_PROBE_STATS", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub probe_stats: bool,
+
+    /// Do not filter system calls
+    ///
+    /// Once the probe is attached biolat gives up its capabilities, and a seccomp filter leaves it only the calls
+    /// that it makes. This leaves out the filter, should it be in the way of a debugger or of an unusual C library.
+    #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_seccomp: bool,
 }
 
 /// How log lines are written.
@@ -122,7 +125,7 @@ pub enum LogFormat {
 /// What the daemon runs with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to serve.
+    /// Where to serve, beside what systemd hands over.
     pub listen: Vec<SocketAddr>,
     /// How often to read.
     pub interval: Duration,
@@ -134,6 +137,8 @@ pub struct Config {
     pub host: Host,
     /// Whether the kernel is to measure the probe.
     pub probe_stats: bool,
+    /// Whether system calls are filtered once the probe is attached.
+    pub seccomp: bool,
 }
 
 /// An option that does not hold, in one line.
@@ -165,6 +170,7 @@ impl Options {
             selection,
             host: Host { sysfs: self.sysfs, procfs: self.procfs },
             probe_stats: self.probe_stats,
+            seccomp: !self.no_seccomp,
         })
     }
 }
@@ -211,12 +217,13 @@ mod tests {
     #[test]
     fn defaults() {
         let options = parse(&[]).unwrap();
-        assert_eq!(options.listen, ["0.0.0.0:9976".parse().unwrap()]);
+        assert!(options.listen.is_empty());
         assert_eq!((options.interval, options.schema), (Duration::from_secs(5), 3));
         assert_eq!(options.format, Histograms::Both);
         assert!(!options.probe_stats);
         let config = options.check().unwrap();
         assert!(config.selection.shows("nvme0n1") && !config.selection.shows("zram0"));
+        assert!(config.seccomp);
     }
 
     #[test]

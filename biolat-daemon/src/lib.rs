@@ -15,11 +15,13 @@ pub mod listen;
 pub mod log_lines;
 pub mod probe;
 mod process;
+pub mod rights;
 pub mod service_manager;
 pub mod snapshot;
 pub mod version;
 
 use std::{
+    io,
     net::TcpListener,
     pin::pin,
     sync::{
@@ -27,7 +29,7 @@ use std::{
         mpsc::{SyncSender, TrySendError, sync_channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -40,7 +42,8 @@ use collect::{Collector, Command};
 use config::Config;
 use device::uevent::Uevents;
 use http::{Limits, Service};
-use service_manager::State;
+use rights::Thread;
+use service_manager::{ServiceManager, State};
 use snapshot::Snapshot;
 
 /// How long the last pass may take before the process ends without it.
@@ -56,14 +59,22 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let mut shutdown = pin!(shutdown);
+    // Sockets are made now, as later none can be.
+    let service_manager = ServiceManager::of_environment();
+    let uevents = Uevents::subscribe();
     let (snapshots, seen) = watch::channel(None);
     // One message may wait: a second one of the same kind has nothing to add.
     let (commands, receiver) = sync_channel(1);
     let (attached, outcome) = oneshot::channel();
     let (host, selection, statistics) = (config.host, config.selection, config.probe_stats);
+    let collector = move || -> Result<Collector> {
+        let collector = Collector::attach(host, selection, statistics)?;
+        rights::give_up(Thread::Collecting, config.seccomp)?;
+        Ok(collector)
+    };
     thread::Builder::new()
         .name("collect".to_owned())
-        .spawn(move || match Collector::attach(host, selection, statistics) {
+        .spawn(move || match collector() {
             Ok(collector) => {
                 let _ = attached.send(Ok(()));
                 collect::run(collector, config.interval, &receiver, &snapshots);
@@ -75,6 +86,7 @@ pub async fn run(
         () = &mut shutdown => return Ok(()),
         outcome = outcome => outcome.context("the collector ended before it began")??,
     }
+    rights::give_up(Thread::Serving, config.seccomp)?;
 
     for listener in &listeners {
         log::info!("serving on http://{}/metrics", listener.local_addr()?);
@@ -85,12 +97,12 @@ pub async fn run(
     let mut serving = tokio::spawn(http::serve(listeners, service, Limits::default(), stopped));
     tokio::select! {
         () = shutdown => {}
-        () = follow_devices(commands.clone()) => {}
-        () = follow_snapshots(seen.clone()) => bail!("the collector ended by itself: please report what it logged"),
+        () = follow_devices(uevents, commands.clone()) => {}
+        () = follow_snapshots(seen.clone(), &service_manager, config.interval) => bail!("the collector ended by itself: please report what it logged"),
         _ = &mut serving => bail!("the server ended by itself: please report what it logged"),
     }
 
-    service_manager::notify(State::Stopping);
+    service_manager.notify(State::Stopping);
     last_pass(&commands, seen).await;
     let _ = stop.send(true);
     let _ = serving.await;
@@ -111,8 +123,8 @@ async fn last_pass(commands: &SyncSender<Command>, mut snapshots: watch::Receive
 }
 
 /// Has the collector look again whenever a disk comes or goes. Without uevents it does so now and then.
-async fn follow_devices(commands: SyncSender<Command>) {
-    match Uevents::subscribe() {
+async fn follow_devices(uevents: io::Result<Uevents>, commands: SyncSender<Command>) {
+    match uevents {
         Ok(uevents) => {
             while let Ok(()) =
                 uevents.next().await.inspect_err(|error| log::warn!("no more uevents: {error}"))
@@ -128,10 +140,33 @@ async fn follow_devices(commands: SyncSender<Command>) {
     std::future::pending().await
 }
 
-/// Tells systemd when there are figures, and returns when there will be no more: the collector is gone.
-async fn follow_snapshots(mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
+/// Tells systemd when there are figures and, if it watches, that there are new ones. Returns when there will be no
+/// more: the collector is gone.
+async fn follow_snapshots(
+    mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    service_manager: &ServiceManager,
+    interval: Duration,
+) {
     if snapshots.wait_for(Option::is_some).await.is_ok() {
-        service_manager::notify(State::Ready);
+        service_manager.notify(State::Ready);
     }
-    while snapshots.changed().await.is_ok() {}
+    let Some(watchdog) = service_manager.watchdog else {
+        while snapshots.changed().await.is_ok() {}
+        return;
+    };
+    let patience = watchdog.max(3 * interval);
+    let mut ticks = tokio::time::interval(watchdog / 2);
+    let mut last_pass = Instant::now();
+    loop {
+        tokio::select! {
+            changed = snapshots.changed() => match changed {
+                Ok(()) => last_pass = Instant::now(),
+                Err(_) => return,
+            },
+            _ = ticks.tick() => match last_pass.elapsed() {
+                since if since < patience => service_manager.notify(State::Alive),
+                since => log::error!("no pass has ended for {since:.0?}: systemd's watchdog is left to bite"),
+            },
+        }
+    }
 }

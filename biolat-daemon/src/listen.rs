@@ -1,17 +1,66 @@
-//! Sockets to listen on.
+//! Sockets to listen on: those that systemd hands over, and those that are asked for.
 
 use std::{
-    io,
-    net::{Ipv6Addr, SocketAddr, TcpListener},
+    env, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    ops::Range,
+    os::fd::{FromRawFd as _, RawFd},
+    process,
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use socket2::{Domain, Protocol, Socket, Type};
+
+/// Where to listen if nobody says.
+pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9976);
 
 const BACKLOG: i32 = 512;
 
+/// The first socket that systemd hands over.
+const FIRST: RawFd = 3;
+
+/// Every socket to serve on. Call it once, before any file is opened: what is handed over is known by its number alone.
+pub fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
+    let mut listeners = handed_over().map(take).collect::<Result<Vec<_>>>()?;
+    if listeners.is_empty() && addresses.is_empty() {
+        return bind(&[DEFAULT]);
+    }
+    listeners.extend(bind(addresses)?);
+    Ok(listeners)
+}
+
+/// As sd_listen_fds(3) has it.
+fn handed_over() -> Range<RawFd> {
+    let number = |name| env::var(name).ok()?.parse::<u32>().ok();
+    let count = match number("LISTEN_PID") {
+        Some(pid) if pid == process::id() => number("LISTEN_FDS").unwrap_or_default(),
+        _ => 0,
+    };
+    FIRST..FIRST.saturating_add_unsigned(count)
+}
+
+fn take(fd: RawFd) -> Result<TcpListener> {
+    // SAFETY: any number may be asked about.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        bail!("LISTEN_FDS tells of a socket {fd} that is not there: start biolat by its .socket unit");
+    }
+    // SAFETY: it is there and, before any other is opened, nobody's but ours.
+    let socket = unsafe { Socket::from_raw_fd(fd) };
+    let is_tcp = socket.r#type().is_ok_and(|kind| kind == Type::STREAM)
+        && socket.local_addr().is_ok_and(|address| address.as_socket().is_some());
+    if !is_tcp || !socket.is_listener()? {
+        bail!(
+            "socket {fd}, which systemd handed over, is not one that listens on TCP: in the .socket unit, \
+             ListenStream= takes a port, and Accept=no"
+        );
+    }
+    socket.set_cloexec(true)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
 /// Binds every address, or none.
-pub fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
+fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     addresses
         .iter()
         .map(|address| {

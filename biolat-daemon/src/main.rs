@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use biolat_daemon::{
     config::{Config, Options},
-    listen, log_lines, run,
+    listen, log_lines, rights, run,
 };
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,6 +31,9 @@ fn main() -> ExitCode {
         }
     };
     raise_file_limit();
+    if let Err(error) = rights::take_up() {
+        log::warn!("cannot take up the capabilities that are permitted: {error}");
+    }
     match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -71,12 +74,12 @@ fn one_line(text: &str) -> String {
 }
 
 fn serve(config: Config) -> anyhow::Result<()> {
+    let listeners = listen::open(&config.listen)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         // Before anything else, so that a signal never finds its default.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let listeners = listen::bind(&config.listen)?;
         run(config, listeners, async move {
             tokio::select! {
                 _ = terminate.recv() => {}

@@ -1,7 +1,10 @@
-//! Tells systemd how we are, if systemd asked: sd_notify(3), a datagram to a socket.
+//! Tells systemd how we are, if systemd asked: sd_notify(3), datagrams to a socket. It is connected at the start, as later
+//! no socket can be made.
 
 use std::{
-    env, io,
+    env,
+    ffi::OsStr,
+    io,
     os::{
         linux::net::SocketAddrExt as _,
         unix::{
@@ -9,6 +12,8 @@ use std::{
             net::{SocketAddr, UnixDatagram},
         },
     },
+    process,
+    time::Duration,
 };
 
 /// What there is to tell.
@@ -16,28 +21,58 @@ use std::{
 pub enum State {
     /// There are figures.
     Ready,
+    /// There still are new ones.
+    Alive,
     /// The end has begun.
     Stopping,
 }
 
-/// Tells it; without systemd nothing happens.
-pub fn notify(state: State) {
-    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
-    let message = match state {
-        State::Ready => "READY=1",
-        State::Stopping => "STOPPING=1",
-    };
-    if let Err(error) = send(path.as_bytes(), message) {
-        log::warn!("cannot tell systemd {message}: {error}");
+/// Whom to tell, if anybody.
+pub struct ServiceManager {
+    socket: Option<UnixDatagram>,
+    /// How long it bears to hear nothing.
+    pub watchdog: Option<Duration>,
+}
+
+impl ServiceManager {
+    /// As the environment says.
+    #[must_use]
+    pub fn of_environment() -> Self {
+        let socket = env::var_os("NOTIFY_SOCKET").and_then(|path| {
+            connect(path.as_bytes())
+                .inspect_err(|error| log::warn!("cannot reach systemd's socket NOTIFY_SOCKET: {error}"))
+                .ok()
+        });
+        let number = |name| env::var(name).ok()?.parse::<u64>().ok();
+        let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(process::id()));
+        let watchdog = number("WATCHDOG_USEC").filter(|&time| is_ours && time > 0);
+        Self { socket, watchdog: watchdog.map(Duration::from_micros) }
+    }
+
+    /// Tells it; without systemd nothing happens.
+    pub fn notify(&self, state: State) {
+        let Some(socket) = &self.socket else { return };
+        let message = match state {
+            State::Ready => "READY=1",
+            State::Alive => "WATCHDOG=1",
+            State::Stopping => "STOPPING=1",
+        };
+        if let Err(error) = socket.send(message.as_bytes()) {
+            log::warn!("cannot tell systemd {message}: {error}");
+        }
     }
 }
 
-fn send(path: &[u8], message: &str) -> io::Result<()> {
+fn connect(path: &[u8]) -> io::Result<UnixDatagram> {
     let address = match path {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        _ => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(path))?,
+        _ => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
     };
-    UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address).map(drop)
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(&address)?;
+    // Whoever does not listen is not waited for.
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -47,17 +82,18 @@ mod tests {
         unix::net::{SocketAddr, UnixDatagram},
     };
 
-    use super::send;
+    use super::{ServiceManager, State, connect};
 
     #[test]
     fn an_abstract_socket_hears_it() {
         let name = format!("biolat-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let socket = UnixDatagram::bind_addr(&address).unwrap();
-        send(format!("@{name}").as_bytes(), "READY=1").unwrap();
+        let connected = connect(format!("@{name}").as_bytes()).unwrap();
+        ServiceManager { socket: Some(connected), watchdog: None }.notify(State::Ready);
         let mut buffer = [0; 32];
         let length = socket.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"READY=1");
-        assert!(send(b"/nonexistent/socket", "x").is_err());
+        assert!(connect(b"/nonexistent/socket").is_err());
     }
 }

@@ -53,6 +53,8 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "crowds", here: false, needs: &[], there: &[Everyday] },
     Suite { name: "storms", here: true, needs: &[], there: &[Everyday] },
     Suite { name: "restarts", here: true, needs: &[BPFTOOL], there: &[Everyday] },
+    Suite { name: "rights", here: true, needs: &[], there: &[Everyday] },
+    Suite { name: "systemd", here: true, needs: &[], there: &[Everyday] },
     Suite { name: "scale", here: false, needs: &[], there: &[Wide] },
 ];
 

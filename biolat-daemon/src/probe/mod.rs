@@ -5,7 +5,7 @@ pub mod kernel;
 mod maps;
 mod messages;
 pub mod object;
-pub mod rights;
+pub mod refusal;
 mod sys;
 
 use std::{
@@ -31,9 +31,10 @@ use biolat_common::{
 pub use maps::{Counters, Maps};
 pub use sys::ProgramCounts;
 
+use crate::rights;
 use kernel::Kernel;
 use messages::Messages;
-use rights::{Capabilities, Release};
+use refusal::Release;
 
 const PROGRAM: &str = "block_rq_complete";
 
@@ -69,11 +70,17 @@ impl Probe {
 
         let release = Release::of_this_kernel(&host.procfs).unwrap_or(Release(u32::MAX, 0));
         release.suffices().map_err(anyhow::Error::msg)?;
-        if let Ok(capabilities) = Capabilities::of_this_process(&host.procfs) {
-            capabilities.suffice().map_err(anyhow::Error::msg)?;
+        if let Ok(Some(lacking)) = rights::lacking() {
+            bail!(
+                "loading the probe takes the capabilities CAP_BPF and CAP_PERFMON, and this process lacks {lacking}: \
+                 run as root, or grant them: setcap cap_bpf,cap_perfmon+p <path of biolat-daemon>"
+            );
         }
-        let memlock =
-            if release <= Release::LAST_WITH_MEMLOCK { rights::raise_memlock() } else { libc::RLIM_INFINITY };
+        let memlock = if release <= Release::LAST_WITH_MEMLOCK {
+            refusal::raise_memlock()
+        } else {
+            libc::RLIM_INFINITY
+        };
         let statistics = statistics.then(enable_statistics).transpose()?;
         let messages = Messages::default();
         let mut slots = slots.next_multiple_of(CHUNK_SLOTS).clamp(CHUNK_SLOTS, SLOTS);
@@ -180,7 +187,7 @@ fn explain(error: anyhow::Error, release: Release, memlock: u64) -> anyhow::Erro
         }
         _ => String::new(),
     };
-    match rights::remedy(reason, release, memlock) {
+    match refusal::remedy(reason, release, memlock) {
         Some(remedy) => anyhow!("{what}: {reason}{detail}: {remedy}"),
         None => anyhow!("{what}: {reason}{detail}"),
     }

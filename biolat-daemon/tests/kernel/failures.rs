@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, thread};
 
-use biolat_daemon::probe::rights::Release;
+use biolat_daemon::probe::refusal::Release;
 
 use crate::support::{
     block,

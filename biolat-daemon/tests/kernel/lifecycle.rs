@@ -1,19 +1,13 @@
 //! Start, end, and what is said when it does not start.
 
-use std::{
-    io::Write as _,
-    net::TcpStream,
-    os::unix::{fs::symlink, net::UnixDatagram, process::CommandExt as _},
-    process::Command,
-    time::Duration,
-};
+use std::{io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Command, time::Duration};
 
 use biolat_daemon::probe::{Host, Probe, kernel::Kernel, kernel_types};
 
 use crate::support::{
     Folder,
     bpf::programs,
-    daemon::{Daemon, command, program, wait_for},
+    daemon::{Daemon, program, wait_for},
     figures::Figures,
 };
 
@@ -38,37 +32,6 @@ fn it_ends_in_time_and_leaves_nothing() {
     assert_eq!(status.code(), Some(0));
     assert!(took < Duration::from_secs(2), "{took:?}");
     wait_for("the kernel to free the program", || programs().is_disjoint(&own));
-}
-
-#[test]
-#[ignore = "needs root: cargo xtask test"]
-fn systemd_is_told() {
-    let folder = Folder::new("notify", true);
-    let path = folder.0.join("socket");
-    let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let daemon = Daemon::start_command(command(&[]).env("NOTIFY_SOCKET", &path));
-    let mut buffer = [0; 64];
-    let mut heard = || {
-        let length = socket.recv(&mut buffer).unwrap();
-        String::from_utf8(buffer[..length].to_vec()).unwrap()
-    };
-    assert_eq!(heard(), "READY=1");
-    assert_eq!(daemon.terminate().0.code(), Some(0));
-    assert_eq!(heard(), "STOPPING=1");
-}
-
-#[test]
-#[ignore = "needs root: cargo xtask test"]
-fn without_rights_it_says_which() {
-    // Where the compiler put it, only root may look.
-    let folder = Folder::new("rights", true);
-    let copy = folder.0.join("biolat-daemon");
-    std::fs::copy(program(), &copy).unwrap();
-    let (code, said) = fails(Command::new(copy).args(["--listen", "127.0.0.1:0"]).uid(65534).gid(65534));
-    assert_eq!(code, Some(1), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("lacks CAP_BPF and CAP_PERFMON: run as root"), "{said}");
 }
 
 #[test]

@@ -1,50 +1,6 @@
-//! What the process may do, and what to say when it may not.
+//! Why a kernel refuses the probe, and what to do about it.
 
 use std::{fs, io, path::Path};
-
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_PERFMON: u32 = 38;
-const CAP_BPF: u32 = 39;
-
-/// Effective capabilities, from `/proc/self/status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities(u64);
-
-impl Capabilities {
-    /// Of this process.
-    pub fn of_this_process(procfs: &Path) -> io::Result<Self> {
-        let status = fs::read_to_string(procfs.join("self/status"))?;
-        Self::from_status(&status).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
-    }
-
-    fn from_status(status: &str) -> Option<Self> {
-        let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-        u64::from_str_radix(bits.trim(), 16).ok().map(Self)
-    }
-
-    const fn has(self, capability: u32) -> bool {
-        self.0 & 1 << capability != 0
-    }
-
-    /// Whether the probe can be loaded; the error says what is missing.
-    pub fn suffice(self) -> Result<(), String> {
-        if self.has(CAP_SYS_ADMIN) {
-            return Ok(());
-        }
-        let missing: Vec<_> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
-            .into_iter()
-            .filter_map(|(capability, name)| (!self.has(capability)).then_some(name))
-            .collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        Err(format!(
-            "loading the probe takes the capabilities CAP_BPF and CAP_PERFMON, and this process lacks {}: run as \
-             root, or grant them: setcap cap_bpf,cap_perfmon+ep <path of biolat-daemon>",
-            missing.join(" and ")
-        ))
-    }
-}
 
 /// The first two numbers of a kernel's release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,17 +82,7 @@ pub(super) fn raise_memlock() -> u64 {
 mod tests {
     use std::io;
 
-    use super::{CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN, Capabilities, Release, remedy};
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let none = Capabilities::from_status("Name:\tx\nCapEff:\t0000000000000000\n").unwrap();
-        assert!(none.suffice().unwrap_err().contains("lacks CAP_BPF and CAP_PERFMON: run as root"));
-        let bpf = Capabilities(1 << CAP_BPF);
-        assert!(bpf.suffice().unwrap_err().contains("lacks CAP_PERFMON: run as root"));
-        assert_eq!(Capabilities(1 << CAP_BPF | 1 << CAP_PERFMON).suffice(), Ok(()));
-        assert_eq!(Capabilities(1 << CAP_SYS_ADMIN).suffice(), Ok(()));
-    }
+    use super::{Release, remedy};
 
     #[test]
     fn releases() {

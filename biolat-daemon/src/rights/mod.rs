@@ -1,0 +1,34 @@
+//! What the process may do. What it was started with is [taken up](take_up), and [given up](give_up) once the probe
+//! is attached, by each of the two threads for itself, so that neither may do what only the other one has to.
+
+mod calls;
+mod capabilities;
+
+use std::io;
+
+use anyhow::{Context as _, Result};
+
+pub use capabilities::{lacking, take_up};
+
+/// The two threads that go on from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thread {
+    /// Talks to the network, and starts threads that encode. It needs no capability and never calls `bpf(2)`.
+    Serving,
+    /// Reads the probe's maps and sysfs. It has no business with any socket; making a map for more series takes `CAP_BPF`.
+    Collecting,
+}
+
+/// Gives up what the calling thread, and whatever it starts, does not need any more: capabilities, new privileges and, if
+/// `filter`, system calls.
+pub fn give_up(thread: Thread, filter: bool) -> Result<()> {
+    capabilities::keep(thread).context("cannot give up capabilities")?;
+    // SAFETY: plain numbers.
+    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } < 0 {
+        return Err(io::Error::last_os_error()).context("cannot give up new privileges");
+    }
+    if filter {
+        calls::filter(thread).context("cannot filter system calls (--no-seccomp does without)")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! The least rights: what it takes to start, what is left once the probe is attached, and that all goes on with that.
+
+use std::{
+    ffi::CString,
+    fs, io,
+    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use caps::{
+    CapSet::{Ambient, Effective, Inheritable, Permitted},
+    Capability::{CAP_BPF, CAP_PERFMON},
+    CapsHashSet,
+};
+
+use crate::support::{
+    Folder,
+    daemon::{Daemon, program, wait_for},
+    figures::Figures,
+    load::Target,
+    loop_device::LoopDevice,
+};
+
+const NOBODY: u32 = 65534;
+
+/// A copy that nobody may run: where the compiler put it, only root may look.
+fn copy(folder: &Folder) -> PathBuf {
+    let copy = folder.0.join("biolat-daemon");
+    fs::copy(program(), &copy).unwrap();
+    copy
+}
+
+/// A command that runs as nobody, with these capabilities and no others.
+fn as_nobody(program: &Path, capabilities: CapsHashSet) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--listen", "127.0.0.1:0", "--interval", "100ms"]);
+    let become_nobody = move || {
+        // SAFETY: plain numbers.
+        let refused = unsafe {
+            libc::prctl(libc::PR_SET_KEEPCAPS, 1) < 0
+                || libc::setgroups(0, std::ptr::null()) < 0
+                || libc::setgid(NOBODY) < 0
+                || libc::setuid(NOBODY) < 0
+        };
+        if refused {
+            return Err(io::Error::last_os_error());
+        }
+        for set in [Permitted, Effective, Inheritable, Ambient] {
+            caps::set(None, set, &capabilities).map_err(io::Error::other)?;
+        }
+        Ok(())
+    };
+    // SAFETY: nothing that another thread of the parent may have held: it allocates, which the C library sees to.
+    unsafe { command.pre_exec(become_nobody) };
+    command
+}
+
+/// A thread's fields of `/proc/PID/task/TID/status`.
+fn threads(daemon: &Daemon) -> Vec<(String, Vec<String>)> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let of_thread = |task: fs::DirEntry| {
+        let name = fs::read_to_string(task.path().join("comm")).unwrap().trim().to_owned();
+        let status = fs::read_to_string(task.path().join("status")).unwrap();
+        let wanted =
+            |line: &&str| ["Cap", "NoNewPrivs:", "Seccomp:"].iter().any(|name| line.starts_with(name));
+        (name, status.lines().filter(wanted).map(|line| line.replace('\t', " ")).collect())
+    };
+    tasks.map(|task| of_thread(task.unwrap())).collect()
+}
+
+/// Nothing but the right to make maps, of the one thread that makes them.
+fn assert_given_up(daemon: &Daemon, bounding: &str, seccomp: u32) {
+    let threads = threads(daemon);
+    assert!(threads.iter().any(|(name, _)| name == "collect") && threads.len() > 1, "{threads:?}");
+    for (name, status) in threads {
+        let kept = format!("{:016x}", if name == "collect" { CAP_BPF.bitmask() } else { 0 });
+        let none = "0".repeat(16);
+        let expected = [
+            format!("CapInh: {none}"),
+            format!("CapPrm: {kept}"),
+            format!("CapEff: {kept}"),
+            format!("CapBnd: {bounding}"),
+            format!("CapAmb: {none}"),
+            "NoNewPrivs: 1".to_owned(),
+            format!("Seccomp: {seccomp}"),
+        ];
+        assert_eq!(status, expected, "of {name}");
+    }
+}
+
+/// What comes after the start: a device that comes, I/O that is counted, series that need another map, one that goes.
+fn assert_it_goes_on(daemon: &Daemon) {
+    let slots = |figures: &Figures| figures.value("biolat_series_slots", &[]);
+    let reads = |figures: &Figures, device: &str| {
+        figures.histogram("total", device, "read").map_or(0, |histogram| histogram.sample_count)
+    };
+    let before = slots(&daemon.fresh());
+    let devices: Vec<_> = (0..3).map(|number| LoopDevice::attach(&format!("rights{number}"), true)).collect();
+    for device in &devices {
+        wait_for("the device", || {
+            let labels = [("device", device.name.as_str())];
+            daemon.fresh().metrics("biolat_device_info", &labels).len() == 1
+        });
+        Target::open(&device.path()).read(100);
+        wait_for("its reads", || reads(&daemon.fresh(), &device.name) >= 100);
+    }
+    assert!(slots(&daemon.fresh()) > before, "no map was made");
+    let name = devices[0].name.clone();
+    devices[0].detach();
+    wait_for("the device to go", || {
+        daemon.fresh().metrics("biolat_device_info", &[("device", &name)]).is_empty()
+    });
+    let log = daemon.log();
+    assert!(log.iter().all(|line| line.starts_with("info: ")), "{log:?}");
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn root_gives_up_all_but_the_making_of_maps() {
+    let daemon = Daemon::start(&["--interval", "100ms"]);
+    assert_it_goes_on(&daemon);
+    assert_given_up(&daemon, &"0".repeat(16), 2);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn two_capabilities_are_enough_for_nobody() {
+    let folder = Folder::new("rights", true);
+    let two = CapsHashSet::from([CAP_BPF, CAP_PERFMON]);
+    let bounding = fs::read_to_string("/proc/self/status").unwrap();
+    let bounding = bounding.lines().find_map(|line| line.strip_prefix("CapBnd:")).unwrap().trim();
+    for (arguments, seccomp) in [(&[][..], 2), (&["--no-seccomp"], 0)] {
+        let daemon = Daemon::start_command(as_nobody(&copy(&folder), two.clone()).args(arguments));
+        assert_it_goes_on(&daemon);
+        // The bounding set takes a right to change. Without new privileges it is of no consequence.
+        assert_given_up(&daemon, bounding, seccomp);
+        assert_eq!(daemon.terminate().0.code(), Some(0));
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_files_capabilities_need_not_be_effective() {
+    let folder = Folder::new("rights", true);
+    let copy = copy(&folder);
+    // cap_bpf,cap_perfmon=p, as setcap writes it: revision 2, without the bit for "effective".
+    let high = ((CAP_BPF.bitmask() | CAP_PERFMON.bitmask()) >> 32) as u32;
+    let value: Vec<u8> =
+        [0x0200_0000_u32, 0, 0, high, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let path = CString::new(copy.as_os_str().as_bytes()).unwrap();
+    let (name, length) = (c"security.capability", value.len());
+    // SAFETY: the strings end, and the value is as long as is said.
+    let set = unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), length, 0) };
+    assert_eq!(set, 0, "{}", io::Error::last_os_error());
+    let daemon = Daemon::start_command(&mut as_nobody(&copy, CapsHashSet::new()));
+    assert_it_goes_on(&daemon);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn what_is_lacking_is_said() {
+    let folder = Folder::new("rights", true);
+    let copy = copy(&folder);
+    for (capabilities, arguments, expected) in [
+        (&[][..], &[][..], "lacks CAP_BPF and CAP_PERFMON: run as root, or grant them: setcap"),
+        (&[CAP_BPF], &[], "lacks CAP_PERFMON"),
+        (&[CAP_BPF, CAP_PERFMON], &["--probe-stats"], "--probe-stats takes Linux 5.8 and CAP_SYS_ADMIN"),
+    ] {
+        let capabilities = capabilities.iter().copied().collect();
+        let output = as_nobody(&copy, capabilities).args(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+}

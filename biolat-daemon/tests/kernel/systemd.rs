@@ -1,0 +1,158 @@
+//! What systemd and the daemon say to each other.
+
+use std::{
+    fs::File,
+    net::{SocketAddr, TcpListener},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::{fs::symlink, net::UnixDatagram, process::CommandExt as _},
+    },
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use crate::support::{
+    Folder,
+    daemon::{Daemon, command, program, wait_for},
+    http, run,
+};
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn it_is_told_of_the_start_of_life_and_of_the_end() {
+    let folder = Folder::new("notify", true);
+    let path = folder.0.join("socket");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut buffer = [0; 64];
+    let mut heard = || {
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let daemon = Daemon::start_command(
+        command(&["--interval", "100ms"]).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "400000"),
+    );
+    assert_eq!(heard(), "READY=1");
+    for _ in 0..5 {
+        assert_eq!(heard(), "WATCHDOG=1");
+    }
+    assert_eq!(daemon.terminate().0.code(), Some(0));
+    while heard() != "STOPPING=1" {}
+}
+
+/// As a sick drive may hold up whoever asks about it.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_collector_that_hangs_is_no_life() {
+    let folder = Folder::new("hangs", true);
+    for name in ["block", "kernel"] {
+        symlink(format!("/sys/{name}"), folder.0.join(name)).unwrap();
+    }
+    let path = folder.0.join("socket");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let mut command = command(&["--interval", "100ms", "--sysfs", folder.0.to_str().unwrap()]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "600000");
+    let daemon = Daemon::start_command(&mut command);
+    // A disk whose number nobody ever tells.
+    let block = folder.0.join("stuck");
+    std::fs::create_dir_all(block.join("sick/mq")).unwrap();
+    run("mkfifo", &[block.join("sick/dev").to_str().unwrap()]);
+    std::fs::remove_file(folder.0.join("block")).unwrap();
+    std::fs::rename(block, folder.0.join("block")).unwrap();
+    wait_for("the watchdog to be left to bite", || {
+        daemon.log().iter().any(|line| line.contains("no pass has ended for"))
+    });
+    let mut buffer = [0; 64];
+    socket.set_nonblocking(true).unwrap();
+    while socket.recv(&mut buffer).is_ok() {}
+    thread::sleep(Duration::from_secs(1));
+    assert!(socket.recv(&mut buffer).is_err(), "told of life");
+    let (status, took) = daemon.terminate();
+    assert!(status.code() == Some(0) && took < Duration::from_secs(2), "{status:?} after {took:?}");
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_watchdog_of_another_process_is_not_fed() {
+    let folder = Folder::new("notify", true);
+    let path = folder.0.join("socket");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut command = command(&["--interval", "100ms"]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "10000").env("WATCHDOG_PID", "1");
+    let daemon = Daemon::start_command(&mut command);
+    let mut buffer = [0; 64];
+    assert_eq!(socket.recv(&mut buffer).unwrap(), "READY=1".len());
+    daemon.fresh();
+    daemon.terminate();
+    let length = socket.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..length], b"STOPPING=1");
+}
+
+/// A daemon that finds this as the only thing handed over.
+fn with(socket: impl Into<OwnedFd>, arguments: &[&str]) -> Command {
+    // The number of the process is known only in it.
+    let mut command = Command::new("sh");
+    command.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(program()).args(arguments);
+    command.env("LISTEN_FDS", "1");
+    let socket = socket.into();
+    let as_systemd_does = move || {
+        // It may have that number already, and would then be closed with the start of the program.
+        // SAFETY: plain numbers; in the child nobody else has files.
+        if unsafe { libc::dup2(socket.as_raw_fd(), 3) < 0 || libc::fcntl(3, libc::F_SETFD, 0) < 0 } {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(())
+    };
+    // SAFETY: two calls, which may be made there.
+    unsafe { command.pre_exec(as_systemd_does) };
+    command
+}
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_socket_that_is_handed_over_is_served_on() {
+    let (socket, address) = listener();
+    let daemon = Daemon::start_command(&mut with(socket, &["--interval", "100ms"]));
+    assert_eq!(daemon.address, address);
+    let served = daemon.log().iter().filter(|line| line.contains("serving on")).count();
+    assert_eq!(served, 1, "on nothing else");
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn beside_one_that_is_asked_for() {
+    let (socket, handed_over) = listener();
+    let (free, asked_for) = listener();
+    drop(free);
+    let daemon = Daemon::start_command(&mut with(socket, &["--listen", &asked_for.to_string()]));
+    for address in [handed_over, asked_for] {
+        assert_eq!(http::get(address, "/-/healthy", "").unwrap().status, 200);
+    }
+    drop(daemon);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn what_is_no_such_socket_is_refused() {
+    let file = File::open("/dev/null").unwrap();
+    let folder = Folder::new("notify", true);
+    let datagrams = UnixDatagram::bind(folder.0.join("socket")).unwrap();
+    for command in [&mut with(file, &[]), &mut with(datagrams, &[])] {
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            said.contains("socket 3, which systemd handed over, is not one that listens on TCP"),
+            "{said}"
+        );
+    }
+}
