@@ -37,7 +37,7 @@ const EXAMPLES: &str = "Examples:
   curl -s localhost:9976/metrics | grep total_latency_seconds_count
 
 Every option can be given in the environment too, as shown. Exit status: 0 after SIGTERM or SIGINT, 1 if it \
-cannot run, 2 for a wrong option.";
+cannot run, 2 for a wrong option or web config.";
 
 /// Options as they are given.
 #[derive(Parser, Debug)]
@@ -48,6 +48,13 @@ pub struct Options {
     #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
     #[arg(value_delimiter = ',', value_parser = listen, long_help = LISTEN)]
     pub listen: Vec<SocketAddr>,
+
+    /// File that says how to serve: TLS, passwords, headers
+    ///
+    /// Its format is the one that Prometheus' exporters share: tls_server_config, basic_auth_users (bcrypt hashes)
+    /// and http_server_config. Files that it names are relative to it. All of them are read again when they change.
+    #[arg(long, value_name = "FILE", env = "BIOLAT_WEB_CONFIG", hide_env_values = true)]
+    pub web_config: Option<PathBuf>,
 
     /// How often the kernel's counters are read, 100ms to 5m
     ///
@@ -127,6 +134,8 @@ pub enum LogFormat {
 pub struct Config {
     /// Where to serve, beside what systemd hands over.
     pub listen: Vec<SocketAddr>,
+    /// Who may read, and how.
+    pub web_config: Option<PathBuf>,
     /// How often to read.
     pub interval: Duration,
     /// What histograms look like.
@@ -165,6 +174,7 @@ impl Options {
         })?;
         Ok(Config {
             listen: self.listen,
+            web_config: self.web_config.filter(|path| !path.as_os_str().is_empty()),
             interval: self.interval,
             shape: Shape { schema: self.schema, histograms: self.format },
             selection,

@@ -19,6 +19,7 @@ pub mod rights;
 pub mod service_manager;
 pub mod snapshot;
 pub mod version;
+pub mod web_config;
 
 use std::{
     io,
@@ -45,6 +46,7 @@ use http::{Limits, Service};
 use rights::Thread;
 use service_manager::{ServiceManager, State};
 use snapshot::Snapshot;
+use web_config::WebConfig;
 
 /// How long the last pass may take before the process ends without it.
 const LAST_PASS: Duration = Duration::from_millis(500);
@@ -88,12 +90,18 @@ pub async fn run(
     }
     rights::give_up(Thread::Serving, config.seccomp)?;
 
+    // Read with the rights that it will be read with again.
+    let web_config = config.web_config.as_deref().map(WebConfig::open).transpose()?;
+    let scheme = web_config.as_ref().map_or("http", WebConfig::scheme);
     for listener in &listeners {
-        log::info!("serving on http://{}/metrics", listener.local_addr()?);
+        log::info!("serving on {scheme}://{}/metrics", listener.local_addr()?);
     }
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
     let (stop, stopped) = watch::channel(false);
-    let service = Service::new(seen.clone(), config.shape);
+    let mut service = Service::new(seen.clone(), config.shape);
+    if let Some(web_config) = web_config {
+        service = service.guarded_by(web_config);
+    }
     let mut serving = tokio::spawn(http::serve(listeners, service, Limits::default(), stopped));
     tokio::select! {
         () = shutdown => {}

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use biolat_daemon::{
     config::{Config, Options},
     listen, log_lines, rights, run,
+    web_config::Wrong,
 };
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::error!("{error:#}");
-            FAILED.into()
+            if error.is::<Wrong>() { USAGE.into() } else { FAILED.into() }
         }
     }
 }

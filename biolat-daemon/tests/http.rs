@@ -7,18 +7,18 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod snapshots;
+
 use std::{
     io::{self, Read as _},
     net::SocketAddr,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use biolat_daemon::{
-    device::Device,
-    expose::{Histograms, Shape},
     http::{Limits, Service, serve},
-    snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
+    snapshot::Snapshot,
 };
 use flate2::read::GzDecoder;
 use tokio::{
@@ -29,34 +29,7 @@ use tokio::{
     time::timeout,
 };
 
-const SHAPE: Shape = Shape { schema: 3, histograms: Histograms::Both };
-
-/// A snapshot of so many devices.
-fn snapshot(devices: usize) -> Snapshot {
-    let histogram =
-        Histogram { zero: 1, buckets: (-100..60).map(|index| (index, 3)).collect(), overflow: 0, sum_ns: 9 };
-    let view = |number: usize| DeviceView {
-        device: Device { name: format!("nvme{number}n1"), ..Device::default() },
-        since: SystemTime::now(),
-        phases: [true; 3],
-        series: vec![SeriesView {
-            op: "read".into(),
-            bytes: 4096,
-            histograms: [histogram.clone(), histogram.clone(), histogram.clone()],
-            errors: Vec::new(),
-        }],
-        unseen: Vec::new(),
-    };
-    Snapshot {
-        taken: SystemTime::now(),
-        started: SystemTime::now(),
-        devices: (0..devices).map(view).collect(),
-        lost: Vec::new(),
-        health: Health::default(),
-        probe: None,
-        process: Process::default(),
-    }
-}
+use snapshots::{SHAPE, snapshot};
 
 /// A running server.
 struct Server {
@@ -267,24 +240,58 @@ async fn a_client_that_does_not_read_is_cut_off() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_to_come_back() {
+async fn one_connection_too_many_takes_the_place_of_the_idlest() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Server::start(Some(snapshot(1)), limits).await;
-    let held = [
-        TcpStream::connect(server.address).await.unwrap(),
-        TcpStream::connect(server.address).await.unwrap(),
-    ];
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut idle = Vec::new();
+    for _ in 0..2 {
+        idle.push(TcpStream::connect(server.address).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(server.get("/metrics", "").await.status, 200);
+    let mut one = [0];
+    assert_eq!(timeout(Duration::from_secs(1), idle[0].read(&mut one)).await.unwrap().unwrap(), 0);
+    assert!(
+        timeout(Duration::from_millis(100), idle[1].read(&mut one)).await.is_err(),
+        "the other one stays"
+    );
+}
+
+#[tokio::test]
+async fn when_all_are_being_answered_one_more_is_told_to_come_back() {
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let server = Server::start(Some(snapshot(1500)), limits).await;
+    server.get("/metrics", "").await;
+    let mut readers = Vec::new();
+    for _ in 0..2 {
+        let mut reader = TcpStream::connect(server.address).await.unwrap();
+        reader.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        reader.readable().await.unwrap();
+        readers.push(reader);
+    }
     let reply = server.get("/metrics", "").await;
     assert_eq!(reply.status, 503);
     assert!(reply.head.contains("retry-after: 1") && reply.text().contains("too many connections"));
-    drop(held);
-    let freed = async {
-        while server.get("/metrics", "").await.status != 200 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(Duration::from_secs(5), freed).await.expect("there is room again");
+    // Those who still have not read all of it a second later make room.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(server.get("/-/healthy", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_answer_takes_its_time_and_no_longer() {
+    let limits = Limits { answer: Duration::from_millis(500), ..Limits::default() };
+    let server = Server::start(Some(snapshot(1500)), limits).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let began = Instant::now();
+    // Never so slow that it takes nothing, but not done in time either.
+    let mut some = vec![0; 64 << 10];
+    while matches!(stream.read(&mut some).await, Ok(read) if read > 0) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

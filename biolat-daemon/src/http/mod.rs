@@ -7,12 +7,15 @@
 //! | `/-/ready` | 200 once there are figures, 503 before |
 //! | `/` | a page for people |
 //!
-//! `GET` and `HEAD` alone; anything else is 405.
+//! `GET` and `HEAD` alone; anything else is 405. With passwords, every path wants one.
 
 mod bodies;
 mod connections;
+mod guard;
 pub mod negotiate;
 mod page;
+mod places;
+mod stream;
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -24,7 +27,7 @@ use hyper::{
 };
 use tokio::sync::watch;
 
-use crate::{expose::Shape, snapshot::Snapshot};
+use crate::{expose::Shape, snapshot::Snapshot, web_config::WebConfig};
 use bodies::Latest;
 
 pub use connections::{Limits, serve};
@@ -33,13 +36,16 @@ type Answer = Response<Full<Bytes>>;
 
 /// What the routes need.
 #[derive(Clone)]
-pub struct Service(Arc<Latest>);
+pub struct Service {
+    latest: Arc<Latest>,
+    guard: Option<Arc<WebConfig>>,
+}
 
 impl Service {
     /// Serves the latest of these snapshots, with histograms of this shape.
     #[must_use]
     pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, shape: Shape) -> Self {
-        Self(Arc::new(Latest::new(snapshots, shape)))
+        Self { latest: Arc::new(Latest::new(snapshots, shape)), guard: None }
     }
 
     /// Answers a request. Bodies of requests are not read.
@@ -52,9 +58,9 @@ impl Service {
         Ok(match request.uri().path() {
             "/metrics" => self.metrics(&request).await,
             "/-/healthy" => text(StatusCode::OK, "healthy\n"),
-            "/-/ready" if self.0.snapshot().is_some() => text(StatusCode::OK, "ready\n"),
+            "/-/ready" if self.latest.snapshot().is_some() => text(StatusCode::OK, "ready\n"),
             "/-/ready" => not_ready(),
-            "/" => page(self.0.snapshot().as_deref()),
+            "/" => page(self.latest.snapshot().as_deref()),
             _ => text(StatusCode::NOT_FOUND, "not found: there is /metrics, /-/healthy, /-/ready and /\n"),
         })
     }
@@ -62,7 +68,7 @@ impl Service {
     async fn metrics<B>(&self, request: &Request<B>) -> Answer {
         let format = negotiate::format(request.headers());
         let gzip = negotiate::gzip(request.headers());
-        let latest = Arc::clone(&self.0);
+        let latest = Arc::clone(&self.latest);
         let body = match tokio::task::spawn_blocking(move || latest.body(format, gzip)).await {
             Ok(Some(body)) => body,
             Ok(None) => return not_ready(),

@@ -1,0 +1,108 @@
+//! What a connection reads from and writes to: it tells the connection's place what becomes of the answers, and leaves
+//! nothing with the kernel of one that is cut off.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use socket2::SockRef;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
+
+use super::places::Place;
+
+/// A stream with a socket below.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    fn socket(&self) -> SockRef<'_>;
+}
+
+impl Socket for TcpStream {
+    fn socket(&self) -> SockRef<'_> {
+        SockRef::from(self)
+    }
+}
+
+impl Socket for TlsStream<TcpStream> {
+    fn socket(&self) -> SockRef<'_> {
+        SockRef::from(self.get_ref().0)
+    }
+}
+
+pub(super) struct Watched<S: Socket> {
+    stream: S,
+    place: Place,
+    /// Whether something was written since all was known to have gone out.
+    writing: bool,
+}
+
+impl<S: Socket> Watched<S> {
+    pub(super) fn new(stream: S, place: Place) -> Self {
+        Self { stream, place, writing: false }
+    }
+
+    fn wrote(&mut self) {
+        self.writing = true;
+        self.place.answering();
+    }
+}
+
+impl<S: Socket> Drop for Watched<S> {
+    /// Else the kernel would offer the client the rest, megabytes that it does not take, for minutes.
+    fn drop(&mut self) {
+        if self.writing {
+            let _ = self.stream.socket().set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+impl<S: Socket> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: Socket> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.wrote();
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
+        self.wrote();
+        Poll::Ready(Ok(written))
+    }
+
+    /// Without it a body would be copied for each client.
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper flushes when it has nothing left to write.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        if std::mem::take(&mut self.writing) {
+            self.place.waiting();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

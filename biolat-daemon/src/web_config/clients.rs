@@ -1,0 +1,168 @@
+//! Which clients a TLS server lets in, by their certificates.
+
+use std::{net::IpAddr, sync::Arc};
+
+use tokio_rustls::rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, UnixTime},
+    server::{
+        WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+};
+use x509_cert::{
+    Certificate,
+    der::Decode as _,
+    ext::pkix::{SubjectAltName, name::GeneralName},
+};
+
+use super::Wrong;
+
+/// What `client_auth_type` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Policy {
+    asked: bool,
+    pub(super) required: bool,
+    pub(super) verified: bool,
+}
+
+impl Policy {
+    pub(super) fn parse(name: &str) -> Result<Self, Wrong> {
+        let (asked, required, verified) = match name {
+            "" | "NoClientCert" => (false, false, false),
+            "RequestClientCert" => (true, false, false),
+            "RequireAnyClientCert" | "RequireClientCert" => (true, true, false),
+            "VerifyClientCertIfGiven" => (true, false, true),
+            "RequireAndVerifyClientCert" => (true, true, true),
+            _ => {
+                return Err(Wrong(format!(
+                    "client_auth_type '{name}' is none of NoClientCert, RequestClientCert, RequireAnyClientCert, \
+                     VerifyClientCertIfGiven and RequireAndVerifyClientCert"
+                )));
+            }
+        };
+        Ok(Self { asked, required, verified })
+    }
+}
+
+/// What checks the clients' certificates; nothing if they are not asked for one.
+pub(super) fn verifier(
+    policy: Policy,
+    authorities: Option<RootCertStore>,
+    allowed_sans: Option<Vec<String>>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, Wrong> {
+    if allowed_sans.is_some() && !policy.required {
+        return Err(Wrong(
+            "client_allowed_sans takes client_auth_type RequireAndVerifyClientCert: without a certificate there is \
+             no name to look at"
+                .into(),
+        ));
+    }
+    if !policy.asked {
+        return match authorities {
+            Some(_) => Err(Wrong(
+                "client_ca_file is given and no client is asked for a certificate: set client_auth_type to \
+                 RequireAndVerifyClientCert"
+                    .into(),
+            )),
+            None => Ok(None),
+        };
+    }
+    let issued = match (policy.verified, authorities) {
+        (false, _) => None,
+        (true, None) => return Err(Wrong("client_auth_type takes a client_ca_file to verify by".into())),
+        (true, Some(authorities)) => Some(
+            WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider))
+                .build()
+                .map_err(|error| Wrong(format!("client_ca_file: {error}")))?,
+        ),
+    };
+    let algorithms = provider.signature_verification_algorithms;
+    Ok(Some(Arc::new(Clients { required: policy.required, issued, allowed_sans, algorithms })))
+}
+
+#[derive(Debug)]
+struct Clients {
+    required: bool,
+    /// Checks who issued it and when; without, any certificate will do.
+    issued: Option<Arc<dyn ClientCertVerifier>>,
+    allowed_sans: Option<Vec<String>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for Clients {
+    fn client_auth_mandatory(&self) -> bool {
+        self.required
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.issued.as_ref().map_or(&[], |issued| issued.root_hint_subjects())
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        if let Some(issued) = &self.issued {
+            issued.verify_client_cert(certificate, intermediates, now)?;
+        }
+        if let Some(allowed) = &self.allowed_sans
+            && !names(certificate)?.iter().any(|name| allowed.contains(name))
+        {
+            return Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure));
+        }
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// A certificate's alternative names: DNS, e-mail, URI and IP.
+fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, Error> {
+    let bad = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
+    let certificate = Certificate::from_der(certificate).map_err(bad)?;
+    let extension = certificate.tbs_certificate().get_extension::<SubjectAltName>().map_err(bad)?;
+    let names = extension.map_or_else(Vec::new, |(_critical, names)| names.0);
+    Ok(names.iter().filter_map(name).collect())
+}
+
+fn name(name: &GeneralName) -> Option<String> {
+    match name {
+        GeneralName::DnsName(name)
+        | GeneralName::Rfc822Name(name)
+        | GeneralName::UniformResourceIdentifier(name) => Some(name.to_string()),
+        GeneralName::IpAddress(address) => {
+            let bytes = address.as_bytes();
+            let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+            four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+                .ok()
+                .map(|address| address.to_string())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,301 @@
+//! Passwords by HTTP's basic scheme, against bcrypt hashes. A hash takes a CPU for long on purpose, so what a stranger
+//! can have computed is bounded: one at a time, with a rest after a wrong one, and few waiting for each address.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bcrypt::HashParts;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use ring::{hmac, rand::SystemRandom};
+use tokio::{sync::Semaphore, time::sleep};
+
+use super::Wrong;
+
+/// Passwords of one address that may wait for their turn: a few scrapers behind one address, and no more.
+const WAITING: usize = 4;
+/// Passwords that are known to be good; a user has one, or its beginning of 72 bytes with any end.
+const KNOWN: usize = 64;
+
+/// Hashes by user.
+#[derive(Debug, Default)]
+pub(super) struct Users(BTreeMap<String, String>);
+
+impl Users {
+    pub(super) fn new(hashes: BTreeMap<String, String>) -> Result<Self, Wrong> {
+        for (user, hash) in &hashes {
+            let cost = hash.parse::<HashParts>().map(|parts| parts.get_cost());
+            if !cost.is_ok_and(|cost| (4..=31).contains(&cost)) {
+                return Err(Wrong(format!(
+                    "basic_auth_users: what stands for {user} is no bcrypt hash; htpasswd -nBC 10 {user} makes one"
+                )));
+            }
+        }
+        Ok(Self(hashes))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The hash of the user, or one that takes as long as any, so that the time does not tell who is a user.
+    fn hash(&self, user: &str) -> Option<(&str, bool)> {
+        let known = self.0.get(user).map(|hash| (hash.as_str(), true));
+        // The cost stands in the same place of every hash.
+        known.or_else(|| self.0.values().max_by_key(|hash| &hash[4..6]).map(|hash| (hash.as_str(), false)))
+    }
+}
+
+/// What came of a request's credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A user, with the password.
+    Welcome,
+    /// None, or wrong ones.
+    Stranger,
+    /// Not looked at: too many are being looked at already.
+    Busy,
+}
+
+/// Checks passwords, whatever the users are at the time.
+pub(super) struct Passwords {
+    /// Good ones, under a key that no other process has: nothing to look up elsewhere.
+    known: Mutex<HashSet<[u8; 32]>>,
+    key: hmac::Key,
+    turn: Arc<Semaphore>,
+    waiting: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Passwords {
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
+            .map_err(|_| anyhow::anyhow!("the kernel gives no random numbers"))?;
+        Ok(Self { known: Mutex::default(), key, turn: Arc::new(Semaphore::new(1)), waiting: Arc::default() })
+    }
+
+    pub(super) async fn check(&self, users: &Users, headers: &HeaderMap, from: IpAddr) -> Verdict {
+        let Some((user, password)) = credentials(headers) else { return Verdict::Stranger };
+        let Some((hash, is_user)) = users.hash(&user) else { return Verdict::Stranger };
+        let name = self.name(&user, hash, &password);
+        if is_user && locked(&self.known).contains(&name) {
+            return Verdict::Welcome;
+        }
+        let Some(place) = Waiting::of(&self.waiting, from) else { return Verdict::Busy };
+        let Ok(turn) = Arc::clone(&self.turn).acquire_owned().await else { return Verdict::Busy };
+        // Another request may have brought the same while this one waited.
+        if is_user && locked(&self.known).contains(&name) {
+            return Verdict::Welcome;
+        }
+        let began = Instant::now();
+        let hash = hash.to_owned();
+        let fits = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
+        // Not this request's own task: whoever hangs up still has had its turn.
+        let checked = tokio::spawn(async move {
+            let good = fits.await.unwrap_or(false) && is_user;
+            let took = began.elapsed();
+            if !good {
+                tokio::spawn(async move {
+                    sleep(took).await;
+                    drop((turn, place));
+                });
+            }
+            good
+        });
+        if !checked.await.unwrap_or(false) {
+            return Verdict::Stranger;
+        }
+        let mut known = locked(&self.known);
+        if known.len() == KNOWN {
+            known.clear();
+        }
+        known.insert(name);
+        Verdict::Welcome
+    }
+
+    /// A name for a user with this hash and this password. Lengths are part of it, so that no two are the same.
+    fn name(&self, user: &str, hash: &str, password: &[u8]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in [user.as_bytes(), hash.as_bytes(), password] {
+            context.update(&part.len().to_ne_bytes());
+            context.update(part);
+        }
+        let mut name = [0; 32];
+        name.copy_from_slice(context.sign().as_ref());
+        name
+    }
+}
+
+/// One of an address's places among those who wait.
+struct Waiting {
+    all: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    address: IpAddr,
+}
+
+impl Waiting {
+    fn of(all: &Arc<Mutex<HashMap<IpAddr, usize>>>, address: IpAddr) -> Option<Self> {
+        let address = network(address);
+        let mut places = locked(all);
+        let taken = places.entry(address).or_default();
+        if *taken == WAITING {
+            return None;
+        }
+        *taken += 1;
+        Some(Self { all: Arc::clone(all), address })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut places = locked(&self.all);
+        if let Some(taken) = places.get_mut(&self.address) {
+            *taken -= 1;
+            if *taken == 0 {
+                places.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Whoever has one IPv6 address has the 2^64 beside it.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        four => four,
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// User and password.
+fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
+    let (scheme, encoded) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let decoded =
+        scheme.eq_ignore_ascii_case("basic").then(|| BASE64_STANDARD.decode(encoded.trim()))?.ok()?;
+    let colon = decoded.iter().position(|&byte| byte == b':')?;
+    let user = String::from_utf8(decoded[..colon].to_vec()).ok()?;
+    Some((user, decoded[colon + 1..].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::IpAddr,
+        time::{Duration, Instant},
+    };
+
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+
+    use super::{Passwords, Users, Verdict, WAITING};
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn users(cost: u32) -> Users {
+        let hash = |password| bcrypt::hash(password, cost).unwrap();
+        Users::new([("alice".into(), hash("hunter2")), ("bob".into(), hash("a:b"))].into()).unwrap()
+    }
+
+    fn with(user: &str, password: &str) -> HeaderMap {
+        let value = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, HeaderValue::from_str(&value).unwrap());
+        headers
+    }
+
+    #[test]
+    fn what_is_no_hash() {
+        for hash in ["", "hunter2", "$1$abc", &format!("$2y$03${}", "a".repeat(53))] {
+            let error = Users::new([("alice".into(), hash.into())].into()).unwrap_err().to_string();
+            assert!(error.contains("alice") && (hash.is_empty() || !error.contains(hash)), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn verdicts() {
+        let (users, passwords) = (users(4), Passwords::new().unwrap());
+        for _ in 0..2 {
+            for (user, password, expected) in [
+                ("alice", "hunter2", Verdict::Welcome),
+                ("bob", "a:b", Verdict::Welcome),
+                ("alice", "a:b", Verdict::Stranger),
+                ("alice", "", Verdict::Stranger),
+                ("", "", Verdict::Stranger),
+                ("nobody", "hunter2", Verdict::Stranger),
+                ("nobody", "a:b", Verdict::Stranger),
+            ] {
+                assert_eq!(passwords.check(&users, &with(user, password), HERE).await, expected, "{user}");
+            }
+        }
+        let mut headers = HeaderMap::new();
+        assert_eq!(passwords.check(&users, &headers, HERE).await, Verdict::Stranger);
+        for value in ["Basic", "Basic ", "Basic !!!", "Bearer YTpi", "Basic YWxpY2U="] {
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+            assert_eq!(passwords.check(&users, &headers, HERE).await, Verdict::Stranger, "{value}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_new_hash_is_a_new_password() {
+        let (before, after, passwords) = (users(4), users(5), Passwords::new().unwrap());
+        assert_eq!(passwords.check(&before, &with("alice", "hunter2"), HERE).await, Verdict::Welcome);
+        let gone = Users::new([("bob".into(), after.0["bob"].clone())].into()).unwrap();
+        assert_eq!(passwords.check(&gone, &with("alice", "hunter2"), HERE).await, Verdict::Stranger);
+        let changed = Users::new([("alice".into(), after.0["bob"].clone())].into()).unwrap();
+        assert_eq!(passwords.check(&changed, &with("alice", "hunter2"), HERE).await, Verdict::Stranger);
+    }
+
+    /// An address with many wrong passwords waits for itself; who is known waits for nobody.
+    #[tokio::test]
+    async fn guessing_is_bounded() {
+        let (users, passwords) = (users(8), Passwords::new().unwrap());
+        assert_eq!(passwords.check(&users, &with("alice", "hunter2"), HERE).await, Verdict::Welcome);
+        let headers: Vec<_> = (0..50).map(|guess| with("alice", &guess.to_string())).collect();
+        let checks = headers.iter().map(|headers| passwords.check(&users, headers, HERE));
+        let mut checks: Vec<_> = checks.map(Box::pin).collect();
+        let mut busy = 0;
+        for check in &mut checks {
+            let at_once = tokio::time::timeout(Duration::ZERO, check).await;
+            busy += usize::from(at_once == Ok(Verdict::Busy));
+        }
+        assert_eq!(busy, 50 - WAITING);
+        let began = Instant::now();
+        assert_eq!(passwords.check(&users, &with("alice", "hunter2"), HERE).await, Verdict::Welcome);
+        assert!(began.elapsed() < Duration::from_millis(10), "{:?}", began.elapsed());
+        let elsewhere = "192.0.2.1".parse().unwrap();
+        let bob = with("bob", "a:b");
+        let other = passwords.check(&users, &bob, elsewhere);
+        let others = async {
+            for check in &mut checks[..WAITING] {
+                assert_eq!(check.await, Verdict::Stranger);
+            }
+        };
+        assert_eq!(tokio::join!(other, others).0, Verdict::Welcome);
+    }
+
+    /// Medians, as the machine may be busy. Were an unknown user refused at once, it would be a thousand times less.
+    #[tokio::test]
+    async fn the_time_does_not_tell_who_is_a_user() {
+        let (users, passwords) = (users(7), Passwords::new().unwrap());
+        let mut times = [Vec::new(), Vec::new()];
+        for guess in 0..15 {
+            for (user, times) in ["alice", "nobody"].iter().zip(&mut times) {
+                let headers = with(user, &guess.to_string());
+                let _ = passwords.turn.acquire().await.unwrap();
+                let began = Instant::now();
+                assert_eq!(passwords.check(&users, &headers, HERE).await, Verdict::Stranger);
+                times.push(began.elapsed());
+            }
+        }
+        let [known, unknown] = times.map(|mut times| {
+            times.sort_unstable();
+            times[times.len() / 2].as_secs_f64()
+        });
+        assert!((0.5..2.0).contains(&(known / unknown)), "{known} s and {unknown} s");
+    }
+}

@@ -1,0 +1,204 @@
+//! The TLS server that `tls_server_config` describes: rustls, with the names that Go has for things.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::Result;
+use tokio_rustls::rustls::{
+    RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
+    crypto::{
+        CryptoProvider, SupportedKxGroup,
+        ring::{default_provider, kx_group},
+    },
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::NoServerSessionStorage,
+    version::{TLS12, TLS13},
+};
+
+use super::{
+    Wrong,
+    clients::{self, Policy},
+    files::Files,
+    format::Tls,
+};
+
+/// What Go has and rustls deliberately has not.
+const CIPHERS_LEFT_OUT: [&str; 4] = [
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+];
+
+/// In TLS 1.3 every suite is sound and, as in Go, none is chosen.
+const CIPHERS_OF_TLS13: [&str; 3] =
+    ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
+
+/// A TLS server.
+pub(super) struct Server {
+    pub(super) config: Arc<ServerConfig>,
+    /// Whether it lets nobody in without a certificate that it has verified.
+    pub(super) verifies_clients: bool,
+}
+
+/// A server as described; nothing if nothing is.
+pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Option<Server>> {
+    if tls == Tls::default() {
+        return Ok(None);
+    }
+    let mut pem = |name, inline, file| pem(name, inline, file, folder, files);
+    let certificates = pem("cert", tls.cert, tls.cert_file)?;
+    let key = pem("key", tls.key, tls.key_file)?;
+    let authorities = pem("client_ca", tls.client_ca, tls.client_ca_file)?;
+
+    let provider = Arc::new(CryptoProvider {
+        cipher_suites: ciphers(tls.cipher_suites.unwrap_or_default())?,
+        kx_groups: curves(tls.curve_preferences.unwrap_or_default())?,
+        ..default_provider()
+    });
+    let versions = versions(tls.min_version, tls.max_version)?;
+    let policy = Policy::parse(&tls.client_auth_type.unwrap_or_default())?;
+    let authorities = authorities.map(roots).transpose()?;
+    let verifier = clients::verifier(policy, authorities, tls.client_allowed_sans, &provider)?;
+
+    let chain = certificates.ok_or_else(|| Wrong("cert_file is lacking".into())).and_then(chain)?;
+    let key = key.ok_or_else(|| Wrong("key_file is lacking".into()))?;
+    let from = key.from;
+    let key = PrivateKeyDer::from_pem_slice(&key.bytes)
+        .map_err(|_| Wrong(format!("{from} holds no private key in PEM, or one under a passphrase")))?;
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions)
+        .map_err(|error| Wrong(format!("versions and ciphers do not go together: {error}")))?;
+    let builder = match verifier {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let mut server = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| Wrong(format!("certificate and key of {from} do not go together: {error}")))?;
+    server.alpn_protocols = vec![b"http/1.1".to_vec()];
+    server.ignore_client_order = tls.prefer_server_cipher_suites.unwrap_or(true);
+    // Who keeps a connection needs no session; and a certificate is looked at each time.
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
+    Ok(Some(Server { config: Arc::new(server), verifies_clients: policy.required && policy.verified }))
+}
+
+/// PEM, and where it stands.
+struct Pem {
+    bytes: Vec<u8>,
+    from: String,
+}
+
+/// What is given inline or by a file's name; both is one too many.
+fn pem(
+    name: &str,
+    inline: Option<String>,
+    file: Option<String>,
+    folder: &Path,
+    files: &mut Files,
+) -> Result<Option<Pem>> {
+    // As for the exporters, what is empty is not given.
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    Ok(match (given(inline), given(file)) {
+        (None, None) => None,
+        (Some(inline), None) => Some(Pem { bytes: inline.into_bytes(), from: name.to_owned() }),
+        (None, Some(file)) => {
+            let path = folder.join(file);
+            Some(Pem { bytes: files.read(&path)?, from: path.display().to_string() })
+        }
+        (Some(_), Some(_)) => {
+            return Err(Wrong(format!("{name} and {name}_file are both given: keep one")).into());
+        }
+    })
+}
+
+fn chain(pem: Pem) -> Result<Vec<CertificateDer<'static>>, Wrong> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.bytes).collect();
+    let chain = chain.map_err(|_| Wrong(format!("{} is not PEM", pem.from)))?;
+    if chain.is_empty() { Err(Wrong(format!("{} holds no certificate in PEM", pem.from))) } else { Ok(chain) }
+}
+
+fn roots(pem: Pem) -> Result<RootCertStore, Wrong> {
+    let from = pem.from.clone();
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(pem)? {
+        roots.add(certificate).map_err(|error| Wrong(format!("{from}: not an authority's: {error}")))?;
+    }
+    Ok(roots)
+}
+
+fn versions(
+    min: Option<String>,
+    max: Option<String>,
+) -> Result<Vec<&'static SupportedProtocolVersion>, Wrong> {
+    let number = |name: &str, text: Option<String>, default| match text.as_deref() {
+        None | Some("") => Ok(default),
+        Some("TLS10") => Ok(10),
+        Some("TLS11") => Ok(11),
+        Some("TLS12") => Ok(12),
+        Some("TLS13") => Ok(13),
+        Some(other) => Err(Wrong(format!("{name} '{other}' is neither TLS12 nor TLS13"))),
+    };
+    let (min, max) = (number("min_version", min, 12)?, number("max_version", max, 13)?);
+    if max < 12 || max < min {
+        return Err(Wrong(
+            "no version lies between min_version and max_version: biolat speaks TLS12 and TLS13".into(),
+        ));
+    }
+    if min < 12 {
+        log::warn!("min_version below TLS12: TLS 1.0 and 1.1 are unsafe and not spoken, it is TLS12");
+    }
+    let mut versions = Vec::new();
+    if max == 13 {
+        versions.push(&TLS13);
+    }
+    if min <= 12 {
+        versions.push(&TLS12);
+    }
+    Ok(versions)
+}
+
+/// The suites of these names, in this order, and those of TLS 1.3.
+fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, Wrong> {
+    let all = default_provider().cipher_suites;
+    if names.is_empty() {
+        return Ok(all);
+    }
+    let (mut chosen, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|suite| suite.tls13().is_some());
+    for name in &names {
+        if let Some(suite) = others.iter().find(|suite| suite.suite().as_str() == Some(name)) {
+            chosen.push(*suite);
+        } else if CIPHERS_LEFT_OUT.contains(&name.as_str()) {
+            log::warn!("cipher_suites: {name} is unsafe and left out");
+        } else if !CIPHERS_OF_TLS13.contains(&name.as_str()) {
+            return Err(Wrong(format!(
+                "cipher_suites: there is no {name}; there is {}",
+                others.iter().filter_map(|suite| suite.suite().as_str()).collect::<Vec<_>>().join(", ")
+            )));
+        }
+    }
+    Ok(chosen)
+}
+
+fn curves(names: Vec<String>) -> Result<Vec<&'static dyn SupportedKxGroup>, Wrong> {
+    if names.is_empty() {
+        return Ok(default_provider().kx_groups);
+    }
+    let mut chosen = Vec::new();
+    for name in &names {
+        match name.as_str() {
+            "X25519" => chosen.push(kx_group::X25519),
+            "CurveP256" => chosen.push(kx_group::SECP256R1),
+            "CurveP384" => chosen.push(kx_group::SECP384R1),
+            "CurveP521" => log::warn!("curve_preferences: biolat has no CurveP521, it is left out"),
+            _ => return Err(Wrong(format!("curve_preferences: there is no {name}; {CURVES}"))),
+        }
+    }
+    if chosen.is_empty() {
+        Err(Wrong(format!("curve_preferences: none is left; {CURVES}")))
+    } else {
+        Ok(chosen)
+    }
+}
+
+const CURVES: &str = "there is X25519, CurveP256 and CurveP384";

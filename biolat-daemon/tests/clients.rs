@@ -1,0 +1,322 @@
+//! TLS and passwords by those who will use them: curl, openssl, Prometheus. No probe, no right; `cargo xtask test`
+//! runs these where the programs are.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod certificates;
+mod snapshots;
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use biolat_daemon::{
+    http::{Limits, Service, serve},
+    web_config::WebConfig,
+};
+use tokio::sync::watch;
+
+use certificates::{Authority, Folder};
+use snapshots::{SHAPE, snapshot};
+
+const PASSWORDS: &str = "basic_auth_users:\n  alice: ";
+const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
+const CLIENTS: &str = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: authority.pem\n";
+
+fn hash(password: &str) -> String {
+    bcrypt::hash(password, 5).unwrap()
+}
+
+/// A server of this configuration, for as long as the process lives.
+fn server(config: &Path) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let web_config = WebConfig::open(config).unwrap();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (_snapshots, seen) = watch::channel(Some(Arc::new(snapshot(1))));
+            let (_stop, stopped) = watch::channel(false);
+            let listeners = vec![listener.try_into().unwrap()];
+            let service = Service::new(seen, SHAPE).guarded_by(web_config);
+            serve(listeners, service, Limits::default(), stopped).await;
+        });
+    });
+    address
+}
+
+/// What curl says: its exit code, the status, head and body.
+fn curl(folder: &Folder, arguments: &str) -> (i32, u16, String) {
+    let output = Command::new("curl")
+        .current_dir(&folder.0)
+        .args(["--silent", "--show-error", "--include", "--max-time", "10"])
+        .args(arguments.split_whitespace())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (output.status.code().unwrap(), status, text)
+}
+
+/// What `openssl s_client` says, given this to send.
+fn openssl(folder: &Folder, address: SocketAddr, arguments: &str, send: &str) -> String {
+    use std::io::Write as _;
+    let mut child = Command::new("timeout")
+        .current_dir(&folder.0)
+        .args(["10", "openssl", "s_client", "-connect", &address.to_string(), "-ign_eof"])
+        .args(arguments.split_whitespace())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(send.as_bytes());
+    let Output { stdout, stderr, .. } = child.wait_with_output().unwrap();
+    String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
+}
+
+/// Within what a reload may take, and something for a busy machine.
+fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+#[ignore = "needs curl: cargo xtask test"]
+fn curl_and_passwords() {
+    let folder = Folder::new("passwords");
+    let authority = Authority::new("authority");
+    authority.issue("server").write(&folder);
+    fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
+    let config = folder.write("web.yml", &format!("{TLS}{PASSWORDS}{}\n", hash("hunter2")));
+    let address = server(&config);
+    let get = |arguments: &str| curl(&folder, &format!("--cacert authority.pem {arguments}"));
+
+    let (code, status, text) = get(&format!("-u alice:hunter2 https://{address}/metrics"));
+    assert_eq!((code, status), (0, 200), "{text}");
+    assert!(
+        text.contains("biolat_total_latency_seconds_count{device=\"nvme0n1\",op=\"read\"} 481"),
+        "{text}"
+    );
+    for path in ["/metrics", "/", "/-/healthy", "/-/ready", "/nothing"] {
+        for wrong in ["", "-u alice:hunter3", "-u alice:", "-u bob:hunter2", "-H Authorization:Basic"] {
+            let (code, status, text) = get(&format!("{wrong} https://{address}{path}"));
+            assert_eq!((code, status), (0, 401), "{wrong} {path}: {text}");
+            assert!(text.to_lowercase().contains("www-authenticate: basic realm=\"biolat\""), "{text}");
+        }
+    }
+    assert_eq!(get(&format!("-u alice:hunter2 https://{address}/-/healthy")).1, 200);
+}
+
+#[test]
+#[ignore = "needs curl and openssl: cargo xtask test"]
+fn what_is_refused() {
+    let folder = Folder::new("refused");
+    let authority = Authority::new("authority");
+    authority.issue("server").write(&folder);
+    fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
+    let address = server(&folder.write("web.yml", TLS));
+    let (code, _, text) = curl(&folder, &format!("https://{address}/metrics"));
+    assert_eq!(code, 60, "an authority that curl does not know: {text}");
+    let (code, status, text) = curl(&folder, &format!("http://{address}/metrics"));
+    assert_eq!((code, status), (0, 400), "plain HTTP: {text}");
+    assert!(text.contains("HTTPS"), "{text}");
+    for version in ["-tls1", "-tls1_1"] {
+        // Level 0, or openssl would refuse by itself.
+        let said = openssl(&folder, address, &format!("{version} -cipher ALL:@SECLEVEL=0"), "");
+        assert!(said.contains("Cipher is (NONE)") && said.contains("SSL alert number"), "{version}: {said}");
+    }
+    for version in ["-tls1_2", "-tls1_3"] {
+        let get = "GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let arguments = format!("{version} -CAfile authority.pem -verify_return_error -verify_ip 127.0.0.1");
+        let said = openssl(&folder, address, &arguments, get);
+        assert!(said.contains("Verification: OK") && said.contains("HTTP/1.1 200 OK"), "{version}: {said}");
+    }
+
+    authority.issue_expired("server").write(&folder);
+    let address = server(&folder.0.join("web.yml"));
+    let (code, _, text) = curl(&folder, &format!("--cacert authority.pem https://{address}/metrics"));
+    assert_eq!(code, 60, "a certificate that has expired: {text}");
+    assert!(text.contains("expired"), "{text}");
+}
+
+#[test]
+#[ignore = "needs curl: cargo xtask test"]
+fn clients_by_certificate() {
+    let folder = Folder::new("certificates");
+    let (authority, other) = (Authority::new("authority"), Authority::new("other"));
+    fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
+    authority.issue("server").write(&folder);
+    authority.issue("client").write(&folder);
+    authority.issue_expired("expired").write(&folder);
+    other.issue("stranger").write(&folder);
+    authority.issue("unnamed").write(&folder);
+    let get = |address: SocketAddr, client: &str| {
+        let client =
+            if client.is_empty() { String::new() } else { format!("--cert {client}.pem --key {client}.key") };
+        let (code, status, _) =
+            curl(&folder, &format!("--cacert authority.pem {client} https://{address}/metrics"));
+        if code == 0 { status } else { 0 }
+    };
+
+    let verified = server(&folder.write("verified.yml", &format!("{TLS}{CLIENTS}")));
+    let named = format!("{TLS}{CLIENTS}  client_allowed_sans: [client.example]\n");
+    let named = server(&folder.write("named.yml", &named));
+    let if_given = CLIENTS.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven");
+    let if_given = server(&folder.write("given.yml", &format!("{TLS}{if_given}")));
+    let any = format!("{TLS}  client_auth_type: RequireAnyClientCert\n");
+    let any = server(&folder.write("any.yml", &any));
+    for (client, expected) in [
+        ("", [0, 0, 200, 0]),
+        ("client", [200, 200, 200, 200]),
+        ("unnamed", [200, 0, 200, 200]),
+        ("expired", [0, 0, 0, 200]),
+        ("stranger", [0, 0, 0, 200]),
+    ] {
+        let found = [verified, named, if_given, any].map(|address| get(address, client));
+        assert_eq!(found, expected, "'{client}' at RequireAndVerify, with names, IfGiven, RequireAny");
+    }
+}
+
+#[test]
+#[ignore = "needs curl and openssl: cargo xtask test"]
+fn changes_are_taken_up() {
+    let folder = Folder::new("changes");
+    let authority = Authority::new("authority");
+    fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
+    // As Kubernetes mounts a secret.
+    for generation in ["first", "second"] {
+        fs::create_dir(folder.0.join(generation)).unwrap();
+        let issued = authority.issue("server");
+        fs::write(folder.0.join(generation).join("server.pem"), issued.certificate).unwrap();
+        fs::write(folder.0.join(generation).join("server.key"), issued.key).unwrap();
+    }
+    symlink("first", folder.0.join("..data")).unwrap();
+    for name in ["server.pem", "server.key"] {
+        symlink(format!("..data/{name}"), folder.0.join(name)).unwrap();
+    }
+    let config = folder.write("web.yml", &format!("{TLS}{PASSWORDS}{}\n", hash("old")));
+    let address = server(&config);
+    let status = |password: &str| {
+        let arguments = format!("--cacert authority.pem -u alice:{password} https://{address}/metrics");
+        curl(&folder, &arguments).1
+    };
+    let shown = || {
+        let said = openssl(&folder, address, "", "GET / HTTP/1.0\r\n\r\n");
+        let end = "-----END CERTIFICATE-----\n";
+        let begin = said.find("-----BEGIN CERTIFICATE-----").unwrap_or(0);
+        said[begin..].split_once(end).map(|(pem, _)| format!("{pem}{end}")).unwrap_or_default()
+    };
+    let on_disk = |generation: &str| {
+        fs::read_to_string(folder.0.join(generation).join("server.pem")).unwrap().replace("\r\n", "\n")
+    };
+    assert_eq!((status("old"), status("new")), (200, 401));
+    assert_eq!(shown(), on_disk("first"));
+
+    symlink("second", folder.0.join("..next")).unwrap();
+    fs::rename(folder.0.join("..next"), folder.0.join("..data")).unwrap();
+    soon("the new certificate is shown", || shown() == on_disk("second"));
+    fs::write(&config, format!("{TLS}{PASSWORDS}{}\n", hash("new"))).unwrap();
+    soon("the new password is taken", || status("new") == 200);
+    assert_eq!(status("old"), 401);
+
+    // What is broken, or less than there was, changes nothing.
+    for broken in ["tls_server_config: [", "", TLS, &format!("{PASSWORDS}{}\n", hash("new"))] {
+        fs::write(&config, broken).unwrap();
+        thread::sleep(Duration::from_millis(1500));
+        assert_eq!((status("new"), status("old"), status("")), (200, 401, 401), "{broken}");
+    }
+    fs::write(&config, format!("{TLS}{PASSWORDS}{}\n", hash("last"))).unwrap();
+    soon("the last password is taken", || status("last") == 200);
+}
+
+/// A Prometheus of the test's own, that scrapes one target.
+struct Prometheus {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Prometheus {
+    fn scraping(folder: &Folder, name: &str, target: SocketAddr, how: &str) -> Self {
+        let config = folder.write(
+            &format!("{name}.yml"),
+            &format!(
+                "scrape_configs:\n- job_name: biolat\n  scheme: https\n  scrape_interval: 500ms\n  \
+                 scrape_timeout: 500ms\n  static_configs:\n  - targets: ['{target}']\n{how}"
+            ),
+        );
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.0.join(name).display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, address }
+    }
+
+    /// How the target is, and why: once it has been scraped.
+    fn health(&self, folder: &Folder) -> (String, String) {
+        let mut found = (String::new(), String::new());
+        soon("Prometheus has scraped", || {
+            let (_, _, text) = curl(folder, &format!("http://{}/api/v1/targets", self.address));
+            let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+            let json: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+            let target = &json["data"]["activeTargets"][0];
+            let text = |name: &str| target[name].as_str().unwrap_or_default().to_owned();
+            found = (text("health"), text("lastError"));
+            matches!(found.0.as_str(), "up" | "down")
+        });
+        found
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+#[ignore = "needs curl and prometheus: cargo xtask test"]
+fn prometheus_scrapes() {
+    let folder = Folder::new("prometheus");
+    let authority = Authority::new("authority");
+    fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
+    authority.issue("server").write(&folder);
+    authority.issue("client").write(&folder);
+    let target = server(&folder.write("web.yml", &format!("{TLS}{CLIENTS}{PASSWORDS}{}\n", hash("hunter2"))));
+    let path = |name: &str| folder.0.join(name).display().to_string();
+    let trusts = format!("  tls_config:\n    ca_file: {}\n", path("authority.pem"));
+    let shows = format!("    cert_file: {}\n    key_file: {}\n", path("client.pem"), path("client.key"));
+    let knows = |password| format!("  basic_auth:\n    username: alice\n    password: {password}\n");
+    for (name, how, expected) in [
+        ("right", format!("{trusts}{shows}{}", knows("hunter2")), ("up", "")),
+        ("wrong-password", format!("{trusts}{shows}{}", knows("hunter3")), ("down", "401 Unauthorized")),
+        ("no-password", format!("{trusts}{shows}"), ("down", "401 Unauthorized")),
+        ("no-certificate", format!("{trusts}{}", knows("hunter2")), ("down", "certificate required")),
+        ("no-authority", knows("hunter2"), ("down", "certificate signed by unknown authority")),
+    ] {
+        let (health, why) = Prometheus::scraping(&folder, name, target, &how).health(&folder);
+        assert!(health == expected.0 && why.contains(expected.1), "{name}: {health}, {why}");
+    }
+}

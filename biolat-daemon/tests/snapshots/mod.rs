@@ -1,0 +1,38 @@
+//! Snapshots made by hand, for servers without a probe.
+
+use std::time::SystemTime;
+
+use biolat_daemon::{
+    device::Device,
+    expose::{Histograms, Shape},
+    snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
+};
+
+pub(crate) const SHAPE: Shape = Shape { schema: 3, histograms: Histograms::Both };
+
+/// A snapshot of so many devices.
+pub(crate) fn snapshot(devices: usize) -> Snapshot {
+    let histogram =
+        Histogram { zero: 1, buckets: (-100..60).map(|index| (index, 3)).collect(), overflow: 0, sum_ns: 9 };
+    let view = |number: usize| DeviceView {
+        device: Device { name: format!("nvme{number}n1"), ..Device::default() },
+        since: SystemTime::now(),
+        phases: [true; 3],
+        series: vec![SeriesView {
+            op: "read".into(),
+            bytes: 4096,
+            histograms: [histogram.clone(), histogram.clone(), histogram.clone()],
+            errors: Vec::new(),
+        }],
+        unseen: Vec::new(),
+    };
+    Snapshot {
+        taken: SystemTime::now(),
+        started: SystemTime::now(),
+        devices: (0..devices).map(view).collect(),
+        lost: Vec::new(),
+        health: Health::default(),
+        probe: None,
+        process: Process::default(),
+    }
+}
