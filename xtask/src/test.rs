@@ -13,13 +13,42 @@ use crate::{
 
 const KERNEL: [Need; 4] = [Need::Root, Need::Btf, Need::Loop, Need::Program("losetup", "mount")];
 
-/// Runs unit tests, then kernel tests.
+/// What the tests of TLS and passwords are done with.
+const CLIENTS: [Need; 3] = [
+    Need::Program("curl", "curl"),
+    Need::Program("openssl", "openssl"),
+    Need::Program("prometheus", "prometheus"),
+];
+
+/// Runs unit tests, those with other people's clients, then kernel tests.
 pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
     if filter.is_none() {
         run(&mut cargo(&["test", "--locked"]))?;
+        client_tests(strict)?;
     }
     check_names(filter)?;
     on_this_kernel(strict, filter, |suite| suite.here).map(drop)
+}
+
+fn client_tests(strict: bool) -> Result<()> {
+    let lacking: Vec<_> = CLIENTS.iter().filter_map(|need| need.lacking()).collect();
+    if lacking.is_empty() {
+        return run(&mut cargo(&[
+            "test",
+            "--locked",
+            "-p",
+            "biolat-daemon",
+            "--test",
+            "clients",
+            "--",
+            "--ignored",
+        ]));
+    }
+    println!("not run: tests of TLS and passwords: {}", lacking.join("; "));
+    if strict {
+        bail!("the tests of TLS and passwords cannot run here, and --strict wants them all");
+    }
+    Ok(())
 }
 
 /// Runs those kernel tests of these suites that this machine can run; which suites it could not.
