@@ -111,10 +111,9 @@ fn assert_it_goes_on(daemon: &Daemon) {
     wait_for("the device to go", || {
         daemon.fresh().metrics("biolat_device_info", &[("device", &name)]).is_empty()
     });
-    // A call that is denied shows here. That an emulated machine is slow is none of that.
     let log = daemon.log();
-    let is_fine = |line: &String| line.starts_with("info: ") || line.contains("a pass took");
-    assert!(log.iter().all(is_fine), "{log:?}");
+    let tells_of_denial = |line: &String| line.starts_with("error: ") || line.contains("not implemented");
+    assert!(!log.iter().any(tells_of_denial), "{log:?}");
 }
 
 #[test]
