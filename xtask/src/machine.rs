@@ -17,6 +17,10 @@ pub(crate) enum Need {
     Program(&'static str, &'static str),
     /// The Python client's parsers.
     PythonClient,
+    /// Something that `.ci/install` puts below `target/tools`.
+    Tool(&'static str),
+    /// A module of Python, and the package that has it.
+    PythonPackage(&'static str, &'static str),
     /// A compiler for the kernel's side.
     ProbeCompiler,
     /// Temporary files on a disk that has requests of its own.
@@ -36,6 +40,14 @@ impl Need {
             Self::Program(program, package) => {
                 find(program).is_none().then(|| format!("no {program}: apt-get install {package}"))
             }
+            Self::Tool(path) => {
+                (!tool(path).exists()).then(|| format!("no target/tools/{path}: .ci/install puts it there"))
+            }
+            Self::PythonPackage(module, package) => (!python_has(module)).then(|| {
+                format!(
+                    "no Python with {module}: python3 -m venv target/python && target/python/bin/pip install {package}"
+                )
+            }),
             Self::ProbeCompiler => crate::ebpf::lacking(),
             Self::TemporaryFilesOnDisk => (!temporary_files_are_on_a_disk()).then(|| {
                 format!(
@@ -43,7 +55,7 @@ impl Need {
                     std::env::temp_dir().display()
                 )
             }),
-            Self::PythonClient => (!python_client()).then(|| {
+            Self::PythonClient => (!python_has("prometheus_client.openmetrics.parser")).then(|| {
                 "no Python with prometheus_client: python3 -m venv target/python && target/python/bin/pip install \
                  prometheus_client==0.23.1"
                     .into()
@@ -66,6 +78,11 @@ pub(crate) fn python() -> std::path::PathBuf {
     if own.exists() { own } else { "python3".into() }
 }
 
+/// Where something is that `.ci/install` puts below `target/tools`.
+pub(crate) fn tool(path: &str) -> std::path::PathBuf {
+    crate::process::root().join("target/tools").join(path)
+}
+
 /// What makes cargo start a program as root: nothing where we are.
 pub(crate) fn runner() -> Vec<&'static str> {
     if is_root() {
@@ -84,7 +101,7 @@ fn temporary_files_are_on_a_disk() -> bool {
     device.join("mq").is_dir() || device.join("partition").exists() && device.join("../mq").is_dir()
 }
 
-fn python_client() -> bool {
-    let import = Command::new(python()).args(["-c", "import prometheus_client.openmetrics.parser"]).output();
+fn python_has(module: &str) -> bool {
+    let import = Command::new(python()).args(["-c", &format!("import {module}")]).output();
     import.is_ok_and(|output| output.status.success())
 }

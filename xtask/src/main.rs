@@ -54,7 +54,10 @@ enum Verb {
         /// Fail if a tool is lacking
         #[arg(long)]
         strict: bool,
-        /// Check only this part
+        /// Check nothing: write what is made of other files, as the plain manifest is of the chart
+        #[arg(long, conflicts_with = "strict")]
+        write: bool,
+        /// Only this part
         part: Option<String>,
     },
     /// Check formatting, clippy (daemon and probe) and documentation
@@ -69,7 +72,8 @@ fn main() -> std::process::ExitCode {
         Verb::Bench { subject, flags } => bench::bench(subject, &flags),
         Verb::Ebpf { check: false, .. } => ebpf::rebuild(),
         Verb::Ebpf { check: true, strict } => ebpf::check(strict),
-        Verb::Deploy { strict, part } => deploy::check(strict, part.as_deref()),
+        Verb::Deploy { write: true, part, .. } => deploy::write(part.as_deref()),
+        Verb::Deploy { strict, part, .. } => deploy::check(strict, part.as_deref()),
         Verb::Lint => lint::lint(),
     };
     match result {

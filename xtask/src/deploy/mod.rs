@@ -1,6 +1,8 @@
 //! `cargo xtask deploy`: that what stands in `deploy/` works, by the tools of those who will use it.
 
-use anyhow::{Result, bail};
+mod kubernetes;
+
+use anyhow::{Context as _, Result, bail};
 
 use crate::machine::Need;
 
@@ -9,22 +11,21 @@ struct Part {
     name: &'static str,
     needs: &'static [Need],
     check: fn() -> Result<()>,
+    /// Writes what is made of other files, where there is such.
+    write: Option<fn() -> Result<()>>,
 }
 
-const PARTS: &[Part] = &[];
+const PARTS: &[Part] = &[Part {
+    name: "kubernetes",
+    needs: kubernetes::NEEDS,
+    check: kubernetes::check,
+    write: Some(kubernetes::write),
+}];
 
 /// Checks one part or all of them; one that this machine cannot check is named, and fails if `strict`.
 pub(crate) fn check(strict: bool, wanted: Option<&str>) -> Result<()> {
-    if let Some(wanted) = wanted
-        && !PARTS.iter().any(|part| part.name == wanted)
-    {
-        bail!(
-            "deploy/ has no part {wanted}: there is {}",
-            PARTS.iter().map(|part| part.name).collect::<Vec<_>>().join(", ")
-        );
-    }
     let mut left_out = Vec::new();
-    for part in PARTS.iter().filter(|part| wanted.is_none_or(|wanted| part.name == wanted)) {
+    for part in wanted_parts(wanted)? {
         let lacking: Vec<_> = part.needs.iter().filter_map(|need| need.lacking()).collect();
         if lacking.is_empty() {
             (part.check)()?;
@@ -38,4 +39,29 @@ pub(crate) fn check(strict: bool, wanted: Option<&str>) -> Result<()> {
         bail!("{} cannot be checked here, and --strict wants all of it", left_out.join(", "));
     }
     Ok(())
+}
+
+/// Writes what stands in `deploy/` and is made of other files there: of one part, or of all.
+pub(crate) fn write(wanted: Option<&str>) -> Result<()> {
+    for part in wanted_parts(wanted)? {
+        let Some(write) = part.write else { continue };
+        if let Some(lacking) = part.needs.iter().find_map(|need| need.lacking()) {
+            bail!("cannot write deploy {}: {lacking}", part.name);
+        }
+        write().with_context(|| format!("cannot write deploy {}", part.name))?;
+    }
+    Ok(())
+}
+
+/// The part of this name, or all of them.
+fn wanted_parts(wanted: Option<&str>) -> Result<impl Iterator<Item = &'static Part>> {
+    if let Some(wanted) = wanted
+        && !PARTS.iter().any(|part| part.name == wanted)
+    {
+        bail!(
+            "deploy/ has no part {wanted}: there is {}",
+            PARTS.iter().map(|part| part.name).collect::<Vec<_>>().join(", ")
+        );
+    }
+    Ok(PARTS.iter().filter(move |part| wanted.is_none_or(|wanted| part.name == wanted)))
 }
