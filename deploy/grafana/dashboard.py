@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Makes biolat.json and biolat-classic.json: one dashboard, asked of native and of classic histograms.
+
+It takes Python 3.11 or later with grafana-foundation-sdk, Grafana's own types of what a dashboard is made of.
+With --check it changes nothing and fails if the committed files are not what it makes.
+"""
+
+import json
+import pathlib
+import sys
+
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard
+
+from daemon import figures
+from devices import devices, latency
+from faults import faults
+from fleet import fleet
+from latencies import Classic, Native
+from variables import variables
+
+HERE = pathlib.Path(__file__).parent
+
+
+def build(ask):
+    board = builders.Dashboard(ask.title).uid(ask.uid).tags(["biolat", "storage", "nvme", ask.kind])
+    board.description(f"The latency of block I/O, measured by biolat, from {ask.kind} histograms.")
+    board.time("now-1h", "now").refresh("1m").timezone("browser").tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
+    board.readonly()
+    variables(board)
+    for part in (fleet, latency, devices, figures):
+        part(board, ask)
+    built = board.build()
+    # Grafana numbers the dashboard when it is imported; panels keep their numbers, which links name.
+    for place, panel in enumerate(built.panels, 1):
+        panel.id_val = place
+    text = JSONEncoder(sort_keys=True, indent=2).encode(built)
+    return text.replace("{\n", '{\n  "id": null,\n', 1) + "\n"
+
+
+def main():
+    stale = []
+    for ask in (Native(), Classic()):
+        path, text = HERE / f"{ask.uid}.json", build(ask)
+        if found := list(faults(json.loads(text))):
+            sys.exit("\n".join(f"{path.name}: {fault}" for fault in found))
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            stale.append(path.name)
+    if stale:
+        sys.exit(f"{', '.join(stale)}: not what dashboard.py makes; run cargo xtask deploy --write grafana, and commit")
+
+
+if __name__ == "__main__":
+    main()

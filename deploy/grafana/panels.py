@@ -1,0 +1,106 @@
+"""The kinds of panels that the dashboard is made of, each with a title, a unit and a description."""
+
+from grafana_foundation_sdk.builders import common, heatmap, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.models import common as options
+from grafana_foundation_sdk.models import dashboard
+from grafana_foundation_sdk.models import heatmap as heat
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+DATASOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+
+def query(expression, legend="", ref="A"):
+    """A query over the time range."""
+    target = prometheus.Dataquery().datasource(DATASOURCE).expr(expression).legend_format(legend).ref_id(ref)
+    return target.range()
+
+
+def instant(expression, ref="A"):
+    """A query of now, for a table."""
+    target = prometheus.Dataquery().datasource(DATASOURCE).expr(expression).ref_id(ref)
+    return target.instant().format(PromQueryFormat.TABLE)
+
+
+def _common(panel, title, description, unit, width, height):
+    panel = panel.title(title).description(description).datasource(DATASOURCE)
+    return panel.unit(unit).span(width).height(height)
+
+
+def _thresholds(steps):
+    colours = ("green", "yellow", "red")
+    starts = (None, *steps)
+    levels = [dashboard.Threshold(color=colour, value=start) for colour, start in zip(colours, starts, strict=False)]
+    return builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(levels)
+
+
+def lines(title, description, unit, *queries, width=12, height=8, stacked=False, minimum=0, maximum=None, log=False):
+    """Lines over time, with a table of the latest and the highest values below."""
+    panel = _common(timeseries.Panel(), title, description, unit, width, height).min(minimum)
+    for number, (expression, legend) in enumerate(queries):
+        panel.with_target(query(expression, legend, chr(ord("A") + number)))
+    legend = common.VizLegendOptions().show_legend(True).placement(options.LegendPlacement.BOTTOM)
+    legend.display_mode(options.LegendDisplayMode.TABLE if height > 8 else options.LegendDisplayMode.LIST)
+    panel.legend(legend.calcs(["lastNotNull", "max"] if height > 8 else []))
+    panel.tooltip(common.VizTooltipOptions().mode(options.TooltipDisplayMode.MULTI).sort(options.SortOrder.DESCENDING))
+    panel.line_width(1).fill_opacity(30 if stacked else 8).show_points(options.VisibilityMode.NEVER)
+    if stacked:
+        panel.stacking(common.StackingConfig().mode(options.StackingMode.NORMAL))
+    if maximum is not None:
+        panel.max(maximum)
+    if log:
+        panel.scale_distribution(common.ScaleDistributionConfig().type(options.ScaleDistribution.LOG).log(10))
+    return panel
+
+
+def number(title, description, unit, expression, width=4, steps=()):
+    """One number, coloured from these thresholds on."""
+    panel = _common(stat.Panel(), title, description, unit, width, 4).with_target(query(expression))
+    panel.color_mode(options.BigValueColorMode.VALUE).graph_mode(options.BigValueGraphMode.AREA)
+    return panel.thresholds(_thresholds(steps)).reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+
+
+def heat_map(title, description, expression, query_format, width=12, height=8):
+    """How many I/Os a second took how long."""
+    panel = _common(heatmap.Panel(), title, description, "s", width, height)
+    target = query(expression, "{{le}}" if query_format == "heatmap" else "")
+    panel.with_target(target.format(PromQueryFormat(query_format)))
+    panel.calculate(False).y_axis(heatmap.YAxisConfig().unit("s").axis_placement(options.AxisPlacement.LEFT))
+    colour = heatmap.HeatmapColorOptions().mode(heat.HeatmapColorMode.SCHEME).scheme("Oranges").steps(64)
+    # Most I/O is fast; the square root keeps the few that are slow in sight.
+    panel.color(colour.scale(heat.HeatmapColorScale.EXPONENTIAL).exponent(0.5))
+    panel.cell_values(heatmap.CellValues().unit("iops")).show_legend().mode(options.TooltipDisplayMode.SINGLE)
+    return panel.filter_values(heatmap.FilterValueRange().le(1e-9)).cell_gap(0)
+
+
+def columns(title, description, queries, renamed, units=None, order=None, width=24, height=8, steps=()):
+    """A table with a row for each set of labels; a column for each query, called by its letter, and for each label."""
+    panel = _common(table.Panel(), title, description, "short", width, height)
+    for number, expression in enumerate(queries):
+        panel.with_target(instant(expression, chr(ord("A") + number)))
+    if len(queries) > 1:
+        panel.with_transformation(dashboard.DataTransformerConfig(id_val="merge", options={}))
+    panel.with_transformation(
+        dashboard.DataTransformerConfig(id_val="filterFieldsByName", options={"include": {"names": list(renamed)}})
+    )
+    panel.with_transformation(
+        dashboard.DataTransformerConfig(
+            id_val="organize",
+            options={
+                "indexByName": {name: place for place, name in enumerate(renamed)},
+                "renameByName": renamed,
+            },
+        )
+    )
+    overrides = {
+        name: [dashboard.DynamicConfigValue(id_val="unit", value=unit)] for name, unit in (units or {}).items()
+    }
+    if steps:
+        panel.thresholds(_thresholds(steps))
+        cell = {"type": "color-text"}
+        overrides[order].append(dashboard.DynamicConfigValue(id_val="custom.cellOptions", value=cell))
+    for name, properties in overrides.items():
+        panel.override_by_name(name, properties)
+    if order:
+        panel.sort_by([common.TableSortByFieldState().display_name(order).desc(True)])
+    return panel.filterable(True)
