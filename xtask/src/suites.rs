@@ -42,6 +42,8 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
         there: &[],
     },
+    // `cargo xtask deploy grafana` runs these, and says what they need.
+    Suite { name: "dashboards", here: false, needs: &[], there: &[] },
     Suite { name: "drives", here: false, needs: &[], there: &[Everyday] },
     Suite { name: "stacks", here: false, needs: &[], there: &[Everyday] },
     Suite { name: "requests", here: false, needs: &[], there: &[Everyday] },

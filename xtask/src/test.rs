@@ -11,7 +11,8 @@ use crate::{
     suites::{self, SUITES, Suite},
 };
 
-const KERNEL: [Need; 4] = [Need::Root, Need::Btf, Need::Loop, Need::Program("losetup", "mount")];
+/// What all of them need.
+pub(crate) const KERNEL: [Need; 4] = [Need::Root, Need::Btf, Need::Loop, Need::Program("losetup", "mount")];
 
 /// What the tests of TLS and passwords are done with.
 const CLIENTS: [Need; 3] = [
@@ -103,6 +104,7 @@ fn kernel(arguments: &[&str]) -> Command {
 fn kernel_tests(runnable: &[&str], left_out: &[&str], filter: Option<&str>) -> Result<()> {
     let mut command = kernel(&["--ignored", "--test-threads=1"]);
     command.env("BIOLAT_TEST_PYTHON", machine::python());
+    command.env("BIOLAT_TEST_PROMETHEUS", machine::tool("bin/prometheus"));
     // Names given together are alternatives; what is skipped is skipped whatever else is said.
     match filter {
         Some(filter) => drop(command.arg(filter)),

@@ -12,6 +12,7 @@ mod bays;
 mod buckets;
 mod counts;
 mod crowds;
+mod dashboards;
 mod disk;
 mod drives;
 mod failures;

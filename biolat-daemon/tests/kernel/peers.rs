@@ -3,14 +3,10 @@
 use std::{
     fs,
     io::Write as _,
-    net::{SocketAddr, TcpListener},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
-use serde_json::Value;
-
 use crate::support::{
-    Folder,
     awake::Awake,
     books::READ,
     daemon::{Daemon, program, wait_for},
@@ -18,6 +14,7 @@ use crate::support::{
     http, load,
     loop_device::LoopDevice,
     native::decode,
+    prometheus::Prometheus,
     settled::settled,
 };
 
@@ -69,60 +66,6 @@ fn the_python_clients_parsers_are_content() {
     check("prometheus_client.parser", &scrape(&daemon, ""));
     let accept = "Accept: application/openmetrics-text; version=1.0.0\r\n";
     check("prometheus_client.openmetrics.parser", &scrape(&daemon, accept));
-}
-
-/// A Prometheus of the test's own.
-struct Prometheus {
-    child: Child,
-    address: SocketAddr,
-    _folder: Folder,
-}
-
-impl Prometheus {
-    /// With native histograms.
-    fn scraping(target: SocketAddr) -> Self {
-        Self::start(target, &["--enable-feature=native-histograms"])
-    }
-
-    fn start(target: SocketAddr, features: &[&str]) -> Self {
-        let folder =
-            Folder::new(if features.is_empty() { "prometheus-classic" } else { "prometheus" }, false);
-        let config = folder.0.join("prometheus.yml");
-        fs::write(
-            &config,
-            format!(
-                "scrape_configs:\n- job_name: biolat\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n  \
-                 static_configs:\n  - targets: ['{target}']\n"
-            ),
-        )
-        .unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new("prometheus")
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.0.join("data").display()))
-            .arg(format!("--web.listen-address={address}"))
-            .args(features)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { child, address, _folder: folder }
-    }
-
-    /// The one value of an instant query.
-    fn query(&self, query: &str) -> Option<f64> {
-        let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let answer = http::get(self.address, &format!("/api/v1/query?query={escaped}"), "").ok()?;
-        let json: Value = serde_json::from_slice(&answer.body).ok()?;
-        json["data"]["result"][0]["value"][1].as_str()?.parse().ok()
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// The ends of the bucket that holds a quantile: where within it depends on Prometheus' age.
@@ -256,11 +199,4 @@ fn the_readmes_queries_have_answers() {
         *answered += 1;
     }
     assert!(by_native >= 5 && by_classic >= 3, "{by_native} and {by_classic}");
-}
-
-#[test]
-#[ignore = "needs promtool: cargo xtask test"]
-fn the_shipped_configuration_is_valid() {
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/prometheus/prometheus.yml");
-    crate::support::run("promtool", &["check", "config", config]);
 }

@@ -16,6 +16,7 @@ pub(crate) mod machine;
 pub(crate) mod native;
 pub(crate) mod null_blk;
 pub(crate) mod passthrough;
+pub(crate) mod prometheus;
 pub(crate) mod scsi_debug;
 pub(crate) mod settled;
 pub(crate) mod tracing;

@@ -1,0 +1,305 @@
+//! What stands in `deploy/` for Prometheus and Grafana: each query is asked of a real Prometheus that scrapes a real
+//! daemon under load, and has data.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    block::set_attribute,
+    daemon::{Daemon, wait_for},
+    load::{Target, Until},
+    loop_device::LoopDevice,
+    prometheus::Prometheus,
+    settled::settled,
+};
+
+/// Panels of which nothing is expected but that they are there, at zero. Every other one shows more than that.
+const AT_ZERO: [(&str, &str); 2] = [
+    ("Unseen", "the kernel runs the probe for each completion, or for all but a few"),
+    ("Passes that failed or were late", "there is nothing wrong with this daemon"),
+];
+
+/// What Debian's Prometheus has no data for: it does not multiply histograms, and so has none of a model.
+const OF_MODELS: &str = "model_op:";
+
+/// Devices that do what the panels show: one is busy, one fails, one is not measured.
+struct Scene {
+    busy: LoopDevice,
+    failing: LoopDevice,
+    unmeasured: LoopDevice,
+    daemon: Daemon,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let busy = LoopDevice::attach("busy", true);
+        let failing = LoopDevice::attach("failing", false);
+        // Direct I/O beyond the end of the file that a loop device is attached to is an error.
+        failing.file().set_len(1 << 20).unwrap();
+        let unmeasured = LoopDevice::attach("unmeasured", true);
+        set_attribute(&unmeasured.name, "queue/iostats", "0");
+        let daemon = Daemon::start(&["--interval", "200ms", "--probe-stats"]);
+        Self { busy, failing, unmeasured, daemon }
+    }
+
+    /// Has the devices do so while something is looked at.
+    fn during(&self, look: impl FnOnce()) {
+        let until = Until::default();
+        thread::scope(|scope| {
+            let _over = until.dropped();
+            scope.spawn(|| {
+                let [busy, failing, unmeasured] =
+                    [&self.busy, &self.failing, &self.unmeasured].map(|device| Target::open(&device.path()));
+                while !until.is_over() {
+                    busy.read(20);
+                    busy.write(20);
+                    busy.flush();
+                    failing.try_read_at(64 << 20, 4096).unwrap_err();
+                    unmeasured.read(5);
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+            look();
+        });
+    }
+
+    /// A Prometheus that scrapes the daemon as a node of a cluster, with rules that are evaluated each second.
+    fn prometheus(&self, kind: &Kind) -> Prometheus {
+        let rules = fs::read_to_string(deploy(&format!("prometheus/{}", kind.rules))).unwrap();
+        assert!(rules.contains("interval: 1m"));
+        let rules = rules.replace("interval: 1m", "interval: 1s");
+        let alerts = fs::read_to_string(deploy("prometheus/alerts.yml")).unwrap();
+        let config = format!(
+            "global: {{evaluation_interval: 1s}}\n\
+             rule_files: [rules.yml, alerts.yml]\n\
+             scrape_configs:\n\
+             - job_name: biolat\n  \
+               scrape_interval: 500ms\n  \
+               scrape_timeout: 500ms\n  \
+               {}\n  \
+               static_configs:\n  \
+               - {{targets: ['{}'], labels: {{instance: node, cluster: lab}}}}\n",
+            kind.scrape, self.daemon.address
+        );
+        let files = [("prometheus.yml", &*config), ("rules.yml", &rules), ("alerts.yml", &alerts)];
+        Prometheus::run(kind.name, &kind.program, kind.flags, &files)
+    }
+}
+
+/// What is set of a loop device stays, whatever file it is attached to next.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        set_attribute(&self.unmeasured.name, "queue/iostats", "1");
+    }
+}
+
+/// A Prometheus, and what is made for it.
+struct Kind {
+    name: &'static str,
+    program: OsString,
+    flags: &'static [&'static str],
+    scrape: &'static str,
+    rules: &'static str,
+    dashboard: &'static str,
+    /// Whether it has what [`OF_MODELS`] names.
+    has_models: bool,
+}
+
+/// 3.8 or later.
+fn native() -> Kind {
+    Kind {
+        name: "prometheus-native",
+        program: std::env::var_os("BIOLAT_TEST_PROMETHEUS").expect(
+            "BIOLAT_TEST_PROMETHEUS is a Prometheus 3.8 or later: cargo xtask deploy grafana sets it",
+        ),
+        flags: &[],
+        scrape: "scrape_native_histograms: true",
+        rules: "recording.yml",
+        dashboard: "biolat.json",
+        has_models: true,
+    }
+}
+
+/// Debian's, with the flag.
+fn native_by_flag() -> Kind {
+    Kind {
+        name: "prometheus-flag",
+        program: "prometheus".into(),
+        flags: &["--enable-feature=native-histograms"],
+        scrape: "",
+        has_models: false,
+        ..native()
+    }
+}
+
+/// Debian's, without it.
+fn classic() -> Kind {
+    Kind {
+        name: "prometheus-classic",
+        program: "prometheus".into(),
+        flags: &[],
+        scrape: "",
+        rules: "recording-classic.yml",
+        dashboard: "biolat-classic.json",
+        has_models: true,
+    }
+}
+
+fn deploy(file: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy")).join(file)
+}
+
+/// A query of a dashboard, and where it stands.
+struct Query {
+    panel: String,
+    expression: String,
+}
+
+/// Those of a dashboard, as Grafana sends them if all is chosen.
+fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
+    let json: Value =
+        serde_json::from_slice(&fs::read(deploy(&format!("grafana/{dashboard}"))).unwrap()).unwrap();
+    let all = |text: &str| {
+        let mut text = text.replace("$__rate_interval", "10s").replace("$device", devices);
+        for variable in ["$cluster", "$node", "$model", "$op"] {
+            text = text.replace(variable, ".*");
+        }
+        assert!(!text.contains('$'), "a variable that this test does not know: {text}");
+        text
+    };
+    let variables = json["templating"]["list"].as_array().unwrap().iter().filter_map(|variable| {
+        let query = variable["query"]["query"].as_str()?;
+        let (metric, label) =
+            query.strip_prefix("label_values(")?.strip_suffix(')')?.rsplit_once(", ").unwrap();
+        // Disks that are made of software have no model.
+        let label = if label == "model" { "device" } else { label };
+        Some((format!("variable {}", variable["name"]), format!("count by ({label}) ({metric}) > 0")))
+    });
+    let panels = json["panels"].as_array().unwrap().iter().flat_map(|panel| {
+        let title = panel["title"].as_str().unwrap();
+        let targets = panel["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
+        targets.iter().map(move |target| (title.to_owned(), target["expr"].as_str().unwrap().to_owned()))
+    });
+    variables.chain(panels).map(|(panel, expression)| Query { panel, expression: all(&expression) }).collect()
+}
+
+/// What one series of an answer has: a value, or the count of a histogram.
+fn number(series: &Value) -> f64 {
+    let value = series["value"][1].as_str().or_else(|| series["histogram"][1]["count"].as_str());
+    value.unwrap().parse().unwrap()
+}
+
+/// Whether there is anything to see.
+fn is_seen(query: &Query, answer: &[Value]) -> bool {
+    let at_zero = AT_ZERO.iter().any(|(panel, _)| *panel == query.panel);
+    answer.iter().map(number).any(|value| value.is_finite() && (value > 0.0 || at_zero && value == 0.0))
+}
+
+fn has_data(kind: &Kind) {
+    let scene = Scene::new();
+    let prometheus = scene.prometheus(kind);
+    let devices = [&scene.busy, &scene.failing, &scene.unmeasured].map(|device| &*device.name).join("|");
+    let queries = queries(kind.dashboard, &devices);
+    assert!(queries.len() > 40, "{}", queries.len());
+    scene.during(|| {
+        for query in &queries {
+            if !kind.has_models && query.expression.contains(OF_MODELS) {
+                continue;
+            }
+            wait_for(&format!("{}: {}", query.panel, query.expression), || {
+                is_seen(query, &prometheus.vector(&query.expression))
+            });
+        }
+        check_rules(kind, &prometheus);
+    });
+}
+
+/// Every rule can be evaluated, and each that records does record.
+fn check_rules(kind: &Kind, prometheus: &Prometheus) {
+    let rules = prometheus.get("rules").unwrap();
+    let rules: Vec<_> = rules["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|group| group["rules"].as_array().unwrap())
+        .collect();
+    assert!(rules.len() > 25, "{}", rules.len());
+    for rule in rules {
+        assert_eq!(rule["health"], "ok", "{} on {}: {}", rule["name"], kind.name, rule["lastError"]);
+        let name = rule["name"].as_str().unwrap();
+        if rule["type"] == "recording" && (kind.has_models || !name.starts_with(OF_MODELS)) {
+            wait_for(&format!("{name} on {}", kind.name), || {
+                prometheus.vector(name).iter().map(number).any(|value| value > 0.0)
+            });
+            assert!(!prometheus.vector(rule["query"].as_str().unwrap()).is_empty(), "{name}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and Prometheus 3.8: cargo xtask deploy grafana"]
+fn a_new_prometheus_has_data_for_every_query() {
+    has_data(&native());
+}
+
+#[test]
+#[ignore = "needs root and prometheus: cargo xtask deploy grafana"]
+fn an_old_prometheus_with_the_flag_has_data_for_every_query() {
+    has_data(&native_by_flag());
+}
+
+#[test]
+#[ignore = "needs root and prometheus: cargo xtask deploy grafana"]
+fn a_prometheus_without_native_histograms_has_data_for_every_query() {
+    has_data(&classic());
+}
+
+/// What is recorded of the busy device, by its name and the rest of its labels.
+fn recorded(prometheus: &Prometheus, device: &str) -> BTreeMap<String, f64> {
+    let series = prometheus
+        .vector(&format!("{{__name__=~\"instance_device.*\", device=\"{device}\", op!=\"flush\"}}"));
+    series.iter().map(|series| (series["metric"].to_string(), number(series))).collect()
+}
+
+/// A classic bucket is an octave, a native one an eighth of it: quantiles within an octave are the same.
+#[test]
+#[ignore = "needs root and Prometheus 3.8: cargo xtask deploy grafana"]
+fn rules_record_the_same_of_native_and_of_classic_histograms() {
+    let scene = Scene::new();
+    let (new, old) = (scene.prometheus(&native()), scene.prometheus(&classic()));
+    let device = &scene.busy.name;
+    let target = Target::open(&scene.busy.path());
+    target.read(1);
+    target.write(1);
+    let mut both = (BTreeMap::new(), BTreeMap::new());
+    wait_for("both to have recorded both", || {
+        both = (recorded(&new, device), recorded(&old, device));
+        both.0.len() >= 8 && both.0.keys().eq(both.1.keys())
+    });
+    // From here on both see all of it, so that what they differ by is when they began to look.
+    for _ in 0..20 {
+        target.read(500);
+        target.write(300);
+        thread::sleep(Duration::from_millis(500));
+    }
+    settled(&scene.daemon, device);
+    thread::sleep(Duration::from_secs(3));
+    both = (recorded(&new, device), recorded(&old, device));
+    assert!(both.0.len() >= 14 && both.0.keys().eq(both.1.keys()), "{both:#?}");
+    for (name, new) in &both.0 {
+        let old = both.1[name];
+        let most = if name.contains(":p") { 2.1 } else { 1.2 };
+        assert!(
+            (*new == 0.0 && old == 0.0) || (1.0 / most..most).contains(&(new / old)),
+            "{name}: {new} of native histograms, {old} of classic ones"
+        );
+    }
+}
