@@ -1,6 +1,8 @@
 //! `cargo xtask deploy`: that what stands in `deploy/` works, by the tools of those who will use it.
 
+mod grafana;
 mod kubernetes;
+mod prometheus;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -15,12 +17,16 @@ struct Part {
     write: Option<fn() -> Result<()>>,
 }
 
-const PARTS: &[Part] = &[Part {
-    name: "kubernetes",
-    needs: kubernetes::NEEDS,
-    check: kubernetes::check,
-    write: Some(kubernetes::write),
-}];
+const PARTS: &[Part] = &[
+    Part { name: "grafana", needs: grafana::NEEDS, check: grafana::check, write: Some(grafana::write) },
+    Part {
+        name: "kubernetes",
+        needs: kubernetes::NEEDS,
+        check: kubernetes::check,
+        write: Some(kubernetes::write),
+    },
+    Part { name: "prometheus", needs: prometheus::NEEDS, check: prometheus::check, write: None },
+];
 
 /// Checks one part or all of them; one that this machine cannot check is named, and fails if `strict`.
 pub(crate) fn check(strict: bool, wanted: Option<&str>) -> Result<()> {

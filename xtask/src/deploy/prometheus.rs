@@ -1,0 +1,81 @@
+//! Scrape configurations, rules and alerts: promtool, of the versions that they are for, is content with them.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::{
+    machine::{Need, tool},
+    process::{command, root, run},
+};
+
+pub(super) const NEEDS: &[Need] = &[Need::Program("promtool", "prometheus"), Need::Tool("bin/promtool")];
+
+const FOLDER: &str = "deploy/prometheus";
+const RULES: [&str; 3] = ["recording.yml", "recording-classic.yml", "alerts.yml"];
+const TESTS: [&str; 4] = ["tests/classic.yml", "tests/drives.yml", "tests/figures.yml", "tests/past.yml"];
+/// What only one of the two files of recording rules records: the histograms themselves.
+const HISTOGRAMS: &str = "model_op";
+
+pub(super) fn check() -> Result<()> {
+    let (old, new) = (Path::new("promtool"), &*tool("bin/promtool"));
+    promtool(old, &["check", "config"], &["prometheus-before-3.8.yml"])?;
+    promtool(new, &["check", "config"], &["prometheus.yml"])?;
+    // Its password and certificate are the user's own.
+    promtool(new, &["check", "config", "--syntax-only"], &["prometheus-tls.yml"])?;
+    promtool(old, &["check", "rules"], &RULES)?;
+    promtool(new, &["check", "rules", "--lint=all", "--lint-fatal"], &RULES)?;
+    promtool(new, &["test", "rules"], &TESTS)?;
+    both_record_the_same()?;
+    alerts_are_tested_and_explained()
+}
+
+fn promtool(program: &Path, verb: &[&str], files: &[&str]) -> Result<()> {
+    run(command(program, verb).args(files).current_dir(root().join(FOLDER)))
+}
+
+fn read(file: &str) -> Result<String> {
+    let path = root().join(FOLDER).join(file);
+    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// What follows this key, in order of the file.
+fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| line.trim_start().strip_prefix(key)).map(str::trim).collect()
+}
+
+/// Alerts and dashboards read names, whichever of the two files recorded them.
+fn both_record_the_same() -> Result<()> {
+    let (native, classic) = (read("recording.yml")?, read("recording-classic.yml")?);
+    let (native, classic) = (values(&native, "- record:"), values(&classic, "- record:"));
+    ensure!(native.len() == classic.len(), "recording.yml and recording-classic.yml differ in number");
+    for (native, classic) in native.into_iter().zip(classic) {
+        let is_histogram = native.starts_with(HISTOGRAMS) && native.ends_with("_seconds:rate5m");
+        ensure!(
+            native == classic || is_histogram,
+            "recording.yml has {native} where recording-classic.yml has {classic}"
+        );
+    }
+    Ok(())
+}
+
+/// Each alert fires in a test and keeps quiet in one, and the runbook has a section on it.
+fn alerts_are_tested_and_explained() -> Result<()> {
+    let (alerts, runbook) = (read("alerts.yml")?, read("runbook.md")?);
+    let tests = TESTS.into_iter().map(read).collect::<Result<String>>()?;
+    let alerts = values(&alerts, "- alert:");
+    ensure!(!alerts.is_empty(), "alerts.yml has no alerts");
+    let quiet: Vec<_> = values(&tests, "- {alertname:")
+        .into_iter()
+        .filter(|case| case.ends_with("exp_alerts: []}"))
+        .collect();
+    let fires = values(&tests, "- alertname:");
+    for alert in alerts {
+        if !fires.contains(&alert) || !quiet.iter().any(|case| case.starts_with(&format!("{alert},"))) {
+            bail!("{alert} is to fire in one case in {FOLDER}/tests, and to keep quiet in another");
+        }
+        let is_explained = values(&runbook, "## ").contains(&alert);
+        ensure!(is_explained, "{FOLDER}/runbook.md has no section on {alert}");
+    }
+    Ok(())
+}
