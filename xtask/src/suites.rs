@@ -57,6 +57,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "restarts", here: true, needs: &[BPFTOOL], there: &[Everyday] },
     Suite { name: "rights", here: true, needs: &[], there: &[Everyday] },
     Suite { name: "systemd", here: true, needs: &[], there: &[Everyday] },
+    Suite { name: "web", here: true, needs: &[Need::Program("curl", "curl")], there: &[] },
     Suite { name: "scale", here: false, needs: &[], there: &[Wide] },
 ];
 

@@ -1,5 +1,7 @@
 //! Certificates of the tests' own, and folders to put them into.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::{fs, path::PathBuf};
 
 use rcgen::{

@@ -32,3 +32,4 @@ mod storms;
 mod support;
 mod systemd;
 mod unthrottled;
+mod web;

@@ -1,0 +1,155 @@
+//! TLS and passwords of the daemon as a user starts it, confined as it is. `tests/clients.rs` has the rest.
+
+#[path = "../certificates/mod.rs"]
+mod certificates;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use certificates::{Authority, Folder};
+
+use crate::support::daemon::{command, wait_for};
+
+const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
+
+fn with_password(password: &str) -> String {
+    format!("{TLS}basic_auth_users:\n  alice: {}\n", bcrypt::hash(password, 5).unwrap())
+}
+
+/// A daemon that is killed when this is dropped.
+struct Daemon {
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Daemon {
+    fn start(config: &str) -> Self {
+        let mut child =
+            command(&["--web-config", config]).current_dir("/").stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&log);
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                shared.lock().unwrap().push(line);
+            }
+        });
+        Self { child, log }
+    }
+
+    fn said(&self, what: &str) -> Vec<String> {
+        self.log.lock().unwrap().iter().filter(|line| line.contains(what)).cloned().collect()
+    }
+}
+
+#[test]
+#[ignore = "needs root and curl: cargo xtask test"]
+fn it_serves_https_and_takes_up_changes() {
+    let folder = Folder::new("daemon");
+    let authority = Authority::new("authority");
+    folder.write("authority.pem", authority.pem());
+    authority.issue("server").write(&folder);
+    let config = folder.write("web.yml", &with_password("old"));
+    let daemon = Daemon::start(config.to_str().unwrap());
+    wait_for("the daemon to serve", || !daemon.said("serving on").is_empty());
+    let line = daemon.said("serving on").remove(0);
+    let url = line.split_once("serving on ").unwrap().1.to_owned();
+    assert!(url.starts_with("https://127.0.0.1:"), "{line}");
+    let status = |password: &str| {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "10"]);
+        let user = format!("alice:{password}");
+        curl.current_dir(&folder.0).args(["--cacert", "authority.pem", "--user", &user, &url]);
+        String::from_utf8(curl.output().unwrap().stdout).unwrap()
+    };
+    wait_for("figures", || status("old") == "200");
+    assert_eq!(status("wrong"), "401");
+
+    fs::write(&config, with_password("new")).unwrap();
+    wait_for("the new password to be taken", || status("new") == "200");
+    assert_eq!(status("old"), "401");
+    assert_eq!(daemon.said("was read again").len(), 1);
+
+    fs::write(&config, "tls_server_config: [").unwrap();
+    wait_for("the broken file to be named", || {
+        let _ = status("new");
+        !daemon.said("holds on").is_empty()
+    });
+    thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!((status("new"), status("new")), ("200".into(), "200".into()));
+    let said = daemon.said("holds on");
+    assert!(said.len() == 1 && said[0].contains("web.yml"), "once: {said:?}");
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn what_is_wrong_is_said_in_one_line() {
+    let folder = Folder::new("wrong");
+    let (authority, other) = (Authority::new("authority"), Authority::new("other"));
+    authority.issue("server").write(&folder);
+    other.issue("other").write(&folder);
+    folder.write("authority.pem", authority.pem());
+    folder.write("text.pem", "no PEM");
+    let verify = "  client_auth_type: RequireAndVerifyClientCert\n";
+    for (text, code, expected) in [
+        ("tls_server_config: [".to_owned(), 2, "line 2"),
+        ("tls_server_confg: {}".into(), 2, "unknown field `tls_server_confg`"),
+        ("basic_auth_users:\n  alice: hunter2\n".into(), 2, "alice is no bcrypt hash"),
+        ("tls_server_config:\n  min_version: TLS12\n".into(), 2, "cert_file is lacking"),
+        ("tls_server_config:\n  cert_file: server.pem\n".into(), 2, "key_file is lacking"),
+        ("tls_server_config:\n  cert_file: text.pem\n  key_file: server.key\n".into(), 2, "no certificate"),
+        ("tls_server_config:\n  cert_file: server.pem\n  key_file: text.pem\n".into(), 2, "no private key"),
+        (
+            "tls_server_config:\n  cert_file: server.pem\n  key_file: other.key\n".into(),
+            2,
+            "do not go together",
+        ),
+        (format!("{TLS}  cert: x\n"), 2, "cert and cert_file are both given"),
+        (format!("{TLS}  min_version: TLS14\n"), 2, "neither TLS12 nor TLS13"),
+        (format!("{TLS}  max_version: TLS11\n"), 2, "TLS12 and TLS13"),
+        (format!("{TLS}  min_version: TLS13\n  max_version: TLS12\n"), 2, "no version lies between"),
+        (
+            format!("{TLS}  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n"),
+            2,
+            "there is no TLS_RSA_WITH_RC4_128_SHA",
+        ),
+        (format!("{TLS}  curve_preferences: [CurveP521]\n"), 2, "none is left"),
+        (format!("{TLS}  client_auth_type: Sometimes\n"), 2, "client_auth_type 'Sometimes'"),
+        (format!("{TLS}{verify}"), 2, "takes a client_ca_file"),
+        (format!("{TLS}{verify}  client_ca_file: text.pem\n"), 2, "no certificate"),
+        (format!("{TLS}  client_ca_file: authority.pem\n"), 2, "no client is asked"),
+        (format!("{TLS}  client_allowed_sans: [a]\n"), 2, "client_allowed_sans takes"),
+        ("http_server_config:\n  headers:\n    Server: x\n".into(), 2, "Server cannot be set"),
+        ("http_server_config:\n  headers:\n    X-Frame-Options: maybe\n".into(), 2, "deny or sameorigin"),
+        (
+            "tls_server_config:\n  cert_file: missing.pem\n  key_file: server.key\n".into(),
+            1,
+            "missing.pem: No such file",
+        ),
+    ] {
+        let config = folder.write("web.yml", &text);
+        let output = command(&["--web-config", config.to_str().unwrap()]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let errors: Vec<_> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!(output.status.code(), Some(code), "{text}: {said}");
+        assert!(
+            errors.len() == 1 && errors[0].contains("web.yml") && errors[0].contains(expected),
+            "{text}: {said}"
+        );
+        assert!(!said.contains("hunter2") && !said.contains("serving"), "{said}");
+    }
+    let output = command(&["--web-config", "/nonexistent/web.yml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
