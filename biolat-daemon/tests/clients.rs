@@ -246,6 +246,54 @@ fn changes_are_taken_up() {
     soon("the last password is taken", || status("last") == 200);
 }
 
+#[test]
+#[ignore = "needs curl: cargo xtask test"]
+fn the_shipped_configuration_serves() {
+    let folder = Folder::new("shipped");
+    let authority = Authority::new("authority");
+    let issued = authority.issue("server");
+    for (name, text) in
+        [("authority.pem", authority.pem()), ("biolat.crt", &issued.certificate), ("biolat.key", &issued.key)]
+    {
+        folder.write(name, text);
+    }
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/web-config.yml");
+    let shipped = fs::read_to_string(shipped).unwrap();
+    let address = server(&folder.write("as-it-is.yml", &shipped));
+    let arguments = format!("--cacert authority.pem -u prometheus:changeme https://{address}/metrics");
+    let (_, status, text) = curl(&folder, &arguments);
+    assert_eq!(status, 200, "{text}");
+    for header in ["x-frame-options: deny\r\n", "x-content-type-options: nosniff\r\n"] {
+        assert!(text.contains(header), "{text}");
+    }
+    // What is commented out holds as well.
+    let is_key = |line: &str| {
+        line.trim_start().starts_with("# ") && {
+            let key = line.trim_start().trim_start_matches("# ");
+            key.starts_with("- TLS_")
+                || key.split_once(':').is_some_and(|(key, _)| {
+                    !key.is_empty()
+                        && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+                        && key != "https"
+                })
+        }
+    };
+    let all: String = shipped
+        .lines()
+        .map(|line| if is_key(line) { line.replacen("# ", "", 1) } else { line.to_owned() } + "\n")
+        .collect();
+    let all =
+        all.replace("clients-ca.crt", "authority.pem").replace("prometheus.example.org", "client.example");
+    authority.issue("client").write(&folder);
+    let address = server(&folder.write("all-of-it.yml", &all));
+    let shows = "--cacert authority.pem --cert client.pem --key client.key -u prometheus:changeme";
+    let (_, status, text) = curl(&folder, &format!("{shows} https://{address}/metrics"));
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains("strict-transport-security: max-age=31536000\r\n"), "{text}");
+    let without = format!("--cacert authority.pem -u prometheus:changeme https://{address}/metrics");
+    assert_ne!(curl(&folder, &without).0, 0, "no certificate");
+}
+
 /// A Prometheus of the test's own, that scrapes one target.
 struct Prometheus {
     child: Child,
