@@ -14,7 +14,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Where to listen if nobody says.
 pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9976);
 
-const BACKLOG: i32 = 512;
+/// As many as the kernel allows: who finds no room is not refused, but comes again a second later.
+const BACKLOG: i32 = 4096;
 
 /// The first socket that systemd hands over.
 const FIRST: RawFd = 3;

@@ -13,10 +13,11 @@ use hyper_util::{
     rt::TokioIo,
     server::graceful::{GracefulShutdown, Watcher},
 };
+use socket2::SockRef;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc, watch},
+    sync::{mpsc, watch},
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
@@ -35,7 +36,7 @@ use super::{
 /// What one client, and all of them together, may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections; one more takes the place of the one that has been idle longest.
+    /// Open connections; one more takes the place of another one.
     pub connections: usize,
     /// For the head of a request, from the moment that the connection waits for one.
     pub head: Duration,
@@ -65,10 +66,10 @@ impl Default for Limits {
     }
 }
 
+/// What the kernel may keep of a connection, received and not read, or written and not taken; else it is megabytes.
+const KERNEL_BUFFERS: [usize; 2] = [16 << 10, 64 << 10];
 /// How often it is looked whose time is over.
 const TICK: Duration = Duration::from_secs(1);
-/// Connections without a place that are told so; more are just closed.
-const TURNED_AWAY: usize = 32;
 /// After a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -81,10 +82,10 @@ pub async fn serve(
 ) {
     let graceful = GracefulShutdown::new();
     let places = Places::new(limits);
-    let turning_away = Arc::new(Semaphore::new(TURNED_AWAY));
     let mut accepting = JoinSet::new();
     let (accepted, mut streams) = mpsc::channel(1);
     for listener in listeners {
+        limit_buffers(&listener);
         let accepted = accepted.clone();
         accepting.spawn(async move { while accepted.send(accept(&listener).await).await.is_ok() {} });
     }
@@ -103,15 +104,7 @@ pub async fn serve(
             Some(stream) = streams.recv() => stream,
             else => break,
         };
-        let Some((place, lost)) = places.take() else {
-            if let Ok(permit) = Arc::clone(&turning_away).try_acquire_owned() {
-                tokio::spawn(async move {
-                    turn_away(stream, TOO_MANY).await;
-                    drop(permit);
-                });
-            }
-            continue;
-        };
+        let (place, lost) = places.take(from.ip());
         let connection = Connection {
             service: service.clone(),
             limits,
@@ -130,6 +123,16 @@ pub async fn serve(
     accepting.shutdown().await;
     places.end_waiting();
     let _ = timeout(limits.grace, graceful.shutdown()).await;
+}
+
+/// Connections inherit it.
+fn limit_buffers(listener: &TcpListener) {
+    let socket = SockRef::from(listener);
+    let [received, written] = KERNEL_BUFFERS;
+    let limited = socket.set_recv_buffer_size(received).and_then(|()| socket.set_send_buffer_size(written));
+    if let Err(error) = limited {
+        log::warn!("cannot limit what the kernel buffers for connections: {error}");
+    }
 }
 
 /// The next connection. An error is the client's (it hung up) or passes (no file descriptor is free).
@@ -162,7 +165,7 @@ impl Connection {
             None => self.answer(stream).await,
             Some(tls) => match timeout(self.limits.handshake, secured(stream, tls, self.limits)).await {
                 Ok(Ok(Secured::Yes(stream))) => self.answer(*stream).await,
-                Ok(Ok(Secured::PlainHttp(stream))) => turn_away(stream, PLAIN_HTTP).await,
+                Ok(Ok(Secured::PlainHttp(stream))) => refuse_plain_http(stream).await,
                 Ok(Err(_)) | Err(_) => {}
             },
         }
@@ -202,15 +205,12 @@ async fn secured(stream: TcpStream, tls: Arc<ServerConfig>, limits: Limits) -> i
     Ok(Secured::Yes(Box::new(stream)))
 }
 
-const TOO_MANY: &str = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-                        Content-Length: 21\r\n\r\ntoo many connections\n";
-
 const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 63\r\n\r\n\
                           this is an HTTPS server and got plain HTTP: begin with https://\n";
 
-async fn turn_away(mut stream: TcpStream, answer: &str) {
+async fn refuse_plain_http(mut stream: TcpStream) {
     let answered = async {
-        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(PLAIN_HTTP.as_bytes()).await?;
         stream.shutdown().await?;
         // Whatever is left unread when the socket is closed would take the answer away from the client.
         while stream.read(&mut [0; 1024]).await? > 0 {}

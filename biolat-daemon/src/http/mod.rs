@@ -17,7 +17,7 @@ mod page;
 mod places;
 mod stream;
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use http_body_util::Full;
 use hyper::{
@@ -82,6 +82,14 @@ impl Service {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
         answer
+    }
+}
+
+/// Whoever has one IPv6 address has the 2^64 beside it.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        four => four,
     }
 }
 

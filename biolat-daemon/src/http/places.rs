@@ -2,17 +2,16 @@
 //! given to another one, or it has had its time, it ends.
 
 use std::{
-    collections::BTreeMap,
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tokio::sync::oneshot;
 
-use super::Limits;
-
-/// An answer that takes longer than this may have to make room; one that is read at once never does.
-const PROMPT: Duration = Duration::from_secs(1);
+use super::{Limits, network};
 
 /// All places.
 pub(super) struct Places {
@@ -27,10 +26,13 @@ struct Table {
 }
 
 struct Taken {
-    /// When the connection began to wait for the head of a request (first of all for the handshake), or its answer began.
+    /// Where the connection comes from.
+    network: IpAddr,
+    /// When it was accepted, its last answer had gone out, or its present one began.
     since: Instant,
-    /// When the client last took some of its answer; none while a head is waited for.
-    answering: Option<Instant>,
+    /// Since then, or since the client took some of the answer.
+    active: Instant,
+    answering: bool,
     /// Dropped with the entry, which ends the connection.
     _held: oneshot::Sender<()>,
 }
@@ -49,43 +51,52 @@ impl Places {
         Arc::new(Self { limits, table: Mutex::default() })
     }
 
-    /// A place, and what completes when it is lost. If all are taken, the connection that has waited longest for a head
-    /// loses its own; if none waits, the one that has been answered longest, unless all are prompt: then there is none.
-    pub(super) fn take(self: &Arc<Self>) -> Option<(Place, oneshot::Receiver<()>)> {
+    /// A place, and what completes when it is lost. If all are taken, the network that has the most of them loses one, that
+    /// of the connection which has not been active for longest. So who takes many takes them from itself.
+    pub(super) fn take(self: &Arc<Self>, from: IpAddr) -> (Place, oneshot::Receiver<()>) {
+        let (network, now) = (network(from), Instant::now());
         let mut table = self.table();
-        let now = Instant::now();
         if table.taken.len() >= self.limits.connections {
-            let idlest = table.taken.iter().min_by_key(|(_, taken)| (taken.answering.is_some(), taken.since));
-            let (&number, taken) = idlest?;
-            if taken.answering.is_some() && now - taken.since < PROMPT {
-                return None;
-            }
-            table.taken.remove(&number);
+            table.make_room();
         }
         let (held, lost) = oneshot::channel();
         let number = table.next;
         table.next += 1;
-        table.taken.insert(number, Taken { since: now, answering: None, _held: held });
-        Some((Place(Arc::new(Holder { places: Arc::clone(self), number })), lost))
+        table.taken.insert(number, Taken { network, since: now, active: now, answering: false, _held: held });
+        (Place(Arc::new(Holder { places: Arc::clone(self), number })), lost)
     }
 
     /// Takes their places from those whose time is over.
     pub(super) fn end_late(&self) {
         let Limits { head, write, answer, .. } = self.limits;
         let now = Instant::now();
-        self.table().taken.retain(|_, taken| match taken.answering {
-            None => now - taken.since < head,
-            Some(took) => now - taken.since < answer && now - took < write,
+        self.table().taken.retain(|_, taken| {
+            let (whole, next) = if taken.answering { (answer, write) } else { (head, head) };
+            now - taken.since < whole && now - taken.active < next
         });
     }
 
     /// Takes their places from those that wait for a head.
     pub(super) fn end_waiting(&self) {
-        self.table().taken.retain(|_, taken| taken.answering.is_some());
+        self.table().taken.retain(|_, taken| taken.answering);
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn make_room(&mut self) {
+        let mut places: HashMap<IpAddr, usize> = HashMap::new();
+        for taken in self.taken.values() {
+            *places.entry(taken.network).or_default() += 1;
+        }
+        let idlest =
+            self.taken.iter().min_by_key(|(_, taken)| (Reverse(places[&taken.network]), taken.active));
+        if let Some((&idlest, _)) = idlest {
+            self.taken.remove(&idlest);
+        }
     }
 }
 
@@ -95,15 +106,17 @@ impl Place {
     pub(super) fn answering(&self) {
         let now = Instant::now();
         self.change(|taken| {
-            if taken.answering.replace(now).is_none() {
+            if !std::mem::replace(&mut taken.answering, true) {
                 taken.since = now;
             }
+            taken.active = now;
         });
     }
 
     /// All answers have gone out.
     pub(super) fn waiting(&self) {
-        self.change(|taken| (taken.since, taken.answering) = (Instant::now(), None));
+        let now = Instant::now();
+        self.change(|taken| (taken.since, taken.active, taken.answering) = (now, now, false));
     }
 
     fn change(&self, change: impl FnOnce(&mut Taken)) {
