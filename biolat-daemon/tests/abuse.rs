@@ -1,0 +1,471 @@
+//! Clients that mean harm, a thousand at a time, and honest scrapes in their midst. The server is a process of its own,
+//! whose memory is what the kernel says.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod certificates;
+mod snapshots;
+
+use std::{
+    fs,
+    future::Future,
+    io::{BufRead as _, BufReader},
+    net::{Ipv4Addr, SocketAddr},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use biolat_daemon::{
+    http::{Limits, Service, serve},
+    listen,
+    web_config::WebConfig,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+    sync::{Mutex, MutexGuard, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring::default_provider,
+        pki_types::{CertificateDer, pem::PemObject as _},
+    },
+};
+
+use certificates::{Authority, Folder};
+use snapshots::{SHAPE, snapshot};
+
+/// Some 800 KiB.
+const DEVICES: usize = 100;
+const ATTACKERS: usize = 1000;
+const WHILE: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(1);
+/// What a server may grow by: 256 places, each a few buffers of 16 KiB, and what an allocator makes of it.
+const GROWTH: u64 = 10 << 20;
+const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+const WORD: &str = "Authorization: Basic YWxpY2U6aHVudGVyMg==\r\n"; // alice:hunter2
+
+/// One at a time: each takes what the machine has.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// Attackers take a file each.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: valid structs.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+    assert!(limit.rlim_max > 2 * ATTACKERS as u64, "only {} files: ulimit -n", limit.rlim_max);
+}
+
+/// The server of the others, if it is told to be: with the web config of this name, or plain.
+#[test]
+#[ignore = "it is started by the other tests"]
+fn the_server() {
+    let Some(config) = std::env::var_os("BIOLAT_TEST_SERVE") else { return };
+    let listener = listen::open(&["127.0.0.1:0".parse().unwrap()]).unwrap().remove(0);
+    println!("\nserving {}", listener.local_addr().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (_snapshots, seen) = watch::channel(Some(Arc::new(snapshot(DEVICES))));
+        let (_stop, stopped) = watch::channel(false);
+        let mut service = Service::new(seen, SHAPE);
+        if !config.is_empty() {
+            service = service.guarded_by(WebConfig::open(config.as_ref()).unwrap());
+        }
+        serve(vec![listener.try_into().unwrap()], service, Limits::default(), stopped).await;
+    });
+}
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    tls: Option<TlsConnector>,
+    _folder: Folder,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// Without TLS or a password.
+    async fn plain(name: &str) -> Self {
+        Self::start(Folder::new(&format!("abuse-{name}")), "", None).await
+    }
+
+    /// With TLS and a password.
+    async fn guarded(name: &str) -> Self {
+        let folder = Folder::new(&format!("abuse-{name}"));
+        let authority = Authority::new("authority");
+        authority.issue("server").write(&folder);
+        let config = folder.write(
+            "web.yml",
+            &format!(
+                "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\nbasic_auth_users:\n  alice: {}\n",
+                bcrypt::hash("hunter2", 10).unwrap()
+            ),
+        );
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+        let client = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self::start(folder, config.to_str().unwrap(), Some(TlsConnector::from(Arc::new(client)))).await
+    }
+
+    async fn start(folder: Folder, config: &str, tls: Option<TlsConnector>) -> Self {
+        let alone = ALONE.lock().await;
+        raise_file_limit();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "the_server", "--ignored", "--nocapture"])
+            .env("BIOLAT_TEST_SERVE", config)
+            // As the daemon itself sees to.
+            .env("MALLOC_ARENA_MAX", "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address =
+            lines.find_map(|line| line.unwrap().strip_prefix("serving ").map(|a| a.parse().unwrap()));
+        Self { child, address: address.unwrap(), tls, _folder: folder, _alone: alone }
+    }
+
+    fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// A whole scrape, and how long it took.
+    async fn scrape(&self) -> Result<Duration, String> {
+        let began = Instant::now();
+        let scraped = async {
+            let stream = TcpStream::connect(self.address).await?;
+            match &self.tls {
+                None => exchange(stream, &format!("{SCRAPE}\r\n")).await,
+                Some(tls) => {
+                    let name = Ipv4Addr::LOCALHOST.into();
+                    exchange(tls.connect(name, stream).await?, &format!("{SCRAPE}{WORD}\r\n")).await
+                }
+            }
+        };
+        let answer =
+            timeout(Duration::from_secs(20), scraped).await.map_err(|_| "none in 20 s".to_owned())?;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let whole = answer.starts_with(b"HTTP/1.1 200") && answer.len() > 1 << 19;
+        let beginning = String::from_utf8_lossy(&answer[..answer.len().min(200)]);
+        if whole { Ok(began.elapsed()) } else { Err(format!("{} bytes: {beginning}", answer.len())) }
+    }
+
+    /// Honest scrapes for so long, while the attackers do what they do, again and again. What the server has afterwards
+    /// is held against what it had before.
+    async fn stands<A: Future<Output = ()> + Send + 'static>(
+        &self,
+        what: &str,
+        lasting: Duration,
+        attack: impl Fn(SocketAddr, u64) -> A + Clone + Send + 'static,
+    ) {
+        for _ in 0..3 {
+            self.scrape().await.unwrap();
+        }
+        let before = self.resident();
+        let attacks = Arc::new(AtomicU64::new(0));
+        let mut attackers = JoinSet::new();
+        for number in 0..ATTACKERS as u64 {
+            let (attack, address, attacks) = (attack.clone(), self.address, Arc::clone(&attacks));
+            attackers.spawn(async move {
+                for round in 0.. {
+                    attack(address, number + (round << 32)).await;
+                    attacks.fetch_add(1, Relaxed);
+                    sleep(Duration::from_secs(1)).await;
+                }
+            });
+        }
+        let (began, mut slowest, mut scrapes, mut most, mut files) =
+            (Instant::now(), Duration::ZERO, 0, before, 0);
+        while began.elapsed() < lasting {
+            sleep(Duration::from_millis(50)).await;
+            let took = self.scrape().await.unwrap_or_else(|error| panic!("{what}: no scrape: {error}"));
+            (slowest, scrapes) = (slowest.max(took), scrapes + 1);
+            (most, files) = (most.max(self.resident()), files.max(self.files()));
+        }
+        attackers.shutdown().await;
+        let grown = most - before;
+        println!(
+            "{what}: {scrapes} scrapes, the slowest took {slowest:?}; {} attacks; {} KiB before, {} KiB more at the \
+             most, {files} files",
+            attacks.load(Relaxed),
+            before >> 10,
+            grown >> 10,
+        );
+        assert!(slowest < SOON, "{what}: {slowest:?}");
+        assert!(grown < GROWTH, "{what}: grown by {grown} bytes");
+        assert!(files < 320, "{what}: {files} files");
+        self.scrape().await.unwrap();
+    }
+}
+
+/// Sends, and reads to the end.
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, send: &str) -> std::io::Result<Vec<u8>> {
+    stream.write_all(send.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(answer)
+}
+
+/// A connection from where the attackers are, that buffers next to nothing on this side.
+async fn connect(address: SocketAddr, number: u64) -> Option<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    // Half of them share one, the others have one each.
+    let [.., high, low] = number.to_be_bytes();
+    let from = if number.is_multiple_of(2) { [127, 0, 0, 2] } else { [127, 1, high, low] };
+    socket.bind((from, 0).into()).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(address).await.ok()
+}
+
+/// Sends this and then nothing, until the server has had enough.
+async fn holds_on(address: SocketAddr, number: u64, send: &[u8]) {
+    let Some(mut stream) = connect(address, number).await else { return };
+    let _ = stream.write_all(send).await;
+    let _ = stream.read(&mut [0]).await;
+}
+
+/// Sends this in small pieces.
+async fn trickles(address: SocketAddr, number: u64, send: &[u8]) {
+    let Some(mut stream) = connect(address, number).await else { return };
+    for byte in send.iter().cycle() {
+        if stream.write_all(&[*byte]).await.is_err() {
+            return;
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Asks so many times, and takes a byte of the answer now and then.
+async fn reads_slowly(address: SocketAddr, number: u64, ask: &str, times: usize) {
+    let Some(mut stream) = connect(address, number).await else { return };
+    let asking = ask.repeat(times);
+    let _ = timeout(Duration::from_millis(500), stream.write_all(asking.as_bytes())).await;
+    while matches!(stream.read(&mut [0]).await, Ok(1)) && matches!(stream.take_error(), Ok(None)) {
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Sends all of it as fast as it is taken, and reads what comes.
+async fn pours(address: SocketAddr, number: u64, send: &[u8]) {
+    let Some(stream) = connect(address, number).await else { return };
+    let (mut from, mut to) = stream.into_split();
+    let reading = async {
+        let mut some = [0; 4096];
+        while matches!(from.read(&mut some).await, Ok(read) if read > 0) {}
+    };
+    let _ = timeout(Duration::from_secs(2), async { tokio::join!(reading, to.write_all(send)) }).await;
+}
+
+/// Numbers that look random and are the same each time: xorshift.
+struct Numbers(u64);
+
+impl Numbers {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        for (left, shift) in [(true, 13), (false, 7), (true, 17)] {
+            self.0 ^= if left { self.0 << shift } else { self.0 >> shift };
+        }
+        (self.0 >> 11) as usize % end
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.below(256) as u8).collect()
+    }
+
+    /// A request that is almost one.
+    fn request(&mut self) -> Vec<u8> {
+        const PARTS: [&str; 12] = [
+            "GET ",
+            "HEAD ",
+            "/metrics",
+            " HTTP/1.1",
+            " HTTP/1.0",
+            "\r\n",
+            "\r\n\r\n",
+            "Host: x\r\n",
+            "Content-Length: 99999999999999999999\r\n",
+            "Transfer-Encoding: chunked\r\n",
+            "Connection: keep-alive\r\n",
+            "Accept: application/openmetrics-text;q=\r\n",
+        ];
+        let mut request = format!("{SCRAPE}Accept-Encoding: gzip\r\n\r\n").into_bytes();
+        for _ in 0..=self.below(6) {
+            let at = self.below(request.len());
+            match self.below(5) {
+                0 => request[at] = self.below(256) as u8,
+                1 => drop(request.remove(at)),
+                2 => request.truncate(at.max(1)),
+                3 => drop(request.splice(at..at, PARTS[self.below(PARTS.len())].bytes())),
+                _ => {
+                    let length = self.below(2000);
+                    drop(request.splice(at..at, self.bytes(length)));
+                }
+            }
+            if request.is_empty() {
+                request.push(0);
+            }
+        }
+        request
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_thousand_who_do_not_ask() {
+    let server = Server::plain("waiting").await;
+    server.stands("idle", WHILE, |to, number| async move { holds_on(to, number, b"").await }).await;
+    let half = |to, number| async move {
+        holds_on(to, number, format!("{SCRAPE}X-Long: {}", "a".repeat(15_000)).as_bytes()).await;
+    };
+    server.stands("half a head", WHILE, half).await;
+    server
+        .stands(
+            "a slow head",
+            WHILE,
+            |to, number| async move { trickles(to, number, SCRAPE.as_bytes()).await },
+        )
+        .await;
+    let asks = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n";
+    let idles = move |to, number| async move { trickles(to, number, asks).await };
+    server.stands("idle between requests", WHILE, idles).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_thousand_who_do_not_listen() {
+    let server = Server::plain("reading").await;
+    let ask = format!("{SCRAPE}\r\n").replace("Connection: close\r\n", "");
+    let once = ask.clone();
+    let slow = move |to, number| {
+        let ask = once.clone();
+        async move { reads_slowly(to, number, &ask, 1).await }
+    };
+    server.stands("slow readers", WHILE, slow).await;
+    let pipelined = move |to, number| {
+        let ask = ask.clone();
+        async move { reads_slowly(to, number, &ask, 1000).await }
+    };
+    server.stands("pipelined requests", WHILE, pipelined).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_thousand_who_talk_nonsense() {
+    let server = Server::plain("nonsense").await;
+    let long = |begin: &str| Arc::<[u8]>::from([begin.as_bytes(), &vec![b'a'; 1 << 20]].concat());
+    for (what, send) in [
+        ("long headers", long(&format!("{SCRAPE}X-Long: "))),
+        ("long paths", long("GET /")),
+        ("endless bodies", long("GET /-/healthy HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")),
+    ] {
+        let pour = move |to, number| {
+            let send = Arc::clone(&send);
+            async move { pours(to, number, &send).await }
+        };
+        server.stands(what, WHILE, pour).await;
+    }
+    let garbage = |to, number| async move { pours(to, number, &Numbers::new(number).bytes(4000)).await };
+    server.stands("garbage", WHILE, garbage).await;
+    let fuzz = |to, number| async move { pours(to, number, &Numbers::new(number).request()).await };
+    server.stands("fuzzed requests", Duration::from_secs(10), fuzz).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_thousand_without_the_word() {
+    let server = Server::guarded("guarded").await;
+    let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+    server.stands("no handshake", WHILE, |to, number| async move { holds_on(to, number, b"").await }).await;
+    let half = move |to, number| async move { holds_on(to, number, &hello).await };
+    server.stands("half a handshake", WHILE, half).await;
+    let garbage = |to, number| async move {
+        pours(to, number, &[&[0x16][..], &Numbers::new(number).bytes(4000)].concat()).await
+    };
+    server.stands("garbage in place of a handshake", WHILE, garbage).await;
+    let tls = server.tls.clone().unwrap();
+    let idles = move |to, number| {
+        let tls = tls.clone();
+        async move {
+            // A handshake takes a CPU for a while on this side too: three hundred a second.
+            sleep(Duration::from_millis(2 * (number & 0xffff_ffff))).await;
+            let Some(stream) = connect(to, number).await else { return };
+            if let Ok(mut stream) = tls.connect(Ipv4Addr::LOCALHOST.into(), stream).await {
+                let _ = stream.read(&mut [0]).await;
+            }
+        }
+    };
+    server.stands("idle after the handshake", WHILE, idles).await;
+}
+
+/// The first good password is brought while another address has been guessing for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_hundred_who_guess() {
+    let server = Server::guarded("guesses").await;
+    let mut guessers = JoinSet::new();
+    for number in 0..100 {
+        let (address, tls) = (server.address, server.tls.clone().unwrap());
+        guessers.spawn(async move {
+            for round in 0.. {
+                let guess = async {
+                    let socket = TcpSocket::new_v4()?;
+                    socket.bind("127.0.0.2:0".parse().unwrap())?;
+                    let stream =
+                        tls.connect(Ipv4Addr::LOCALHOST.into(), socket.connect(address).await?).await?;
+                    let guess = base64::Engine::encode(
+                        &base64::prelude::BASE64_STANDARD,
+                        format!("alice:{number}.{round}"),
+                    );
+                    exchange(stream, &format!("{SCRAPE}Authorization: Basic {guess}\r\n\r\n")).await
+                };
+                if let Ok(answer) = guess.await {
+                    assert!(answer.starts_with(b"HTTP/1.1 401") || answer.starts_with(b"HTTP/1.1 429"));
+                }
+                sleep(Duration::from_millis(500)).await;
+            }
+        });
+    }
+    sleep(Duration::from_secs(2)).await;
+    let first = server.scrape().await.unwrap();
+    let mut slowest = Duration::ZERO;
+    for _ in 0..30 {
+        slowest = slowest.max(server.scrape().await.unwrap());
+        sleep(Duration::from_millis(50)).await;
+    }
+    println!("guesses: the first scrape took {first:?}, the slowest of the others {slowest:?}");
+    assert!(first < SOON && slowest < SOON, "{first:?}, {slowest:?}");
+    if let Some(Err(error)) = guessers.try_join_next() {
+        panic!("{error}");
+    }
+}
