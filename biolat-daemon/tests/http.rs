@@ -258,6 +258,31 @@ async fn one_connection_too_many_takes_the_place_of_the_idlest() {
 }
 
 #[tokio::test]
+async fn who_takes_many_places_takes_them_from_itself() {
+    let server = Server::start(Some(snapshot(1)), Limits { connections: 3, ..Limits::default() }).await;
+    let from = |address: &str| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(address.parse().unwrap()).unwrap();
+        socket.connect(server.address)
+    };
+    let mut honest = from("127.0.0.1:0").await.unwrap();
+    let mut many = Vec::new();
+    for _ in 0..6 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        many.push(from("127.0.0.2:0").await.unwrap());
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut one = [0];
+    for (number, stream) in many.iter_mut().enumerate() {
+        let lost = timeout(Duration::from_millis(100), stream.read(&mut one)).await.is_ok();
+        assert_eq!(lost, number < 4, "{number}: the last two are left");
+    }
+    // Idle for longer than any of them, and still there.
+    honest.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert_eq!(Reply::read(&mut honest).await.status, 200);
+}
+
+#[tokio::test]
 async fn one_connection_too_many_takes_the_place_of_the_slowest_reader() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Server::start(Some(snapshot(1500)), limits).await;
