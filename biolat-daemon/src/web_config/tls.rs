@@ -202,3 +202,57 @@ fn curves(names: Vec<String>) -> Result<Vec<&'static dyn SupportedKxGroup>, Wron
 }
 
 const CURVES: &str = "there is X25519, CurveP256 and CurveP384";
+
+#[cfg(test)]
+mod tests {
+    use tokio_rustls::rustls::ProtocolVersion::{TLSv1_2, TLSv1_3};
+
+    use super::{ciphers, curves, versions};
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    #[test]
+    fn versions_are_those_that_are_safe() {
+        let between = |min: &str, max: &str| {
+            let versions = versions(Some(min.to_owned()), Some(max.to_owned()));
+            versions.ok().map(|versions| versions.iter().map(|version| version.version).collect::<Vec<_>>())
+        };
+        assert_eq!(between("", ""), Some(vec![TLSv1_3, TLSv1_2]));
+        assert_eq!(between("TLS10", "TLS13"), Some(vec![TLSv1_3, TLSv1_2]));
+        assert_eq!(between("TLS11", "TLS12"), Some(vec![TLSv1_2]));
+        assert_eq!(between("TLS13", ""), Some(vec![TLSv1_3]));
+        for (min, max) in [("TLS10", "TLS11"), ("TLS13", "TLS12"), ("SSL3", ""), ("", "tls13")] {
+            assert_eq!(between(min, max), None, "{min} to {max}");
+        }
+    }
+
+    #[test]
+    fn ciphers_keep_their_order_and_unsafe_ones_are_left_out() {
+        let chosen = |names: &[&str]| {
+            let suites = ciphers(texts(names)).unwrap();
+            let old = suites.iter().filter(|suite| suite.tls13().is_none());
+            old.filter_map(|suite| suite.suite().as_str()).collect::<Vec<_>>()
+        };
+        let (slow, quick) =
+            ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256");
+        assert_eq!(chosen(&[quick, slow]), [quick, slow]);
+        assert_eq!(chosen(&[slow, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", quick]), [slow, quick]);
+        assert_eq!(chosen(&["TLS_AES_128_GCM_SHA256"]), [""; 0]);
+        assert_eq!(chosen(&[]).len(), 6);
+        assert!(ciphers(texts(&["TLS_NULL"])).unwrap_err().to_string().contains(slow));
+    }
+
+    #[test]
+    fn curves_keep_their_order() {
+        let chosen = |names: &[&str]| {
+            let curves = curves(texts(names)).ok()?;
+            Some(curves.iter().filter_map(|curve| curve.name().as_str()).collect::<Vec<_>>())
+        };
+        assert_eq!(chosen(&["CurveP384", "X25519"]), Some(vec!["secp384r1", "X25519"]));
+        assert_eq!(chosen(&["CurveP521", "CurveP256"]), Some(vec!["secp256r1"]));
+        assert_eq!((chosen(&["CurveP521"]), chosen(&["P256"])), (None, None));
+        assert_eq!(chosen(&[]).map(|curves| curves.len()), Some(3));
+    }
+}
