@@ -43,7 +43,8 @@ fn boot_time() -> u64 {
     now(libc::CLOCK_REALTIME).saturating_sub(now(libc::CLOCK_BOOTTIME)).as_secs()
 }
 
-fn max_fds() -> u64 {
+/// How many files this process may have open.
+pub(crate) fn max_fds() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes the struct.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };

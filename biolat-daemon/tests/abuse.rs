@@ -63,16 +63,16 @@ const WORD: &str = "Authorization: Basic YWxpY2U6aHVudGVyMg==\r\n"; // alice:hun
 /// One at a time: each takes what the machine has.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Attackers take a file each.
-fn raise_file_limit() {
+/// How many files this process may have open: so many, or as many as the administrator allows.
+fn limit_files(wanted: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: valid structs.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        limit.rlim_cur = limit.rlim_max;
+        limit.rlim_cur = limit.rlim_max.min(wanted);
         assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
     }
-    assert!(limit.rlim_max > 2 * ATTACKERS as u64, "only {} files: ulimit -n", limit.rlim_max);
+    limit.rlim_cur
 }
 
 /// The server of the others, if it is told to be: with the web config of this name, or plain.
@@ -80,6 +80,9 @@ fn raise_file_limit() {
 #[ignore = "it is started by the other tests"]
 fn the_server() {
     let Some(config) = std::env::var_os("BIOLAT_TEST_SERVE") else { return };
+    if let Ok(files) = std::env::var("BIOLAT_TEST_FILES") {
+        limit_files(files.parse().unwrap());
+    }
     let listener = listen::open(&["127.0.0.1:0".parse().unwrap()]).unwrap().remove(0);
     println!("\nserving {}", listener.local_addr().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -112,7 +115,12 @@ impl Drop for Server {
 impl Server {
     /// Without TLS or a password.
     async fn plain(name: &str) -> Self {
-        Self::start(Folder::new(&format!("abuse-{name}")), "", None).await
+        Self::start(Folder::new(&format!("abuse-{name}")), "", None, None).await
+    }
+
+    /// The same, where it may have few files open.
+    async fn with_files(name: &str, files: u64) -> Self {
+        Self::start(Folder::new(&format!("abuse-{name}")), "", None, Some(files)).await
     }
 
     /// With TLS and a password.
@@ -134,15 +142,17 @@ impl Server {
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Self::start(folder, config.to_str().unwrap(), Some(TlsConnector::from(Arc::new(client)))).await
+        Self::start(folder, config.to_str().unwrap(), Some(TlsConnector::from(Arc::new(client))), None).await
     }
 
-    async fn start(folder: Folder, config: &str, tls: Option<TlsConnector>) -> Self {
+    async fn start(folder: Folder, config: &str, tls: Option<TlsConnector>, files: Option<u64>) -> Self {
         let alone = ALONE.lock().await;
-        raise_file_limit();
+        // Attackers take a file each.
+        assert!(limit_files(u64::MAX) > 2 * ATTACKERS as u64, "too few files: ulimit -n");
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "the_server", "--ignored", "--nocapture"])
             .env("BIOLAT_TEST_SERVE", config)
+            .envs(files.map(|files| ("BIOLAT_TEST_FILES", files.to_string())))
             // As the daemon itself sees to.
             .env("MALLOC_ARENA_MAX", "1")
             .stdout(Stdio::piped())
@@ -366,6 +376,13 @@ async fn a_thousand_who_do_not_ask() {
     let asks = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n";
     let idles = move |to, number| async move { trickles(to, number, asks).await };
     server.stands("idle between requests", WHILE, idles).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_thousand_where_files_are_few() {
+    let server = Server::with_files("files", 64).await;
+    // All from one address: of 32 places, as many other addresses would soon take each.
+    server.stands("idle, 64 files", WHILE, |to, _| async move { holds_on(to, 0, b"").await }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

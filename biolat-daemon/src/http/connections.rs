@@ -32,11 +32,12 @@ use super::{
     places::{Place, Places},
     stream::{Socket, Watched},
 };
+use crate::process;
 
 /// What one client, and all of them together, may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections; one more takes the place of another one.
+    /// Open connections, if the process may have twice as many files; one more takes the place of another one.
     pub connections: usize,
     /// For the head of a request, from the moment that the connection waits for one.
     pub head: Duration,
@@ -71,7 +72,7 @@ const KERNEL_BUFFERS: [usize; 2] = [16 << 10, 64 << 10];
 /// How often it is looked whose time is over.
 const TICK: Duration = Duration::from_secs(1);
 /// After a connection could not be accepted.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 
 /// Serves on every listener until `stop` is set or dropped, then lets answers under way finish.
 pub async fn serve(
@@ -81,7 +82,9 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
-    let places = Places::new(limits);
+    // Where few files are allowed, half of them are for the rest of the process.
+    let files = usize::try_from(process::max_fds()).unwrap_or(usize::MAX);
+    let places = Places::new(Limits { connections: limits.connections.min(files / 2), ..limits });
     let mut accepting = JoinSet::new();
     let (accepted, mut streams) = mpsc::channel(1);
     for listener in listeners {
