@@ -2,6 +2,7 @@
 
 mod bench;
 mod deploy;
+mod dist;
 mod ebpf;
 mod lint;
 mod machine;
@@ -49,6 +50,12 @@ enum Verb {
         #[arg(long, requires = "check")]
         strict: bool,
     },
+    /// Make what users are given, in target/dist: the static binary, the image and the Debian package
+    Dist {
+        /// Make it in two folders, and fail if a byte differs
+        #[arg(long)]
+        check: bool,
+    },
     /// Check what stands in deploy/, by the tools of those who will use it
     Deploy {
         /// Fail if a tool is lacking
@@ -72,6 +79,8 @@ fn main() -> std::process::ExitCode {
         Verb::Bench { subject, flags } => bench::bench(subject, &flags),
         Verb::Ebpf { check: false, .. } => ebpf::rebuild(),
         Verb::Ebpf { check: true, strict } => ebpf::check(strict),
+        Verb::Dist { check: false } => dist::dist(),
+        Verb::Dist { check: true } => dist::check(),
         Verb::Deploy { write: true, part, .. } => deploy::write(part.as_deref()),
         Verb::Deploy { strict, part, .. } => deploy::check(strict, part.as_deref()),
         Verb::Lint => lint::lint(),

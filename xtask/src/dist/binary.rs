@@ -1,0 +1,98 @@
+//! The daemon as one file that needs no other: linked statically, stripped, at any address.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+
+use super::Source;
+use crate::{
+    ebpf,
+    process::{cargo, command, find, root, run},
+};
+
+/// An architecture, as the compiler and as everyone else calls it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Architecture {
+    /// In images and packages.
+    pub(crate) name: &'static str,
+    pub(crate) target: &'static str,
+    /// The linker and the file by which the C library to link is known, if the compiler at hand does not bring both.
+    cross: Option<(&'static str, &'static str)>,
+}
+
+impl Architecture {
+    pub(crate) const ALL: [Self; 2] = [
+        Self { name: "amd64", target: "x86_64-unknown-linux-gnu", cross: None },
+        Self {
+            name: "arm64",
+            target: "aarch64-unknown-linux-gnu",
+            cross: Some(("aarch64-linux-gnu-gcc", "/usr/aarch64-linux-gnu/lib/libc.a")),
+        },
+    ];
+
+    /// Why nothing can be built for it here; nothing if it can.
+    pub(super) fn lacking(self) -> Option<String> {
+        let (linker, library) = self.cross?;
+        if find(linker).is_none() || !Path::new(library).is_file() {
+            let package = format!("gcc-aarch64-linux-gnu libc6-dev-{}-cross", self.name);
+            return Some(format!("no {linker} with {library}: apt-get install {package}"));
+        }
+        ebpf::compiler_with_sources().err().map(|error| format!("{error:#}"))
+    }
+}
+
+/// What these builds are kept in: their flags are not those of the workspace's others.
+pub(super) fn target_dir() -> PathBuf {
+    root().join("target/static")
+}
+
+/// Builds the daemon; where it is.
+pub(super) fn build(architecture: Architecture, source: &Source) -> Result<PathBuf> {
+    let mut flags = flags()?;
+    let mut command = match architecture.cross {
+        None => cargo(&[]),
+        Some((linker, _)) => cross(linker, &mut flags)?,
+    };
+    command.args(["build", "--release", "--locked", "--package", "biolat-daemon"]);
+    // With a target named, the flags are not those of build scripts, which run here.
+    command.args(["--target", architecture.target, "--target-dir"]).arg(target_dir());
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env_remove("RUSTFLAGS");
+    command.env("BIOLAT_REVISION", &source.revision);
+    run(&mut command)?;
+    Ok(target_dir().join(architecture.target).join("release/biolat-daemon"))
+}
+
+/// A cargo that builds the standard library for the target too, as the compiler at hand has it for this machine alone.
+fn cross(linker: &str, flags: &mut Vec<String>) -> Result<Command> {
+    let (rustc, cargo) = ebpf::compiler_with_sources()?;
+    flags.push(format!("-Clinker={linker}"));
+    let mut command = command(&cargo, &["-Zbuild-std=std,panic_unwind"]);
+    // Of this process' own build nothing may leak into that one.
+    for (name, _) in std::env::vars().filter(|(name, _)| {
+        name.starts_with("CARGO_") && name != "CARGO_HOME" || name.starts_with("RUSTUP_TOOLCHAIN")
+    }) {
+        command.env_remove(name);
+    }
+    command.env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1");
+    Ok(command)
+}
+
+/// No path of this machine is left in what panics say.
+fn flags() -> Result<Vec<String>> {
+    let mut flags = vec![
+        "-Ctarget-feature=+crt-static".to_owned(),
+        format!("--remap-path-prefix={}=biolat", root().display()),
+    ];
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    let sources = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
+    // A folder for each registry, named by a hash of where it is.
+    for registry in fs::read_dir(&sources).with_context(|| format!("cannot list {}", sources.display()))? {
+        flags.push(format!("--remap-path-prefix={}=cargo", registry?.path().display()));
+    }
+    Ok(flags)
+}

@@ -1,0 +1,154 @@
+//! `cargo xtask dist`: what users are given, in `target/dist`: binaries, images, packages and their sums.
+//!
+//! The same commit gives the same bytes in any folder: nothing in them tells of this machine or of the time.
+
+mod binary;
+mod image;
+mod package;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail};
+use sha2::{Digest as _, Sha256};
+
+use crate::process::{output, root, run};
+
+pub(crate) use binary::Architecture;
+pub(crate) use package::lacking;
+
+/// Where a release comes from.
+struct Source {
+    version: &'static str,
+    revision: String,
+    /// When it was committed, in seconds since the epoch.
+    epoch: u64,
+}
+
+/// What there is of a release for an architecture.
+pub(crate) struct Made {
+    pub(crate) architecture: Architecture,
+    pub(crate) binary: PathBuf,
+    pub(crate) image: PathBuf,
+    pub(crate) package: PathBuf,
+}
+
+/// A release.
+pub(crate) struct Release {
+    /// For the architecture that the probe is proven on, and others if they can be built for here.
+    pub(crate) made: Vec<Made>,
+    sums: PathBuf,
+}
+
+/// Makes it; the sums are listed.
+pub(crate) fn dist() -> Result<()> {
+    print!("{}", fs::read_to_string(make()?.sums)?);
+    Ok(())
+}
+
+/// Makes it here and in a copy of the sources elsewhere, and fails if a byte differs.
+pub(crate) fn check() -> Result<()> {
+    let here = fs::read_to_string(make()?.sums)?;
+    let source = Source::find()?;
+    let copy = std::env::temp_dir().join(format!("biolat-dist-{}", std::process::id()));
+    let there = make_copy(&source, &copy);
+    let _ = fs::remove_dir_all(&copy);
+    let there = there?;
+    if here != there {
+        bail!("made in two folders, it is not the same:\n{here}\n{there}");
+    }
+    print!("the same bytes, made in two folders:\n{here}");
+    Ok(())
+}
+
+/// Makes it, from what this folder holds.
+pub(crate) fn make() -> Result<Release> {
+    let source = Source::find()?;
+    let folder = root().join("target/dist");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut made = Vec::new();
+    for architecture in Architecture::ALL {
+        match architecture.lacking() {
+            None => made.push(make_for(architecture, &source, &folder)?),
+            Some(reason) => println!("left out: {}: {reason}", architecture.name),
+        }
+    }
+    let sums = folder.join("SHA256SUMS");
+    let mut lines = String::new();
+    for file in made.iter().flat_map(|made| [&made.binary, &made.image, &made.package]) {
+        let name = file.file_name().context("no name")?.to_string_lossy();
+        lines += &format!("{}  {name}\n", hash(&fs::read(file)?));
+    }
+    fs::write(&sums, lines)?;
+    Ok(Release { made, sums })
+}
+
+fn make_for(architecture: Architecture, source: &Source, folder: &Path) -> Result<Made> {
+    let built = binary::build(architecture, source)?;
+    let binary = folder.join(format!("biolat-daemon-{}-linux-{}", source.version, architecture.name));
+    fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
+    let image = image::write(&binary, architecture, source, folder)?;
+    let package = package::write(architecture, source, folder)?;
+    Ok(Made { architecture, binary, image, package })
+}
+
+impl Release {
+    /// What runs on this machine.
+    pub(crate) fn of_this_machine(&self) -> Result<&Made> {
+        let ours = |made: &&Made| made.architecture.target.starts_with(std::env::consts::ARCH);
+        self.made.iter().find(ours).context("nothing of the release runs on this machine")
+    }
+}
+
+/// The sums of what a copy of the sources gives.
+fn make_copy(source: &Source, copy: &PathBuf) -> Result<String> {
+    fs::create_dir(copy).with_context(|| format!("cannot make {}", copy.display()))?;
+    let files = output(Command::new("git").args(["ls-files", "--cached", "-z"]).current_dir(root()))?;
+    for file in files.split_terminator('\0') {
+        let to = copy.join(file);
+        fs::create_dir_all(to.parent().context("no folder")?)?;
+        fs::copy(root().join(file), to).with_context(|| format!("cannot copy {file}"))?;
+    }
+    let tools = root().join("target/tools");
+    fs::create_dir(copy.join("target"))?;
+    std::os::unix::fs::symlink(tools, copy.join("target/tools"))?;
+    let mut command =
+        crate::process::cargo(&["run", "--quiet", "--locked", "--package", "xtask", "--", "dist"]);
+    command.current_dir(copy).stdout(std::process::Stdio::null());
+    command.env("SOURCE_DATE_EPOCH", source.epoch.to_string()).env("BIOLAT_REVISION", &source.revision);
+    run(&mut command)?;
+    Ok(fs::read_to_string(copy.join("target/dist/SHA256SUMS"))?)
+}
+
+impl Source {
+    /// What git says of the last commit; outside of a checkout, what the environment does.
+    fn find() -> Result<Self> {
+        let said = |variable: &str, arguments: &[&str]| {
+            let given = std::env::var(variable).ok().filter(|text| !text.is_empty());
+            let asked = || output(Command::new("git").args(arguments).current_dir(root()));
+            let text = given.map_or_else(asked, Ok);
+            text.with_context(|| format!("git does not know this folder's last commit: set {variable}"))
+        };
+        let epoch = said("SOURCE_DATE_EPOCH", &["log", "-1", "--format=%ct"])?;
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION"),
+            revision: said("BIOLAT_REVISION", &["rev-parse", "--short=12", "HEAD"])?.trim().to_owned(),
+            epoch: epoch.trim().parse().context("SOURCE_DATE_EPOCH is not a number of seconds")?,
+        })
+    }
+
+    /// When it was committed, in a format of date(1).
+    fn date(&self, format: &str) -> Result<String> {
+        let mut date = Command::new("date");
+        date.args(["--utc", &format!("--date=@{}", self.epoch), &format!("+{format}")]).env("LC_ALL", "C");
+        Ok(output(&mut date)?.trim().to_owned())
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,69 @@
+//! The Debian package, by cargo-deb; `biolat-daemon/Cargo.toml` says what goes into it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Architecture, Source, binary};
+use crate::process::{cargo, find, output, root, run};
+
+const TOOL: &str = "cargo-deb";
+const TOOL_VERSION: &str = "3.8.0";
+
+/// Writes the package of what was built into a folder; where it is.
+pub(super) fn write(architecture: Architecture, source: &Source, folder: &Path) -> Result<PathBuf> {
+    write_documents(architecture, source)?;
+    let path = folder.join(format!("biolat_{}_{}.deb", source.version, architecture.name));
+    let mut command = Command::new(tool()?);
+    command.current_dir(root());
+    command.args(["--package", "biolat-daemon", "--no-build", "--no-strip", "--locked", "--quiet"]);
+    command.args(["--target", architecture.target, "--output"]).arg(&path);
+    command.env("CARGO_TARGET_DIR", binary::target_dir()).env("SOURCE_DATE_EPOCH", source.epoch.to_string());
+    run(&mut command)?;
+    Ok(path)
+}
+
+/// What is made of the daemon's options, and the package's changelog, beside the binary, where cargo-deb looks for it.
+fn write_documents(architecture: Architecture, source: &Source) -> Result<()> {
+    let folder = binary::target_dir().join(architecture.target).join("release/documents");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut command = cargo(&["run", "--quiet", "--locked", "--package", "biolat-daemon"]);
+    command.args(["--example", "documents", "--"]).arg(source.date("%Y-%m-%d")?).arg(&folder);
+    run(&mut command)?;
+    let changelog = format!(
+        "biolat ({}) unstable; urgency=medium\n\n  * Built from {}. What is new: CHANGELOG.md.gz, beside this file.\n\n \
+         -- {}  {}\n",
+        source.version,
+        source.revision,
+        env!("CARGO_PKG_AUTHORS"),
+        source.date("%a, %d %b %Y %H:%M:%S +0000")?
+    );
+    fs::write(folder.join("changelog"), changelog)?;
+    run(Command::new("gzip")
+        .args(["-9", "--no-name"])
+        .args(["changelog", "biolat-daemon.8"])
+        .current_dir(&folder))
+}
+
+/// Why no package can be made here; nothing if it can.
+pub(crate) fn lacking() -> Option<String> {
+    tool().err().map(|error| format!("{error:#}"))
+}
+
+fn tool() -> Result<PathBuf> {
+    let own = Some(root().join("target/tools/bin").join(TOOL)).filter(|path| path.is_file());
+    let tool = own.or_else(|| find(TOOL)).with_context(|| {
+        format!("no {TOOL}: cargo install {TOOL} --version {TOOL_VERSION} --locked --root target/tools")
+    })?;
+    let version = output(Command::new(&tool).arg("--version"))?;
+    // Another one may give other bytes.
+    if !version.contains(TOOL_VERSION) {
+        bail!("{} is {}, and it takes {TOOL_VERSION}", tool.display(), version.trim());
+    }
+    Ok(tool)
+}
