@@ -9,6 +9,8 @@ use crate::process::find;
 pub(crate) enum Need {
     /// Root, to load the probe and attach loop devices.
     Root,
+    /// Root from the start, as what is started changes root, mounts and installs.
+    RootItself,
     /// The kernel's types.
     Btf,
     /// The loop driver.
@@ -23,6 +25,8 @@ pub(crate) enum Need {
     PythonPackage(&'static str, &'static str),
     /// A compiler for the kernel's side.
     ProbeCompiler,
+    /// What makes the Debian package.
+    PackageTool,
     /// Temporary files on a disk that has requests of its own.
     TemporaryFilesOnDisk,
 }
@@ -33,6 +37,7 @@ impl Need {
         match self {
             Self::Root => (!is_root() && find("sudo").is_none())
                 .then(|| "neither root nor sudo: run it as root, or apt-get install sudo".into()),
+            Self::RootItself => (!is_root()).then(|| "not root: run it as root".into()),
             Self::Btf => (!Path::new("/sys/kernel/btf/vmlinux").exists())
                 .then(|| "no /sys/kernel/btf/vmlinux: boot a kernel with CONFIG_DEBUG_INFO_BTF".into()),
             Self::Loop => (!Path::new("/dev/loop-control").exists())
@@ -49,6 +54,7 @@ impl Need {
                 )
             }),
             Self::ProbeCompiler => crate::ebpf::lacking(),
+            Self::PackageTool => crate::dist::lacking(),
             Self::TemporaryFilesOnDisk => (!temporary_files_are_on_a_disk()).then(|| {
                 format!(
                     "{} is not on a disk or partition: set TMPDIR to a folder that is",

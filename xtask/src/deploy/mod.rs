@@ -1,12 +1,22 @@
 //! `cargo xtask deploy`: that what stands in `deploy/` works, by the tools of those who will use it.
 
+mod arm64;
+mod clean_root;
 mod grafana;
+mod image;
 mod kubernetes;
+mod package;
 mod prometheus;
+mod systemd;
+
+use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::machine::Need;
+use crate::{
+    dist::{self, Release},
+    machine::Need,
+};
 
 /// Something in `deploy/`, and the check of it.
 struct Part {
@@ -26,6 +36,10 @@ const PARTS: &[Part] = &[
         write: Some(kubernetes::write),
     },
     Part { name: "prometheus", needs: prometheus::NEEDS, check: prometheus::check, write: None },
+    Part { name: "image", needs: image::NEEDS, check: image::check, write: None },
+    Part { name: "package", needs: package::NEEDS, check: package::check, write: None },
+    Part { name: "arm64", needs: arm64::NEEDS, check: arm64::check, write: None },
+    Part { name: "systemd", needs: systemd::NEEDS, check: systemd::check, write: None },
 ];
 
 /// Checks one part or all of them; one that this machine cannot check is named, and fails if `strict`.
@@ -70,4 +84,13 @@ fn wanted_parts(wanted: Option<&str>) -> Result<impl Iterator<Item = &'static Pa
         );
     }
     Ok(PARTS.iter().filter(move |part| wanted.is_none_or(|wanted| part.name == wanted)))
+}
+
+/// What users are given, made once for all parts.
+fn release() -> Result<&'static Release> {
+    static RELEASE: OnceLock<Release> = OnceLock::new();
+    if RELEASE.get().is_none() {
+        let _ = RELEASE.set(dist::make()?);
+    }
+    RELEASE.get().context("no release was made")
 }

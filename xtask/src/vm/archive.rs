@@ -136,7 +136,7 @@ fn apt(program: &str, folder: &Path) -> Command {
 }
 
 /// Where this machine gets those of its packages from that Debian makes under this label.
-fn mirror(label: &str) -> Result<Option<String>> {
+pub(crate) fn mirror(label: &str) -> Result<Option<String>> {
     let format = ["indextargets", "--format", "$(LABEL) $(REPO_URI)", "Origin: Debian"];
     let targets = output(Command::new("apt-get").args(format))?;
     let found = targets.lines().filter_map(|line| line.split_once(' ')).find(|(found, _)| *found == label);

@@ -58,6 +58,7 @@ const MODULES: [&str; 23] = [
 ];
 
 const INIT: &str = include_str!("init.sh");
+const SWITCH: &str = include_str!("switch.sh");
 
 /// Makes an archive of these files (by their place in the guest) and links.
 struct Archive<'a> {
@@ -187,6 +188,16 @@ pub(crate) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
 fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split('.').next().unwrap_or(file).replace('-', "_")
+}
+
+/// The init that goes on with the system on the drive.
+pub(crate) fn switch(folder: &Path) -> Result<Vec<u8>> {
+    let archive = Archive::begin(folder)?;
+    archive.write("/init", SWITCH, 0o755)?;
+    for mount in ["dev", "proc", "sys", "root"] {
+        fs::create_dir_all(archive.folder.join(mount))?;
+    }
+    archive.finish()
 }
 
 /// The tests, the daemon, and the init that runs the tests of these names.

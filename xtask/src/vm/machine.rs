@@ -25,15 +25,22 @@ pub(crate) enum Machine {
     Everyday,
     /// As many possible CPUs as a large server has.
     Wide,
+    /// A virtual server that boots from its one drive.
+    Server,
 }
 
+/// The drive of a virtual server, in the folder where it runs.
+pub(crate) const DRIVE: &str = "root";
+
 impl Machine {
+    /// Those that kernel tests run on.
     pub(crate) const ALL: [Self; 2] = [Self::Everyday, Self::Wide];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Everyday => "everyday",
             Self::Wide => "wide",
+            Self::Server => "server",
         }
     }
 
@@ -52,6 +59,7 @@ impl Machine {
             // Memory is mapped where a test can tell.
             Self::Everyday => " nokaslr",
             Self::Wide => " possible_cpus=384",
+            Self::Server => "",
         }
     }
 
@@ -59,6 +67,7 @@ impl Machine {
     fn devices(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Self::Wide => (&[], &[]),
+            Self::Server => (&["virtio-blk-pci,drive=root"], &[DRIVE]),
             Self::Everyday => (
                 &[
                     // An NVMe controller with two namespaces.
@@ -119,7 +128,9 @@ impl Machine {
         command.args(["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]);
         let (devices, drives) = self.devices();
         for drive in drives {
-            fs::File::create(folder.join(drive))?.set_len(DRIVE_BYTES)?;
+            if !folder.join(drive).exists() {
+                fs::File::create(folder.join(drive))?.set_len(DRIVE_BYTES)?;
+            }
             command
                 .arg("-drive")
                 .arg(format!("if=none,id={drive},file={drive},format=raw,cache=unsafe,discard=unmap"));

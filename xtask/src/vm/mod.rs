@@ -14,7 +14,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use machine::Machine;
+pub(crate) use archive::mirror;
+pub(crate) use machine::{DRIVE, Machine};
 
 use crate::{
     machine::{Need, is_root},
@@ -181,6 +182,23 @@ impl Matrix {
             failure: outcome.err().map(|error| format!("{}: {error:#}", release.trim())),
         }))
     }
+}
+
+/// Boots the system on a drive that stands in a folder, with the oldest of the archive's kernels, and passes on each line
+/// that it prints on its second serial line, until it turns itself off.
+pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()> {
+    let place = root().join("target/vm");
+    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    let _lock = lock(&place)?;
+    let kernel = Kernel::of_the_archive(Some("6.1"))?.into_iter().next().context("no kernel")?;
+    let parts = [
+        image::programs(&place.join("programs"))?,
+        image::modules(&place.join("modules"), &kernel)?,
+        image::switch(&place.join("switch"))?,
+    ];
+    let initramfs = folder.join("initramfs");
+    fs::write(&initramfs, parts.concat()).context("cannot write the initramfs")?;
+    Machine::Server.run(&kernel, &initramfs, folder, LIMITS, &mut line)?.verdict(&[])
 }
 
 /// Held until the end: two runs would use the same folders.

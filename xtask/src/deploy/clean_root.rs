@@ -1,0 +1,100 @@
+//! A Debian system with nothing on it, to install the package in: made once, copied for each check.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    process::{output, root, run},
+    vm::mirror,
+};
+
+/// The release whose kernel the checks boot, too.
+pub(super) const RELEASE: &str = "bookworm";
+
+/// What there is on a server besides what every Debian has, and what a check asks with.
+const PACKAGES: &str = "ca-certificates,curl,libcap2-bin,man-db,procps,systemd,systemd-sysv";
+
+/// Such a system in a folder, removed when it is dropped.
+pub(super) struct CleanRoot(PathBuf);
+
+impl CleanRoot {
+    /// A copy that nothing was done to.
+    pub(super) fn new(name: &str) -> Result<Self> {
+        let clean = made()?;
+        let copy = Self(clean.with_file_name(name));
+        copy.remove();
+        run(Command::new("cp").arg("--archive").arg(&clean).arg(&copy.0))?;
+        Ok(copy)
+    }
+
+    /// Where a path of the system is.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.0.join(path.trim_start_matches('/'))
+    }
+
+    /// A program in the system, as root.
+    pub(super) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("chroot");
+        command.arg(&self.0).arg(program).args(arguments);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    }
+
+    /// Installs a package that stands outside.
+    pub(super) fn install(&self, package: &Path) -> Result<()> {
+        fs::copy(package, self.path("/tmp/package.deb"))?;
+        run(&mut self.command("dpkg", &["--install", "/tmp/package.deb"]))?;
+        Ok(fs::remove_file(self.path("/tmp/package.deb"))?)
+    }
+
+    /// Every file, folder and link in it.
+    pub(super) fn files(&self) -> Result<BTreeSet<String>> {
+        let mut find = Command::new("find");
+        find.arg(&self.0).args(["-mindepth", "1", "-printf", "/%P\n"]);
+        Ok(output(&mut find)?.lines().map(str::to_owned).collect())
+    }
+
+    fn remove(&self) {
+        // Nothing is mounted in it; on one file system all the same.
+        let _ =
+            Command::new("rm").args(["--recursive", "--force", "--one-file-system"]).arg(&self.0).status();
+    }
+}
+
+impl Drop for CleanRoot {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// The one that is copied; made anew if it is older than a week.
+fn made() -> Result<PathBuf> {
+    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+    let folder = root().join("target/deploy");
+    let (clean, half) = (folder.join(RELEASE), folder.join("half"));
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let age =
+        fs::metadata(&clean).and_then(|data| data.modified()).map(|made| made.elapsed().unwrap_or_default());
+    let fresh = age.is_ok_and(|age| age < WEEK);
+    if fresh {
+        return Ok(clean);
+    }
+    for old in [&clean, &half] {
+        CleanRoot(old.clone()).remove();
+    }
+    let mirror =
+        mirror("Debian")?.context("apt knows of no mirror of Debian's archive: run apt-get update")?;
+    let mut debootstrap = Command::new("debootstrap");
+    debootstrap.args(["--variant=minbase", "--include", PACKAGES, RELEASE]).arg(&half).arg(mirror);
+    output(&mut debootstrap)?;
+    fs::rename(&half, &clean)?;
+    Ok(clean)
+}

@@ -1,0 +1,104 @@
+//! The units, on a system that systemd has started: in an emulated machine, from a drive that the package was installed on.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::clean_root::CleanRoot;
+use crate::{
+    machine::Need,
+    process::{find, root, run},
+    vm,
+};
+
+pub(super) const NEEDS: &[Need] = &[
+    Need::RootItself,
+    Need::PackageTool,
+    Need::Program("debootstrap", "debootstrap"),
+    Need::Program("mkfs.ext4", "e2fsprogs"),
+    Need::Program("cpio", "cpio"),
+    Need::Program("depmod", "kmod"),
+    Need::Program("busybox", "busybox-static"),
+    Need::Program("qemu-system-x86_64", "qemu-system-x86"),
+];
+
+/// The most that `systemd-analyze security` may find, in tenths.
+const EXPOSURE: &str = "20";
+
+/// Runs in the guest when it has started.
+const CHECK: &str = include_str!("guest.sh");
+
+const CHECK_UNIT: &str = "[Unit]
+After=biolat.service
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/check
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/ttyS1
+";
+
+pub(super) fn check() -> Result<()> {
+    let root = CleanRoot::new("systemd")?;
+    root.install(&super::release()?.of_this_machine()?.package)?;
+    run(&mut root.command("systemd-analyze", &["verify", "biolat.service", "biolat.socket"]))?;
+    let security = ["security", "--offline=yes", "--no-pager", "--threshold", EXPOSURE, "biolat.service"];
+    let judged = root.command("systemd-analyze", &security).output()?;
+    let table = String::from_utf8_lossy(&judged.stdout);
+    if !judged.status.success() {
+        bail!("the unit forbids too little:\n{table}");
+    }
+    println!("{}", table.lines().next_back().unwrap_or_default());
+    boot(&root)
+}
+
+/// Boots it; the guest says `ok` or `not ok` of each thing that must hold.
+fn boot(root: &CleanRoot) -> Result<()> {
+    write_check(root)?;
+    let folder = work_folder()?;
+    write_drive(root, &folder)?;
+    let (mut held, mut failed) = (0, Vec::new());
+    vm::boot_drive(&folder, |line| {
+        println!("  | {line}");
+        held += usize::from(line.starts_with("ok "));
+        failed.extend(line.strip_prefix("not ok ").map(str::to_owned));
+    })?;
+    let expected = CHECK.lines().filter(|line| line.starts_with("holds ")).count();
+    if !failed.is_empty() {
+        bail!("on a system that systemd has started: {}", failed.join("; "));
+    }
+    if held != expected {
+        bail!("the guest told of {held} things that must hold, and there are {expected}");
+    }
+    Ok(())
+}
+
+fn write_check(root: &CleanRoot) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let script = root.path("/usr/local/sbin/check");
+    fs::write(&script, CHECK)?;
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755))?;
+    let units = root.path("/etc/systemd/system");
+    fs::write(units.join("check.service"), CHECK_UNIT)?;
+    fs::create_dir_all(units.join("multi-user.target.wants"))?;
+    Ok(symlink("../check.service", units.join("multi-user.target.wants/check.service"))?)
+}
+
+fn work_folder() -> Result<PathBuf> {
+    let folder = root().join("target/deploy/boot");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// A drive with the system on it.
+fn write_drive(root: &CleanRoot, folder: &Path) -> Result<()> {
+    let drive = folder.join(vm::DRIVE);
+    let mkfs = find("mkfs.ext4").context("no mkfs.ext4: apt-get install e2fsprogs")?;
+    run(Command::new(mkfs).args(["-q", "-d"]).arg(root.path("/")).arg(&drive).arg("1G"))
+}
