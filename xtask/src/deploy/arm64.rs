@@ -33,9 +33,9 @@ pub(super) fn check() -> Result<()> {
     {
         bail!("started under emulation it ends with {}, and says: {said}", ended.status);
     }
-    let control = output(Command::new("dpkg-deb").arg("--field").arg(&arm64.package).arg("Architecture"))?;
+    let control = output(Command::new("dpkg-deb").arg("--field").arg(arm64.package()?).arg("Architecture"))?;
     if control.trim() != "arm64" {
-        bail!("{} is a package for {}", arm64.package.display(), control.trim());
+        bail!("{} is a package for {}", arm64.package()?.display(), control.trim());
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ const OTHERS: [&str; 4] =
 
 pub(super) fn check() -> Result<()> {
     let release = super::release()?;
-    let package = &release.of_this_machine()?.package;
+    let package = release.of_this_machine()?.package()?;
     run(Command::new("lintian")
         .args(["--allow-root", "--fail-on", "error", "--tag-display-limit", "0"])
         .arg(package))?;

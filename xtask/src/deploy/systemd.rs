@@ -45,7 +45,7 @@ TTYPath=/dev/ttyS1
 
 pub(super) fn check() -> Result<()> {
     let root = CleanRoot::new("systemd")?;
-    root.install(&super::release()?.of_this_machine()?.package)?;
+    root.install(super::release()?.of_this_machine()?.package()?)?;
     run(&mut root.command("systemd-analyze", &["verify", "biolat.service", "biolat.socket"]))?;
     let security = ["security", "--offline=yes", "--no-pager", "--threshold", EXPOSURE, "biolat.service"];
     let judged = root.command("systemd-analyze", &security).output()?;

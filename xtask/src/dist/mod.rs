@@ -33,7 +33,7 @@ pub(crate) struct Made {
     pub(crate) architecture: Architecture,
     pub(crate) binary: PathBuf,
     pub(crate) image: PathBuf,
-    pub(crate) package: PathBuf,
+    package: Option<PathBuf>,
 }
 
 /// A release.
@@ -49,9 +49,16 @@ pub(crate) fn dist() -> Result<()> {
     Ok(())
 }
 
-/// Makes it here and in a copy of the sources elsewhere, and fails if a byte differs.
+/// Makes it here and in a copy of the sources elsewhere, and fails if a byte differs or anything is left out.
 pub(crate) fn check() -> Result<()> {
-    let here = fs::read_to_string(make()?.sums)?;
+    let release = make()?;
+    if release.made.len() < Architecture::ALL.len() {
+        bail!("an architecture was left out");
+    }
+    for made in &release.made {
+        made.package()?;
+    }
+    let here = fs::read_to_string(release.sums)?;
     let source = Source::find()?;
     let copy = std::env::temp_dir().join(format!("biolat-dist-{}", std::process::id()));
     let there = make_copy(&source, &copy);
@@ -79,7 +86,7 @@ pub(crate) fn make() -> Result<Release> {
     }
     let sums = folder.join("SHA256SUMS");
     let mut lines = String::new();
-    for file in made.iter().flat_map(|made| [&made.binary, &made.image, &made.package]) {
+    for file in made.iter().flat_map(|made| [&made.binary, &made.image].into_iter().chain(&made.package)) {
         let name = file.file_name().context("no name")?.to_string_lossy();
         lines += &format!("{}  {name}\n", hash(&fs::read(file)?));
     }
@@ -92,8 +99,20 @@ fn make_for(architecture: Architecture, source: &Source, folder: &Path) -> Resul
     let binary = folder.join(format!("biolat-daemon-{}-linux-{}", source.version, architecture.name));
     fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
     let image = image::write(&binary, architecture, source, folder)?;
-    let package = package::write(architecture, source, folder)?;
+    let package = match lacking() {
+        None => Some(package::write(architecture, source, folder)?),
+        Some(reason) => {
+            println!("left out: the package for {}: {reason}", architecture.name);
+            None
+        }
+    };
     Ok(Made { architecture, binary, image, package })
+}
+
+impl Made {
+    pub(crate) fn package(&self) -> Result<&Path> {
+        self.package.as_deref().with_context(|| format!("no package for {} was made", self.architecture.name))
+    }
 }
 
 impl Release {
