@@ -20,7 +20,10 @@ impl LoopDevice {
         let file = make_file(&folder, "a");
         let direct = if fast { "--direct-io=off" } else { "--direct-io=on" };
         let path = run("losetup", &["--find", "--show", direct, file.to_str().unwrap()]);
-        Self { name: path.trim().trim_start_matches("/dev/").to_owned(), folder }
+        let name = path.trim().trim_start_matches("/dev/").to_owned();
+        // A number keeps what was set of it, by whoever had it before.
+        block::set_attribute(&name, "queue/iostats", "1");
+        Self { name, folder }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
