@@ -36,7 +36,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use tokio::{
     sync::{oneshot, watch},
-    time::{sleep, timeout},
+    time::{Interval, sleep, timeout},
 };
 
 use collect::{Collector, Command};
@@ -102,7 +102,8 @@ pub async fn run(
     if let Some(web_config) = web_config {
         service = service.guarded_by(web_config);
     }
-    let mut serving = tokio::spawn(http::serve(listeners, service, Limits::default(), stopped));
+    let mut serving =
+        tokio::spawn(http::serve(listeners, service, Limits::of_interval(config.interval), stopped));
     tokio::select! {
         () = shutdown => {}
         () = follow_devices(uevents, commands.clone()) => {}
@@ -155,26 +156,36 @@ async fn follow_snapshots(
     service_manager: &ServiceManager,
     interval: Duration,
 ) {
-    if snapshots.wait_for(Option::is_some).await.is_ok() {
-        service_manager.notify(State::Ready);
-    }
-    let Some(watchdog) = service_manager.watchdog else {
-        while snapshots.changed().await.is_ok() {}
+    if snapshots.wait_for(Option::is_some).await.is_err() {
         return;
-    };
+    }
+    let watchdog = service_manager.watchdog.unwrap_or(Duration::MAX);
     let patience = watchdog.max(3 * interval);
-    let mut ticks = tokio::time::interval(watchdog / 2);
+    let mut ticks = service_manager.watchdog.map(|watchdog| tokio::time::interval(watchdog / 2));
     let mut last_pass = Instant::now();
+    let mut is_told = false;
     loop {
+        is_told = is_told || service_manager.notify(State::Ready);
         tokio::select! {
             changed = snapshots.changed() => match changed {
                 Ok(()) => last_pass = Instant::now(),
                 Err(_) => return,
             },
-            _ = ticks.tick() => match last_pass.elapsed() {
-                since if since < patience => service_manager.notify(State::Alive),
+            () = next(&mut ticks) => match last_pass.elapsed() {
+                since if since < patience => {
+                    service_manager.notify(State::Alive);
+                }
                 since => log::error!("no pass has ended for {since:.0?}: systemd's watchdog is left to bite"),
             },
         }
+    }
+}
+
+async fn next(ticks: &mut Option<Interval>) {
+    match ticks {
+        Some(ticks) => {
+            ticks.tick().await;
+        }
+        None => std::future::pending().await,
     }
 }

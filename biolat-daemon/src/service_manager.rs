@@ -49,17 +49,19 @@ impl ServiceManager {
         Self { socket, watchdog: watchdog.map(Duration::from_micros) }
     }
 
-    /// Tells it; without systemd nothing happens.
-    pub fn notify(&self, state: State) {
-        let Some(socket) = &self.socket else { return };
+    /// Tells it; without systemd nothing happens. `false`: it is not told yet.
+    pub fn notify(&self, state: State) -> bool {
+        let Some(socket) = &self.socket else { return true };
         let message = match state {
             State::Ready => "READY=1",
             State::Alive => "WATCHDOG=1",
             State::Stopping => "STOPPING=1",
         };
-        if let Err(error) = socket.send(message.as_bytes()) {
+        let told = socket.send(message.as_bytes());
+        if let Err(error) = &told {
             log::warn!("cannot tell systemd {message}: {error}");
         }
+        told.is_ok()
     }
 }
 
@@ -90,10 +92,18 @@ mod tests {
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let socket = UnixDatagram::bind_addr(&address).unwrap();
         let connected = connect(format!("@{name}").as_bytes()).unwrap();
-        ServiceManager { socket: Some(connected), watchdog: None }.notify(State::Ready);
+        let manager = ServiceManager { socket: Some(connected), watchdog: None };
+        assert!(manager.notify(State::Ready));
         let mut buffer = [0; 32];
         let length = socket.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"READY=1");
+        // Whoever does not listen is told later.
+        while manager.notify(State::Alive) {}
+        while socket.recv(&mut buffer).is_ok_and(|length| &buffer[..length] == b"WATCHDOG=1") {
+            if manager.notify(State::Ready) {
+                break;
+            }
+        }
         assert!(connect(b"/nonexistent/socket").is_err());
     }
 }

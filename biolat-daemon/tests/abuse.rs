@@ -57,6 +57,8 @@ const AWAY: Duration = Duration::from_millis(20);
 const SOON: Duration = Duration::from_secs(1);
 /// What a server may grow by: 256 places, each a few buffers of 16 KiB, and what an allocator makes of it.
 const GROWTH: u64 = 10 << 20;
+/// How often a server has new figures, if it is told to have some.
+const RENEWED: Duration = Duration::from_millis(100);
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
 const WORD: &str = "Authorization: Basic YWxpY2U6aHVudGVyMg==\r\n"; // alice:hunter2
 
@@ -87,13 +89,25 @@ fn the_server() {
     println!("\nserving {}", listener.local_addr().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let (_snapshots, seen) = watch::channel(Some(Arc::new(snapshot(DEVICES))));
+        let (snapshots, seen) = watch::channel(Some(Arc::new(snapshot(DEVICES))));
+        let limits = match std::env::var_os("BIOLAT_TEST_RENEWS") {
+            Some(_) => {
+                tokio::spawn(async move {
+                    loop {
+                        sleep(RENEWED).await;
+                        snapshots.send_modify(|last| *last = last.as_deref().cloned().map(Arc::new));
+                    }
+                });
+                Limits::of_interval(RENEWED)
+            }
+            None => Limits::default(),
+        };
         let (_stop, stopped) = watch::channel(false);
         let mut service = Service::new(seen, SHAPE);
         if !config.is_empty() {
             service = service.guarded_by(WebConfig::open(config.as_ref()).unwrap());
         }
-        serve(vec![listener.try_into().unwrap()], service, Limits::default(), stopped).await;
+        serve(vec![listener.try_into().unwrap()], service, limits, stopped).await;
     });
 }
 
@@ -120,7 +134,19 @@ impl Server {
 
     /// The same, where it may have few files open.
     async fn with_files(name: &str, files: u64) -> Self {
-        Self::start(Folder::new(&format!("abuse-{name}")), "", None, Some(files)).await
+        Self::start(
+            Folder::new(&format!("abuse-{name}")),
+            "",
+            None,
+            Some(("BIOLAT_TEST_FILES", files.to_string())),
+        )
+        .await
+    }
+
+    /// With new figures ten times a second.
+    async fn renewing(name: &str) -> Self {
+        Self::start(Folder::new(&format!("abuse-{name}")), "", None, Some(("BIOLAT_TEST_RENEWS", "1".into())))
+            .await
     }
 
     /// With TLS and a password.
@@ -145,14 +171,19 @@ impl Server {
         Self::start(folder, config.to_str().unwrap(), Some(TlsConnector::from(Arc::new(client))), None).await
     }
 
-    async fn start(folder: Folder, config: &str, tls: Option<TlsConnector>, files: Option<u64>) -> Self {
+    async fn start(
+        folder: Folder,
+        config: &str,
+        tls: Option<TlsConnector>,
+        told: Option<(&str, String)>,
+    ) -> Self {
         let alone = ALONE.lock().await;
         // Attackers take a file each.
         assert!(limit_files(u64::MAX) > 2 * ATTACKERS as u64, "too few files: ulimit -n");
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "the_server", "--ignored", "--nocapture"])
             .env("BIOLAT_TEST_SERVE", config)
-            .envs(files.map(|files| ("BIOLAT_TEST_FILES", files.to_string())))
+            .envs(told)
             // As the daemon itself sees to.
             .env("MALLOC_ARENA_MAX", "1")
             .stdout(Stdio::piped())
@@ -400,6 +431,29 @@ async fn a_thousand_who_do_not_listen() {
         async move { reads_slowly(to, number, &ask, 1000).await }
     };
     server.stands("pipelined requests", WHILE, pipelined).await;
+}
+
+/// Each keeps the figures that it was answered with, until its time is over: 2 s, and one until that is seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn readers_of_a_hundred_snapshots() {
+    let server = Server::renewing("snapshots").await;
+    server.scrape().await.unwrap();
+    let before = server.resident();
+    let (mut readers, mut most) = (JoinSet::new(), before);
+    for _ in 0..100 {
+        let (address, ask) = (server.address, format!("{SCRAPE}\r\n"));
+        readers.spawn(async move { reads_slowly(address, 0, &ask, 1).await });
+        sleep(RENEWED).await;
+        most = most.max(server.resident());
+    }
+    let grown = most - before;
+    println!(
+        "readers of a hundred snapshots: {} KiB before, {} KiB more at the most",
+        before >> 10,
+        grown >> 10
+    );
+    assert!(grown < GROWTH + 30 * (1 << 20), "grown by {grown} bytes");
+    server.scrape().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

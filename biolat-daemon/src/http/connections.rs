@@ -55,13 +55,23 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
+        Self::of_interval(Duration::from_secs(5))
+    }
+}
+
+impl Limits {
+    /// For snapshots that are this far apart. Who is slow to take an answer keeps the figures of an old one in memory: not
+    /// those of many.
+    #[must_use]
+    pub fn of_interval(interval: Duration) -> Self {
+        let answer = (8 * interval).clamp(Duration::from_secs(2), Duration::from_secs(15));
         Self {
             connections: 256,
             head: Duration::from_secs(30),
             head_bytes: 16 * 1024,
             handshake: Duration::from_secs(10),
             write: Duration::from_secs(10),
-            answer: Duration::from_secs(60),
+            answer,
             grace: Duration::from_secs(1),
         }
     }

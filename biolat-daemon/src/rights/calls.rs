@@ -21,7 +21,6 @@ const BOTH: &[c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_faccessat,
-    libc::SYS_fcntl,
     libc::SYS_fstat,
     libc::SYS_futex,
     libc::SYS_getcwd,
@@ -40,6 +39,8 @@ const BOTH: &[c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_readv,
     libc::SYS_restart_syscall,
+    // A fault is handled by giving it its default back, so that it ends the process: denied, it would come again and again.
+    libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sched_getaffinity,
@@ -69,10 +70,7 @@ const SERVING: &[c_long] = &[
     libc::SYS_getsockname,
     libc::SYS_getsockopt,
     libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
     libc::SYS_rseq,
-    libc::SYS_sendmsg,
-    libc::SYS_sendto,
     libc::SYS_set_robust_list,
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
@@ -89,6 +87,9 @@ const BPF_COMMANDS: [bpf_cmd; 6] = [
     bpf_cmd::BPF_MAP_LOOKUP_BATCH,
     bpf_cmd::BPF_OBJ_GET_INFO_BY_FD,
 ];
+
+/// What there is to ask of a file that is open: not whom to send signals about it.
+const FILE_COMMANDS: [i32; 3] = [libc::F_GETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
 
 /// Whatever makes or changes a file.
 const WRITING: u64 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
@@ -119,13 +120,17 @@ fn rules(thread: Thread) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_open, vec![without(1, WRITING)?]);
     rules.insert(libc::SYS_mmap, vec![without(2, EXECUTABLE)?]);
     rules.insert(libc::SYS_mprotect, vec![without(2, EXECUTABLE)?]);
+    let commands = FILE_COMMANDS.map(|command| is(1, u64::from(command.unsigned_abs()))).into_iter();
+    rules.insert(libc::SYS_fcntl, commands.collect::<Result<_>>()?);
     // Asking for a limit, not setting one.
-    rules.insert(libc::SYS_prlimit64, vec![when(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?]);
+    rules.insert(libc::SYS_prlimit64, vec![is_null(2)?]);
     match thread {
         Thread::Serving => {
             let threads = libc::CLONE_THREAD as u64;
             let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
             rules.insert(libc::SYS_clone, vec![is_thread]);
+            // To whom the socket is connected: with an address of its own, a message is a connection to anywhere.
+            rules.insert(libc::SYS_sendto, vec![is_null(4)?]);
             rules.insert(libc::SYS_prctl, vec![is(0, libc::PR_SET_NAME as u64)?]);
         }
         Thread::Collecting => {
@@ -143,6 +148,10 @@ fn without(argument: u8, bits: u64) -> Result<SeccompRule> {
 
 fn is(argument: u8, value: u64) -> Result<SeccompRule> {
     when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+}
+
+fn is_null(argument: u8) -> Result<SeccompRule> {
+    when(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)
 }
 
 fn when(argument: u8, length: SeccompCmpArgLen, comparison: SeccompCmpOp, value: u64) -> Result<SeccompRule> {
@@ -200,8 +209,22 @@ mod tests {
                 assert!(is_denied(map(libc::PROT_READ | libc::PROT_EXEC)));
                 assert!(map(libc::PROT_READ | libc::PROT_WRITE).is_ok());
                 assert!(is_denied(call(libc::SYS_ptrace, [libc::PTRACE_TRACEME as usize, 0, 0, 0])));
+                assert!(is_denied(call(libc::SYS_fcntl, [0, libc::F_SETOWN as usize, 1, 0])));
+                assert!(call(libc::SYS_fcntl, [0, libc::F_GETFD as usize, 0, 0]).is_ok());
             });
         }
+    }
+
+    #[test]
+    fn a_socket_sends_to_nobody_but_whom_it_is_connected_to() {
+        let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let address = other.local_addr().unwrap();
+        one.connect(address).unwrap();
+        confined(Thread::Serving, || {
+            assert!(is_denied(one.send_to(b"x", address)));
+            assert_eq!(one.send(b"x").unwrap(), 1);
+        });
+        confined(Thread::Collecting, || assert!(is_denied(one.send(b"x"))));
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub enum Thread {
 /// Gives up what the calling thread, and whatever it starts, does not need any more: capabilities, new privileges and, if
 /// `filter`, system calls.
 pub fn give_up(thread: Thread, filter: bool) -> Result<()> {
+    if thread == Thread::Collecting {
+        leave_signals_to_others().context("cannot leave signals to the serving thread")?;
+    }
     capabilities::keep(thread).context("cannot give up capabilities")?;
     // SAFETY: plain numbers.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } < 0 {
@@ -31,4 +34,17 @@ pub fn give_up(thread: Thread, filter: bool) -> Result<()> {
         calls::filter(thread).context("cannot filter system calls (--no-seccomp does without)")?;
     }
     Ok(())
+}
+
+/// What asks the process to end is told to the serving thread by a socket, which the other must not touch.
+fn leave_signals_to_others() -> io::Result<()> {
+    // SAFETY: plain numbers, for which zero is valid; the calls fill and read the set.
+    let result = unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut signals);
+        libc::sigaddset(&raw mut signals, libc::SIGTERM);
+        libc::sigaddset(&raw mut signals, libc::SIGINT);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }

@@ -6,6 +6,8 @@ use std::{
     os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::Duration,
 };
 
 use caps::{
@@ -156,6 +158,23 @@ fn a_files_capabilities_need_not_be_effective() {
     assert_eq!(set, 0, "{}", io::Error::last_os_error());
     let daemon = Daemon::start_command(&mut as_nobody(&copy, CapsHashSet::new()));
     assert_it_goes_on(&daemon);
+}
+
+/// The handler of a fault gives it its default back and returns: what cannot be given back would come for ever.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_fault_ends_it() {
+    let daemon = Daemon::start(&["--interval", "100ms"]);
+    let pid = daemon.pid().cast_signed();
+    let fault = || {
+        // SAFETY: our own child, which is not reaped yet.
+        unsafe { libc::kill(pid, libc::SIGSEGV) };
+        thread::sleep(Duration::from_millis(500));
+    };
+    fault();
+    fault();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    assert!(stat.contains(") Z "), "{stat}");
 }
 
 #[test]
