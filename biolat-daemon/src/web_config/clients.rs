@@ -54,25 +54,22 @@ pub(super) fn verifier(
     allowed_sans: Option<Vec<String>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, Wrong> {
-    if allowed_sans.is_some() && !policy.required {
+    if allowed_sans.is_some() && !(policy.required && policy.verified) {
         return Err(Wrong(
-            "client_allowed_sans takes client_auth_type RequireAndVerifyClientCert: without a certificate there is \
-             no name to look at"
+            "client_allowed_sans takes client_auth_type RequireAndVerifyClientCert: anybody can make a certificate \
+             of any name"
                 .into(),
         ));
     }
-    if !policy.asked {
-        return match authorities {
-            Some(_) => Err(Wrong(
-                "client_ca_file is given and no client is asked for a certificate: set client_auth_type to \
+    let issued = match (policy.verified, authorities) {
+        (false, None) => None,
+        (false, Some(_)) => {
+            return Err(Wrong(
+                "client_ca_file is given and no client's certificate is verified by it: set client_auth_type to \
                  RequireAndVerifyClientCert"
                     .into(),
-            )),
-            None => Ok(None),
-        };
-    }
-    let issued = match (policy.verified, authorities) {
-        (false, _) => None,
+            ));
+        }
         (true, None) => return Err(Wrong("client_auth_type takes a client_ca_file to verify by".into())),
         (true, Some(authorities)) => Some(
             WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider))
@@ -80,6 +77,9 @@ pub(super) fn verifier(
                 .map_err(|error| Wrong(format!("client_ca_file: {error}")))?,
         ),
     };
+    if !policy.asked {
+        return Ok(None);
+    }
     let algorithms = provider.signature_verification_algorithms;
     Ok(Some(Arc::new(Clients { required: policy.required, issued, allowed_sans, algorithms })))
 }
@@ -164,5 +164,34 @@ fn name(name: &GeneralName) -> Option<String> {
                 .map(|address| address.to_string())
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio_rustls::rustls::{RootCertStore, crypto::ring::default_provider};
+
+    use super::{Policy, verifier};
+
+    #[test]
+    fn what_would_guard_nothing_is_refused() {
+        let refused = |policy: &str, authorities: bool, names: bool| {
+            let policy = Policy::parse(policy).unwrap();
+            let authorities = authorities.then(RootCertStore::empty);
+            let names = names.then(|| vec!["client.example".to_owned()]);
+            verifier(policy, authorities, names, &Arc::new(default_provider())).err().map(|wrong| wrong.0)
+        };
+        for policy in ["", "NoClientCert", "RequestClientCert", "RequireClientCert", "RequireAnyClientCert"] {
+            assert_eq!(refused(policy, false, false), None, "{policy}");
+            let authorities = refused(policy, true, false).unwrap_or_default();
+            assert!(authorities.contains("client_ca_file is given and"), "{policy}: {authorities}");
+            for authorities in [false, true] {
+                let names = refused(policy, authorities, true).unwrap_or_default();
+                assert!(names.contains("client_allowed_sans takes"), "{policy}: {names}");
+            }
+        }
+        assert!(refused("VerifyClientCertIfGiven", true, true).is_some());
     }
 }

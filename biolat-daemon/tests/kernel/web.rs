@@ -129,8 +129,13 @@ fn what_is_wrong_is_said_in_one_line() {
         (format!("{TLS}  client_auth_type: Sometimes\n"), 2, "client_auth_type 'Sometimes'"),
         (format!("{TLS}{verify}"), 2, "takes a client_ca_file"),
         (format!("{TLS}{verify}  client_ca_file: text.pem\n"), 2, "no certificate"),
-        (format!("{TLS}  client_ca_file: authority.pem\n"), 2, "no client is asked"),
+        (format!("{TLS}  client_ca_file: authority.pem\n"), 2, "no client's certificate is verified"),
         (format!("{TLS}  client_allowed_sans: [a]\n"), 2, "client_allowed_sans takes"),
+        (
+            format!("{TLS}  client_auth_type: RequireAnyClientCert\n  client_allowed_sans: [a]\n"),
+            2,
+            "client_allowed_sans takes",
+        ),
         ("http_server_config:\n  headers:\n    Server: x\n".into(), 2, "Server cannot be set"),
         ("http_server_config:\n  headers:\n    X-Frame-Options: maybe\n".into(), 2, "deny or sameorigin"),
         (
