@@ -2,8 +2,9 @@
 //! looked at again while the daemon runs; what is broken then changes nothing, and is said once.
 //!
 //! Stricter than the exporters: TLS is 1.2 or 1.3, HTTP is 1.1, a client's certificate is verified by a `client_ca`
-//! that is given and never by the system's, and neither TLS nor client certificates nor passwords go away without a
-//! restart, as a file that is just being written may look as if they should.
+//! that is given and never by the system's, and nothing that keeps strangers out (TLS and its least version, client
+//! certificates and their names, passwords) goes away without a restart, as a file that is just being written may look
+//! as if it should.
 //!
 //! [Prometheus' exporters share]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
@@ -65,19 +66,9 @@ pub(crate) struct Access {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// What every answer has.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    verifies_clients: bool,
-    users: Users,
-}
-
-impl Access {
     /// What keeps strangers out.
-    fn guards(&self) -> [(&'static str, bool); 3] {
-        [
-            ("TLS", self.tls.is_some()),
-            ("verified client certificates", self.verifies_clients),
-            ("passwords", !self.users.is_empty()),
-        ]
-    }
+    guards: Vec<&'static str>,
+    users: Users,
 }
 
 /// A file, what it said last, and who has shown a good password since.
@@ -163,10 +154,8 @@ impl WebConfig {
 
 /// An error if a guard that was there before is not there any more.
 fn no_less(before: &Access, access: &Access) -> Result<()> {
-    match before.guards().into_iter().zip(access.guards()).find(|((_, was), (_, is))| *was && !is) {
-        Some(((guard, _), _)) => {
-            anyhow::bail!("the web config has no {guard} any more: that takes a restart")
-        }
+    match before.guards.iter().find(|guard| !access.guards.contains(guard)) {
+        Some(guard) => anyhow::bail!("the web config has no {guard} any more: that takes a restart"),
         None => Ok(()),
     }
 }
@@ -186,12 +175,12 @@ fn access(path: &Path, files: &mut Files) -> Result<Access> {
         log::info!("http2: biolat speaks HTTP/1.1 alone, as every client does");
     }
     let tls = tls::server(format.tls_server_config.unwrap_or_default(), folder, files)?;
-    Ok(Access {
-        verifies_clients: tls.as_ref().is_some_and(|tls| tls.verifies_clients),
-        tls: tls.map(|tls| tls.config),
-        headers: headers(http.headers.unwrap_or_default())?,
-        users: Users::new(format.basic_auth_users.unwrap_or_default())?,
-    })
+    let users = Users::new(format.basic_auth_users.unwrap_or_default())?;
+    let (tls, mut guards) = tls.map_or_else(Default::default, |tls| (Some(tls.config), tls.guards));
+    if !users.is_empty() {
+        guards.push("passwords");
+    }
+    Ok(Access { tls, headers: headers(http.headers.unwrap_or_default())?, guards, users })
 }
 
 fn headers(given: BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderValue)>, Wrong> {
@@ -211,4 +200,62 @@ fn headers(given: BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderVal
             Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| Wrong(name))?, value))
         })
         .collect()
+}
+
+#[cfg(test)]
+#[path = "../../tests/certificates/mod.rs"]
+mod certificates;
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        certificates::{Authority, Folder},
+        load, no_less,
+    };
+
+    const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
+
+    /// A folder with a server's certificate and an authority's.
+    fn folder(name: &str) -> Folder {
+        let folder = Folder::new(name);
+        let authority = Authority::new("authority");
+        authority.issue("server").write(&folder);
+        folder.write("authority.pem", authority.pem());
+        folder
+    }
+
+    /// Each without the value of a key, as a half-written file has it, or with a weaker one.
+    #[test]
+    fn no_guard_goes_away() {
+        let folder = folder("guards");
+        let verified = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: authority.pem\n";
+        let named = format!("{TLS}{verified}  client_allowed_sans: [client.example]\n");
+        let any = "  client_auth_type: RequireAnyClientCert\n";
+        let if_given = verified.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven");
+        let users = format!("{TLS}basic_auth_users:\n  alice: {}\n", bcrypt::hash("hunter2", 4).unwrap());
+        for (before, after, lost) in [
+            (TLS, "", Some("TLS")),
+            (
+                &format!("{TLS}  min_version: TLS13\n"),
+                &format!("{TLS}  min_version:\n"),
+                Some("TLS 1.3 alone"),
+            ),
+            (&format!("{TLS}  min_version: TLS12\n"), &format!("{TLS}  min_version: TLS13\n"), None),
+            (&named, &named.replace("[client.example]", ""), Some("client_allowed_sans")),
+            (&named, &named.replace("client.example", "other.example"), None),
+            (&format!("{TLS}{verified}"), &named, None),
+            (&format!("{TLS}{verified}"), &format!("{TLS}{any}"), Some("verified client certificates")),
+            (&format!("{TLS}{verified}"), &format!("{TLS}{if_given}"), Some("required client certificates")),
+            (&format!("{TLS}{any}"), TLS, Some("required client certificates")),
+            (&format!("{TLS}{any}"), &format!("{TLS}{verified}"), None),
+            (&users, TLS, Some("passwords")),
+            (TLS, &users, None),
+        ] {
+            let [was, is] = [before, after].map(|text: &str| load(&folder.write("web.yml", text)).0.unwrap());
+            let said = no_less(&was, &is).err().map(|error| error.to_string());
+            let expected =
+                lost.map(|lost| format!("the web config has no {lost} any more: that takes a restart"));
+            assert_eq!(said, expected, "{before} to {after}");
+        }
+    }
 }

@@ -36,8 +36,8 @@ const CIPHERS_OF_TLS13: [&str; 3] =
 /// A TLS server.
 pub(super) struct Server {
     pub(super) config: Arc<ServerConfig>,
-    /// Whether it lets nobody in without a certificate that it has verified.
-    pub(super) verifies_clients: bool,
+    /// What keeps strangers out.
+    pub(super) guards: Vec<&'static str>,
 }
 
 /// A server as described; nothing if nothing is.
@@ -57,6 +57,14 @@ pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Optio
     });
     let versions = versions(tls.min_version, tls.max_version)?;
     let policy = Policy::parse(&tls.client_auth_type.unwrap_or_default())?;
+    let guards = [
+        ("TLS", true),
+        ("TLS 1.3 alone", !versions.contains(&&TLS12)),
+        ("required client certificates", policy.required),
+        ("verified client certificates", policy.required && policy.verified),
+        ("client_allowed_sans", tls.client_allowed_sans.is_some()),
+    ];
+    let guards = guards.into_iter().filter_map(|(guard, there)| there.then_some(guard)).collect();
     let authorities = authorities.map(roots).transpose()?;
     let verifier = clients::verifier(policy, authorities, tls.client_allowed_sans, &provider)?;
 
@@ -80,7 +88,7 @@ pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Optio
     // Who keeps a connection needs no session; and a certificate is looked at each time.
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
-    Ok(Some(Server { config: Arc::new(server), verifies_clients: policy.required && policy.verified }))
+    Ok(Some(Server { config: Arc::new(server), guards }))
 }
 
 /// PEM, and where it stands.
