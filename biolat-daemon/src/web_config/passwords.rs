@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     net::IpAddr,
+    ops::RangeInclusive,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -23,6 +24,8 @@ const WAITING: usize = 2;
 const REST: u32 = 3;
 /// Passwords that are known to be good; a user has one, or its beginning of 72 bytes with any end.
 const KNOWN: usize = 64;
+/// Costs of a hash: above, a first password would take many seconds, and the turn of all others with it.
+const COSTS: RangeInclusive<u32> = 4..=16;
 
 /// Hashes by user.
 #[derive(Debug, Default)]
@@ -31,12 +34,12 @@ pub(super) struct Users(BTreeMap<String, String>);
 impl Users {
     pub(super) fn new(hashes: BTreeMap<String, String>) -> Result<Self, Wrong> {
         for (user, hash) in &hashes {
-            let cost = hash.parse::<HashParts>().map(|parts| parts.get_cost());
-            if !cost.is_ok_and(|cost| (4..=31).contains(&cost)) {
-                return Err(Wrong(format!(
-                    "basic_auth_users: what stands for {user} is no bcrypt hash; htpasswd -nBC 10 {user} makes one"
-                )));
-            }
+            let wrong = match hash.parse::<HashParts>().map(|parts| parts.get_cost()) {
+                Ok(cost) if COSTS.contains(&cost) => continue,
+                Ok(cost) => format!("the hash of {user} has cost {cost} and may have 4 to 16"),
+                Err(_) => format!("what stands for {user} is no bcrypt hash"),
+            };
+            return Err(Wrong(format!("basic_auth_users: {wrong}; htpasswd -nBC 10 {user} makes one")));
         }
         Ok(Self(hashes))
     }
@@ -67,7 +70,7 @@ pub(crate) enum Verdict {
 /// Checks passwords, whatever the users are at the time.
 pub(super) struct Passwords {
     /// Good ones, under a key that no other process has: nothing to look up elsewhere.
-    known: Mutex<HashSet<[u8; 32]>>,
+    known: Arc<Mutex<HashSet<[u8; 32]>>>,
     key: hmac::Key,
     turn: Arc<Semaphore>,
     waiting: Arc<Mutex<HashMap<IpAddr, usize>>>,
@@ -77,7 +80,7 @@ impl Passwords {
     pub(super) fn new() -> anyhow::Result<Self> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| anyhow::anyhow!("the kernel gives no random numbers"))?;
-        Ok(Self { known: Mutex::default(), key, turn: Arc::new(Semaphore::new(1)), waiting: Arc::default() })
+        Ok(Self { known: Arc::default(), key, turn: Arc::new(Semaphore::new(1)), waiting: Arc::default() })
     }
 
     pub(super) async fn check(&self, users: &Users, headers: &HeaderMap, from: IpAddr) -> Verdict {
@@ -96,9 +99,13 @@ impl Passwords {
         let began = Instant::now();
         let hash = hash.to_owned();
         let fits = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
-        // Not this request's own task: whoever hangs up still has had its turn.
+        let known = Arc::clone(&self.known);
+        // Not this request's own task: whoever hangs up still has had its turn, and need not have it again.
         let checked = tokio::spawn(async move {
             let good = fits.await.unwrap_or(false) && is_user;
+            if good {
+                remember(&mut locked(&known), name);
+            }
             drop(turn);
             if !good {
                 let rest = began.elapsed() * REST;
@@ -109,15 +116,7 @@ impl Passwords {
             }
             good
         });
-        if !checked.await.unwrap_or(false) {
-            return Verdict::Stranger;
-        }
-        let mut known = locked(&self.known);
-        if known.len() == KNOWN {
-            known.clear();
-        }
-        known.insert(name);
-        Verdict::Welcome
+        if checked.await.unwrap_or(false) { Verdict::Welcome } else { Verdict::Stranger }
     }
 
     /// A name for a user with this hash and this password. Lengths are part of it, so that no two are the same.
@@ -131,6 +130,13 @@ impl Passwords {
         name.copy_from_slice(context.sign().as_ref());
         name
     }
+}
+
+fn remember(known: &mut HashSet<[u8; 32]>, name: [u8; 32]) {
+    if known.len() == KNOWN {
+        known.clear();
+    }
+    known.insert(name);
 }
 
 /// One of an address's places among those who wait.
@@ -220,6 +226,28 @@ mod tests {
             let error = Users::new([("alice".into(), hash.into())].into()).unwrap_err().to_string();
             assert!(error.contains("alice") && (hash.is_empty() || !error.contains(hash)), "{error}");
         }
+    }
+
+    #[test]
+    fn what_would_take_too_long() {
+        for (cost, refused) in [(4, false), (16, false), (17, true), (31, true)] {
+            let hash = bcrypt::hash("hunter2", 4).unwrap().replacen("$04$", &format!("${cost:02}$"), 1);
+            let error = Users::new([("alice".into(), hash)].into()).err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), refused, "{cost}");
+            assert!(error.is_none_or(|error| error.contains(&format!("alice has cost {cost}"))));
+        }
+    }
+
+    /// Who hangs up while the password is checked finds it known when it comes again.
+    #[tokio::test]
+    async fn a_good_password_is_kept() {
+        let (users, passwords, headers) = (users(8), Passwords::new().unwrap(), with("alice", "hunter2"));
+        let check = passwords.check(&users, &headers, HERE);
+        let gone = tokio::time::timeout(Duration::ZERO, check).await;
+        assert!(gone.is_err(), "{gone:?}");
+        let _all_checked = passwords.turn.acquire().await.unwrap();
+        let again = tokio::time::timeout(Duration::ZERO, passwords.check(&users, &headers, HERE)).await;
+        assert_eq!(again, Ok(Verdict::Welcome));
     }
 
     #[tokio::test]
