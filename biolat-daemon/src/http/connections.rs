@@ -192,7 +192,7 @@ impl Connection {
         let connection = builder.serve_connection(
             TokioIo::new(Watched::new(stream, place.clone())),
             service_fn(move |request| {
-                place.answering();
+                place.making();
                 let service = service.clone();
                 async move { service.answer_to(request, from).await }
             }),

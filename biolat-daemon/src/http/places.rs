@@ -28,13 +28,23 @@ struct Table {
 struct Taken {
     /// Where the connection comes from.
     network: IpAddr,
-    /// When it was accepted, its last answer had gone out, or its present one began.
+    /// When it began what it is doing.
     since: Instant,
     /// Since then, or since the client took some of the answer.
     active: Instant,
-    answering: bool,
+    doing: Doing,
     /// Dropped with the entry, which ends the connection.
     _held: oneshot::Sender<()>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Doing {
+    /// It waits for a head.
+    Waiting,
+    /// The answer is in the making: the client has nothing to take yet, and nothing is late by its doing.
+    Making,
+    /// The answer is on its way.
+    Writing,
 }
 
 /// A connection's place. Clones are the same place.
@@ -62,7 +72,9 @@ impl Places {
         let (held, lost) = oneshot::channel();
         let number = table.next;
         table.next += 1;
-        table.taken.insert(number, Taken { network, since: now, active: now, answering: false, _held: held });
+        table
+            .taken
+            .insert(number, Taken { network, since: now, active: now, doing: Doing::Waiting, _held: held });
         (Place(Arc::new(Holder { places: Arc::clone(self), number })), lost)
     }
 
@@ -71,14 +83,18 @@ impl Places {
         let Limits { head, write, answer, .. } = self.limits;
         let now = Instant::now();
         self.table().taken.retain(|_, taken| {
-            let (whole, next) = if taken.answering { (answer, write) } else { (head, head) };
+            let (whole, next) = match taken.doing {
+                Doing::Waiting => (head, head),
+                Doing::Making => return true,
+                Doing::Writing => (answer, write),
+            };
             now - taken.since < whole && now - taken.active < next
         });
     }
 
     /// Takes their places from those that wait for a head.
     pub(super) fn end_waiting(&self) {
-        self.table().taken.retain(|_, taken| taken.answering);
+        self.table().taken.retain(|_, taken| taken.doing != Doing::Waiting);
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -101,13 +117,21 @@ impl Table {
 }
 
 impl Place {
-    /// The head of a request is here, or the client took some of its answer. Of answers one behind the other, the first
-    /// counts.
-    pub(super) fn answering(&self) {
+    /// The head of a request is here. Of answers one behind the other, the first counts.
+    pub(super) fn making(&self) {
+        self.answering(Doing::Making);
+    }
+
+    /// There is some of an answer to take, or the client took some.
+    pub(super) fn writing(&self) {
+        self.answering(Doing::Writing);
+    }
+
+    fn answering(&self, doing: Doing) {
         let now = Instant::now();
         self.change(|taken| {
-            if !std::mem::replace(&mut taken.answering, true) {
-                taken.since = now;
+            if taken.doing < doing {
+                (taken.since, taken.doing) = (now, doing);
             }
             taken.active = now;
         });
@@ -116,7 +140,7 @@ impl Place {
     /// All answers have gone out.
     pub(super) fn waiting(&self) {
         let now = Instant::now();
-        self.change(|taken| (taken.since, taken.active, taken.answering) = (now, now, false));
+        self.change(|taken| (taken.since, taken.active, taken.doing) = (now, now, Doing::Waiting));
     }
 
     fn change(&self, change: impl FnOnce(&mut Taken)) {
@@ -129,5 +153,32 @@ impl Place {
 impl Drop for Holder {
     fn drop(&mut self) {
         self.places.table().taken.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread::sleep, time::Duration};
+
+    use tokio::sync::oneshot::error::TryRecvError;
+
+    use super::{Limits, Places};
+
+    /// A password may take a while, and the client can do nothing about it.
+    #[test]
+    fn an_answer_in_the_making_is_not_a_slow_reader() {
+        let short = Duration::from_millis(20);
+        let places = Places::new(Limits { head: short, write: short, answer: short, ..Limits::default() });
+        let (place, mut lost) = places.take([127, 0, 0, 1].into());
+        place.making();
+        sleep(2 * short);
+        places.end_late();
+        assert_eq!(lost.try_recv(), Err(TryRecvError::Empty), "in the making");
+        place.writing();
+        // Another request, behind the one whose answer is not taken.
+        place.making();
+        sleep(2 * short);
+        places.end_late();
+        assert_eq!(lost.try_recv(), Err(TryRecvError::Closed), "not taken");
     }
 }

@@ -37,7 +37,7 @@ impl Socket for TlsStream<TcpStream> {
 pub(super) struct Watched<S: Socket> {
     stream: S,
     place: Place,
-    /// Whether something was written since all was known to have gone out.
+    /// Whether there was something to write since all was known to have gone out.
     writing: bool,
 }
 
@@ -46,9 +46,11 @@ impl<S: Socket> Watched<S> {
         Self { stream, place, writing: false }
     }
 
-    fn wrote(&mut self) {
-        self.writing = true;
-        self.place.answering();
+    /// The client's time begins when there is something for it to take.
+    fn begin_to_write(&mut self) {
+        if !std::mem::replace(&mut self.writing, true) {
+            self.place.writing();
+        }
     }
 }
 
@@ -73,8 +75,9 @@ impl<S: Socket> AsyncRead for Watched<S> {
 
 impl<S: Socket> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.begin_to_write();
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
-        self.wrote();
+        self.place.writing();
         Poll::Ready(Ok(written))
     }
 
@@ -83,8 +86,9 @@ impl<S: Socket> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.begin_to_write();
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
-        self.wrote();
+        self.place.writing();
         Poll::Ready(Ok(written))
     }
 
