@@ -37,7 +37,7 @@ const EXAMPLES: &str = "Examples:
   curl -s localhost:9976/metrics | grep total_latency_seconds_count
 
 Every option can be given in the environment too, as shown. Exit status: 0 after SIGTERM or SIGINT, 1 if it \
-cannot run, 2 for a wrong option or web config.";
+cannot run, 2 for a wrong option or web config, though 1 for what is wrong in a file that the web config names.";
 
 /// Options as they are given.
 #[derive(Parser, Debug)]

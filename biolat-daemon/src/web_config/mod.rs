@@ -86,7 +86,7 @@ struct State {
 }
 
 impl WebConfig {
-    /// Reads a file and those that it names. What is wrong in one of them is [`Wrong`].
+    /// Reads a file and those that it names. What is wrong in the file itself is [`Wrong`], as no second try will mend it.
     pub fn open(path: &Path) -> Result<Self> {
         let (access, files) = load(path);
         let access = Arc::new(access?);
@@ -209,6 +209,7 @@ mod certificates;
 #[cfg(test)]
 mod tests {
     use super::{
+        Wrong,
         certificates::{Authority, Folder},
         load, no_less,
     };
@@ -222,6 +223,51 @@ mod tests {
         authority.issue("server").write(&folder);
         folder.write("authority.pem", authority.pem());
         folder
+    }
+
+    /// Files that are just being replaced are good a moment later, so that a start that meets them is worth another one.
+    #[test]
+    fn what_other_files_hold_is_no_fault_of_the_configuration() {
+        let folder = folder("faults");
+        Authority::new("other").issue("other").write(&folder);
+        folder.write("text.pem", "no PEM");
+        let inline = "cert: x\n  key: y";
+        let verify = "client_auth_type: RequireAndVerifyClientCert";
+        for (tls, expected, is_own) in [
+            ("cert_file: server.pem\n  key_file: other.key", "server.pem do not go together", false),
+            ("cert_file: text.pem\n  key_file: server.key", "text.pem holds no certificate", false),
+            ("cert_file: server.pem\n  key_file: text.pem", "text.pem holds no private key", false),
+            ("cert_file: missing.pem\n  key_file: server.key", "missing.pem", false),
+            (
+                &format!(
+                    "cert_file: server.pem\n  key_file: server.key\n  {verify}\n  client_ca_file: text.pem"
+                ),
+                "text.pem holds no certificate",
+                false,
+            ),
+            (inline, "cert holds no certificate", true),
+            ("cert_file: server.pem\n  key: y", "key holds no private key", true),
+            ("cert_file: server.pem", "key_file is lacking", true),
+        ] {
+            let config = folder.write("web.yml", &format!("tls_server_config:\n  {tls}\n"));
+            let error = load(&config).0.unwrap_err();
+            assert!(format!("{error:#}").contains(expected), "{tls}: {error:#}");
+            assert_eq!(error.is::<Wrong>(), is_own, "{tls}: {error:#}");
+        }
+    }
+
+    #[test]
+    fn a_key_in_the_place_of_its_name_is_not_shown() {
+        let folder = folder("key");
+        let key = std::fs::read_to_string(folder.0.join("server.key")).unwrap();
+        let lines: Vec<_> = key.lines().collect();
+        for (begin, between) in [("|\n    ", "\n    "), (">\n    ", "\n    "), ("", " ")] {
+            let tls = TLS.replace("server.key", &format!("{begin}{}", lines.join(between)));
+            let error = load(&folder.write("web.yml", &tls)).0.unwrap_err();
+            let said = format!("{error:#}");
+            assert!(said.ends_with("key_file takes a file's name; PEM goes to key"), "{said}");
+            assert!(error.is::<Wrong>() && !said.contains(lines[1]), "{said}");
+        }
     }
 
     /// Each without the value of a key, as a half-written file has it, or with a weaker one.

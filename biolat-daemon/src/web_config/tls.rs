@@ -1,8 +1,12 @@
 //! The TLS server that `tls_server_config` describes: rustls, with the names that Go has for things.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use tokio_rustls::rustls::{
     RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
     crypto::{
@@ -65,14 +69,14 @@ pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Optio
         ("client_allowed_sans", tls.client_allowed_sans.is_some()),
     ];
     let guards = guards.into_iter().filter_map(|(guard, there)| there.then_some(guard)).collect();
-    let authorities = authorities.map(roots).transpose()?;
+    let authorities = authorities.as_ref().map(roots).transpose()?;
     let verifier = clients::verifier(policy, authorities, tls.client_allowed_sans, &provider)?;
 
-    let chain = certificates.ok_or_else(|| Wrong("cert_file is lacking".into())).and_then(chain)?;
-    let key = key.ok_or_else(|| Wrong("key_file is lacking".into()))?;
-    let from = key.from;
-    let key = PrivateKeyDer::from_pem_slice(&key.bytes)
-        .map_err(|_| Wrong(format!("{from} holds no private key in PEM, or one under a passphrase")))?;
+    let certificates = certificates.ok_or_else(|| Wrong("cert_file is lacking".into()))?;
+    let pem = key.ok_or_else(|| Wrong("key_file is lacking".into()))?;
+    let chain = chain(&certificates)?;
+    let key = PrivateKeyDer::from_pem_slice(&pem.bytes)
+        .map_err(|_| pem.unfit("holds no private key in PEM, or one under a passphrase"))?;
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
         .map_err(|error| Wrong(format!("versions and ciphers do not go together: {error}")))?;
@@ -80,9 +84,10 @@ pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Optio
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
     };
+    let (file, other) = if pem.from.is_ok() { (&pem, &certificates) } else { (&certificates, &pem) };
     let mut server = builder
         .with_single_cert(chain, key)
-        .map_err(|error| Wrong(format!("certificate and key of {from} do not go together: {error}")))?;
+        .map_err(|error| file.unfit(&format!("and {other} do not go together: {error}")))?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     server.ignore_client_order = tls.prefer_server_cipher_suites.unwrap_or(true);
     // Who keeps a connection needs no session; and a certificate is looked at each time.
@@ -91,15 +96,32 @@ pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Optio
     Ok(Some(Server { config: Arc::new(server), guards }))
 }
 
-/// PEM, and where it stands.
+/// PEM, and where it stands: the key whose value it is, or a file.
 struct Pem {
     bytes: Vec<u8>,
-    from: String,
+    from: Result<PathBuf, &'static str>,
+}
+
+impl fmt::Display for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.from {
+            Ok(path) => path.display().fmt(f),
+            Err(key) => f.write_str(key),
+        }
+    }
+}
+
+impl Pem {
+    /// An error. [`Wrong`] only if the PEM stands in the configuration itself: other files may be about to be replaced.
+    fn unfit(&self, what: &str) -> anyhow::Error {
+        let message = format!("{self} {what}");
+        if self.from.is_ok() { anyhow!(message) } else { Wrong(message).into() }
+    }
 }
 
 /// What is given inline or by a file's name; both is one too many.
 fn pem(
-    name: &str,
+    name: &'static str,
     inline: Option<String>,
     file: Option<String>,
     folder: &Path,
@@ -109,10 +131,14 @@ fn pem(
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     Ok(match (given(inline), given(file)) {
         (None, None) => None,
-        (Some(inline), None) => Some(Pem { bytes: inline.into_bytes(), from: name.to_owned() }),
+        (Some(inline), None) => Some(Pem { bytes: inline.into_bytes(), from: Err(name) }),
+        // An error would name it, private key and all.
+        (None, Some(file)) if file.contains('\n') || file.contains("-----BEGIN") => {
+            return Err(Wrong(format!("{name}_file takes a file's name; PEM goes to {name}")).into());
+        }
         (None, Some(file)) => {
             let path = folder.join(file);
-            Some(Pem { bytes: files.read(&path)?, from: path.display().to_string() })
+            Some(Pem { bytes: files.read(&path)?, from: Ok(path) })
         }
         (Some(_), Some(_)) => {
             return Err(Wrong(format!("{name} and {name}_file are both given: keep one")).into());
@@ -120,17 +146,16 @@ fn pem(
     })
 }
 
-fn chain(pem: Pem) -> Result<Vec<CertificateDer<'static>>, Wrong> {
+fn chain(pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.bytes).collect();
-    let chain = chain.map_err(|_| Wrong(format!("{} is not PEM", pem.from)))?;
-    if chain.is_empty() { Err(Wrong(format!("{} holds no certificate in PEM", pem.from))) } else { Ok(chain) }
+    let chain = chain.map_err(|_| pem.unfit("is not PEM"))?;
+    if chain.is_empty() { Err(pem.unfit("holds no certificate in PEM")) } else { Ok(chain) }
 }
 
-fn roots(pem: Pem) -> Result<RootCertStore, Wrong> {
-    let from = pem.from.clone();
+fn roots(pem: &Pem) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in chain(pem)? {
-        roots.add(certificate).map_err(|error| Wrong(format!("{from}: not an authority's: {error}")))?;
+        roots.add(certificate).map_err(|error| pem.unfit(&format!("is not an authority's: {error}")))?;
     }
     Ok(roots)
 }
