@@ -10,17 +10,20 @@ use std::{
 use anyhow::{Context as _, Result};
 
 /// What was read, with what the files were like just before.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Files(Vec<(PathBuf, Option<Stamp>)>);
 
 /// What changes when a file does: device, inode, size, and when its content and its inode were last written.
 type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl Files {
-    /// Reads a file that belongs to the configuration.
+    /// Reads a file that belongs to the configuration. One that is there and cannot be read counts as changed: it may be
+    /// read the next time.
     pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>> {
-        self.0.push((path.to_owned(), stamp(path)));
-        fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+        let stamp = stamp(path);
+        let read = fs::read(path);
+        self.0.push((path.to_owned(), stamp.filter(|_| read.is_ok())));
+        read.with_context(|| format!("cannot read {}", path.display()))
     }
 
     /// Whether any of them is another one, or gone, or there at last.
@@ -40,6 +43,17 @@ mod tests {
     use std::{fs, os::unix::fs::symlink};
 
     use super::Files;
+
+    /// A folder is there, and reading it fails.
+    #[test]
+    fn what_cannot_be_read_is_tried_again() {
+        let mut files = Files::default();
+        assert!(files.read(&std::env::temp_dir()).is_err());
+        assert!(files.changed());
+        let mut files = Files::default();
+        assert!(files.read(&std::env::temp_dir().join("biolat-nothing")).is_err());
+        assert!(!files.changed());
+    }
 
     #[test]
     fn a_swapped_link_is_a_change() {

@@ -83,6 +83,18 @@ struct State {
     files: Files,
     looked: Instant,
     looking: bool,
+    /// Why what the files say now is not taken, if it is not.
+    refused: Option<String>,
+}
+
+/// A look at the files: one at a time, and however it ends there is another one.
+struct Look(Arc<WebConfig>);
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        (state.looked, state.looking) = (Instant::now(), false);
+    }
 }
 
 impl WebConfig {
@@ -90,7 +102,8 @@ impl WebConfig {
     pub fn open(path: &Path) -> Result<Self> {
         let (access, files) = load(path);
         let access = Arc::new(access?);
-        let state = Mutex::new(State { access, files, looked: Instant::now(), looking: false });
+        let state =
+            Mutex::new(State { access, files, looked: Instant::now(), looking: false, refused: None });
         Ok(Self { path: path.to_owned(), state, passwords: Passwords::new()? })
     }
 
@@ -101,9 +114,8 @@ impl WebConfig {
 
     /// What the files say now, or did a second ago.
     pub(crate) async fn access(self: &Arc<Self>) -> Arc<Access> {
-        if self.look_is_due() {
-            let this = Arc::clone(self);
-            let _ = timeout(PATIENCE, spawn_blocking(move || this.look())).await;
+        if let Some(look) = self.due_look() {
+            let _ = timeout(PATIENCE, spawn_blocking(move || look.0.look())).await;
         }
         Arc::clone(&self.state().access)
     }
@@ -116,33 +128,38 @@ impl WebConfig {
         self.passwords.check(&access.users, headers, from).await
     }
 
-    fn look_is_due(&self) -> bool {
+    fn due_look(self: &Arc<Self>) -> Option<Look> {
         let mut state = self.state();
-        let due = !state.looking && state.looked.elapsed() >= LOOK;
-        state.looking |= due;
-        due
+        if state.looking || state.looked.elapsed() < LOOK {
+            return None;
+        }
+        state.looking = true;
+        Some(Look(Arc::clone(self)))
     }
 
     fn look(&self) {
-        let before = std::mem::take(&mut self.state().files);
-        let (files, access) = if before.changed() { self.read_again() } else { (before, None) };
-        let mut state = self.state();
-        state.files = files;
-        state.access = access.unwrap_or_else(|| Arc::clone(&state.access));
-        (state.looked, state.looking) = (Instant::now(), false);
-    }
-
-    fn read_again(&self) -> (Files, Option<Arc<Access>>) {
+        let before = self.state().files.clone();
+        if !before.changed() {
+            return;
+        }
         let (access, files) = load(&self.path);
-        let before = Arc::clone(&self.state().access);
+        let (before, refused) = {
+            let mut state = self.state();
+            state.files = files;
+            (Arc::clone(&state.access), state.refused.take())
+        };
         match access.and_then(|access| no_less(&before, &access).map(|()| access)) {
             Ok(access) => {
                 log::info!("{} has changed and was read again", self.path.display());
-                (files, Some(Arc::new(access)))
+                self.state().access = Arc::new(access);
             }
             Err(error) => {
-                log::warn!("{error:#}; what was read before holds on");
-                (files, None)
+                let error = format!("{error:#}");
+                // What cannot be read is tried again and again.
+                if refused.as_ref() != Some(&error) {
+                    log::warn!("{error}; what was read before holds on");
+                }
+                self.state().refused = Some(error);
             }
         }
     }
@@ -208,8 +225,10 @@ mod certificates;
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::Arc, thread, time::Instant};
+
     use super::{
-        Wrong,
+        LOOK, WebConfig, Wrong,
         certificates::{Authority, Folder},
         load, no_less,
     };
@@ -223,6 +242,27 @@ mod tests {
         authority.issue("server").write(&folder);
         folder.write("authority.pem", authority.pem());
         folder
+    }
+
+    #[test]
+    fn a_look_that_panics_is_not_the_last() {
+        let folder = folder("looks");
+        let web_config = Arc::new(WebConfig::open(&folder.write("web.yml", TLS)).unwrap());
+        let due = || {
+            web_config.state().looked = Instant::now().checked_sub(LOOK).unwrap();
+            web_config.due_look()
+        };
+        let look = due().unwrap();
+        assert!(due().is_none(), "one at a time");
+        let panics = thread::spawn(move || {
+            let _look = look;
+            panic!("on purpose");
+        });
+        panics.join().unwrap_err();
+        assert!(web_config.due_look().is_none(), "it is not looked all the time");
+        folder.write("web.yml", &format!("{TLS}  min_version: TLS13\n"));
+        due().unwrap().0.look();
+        assert!(web_config.state().access.guards.contains(&"TLS 1.3 alone"), "it was read again");
     }
 
     /// Files that are just being replaced are good a moment later, so that a start that meets them is worth another one.
