@@ -246,6 +246,76 @@ fn changes_are_taken_up() {
     soon("the last password is taken", || status("last") == 200);
 }
 
+/// Who was let in, and would not be any more, is not served on the connection that it still has. Who would be asks again
+/// on another one, by itself.
+#[test]
+#[ignore = "needs curl and openssl: cargo xtask test"]
+fn changes_hold_for_open_connections() {
+    use std::io::{Read as _, Write as _};
+    const ASK: &[u8] = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n";
+    let folder = Folder::new("open");
+    let authority = Authority::new("authority");
+    fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
+    authority.issue("server").write(&folder);
+    authority.issue("client").write(&folder);
+    authority.issue("other").write(&folder);
+    let named = |name: &str| format!("{TLS}{CLIENTS}  client_allowed_sans: [{name}.example]\n");
+    let config = folder.write("web.yml", &named("client"));
+    let address = server(&config);
+    let status = |client: &str| {
+        let shows = format!("--cacert authority.pem --cert {client}.pem --key {client}.key");
+        curl(&folder, &format!("{shows} https://{address}/metrics")).1
+    };
+    let mut openssl = Command::new("timeout")
+        .current_dir(&folder.0)
+        .args(["30", "openssl", "s_client", "-quiet", "-connect", &address.to_string()])
+        .args(["-cert", "client.pem", "-key", "client.key"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut to, mut from) = (openssl.stdin.take().unwrap(), openssl.stdout.take().unwrap());
+    to.write_all(ASK).unwrap();
+    from.read_exact(&mut [0; 12]).unwrap();
+    fs::write(&config, named("other")).unwrap();
+    soon("the other is let in", || status("other") == 200);
+    assert_eq!(status("client"), 0);
+    to.write_all(ASK).unwrap();
+    let mut rest = String::new();
+    from.read_to_string(&mut rest).unwrap();
+    openssl.wait().unwrap();
+    assert!(!rest.contains("HTTP/1.1"), "a second answer: {rest}");
+
+    // Two scrapes on one connection, three seconds apart, with another certificate in between.
+    let scrapes = thread::scope(|scope| {
+        let scrapes = scope.spawn(|| {
+            let shows = "--cacert authority.pem --cert other.pem --key other.key";
+            let healthy = format!("https://{address}/-/healthy");
+            curl(&folder, &format!("--verbose --rate 20/m {shows} {healthy} {healthy}"))
+        });
+        thread::sleep(Duration::from_secs(1));
+        authority.issue("server").write(&folder);
+        scrapes.join().unwrap()
+    });
+    assert_eq!((scrapes.0, scrapes.2.matches("HTTP/1.1 200 OK").count() / 2), (0, 2), "{}", scrapes.2);
+    assert!(scrapes.2.contains("Re-using existing connection"), "{}", scrapes.2);
+
+    let config = folder.write("plain.yml", "");
+    let address = server(&config);
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all(ASK).unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
+    fs::write(&config, TLS).unwrap();
+    soon("TLS is spoken", || {
+        curl(&folder, &format!("--cacert authority.pem https://{address}/metrics")).1 == 200
+    });
+    stream.write_all(ASK).unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(!rest.contains("HTTP/1.1"), "a second answer in plain: {rest}");
+}
+
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
 fn the_shipped_configuration_serves() {
@@ -367,4 +437,17 @@ fn prometheus_scrapes() {
         let (health, why) = Prometheus::scraping(&folder, name, target, &how).health(&folder);
         assert!(health == expected.0 && why.contains(expected.1), "{name}: {health}, {why}");
     }
+
+    // No scrape fails when a certificate is renewed.
+    let how = format!("{trusts}{shows}{}", knows("hunter2"));
+    let prometheus = Prometheus::scraping(&folder, "renewed", target, &how);
+    prometheus.health(&folder);
+    for _ in 0..3 {
+        authority.issue("server").write(&folder);
+        thread::sleep(Duration::from_secs(2));
+    }
+    let query = "query?query=count_over_time(up[1m])*min_over_time(up[1m])";
+    let (_, _, text) = curl(&folder, &format!("--globoff http://{}/api/v1/{query}", prometheus.address));
+    let value = text.rsplit('"').nth(1).and_then(|value| value.parse::<f64>().ok());
+    assert!(value.is_some_and(|scrapes| scrapes > 8.0), "{text}");
 }

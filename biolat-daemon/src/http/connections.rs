@@ -175,16 +175,16 @@ impl Connection {
     /// What goes wrong on a connection is the client's doing, and its alone to know.
     async fn serve(self, stream: TcpStream) {
         match self.service.access().await.tls.clone() {
-            None => self.answer(stream).await,
-            Some(tls) => match timeout(self.limits.handshake, secured(stream, tls, self.limits)).await {
-                Ok(Ok(Secured::Yes(stream))) => self.answer(*stream).await,
+            None => self.answer(stream, None).await,
+            Some(tls) => match timeout(self.limits.handshake, secured(stream, &tls, self.limits)).await {
+                Ok(Ok(Secured::Yes(stream))) => self.answer(*stream, Some(tls)).await,
                 Ok(Ok(Secured::PlainHttp(stream))) => refuse_plain_http(stream).await,
                 Ok(Err(_)) | Err(_) => {}
             },
         }
     }
 
-    async fn answer<S: Socket>(self, stream: S) {
+    async fn answer<S: Socket>(self, stream: S, tls: Option<Arc<ServerConfig>>) {
         let Self { service, limits, from, place, graceful } = self;
         let mut builder = http1::Builder::new();
         // How long a head may take is known to the place.
@@ -193,8 +193,8 @@ impl Connection {
             TokioIo::new(Watched::new(stream, place.clone())),
             service_fn(move |request| {
                 place.making();
-                let service = service.clone();
-                async move { service.answer_to(request, from).await }
+                let (service, tls) = (service.clone(), tls.clone());
+                async move { service.answer_to(request, from, tls.as_ref()).await }
             }),
         );
         let _ = graceful.watch(connection).await;
@@ -207,14 +207,14 @@ enum Secured {
     PlainHttp(TcpStream),
 }
 
-async fn secured(stream: TcpStream, tls: Arc<ServerConfig>, limits: Limits) -> io::Result<Secured> {
+async fn secured(stream: TcpStream, tls: &Arc<ServerConfig>, limits: Limits) -> io::Result<Secured> {
     let mut first = [0];
     // A handshake begins with the number 22, every method of HTTP with a letter.
     if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
         return Ok(Secured::PlainHttp(stream));
     }
     let limit_buffers = |tls: &mut ServerConnection| tls.set_buffer_limit(Some(limits.head_bytes));
-    let stream = TlsAcceptor::from(tls).accept_with(stream, limit_buffers).await?;
+    let stream = TlsAcceptor::from(Arc::clone(tls)).accept_with(stream, limit_buffers).await?;
     Ok(Secured::Yes(Box::new(stream)))
 }
 

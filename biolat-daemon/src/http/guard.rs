@@ -1,6 +1,6 @@
 //! What stands before every route: who may come in, and what every answer carries.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use hyper::{
     Request, StatusCode,
@@ -8,8 +8,23 @@ use hyper::{
     header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 
+use tokio_rustls::rustls::ServerConfig;
+
 use super::{Answer, Service, text};
 use crate::web_config::{Access, Verdict, WebConfig};
+
+/// A request on a connection that was made before the TLS changed. It ends without an answer: who may still come in
+/// makes another connection and asks again, as every client does when an idle one has been closed.
+#[derive(Debug)]
+pub(super) struct Outdated;
+
+impl fmt::Display for Outdated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection is older than what it has to fulfil")
+    }
+}
+
+impl std::error::Error for Outdated {}
 
 impl Service {
     /// Lets in whom this allows, and serves as it says.
@@ -27,16 +42,26 @@ impl Service {
         }
     }
 
-    /// Answers a request from this address, if it may come in.
+    /// Answers a request from this address, on a connection with this TLS, if it may come in.
     pub(super) async fn answer_to<B: Body>(
         &self,
         request: Request<B>,
         from: IpAddr,
-    ) -> Result<Answer, Infallible> {
-        let Some(guard) = &self.guard else { return self.answer(request).await };
+        tls: Option<&Arc<ServerConfig>>,
+    ) -> Result<Answer, Outdated> {
+        let Some(guard) = &self.guard else {
+            let Ok(answer) = self.answer(request).await;
+            return Ok(answer);
+        };
         let access = guard.access().await;
+        if access.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
+            return Err(Outdated);
+        }
         let mut answer = match guard.admits(&access, request.headers(), from).await {
-            Verdict::Welcome => self.answer(request).await?,
+            Verdict::Welcome => {
+                let Ok(answer) = self.answer(request).await;
+                answer
+            }
             Verdict::Stranger => unauthorized(),
             Verdict::Busy => busy(),
         };
