@@ -2,7 +2,7 @@
 """Makes biolat.json and biolat-classic.json: one dashboard, asked of native and of classic histograms.
 
 It takes Python 3.11 or later with grafana-foundation-sdk, Grafana's own types of what a dashboard is made of.
-With --check it changes nothing and fails if the committed files are not what it makes.
+With --check it changes nothing and fails if the committed files are not what it makes, or if a mistake in them would not be found.
 """
 
 import json
@@ -18,6 +18,7 @@ from devices import devices, latency
 from faults import faults
 from fleet import fleet
 from latencies import Classic, Native
+from mistakes import missed
 from variables import variables
 
 HERE = pathlib.Path(__file__).parent
@@ -47,6 +48,8 @@ def main():
             sys.exit("\n".join(f"{path.name}: {fault}" for fault in found))
         if "--check" not in sys.argv:
             path.write_text(text)
+        elif unseen := list(missed(json.loads(text))):
+            sys.exit("\n".join(f"{path.name}: {mistake}" for mistake in unseen))
         elif not path.exists() or path.read_text() != text:
             stale.append(path.name)
     if stale:

@@ -1,0 +1,41 @@
+"""Mistakes that have to be found in a dashboard, so that it is known that they would be."""
+
+import copy
+
+from faults import faults
+
+
+def missed(board):
+    """A line for each mistake that is not found."""
+    for expected, make in MISTAKES.items():
+        mistaken = copy.deepcopy(board)
+        make(mistaken)
+        found = list(faults(mistaken))
+        if not any(expected in fault for fault in found):
+            yield f"not found: {expected}; found: {found}"
+
+
+def _panel(board):
+    return next(panel for panel in board["panels"] if panel["type"] == "timeseries")
+
+
+def _change_query(board, old, new):
+    targets = (target for panel in board["panels"] for target in panel.get("targets") or [])
+    target = next(target for target in targets if old in target["expr"])
+    target["expr"] = target["expr"].replace(old, new)
+
+
+MISTAKES = {
+    "it is to be uneditable": lambda board: board.update(editable=True),
+    "without an id": lambda board: board.update(id=7),
+    "the same id": lambda board: board["panels"][1].update(id=board["panels"][0]["id"]),
+    "is no kind of panel": lambda board: _panel(board).update(type="graph"),
+    "no sentence that describes it": lambda board: _panel(board).update(description=""),
+    "no unit": lambda board: _panel(board)["fieldConfig"]["defaults"].update(unit=""),
+    "no query": lambda board: _panel(board).update(targets=[]),
+    "its data source is not the variable": lambda board: _panel(board).update(datasource={"uid": "mine"}),
+    "no variable is called": lambda board: _change_query(board, "$cluster", "$clutser"),
+    "a range other than": lambda board: _change_query(board, "$__rate_interval", "5m"),
+    "does not go by the variables": lambda board: _change_query(board, 'cluster=~"$cluster"', 'cluster="lab"'),
+    "lies on": lambda board: board["panels"][-1].update(gridPos=board["panels"][-2]["gridPos"]),
+}
