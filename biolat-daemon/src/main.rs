@@ -54,7 +54,7 @@ fn use_one_heap() {
     }
 }
 
-/// Each chunk of series is a file descriptor; what the administrator allows is taken.
+/// Each chunk of series is a file descriptor, and each connection; what the administrator allows is taken.
 fn raise_file_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: valid structs; a refusal changes nothing.

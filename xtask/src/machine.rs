@@ -17,8 +17,6 @@ pub(crate) enum Need {
     Loop,
     /// A program, and the Debian package that has it.
     Program(&'static str, &'static str),
-    /// The Python client's parsers.
-    PythonClient,
     /// Something that `.ci/install` puts below `target/tools`.
     Tool(&'static str),
     /// A module of Python, and the package that has it.
@@ -61,13 +59,14 @@ impl Need {
                     std::env::temp_dir().display()
                 )
             }),
-            Self::PythonClient => (!python_has("prometheus_client.openmetrics.parser")).then(|| {
-                "no Python with prometheus_client: python3 -m venv target/python && target/python/bin/pip install \
-                 prometheus_client==0.23.1"
-                    .into()
-            }),
         }
     }
+}
+
+/// What of these is not there, and what to do about it; nothing if all are there.
+pub(crate) fn lacking<'a>(needs: impl IntoIterator<Item = &'a Need>) -> Option<String> {
+    let lacking: Vec<_> = needs.into_iter().filter_map(|need| need.lacking()).collect();
+    if lacking.is_empty() { None } else { Some(lacking.join("; ")) }
 }
 
 /// Whether we are root.

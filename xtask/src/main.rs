@@ -4,6 +4,7 @@ mod bench;
 mod deploy;
 mod dist;
 mod ebpf;
+mod folder;
 mod lint;
 mod machine;
 mod process;

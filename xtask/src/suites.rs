@@ -38,7 +38,7 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[
             Need::Program("prometheus", "prometheus"),
             Need::Program("promtool", "prometheus"),
-            Need::PythonClient,
+            Need::PythonPackage("prometheus_client.openmetrics.parser", "prometheus_client==0.23.1"),
         ],
         there: &[],
     },

@@ -32,20 +32,12 @@ pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
 }
 
 fn client_tests(strict: bool) -> Result<()> {
-    let lacking: Vec<_> = CLIENTS.iter().filter_map(|need| need.lacking()).collect();
-    if lacking.is_empty() {
-        return run(&mut cargo(&[
-            "test",
-            "--locked",
-            "-p",
-            "biolat-daemon",
-            "--test",
-            "clients",
-            "--",
-            "--ignored",
-        ]));
-    }
-    println!("not run: tests of TLS and passwords: {}", lacking.join("; "));
+    let Some(lacking) = machine::lacking(&CLIENTS) else {
+        let tests =
+            ["test", "--locked", "--package", "biolat-daemon", "--test", "clients", "--", "--ignored"];
+        return run(&mut cargo(&tests));
+    };
+    println!("not run: tests of TLS and passwords: {lacking}");
     if strict {
         bail!("the tests of TLS and passwords cannot run here, and --strict wants them all");
     }
@@ -64,12 +56,12 @@ pub(crate) fn on_this_kernel(
             others.push(suite.name);
             continue;
         }
-        let lacking: Vec<_> = KERNEL.iter().chain(suite.needs).filter_map(|need| need.lacking()).collect();
-        if lacking.is_empty() {
-            runnable.push(suite.name);
-        } else {
-            println!("not run: kernel tests {}: {}", suite.name, lacking.join("; "));
-            lacking_here.push(suite.name);
+        match machine::lacking(KERNEL.iter().chain(suite.needs)) {
+            None => runnable.push(suite.name),
+            Some(lacking) => {
+                println!("not run: kernel tests {}: {lacking}", suite.name);
+                lacking_here.push(suite.name);
+            }
         }
     }
     if strict && !lacking_here.is_empty() {

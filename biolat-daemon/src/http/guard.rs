@@ -49,15 +49,15 @@ impl Service {
         from: IpAddr,
         tls: Option<&Arc<ServerConfig>>,
     ) -> Result<Answer, Outdated> {
-        let Some(guard) = &self.guard else {
-            let Ok(answer) = self.answer(request).await;
-            return Ok(answer);
-        };
-        let access = guard.access().await;
+        let access = self.access().await;
         if access.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
             return Err(Outdated);
         }
-        let mut answer = match guard.admits(&access, request.headers(), from).await {
+        let verdict = match &self.guard {
+            Some(guard) => guard.admits(&access, request.headers(), from).await,
+            None => Verdict::Welcome,
+        };
+        let mut answer = match verdict {
             Verdict::Welcome => {
                 let Ok(answer) = self.answer(request).await;
                 answer

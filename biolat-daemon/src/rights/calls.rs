@@ -120,8 +120,7 @@ fn rules(thread: Thread) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_open, vec![without(1, WRITING)?]);
     rules.insert(libc::SYS_mmap, vec![without(2, EXECUTABLE)?]);
     rules.insert(libc::SYS_mprotect, vec![without(2, EXECUTABLE)?]);
-    let commands = FILE_COMMANDS.map(|command| is(1, u64::from(command.unsigned_abs()))).into_iter();
-    rules.insert(libc::SYS_fcntl, commands.collect::<Result<_>>()?);
+    rules.insert(libc::SYS_fcntl, one_of(1, FILE_COMMANDS.map(|command| command as u64))?);
     // Asking for a limit, not setting one.
     rules.insert(libc::SYS_prlimit64, vec![is_null(2)?]);
     match thread {
@@ -131,11 +130,10 @@ fn rules(thread: Thread) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
             rules.insert(libc::SYS_clone, vec![is_thread]);
             // To whom the socket is connected: with an address of its own, a message is a connection to anywhere.
             rules.insert(libc::SYS_sendto, vec![is_null(4)?]);
-            rules.insert(libc::SYS_prctl, vec![is(0, libc::PR_SET_NAME as u64)?]);
+            rules.insert(libc::SYS_prctl, one_of(0, [libc::PR_SET_NAME as u64])?);
         }
         Thread::Collecting => {
-            let commands = BPF_COMMANDS.map(|command| is(0, command as u64)).into_iter();
-            rules.insert(libc::SYS_bpf, commands.collect::<Result<_>>()?);
+            rules.insert(libc::SYS_bpf, one_of(0, BPF_COMMANDS.map(|command| command as u64))?);
         }
     }
     Ok(rules)
@@ -146,8 +144,10 @@ fn without(argument: u8, bits: u64) -> Result<SeccompRule> {
     when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), 0)
 }
 
-fn is(argument: u8, value: u64) -> Result<SeccompRule> {
-    when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+/// An argument that is any of these.
+fn one_of<const N: usize>(argument: u8, values: [u64; N]) -> Result<Vec<SeccompRule>> {
+    let is = |value| when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
+    values.into_iter().map(is).collect()
 }
 
 fn is_null(argument: u8) -> Result<SeccompRule> {

@@ -12,10 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
 
 use crate::{
+    folder::make_empty,
     machine::Need,
     process::{output, root, run},
 };
@@ -48,8 +49,7 @@ pub(super) fn check() -> Result<()> {
     let release = super::release()?;
     let image = &release.of_this_machine()?.image;
     let folder = root().join("target/deploy/image");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    make_empty(&folder)?;
     let drive = Drive::attach(&folder)?;
 
     println!("the image, as a person runs it");

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{
     dist::{self, Release},
-    machine::Need,
+    machine::{self, Need},
 };
 
 /// Something in `deploy/`, and the check of it.
@@ -46,13 +46,15 @@ const PARTS: &[Part] = &[
 pub(crate) fn check(strict: bool, wanted: Option<&str>) -> Result<()> {
     let mut left_out = Vec::new();
     for part in wanted_parts(wanted)? {
-        let lacking: Vec<_> = part.needs.iter().filter_map(|need| need.lacking()).collect();
-        if lacking.is_empty() {
-            (part.check)()?;
-            println!("ok: deploy {}", part.name);
-        } else {
-            println!("not checked: deploy {}: {}", part.name, lacking.join("; "));
-            left_out.push(part.name);
+        match machine::lacking(part.needs) {
+            None => {
+                (part.check)()?;
+                println!("ok: deploy {}", part.name);
+            }
+            Some(lacking) => {
+                println!("not checked: deploy {}: {lacking}", part.name);
+                left_out.push(part.name);
+            }
         }
     }
     if strict && !left_out.is_empty() {
@@ -65,7 +67,7 @@ pub(crate) fn check(strict: bool, wanted: Option<&str>) -> Result<()> {
 pub(crate) fn write(wanted: Option<&str>) -> Result<()> {
     for part in wanted_parts(wanted)? {
         let Some(write) = part.write else { continue };
-        if let Some(lacking) = part.needs.iter().find_map(|need| need.lacking()) {
+        if let Some(lacking) = machine::lacking(part.needs) {
             bail!("cannot write deploy {}: {lacking}", part.name);
         }
         write().with_context(|| format!("cannot write deploy {}", part.name))?;

@@ -1,18 +1,14 @@
 //! The units, on a system that systemd has started: in an emulated machine, from a drive that the package was installed on.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, bail};
 
 use super::clean_root::CleanRoot;
 use crate::{
+    folder::make_empty,
     machine::Need,
-    process::{find, root, run},
+    process::{self, find, run},
     vm,
 };
 
@@ -60,7 +56,8 @@ pub(super) fn check() -> Result<()> {
 /// Boots it; the guest says `ok` or `not ok` of each thing that must hold.
 fn boot(root: &CleanRoot) -> Result<()> {
     write_check(root)?;
-    let folder = work_folder()?;
+    let folder = process::root().join("target/deploy/boot");
+    make_empty(&folder)?;
     write_drive(root, &folder)?;
     let (mut held, mut failed) = (0, Vec::new());
     vm::boot_drive(&folder, |line| {
@@ -87,13 +84,6 @@ fn write_check(root: &CleanRoot) -> Result<()> {
     fs::write(units.join("check.service"), CHECK_UNIT)?;
     fs::create_dir_all(units.join("multi-user.target.wants"))?;
     Ok(symlink("../check.service", units.join("multi-user.target.wants/check.service"))?)
-}
-
-fn work_folder() -> Result<PathBuf> {
-    let folder = root().join("target/deploy/boot");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    Ok(folder)
 }
 
 /// A drive with the system on it.

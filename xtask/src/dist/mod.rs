@@ -15,7 +15,10 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 
-use crate::process::{output, root, run};
+use crate::{
+    folder::make_empty,
+    process::{output, root, run},
+};
 
 pub(crate) use binary::Architecture;
 pub(crate) use package::lacking;
@@ -75,8 +78,7 @@ pub(crate) fn check() -> Result<()> {
 pub(crate) fn make() -> Result<Release> {
     let source = Source::find()?;
     let folder = root().join("target/dist");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    make_empty(&folder)?;
     let mut made = Vec::new();
     for architecture in Architecture::ALL {
         match architecture.lacking() {

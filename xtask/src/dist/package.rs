@@ -9,7 +9,10 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use super::{Architecture, Source, binary};
-use crate::process::{cargo, find, output, root, run};
+use crate::{
+    folder::make_empty,
+    process::{cargo, find, output, root, run},
+};
 
 const TOOL: &str = "cargo-deb";
 const TOOL_VERSION: &str = "3.8.0";
@@ -30,8 +33,7 @@ pub(super) fn write(architecture: Architecture, source: &Source, folder: &Path) 
 /// What is made of the daemon's options, and the package's changelog, beside the binary, where cargo-deb looks for it.
 fn write_documents(architecture: Architecture, source: &Source) -> Result<()> {
     let folder = binary::target_dir().join(architecture.target).join("release/documents");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    make_empty(&folder)?;
     let mut command = cargo(&["run", "--quiet", "--locked", "--package", "biolat-daemon"]);
     command.args(["--example", "documents", "--"]).arg(source.date("%Y-%m-%d")?).arg(&folder);
     run(&mut command)?;

@@ -10,7 +10,10 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process::{output, root, run};
+use crate::{
+    folder::make_empty,
+    process::{output, root, run},
+};
 
 /// Releases of Debian whose kernels are tried, and the series of their kernels.
 const RELEASES: [(&str, &str); 2] = [("bookworm", "6.1"), ("trixie", "6.12")];
@@ -148,8 +151,7 @@ fn fetch(folder: &Path, package: &str) -> Result<()> {
     println!("fetching {package}");
     let (downloads, half) = (folder.join("downloads"), folder.join(HALF));
     for place in [&downloads, &half] {
-        let _ = fs::remove_dir_all(place);
-        fs::create_dir(place).with_context(|| format!("cannot make {}", place.display()))?;
+        make_empty(place)?;
     }
     let mut download = apt("apt-get", folder);
     output(download.args(["-qq", "download", package]).current_dir(&downloads))?;

@@ -14,7 +14,10 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use super::archive::Kernel;
-use crate::process::{find, output, root};
+use crate::{
+    folder::make_empty,
+    process::{find, output, root},
+};
 
 /// Programs that tests in the guest use, and the packages that have them.
 pub(crate) const PROGRAMS: [(&str, &str); 10] = [
@@ -68,8 +71,7 @@ struct Archive<'a> {
 impl<'a> Archive<'a> {
     /// An archive to be made from a folder, empty yet.
     fn begin(folder: &'a Path) -> Result<Self> {
-        let _ = fs::remove_dir_all(folder);
-        fs::create_dir_all(folder)?;
+        make_empty(folder)?;
         Ok(Self { folder })
     }
 

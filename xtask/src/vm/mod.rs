@@ -18,6 +18,7 @@ pub(crate) use archive::mirror;
 pub(crate) use machine::{DRIVE, Machine};
 
 use crate::{
+    folder::make_empty,
     machine::{Need, is_root},
     process::root,
     suites::{self, Suite},
@@ -217,8 +218,7 @@ enum Boot {
 }
 
 fn boot(machine: Machine, kernel: &Kernel, initramfs: &[u8], folder: &Path, tests: usize) -> Result<Boot> {
-    let _ = fs::remove_dir_all(folder);
-    fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    make_empty(folder)?;
     let image = folder.join("initramfs");
     fs::write(&image, initramfs).context("cannot write the initramfs")?;
     println!("\n{} {}", kernel.release, machine.name());

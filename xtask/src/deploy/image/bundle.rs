@@ -12,7 +12,10 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use crate::process::{output, run};
+use crate::{
+    folder::make_empty,
+    process::{output, run},
+};
 
 /// What a container may do.
 pub(super) struct Rights {
@@ -97,8 +100,7 @@ pub(super) struct Bundle {
 impl Bundle {
     pub(super) fn start(folder: &Path, system: &Path, rights: &Rights) -> Result<Self> {
         let folder = folder.join("bundle");
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir(&folder)?;
+        make_empty(&folder)?;
         run(Command::new("runc").arg("spec").arg("--bundle").arg(&folder))?;
         let path = folder.join("config.json");
         // The rest is runc's own: namespaces, mounts, paths that are masked or read-only.
