@@ -2,13 +2,14 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::{
+    check,
     device::selection::Selection,
     expose::{Histograms, Shape},
     probe::Host,
-    version,
+    report, version,
 };
 
 const ABOUT: &str = "Latency of every block I/O, as Prometheus native histograms, from one eBPF probe";
@@ -42,8 +43,12 @@ cannot run, 2 for a wrong option or web config, though 1 for what is wrong in a 
 /// Options as they are given.
 #[derive(Parser, Debug)]
 #[command(name = "biolat-daemon", version = version::LONG, about = ABOUT, long_about = LONG_ABOUT)]
-#[command(after_long_help = EXAMPLES, max_term_width = 110)]
+#[command(after_long_help = EXAMPLES, max_term_width = 110, args_conflicts_with_subcommands = true)]
 pub struct Options {
+    /// What to do instead of serving.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
     #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
     #[arg(value_delimiter = ',', value_parser = listen, long_help = LISTEN)]
@@ -118,6 +123,15 @@ pub struct Options {
     #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub no_seccomp: bool,
+}
+
+/// What to do instead of serving.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Say what works here, what does not, and the command that mends it
+    Check(check::Options),
+    /// Show latencies in the terminal, like biolatency
+    Report(report::Options),
 }
 
 /// How log lines are written.

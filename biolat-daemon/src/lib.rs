@@ -6,6 +6,8 @@
 //!            device
 //! ```
 
+pub mod api;
+pub mod check;
 pub mod collect;
 pub mod config;
 pub mod device;
@@ -15,6 +17,7 @@ pub mod listen;
 pub mod log_lines;
 pub mod probe;
 mod process;
+pub mod report;
 pub mod rights;
 pub mod service_manager;
 pub mod snapshot;

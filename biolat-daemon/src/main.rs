@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use biolat_daemon::{
-    config::{Config, Options},
-    listen, log_lines, rights, run,
+    check,
+    config::{Command, Config, Options},
+    listen, log_lines, report, rights, run,
     web_config::Wrong,
 };
 use clap::Parser as _;
@@ -24,6 +25,18 @@ fn main() -> ExitCode {
         Err(help_or_version) => help_or_version.exit(),
     };
     log_lines::start(options.log_format);
+    let outcome = match options.command {
+        None => return daemon(options),
+        Some(Command::Check(options)) => check::run(options),
+        Some(Command::Report(options)) => report::run(options),
+    };
+    outcome.unwrap_or_else(|error| {
+        log::error!("{error:#}");
+        FAILED.into()
+    })
+}
+
+fn daemon(options: Options) -> ExitCode {
     let config = match options.check() {
         Ok(config) => config,
         Err(refused) => {

@@ -1,0 +1,104 @@
+//! From what the collector made.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use biolat_common::series::Phase;
+
+use super::{Daemon, Device, Histogram, Op, Probe, Snapshot, VERSION};
+use crate::{
+    snapshot::{self, DeviceView, SeriesView},
+    version,
+};
+
+impl Snapshot {
+    /// The model of a snapshot, of a host of this name and a daemon that makes one each interval.
+    #[must_use]
+    pub fn of(snapshot: &snapshot::Snapshot, host: &str, interval: Duration) -> Self {
+        let health = &snapshot.health;
+        Self {
+            version: VERSION,
+            biolat: version::VERSION.to_owned(),
+            host: host.to_owned(),
+            taken: seconds(snapshot.taken),
+            started: seconds(snapshot.started),
+            interval: interval.as_secs_f64(),
+            devices: snapshot.devices.iter().map(Device::of).collect(),
+            lost: named(&snapshot.lost),
+            daemon: Daemon {
+                passes: health.durations.count(),
+                pass_seconds: health.durations.sum_seconds(),
+                failures: health.failures,
+                overruns: health.overruns,
+                slots: health.slots,
+                map_bytes: health.map_bytes,
+                cpu_seconds: snapshot.process.cpu_seconds,
+                resident_bytes: snapshot.process.resident_bytes,
+                probe: snapshot
+                    .probe
+                    .map(|probe| Probe { runs: probe.count, seconds: probe.time.as_secs_f64() }),
+            },
+        }
+    }
+}
+
+impl Device {
+    fn of(view: &DeviceView) -> Self {
+        let device = &view.device;
+        let phases = Phase::ALL.into_iter().filter(|&phase| view.phases[phase as usize]);
+        let unseen: Vec<_> = view.unseen.iter().map(|(group, count)| (group.name(), *count)).collect();
+        Self {
+            name: device.name.clone(),
+            model: device.model.clone(),
+            serial: device.serial.clone(),
+            rotational: device.rotational,
+            holders: device.holders.clone(),
+            since: seconds(view.since),
+            phases: phases.map(|phase| phase.name().to_owned()).collect(),
+            lacks: if view.phases.contains(&false) {
+                device.lacks().unwrap_or_default()
+            } else {
+                String::new()
+            },
+            ops: view.series.iter().map(Op::of).collect(),
+            unseen: named(&unseen),
+        }
+    }
+}
+
+impl Op {
+    fn of(series: &SeriesView) -> Self {
+        let [queue, device, total] = [Phase::Queue, Phase::Device, Phase::Total]
+            .map(|phase| Histogram::of(&series.histograms[phase as usize]));
+        Self {
+            op: series.op.clone(),
+            bytes: series.bytes,
+            errors: named(&series.errors),
+            queue,
+            device,
+            total,
+        }
+    }
+}
+
+impl Histogram {
+    fn of(histogram: &snapshot::Histogram) -> Self {
+        Self {
+            count: histogram.count(),
+            seconds: histogram.sum_seconds(),
+            zero: histogram.zero,
+            overflow: histogram.overflow,
+            buckets: histogram.buckets.clone(),
+        }
+    }
+}
+
+fn named<T: Into<String> + Copy>(counts: &[(T, u64)]) -> BTreeMap<String, u64> {
+    counts.iter().map(|&(name, count)| (name.into(), count)).collect()
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

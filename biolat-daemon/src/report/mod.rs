@@ -1,0 +1,15 @@
+//! `biolat-daemon report`: latencies for the person at the terminal.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+/// Options of `report`.
+#[derive(Args, Debug)]
+pub struct Options {}
+
+/// Reports until it is done or interrupted.
+pub fn run(_options: Options) -> Result<ExitCode> {
+    Ok(ExitCode::SUCCESS)
+}
