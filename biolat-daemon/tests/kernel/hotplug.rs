@@ -91,23 +91,33 @@ fn slots_are_used_again() {
     let slots = |figures: &Figures| figures.value("biolat_series_slots", &[]);
     let _awake = Awake::all_cpus();
     let before = slots(&daemon.fresh());
+    let mut lives_with_unseen = 0;
     // More lives than there are slots, so that each slot has had some.
     for round in 0..80 {
         device.detach();
         wait_for("the series to end", || reads(&Figures::scrape(daemon.address), &device.name).is_none());
         let booked = Stat::of(&device.name).completions(READ);
         device.attach_another(if round % 2 == 0 { "b" } else { "a" });
+        let sequence = attribute(&device.name, "diskseq");
+        // From here on its audit is open: whatever this kernel runs no program for is found.
+        wait_for("the new life", || {
+            let info = [("device", device.name.as_str()), ("diskseq", sequence.as_str())];
+            !Figures::scrape(daemon.address).metrics("biolat_device_info", &info).is_empty()
+        });
         // From two CPUs at once, so that both may find that there is no series yet.
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| Target::open(&device.path()).read(10 + round));
             }
         });
-        let of_this_life = || Stat::of(&device.name).completions(READ) - booked;
-        wait_for("the new life's reads, all of them and no more", || {
-            reads(&Figures::scrape(daemon.address), &device.name) == Some(of_this_life())
-        });
+        let of_this_life = Stat::of(&device.name).completions(READ) - booked;
+        let figures = daemon.fresh();
+        let (counted, unseen) = (reads(&figures, &device.name).unwrap_or(0), figures.unseen(&device.name));
+        assert_eq!(counted + unseen, of_this_life, "life {round}: {counted} counted, {unseen} unseen");
+        lives_with_unseen += u32::from(unseen > 0);
     }
+    // The kernel's doing is rare, even with all CPUs awake; ours would not be.
+    assert!(lives_with_unseen <= 2, "{lives_with_unseen} lives of 80 with completions unseen");
     let after = settled(&daemon, &device.name).figures;
     // A few more than before may be fallow at any moment.
     assert!(slots(&after) <= before + 16.0, "{} slots after eighty lives, {before} before", slots(&after));
