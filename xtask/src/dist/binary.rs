@@ -20,16 +20,19 @@ pub(crate) struct Architecture {
     /// In images and packages.
     pub(crate) name: &'static str,
     pub(crate) target: &'static str,
+    /// What the binary may take on a disk and of a download, in bytes: a growth beyond it is a decision, not an accident.
+    pub(super) most_bytes: u64,
     /// The linker and the file by which the C library to link is known, if the compiler at hand does not bring both.
     cross: Option<(&'static str, &'static str)>,
 }
 
 impl Architecture {
     pub(crate) const ALL: [Self; 2] = [
-        Self { name: "amd64", target: "x86_64-unknown-linux-gnu", cross: None },
+        Self { name: "amd64", target: "x86_64-unknown-linux-gnu", most_bytes: 15 << 19, cross: None },
         Self {
             name: "arm64",
             target: "aarch64-unknown-linux-gnu",
+            most_bytes: 13 << 19,
             cross: Some(("aarch64-linux-gnu-gcc", "/usr/aarch64-linux-gnu/lib/libc.a")),
         },
     ];

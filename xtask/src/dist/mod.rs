@@ -52,7 +52,7 @@ pub(crate) fn dist() -> Result<()> {
     Ok(())
 }
 
-/// Makes it here and in a copy of the sources elsewhere, and fails if a byte differs or anything is left out.
+/// Makes it here and in a copy of the sources elsewhere, and fails if a byte differs, anything is left out or too large.
 pub(crate) fn check() -> Result<()> {
     let release = make()?;
     if release.made.len() < Architecture::ALL.len() {
@@ -60,6 +60,11 @@ pub(crate) fn check() -> Result<()> {
     }
     for made in &release.made {
         made.package()?;
+        let (bytes, most) = (fs::metadata(&made.binary)?.len(), made.architecture.most_bytes);
+        println!("{}: {bytes} bytes, at most {most}", made.binary.display());
+        if bytes > most {
+            bail!("the binary for {} has {bytes} bytes, more than {most}", made.architecture.name);
+        }
     }
     let here = fs::read_to_string(release.sums)?;
     let source = Source::find()?;
