@@ -132,12 +132,12 @@ fn ops(btf: &Btf<'_>) -> BTreeMap<u32, String> {
 mod layouts;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{Kernel, Unsupported};
     use crate::probe::btf::tests::Writer;
 
     /// A kernel as of 6.12, less what is to be left out.
-    fn modern(without: &str) -> Vec<u8> {
+    pub(crate) fn modern(without: &str) -> Vec<u8> {
         let mut writer = Writer::new();
         let int = writer.int("int");
         let all = [
@@ -222,10 +222,15 @@ mod tests {
         assert!(error.to_string().contains("io_start_time_ns in struct request"), "{error}");
     }
 
-    #[test]
-    fn no_tracepoint() {
+    /// Types, and none of the block layer's.
+    pub(crate) fn without_tracepoint() -> Vec<u8> {
         let mut writer = Writer::new();
         writer.int("int");
-        assert_eq!(Kernel::from_btf(&writer.finish()), Err(Unsupported::NoTracepoint));
+        writer.finish()
+    }
+
+    #[test]
+    fn no_tracepoint() {
+        assert_eq!(Kernel::from_btf(&without_tracepoint()), Err(Unsupported::NoTracepoint));
     }
 }

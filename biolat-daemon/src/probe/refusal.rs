@@ -1,6 +1,6 @@
 //! Why a kernel refuses the probe, and what to do about it.
 
-use std::{fs, io, path::Path};
+use std::{fmt, fs, io, path::Path};
 
 /// The first two numbers of a kernel's release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +39,24 @@ impl Release {
     pub const LAST_WITH_MEMLOCK: Self = Self(5, 10);
 }
 
+/// What the kernel did not do, why, and what to do about it, if that is known.
+#[derive(Debug)]
+pub struct Refusal {
+    /// What failed, and the kernel's reason.
+    pub what: String,
+    /// What to do.
+    pub remedy: Option<String>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        self.remedy.iter().try_for_each(|remedy| write!(f, ": {remedy}"))
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 /// What to add to an error of the kernel's, given what is known of the process.
 #[must_use]
 pub fn remedy(error: &io::Error, release: Release, memlock: u64) -> Option<String> {
@@ -61,6 +79,11 @@ pub fn remedy(error: &io::Error, release: Release, memlock: u64) -> Option<Strin
                 .to_owned(),
         ),
         libc::ENOMEM => Some("the kernel has no memory left for the probe's maps".to_owned()),
+        libc::EMFILE => Some(
+            "this process may not have as many files open as the probe has maps: raise the limit with `ulimit -n 65536` \
+             or, in a systemd unit, LimitNOFILE=65536"
+                .to_owned(),
+        ),
         libc::ENOSYS => Some("this kernel is built without CONFIG_BPF_SYSCALL".to_owned()),
         _ => None,
     }
