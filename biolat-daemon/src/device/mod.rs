@@ -4,7 +4,11 @@
 pub mod books;
 pub mod selection;
 pub mod sysfs;
+#[cfg(test)]
+pub(crate) mod tree;
 pub mod uevent;
+
+use std::path::Path;
 
 /// A block device that has requests of its own. Bio-based ones (most dm, md, zram, a multipath head) have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,32 +61,65 @@ pub enum Throttling {
     NotBuiltIn,
 }
 
+/// What is missing of a device's latencies, as far as sysfs tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// All of them: the kernel takes no statistics of it.
+    Statistics,
+    /// Those of the queue and the device: nothing makes the kernel stamp the hand-over to the driver.
+    Stamp,
+}
+
+/// What writeback throttling is set to by default, in microseconds: for what spins, and for what does not.
+///
+/// `wbt_default_latency_nsec()`: <https://github.com/torvalds/linux/blob/v6.12/block/blk-wbt.c>
+const THROTTLING_DEFAULTS: (u32, u32) = (75_000, 2_000);
+
 impl Device {
-    /// What is missing of this device's latencies, and the command that turns it on; nothing if nothing is, as
-    /// far as sysfs tells.
+    /// What is missing of this device's latencies.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        match (self.iostats, self.throttling) {
+            (false, _) => Some(Lack::Statistics),
+            (true, Throttling::SetUp) => None,
+            (true, _) => Some(Lack::Stamp),
+        }
+    }
+
+    /// The command that turns on what is missing, where one does.
+    #[must_use]
+    pub fn remedy(&self, sysfs: &Path) -> Option<String> {
+        let (attribute, value) = match (self.lack()?, self.throttling) {
+            (Lack::Statistics, _) => ("iostats", 1),
+            (Lack::Stamp, Throttling::NotBuiltIn) => return None,
+            (Lack::Stamp, _) if self.rotational => ("wbt_lat_usec", THROTTLING_DEFAULTS.0),
+            (Lack::Stamp, _) => ("wbt_lat_usec", THROTTLING_DEFAULTS.1),
+        };
+        let path = sysfs.join("block").join(&self.name).join("queue").join(attribute);
+        Some(format!("echo {value} > {}", path.display()))
+    }
+
+    /// What is missing of this device's latencies, and the command that turns it on, in one line; nothing if nothing is.
     #[must_use]
     pub fn lacks(&self) -> Option<String> {
         let name = &self.name;
-        if !self.iostats {
-            return Some(format!(
-                "device {name}: no latency is to be had, as the kernel takes no statistics of it; turn them on with: \
-                 echo 1 > /sys/block/{name}/queue/iostats"
-            ));
-        }
-        let missing = "queue and device latency may be missing (the total is not), as nothing makes the kernel stamp the \
-             hand-over to the driver";
-        match self.throttling {
-            Throttling::SetUp => None,
-            Throttling::CanBeSetUp => Some(format!(
-                "device {name}: {missing}; turn it on with: echo 2000 > /sys/block/{name}/queue/wbt_lat_usec"
-            )),
-            Throttling::NotBuiltIn => Some(format!(
-                "device {name}: {missing}: this kernel is built without CONFIG_BLK_WBT; a cgroup's io.latency or \
-                 io.cost does as well"
-            )),
-        }
+        let missing = match self.lack()? {
+            Lack::Statistics => "no latency is to be had, as the kernel takes no statistics of it",
+            Lack::Stamp => {
+                "queue and device latency may be missing (the total is not), as nothing makes the kernel stamp the \
+                 hand-over to the driver"
+            }
+        };
+        Some(match self.remedy(Path::new("/sys")) {
+            Some(command) => format!("device {name}: {missing}; turn it on with: {command}"),
+            None => format!("device {name}: {missing}: {WITHOUT_THROTTLING}"),
+        })
     }
 }
+
+/// Why no command makes the kernel stamp the hand-over, and what else does.
+pub const WITHOUT_THROTTLING: &str =
+    "this kernel is built without CONFIG_BLK_WBT; a cgroup's io.latency or io.cost does as well";
 
 #[cfg(test)]
 mod tests {
@@ -98,6 +135,8 @@ mod tests {
         let unstamped = lacks(&Device { throttling: Throttling::CanBeSetUp, ..device.clone() });
         assert!(unstamped.contains("queue and device latency"), "{unstamped}");
         assert!(unstamped.ends_with("echo 2000 > /sys/block/sda/queue/wbt_lat_usec"), "{unstamped}");
+        let spinning = Device { rotational: true, throttling: Throttling::CanBeSetUp, ..device.clone() };
+        assert!(lacks(&spinning).contains("echo 75000 >"), "{}", lacks(&spinning));
         assert!(lacks(&device).contains("CONFIG_BLK_WBT"), "{}", lacks(&device));
     }
 }

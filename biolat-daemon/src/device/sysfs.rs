@@ -90,6 +90,32 @@ pub fn keeps_statistics(sysfs: &Path, name: &str) -> io::Result<bool> {
     Ok(attribute(&sysfs.join("block").join(name).join("queue/iostats"), &mut [0; 64])?.trim() != "0")
 }
 
+/// The scheduler that is in use, of those that are to be had: `mq-deadline` of `none [mq-deadline] bfq`.
+#[must_use]
+pub fn scheduler(sysfs: &Path, name: &str) -> Option<String> {
+    let all = text(&sysfs.join("block").join(name), "queue/scheduler").ok()?;
+    let (_, rest) = all.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+/// Devices that have no requests of their own and pass everything on to others, and which: dm, md.
+pub fn passed_on(sysfs: &Path) -> io::Result<Vec<(String, Vec<String>)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(sysfs.join("block"))? {
+        let path = entry?.path();
+        let mut below = names(&path.join("slaves"));
+        if let Some(name) = path.file_name().and_then(|name| name.to_str())
+            && !below.is_empty()
+            && !path.join("mq").is_dir()
+        {
+            below.sort();
+            found.push((name.to_owned(), below));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 /// A short attribute, in one read, which is how the kernel hands it out: for those that each pass reads.
 pub(super) fn attribute<'a>(path: &Path, buffer: &'a mut [u8]) -> io::Result<&'a str> {
     let read = fs::File::open(path)?.read(buffer)?;
@@ -193,33 +219,10 @@ fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        fs,
-        path::{Path, PathBuf},
-    };
+    use std::{fs, path::Path};
 
-    use super::{Ids, Throttling, device_number, multipath_head, scan};
-
-    /// A sysfs of a test's own, gone when the test is over.
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let root = std::env::temp_dir().join(format!("biolat-sysfs-{name}-{}", std::process::id()));
-            for (path, text) in files {
-                let path = root.join("block").join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            Self(root)
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use super::{Ids, Throttling, device_number, multipath_head, passed_on, scan, scheduler};
+    use crate::device::tree::Tree;
 
     #[test]
     fn an_nvme_drive_with_its_identity() {
@@ -307,6 +310,38 @@ mod tests {
         let again = scan(&tree.0, Ids::Sequence, |id| first.iter().find(|device| device.id == id)).unwrap();
         assert_eq!(again, first);
         assert_eq!(scan(&tree.0, Ids::Sequence, |_| None).unwrap()[0].serial, "second");
+    }
+
+    #[test]
+    fn the_scheduler_in_use() {
+        let tree = Tree::new(
+            "scheduler",
+            &[("sda/queue/scheduler", "none [mq-deadline] bfq\n"), ("sdb/queue/scheduler", "none\n")],
+        );
+        assert_eq!(scheduler(&tree.0, "sda").as_deref(), Some("mq-deadline"));
+        assert_eq!((scheduler(&tree.0, "sdb"), scheduler(&tree.0, "sdc")), (None, None));
+    }
+
+    #[test]
+    fn what_passes_on_names_what_is_below() {
+        let tree = Tree::new(
+            "stacked",
+            &[
+                ("md0/slaves/sdb", ""),
+                ("md0/slaves/sda", ""),
+                ("dm-0/slaves/md0", ""),
+                ("dm-1/mq/0/x", ""),
+                ("dm-1/slaves/sdc", ""),
+                ("zram0/size", "1"),
+            ],
+        );
+        let expected = [("dm-0", vec!["md0"]), ("md0", vec!["sda", "sdb"])];
+        let found = passed_on(&tree.0).unwrap();
+        let found: Vec<_> = found
+            .iter()
+            .map(|(name, below)| (name.as_str(), below.iter().map(String::as_str).collect::<Vec<_>>()))
+            .collect();
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -1,0 +1,31 @@
+//! A sysfs of a test's own.
+
+use std::{fs, path::PathBuf};
+
+/// Its root, gone when the test is over.
+pub(crate) struct Tree(pub(crate) PathBuf);
+
+impl Tree {
+    /// With these files below `block`.
+    pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let root = std::env::temp_dir().join(format!("biolat-sysfs-{name}-{}", std::process::id()));
+        let tree = Self(root);
+        for (path, text) in files {
+            tree.write(&format!("block/{path}"), text.as_bytes());
+        }
+        tree
+    }
+
+    /// With this file too, wherever.
+    pub(crate) fn write(&self, path: &str, bytes: &[u8]) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
