@@ -1,6 +1,6 @@
 //! The command line: raw options, parsed by clap, become one checked [`Config`], so that nothing is found out late.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{ffi::OsStr, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -177,21 +177,12 @@ impl fmt::Display for Refused {
 impl Options {
     /// Checks what clap cannot.
     pub fn check(self) -> Result<Config, Refused> {
-        // What the environment holds empty is not given.
-        let given = |pattern: Option<String>| pattern.filter(|pattern| !pattern.is_empty());
-        let (include, exclude) = (given(self.device), given(self.device_exclude));
-        let selection = Selection::new(include.as_deref(), exclude.as_deref()).map_err(|bad| {
-            let (option, pattern) =
-                if bad.exclude { ("--device-exclude", exclude) } else { ("--device", include) };
-            let pattern = pattern.unwrap_or_default();
-            Refused(format!("{option} '{pattern}' is not a regular expression: {}", bad.reason))
-        })?;
         Ok(Config {
             listen: self.listen,
-            web_config: self.web_config.filter(|path| !path.as_os_str().is_empty()),
+            web_config: given(self.web_config),
             interval: self.interval,
             shape: Shape { schema: self.schema, histograms: self.format },
-            selection,
+            selection: selection(self.device, self.device_exclude)?,
             host: Host { sysfs: self.sysfs, procfs: self.procfs },
             probe_stats: self.probe_stats,
             seccomp: !self.no_seccomp,
@@ -199,7 +190,24 @@ impl Options {
     }
 }
 
-fn listen(text: &str) -> Result<SocketAddr, String> {
+/// What the environment holds empty is not given.
+pub(crate) fn given<T: AsRef<OsStr>>(value: Option<T>) -> Option<T> {
+    value.filter(|value| !value.as_ref().is_empty())
+}
+
+/// Of what `--device` and `--device-exclude` say.
+pub(crate) fn selection(device: Option<String>, exclude: Option<String>) -> Result<Selection, Refused> {
+    let (include, exclude) = (given(device), given(exclude));
+    Selection::new(include.as_deref(), exclude.as_deref()).map_err(|bad| {
+        let (option, pattern) =
+            if bad.exclude { ("--device-exclude", exclude) } else { ("--device", include) };
+        let pattern = pattern.unwrap_or_default();
+        Refused(format!("{option} '{pattern}' is not a regular expression: {}", bad.reason))
+    })
+}
+
+/// The value of `--listen`.
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     full.parse().map_err(|_| "give an address and a port, as in 127.0.0.1:9976 or [::1]:9976".to_owned())
 }

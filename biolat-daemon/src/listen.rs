@@ -65,22 +65,46 @@ fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     addresses
         .iter()
         .map(|address| {
-            bind_one(*address, addresses)
+            listen(*address, addresses)
                 .map_err(|error| anyhow!("cannot listen on {address}: {error}{}", remedy(&error)))
         })
         .collect()
 }
 
-fn remedy(error: &io::Error) -> &'static str {
+/// Whether an address could be listened on, beside all that are wanted; nobody can connect while that is found out.
+pub fn is_free(address: SocketAddr, all: &[SocketAddr]) -> io::Result<()> {
+    bind_one(address, all).map(drop)
+}
+
+fn remedy(error: &io::Error) -> String {
+    let step = match error.kind() {
+        io::ErrorKind::AddrInUse => Some("is biolat running already? Else choose another port with --listen"),
+        _ => step(error),
+    };
+    step.map(|step| format!(": {step}")).unwrap_or_default()
+}
+
+/// What to do about an address that cannot be listened on, for other reasons than that it is in use.
+pub fn step(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
-        io::ErrorKind::AddrInUse => ": is biolat running already? Else choose another port with --listen",
-        io::ErrorKind::AddrNotAvailable => ": this host does not have that address, choose one with --listen",
-        io::ErrorKind::PermissionDenied => ": ports below 1024 take a right, choose another with --listen",
-        _ => "",
+        io::ErrorKind::AddrNotAvailable => {
+            Some("this host does not have that address, choose one with --listen")
+        }
+        io::ErrorKind::PermissionDenied => {
+            Some("ports below 1024 take a right, choose another with --listen")
+        }
+        _ => None,
     }
 }
 
-fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
+    let socket = bind_one(address, all)?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
@@ -89,9 +113,7 @@ fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> 
         socket.set_only_v6(twin)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ fn spare(slot_bytes: u64) -> u64 {
 }
 
 /// Slots to begin with: for the reads and writes of so many devices, and some to spare.
-pub(super) fn slots_at_start(devices: usize, slot_bytes: u64) -> u32 {
+pub(crate) fn slots_at_start(devices: usize, slot_bytes: u64) -> u32 {
     (2 * devices as u64 + spare(slot_bytes)).min(u64::from(SLOTS)) as u32
 }
 

@@ -34,6 +34,7 @@ use audit::Audit;
 use lifetimes::Fallow;
 use totals::{Growth, Totals};
 
+pub(crate) use lifetimes::slots_at_start;
 pub use run::{Command, run};
 
 /// Without any uevent the devices are looked at again after this.
@@ -112,7 +113,7 @@ impl Collector {
         let kernel = Kernel::from_btf(&types)?;
         let found = scan(&host.sysfs, &kernel, &BTreeMap::new())?;
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
-        let slots = lifetimes::slots_at_start(shown, slot_bytes()?);
+        let slots = slots_at_start(shown, slot_bytes()?);
         let probe = Probe::attach(kernel, types, &host, slots, statistics)?;
         Self::new(host, selection, found, probe)
     }

@@ -20,7 +20,8 @@ pub fn lacking() -> Result<Option<String>, CapsError> {
     Ok(lacks(&caps::read(None, Effective)?))
 }
 
-fn lacks(effective: &CapsHashSet) -> Option<String> {
+/// What is lacking of these.
+pub(crate) fn lacks(effective: &CapsHashSet) -> Option<String> {
     if effective.contains(&CAP_SYS_ADMIN) {
         return None;
     }

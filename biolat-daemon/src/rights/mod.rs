@@ -8,6 +8,7 @@ use std::io;
 
 use anyhow::{Context as _, Result};
 
+pub(crate) use capabilities::lacks;
 pub use capabilities::{lacking, take_up};
 
 /// The two threads that go on from there.

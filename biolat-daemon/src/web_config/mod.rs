@@ -112,6 +112,11 @@ impl WebConfig {
         if self.state().access.tls.is_some() { "https" } else { "http" }
     }
 
+    /// What keeps strangers out: `TLS`, `passwords`, …
+    pub fn guards(&self) -> Vec<&'static str> {
+        self.state().access.guards.clone()
+    }
+
     /// What the files say now, or did a second ago.
     pub(crate) async fn access(self: &Arc<Self>) -> Arc<Access> {
         if let Some(look) = self.due_look() {
