@@ -129,6 +129,7 @@ pub struct Options {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Say what works here, what does not, and the command that mends it
+    #[command(long_about = check::ABOUT)]
     Check(check::Options),
     /// Show latencies in the terminal, like biolatency
     Report(report::Options),

@@ -1,15 +1,242 @@
 //! `biolat-daemon check`: what works here, what does not, and what to do about it.
+//!
+//! Each subject is a function from facts to findings; only this file and what it calls to collect facts looks at the
+//! host. Nothing there is changed: the probe is loaded at most, attached to nothing and thrown away, and nobody is
+//! connected to but who has the address that is to be listened on.
 
-use std::process::ExitCode;
+mod devices;
+mod files;
+mod finding;
+mod guards;
+mod json;
+mod kernel;
+mod memory;
+mod neighbour;
+mod port;
+mod process;
+mod rights;
+mod text;
+mod trial;
 
-use anyhow::Result;
-use clap::Args;
+use std::{
+    fs,
+    io::{self, IsTerminal as _, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, Result};
+use biolat_common::series::Series;
+use caps::Capability::CAP_SYS_RESOURCE;
+use clap::{Args, ColorChoice};
+
+use crate::{
+    collect::slots_at_start,
+    config::{self, Refused},
+    device::{
+        selection::Selection,
+        sysfs::{self, Ids},
+    },
+    listen,
+    probe::{self, Host, in_whole_chunks, kernel::Kernel, refusal::Release, slot_bytes},
+    rights as own_rights,
+};
+use finding::{Finding, Verdict, count};
+use memory::Counters;
+use process::Process;
+use text::Style;
+use trial::Untried;
+
+/// Something will not work.
+const FAILED: u8 = 1;
+/// A wrong option.
+const USAGE: u8 = 2;
+
+/// What it does, at length.
+pub const ABOUT: &str = "Say what works here, what does not, and the command that mends it
+
+It looks at all that the daemon needs: the kernel and its types, rights, memory, each device and which of its latencies \
+are to be had, the port. The probe is really loaded, if this process may, attached to nothing and thrown away; nothing \
+on the host is changed.
+
+Options are the daemon's, from the environment too: give those that the daemon gets. With the Debian package these \
+stand in /etc/default/biolat.";
+
+const EXAMPLES: &str = "Examples:
+  sudo biolat-daemon check                             what the daemon would find
+  biolat-daemon check --json | jq '.findings[] | select(.verdict == \"fail\")'
+  sudo sh -c 'set -a; . /etc/default/biolat; biolat-daemon check'
+
+Exit status: 0 if all works, notes or not; 1 if something will not; 2 for a wrong option.";
 
 /// Options of `check`.
 #[derive(Args, Debug)]
-pub struct Options {}
+#[command(after_long_help = EXAMPLES)]
+pub struct Options {
+    /// Write one JSON document instead of text
+    ///
+    /// It has a version, whether all works, and the findings: id, subject, verdict (ok, note, fail), text, and what
+    /// mends it, each a command or a step, of which one will do.
+    #[arg(long)]
+    pub json: bool,
+
+    /// When to use colours; NO_COLOR in the environment turns them off too
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
+
+    /// Address and port that the daemon is to serve on; may be given more than once [default: 0.0.0.0:9976]
+    #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
+    #[arg(value_delimiter = ',', value_parser = config::listen)]
+    pub listen: Vec<SocketAddr>,
+
+    /// File that says how the daemon is to serve: TLS, passwords, headers
+    #[arg(long, value_name = "FILE", env = "BIOLAT_WEB_CONFIG", hide_env_values = true)]
+    pub web_config: Option<PathBuf>,
+
+    /// Look only at devices whose whole name matches this regular expression
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE", hide_env_values = true)]
+    pub device: Option<String>,
+
+    /// Leave out devices whose whole name matches this regular expression
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
+    pub device_exclude: Option<String>,
+
+    /// Where sysfs is mounted
+    #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", hide_env_values = true, default_value = "/sys")]
+    pub sysfs: PathBuf,
+
+    /// Where procfs is mounted
+    #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
+    pub procfs: PathBuf,
+}
 
 /// Checks, and says what it found.
-pub fn run(_options: Options) -> Result<ExitCode> {
-    Ok(ExitCode::SUCCESS)
+pub fn run(options: Options) -> Result<ExitCode> {
+    let style = Style::of_environment(options.color, io::stdout().is_terminal());
+    let is_json = options.json;
+    let subjects = match Subjects::of(options) {
+        Ok(subjects) => subjects,
+        Err(refused) => {
+            log::error!("{refused} (see --help)");
+            return Ok(USAGE.into());
+        }
+    };
+    let findings = subjects.look()?;
+    let said = if is_json { json::document(&findings) } else { text::report(&findings, style) };
+    match io::stdout().lock().write_all(said.as_bytes()) {
+        // Who has seen enough is told by the exit status all the same.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(error).context("cannot write what was found");
+        }
+        _ => {}
+    }
+    Ok(if count(&findings, Verdict::Fail) == 0 { ExitCode::SUCCESS } else { FAILED.into() })
+}
+
+/// What is looked at.
+struct Subjects {
+    host: Host,
+    selection: Selection,
+    listen: Vec<SocketAddr>,
+    web_config: Option<PathBuf>,
+}
+
+impl Subjects {
+    fn of(options: Options) -> Result<Self, Refused> {
+        let listen = if options.listen.is_empty() { vec![listen::DEFAULT] } else { options.listen };
+        Ok(Self {
+            host: Host { sysfs: options.sysfs, procfs: options.procfs },
+            selection: config::selection(options.device, options.device_exclude)?,
+            listen,
+            web_config: config::given(options.web_config),
+        })
+    }
+
+    fn look(&self) -> Result<Vec<Finding>> {
+        let Host { sysfs, procfs } = &self.host;
+        // As the daemon does, which is content with rights that are permitted.
+        let _ = own_rights::take_up();
+        let process = Process::read(procfs).with_context(|| {
+            format!(
+                "cannot read what this process may do from {}: see --procfs",
+                procfs.join("self").display()
+            )
+        })?;
+
+        let release = Release::of_this_kernel(procfs);
+        let known = release.as_ref().ok().copied();
+        let mut findings = vec![kernel::release(release, std::env::consts::ARCH)];
+        let suffices = known.is_none_or(|release| release.suffices().is_ok());
+        let path = sysfs.join("kernel/btf/vmlinux");
+        let (found, kernel) = kernel::types(&path, fs::read(&path));
+        findings.extend(found);
+
+        let devices = self.devices(kernel.as_ref().map(|(kernel, _)| kernel), known, process.user == 0);
+        let counters = counters(devices.shown)?;
+        let needed = counters.with_start(kernel.as_ref().map_or(0, |(_, types)| types.len()));
+
+        let rights = rights::capabilities(&process, &program());
+        let limit = memory::limit(memory::group_limit(sysfs, procfs), needed);
+        let fails = |finding: &Finding| finding.verdict == Verdict::Fail;
+        let trial = match kernel {
+            Some((kernel, types)) if suffices => {
+                if fails(&rights) {
+                    trial::untried(&Untried::Rights)
+                } else if limit.as_ref().is_some_and(fails) {
+                    trial::untried(&Untried::Memory)
+                } else {
+                    trial::tried(probe::try_out(&kernel, types, &self.host, counters.slots))
+                }
+            }
+            _ => trial::untried(&Untried::Kernel),
+        };
+        findings.push(rights);
+        let lockdown = fs::read_to_string(sysfs.join("kernel/security/lockdown")).unwrap_or_default();
+        findings.extend(rights::lockdown(&lockdown, trial.verdict == Verdict::Ok));
+        findings.push(trial);
+
+        findings.push(memory::counters(counters, memory::available(procfs)));
+        findings.extend(limit);
+        let may_raise = process.effective.contains(&CAP_SYS_RESOURCE);
+        let locked = most(libc::RLIMIT_MEMLOCK);
+        findings.extend(known.and_then(|release| memory::locked(release, locked, may_raise, counters)));
+        findings.push(files::open_files(most(libc::RLIMIT_NOFILE)));
+
+        findings.extend(devices.findings);
+        let all = &self.listen;
+        findings.extend(all.iter().map(|&at| port::port(at, listen::is_free(at, all), neighbour::ask)));
+        findings.extend(self.web_config.as_deref().map(guards::guards));
+        Ok(findings)
+    }
+
+    fn devices(&self, kernel: Option<&Kernel>, release: Option<Release>, is_root: bool) -> devices::Devices {
+        let has_sequence = match kernel {
+            Some(kernel) => kernel.layout.id_is_sequence != 0,
+            None => release.is_none_or(|release| release >= kernel::WITH_SEQUENCE),
+        };
+        let ids = if has_sequence { Ids::Sequence } else { Ids::Number };
+        let root = &self.host.sysfs;
+        devices::devices(sysfs::scan(root, ids, |_| None), &self.selection, root, is_root)
+    }
+}
+
+/// Of so many devices, at the start.
+fn counters(devices: usize) -> Result<Counters> {
+    let slot_bytes = slot_bytes()?;
+    let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
+    Ok(Counters { slots, cpus: slot_bytes / size_of::<Series>() as u64, slot_bytes })
+}
+
+/// What the administrator allows of a resource, up to which the daemon raises its limit.
+fn most(resource: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes the struct.
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    limit.rlim_max
+}
+
+/// Where this program is.
+fn program() -> PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| "biolat-daemon".into())
 }

@@ -1,0 +1,191 @@
+//! Each device: what it is, and which of its latencies are to be had.
+
+use std::{io, path::Path};
+
+use super::finding::Finding;
+use crate::device::{Device, Lack, WITHOUT_THROTTLING, selection::Selection, sysfs};
+
+const SUBJECT: &str = "devices";
+
+/// What was found, those that are shown among them.
+pub(super) struct Devices {
+    pub(super) findings: Vec<Finding>,
+    pub(super) shown: usize,
+}
+
+/// `is_root`: whether settings can be changed without asking for more rights.
+pub(super) fn devices(
+    found: io::Result<Vec<Device>>,
+    selection: &Selection,
+    root: &Path,
+    is_root: bool,
+) -> Devices {
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => {
+            let text = format!("cannot list {}: {error}", root.join("block").display());
+            let finding =
+                Finding::fail("devices.list", SUBJECT, text).step("give --sysfs, where sysfs is mounted");
+            return Devices { findings: vec![finding], shown: 0 };
+        }
+    };
+    let (shown, hidden): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|device| selection.shows(&device.name));
+    let mut findings: Vec<_> = shown.iter().map(|device| one(device, root, is_root)).collect();
+    let names = hidden.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
+    if shown.is_empty() {
+        findings.push(none(&names));
+    } else if !hidden.is_empty() {
+        findings.push(Finding::ok("devices.left_out", SUBJECT, format!("left out: {names}")));
+    }
+    if let Ok(stacked) = sysfs::passed_on(root)
+        && !stacked.is_empty()
+    {
+        let each: Vec<_> =
+            stacked.iter().map(|(name, below)| format!("{name} ({})", below.join(", "))).collect();
+        let text = format!("seen through what is below: {}", each.join(", "));
+        findings.push(Finding::ok("devices.stacked", SUBJECT, text));
+    }
+    Devices { findings, shown: shown.len() }
+}
+
+fn none(left_out: &str) -> Finding {
+    const ID: &str = "devices.none";
+    if left_out.is_empty() {
+        return Finding::note(ID, SUBJECT, "none yet; one that appears will be measured");
+    }
+    Finding::note(ID, SUBJECT, format!("none is chosen; there is {left_out}"))
+        .step("choose others by --device and --device-exclude, which match a device's whole name")
+}
+
+fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
+    const ID: &str = "device.latencies";
+    let name = device.name.as_str();
+    let is = description(device, root);
+    let command =
+        device.remedy(root).map(|command| if is_root { command } else { format!("sudo sh -c '{command}'") });
+    let finding = match device.lack() {
+        None => return Finding::ok(ID, name, format!("{is}: queue, device and total latency")),
+        Some(Lack::Stamp) => {
+            let text = format!(
+                "{is}: total latency; no queue and device latency, unless a cgroup's io.latency or io.cost is set"
+            );
+            Finding::note(ID, name, text)
+        }
+        Some(Lack::Statistics) => {
+            Finding::fail(ID, name, format!("{is}: no latency, as the kernel takes no statistics of it"))
+        }
+    };
+    match command {
+        Some(command) => finding.command(command),
+        None => finding.step(WITHOUT_THROTTLING),
+    }
+}
+
+fn description(device: &Device, root: &Path) -> String {
+    let path = device.path_of.as_ref().map(|head| format!("path of {head}"));
+    let kind = if device.rotational { "rotational" } else { "non-rotational" };
+    let scheduler = sysfs::scheduler(root, &device.name).map(|name| format!("scheduler {name}"));
+    let parts =
+        [Some(device.model.clone()).filter(|model| !model.is_empty()), path, Some(kind.into()), scheduler];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{
+        super::finding::{
+            Fix,
+            Verdict::{Fail, Note, Ok as Fine},
+        },
+        devices,
+    };
+    use crate::device::{
+        selection::Selection,
+        sysfs::{Ids, scan},
+        tree::Tree,
+    };
+
+    fn host(name: &str) -> Tree {
+        Tree::new(
+            name,
+            &[
+                ("loop3/mq/0/x", ""),
+                ("loop3/diskseq", "3"),
+                ("loop3/loop/backing_file", "/x"),
+                ("loop3/queue/iostats", "0"),
+                ("loop3/queue/rotational", "0"),
+                ("nvme0n1/mq/0/x", ""),
+                ("nvme0n1/diskseq", "1"),
+                ("nvme0n1/queue/iostats", "1"),
+                ("nvme0n1/queue/rotational", "0"),
+                ("nvme0n1/queue/scheduler", "[none] bfq"),
+                ("nvme0n1/device/model", "FAST SSD 990"),
+                ("nvme0n1/queue/wbt_lat_usec", "2000"),
+                ("sda/mq/0/x", ""),
+                ("sda/diskseq", "2"),
+                ("sda/queue/iostats", "1"),
+                ("sda/queue/rotational", "1"),
+                ("sda/queue/wbt_lat_usec", ""),
+                ("sdb/mq/0/x", ""),
+                ("sdb/diskseq", "4"),
+                ("sdb/queue/iostats", "1"),
+                ("dm-0/slaves/sda", ""),
+            ],
+        )
+    }
+
+    #[test]
+    fn each_with_what_it_lacks() {
+        let tree = host("lacks");
+        let everything = Selection::new(None, None).unwrap();
+        let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &everything, &tree.0, true);
+        assert_eq!(found.shown, 4);
+        let [r#loop, nvme, sda, sdb, stacked] = &found.findings[..] else { panic!("{:?}", found.findings) };
+        assert_eq!((nvme.id, nvme.subject.as_str(), nvme.verdict), ("device.latencies", "nvme0n1", Fine));
+        assert_eq!(
+            nvme.text,
+            "FAST SSD 990, non-rotational, scheduler none: queue, device and total latency"
+        );
+        assert_eq!((r#loop.verdict, sda.verdict, sdb.verdict), (Fail, Note, Note));
+        let block = tree.0.join("block").display().to_string();
+        let command = |command: String| vec![Fix::Command(command)];
+        assert_eq!(r#loop.fix, command(format!("echo 1 > {block}/loop3/queue/iostats")));
+        assert_eq!(sda.fix, command(format!("echo 75000 > {block}/sda/queue/wbt_lat_usec")));
+        assert!(matches!(&sdb.fix[..], [Fix::Step(step)] if step.contains("CONFIG_BLK_WBT")), "{sdb:?}");
+        assert_eq!((stacked.id, stacked.verdict), ("devices.stacked", Fine));
+        assert_eq!(stacked.text, "seen through what is below: dm-0 (sda)");
+        let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &everything, &tree.0, false);
+        let wanted = format!("sudo sh -c 'echo 1 > {block}/loop3/queue/iostats'");
+        assert_eq!(found.findings[0].fix, command(wanted), "who is not root asks for it");
+    }
+
+    #[test]
+    fn those_that_are_chosen() {
+        let tree = host("chosen");
+        let select = |device: &str| {
+            let selection = Selection::new(Some(device), None).unwrap();
+            let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &selection, &tree.0, true);
+            let first = found.findings[0].clone();
+            (found.shown, first.id, first.verdict, found.findings[1].clone())
+        };
+        let (shown, id, verdict, left_out) = select("nvme.*");
+        assert_eq!((shown, id, verdict), (1, "device.latencies", Fine));
+        assert_eq!((left_out.verdict, left_out.text.as_str()), (Fine, "left out: loop3, sda, sdb"));
+        let (shown, id, verdict, _) = select("vda");
+        assert_eq!((shown, id, verdict), (0, "devices.none", Note));
+    }
+
+    #[test]
+    fn none_at_all() {
+        let tree = Tree::new("nothing", &[("ram0/size", "1")]);
+        let everything = Selection::new(None, None).unwrap();
+        let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &everything, &tree.0, true);
+        let [none] = &found.findings[..] else { panic!("{:?}", found.findings) };
+        assert_eq!((none.id, none.verdict), ("devices.none", Note));
+        let failed = devices(Err(io::Error::from(io::ErrorKind::NotFound)), &everything, &tree.0, true);
+        assert_eq!((failed.findings[0].id, failed.findings[0].verdict), ("devices.list", Fail));
+    }
+}

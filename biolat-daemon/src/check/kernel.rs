@@ -1,0 +1,161 @@
+//! The kernel: its release, its BTF, and what biolat reads of a request.
+
+use std::{io, path::Path};
+
+use super::finding::Finding;
+use crate::probe::{
+    kernel::{Kernel, Unsupported},
+    refusal::Release,
+};
+
+/// Before it an interrupt can run the probe within itself on one CPU.
+const WITHOUT_NESTING: Release = Release(6, 1);
+/// The first one whose disks have a sequence number.
+pub(super) const WITH_SEQUENCE: Release = Release(5, 15);
+
+pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
+    const ID: &str = "kernel.release";
+    let release = match found {
+        Ok(release) => release,
+        Err(error) => {
+            return Finding::note(ID, "kernel", format!("its release is not to be read: {error}"))
+                .step("give --procfs, where procfs is mounted");
+        }
+    };
+    let name = format!("Linux {}.{}", release.0, release.1);
+    if let Err(refused) = release.suffices() {
+        let Release(major, minor) = Release::FIRST;
+        return Finding::fail(ID, "kernel", refused)
+            .step(format!("boot a kernel of {major}.{minor} or later; 6.1 or later is best"));
+    }
+    if machine != "x86_64" {
+        return Finding::note(
+            ID,
+            "kernel",
+            format!("{name} on {machine}, where biolat has not been tried yet"),
+        );
+    }
+    if release < WITH_SEQUENCE {
+        let text = format!("{name}: counts may be lost, and hidden paths of NVMe multipath have no name");
+        return Finding::note(ID, "kernel", text).step("boot a kernel of 6.1 or later");
+    }
+    if release < WITHOUT_NESTING {
+        let text = format!("{name}: a count may be lost when an interrupt comes within the probe");
+        return Finding::note(ID, "kernel", text).step("boot a kernel of 6.1 or later");
+    }
+    Finding::ok(ID, "kernel", name)
+}
+
+/// The types, and what was made of them: none if they are not to be had.
+pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Option<(Kernel, Vec<u8>)>) {
+    const ID: &str = "kernel.btf";
+    const SUBJECT: &str = "types";
+    let named = path.display();
+    let bytes = match read {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let finding = Finding::fail(ID, SUBJECT, format!("{named}: {error}"));
+            let finding = match error.kind() {
+                io::ErrorKind::NotFound => finding.step(
+                    "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, or give --sysfs, where sysfs is mounted",
+                ),
+                _ => finding.step(format!("let this user read {named}")),
+            };
+            return (vec![finding], None);
+        }
+    };
+    let fine = Finding::ok(ID, SUBJECT, named.to_string());
+    match Kernel::from_btf(&bytes) {
+        Ok(kernel) => (vec![fine, tracepoint(Ok(()))], Some((kernel, bytes))),
+        Err(Unsupported::Malformed(malformed)) => {
+            let finding = Finding::fail(ID, SUBJECT, format!("{named}: {malformed}"));
+            (vec![finding.step("give --sysfs, where the running kernel's sysfs is mounted")], None)
+        }
+        Err(unsupported) => (vec![fine, tracepoint(Err(unsupported))], None),
+    }
+}
+
+fn tracepoint(found: Result<(), Unsupported>) -> Finding {
+    const ID: &str = "kernel.tracepoint";
+    const SUBJECT: &str = "tracepoint";
+    match found {
+        Ok(()) => Finding::ok(ID, SUBJECT, "block_rq_complete, and all that the probe reads of a request"),
+        Err(Unsupported::Missing(what)) => Finding::fail(
+            ID,
+            SUBJECT,
+            format!("the kernel's types have no {what}: biolat does not know this kernel yet"),
+        )
+        .step("report it, with the output of `uname -r`"),
+        Err(_) => Finding::fail(ID, SUBJECT, "the kernel's types have no block_rq_complete")
+            .step("boot a kernel of 5.8 or later, built with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, path::Path};
+
+    use super::{
+        super::finding::Verdict::{Fail, Note, Ok as Fine},
+        release, types,
+    };
+    use crate::probe::{
+        kernel::tests::{modern, without_tracepoint},
+        refusal::Release,
+    };
+
+    #[test]
+    fn releases() {
+        for (found, machine, verdict, expected) in [
+            (Ok(Release(6, 12)), "x86_64", Fine, "Linux 6.12"),
+            (Ok(Release(6, 1)), "x86_64", Fine, "Linux 6.1"),
+            (Ok(Release(5, 15)), "x86_64", Note, "Linux 5.15: a count may be lost"),
+            (Ok(Release(5, 10)), "x86_64", Note, "NVMe multipath have no name"),
+            (Ok(Release(5, 4)), "x86_64", Fail, "this is Linux 5.4, and biolat takes 5.8 or later"),
+            (Ok(Release(6, 12)), "aarch64", Note, "Linux 6.12 on aarch64"),
+            (Err(io::Error::from(io::ErrorKind::NotFound)), "x86_64", Note, "not to be read"),
+        ] {
+            let finding = release(found, machine);
+            assert_eq!((finding.id, finding.verdict), ("kernel.release", verdict), "{finding:?}");
+            assert!(finding.text.contains(expected), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_types_tell() {
+        let path = Path::new("/sys/kernel/btf/vmlinux");
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let expected: [(_, &[_], _, _); 6] = [
+            (
+                Ok(modern("")),
+                &[("kernel.btf", Fine), ("kernel.tracepoint", Fine)],
+                "all that the probe reads",
+                "",
+            ),
+            (Err(missing()), &[("kernel.btf", Fail)], "not found", "CONFIG_DEBUG_INFO_BTF=y"),
+            (Err(denied()), &[("kernel.btf", Fail)], "denied", "let this user read /sys/kernel/btf/vmlinux"),
+            (Ok(vec![7; 100]), &[("kernel.btf", Fail)], "malformed BTF", "--sysfs"),
+            (
+                Ok(without_tracepoint()),
+                &[("kernel.btf", Fine), ("kernel.tracepoint", Fail)],
+                "no block_rq_complete",
+                "CONFIG_BLOCK",
+            ),
+            (
+                Ok(modern("io_start_time_ns")),
+                &[("kernel.btf", Fine), ("kernel.tracepoint", Fail)],
+                "no member io_start_time_ns in struct request",
+                "uname -r",
+            ),
+        ];
+        for (read, verdicts, text, fix) in expected {
+            let (findings, kernel) = types(path, read);
+            let found: Vec<_> = findings.iter().map(|finding| (finding.id, finding.verdict)).collect();
+            assert_eq!(found, verdicts);
+            assert_eq!(kernel.is_some(), fix.is_empty());
+            let last = findings.last().unwrap();
+            assert!(last.text.contains(text) && format!("{:?}", last.fix).contains(fix), "{last:?}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Memory: what the counters take, what the start takes, and what there is.
+
+use std::{fs, path::Path};
+
+use super::finding::{Finding, mib};
+use crate::probe::refusal::Release;
+
+/// Maps beside the counters, about.
+const OTHER_MAPS: u64 = 512 << 10;
+/// What the daemon takes for a moment at its start, in times of the size of the kernel's types.
+const TYPES_TIMES: u64 = 7;
+/// To be on the safe side of a limit.
+const SPARE: u64 = 8 << 20;
+/// What it takes from then on.
+const DAEMON: u64 = 6 << 20;
+
+/// What the counters are made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counters {
+    pub(super) slots: u32,
+    pub(super) cpus: u64,
+    /// Of one slot, on all CPUs.
+    pub(super) slot_bytes: u64,
+}
+
+impl Counters {
+    pub(super) fn bytes(&self) -> u64 {
+        u64::from(self.slots) * self.slot_bytes
+    }
+
+    /// What the daemon needs at its start, with types of this size.
+    pub(super) fn with_start(&self, types: usize) -> u64 {
+        self.bytes() + OTHER_MAPS + (types as u64 * TYPES_TIMES).max(DAEMON)
+    }
+}
+
+pub(super) fn counters(counters: Counters, available: Option<u64>) -> Finding {
+    const ID: &str = "memory.counters";
+    const SUBJECT: &str = "memory";
+    let Counters { slots, cpus, slot_bytes } = counters;
+    let bytes = counters.bytes();
+    let text = format!(
+        "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes",
+        mib(bytes),
+        slot_bytes / cpus.max(1)
+    );
+    match available {
+        Some(available) if bytes > available => {
+            Finding::fail(ID, SUBJECT, format!("{text}, where {} are available", mib(available)))
+                .step("leave devices out by --device-exclude, or have the kernel start with possible_cpus=")
+        }
+        Some(available) if bytes > available / 20 => {
+            Finding::note(ID, SUBJECT, format!("{text}, of {} available", mib(available)))
+                .step("leave devices out by --device-exclude")
+        }
+        _ => Finding::ok(ID, SUBJECT, text),
+    }
+}
+
+/// What `/proc/meminfo` calls available.
+pub(super) fn available(procfs: &Path) -> Option<u64> {
+    let text = fs::read_to_string(procfs.join("meminfo")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(value.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// Of the control group; none if that is without a limit.
+pub(super) fn limit(limit: Option<u64>, needed: u64) -> Option<Finding> {
+    const ID: &str = "memory.limit";
+    const SUBJECT: &str = "memory limit";
+    let limit = limit?;
+    let text = format!("{} for this control group; the start takes {}", mib(limit), mib(needed));
+    Some(if limit >= needed {
+        Finding::ok(ID, SUBJECT, text)
+    } else {
+        let enough = (needed + SPARE).next_multiple_of(32 << 20) >> 20;
+        Finding::fail(ID, SUBJECT, text)
+            .step(format!(
+                "in a container: --memory={enough}m; in a pod: resources: {{limits: {{memory: {enough}Mi}}}}"
+            ))
+            .step(format!("in a systemd unit: MemoryMax={enough}M"))
+    })
+}
+
+/// The least limit of this process' control group and of those that it is in.
+pub(super) fn group_limit(sysfs: &Path, procfs: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(procfs.join("self/cgroup")).ok()?;
+    let root = sysfs.join("fs/cgroup");
+    let limits = groups.lines().flat_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let (base, file) = if controllers.is_empty() {
+            (root.clone(), "memory.max")
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            (root.join("memory"), "memory.limit_in_bytes")
+        } else {
+            return Vec::new();
+        };
+        let group = base.join(path.trim_start_matches('/'));
+        let groups = group.ancestors().take_while(|group| group.starts_with(&base));
+        groups
+            .filter_map(|group| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok())
+            .collect()
+    });
+    // The first version of control groups has no word for "none", but the greatest number.
+    limits.min().filter(|&limit| limit < 1 << 60)
+}
+
+/// Of locked memory, on the kernels where maps count against it.
+pub(super) fn locked(release: Release, limit: u64, may_raise: bool, counters: Counters) -> Option<Finding> {
+    const ID: &str = "memory.locked";
+    const SUBJECT: &str = "locked memory";
+    if release > Release::LAST_WITH_MEMLOCK {
+        return None;
+    }
+    let needed = counters.bytes() + OTHER_MAPS;
+    Some(if may_raise || limit == libc::RLIM_INFINITY {
+        Finding::ok(ID, SUBJECT, "no limit")
+    } else if limit >= needed {
+        Finding::ok(
+            ID,
+            SUBJECT,
+            format!("{} of {}, which this kernel counts maps against", mib(needed), mib(limit)),
+        )
+    } else {
+        let text =
+            format!("{}, which this kernel counts maps against: {} are needed", mib(limit), mib(needed));
+        Finding::fail(ID, SUBJECT, text).step(
+            "in the shell that starts it: `ulimit -l unlimited`; in a systemd unit: LimitMEMLOCK=infinity",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::finding::Verdict::{Fail, Note, Ok as Fine},
+        Counters, available, counters, group_limit, limit, locked,
+    };
+    use crate::{device::tree::Tree, probe::refusal::Release};
+
+    const WIDE: Counters = Counters { slots: 48, cpus: 384, slot_bytes: 384 * 3200 };
+    const MIB: u64 = 1 << 20;
+
+    /// The figures are those that README and ARCHITECTURE name.
+    #[test]
+    fn what_counters_take() {
+        let finding = counters(WIDE, None);
+        assert_eq!(finding.text, "56.2 MiB of counters: 48 series x 384 possible CPUs x 3200 bytes");
+        for (available, verdict) in [(2000 * MIB, Fine), (1000 * MIB, Note), (56 * MIB, Fail)] {
+            let finding = counters(WIDE, Some(available));
+            assert_eq!((finding.id, finding.verdict), ("memory.counters", verdict));
+            assert_eq!(finding.fix.is_empty(), verdict == Fine);
+        }
+    }
+
+    #[test]
+    fn what_the_start_takes() {
+        let small = Counters { slots: 68, cpus: 2, slot_bytes: 6400 };
+        assert!((35 * MIB..45 * MIB).contains(&small.with_start(5_500_000)), "a node of 40 MiB");
+        assert_eq!(limit(None, MIB), None);
+        assert_eq!(limit(Some(64 * MIB), 40 * MIB).unwrap().verdict, Fine);
+        let finding = limit(Some(32 * MIB), 40 * MIB - 1).unwrap();
+        assert_eq!((finding.id, finding.verdict), ("memory.limit", Fail));
+        assert!(format!("{:?}", finding.fix).contains("--memory=64m"), "{finding:?}");
+    }
+
+    #[test]
+    fn the_least_limit_of_all_groups_counts() {
+        let tree = Tree::new("groups", &[]);
+        let least = |groups: &str| {
+            tree.write("self/cgroup", groups.as_bytes());
+            group_limit(&tree.0, &tree.0)
+        };
+        tree.write("fs/cgroup/a/b/memory.max", b"max\n");
+        assert_eq!(least("0::/a/b\n"), None);
+        tree.write("fs/cgroup/a/memory.max", b"8000\n");
+        assert_eq!(least("0::/a/b\n"), Some(8000));
+        tree.write("fs/cgroup/a/b/memory.max", b"9000\n");
+        assert_eq!(least("0::/a/b\n"), Some(8000));
+        assert_eq!(least("0::/elsewhere\n"), None);
+        tree.write("fs/cgroup/memory/c/memory.limit_in_bytes", b"9223372036854771712\n");
+        assert_eq!(least("5:cpu:/\n4:memory:/c\n0::/\n"), None);
+        tree.write("fs/cgroup/memory/memory.limit_in_bytes", b"5000\n");
+        assert_eq!(least("5:cpu:/\n4:hugetlb,memory:/c\n0::/\n"), Some(5000));
+    }
+
+    #[test]
+    fn locked_memory_counts_on_old_kernels() {
+        let small = Counters { slots: 68, cpus: 2, slot_bytes: 6400 };
+        let old = Release(5, 10);
+        assert_eq!(locked(Release(5, 11), 0, false, small), None);
+        assert_eq!(locked(old, 64 << 10, true, small).unwrap().verdict, Fine);
+        assert_eq!(locked(old, libc::RLIM_INFINITY, false, small).unwrap().text, "no limit");
+        assert_eq!(locked(old, MIB, false, small).unwrap().verdict, Fine);
+        let finding = locked(old, 64 << 10, false, small).unwrap();
+        assert_eq!((finding.id, finding.verdict), ("memory.locked", Fail));
+        assert!(format!("{:?}", finding.fix).contains("ulimit -l unlimited"), "{finding:?}");
+    }
+
+    #[test]
+    fn what_is_available() {
+        let tree = Tree::new("meminfo", &[]);
+        assert_eq!(available(&tree.0), None);
+        tree.write("meminfo", b"MemTotal:  3000 kB\nMemAvailable:   2000 kB\n");
+        assert_eq!(available(&tree.0), Some(2_048_000));
+    }
+}

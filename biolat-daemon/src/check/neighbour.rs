@@ -1,0 +1,178 @@
+//! Who answers on a port: biolat or something else. A client of three questions.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
+/// Who is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Neighbour {
+    /// biolat of this version, with figures.
+    Ready(String),
+    /// biolat without figures yet.
+    NotReady,
+    /// biolat, which wants TLS.
+    Https,
+    /// biolat, which wants a password.
+    Password,
+    /// Not biolat.
+    Other,
+    /// Nobody knows, and why.
+    Silent(String),
+}
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Of an answer that is not what was looked for, as much is read.
+const LONGEST: usize = 64 << 20;
+
+/// Asks who serves on an address of this host.
+pub(super) fn ask(address: SocketAddr) -> Neighbour {
+    who(address).unwrap_or_else(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Neighbour::Silent(format!("nothing came within {PATIENCE:?}")),
+        // Not a word of HTTP.
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Neighbour::Other,
+        _ => Neighbour::Silent(error.to_string()),
+    })
+}
+
+fn who(address: SocketAddr) -> io::Result<Neighbour> {
+    let healthy = get(address, "/-/healthy", |_| false)?;
+    if healthy.starts_with("HTTP/1.1 401") && healthy.contains("realm=\"biolat\"") {
+        return Ok(Neighbour::Password);
+    }
+    if healthy.starts_with("HTTP/1.1 400")
+        && healthy.contains("this is an HTTPS server and got plain HTTP: begin with")
+    {
+        return Ok(Neighbour::Https);
+    }
+    if !healthy.starts_with("HTTP/1.1 200") || !healthy.ends_with("\r\n\r\nhealthy\n") {
+        return Ok(Neighbour::Other);
+    }
+    let metrics = get(address, "/metrics", |read| version(read).is_some())?;
+    Ok(match version(&metrics) {
+        Some(version) => Neighbour::Ready(version),
+        None if metrics.starts_with("HTTP/1.1 503") && metrics.contains("no pass of the collector") => {
+            Neighbour::NotReady
+        }
+        None => Neighbour::Other,
+    })
+}
+
+/// What the answer is until its end, or until there is enough of it.
+fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io::Result<String> {
+    let ends = Instant::now() + PATIENCE;
+    let mut stream = TcpStream::connect_timeout(&reachable(address), PATIENCE)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let question =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\nConnection: close\r\n\r\n");
+    stream.write_all(question.as_bytes())?;
+    let (mut answer, mut searched) = (Vec::new(), 0);
+    let mut part = vec![0; 64 << 10];
+    loop {
+        let left = ends.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let length = match stream.read(&mut part) {
+            // With a time limit, a process that was stopped for a while is told so: signal(7).
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        answer.extend_from_slice(&part[..length]);
+        if length == 0 || answer.len() > LONGEST {
+            break;
+        }
+        // What is looked for may have begun at the end of what was there before.
+        if is_enough(&String::from_utf8_lossy(&answer[searched..])) {
+            break;
+        }
+        searched = answer.len().saturating_sub(1024);
+    }
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Who serves on every address serves on the host's own.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn version(metrics: &str) -> Option<String> {
+    let (_, info) = metrics.split_once("biolat_build_info{")?;
+    let (labels, _) = info.split_once('}')?;
+    let label = |name: &str| Some(labels.split_once(&format!("{name}=\""))?.1.split_once('"')?.0);
+    Some(format!("{} ({})", label("version")?, label("revision")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::{SocketAddr, TcpListener},
+        thread,
+    };
+
+    use super::{Neighbour, ask, reachable, version};
+
+    /// Says these things in turn, to whoever comes.
+    fn saying(answers: &[&str]) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answers: Vec<_> = answers.iter().map(|&answer| answer.to_owned()).collect();
+        thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 1024]).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn strangers() {
+        for said in ["", "SSH-2.0-OpenSSH\r\n", "HTTP/1.1 200 OK\r\n\r\nPrometheus Server is Healthy.\n"] {
+            assert_eq!(ask(saying(&[said])), Neighbour::Other, "{said}");
+        }
+        for said in [
+            "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"other\"\r\n\r\n",
+            "HTTP/1.1 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.",
+        ] {
+            assert_eq!(ask(saying(&[said])), Neighbour::Other, "{said}");
+        }
+        let healthy = "HTTP/1.1 200 OK\r\n\r\nhealthy\n";
+        assert_eq!(ask(saying(&[healthy, "HTTP/1.1 200 OK\r\n\r\nup 1\n"])), Neighbour::Other);
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(matches!(ask(closed), Neighbour::Silent(_)));
+    }
+
+    #[test]
+    fn one_that_says_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let said = ask(listener.local_addr().unwrap());
+        assert_eq!(said, Neighbour::Silent("nothing came within 3s".into()));
+    }
+
+    #[test]
+    fn its_version() {
+        let info = "# TYPE x\nbiolat_build_info{version=\"0.1.0\",revision=\"abc\"} 1\n";
+        assert_eq!(version(info).as_deref(), Some("0.1.0 (abc)"));
+        assert_eq!((version("biolat_build_info{version=\"0."), version("")), (None, None));
+    }
+
+    #[test]
+    fn where_to_reach_it() {
+        let reached = |address: &str| reachable(address.parse().unwrap()).to_string();
+        assert_eq!(reached("0.0.0.0:1"), "127.0.0.1:1");
+        assert_eq!(reached("[::]:1"), "[::1]:1");
+        assert_eq!(reached("192.0.2.1:1"), "192.0.2.1:1");
+    }
+}

@@ -1,0 +1,131 @@
+//! Whether this process may load the probe, and how it would come to that.
+
+use std::path::Path;
+
+use super::{finding::Finding, process::Process};
+use crate::rights;
+
+const ID: &str = "rights.capabilities";
+const SUBJECT: &str = "rights";
+
+pub(super) fn capabilities(process: &Process, program: &Path) -> Finding {
+    if !process.in_first_namespace {
+        return Finding::fail(
+            ID,
+            SUBJECT,
+            "this is a user namespace of its own, where capabilities count for nothing in the kernel at large",
+        )
+        .step("outside of it: a container that root runs; no PrivateUsers= in a unit; no hostUsers: false in a pod");
+    }
+    let Some(lacking) = rights::lacks(&process.effective) else {
+        let text =
+            if process.user == 0 { "root, who may do all that it takes" } else { "CAP_BPF and CAP_PERFMON" };
+        return Finding::ok(ID, SUBJECT, text);
+    };
+    let finding =
+        Finding::fail(ID, SUBJECT, format!("loading the probe takes {lacking}, which this process lacks"));
+    if rights::lacks(&process.bounding).is_some() {
+        return finding
+            .step("in a container: --cap-add=BPF --cap-add=PERFMON; in a pod: capabilities: {add: [BPF, PERFMON]}")
+            .step("in a systemd unit: CapabilityBoundingSet= and AmbientCapabilities=CAP_BPF CAP_PERFMON");
+    }
+    if process.no_new_privs {
+        return finding
+            .step("no_new_privs is set, which sudo and setcap cannot get past. In a pod: allowPrivilegeEscalation: true")
+            .step("in a systemd unit: AmbientCapabilities=CAP_BPF CAP_PERFMON");
+    }
+    let program = quoted(&program.display().to_string());
+    finding
+        .command(format!("sudo {program} check"))
+        .command(format!("sudo setcap cap_bpf,cap_perfmon+p {program}"))
+        .step("with the Debian package: `sudo systemctl start biolat`, whose unit grants them")
+}
+
+/// The kernel's lockdown, where it is on.
+pub(super) fn lockdown(modes: &str, is_loaded: bool) -> Option<Finding> {
+    const ID: &str = "rights.lockdown";
+    const SUBJECT: &str = "lockdown";
+    let (_, rest) = modes.split_once('[')?;
+    let mode = rest.split_once(']').map(|(mode, _)| mode).filter(|&mode| mode != "none")?;
+    Some(if is_loaded {
+        Finding::ok(ID, SUBJECT, format!("{mode}, and the probe loads all the same"))
+    } else {
+        Finding::note(
+            ID,
+            SUBJECT,
+            format!("{mode}: if the kernel refuses the probe for no other reason, it is this"),
+        )
+    })
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{
+        super::{
+            finding::{
+                Fix,
+                Verdict::{Fail, Note, Ok as Fine},
+            },
+            process::tests::{
+                in_a_container, in_a_namespace, nobody, root, with_perfmon_alone, without_new_privileges,
+            },
+        },
+        capabilities, lockdown, quoted,
+    };
+
+    #[test]
+    fn who_may_and_who_may_not() {
+        for (process, verdict, text, fix) in [
+            (root(), Fine, "root", ""),
+            (
+                nobody(),
+                Fail,
+                "takes CAP_BPF and CAP_PERFMON,",
+                "setcap cap_bpf,cap_perfmon+p /opt/biolat-daemon",
+            ),
+            (with_perfmon_alone(), Fail, "takes CAP_BPF,", "sudo /opt/biolat-daemon check"),
+            (in_a_container(), Fail, "takes CAP_BPF and CAP_PERFMON,", "--cap-add=BPF --cap-add=PERFMON"),
+            (
+                without_new_privileges(),
+                Fail,
+                "takes CAP_BPF and CAP_PERFMON,",
+                "allowPrivilegeEscalation: true",
+            ),
+            (in_a_namespace(), Fail, "user namespace", "PrivateUsers="),
+        ] {
+            let finding = capabilities(&process, Path::new("/opt/biolat-daemon"));
+            assert_eq!((finding.id, finding.verdict), ("rights.capabilities", verdict), "{finding:?}");
+            assert!(finding.text.contains(text), "{finding:?}");
+            assert!(format!("{:?}", finding.fix).contains(fix), "{finding:?}");
+        }
+        let fixes = capabilities(&without_new_privileges(), Path::new("/x")).fix;
+        assert!(!fixes.iter().any(|fix| matches!(fix, Fix::Command(_))), "sudo would not help: {fixes:?}");
+        let two = caps::CapsHashSet::from([caps::Capability::CAP_BPF, caps::Capability::CAP_PERFMON]);
+        let daemon = super::Process { effective: two, ..nobody() };
+        assert_eq!(capabilities(&daemon, Path::new("/x")).verdict, Fine);
+    }
+
+    #[test]
+    fn lockdown_counts_where_the_probe_was_not_seen_to_load() {
+        assert_eq!(lockdown("[none] integrity confidentiality\n", false), None);
+        assert_eq!(lockdown("", false), None);
+        let verdict = |is_loaded| lockdown("none integrity [confidentiality]\n", is_loaded).unwrap().verdict;
+        assert_eq!((verdict(true), verdict(false)), (Fine, Note));
+    }
+
+    #[test]
+    fn words_for_the_shell() {
+        assert_eq!(quoted("/usr/bin/biolat-daemon"), "/usr/bin/biolat-daemon");
+        let script = format!("printf %s {}", quoted("/a b'c"));
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(output.stdout, b"/a b'c");
+    }
+}

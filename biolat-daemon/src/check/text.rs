@@ -1,0 +1,213 @@
+//! Findings for people: marks and colours on a terminal that has them, words elsewhere; a line for each in a pipe.
+
+use std::env;
+
+use clap::ColorChoice;
+
+use super::finding::{Finding, Fix, Verdict, count};
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Style {
+    colours: bool,
+    /// Whether marks can be shown in place of words.
+    marks: bool,
+    /// Where lines end, if they do.
+    width: Option<usize>,
+}
+
+/// Nobody reads longer lines with ease, nor shorter ones.
+const WIDTHS: (usize, usize) = (40, 100);
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
+
+impl Style {
+    /// What the environment asks for.
+    pub(super) fn of_environment(color: ColorChoice, is_terminal: bool) -> Self {
+        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        Self::of(color, is_terminal, columns(), variable)
+    }
+
+    fn of(
+        color: ColorChoice,
+        is_terminal: bool,
+        columns: Option<usize>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(&variable).unwrap_or_default();
+        let locale = locale.to_ascii_lowercase();
+        let wants_none = variable("NO_COLOR").is_some() || variable("TERM").is_none_or(|term| term == "dumb");
+        Self {
+            colours: match color {
+                ColorChoice::Always => true,
+                ColorChoice::Never => false,
+                ColorChoice::Auto => is_terminal && !wants_none,
+            },
+            marks: is_terminal && (locale.contains("utf-8") || locale.contains("utf8")),
+            width: is_terminal.then(|| columns.unwrap_or(80).clamp(WIDTHS.0, WIDTHS.1)),
+        }
+    }
+
+    fn verdict(self, verdict: Verdict) -> String {
+        let (mark, word, colour) = match verdict {
+            Verdict::Ok => ("✓", "ok", "\x1b[32m"),
+            Verdict::Note => ("!", "note", "\x1b[33m"),
+            Verdict::Fail => ("✗", "FAIL", "\x1b[31m"),
+        };
+        let shown = if self.marks { mark.to_owned() } else { format!("{word:4}") };
+        if self.colours { format!("{colour}{shown}{PLAIN}") } else { shown }
+    }
+
+    fn strong(self, text: &str) -> String {
+        if self.colours { format!("{BOLD}{text}{PLAIN}") } else { text.to_owned() }
+    }
+}
+
+pub(super) fn report(findings: &[Finding], style: Style) -> String {
+    let subjects = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
+    let indent = if style.marks { 1 } else { 4 } + 1 + subjects + 2;
+    let mut report = String::new();
+    for finding in findings {
+        let subject = printable(&finding.subject);
+        let text = wrapped(&printable(&finding.text), indent, style.width);
+        report += &format!("{} {subject:subjects$}  {text}\n", style.verdict(finding.verdict));
+        for (index, fix) in finding.fix.iter().enumerate() {
+            let or = if index == 0 { "" } else { "or " };
+            let fix = match fix {
+                // A command is copied whole.
+                Fix::Command(command) => format!("{or}run: {}", style.strong(&printable(command))),
+                Fix::Step(step) => wrapped(&format!("{or}{}", printable(step)), indent, style.width),
+            };
+            report += &format!("{:indent$}{fix}\n", "");
+        }
+    }
+    report + "\n" + &style.strong(&summary(findings)) + "\n"
+}
+
+fn summary(findings: &[Finding]) -> String {
+    let plural = |count: usize, one: &str, more: &str| {
+        if count == 1 { format!("1 {one}") } else { format!("{count} {more}") }
+    };
+    let notes = match count(findings, Verdict::Note) {
+        0 => String::new(),
+        notes => format!(", {}", plural(notes, "note", "notes")),
+    };
+    match count(findings, Verdict::Fail) {
+        0 => format!("All works{notes}."),
+        failures => format!("{} not work{notes}.", plural(failures, "thing will", "things will")),
+    }
+}
+
+/// Broken between words, with what follows below what came first. What stands in backquotes is one word.
+fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String {
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(20));
+    let (mut wrapped, mut used) = (String::new(), 0);
+    let mut is_quoted = false;
+    let is_gap = |c: char| {
+        is_quoted ^= c == '`';
+        c == ' ' && !is_quoted
+    };
+    for word in text.split(is_gap) {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > room {
+            wrapped += &format!("\n{:indent$}", "");
+            used = 0;
+        } else if used > 0 {
+            wrapped.push(' ');
+            used += 1;
+        }
+        wrapped += word;
+        used += length;
+    }
+    wrapped
+}
+
+/// What drives and other programs say of themselves may hold anything.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Of the terminal that this is written to.
+fn columns() -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: writes the struct; what is no terminal is refused.
+    let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ColorChoice::{Always, Auto, Never};
+
+    use super::{Finding, Style, report};
+
+    fn style(color: clap::ColorChoice, is_terminal: bool, variables: &[(&str, &str)]) -> Style {
+        Style::of(color, is_terminal, Some(60), |name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn what_the_environment_asks_for() {
+        let utf8 = [("LANG", "en_GB.UTF-8"), ("TERM", "xterm")];
+        let at_home = style(Auto, true, &utf8);
+        assert_eq!(at_home, Style { colours: true, marks: true, width: Some(60) });
+        assert_eq!(style(Auto, false, &utf8), Style { colours: false, marks: false, width: None });
+        assert!(!style(Auto, true, &[("NO_COLOR", "1"), ("TERM", "xterm")]).colours);
+        assert!(!style(Auto, true, &[("TERM", "dumb")]).colours && !style(Never, true, &utf8).colours);
+        assert!(style(Always, false, &[("NO_COLOR", "1")]).colours);
+        assert!(!style(Auto, true, &[("LC_ALL", "C"), ("LANG", "en_GB.UTF-8")]).marks);
+        assert!(style(Auto, true, &[("LC_CTYPE", "C.utf8")]).marks);
+    }
+
+    fn findings() -> [Finding; 3] {
+        [
+            Finding::ok("a", "kernel", "Linux 6.12"),
+            Finding::note("b", "vda", "a model\x1b[2J with some more words than there is room for in a line")
+                .step("x"),
+            Finding::fail("c", "port 9976", "taken")
+                .command("a command that is longer than a line is all the same whole")
+                .step("or so"),
+        ]
+    }
+
+    #[test]
+    fn in_a_pipe() {
+        let style = Style { colours: false, marks: false, width: None };
+        let expected = "\
+ok   kernel     Linux 6.12
+note vda        a model?[2J with some more words than there is room for in a line
+                x
+FAIL port 9976  taken
+                run: a command that is longer than a line is all the same whole
+                or or so
+
+1 thing will not work, 1 note.
+";
+        assert_eq!(report(&findings(), style), expected);
+    }
+
+    #[test]
+    fn on_a_terminal() {
+        let style = Style { colours: false, marks: true, width: Some(50) };
+        let expected = "\
+✓ kernel     Linux 6.12
+! vda        a model?[2J with some more words than
+             there is room for in a line
+             x
+✗ port 9976  taken
+             run: a command that is longer than a line is all the same whole
+             or or so
+
+1 thing will not work, 1 note.
+";
+        assert_eq!(report(&findings(), style), expected);
+        let finding = Finding::ok("a", "b", "which is said by `what is never broken` here");
+        let expected = "✓ b  which is said by\n     `what is never broken` here\n\nAll works.\n";
+        assert_eq!(report(&[finding], Style { width: Some(40), ..style }), expected);
+        let coloured = report(&findings()[..1], Style { colours: true, ..style });
+        assert_eq!(coloured, "\x1b[32m✓\x1b[0m kernel  Linux 6.12\n\n\x1b[1mAll works.\x1b[0m\n");
+        assert!(report(&findings()[..2], style).ends_with("\nAll works, 1 note.\n"));
+    }
+}
