@@ -26,6 +26,7 @@ const BPFTOOL: Need = Need::Program("bpftool", "bpftool");
 /// Whatever is not here is run nowhere.
 pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "buckets", here: true, needs: &[Need::ProbeCompiler], there: &[Everyday] },
+    Suite { name: "check", here: true, needs: &[], there: &[Everyday] },
     Suite { name: "counts", here: true, needs: &[EXT4, XFS], there: &[Everyday] },
     Suite { name: "disk", here: true, needs: &[Need::TemporaryFilesOnDisk], there: &[] },
     Suite { name: "latency", here: true, needs: &[FIO, Need::Program("chrt", "util-linux")], there: &[] },

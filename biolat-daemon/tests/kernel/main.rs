@@ -10,6 +10,7 @@
 
 mod bays;
 mod buckets;
+mod check;
 mod counts;
 mod crowds;
 mod dashboards;

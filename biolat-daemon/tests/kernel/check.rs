@@ -1,0 +1,129 @@
+//! `biolat-daemon check` on the real kernel: what it says will work does, what it says mends something mends it.
+
+use std::{
+    fs,
+    net::TcpListener,
+    process::{Command, Output},
+    thread,
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    Folder,
+    block::{attribute, set_attribute},
+    daemon::{Daemon, program},
+    loop_device::LoopDevice,
+    run,
+};
+
+fn check(arguments: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.arg("check").args(["--listen", "127.0.0.1:0"]).args(arguments);
+    command.output().unwrap()
+}
+
+fn findings(output: &Output) -> Vec<Value> {
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    document["findings"].as_array().unwrap().clone()
+}
+
+fn finding(output: &Output, id: &str) -> Value {
+    findings(output).into_iter().find(|finding| finding["id"] == id).unwrap_or_default()
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn all_is_fine_with_root() {
+    let device = LoopDevice::attach("check", true);
+    let output = check(&["--json", "--device", &device.name]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    for id in ["kernel.btf", "kernel.tracepoint", "rights.capabilities", "probe.load", "memory.counters"] {
+        assert_eq!(finding(&output, id)["verdict"], "ok", "{id}");
+    }
+    let walked = finding(&output, "probe.load")["text"].clone();
+    assert!(walked.as_str().unwrap().starts_with("the kernel takes it"), "{walked}");
+}
+
+/// What it says of the counters is what the daemon then has, and a little more for what other devices do meanwhile.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn memory_is_what_the_daemon_takes() {
+    let device = LoopDevice::attach("check", true);
+    let output = check(&["--json", "--device", &device.name]);
+    let text = finding(&output, "memory.counters")["text"].as_str().unwrap().to_owned();
+    let number = |after: &str| -> f64 {
+        let (_, rest) = text.split_once(after).unwrap();
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let (slots, cpus, bytes) = (number("counters: "), number("series x "), number("CPUs x "));
+    let daemon = Daemon::start(&["--device", &device.name]);
+    let figures = daemon.fresh();
+    let value = |name| figures.value(name, &[]);
+    let made = value("biolat_series_slots");
+    assert!((slots..=slots + 32.0).contains(&made), "{made} slots, and {text}");
+    assert_eq!(value("biolat_map_bytes") / made, cpus * bytes, "{text}");
+    assert!(
+        text.starts_with(&format!("{:.1} MiB of counters", slots * cpus * bytes / 1_048_576.0)),
+        "{text}"
+    );
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn nobody_is_told_what_is_lacking() {
+    use std::os::unix::process::CommandExt as _;
+    let folder = Folder::new("check", true);
+    let copy = folder.0.join("biolat-daemon");
+    fs::copy(program(), &copy).unwrap();
+    let mut command = Command::new(&copy);
+    command.args(["check", "--listen", "127.0.0.1:0"]).uid(65534).gid(65534);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("takes CAP_BPF and CAP_PERFMON, which this process lacks"), "{said}");
+    assert!(said.contains(&format!("run: sudo setcap cap_bpf,cap_perfmon+p {}", copy.display())), "{said}");
+    assert!(said.contains("note probe") && said.contains("not tried, for want of rights"), "{said}");
+}
+
+/// The command, as it stands in the text, mends it.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_device_without_statistics_is_mended_as_it_says() {
+    let device = LoopDevice::attach("check", true);
+    let verdict = || {
+        let output = check(&["--json", "--device", &device.name]);
+        (output.status.code(), finding(&output, "device.latencies")["verdict"].clone())
+    };
+    assert_ne!(verdict().1, "fail");
+    set_attribute(&device.name, "queue/iostats", "0");
+    assert_eq!(verdict(), (Some(1), "fail".into()));
+    let said = String::from_utf8(check(&["--device", &device.name]).stdout).unwrap();
+    let command = said.lines().find_map(|line| line.trim().strip_prefix("run: ")).unwrap();
+    assert_eq!(command, format!("echo 1 > /sys/block/{}/queue/iostats", device.name));
+    run("sh", &["-c", command]);
+    assert_eq!(attribute(&device.name, "queue/iostats"), "1");
+    assert_eq!(verdict().0, Some(0));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_daemon_and_a_stranger_on_the_port() {
+    let daemon = Daemon::start(&["--interval", "100ms"]);
+    let address = daemon.address.to_string();
+    let both = |address: &str| {
+        let mut command = Command::new(program());
+        command.args(["check", "--json", "--device", "none", "--listen", address]).output().unwrap()
+    };
+    let output = both(&address);
+    let found = finding(&output, "port");
+    assert_eq!((output.status.code(), &found["verdict"]), (Some(0), &"note".into()), "{found}");
+    assert!(found["text"].as_str().unwrap().starts_with("biolat runs already, and is ready: "), "{found}");
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let output = both(&address);
+    let found = finding(&output, "port");
+    assert_eq!((output.status.code(), &found["verdict"]), (Some(1), &"fail".into()), "{found}");
+}
