@@ -1,11 +1,11 @@
-//! Writes what is made of the daemon's options: the manual page, and completions for shells.
+//! Writes what is made of the daemon's options: manual pages, one for each command, and completions for shells.
 //!
-//! `cargo run --example documents -- 2026-01-31 FOLDER`; the date is the page's. `cargo xtask dist` packs them.
+//! `cargo run --example documents -- 2026-01-31 FOLDER`; the date is the pages'. `cargo xtask dist` packs them.
 
-use std::{error::Error, fs, path::Path};
+use std::{error::Error, fs, io, path::Path};
 
 use biolat_daemon::{config::Options, version};
-use clap::CommandFactory as _;
+use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::{Shell, generate_to};
 use clap_mangen::{
     Man,
@@ -21,17 +21,52 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("give a date and a folder".into());
     };
     let folder = Path::new(&folder);
-    fs::write(folder.join(format!("biolat-daemon.{SECTION}")), manual(&date)?)?;
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut Options::command(), "biolat-daemon", folder)?;
+    let daemon = Options::command();
+    let write = |name: &str, page| fs::write(folder.join(format!("{name}.{SECTION}")), page);
+    write("biolat-daemon", manual(&daemon, &date)?)?;
+    for command in daemon.get_subcommands() {
+        write(&page_of(command), command_manual(command, &date)?)?;
     }
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        generate_to(shell, &mut daemon.clone(), "biolat-daemon", folder)?;
+    }
+    mend_bash(&folder.join("biolat-daemon.bash"))?;
     Ok(())
 }
 
-fn manual(date: &str) -> std::io::Result<Vec<u8>> {
-    // What follows the options in --help has sections of its own here.
-    let command = Options::command().after_help("").after_long_help("");
-    let (description, environment) = (description(&command), environment(&command));
+/// clap_complete (4.6, a known fault) names a command by its program in two ways if that has a hyphen, so that bash never finds what a
+/// command offers: one of them it is.
+fn mend_bash(path: &Path) -> io::Result<()> {
+    let script = fs::read_to_string(path)?;
+    fs::write(path, script.replace("biolat__subcmd__daemon", "biolat__daemon"))
+}
+
+/// The daemon's own page.
+fn manual(command: &Command, date: &str) -> io::Result<Vec<u8>> {
+    let mut sections = vec![commands(command), environment(command, &VARIABLES)];
+    sections.extend([exit_status(), files(), examples(), see_also(command, "biolat-daemon")]);
+    page(command.clone().subcommand_value_name("COMMAND"), date, &sections)
+}
+
+/// A command's page. What follows the options in --help has sections of its own there.
+fn command_manual(command: &Command, date: &str) -> io::Result<Vec<u8>> {
+    let mut sections = vec![environment(command, &[])];
+    sections.extend(closing(command));
+    sections.push(see_also(&Options::command(), &page_of(command)));
+    let named = command
+        .clone()
+        .display_name(page_of(command))
+        .bin_name(format!("biolat-daemon {}", command.get_name()));
+    page(named, date, &sections)
+}
+
+fn page_of(command: &Command) -> String {
+    format!("biolat-daemon-{}", command.get_name())
+}
+
+fn page(command: Command, date: &str, sections: &[Roff]) -> io::Result<Vec<u8>> {
+    let command = command.after_help("").after_long_help("");
+    let description = description(&command);
     let man = Man::new(command)
         .section(SECTION)
         .date(date)
@@ -43,10 +78,42 @@ fn manual(date: &str) -> std::io::Result<Vec<u8>> {
     man.render_synopsis_section(&mut page)?;
     description.to_writer(&mut page)?;
     man.render_options_section(&mut page)?;
-    for section in [environment, exit_status(), files(), examples(), see_also()] {
+    for section in sections {
         section.to_writer(&mut page)?;
     }
     Ok(page)
+}
+
+/// What it does instead of serving.
+fn commands(command: &Command) -> Roff {
+    let mut roff = section("COMMANDS");
+    for command in command.get_subcommands() {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        item(&mut roff, command.get_name(), &format!("{about}: {}({SECTION})", page_of(command)));
+    }
+    roff
+}
+
+/// A paragraph that begins with a title is a section; indented lines are as they stand.
+fn closing(command: &Command) -> Vec<Roff> {
+    let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    let mut sections = Vec::new();
+    for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.is_empty()) {
+        let (title, rest) = paragraph.split_once(':').unwrap_or(("NOTES", paragraph));
+        let mut roff = section(&title.to_uppercase());
+        let rest = rest.trim_matches('\n');
+        if rest.starts_with("  ") {
+            roff.control("EX", []);
+            for line in rest.lines() {
+                roff.text([roman(line.trim())]);
+            }
+            roff.control("EE", []);
+        } else {
+            roff.text([roman(rest.trim())]);
+        }
+        sections.push(roff);
+    }
+    sections
 }
 
 fn section(title: &str) -> Roff {
@@ -61,9 +128,9 @@ fn item(roff: &mut Roff, term: &str, text: &str) {
 }
 
 /// What --help says first. Indented lines are terms and what they are.
-fn description(command: &clap::Command) -> Roff {
+fn description(command: &Command) -> Roff {
     let mut roff = section("DESCRIPTION");
-    let text = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+    let text = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
     for line in text.lines() {
         match line.strip_prefix("  ").and_then(|line| line.split_once("  ")) {
             Some((term, text)) => item(&mut roff, term, text.trim()),
@@ -74,29 +141,36 @@ fn description(command: &clap::Command) -> Roff {
     roff
 }
 
-/// Each option's variable.
-fn environment(command: &clap::Command) -> Roff {
+/// Variables that are no options.
+const VARIABLES: [(&str, &str); 3] = [
+    ("LISTEN_FDS", "how many sockets systemd hands over: sd_listen_fds(3)"),
+    (
+        "NOTIFY_SOCKET",
+        "where systemd is told that there are figures, and that the end has begun: sd_notify(3)",
+    ),
+    ("WATCHDOG_USEC", "how often systemd wants to hear that all is well: sd_watchdog_enabled(3)"),
+];
+
+/// Each option's variable, and others.
+fn environment(command: &Command, others: &[(&str, &str)]) -> Roff {
+    let variable = |argument: &Arg| Some((argument.get_env()?.to_owned(), argument.get_long()?.to_owned()));
+    let variables: Vec<_> = command.get_arguments().filter_map(variable).collect();
+    if variables.is_empty() && others.is_empty() {
+        return Roff::new();
+    }
     let mut roff = section("ENVIRONMENT");
     roff.text([
-        roman("Each option can be given in the environment too, which the command line overrides. One that takes no \
-               value is on with "),
+        roman(
+            "The command line overrides what the environment says. An option that takes no value is on with ",
+        ),
         bold("true"),
         roman("."),
     ]);
-    for argument in command.get_arguments() {
-        if let (Some(variable), Some(option)) = (argument.get_env(), argument.get_long()) {
-            let text = [roman("as "), bold(format!("--{option}"))];
-            roff.control("TP", []).text([bold(variable.to_string_lossy())]).text(text);
-        }
+    for (variable, option) in variables {
+        let text = [roman("as "), bold(format!("--{option}"))];
+        roff.control("TP", []).text([bold(variable.to_string_lossy())]).text(text);
     }
-    for (variable, text) in [
-        ("LISTEN_FDS", "how many sockets systemd hands over: sd_listen_fds(3)"),
-        (
-            "NOTIFY_SOCKET",
-            "where systemd is told that there are figures, and that the end has begun: sd_notify(3)",
-        ),
-        ("WATCHDOG_USEC", "how often systemd wants to hear that all is well: sd_watchdog_enabled(3)"),
-    ] {
+    for (variable, text) in others {
         item(&mut roff, variable, text);
     }
     roff
@@ -147,20 +221,20 @@ fn examples() -> Roff {
     roff
 }
 
-fn see_also() -> Roff {
+/// All pages but the one that it stands on.
+fn see_also(daemon: &Command, own: &str) -> Roff {
     let mut roff = section("SEE ALSO");
-    for (page, section, end) in [
-        ("systemctl", "(1), ", false),
-        ("journalctl", "(1), ", false),
-        ("iostat", "(1), ", false),
-        ("bpf", "(2), ", false),
-        ("capabilities", "(7)", true),
-    ] {
-        roff.text([bold(page), roman(section)]);
-        if end {
-            roff.control("PP", []);
-        }
+    let mut pages = vec!["biolat-daemon".to_owned()];
+    pages.extend(daemon.get_subcommands().map(page_of));
+    let pages = pages.into_iter().filter(|page| page != own).map(|page| (page, SECTION));
+    let others =
+        [("systemctl", "1"), ("journalctl", "1"), ("iostat", "1"), ("bpf", "2"), ("capabilities", "7")];
+    let pages: Vec<_> = pages.chain(others.map(|(page, section)| (page.to_owned(), section))).collect();
+    for (index, (page, section)) in pages.iter().enumerate() {
+        let end = if index + 1 < pages.len() { ", " } else { "" };
+        roff.text([bold(page), roman(format!("({section}){end}"))]);
     }
+    roff.control("PP", []);
     roff.text([roman("Every metric and what it means: "), italic("/usr/share/doc/biolat/README.md")]);
     roff
 }

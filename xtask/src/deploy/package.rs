@@ -24,6 +24,9 @@ pub(super) const NEEDS: &[Need] = &[
 const OTHERS: [&str; 4] =
     ["/var/lib/dpkg/", "/var/log/", "/var/cache/", "/var/lib/systemd/deb-systemd-helper"];
 
+/// What the daemon does besides serving.
+const COMMANDS: [&str; 2] = ["check", "report"];
+
 pub(super) fn check() -> Result<()> {
     let release = super::release()?;
     let package = release.of_this_machine()?.package()?;
@@ -44,8 +47,11 @@ pub(super) fn check() -> Result<()> {
     if !version.contains(env!("CARGO_PKG_VERSION")) {
         bail!("biolat-daemon --version says {version}");
     }
-    manual(&root)?;
-    run(&mut root.command("bash", &["-n", "/usr/share/bash-completion/completions/biolat-daemon"]))?;
+    manual(&root, &[])?;
+    for command in COMMANDS {
+        manual(&root, &[command])?;
+    }
+    completions(&root)?;
     enabled(&root, "biolat.service", "enabled")?;
     enabled(&root, "biolat.socket", "disabled")?;
 
@@ -60,20 +66,41 @@ pub(super) fn check() -> Result<()> {
     Ok(())
 }
 
-/// The manual page is shown without a complaint, and tells of every option.
-fn manual(root: &CleanRoot) -> Result<()> {
-    let mut man = root.command("man", &["--warnings=w", "--pager=cat", "biolat-daemon"]);
+/// A command's manual page is shown without a complaint, and tells of every option.
+fn manual(root: &CleanRoot, command: &[&str]) -> Result<()> {
+    let name = [&["biolat-daemon"], command].concat().join("-");
+    let mut man = root.command("man", &["--warnings=w", "--pager=cat", &name]);
     let shown = man.env("MANWIDTH", "100").stderr(Stdio::piped()).output()?;
     let (page, complaints) = (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
     if !shown.status.success() || !complaints.trim().is_empty() {
-        bail!("man biolat-daemon: {}: {complaints}", shown.status);
+        bail!("man {name}: {}: {complaints}", shown.status);
     }
-    let help = output(&mut root.command("biolat-daemon", &["--help"]))?;
+    let help = output(&mut root.command("biolat-daemon", &[command, &["--help"]].concat()))?;
     let options = help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2);
-    let sections = ["NAME", "SYNOPSIS", "OPTIONS", "ENVIRONMENT", "EXIT STATUS", "FILES", "SEE ALSO"];
+    let mut sections = vec!["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "SEE ALSO"];
+    if command.is_empty() {
+        sections.extend(["COMMANDS", "ENVIRONMENT", "EXIT STATUS", "FILES"]);
+        sections.extend(COMMANDS);
+    }
     for expected in sections.into_iter().chain(options) {
-        if !page.contains(expected.trim_end_matches([',', '.', ':', ';'])) {
-            bail!("the manual page says nothing of {expected}");
+        if !page.contains(expected.trim_end_matches([',', '.', ':', ';', ']'])) {
+            bail!("the manual page {name} says nothing of {expected}");
+        }
+    }
+    Ok(())
+}
+
+/// What bash offers behind `biolat-daemon`, and behind a command.
+fn completions(root: &CleanRoot) -> Result<()> {
+    for (typed, expected) in [("biolat-daemon ''", "check"), ("biolat-daemon check --", "--json")] {
+        let script = format!(
+            "source /usr/share/bash-completion/completions/biolat-daemon; set -- $(complete -p biolat-daemon); \
+             while [ \"$1\" != -F ]; do shift; done; COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             $2 biolat-daemon \"${{COMP_WORDS[COMP_CWORD]}}\"; echo \"${{COMPREPLY[@]}}\""
+        );
+        let offered = output(&mut root.command("bash", &["-c", &script]))?;
+        if !offered.split_whitespace().any(|word| word == expected) {
+            bail!("behind {typed} bash does not offer {expected}, but: {offered}");
         }
     }
     Ok(())

@@ -46,10 +46,15 @@ fn write_documents(architecture: Architecture, source: &Source) -> Result<()> {
         source.date("%a, %d %b %Y %H:%M:%S +0000")?
     );
     fs::write(folder.join("changelog"), changelog)?;
-    run(Command::new("gzip")
-        .args(["-9", "--no-name"])
-        .args(["changelog", "biolat-daemon.8"])
-        .current_dir(&folder))
+    let mut compress = Command::new("gzip");
+    compress.args(["-9", "--no-name"]).arg(folder.join("changelog"));
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|section| section == "8") {
+            compress.arg(path);
+        }
+    }
+    run(&mut compress)
 }
 
 /// Why no package can be made here; nothing if it can.
