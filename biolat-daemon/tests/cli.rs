@@ -55,7 +55,7 @@ fn wrong_usage_is_2() {
     fails(&["--format", "x"], 2, &["--format", "native, classic, both"]);
     fails(&["--log-format", "xml"], 2, &["text, json"]);
     fails(&["--intervall", "5s"], 2, &["--intervall", "a similar argument exists: '--interval'"]);
-    fails(&["serve"], 2, &["unexpected argument 'serve'"]);
+    fails(&["serve"], 2, &["unrecognized subcommand 'serve'"]);
     fails(&["--device", "nvme["], 2, &["--device 'nvme['", "not a regular expression", "--help"]);
     fails(&["--device-exclude", "("], 2, &["--device-exclude '('", "not a regular expression"]);
 }
