@@ -98,6 +98,13 @@ pub struct Options {
     #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
     pub procfs: PathBuf,
 
+    /// Serve no live page: `/` is a plain list of what there is, and nothing is told as it happens
+    ///
+    /// /api/v1/snapshot stays, as `biolat-daemon report --from` and other programs read it; /api/v1/events goes.
+    #[arg(long, env = "BIOLAT_NO_UI", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_ui: bool,
+
     /// How log lines are written, to standard error
     #[arg(
         long,
@@ -155,6 +162,8 @@ pub struct Config {
     pub interval: Duration,
     /// What histograms look like.
     pub shape: Shape,
+    /// Whether the page at `/` is live, and passes are told as they end.
+    pub live: bool,
     /// Which devices are shown.
     pub selection: Selection,
     /// Where the host's facts are.
@@ -183,6 +192,7 @@ impl Options {
             web_config: given(self.web_config),
             interval: self.interval,
             shape: Shape { schema: self.schema, histograms: self.format },
+            live: !self.no_ui,
             selection: selection(self.device, self.device_exclude)?,
             host: Host { sysfs: self.sysfs, procfs: self.procfs },
             probe_stats: self.probe_stats,
@@ -256,7 +266,8 @@ mod tests {
         assert!(!options.probe_stats);
         let config = options.check().unwrap();
         assert!(config.selection.shows("nvme0n1") && !config.selection.shows("zram0"));
-        assert!(config.seccomp);
+        assert!(config.seccomp && config.live);
+        assert!(!parse(&["--no-ui"]).unwrap().check().unwrap().live);
     }
 
     #[test]
