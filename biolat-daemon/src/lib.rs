@@ -45,7 +45,7 @@ use tokio::{
 use collect::{Collector, Command};
 use config::Config;
 use device::uevent::Uevents;
-use http::{Limits, Service};
+use http::{Content, Limits, Service};
 use rights::Thread;
 use service_manager::{ServiceManager, State};
 use snapshot::Snapshot;
@@ -71,6 +71,12 @@ pub async fn run(
     // One message may wait: a second one of the same kind has nothing to add.
     let (commands, receiver) = sync_channel(1);
     let (attached, outcome) = oneshot::channel();
+    let content = Content {
+        shape: config.shape,
+        host: config.host.name(),
+        interval: config.interval,
+        live: config.live,
+    };
     let (host, selection, statistics) = (config.host, config.selection, config.probe_stats);
     let collector = move || -> Result<Collector> {
         let collector = Collector::attach(host, selection, statistics)?;
@@ -101,7 +107,7 @@ pub async fn run(
     }
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
     let (stop, stopped) = watch::channel(false);
-    let mut service = Service::new(seen.clone(), config.shape);
+    let mut service = Service::new(seen.clone(), content);
     if let Some(web_config) = web_config {
         service = service.guarded_by(web_config);
     }

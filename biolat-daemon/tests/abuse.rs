@@ -46,7 +46,7 @@ use tokio_rustls::{
 };
 
 use certificates::{Authority, Folder};
-use snapshots::{SHAPE, snapshot};
+use snapshots::{content, snapshot};
 
 /// Some 800 KiB.
 const DEVICES: usize = 100;
@@ -103,7 +103,7 @@ fn the_server() {
             None => Limits::default(),
         };
         let (_stop, stopped) = watch::channel(false);
-        let mut service = Service::new(seen, SHAPE);
+        let mut service = Service::new(seen, content());
         if !config.is_empty() {
             service = service.guarded_by(WebConfig::open(config.as_ref()).unwrap());
         }

@@ -27,7 +27,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use certificates::{Authority, Folder};
-use snapshots::{SHAPE, snapshot};
+use snapshots::{content, snapshot};
 
 fn check(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
@@ -64,7 +64,7 @@ fn server(has_figures: bool, web_config: Option<&Path>) -> SocketAddr {
             let (_snapshots, seen) = watch::channel(has_figures.then(|| Arc::new(snapshot(1))));
             let (_stop, stopped) = watch::channel(false);
             let listeners = vec![listener.try_into().unwrap()];
-            let mut service = Service::new(seen, SHAPE);
+            let mut service = Service::new(seen, content());
             if let Some(web_config) = web_config {
                 service = service.guarded_by(web_config);
             }

@@ -29,7 +29,7 @@ use biolat_daemon::{
 use tokio::sync::watch;
 
 use certificates::{Authority, Folder};
-use snapshots::{SHAPE, snapshot};
+use snapshots::{content, snapshot};
 
 const PASSWORDS: &str = "basic_auth_users:\n  alice: ";
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
@@ -51,7 +51,7 @@ fn server(config: &Path) -> SocketAddr {
             let (_snapshots, seen) = watch::channel(Some(Arc::new(snapshot(1))));
             let (_stop, stopped) = watch::channel(false);
             let listeners = vec![listener.try_into().unwrap()];
-            let service = Service::new(seen, SHAPE).guarded_by(web_config);
+            let service = Service::new(seen, content()).guarded_by(web_config);
             serve(listeners, service, Limits::default(), stopped).await;
         });
     });

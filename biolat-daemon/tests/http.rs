@@ -7,86 +7,25 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod server;
 mod snapshots;
 
 use std::{
     io::{self, Read as _},
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use biolat_daemon::{
-    http::{Limits, Service, serve},
-    snapshot::Snapshot,
-};
+use biolat_daemon::http::Limits;
 use flate2::read::GzDecoder;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpSocket, TcpStream},
-    sync::watch,
-    task::JoinHandle,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
-use snapshots::{SHAPE, snapshot};
-
-/// A running server.
-struct Server {
-    address: SocketAddr,
-    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
-    stop: watch::Sender<bool>,
-    serving: JoinHandle<()>,
-}
-
-impl Server {
-    async fn start(snapshot: Option<Snapshot>, limits: Limits) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (snapshots, seen) = watch::channel(snapshot.map(Arc::new));
-        let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(serve(vec![listener], Service::new(seen, SHAPE), limits, stopped));
-        Self { address, snapshots, stop, serving }
-    }
-
-    async fn send(&self, request: &str) -> Reply {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
-        Reply::read(&mut stream).await
-    }
-
-    async fn get(&self, path: &str, headers: &str) -> Reply {
-        self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n")).await
-    }
-}
-
-struct Reply {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Reply {
-    /// Reads to the end of the connection.
-    async fn read(stream: &mut TcpStream) -> Self {
-        let mut bytes = Vec::new();
-        let read = timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes)).await;
-        read.expect("the server closes the connection").unwrap_or_else(|error| {
-            // What was not read of a refused request resets the connection; the answer is there all the same.
-            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
-            0
-        });
-        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
-        let body = bytes.split_off(end);
-        let head = String::from_utf8(bytes).unwrap().to_ascii_lowercase();
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        Self { status, head, body }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-}
+use server::{Reply, Server};
+use snapshots::snapshot;
 
 #[tokio::test]
 async fn formats_are_negotiated() {

@@ -20,7 +20,7 @@ use biolat_common::bucket::native_index;
 use biolat_daemon::{
     device::{Device, books::Group},
     expose::{Format, Histograms, Shape, encode},
-    http::{Limits, Service, serve},
+    http::{Content, Limits, Service, serve},
     snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
 };
 use clap::Parser;
@@ -102,7 +102,9 @@ fn scrapes(snapshot: &Snapshot, format: Format) -> Result<(Duration, Duration)> 
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
     let (stop, stopped) = watch::channel(false);
-    let service = Service::new(seen, SHAPE);
+    let content =
+        Content { shape: SHAPE, host: "bench".to_owned(), interval: Duration::from_secs(5), live: true };
+    let service = Service::new(seen, content);
     thread::scope(|scope| {
         scope.spawn(|| runtime.block_on(serve(vec![listener], service, Limits::default(), stopped)));
         // Dropped at the end, whatever the end is: the server ends then.

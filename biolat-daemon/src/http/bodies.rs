@@ -9,27 +9,40 @@ use flate2::{Compression, write::GzEncoder};
 use hyper::body::Bytes;
 use tokio::sync::watch;
 
+use super::Content;
 use crate::{
-    expose::{self, Format, Shape},
+    api,
+    expose::{self, Format},
     snapshot::Snapshot,
 };
+
+/// What a snapshot is written as.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// For Prometheus, in one of its formats.
+    Metrics(Format),
+    /// As [`api::Snapshot`].
+    Json,
+}
+
+const KINDS: usize = Format::ALL.len() + 1;
 
 /// The bodies of the latest snapshot.
 pub(super) struct Latest {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-    shape: Shape,
+    content: Content,
     current: Mutex<Option<Arc<Bodies>>>,
 }
 
 /// The bodies of a snapshot.
 struct Bodies {
     snapshot: Arc<Snapshot>,
-    encoded: [[OnceLock<Bytes>; 2]; Format::ALL.len()],
+    encoded: [[OnceLock<Bytes>; 2]; KINDS],
 }
 
 impl Latest {
-    pub(super) fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, shape: Shape) -> Self {
-        Self { snapshots, shape, current: Mutex::new(None) }
+    pub(super) fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, content: Content) -> Self {
+        Self { snapshots, content, current: Mutex::new(None) }
     }
 
     /// The latest snapshot itself; none before the first pass.
@@ -37,14 +50,28 @@ impl Latest {
         self.snapshots.borrow().clone()
     }
 
-    /// The latest snapshot in a format, compressed or not; none before the first pass. Takes some
-    /// milliseconds the first time: not for the runtime's own threads.
-    pub(super) fn body(&self, format: Format, gzip: bool) -> Option<Bytes> {
+    /// The latest snapshot and its body, compressed or not; none before the first pass. Takes some milliseconds the
+    /// first time: not for the runtime's own threads.
+    pub(super) fn body(&self, kind: Kind, gzip: bool) -> Option<(Arc<Snapshot>, Bytes)> {
         let bodies = self.bodies()?;
-        let [plain, compressed] = &bodies.encoded[format as usize];
-        let plain = plain.get_or_init(|| expose::encode(&bodies.snapshot, self.shape, format).into());
+        let [plain, compressed] = match kind {
+            Kind::Metrics(format) => &bodies.encoded[format as usize],
+            Kind::Json => &bodies.encoded[KINDS - 1],
+        };
+        let plain = plain.get_or_init(|| self.encode(&bodies.snapshot, kind).into());
         let body = if gzip { compressed.get_or_init(|| compress(plain)) } else { plain };
-        Some(body.clone())
+        Some((Arc::clone(&bodies.snapshot), body.clone()))
+    }
+
+    fn encode(&self, snapshot: &Snapshot, kind: Kind) -> Vec<u8> {
+        let Content { shape, host, interval, .. } = &self.content;
+        match kind {
+            Kind::Metrics(format) => expose::encode(snapshot, *shape, format),
+            // It has no key that is not a string, and writing to memory does not fail.
+            Kind::Json => {
+                serde_json::to_vec(&api::Snapshot::of(snapshot, host, *interval)).unwrap_or_default()
+            }
+        }
     }
 
     /// The snapshot is looked up under the lock, so that an older one never takes a newer one's place.
@@ -58,7 +85,7 @@ impl Latest {
     }
 }
 
-fn compress(bytes: &[u8]) -> Bytes {
+pub(super) fn compress(bytes: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
     // Writing to memory does not fail.
     let _ = encoder.write_all(bytes);

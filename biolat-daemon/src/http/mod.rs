@@ -3,6 +3,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `/metrics` | the figures, in the format that `Accept` asks for, compressed if asked; 503 before the first pass |
+//! | `/api/v1/snapshot` | the same as JSON (`docs/api.md`), compressed if asked; 304 if `If-None-Match` names it; 503 before the first pass |
 //! | `/-/healthy` | 200 while the process lives |
 //! | `/-/ready` | 200 once there are figures, 503 before |
 //! | `/` | a page for people |
@@ -10,6 +11,7 @@
 //! `GET` and `HEAD` alone; anything else is 405. With passwords, every path wants one.
 
 mod bodies;
+mod conditional;
 mod connections;
 mod guard;
 pub mod negotiate;
@@ -17,72 +19,137 @@ mod page;
 mod places;
 mod stream;
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Body, Bytes},
-    header::{ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY},
+    header::{
+        ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+        HeaderName, HeaderValue, VARY,
+    },
 };
 use tokio::sync::watch;
 
 use crate::{expose::Shape, snapshot::Snapshot, web_config::WebConfig};
-use bodies::Latest;
+use bodies::{Kind, Latest, compress};
 
 pub use connections::{Limits, serve};
 
 type Answer = Response<Full<Bytes>>;
 
+/// What is served, beside the figures themselves.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// What histograms look like in `/metrics`.
+    pub shape: Shape,
+    /// The host's name.
+    pub host: String,
+    /// How often there are new figures.
+    pub interval: Duration,
+    /// Whether the page is live, and passes are told as they end.
+    pub live: bool,
+}
+
 /// What the routes need.
 #[derive(Clone)]
 pub struct Service {
     latest: Arc<Latest>,
+    live: bool,
     guard: Option<Arc<WebConfig>>,
 }
 
 impl Service {
-    /// Serves the latest of these snapshots, with histograms of this shape.
+    /// Serves the latest of these snapshots.
     #[must_use]
-    pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, shape: Shape) -> Self {
-        Self { latest: Arc::new(Latest::new(snapshots, shape)), guard: None }
+    pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, content: Content) -> Self {
+        let live = content.live;
+        Self { latest: Arc::new(Latest::new(snapshots, content)), live, guard: None }
     }
 
     /// Answers a request. Bodies of requests are not read.
     pub async fn answer<B: Body>(&self, request: Request<B>) -> Result<Answer, Infallible> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served here\n");
-            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            set(&mut refusal, ALLOW, "GET, HEAD");
             return Ok(refusal);
         }
+        let headers = request.headers();
         Ok(match request.uri().path() {
-            "/metrics" => self.metrics(&request).await,
+            "/metrics" => self.metrics(headers).await,
+            "/api/v1/snapshot" => self.snapshot(headers).await,
             "/-/healthy" => text(StatusCode::OK, "healthy\n"),
             "/-/ready" if self.latest.snapshot().is_some() => text(StatusCode::OK, "ready\n"),
             "/-/ready" => not_ready(),
-            "/" => page(self.latest.snapshot().as_deref()),
-            _ => text(StatusCode::NOT_FOUND, "not found: there is /metrics, /-/healthy, /-/ready and /\n"),
+            "/" => self.page(headers).await,
+            path if path == "/api" || path.starts_with("/api/") => {
+                text(StatusCode::NOT_FOUND, "not found: there is /api/v1/snapshot\n")
+            }
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "not found: there is /metrics, /api/v1/snapshot, /-/healthy, /-/ready and /\n",
+            ),
         })
     }
 
-    async fn metrics<B>(&self, request: &Request<B>) -> Answer {
-        let format = negotiate::format(request.headers());
-        let gzip = negotiate::gzip(request.headers());
-        let latest = Arc::clone(&self.latest);
-        let body = match tokio::task::spawn_blocking(move || latest.body(format, gzip)).await {
-            Ok(Some(body)) => body,
-            Ok(None) => return not_ready(),
-            Err(_) => return text(StatusCode::INTERNAL_SERVER_ERROR, "the figures could not be encoded\n"),
-        };
-        let mut answer = Response::new(Full::new(body));
-        let headers = answer.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
-        headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
-        if gzip {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    async fn metrics(&self, headers: &HeaderMap) -> Answer {
+        let format = negotiate::format(headers);
+        match self.body(Kind::Metrics(format), negotiate::gzip(headers)).await {
+            Ok((_, mut answer)) => {
+                set(&mut answer, CONTENT_TYPE, format.content_type());
+                set(&mut answer, VARY, "Accept, Accept-Encoding");
+                answer
+            }
+            Err(refusal) => refusal,
         }
+    }
+
+    async fn snapshot(&self, headers: &HeaderMap) -> Answer {
+        let mut answer = match self.latest.snapshot().map(|snapshot| conditional::tag(&snapshot)) {
+            None => return not_ready(),
+            // Not even encoded.
+            Some(tag) if conditional::has(headers, &tag) => tagged(not_modified(), &tag),
+            Some(_) => match self.body(Kind::Json, negotiate::gzip(headers)).await {
+                Ok((snapshot, answer)) => tagged(answer, &conditional::tag(&snapshot)),
+                Err(refusal) => return refusal,
+            },
+        };
+        set(&mut answer, CONTENT_TYPE, "application/json");
+        set(&mut answer, VARY, "Accept-Encoding");
+        set(&mut answer, CACHE_CONTROL, "no-cache");
         answer
     }
+
+    /// The latest snapshot, and an answer that has it as its body.
+    async fn body(&self, kind: Kind, gzip: bool) -> Result<(Arc<Snapshot>, Answer), Answer> {
+        let latest = Arc::clone(&self.latest);
+        let (snapshot, body) = encoding(move || latest.body(kind, gzip)).await?.ok_or_else(not_ready)?;
+        Ok((snapshot, whole(body, gzip)))
+    }
+
+    async fn page(&self, headers: &HeaderMap) -> Answer {
+        let (snapshot, live, gzip) = (self.latest.snapshot(), self.live, negotiate::gzip(headers));
+        let rendered = encoding(move || {
+            let page = page::render(snapshot.as_deref(), live);
+            if gzip { compress(page.as_bytes()) } else { page.into() }
+        });
+        let mut answer = match rendered.await {
+            Ok(body) => whole(body, gzip),
+            Err(refusal) => return refusal,
+        };
+        set(&mut answer, CONTENT_TYPE, "text/html; charset=utf-8");
+        set(&mut answer, VARY, "Accept-Encoding");
+        set(&mut answer, CACHE_CONTROL, "no-store");
+        set(&mut answer, CONTENT_SECURITY_POLICY, page::content_security_policy(live));
+        answer
+    }
+}
+
+/// Away from the runtime's own threads.
+async fn encoding<T: Send + 'static>(encode: impl FnOnce() -> T + Send + 'static) -> Result<T, Answer> {
+    let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the figures could not be encoded\n");
+    tokio::task::spawn_blocking(encode).await.map_err(failed)
 }
 
 /// Whoever has one IPv6 address has the 2^64 beside it.
@@ -100,18 +167,31 @@ fn not_ready() -> Answer {
 fn text(status: StatusCode, body: &'static str) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    set(&mut answer, CONTENT_TYPE, "text/plain; charset=utf-8");
     answer
 }
 
-fn page(snapshot: Option<&Snapshot>) -> Answer {
-    let mut answer = Response::new(Full::new(page::render(snapshot).into()));
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        "content-security-policy",
-        HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
-    );
+fn whole(body: Bytes, gzip: bool) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    if gzip {
+        set(&mut answer, CONTENT_ENCODING, "gzip");
+    }
     answer
+}
+
+fn not_modified() -> Answer {
+    let mut answer = Response::new(Full::default());
+    *answer.status_mut() = StatusCode::NOT_MODIFIED;
+    answer
+}
+
+fn tagged(mut answer: Answer, tag: &str) -> Answer {
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        answer.headers_mut().insert(ETAG, tag);
+    }
+    answer
+}
+
+fn set(answer: &mut Answer, name: HeaderName, value: &'static str) {
+    answer.headers_mut().insert(name, HeaderValue::from_static(value));
 }

@@ -6,8 +6,13 @@ use biolat_common::series::Phase;
 
 use crate::{snapshot::Snapshot, version};
 
+/// What the page may load and run: nothing but its own styles.
+pub(super) fn content_security_policy(_live: bool) -> &'static str {
+    "default-src 'none'; style-src 'unsafe-inline'"
+}
+
 /// Plain HTML, complete in itself.
-pub(super) fn render(snapshot: Option<&Snapshot>) -> String {
+pub(super) fn render(snapshot: Option<&Snapshot>, _live: bool) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>biolat</title>\n\
@@ -15,7 +20,8 @@ pub(super) fn render(snapshot: Option<&Snapshot>) -> String {
          table{{border-collapse:collapse}}td,th{{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}}\
          td.n{{text-align:right}}</style>\n\
          <h1>biolat</h1>\n<p>Latency of every block I/O, for Prometheus. Version {}.</p>\n\
-         <ul>\n<li><a href=\"/metrics\">/metrics</a>: the figures\n<li><a href=\"/-/healthy\">/-/healthy</a>: \
+         <ul>\n<li><a href=\"/metrics\">/metrics</a>: the figures\n\
+         <li><a href=\"/api/v1/snapshot\">/api/v1/snapshot</a>: the same as JSON\n<li><a href=\"/-/healthy\">/-/healthy</a>: \
          whether the process lives\n<li><a href=\"/-/ready\">/-/ready</a>: whether there are figures\n</ul>\n",
         escape(version::LONG)
     );

@@ -11,7 +11,7 @@ mod sys;
 use std::{
     collections::BTreeSet,
     error::Error,
-    io,
+    fs, io,
     os::fd::{AsFd, OwnedFd},
     path::PathBuf,
 };
@@ -45,6 +45,15 @@ pub struct Host {
     pub sysfs: PathBuf,
     /// Usually `/proc`.
     pub procfs: PathBuf,
+}
+
+impl Host {
+    /// What it calls itself; empty if that cannot be read.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = fs::read_to_string(self.procfs.join("sys/kernel/hostname"));
+        name.unwrap_or_default().trim().to_owned()
+    }
 }
 
 /// The loaded and attached probe. Dropping it takes it out of the kernel.
@@ -188,7 +197,7 @@ pub fn slot_bytes() -> Result<u64> {
 /// The bytes of the running kernel's BTF.
 pub fn kernel_types(host: &Host) -> Result<Vec<u8>> {
     let path = host.sysfs.join("kernel/btf/vmlinux");
-    std::fs::read(&path).map_err(|error| {
+    fs::read(&path).map_err(|error| {
         anyhow!(
             "cannot read the kernel's type information {}: {error}: it takes a kernel built with \
              CONFIG_DEBUG_INFO_BTF, and --sysfs set to where sysfs is mounted",

@@ -1,14 +1,23 @@
 //! Snapshots made by hand, for servers without a probe.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use biolat_daemon::{
     device::Device,
     expose::{Histograms, Shape},
+    http::Content,
     snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
 };
 
-pub(crate) const SHAPE: Shape = Shape { schema: 3, histograms: Histograms::Both };
+/// As the daemon's own defaults have it.
+pub(crate) fn content() -> Content {
+    Content {
+        shape: Shape { schema: 3, histograms: Histograms::Both },
+        host: "example".into(),
+        interval: Duration::from_secs(5),
+        live: true,
+    }
+}
 
 /// A snapshot of so many devices.
 pub(crate) fn snapshot(devices: usize) -> Snapshot {

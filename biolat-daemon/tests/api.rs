@@ -1,0 +1,107 @@
+//! The API over real sockets: the model as JSON, and who has it already.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod server;
+mod snapshots;
+
+use std::{
+    io::Read as _,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use biolat_daemon::{api, http::Limits, snapshot::Snapshot};
+use flate2::read::GzDecoder;
+
+use server::{Reply, Server};
+use snapshots::{content, snapshot};
+
+const PATH: &str = "/api/v1/snapshot";
+
+/// A header, in lower case.
+fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
+    reply.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+fn model(snapshot: &Snapshot) -> api::Snapshot {
+    api::Snapshot::of(snapshot, &content().host, content().interval)
+}
+
+#[tokio::test]
+async fn the_snapshot_is_the_model() {
+    let server = Server::start(None, Limits::default()).await;
+    let early = server.get(PATH, "").await;
+    assert_eq!(early.status, 503, "before the first pass");
+    assert!(early.text().contains("not ready"));
+
+    let snapshot = Arc::new(snapshot(3));
+    server.snapshots.send_replace(Some(Arc::clone(&snapshot)));
+    let plain = server.get(PATH, "").await;
+    assert_eq!((plain.status, header(&plain, "content-type")), (200, Some("application/json")));
+    assert_eq!(header(&plain, "vary"), Some("accept-encoding"));
+    assert_eq!(header(&plain, "cache-control"), Some("no-cache"));
+    let read: api::Snapshot = serde_json::from_slice(&plain.body).unwrap();
+    assert_eq!(read, model(&snapshot));
+    assert_eq!((read.host.as_str(), read.interval, read.devices.len()), ("example", 5.0, 3));
+
+    let packed = server.get(PATH, "Accept-Encoding: gzip\r\n").await;
+    assert_eq!(header(&packed, "content-encoding"), Some("gzip"));
+    let mut unpacked = Vec::new();
+    GzDecoder::new(&packed.body[..]).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(unpacked, plain.body);
+    assert_eq!(header(&packed, "etag"), header(&plain, "etag"));
+
+    let head = server.send(&format!("HEAD {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await;
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(header(&head, "content-length"), Some(plain.body.len().to_string().as_str()));
+    assert_eq!(header(&head, "etag"), header(&plain, "etag"));
+    let post = server.send(&format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await;
+    assert_eq!(post.status, 405);
+}
+
+#[tokio::test]
+async fn what_a_client_has_is_not_sent_again() {
+    let first = snapshot(3);
+    let server = Server::start(Some(first.clone()), Limits::default()).await;
+    let whole = server.get(PATH, "").await;
+    // The head was made lower case: the tag with it.
+    let tag = header(&whole, "etag").unwrap().to_owned().replacen("w/", "W/", 1);
+    for known in [tag.clone(), tag.replace("W/", ""), "*".into(), format!("\"x\", {tag}")] {
+        for encoding in ["", "Accept-Encoding: gzip\r\n"] {
+            let reply = server.get(PATH, &format!("If-None-Match: {known}\r\n{encoding}")).await;
+            assert_eq!((reply.status, reply.body.len()), (304, 0), "{known}");
+            assert_eq!(header(&reply, "etag"), header(&whole, "etag"));
+            assert_eq!(header(&reply, "vary"), Some("accept-encoding"));
+            assert_eq!(header(&reply, "cache-control"), Some("no-cache"));
+        }
+    }
+    assert_eq!(server.get(PATH, "If-None-Match: \"x\"\r\n").await.status, 200);
+
+    // Another pass, and a restart in the same moment.
+    let next = Snapshot { taken: first.taken + Duration::from_millis(100), ..first.clone() };
+    let restarted = Snapshot { started: SystemTime::now(), ..first.clone() };
+    for other in [next, restarted] {
+        server.snapshots.send_replace(Some(Arc::new(other)));
+        let reply = server.get(PATH, &format!("If-None-Match: {tag}\r\n")).await;
+        assert_eq!(reply.status, 200);
+        assert_ne!(header(&reply, "etag"), header(&whole, "etag"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_names_what_is() {
+    let server = Server::start(Some(snapshot(1)), Limits::default()).await;
+    for path in
+        ["/api", "/api/", "/api/v1", "/api/v1/", "/api/v2/snapshot", "/api/v1/snapshots", "/api/v1/snapshot/"]
+    {
+        let reply = server.get(path, "").await;
+        assert_eq!(reply.status, 404, "{path}");
+        assert!(reply.text().contains("/api/v1/snapshot"), "{}", reply.text());
+    }
+}

@@ -1,0 +1,74 @@
+//! A server of snapshots made by hand, and what it answers.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use biolat_daemon::{
+    http::{Limits, Service, serve},
+    snapshot::Snapshot,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinHandle,
+    time::timeout,
+};
+
+use crate::snapshots::content;
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    pub(crate) stop: watch::Sender<bool>,
+    pub(crate) serving: JoinHandle<()>,
+}
+
+impl Server {
+    pub(crate) async fn start(snapshot: Option<Snapshot>, limits: Limits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (snapshots, seen) = watch::channel(snapshot.map(Arc::new));
+        let (stop, stopped) = watch::channel(false);
+        let serving = tokio::spawn(serve(vec![listener], Service::new(seen, content()), limits, stopped));
+        Self { address, snapshots, stop, serving }
+    }
+
+    pub(crate) async fn send(&self, request: &str) -> Reply {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Reply::read(&mut stream).await
+    }
+
+    pub(crate) async fn get(&self, path: &str, headers: &str) -> Reply {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n")).await
+    }
+}
+
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// Reads to the end of the connection.
+    pub(crate) async fn read(stream: &mut TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        let read = timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes)).await;
+        read.expect("the server closes the connection").unwrap_or_else(|error| {
+            // What was not read of a refused request resets the connection; the answer is there all the same.
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+            0
+        });
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
+        let body = bytes.split_off(end);
+        let head = String::from_utf8(bytes).unwrap().to_ascii_lowercase();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        Self { status, head, body }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
