@@ -100,6 +100,6 @@ fn named<T: Into<String> + Copy>(counts: &[(T, u64)]) -> BTreeMap<String, u64> {
 }
 
 /// To the microsecond: a decimal of so few digits is read back to the same number by every parser.
-fn seconds(time: SystemTime) -> f64 {
+pub(crate) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as f64 / 1e6
 }

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use convert::seconds;
+
 /// The version of this model.
 pub const VERSION: u32 = 1;
 

@@ -50,6 +50,11 @@ impl Latest {
         self.snapshots.borrow().clone()
     }
 
+    /// Each snapshot, as it comes.
+    pub(super) fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
+        self.snapshots.clone()
+    }
+
     /// The latest snapshot and its body, compressed or not; none before the first pass. Takes some milliseconds the
     /// first time: not for the runtime's own threads.
     pub(super) fn body(&self, kind: Kind, gzip: bool) -> Option<(Arc<Snapshot>, Bytes)> {

@@ -49,6 +49,12 @@ pub struct Limits {
     pub write: Duration,
     /// For the client to take all of it.
     pub answer: Duration,
+    /// Streams of events, if they are no more than an eighth of the connections.
+    pub streams: usize,
+    /// The longest that one of them says nothing.
+    pub heartbeat: Duration,
+    /// The longest that one of them lives; its client makes another one.
+    pub stream: Duration,
     /// For answers under way when the server ends.
     pub grace: Duration,
 }
@@ -72,6 +78,9 @@ impl Limits {
             handshake: Duration::from_secs(10),
             write: Duration::from_secs(10),
             answer,
+            streams: 32,
+            heartbeat: Duration::from_secs(15),
+            stream: Duration::from_secs(3600),
             grace: Duration::from_secs(1),
         }
     }
@@ -94,11 +103,14 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     // Where few files are allowed, half of them are for the rest of the process.
     let files = usize::try_from(process::max_fds()).unwrap_or(usize::MAX);
-    let places = Places::new(Limits { connections: limits.connections.min(files / 2), ..limits });
+    let connections = limits.connections.min(files / 2);
+    let streams = limits.streams.min(connections.div_ceil(8));
+    let limits = Limits { connections, streams, ..limits };
+    let places = Places::new(limits);
     let mut accepting = JoinSet::new();
     let (accepted, mut streams) = mpsc::channel(1);
     for listener in listeners {
-        limit_buffers(&listener);
+        limit_kernel(&listener, limits);
         let accepted = accepted.clone();
         accepting.spawn(async move { while accepted.send(accept(&listener).await).await.is_ok() {} });
     }
@@ -134,17 +146,21 @@ pub async fn serve(
     }
     drop(streams);
     accepting.shutdown().await;
-    places.end_waiting();
+    places.end_idle();
     let _ = timeout(limits.grace, graceful.shutdown()).await;
 }
 
-/// Connections inherit it.
-fn limit_buffers(listener: &TcpListener) {
+/// What it buffers, and how long it waits for a client that has gone without a word: a stream's, as any other has to take some
+/// of its answer soon. Connections inherit it.
+fn limit_kernel(listener: &TcpListener, limits: Limits) {
     let socket = SockRef::from(listener);
     let [received, written] = KERNEL_BUFFERS;
-    let limited = socket.set_recv_buffer_size(received).and_then(|()| socket.set_send_buffer_size(written));
+    let limited = socket
+        .set_recv_buffer_size(received)
+        .and_then(|()| socket.set_send_buffer_size(written))
+        .and_then(|()| socket.set_tcp_user_timeout(Some(limits.write)));
     if let Err(error) = limited {
-        log::warn!("cannot limit what the kernel buffers for connections: {error}");
+        log::warn!("cannot limit what the kernel does for connections: {error}");
     }
 }
 
@@ -193,8 +209,8 @@ impl Connection {
             TokioIo::new(Watched::new(stream, place.clone())),
             service_fn(move |request| {
                 place.making();
-                let (service, tls) = (service.clone(), tls.clone());
-                async move { service.answer_to(request, from, tls.as_ref()).await }
+                let (service, tls, place) = (service.clone(), tls.clone(), place.clone());
+                async move { service.answer_to(request, from, tls.as_ref(), &place).await }
             }),
         );
         let _ = graceful.watch(connection).await;

@@ -2,15 +2,14 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use hyper::{
-    Request, StatusCode,
-    body::Body,
-    header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
-};
-
+use hyper::{Request, StatusCode, header::WWW_AUTHENTICATE};
 use tokio_rustls::rustls::ServerConfig;
 
-use super::{Answer, Service, text};
+use super::{
+    Service,
+    answers::{Answer, later, set, text},
+    places::Place,
+};
 use crate::web_config::{Access, Verdict, WebConfig};
 
 /// A request on a connection that was made before the TLS changed. It ends without an answer: who may still come in
@@ -25,6 +24,22 @@ impl fmt::Display for Outdated {
 }
 
 impl std::error::Error for Outdated {}
+
+/// What a request was let in by.
+pub(super) struct Leave {
+    guard: Option<Arc<WebConfig>>,
+    access: Arc<Access>,
+}
+
+impl Leave {
+    /// Whether nothing has changed since. If something has, whoever may still come in has to show it.
+    pub(super) async fn holds(&self) -> bool {
+        match &self.guard {
+            Some(guard) => Arc::ptr_eq(&guard.access().await, &self.access),
+            None => true,
+        }
+    }
+}
 
 impl Service {
     /// Lets in whom this allows, and serves as it says.
@@ -42,12 +57,13 @@ impl Service {
         }
     }
 
-    /// Answers a request from this address, on a connection with this TLS, if it may come in.
-    pub(super) async fn answer_to<B: Body>(
+    /// Answers a request from this address, on a connection with this TLS and place, if it may come in.
+    pub(super) async fn answer_to<B>(
         &self,
         request: Request<B>,
         from: IpAddr,
         tls: Option<&Arc<ServerConfig>>,
+        place: &Place,
     ) -> Result<Answer, Outdated> {
         let access = self.access().await;
         if access.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
@@ -59,8 +75,8 @@ impl Service {
         };
         let mut answer = match verdict {
             Verdict::Welcome => {
-                let Ok(answer) = self.answer(request).await;
-                answer
+                let leave = Leave { guard: self.guard.clone(), access: Arc::clone(&access) };
+                self.answer(&request, leave, place).await
             }
             Verdict::Stranger => unauthorized(),
             Verdict::Busy => busy(),
@@ -75,13 +91,10 @@ impl Service {
 fn unauthorized() -> Answer {
     let mut answer =
         text(StatusCode::UNAUTHORIZED, "unauthorized: a user and the right password are wanted\n");
-    let scheme = HeaderValue::from_static("Basic realm=\"biolat\", charset=\"UTF-8\"");
-    answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+    set(&mut answer, WWW_AUTHENTICATE, "Basic realm=\"biolat\", charset=\"UTF-8\"");
     answer
 }
 
 fn busy() -> Answer {
-    let mut answer = text(StatusCode::TOO_MANY_REQUESTS, "too many passwords at once from this address\n");
-    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    answer
+    later(StatusCode::TOO_MANY_REQUESTS, "too many passwords at once from this address\n", "1")
 }

@@ -4,40 +4,44 @@
 //! |---|---|
 //! | `/metrics` | the figures, in the format that `Accept` asks for, compressed if asked; 503 before the first pass |
 //! | `/api/v1/snapshot` | the same as JSON (`docs/api.md`), compressed if asked; 304 if `If-None-Match` names it; 503 before the first pass |
+//! | `/api/v1/events` | a stream of events, one for each pass; 503 if there are many already, 404 with `--no-ui` |
 //! | `/-/healthy` | 200 while the process lives |
 //! | `/-/ready` | 200 once there are figures, 503 before |
 //! | `/` | a page for people |
 //!
 //! `GET` and `HEAD` alone; anything else is 405. With passwords, every path wants one.
 
+mod answers;
 mod bodies;
 mod conditional;
 mod connections;
+mod events;
 mod guard;
 pub mod negotiate;
 mod page;
 mod places;
 mod stream;
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use http_body_util::Full;
+use http_body_util::Either;
 use hyper::{
     Method, Request, Response, StatusCode,
-    body::{Body, Bytes},
     header::{
-        ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
-        HeaderName, HeaderValue, VARY,
+        ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
+        HeaderValue, VARY,
     },
 };
 use tokio::sync::watch;
 
 use crate::{expose::Shape, snapshot::Snapshot, web_config::WebConfig};
+use answers::{Answer, later, not_modified, not_ready, set, text, whole};
 use bodies::{Kind, Latest, compress};
+use events::Events;
+use guard::Leave;
+use places::Place;
 
 pub use connections::{Limits, serve};
-
-type Answer = Response<Full<Bytes>>;
 
 /// What is served, beside the figures themselves.
 #[derive(Clone, Debug)]
@@ -68,29 +72,34 @@ impl Service {
         Self { latest: Arc::new(Latest::new(snapshots, content)), live, guard: None }
     }
 
-    /// Answers a request. Bodies of requests are not read.
-    pub async fn answer<B: Body>(&self, request: Request<B>) -> Result<Answer, Infallible> {
+    /// Answers a request that is let in. Bodies of requests are not read.
+    async fn answer<B>(&self, request: &Request<B>, leave: Leave, place: &Place) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served here\n");
             set(&mut refusal, ALLOW, "GET, HEAD");
-            return Ok(refusal);
+            return refusal;
         }
         let headers = request.headers();
-        Ok(match request.uri().path() {
+        match request.uri().path() {
             "/metrics" => self.metrics(headers).await,
             "/api/v1/snapshot" => self.snapshot(headers).await,
+            "/api/v1/events" if !self.live => text(
+                StatusCode::NOT_FOUND,
+                "not found: --no-ui turns the events off; ask for /api/v1/snapshot now and then\n",
+            ),
+            "/api/v1/events" => self.events(request.method(), leave, place),
             "/-/healthy" => text(StatusCode::OK, "healthy\n"),
             "/-/ready" if self.latest.snapshot().is_some() => text(StatusCode::OK, "ready\n"),
             "/-/ready" => not_ready(),
             "/" => self.page(headers).await,
             path if path == "/api" || path.starts_with("/api/") => {
-                text(StatusCode::NOT_FOUND, "not found: there is /api/v1/snapshot\n")
+                text(StatusCode::NOT_FOUND, "not found: there is /api/v1/snapshot and /api/v1/events\n")
             }
             _ => text(
                 StatusCode::NOT_FOUND,
-                "not found: there is /metrics, /api/v1/snapshot, /-/healthy, /-/ready and /\n",
+                "not found: there is /metrics, /api/v1/snapshot, /api/v1/events, /-/healthy, /-/ready and /\n",
             ),
-        })
+        }
     }
 
     async fn metrics(&self, headers: &HeaderMap) -> Answer {
@@ -128,6 +137,25 @@ impl Service {
         Ok((snapshot, whole(body, gzip)))
     }
 
+    fn events(&self, method: &Method, leave: Leave, place: &Place) -> Answer {
+        if method == Method::GET && !place.streams() {
+            return later(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "as many streams of events as there may be: ask for /api/v1/snapshot now and then\n",
+                "10",
+            );
+        }
+        let mut answer =
+            Response::new(Either::Right(Events::new(self.latest.snapshots(), leave, place.limits())));
+        set(&mut answer, CONTENT_TYPE, "text/event-stream");
+        set(&mut answer, CACHE_CONTROL, "no-store");
+        // A stream's place is a stream's to its end.
+        set(&mut answer, CONNECTION, "close");
+        // nginx would keep events until there are some kilobytes of them.
+        set(&mut answer, HeaderName::from_static("x-accel-buffering"), "no");
+        answer
+    }
+
     async fn page(&self, headers: &HeaderMap) -> Answer {
         let (snapshot, live, gzip) = (self.latest.snapshot(), self.live, negotiate::gzip(headers));
         let rendered = encoding(move || {
@@ -160,38 +188,9 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-fn not_ready() -> Answer {
-    text(StatusCode::SERVICE_UNAVAILABLE, "not ready: no pass of the collector has succeeded yet\n")
-}
-
-fn text(status: StatusCode, body: &'static str) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
-    *answer.status_mut() = status;
-    set(&mut answer, CONTENT_TYPE, "text/plain; charset=utf-8");
-    answer
-}
-
-fn whole(body: Bytes, gzip: bool) -> Answer {
-    let mut answer = Response::new(Full::new(body));
-    if gzip {
-        set(&mut answer, CONTENT_ENCODING, "gzip");
-    }
-    answer
-}
-
-fn not_modified() -> Answer {
-    let mut answer = Response::new(Full::default());
-    *answer.status_mut() = StatusCode::NOT_MODIFIED;
-    answer
-}
-
 fn tagged(mut answer: Answer, tag: &str) -> Answer {
     if let Ok(tag) = HeaderValue::from_str(tag) {
         answer.headers_mut().insert(ETAG, tag);
     }
     answer
-}
-
-fn set(answer: &mut Answer, name: HeaderName, value: &'static str) {
-    answer.headers_mut().insert(name, HeaderValue::from_static(value));
 }

@@ -33,6 +33,8 @@ struct Taken {
     /// Since then, or since the client took some of the answer.
     active: Instant,
     doing: Doing,
+    /// Whether its answer is a stream, and its last one.
+    streams: bool,
     /// Dropped with the entry, which ends the connection.
     _held: oneshot::Sender<()>,
 }
@@ -72,9 +74,9 @@ impl Places {
         let (held, lost) = oneshot::channel();
         let number = table.next;
         table.next += 1;
-        table
-            .taken
-            .insert(number, Taken { network, since: now, active: now, doing: Doing::Waiting, _held: held });
+        let taken =
+            Taken { network, since: now, active: now, doing: Doing::Waiting, streams: false, _held: held };
+        table.taken.insert(number, taken);
         (Place(Arc::new(Holder { places: Arc::clone(self), number })), lost)
     }
 
@@ -84,17 +86,21 @@ impl Places {
         let now = Instant::now();
         self.table().taken.retain(|_, taken| {
             let (whole, next) = match taken.doing {
-                Doing::Waiting => (head, head),
                 Doing::Making => return true,
+                // The client waits for the next event.
+                Doing::Waiting if taken.streams => return true,
+                Doing::Waiting => (head, head),
+                // An event is small, and taken as a whole.
+                Doing::Writing if taken.streams => (write, write),
                 Doing::Writing => (answer, write),
             };
             now - taken.since < whole && now - taken.active < next
         });
     }
 
-    /// Takes their places from those that wait for a head.
-    pub(super) fn end_waiting(&self) {
-        self.table().taken.retain(|_, taken| taken.doing != Doing::Waiting);
+    /// Takes their places from those that wait for a head, and from streams, which have no end of their own.
+    pub(super) fn end_idle(&self) {
+        self.table().taken.retain(|_, taken| taken.doing != Doing::Waiting && !taken.streams);
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -125,6 +131,21 @@ impl Place {
     /// There is some of an answer to take, or the client took some.
     pub(super) fn writing(&self) {
         self.answering(Doing::Writing);
+    }
+
+    /// The answer will be a stream; false if there are as many as there may be.
+    pub(super) fn streams(&self) -> bool {
+        let Holder { places, number } = &*self.0;
+        let mut table = places.table();
+        let room = table.taken.values().filter(|taken| taken.streams).count() < places.limits.streams;
+        if let Some(taken) = table.taken.get_mut(number) {
+            taken.streams = room;
+        }
+        room
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.0.places.limits
     }
 
     fn answering(&self, doing: Doing) {

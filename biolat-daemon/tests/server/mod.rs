@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use biolat_daemon::{
-    http::{Limits, Service, serve},
+    http::{Content, Limits, Service, serve},
     snapshot::Snapshot,
 };
 use tokio::{
@@ -26,11 +26,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(snapshot: Option<Snapshot>, limits: Limits) -> Self {
+        Self::start_with(content(), snapshot, limits).await
+    }
+
+    pub(crate) async fn start_with(content: Content, snapshot: Option<Snapshot>, limits: Limits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (snapshots, seen) = watch::channel(snapshot.map(Arc::new));
         let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(serve(vec![listener], Service::new(seen, content()), limits, stopped));
+        let serving = tokio::spawn(serve(vec![listener], Service::new(seen, content), limits, stopped));
         Self { address, snapshots, stop, serving }
     }
 

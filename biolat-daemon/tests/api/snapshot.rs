@@ -1,14 +1,4 @@
-//! The API over real sockets: the model as JSON, and who has it already.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod server;
-mod snapshots;
+//! The model as JSON, and who has it already.
 
 use std::{
     io::Read as _,
@@ -19,8 +9,10 @@ use std::{
 use biolat_daemon::{api, http::Limits, snapshot::Snapshot};
 use flate2::read::GzDecoder;
 
-use server::{Reply, Server};
-use snapshots::{content, snapshot};
+use crate::{
+    server::{Reply, Server},
+    snapshots::{content, snapshot},
+};
 
 const PATH: &str = "/api/v1/snapshot";
 

@@ -1,0 +1,266 @@
+//! Streams of events: what they say, how long they live, and what they may take.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use biolat_daemon::{
+    http::{Content, Limits},
+    snapshot::Snapshot,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+    task::yield_now,
+    time::timeout,
+};
+
+use crate::{
+    server::Server,
+    snapshots::{content, snapshot},
+};
+
+const PATH: &str = "/api/v1/events";
+/// Longer than a look at whether a stream may go on.
+const SOON: Duration = Duration::from_secs(3);
+
+/// A client that reads what has come.
+struct Listener {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Listener {
+    async fn new(server: &Server) -> Self {
+        let mut listener =
+            Self { stream: TcpStream::connect(server.address).await.unwrap(), text: String::new() };
+        let ask = format!("GET {PATH} HTTP/1.1\r\nHost: x\r\n\r\n");
+        listener.stream.write_all(ask.as_bytes()).await.unwrap();
+        listener.until("\r\n\r\n").await;
+        listener
+    }
+
+    fn status(&self) -> &str {
+        self.text.split(' ').nth(1).unwrap()
+    }
+
+    /// Reads until it holds this.
+    async fn until(&mut self, wanted: &str) {
+        while !self.text.contains(wanted) {
+            assert!(self.more().await, "ended without {wanted:?}: {}", self.text);
+        }
+    }
+
+    /// Whether there was more before the end.
+    async fn more(&mut self) -> bool {
+        let mut some = [0; 1024];
+        let read = timeout(SOON, self.stream.read(&mut some)).await;
+        let read = read.unwrap_or_else(|_| panic!("silence after {}", self.text)).unwrap_or(0);
+        self.text.push_str(std::str::from_utf8(&some[..read]).unwrap());
+        read > 0
+    }
+
+    /// Reads to the end; whether that was an orderly one.
+    async fn end(&mut self) -> bool {
+        while self.more().await {}
+        self.text.ends_with("\r\n0\r\n\r\n")
+    }
+
+    fn count(&self, what: &str) -> usize {
+        self.text.matches(what).count()
+    }
+}
+
+/// A snapshot so many seconds after another one.
+fn later(first: &Snapshot, seconds: u64) -> Option<Arc<Snapshot>> {
+    Some(Arc::new(Snapshot { taken: first.taken + Duration::from_secs(seconds), ..first.clone() }))
+}
+
+async fn tag(server: &Server) -> String {
+    let head = server.get("/api/v1/snapshot", "").await.head;
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+    tag.replacen("w/", "W/", 1)
+}
+
+#[tokio::test]
+async fn each_pass_is_an_event() {
+    let server = Server::start(None, Limits::default()).await;
+    let mut listener = Listener::new(&server).await;
+    listener.until("retry: 2000\n\n").await;
+    let head = listener.text.to_ascii_lowercase();
+    assert!(
+        head.starts_with("http/1.1 200") && head.contains("content-type: text/event-stream\r\n"),
+        "{head}"
+    );
+    assert!(head.contains("cache-control: no-store\r\n") && head.contains("connection: close\r\n"), "{head}");
+    assert_eq!(listener.count("event:"), 0, "before the first pass");
+
+    let first = snapshot(3);
+    for number in 1..=3 {
+        server.snapshots.send_replace(later(&first, number));
+        let tag = tag(&server).await;
+        let json: serde_json::Value =
+            serde_json::from_slice(&server.get("/api/v1/snapshot", "").await.body).unwrap();
+        listener.until(&format!("event: pass\nid: {tag}\ndata: {{\"taken\":{}}}\n\n", json["taken"])).await;
+        assert_eq!(listener.count("event: pass\n"), number as usize, "{}", listener.text);
+        // As a client that has fetched the figures of this event asks again.
+        let again = server.get("/api/v1/snapshot", &format!("If-None-Match: {tag}\r\n")).await;
+        assert_eq!(again.status, 304);
+    }
+    // Who comes later has the last one at once.
+    let mut second = Listener::new(&server).await;
+    second.until("data: {").await;
+    assert!(second.text.contains(&tag(&server).await));
+
+    let head = server.send(&format!("HEAD {PATH} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+    assert!(head.status == 200 && head.body.is_empty() && head.head.contains("text/event-stream"));
+    assert_eq!(
+        server.send(&format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await.status,
+        405
+    );
+}
+
+/// Neither the time for a head nor that for an answer ends it.
+#[tokio::test]
+async fn a_silent_stream_has_a_heartbeat_and_lives() {
+    let short = Duration::from_millis(300);
+    let limits =
+        Limits { head: short, write: short, answer: short, heartbeat: 4 * short, ..Limits::default() };
+    let server = Server::start(Some(snapshot(1)), limits).await;
+    let mut listener = Listener::new(&server).await;
+    let began = Instant::now();
+    listener.until("\n:\n\n").await;
+    assert!(began.elapsed() > 3 * short, "{:?}", began.elapsed());
+    while listener.count(":\n\n") < 4 {
+        assert!(listener.more().await, "it lives: {}", listener.text);
+    }
+    assert_eq!(listener.count("event:"), 1);
+}
+
+#[tokio::test]
+async fn a_stream_has_a_longest_life() {
+    let server =
+        Server::start(Some(snapshot(1)), Limits { stream: Duration::from_millis(300), ..Limits::default() })
+            .await;
+    let mut listener = Listener::new(&server).await;
+    let began = Instant::now();
+    assert!(listener.end().await, "{}", listener.text);
+    assert!(began.elapsed() > Duration::from_millis(200), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn there_are_so_many_streams_and_no_more() {
+    // An eighth of the connections at the most.
+    let limits = Limits { connections: 16, streams: 32, ..Limits::default() };
+    let server = Server::start(Some(snapshot(1)), limits).await;
+    let mut listeners = vec![Listener::new(&server).await, Listener::new(&server).await];
+    for _ in 0..3 {
+        let refused = server.get(PATH, "").await;
+        assert_eq!(refused.status, 503);
+        assert!(refused.head.contains("retry-after: 10"), "{}", refused.head);
+        assert!(refused.text().contains("/api/v1/snapshot"));
+    }
+    assert_eq!(server.get("/metrics", "").await.status, 200);
+    // Asking what there is takes no stream.
+    assert_eq!(server.send(&format!("HEAD {PATH} HTTP/1.1\r\nHost: x\r\n\r\n")).await.status, 200);
+    // Who goes makes room, a hundred times.
+    for _ in 0..100 {
+        drop(listeners.pop());
+        let began = Instant::now();
+        let again = loop {
+            let again = Listener::new(&server).await;
+            if again.status() == "200" {
+                break again;
+            }
+            assert!(began.elapsed() < SOON, "{}", again.text);
+        };
+        listeners.push(again);
+    }
+    listeners[0].until("event: pass").await;
+}
+
+#[tokio::test]
+async fn who_does_not_read_misses_passes_and_loses_the_stream() {
+    let limits = Limits { streams: 1, write: Duration::from_secs(1), ..Limits::default() };
+    let first = snapshot(1);
+    let server = Server::start(Some(first.clone()), limits).await;
+    // The listener has its limits by now, which connections inherit.
+    assert_eq!(server.get("/-/ready", "").await.status, 200);
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    stream.write_all(format!("GET {PATH} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+    stream.readable().await.unwrap();
+    // A megabyte of events, if each were kept.
+    let began = Instant::now();
+    for number in 0..10_000 {
+        server.snapshots.send_replace(later(&first, number));
+        yield_now().await;
+        yield_now().await;
+    }
+    assert!(began.elapsed() < limits.write, "too slow to tell: {:?}", began.elapsed());
+    // The last one is there all the same when the client goes on reading.
+    let (mut bytes, last) = (0, tag(&server).await);
+    let mut text = String::new();
+    while !text.contains(&last) {
+        let mut some = vec![0; 4096];
+        let read = timeout(SOON, stream.read(&mut some)).await.unwrap().unwrap();
+        assert!(read > 0, "it ended");
+        bytes += read;
+        text.push_str(std::str::from_utf8(&some[..read]).unwrap());
+    }
+    println!("{bytes} bytes of 10,000 events");
+    assert!(bytes < 200 << 10, "{bytes} bytes were kept");
+
+    let began = Instant::now();
+    while Listener::new(&server).await.status() == "503" {
+        assert!(began.elapsed() < 2 * SOON, "the stream goes to another client");
+        for number in 0..1000 {
+            server.snapshots.send_replace(later(&first, number));
+            yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn streams_do_not_hold_up_the_end() {
+    let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
+    let server = Server::start(Some(snapshot(1)), limits).await;
+    let mut listener = Listener::new(&server).await;
+    listener.until("event: pass").await;
+    server.stop.send(true).unwrap();
+    timeout(Duration::from_millis(1500), server.serving).await.expect("the server ends").unwrap();
+    listener.end().await;
+}
+
+/// As at the daemon's end: the collector's last pass, and no more snapshots.
+#[tokio::test]
+async fn the_last_pass_is_told_before_an_orderly_end() {
+    let server = Server::start(Some(snapshot(1)), Limits::default()).await;
+    let mut listener = Listener::new(&server).await;
+    listener.until("event: pass").await;
+    server.snapshots.send_replace(later(&snapshot(1), 10));
+    drop(server.snapshots);
+    assert!(listener.end().await, "{}", listener.text);
+    assert_eq!(listener.count("event: pass"), 2, "{}", listener.text);
+}
+
+#[tokio::test]
+async fn without_the_page_there_are_no_events() {
+    let server =
+        Server::start_with(Content { live: false, ..content() }, Some(snapshot(1)), Limits::default()).await;
+    let reply = server.get(PATH, "").await;
+    assert_eq!(reply.status, 404);
+    assert!(
+        reply.text().contains("--no-ui") && reply.text().contains("/api/v1/snapshot"),
+        "{}",
+        reply.text()
+    );
+    assert_eq!(server.get("/api/v1/snapshot", "").await.status, 200);
+    let page = server.get("/", "").await.text();
+    assert!(
+        page.contains("nvme0n1") && page.contains("href=\"/metrics\"") && !page.contains("<script"),
+        "{page}"
+    );
+}
