@@ -246,6 +246,53 @@ fn changes_are_taken_up() {
     soon("the last password is taken", || status("last") == 200);
 }
 
+/// A stream would last for an hour.
+#[test]
+#[ignore = "needs curl: cargo xtask test"]
+fn a_stream_of_events_ends_with_what_let_it_in() {
+    use std::io::{BufRead as _, BufReader};
+    let folder = Folder::new("events");
+    let authority = Authority::new("authority");
+    fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
+    authority.issue("server").write(&folder);
+    let with = |password: &str| format!("{TLS}{PASSWORDS}{}\n", hash(password));
+    let config = folder.write("web.yml", &with("old"));
+    let url = format!("https://{}/api/v1/events", server(&config));
+    let refused =
+        |password: &str| curl(&folder, &format!("--cacert authority.pem -u alice:{password} {url}")).1;
+    assert_eq!((refused("wrong"), curl(&folder, &format!("--cacert authority.pem {url}")).1), (401, 401));
+
+    let listen = |password: &str| {
+        let mut child = Command::new("curl")
+            .current_dir(&folder.0)
+            .args(["--silent", "--no-buffer", "--max-time", "30", "--cacert", "authority.pem", &url])
+            .args(["--user", &format!("alice:{password}")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line == "event: pass"), "it listens");
+        (child, lines)
+    };
+    let (mut child, lines) = listen("old");
+    let began = Instant::now();
+    fs::write(&config, with("new")).unwrap();
+    // Nobody else asks, which would have the file looked at.
+    let rest: Vec<_> = lines.collect();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}: {rest:?}", began.elapsed());
+    assert!(child.wait().unwrap().success(), "an orderly end: {rest:?}");
+    assert_eq!(refused("old"), 401);
+
+    // The same with a certificate.
+    let (mut child, lines) = listen("new");
+    authority.issue("server").write(&folder);
+    drop(lines.collect::<Vec<_>>());
+    assert!(child.wait().unwrap().success());
+    let (mut child, _) = listen("new");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 /// Who was let in, and would not be any more, is not served on the connection that it still has. Who would be asks again
 /// on another one, by itself.
 #[test]
