@@ -25,6 +25,7 @@ const BPFTOOL: Need = Need::Program("bpftool", "bpftool");
 
 /// Whatever is not here is run nowhere.
 pub(crate) const SUITES: &[Suite] = &[
+    Suite { name: "api", here: true, needs: &[], there: &[Everyday] },
     Suite { name: "buckets", here: true, needs: &[Need::ProbeCompiler], there: &[Everyday] },
     Suite { name: "check", here: true, needs: &[], there: &[Everyday] },
     Suite { name: "counts", here: true, needs: &[EXT4, XFS], there: &[Everyday] },

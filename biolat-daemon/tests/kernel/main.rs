@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod api;
 mod bays;
 mod buckets;
 mod check;

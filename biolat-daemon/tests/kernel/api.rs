@@ -1,0 +1,101 @@
+//! The API of the daemon as a user starts it, confined as it is, under I/O: it says what `/metrics` says.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
+    thread,
+    time::Duration,
+};
+
+use biolat_daemon::api;
+
+use crate::support::{
+    daemon::{Daemon, wait_for},
+    figures::Figures,
+    http, load,
+    loop_device::LoopDevice,
+    native::decode,
+};
+
+fn snapshot(daemon: &Daemon, headers: &str) -> Option<(String, api::Snapshot)> {
+    let answer = http::get(daemon.address, "/api/v1/snapshot", headers).unwrap();
+    if answer.status == 304 {
+        return None;
+    }
+    assert_eq!(answer.status, 200, "{}", answer.head);
+    let tag = answer.head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+    Some((tag.replacen("w/", "W/", 1), serde_json::from_slice(&answer.body).unwrap()))
+}
+
+/// Both of the same pass.
+fn both(daemon: &Daemon) -> (api::Snapshot, Figures) {
+    let mut found = None;
+    wait_for("the same pass in both", || {
+        let (figures, (_, snapshot)) = (Figures::scrape(daemon.address), snapshot(daemon, "").unwrap());
+        let same = (figures.taken().as_secs_f64() - snapshot.taken).abs() < 1e-5;
+        found = same.then_some((snapshot, figures));
+        same
+    });
+    found.unwrap()
+}
+
+fn reads(snapshot: &api::Snapshot) -> u64 {
+    let ops = snapshot.devices.iter().flat_map(|device| &device.ops);
+    ops.filter(|op| op.op == "read").map(|op| op.total.count).sum()
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn it_says_what_metrics_says_and_when() {
+    let device = LoopDevice::attach("api", true);
+    let daemon = Daemon::of(&device.name);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    assert!(status.contains("Seccomp:\t2\n"), "{status}");
+    let mut stream = TcpStream::connect(daemon.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+
+    let (first, _) = both(&daemon);
+    assert_eq!(first.host, std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim());
+    thread::scope(|scope| {
+        let load = scope.spawn(|| load::mixed(&device.path()));
+        // As the page does it: told of a pass, it asks for what it has not.
+        let (mut known, mut passes) = (String::new(), 0);
+        while passes < 10 || !load.is_finished() {
+            let told = lines.find_map(|line| line.strip_prefix("id: ").map(str::to_owned)).unwrap();
+            if let Some((tag, _)) = snapshot(&daemon, &format!("If-None-Match: {known}\r\n")) {
+                assert_ne!(tag, known);
+                known = tag;
+                passes += 1;
+            } else {
+                assert_eq!(told, known, "what was fetched early is told late");
+            }
+        }
+    });
+    wait_for("every read", || reads(&both(&daemon).0) >= reads(&first) + 4000);
+
+    let (snapshot, figures) = both(&daemon);
+    let shown = snapshot.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(shown, [device.name.as_str()]);
+    let mut series = 0;
+    for op in &snapshot.devices[0].ops {
+        let labels = [("device", device.name.as_str()), ("op", op.op.as_str())];
+        assert_eq!(op.bytes as f64, figures.value("biolat_io_bytes_total", &labels));
+        for (phase, histogram) in [("queue", &op.queue), ("device", &op.device), ("total", &op.total)] {
+            let scraped = figures.histogram(phase, &device.name, &op.op).unwrap();
+            assert_eq!((histogram.count, histogram.seconds), (scraped.sample_count, scraped.sample_sum));
+            let mut buckets = decode(scraped);
+            buckets.retain(|(_, count)| *count > 0);
+            // What is above the last bucket is in the last one there.
+            assert!(histogram.overflow == 0 && histogram.buckets == buckets, "{phase} of {}", op.op);
+            assert_eq!(histogram.zero, scraped.zero_count);
+            series += 1;
+        }
+    }
+    assert_eq!(series, figures.metrics("biolat_total_latency_seconds", &[]).len() * 3);
+
+    let (status, took) = daemon.terminate();
+    assert!(status.success() && took < Duration::from_secs(2), "{status}, {took:?}");
+    assert_eq!(lines.filter(|line| !line.is_empty()).last().as_deref(), Some("0"), "an orderly end");
+}
