@@ -426,11 +426,49 @@ async fn a_thousand_who_do_not_listen() {
         async move { reads_slowly(to, number, &ask, 1).await }
     };
     server.stands("slow readers", WHILE, slow).await;
+    let json = ask.replace("/metrics", "/api/v1/snapshot");
+    let slow = move |to, number| {
+        let json = json.clone();
+        async move { reads_slowly(to, number, &json, 1).await }
+    };
+    server.stands("slow readers of JSON", WHILE, slow).await;
     let pipelined = move |to, number| {
         let ask = ask.clone();
         async move { reads_slowly(to, number, &ask, 1000).await }
     };
     server.stands("pipelined requests", WHILE, pipelined).await;
+}
+
+/// With new figures ten times a second, of which each stream is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_thousand_who_want_events() {
+    let server = Server::renewing("events").await;
+    let ask = "GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n";
+    let deaf = move |to, number| async move {
+        let Some(mut stream) = connect(to, number).await else { return };
+        let _ = stream.write_all(ask.as_bytes()).await;
+        // Nothing is taken of what comes, but the end is seen.
+        let _ = timeout(2 * WHILE, async {
+            while stream.take_error().is_ok_and(|error| error.is_none()) {
+                sleep(Duration::from_millis(500)).await;
+            }
+        })
+        .await;
+    };
+    server.stands("streams that are not read", 2 * WHILE, deaf).await;
+    let slow = move |to, number| async move { reads_slowly(to, number, ask, 1).await };
+    server.stands("streams that are read slowly", WHILE, slow).await;
+    let pipelined = move |to, number| async move { reads_slowly(to, number, ask, 1000).await };
+    server.stands("pipelined streams", WHILE, pipelined).await;
+    // As fast as may be, each time anew.
+    let brief = move |to, number| async move {
+        for round in 0..10 {
+            let Some(mut stream) = connect(to, number + round).await else { return };
+            let _ = stream.write_all(ask.as_bytes()).await;
+            let _ = stream.read(&mut [0; 1024]).await;
+        }
+    };
+    server.stands("streams that come and go", WHILE, brief).await;
 }
 
 /// Each keeps the figures that it was answered with, until its time is over: 2 s, and one until that is seen.

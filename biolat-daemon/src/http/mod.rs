@@ -139,11 +139,13 @@ impl Service {
 
     fn events(&self, method: &Method, leave: Leave, place: &Place) -> Answer {
         if method == Method::GET && !place.streams() {
-            return later(
+            let mut refusal = later(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "as many streams of events as there may be: ask for /api/v1/snapshot now and then\n",
                 "10",
             );
+            set(&mut refusal, CONNECTION, "close");
+            return refusal;
         }
         let mut answer =
             Response::new(Either::Right(Events::new(self.latest.snapshots(), leave, place.limits())));
