@@ -1,4 +1,4 @@
-//! The three formats of one snapshot, each read back and held against it.
+//! The formats of one snapshot, each read back and held against it: three for Prometheus, and JSON.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,6 +16,7 @@ use std::{
 };
 
 use biolat_daemon::{
+    api,
     device::{Device, books::Group},
     expose::{Format, Histograms, Shape, encode},
     snapshot::{DeviceView, Health, Histogram, ProbeRuns, Process, SeriesView, Snapshot},
@@ -248,4 +249,98 @@ fn heads_of_the_texts() {
         "{text}"
     );
     assert!(text.contains("le=\"+Inf\"} 248\n") && !text.contains("le=\"0.5\""));
+}
+
+/// What JSON says, read back, is what the protobuf says.
+#[test]
+fn json_is_the_protobuf() {
+    let model = api::Snapshot::of(&snapshot(), "example", Duration::from_millis(2500));
+    let read: api::Snapshot = serde_json::from_slice(&serde_json::to_vec(&model).unwrap()).unwrap();
+    assert_eq!(read, model);
+    assert_eq!((read.version, read.biolat.as_str()), (1, env!("CARGO_PKG_VERSION")));
+    assert_eq!((read.host.as_str(), read.interval), ("example", 2.5));
+    assert_eq!((read.taken, read.started), (1_700_000_005.5, 1_700_000_000.0));
+
+    let families = families(BOTH);
+    let value = |name: &str, labels: &[(&str, &str)]| {
+        let metric = with(&families[name], labels);
+        metric.counter.as_ref().map_or_else(|| metric.gauge.as_ref().unwrap().value, |counter| counter.value)
+    };
+    let labelled = |name: &str, label: &str| {
+        let labels = families[name].metric.iter().flat_map(|metric| &metric.label);
+        labels.filter(|found| found.name == label).map(|found| found.value.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        read.lost.keys().cloned().collect::<Vec<_>>(),
+        labelled("biolat_lost_completions_total", "reason")
+    );
+    for (reason, count) in &read.lost {
+        assert_eq!(*count as f64, value("biolat_lost_completions_total", &[("reason", reason)]));
+    }
+    let device = &read.devices[0];
+    let named = [("device", device.name.as_str())];
+    assert_eq!(read.devices.len(), families["biolat_device_info"].metric.len());
+    let info = with(&families["biolat_device_info"], &named);
+    let label = |name: &str| info.label.iter().find(|label| label.name == name).unwrap().value.as_str();
+    assert_eq!(
+        [device.model.as_str(), &device.serial, &device.holders.join(",")],
+        ["model", "serial", "holders"].map(label)
+    );
+    assert_eq!(device.rotational, label("rotational") == "1");
+    for phase in ["queue", "device", "total"] {
+        let available = value("biolat_device_phase_available", &[named[0], ("phase", phase)]);
+        assert_eq!(device.phases.iter().any(|found| found == phase), available == 1.0, "{phase}");
+    }
+    assert!(!device.lacks.is_empty(), "a phase is missing");
+    for (op, count) in &device.unseen {
+        assert_eq!(*count as f64, value("biolat_unseen_completions_total", &[named[0], ("op", op)]));
+    }
+    assert_eq!(device.unseen.len(), families["biolat_unseen_completions_total"].metric.len());
+
+    let ops: Vec<_> = device.ops.iter().map(|op| op.op.clone()).collect();
+    assert_eq!(ops, labelled("biolat_io_bytes_total", "op"));
+    for op in &device.ops {
+        let labels = [named[0], ("op", op.op.as_str())];
+        assert_eq!(op.bytes as f64, value("biolat_io_bytes_total", &labels));
+        for (status, count) in &op.errors {
+            let labels = [labels[0], labels[1], ("status", status)];
+            assert_eq!(*count as f64, value("biolat_io_errors_total", &labels));
+        }
+        assert_eq!(op.errors.len(), 2);
+        for (phase, histogram) in [("queue", &op.queue), ("device", &op.device), ("total", &op.total)] {
+            let metric = with(&families[&format!("biolat_{phase}_latency_seconds")], &labels);
+            same(histogram, metric.histogram.as_ref().unwrap());
+            let since = metric.histogram.as_ref().unwrap().start_timestamp.unwrap();
+            assert_eq!(device.since, since.seconds as f64 + f64::from(since.nanos) / 1e9);
+        }
+    }
+
+    let daemon = &read.daemon;
+    let passes = families["biolat_collect_duration_seconds"].metric[0].histogram.as_ref().unwrap();
+    assert_eq!((daemon.passes, daemon.pass_seconds), (passes.sample_count, passes.sample_sum));
+    let probe = daemon.probe.as_ref().unwrap();
+    for (found, name) in [
+        (read.taken, "biolat_collect_timestamp_seconds"),
+        (daemon.failures as f64, "biolat_collect_failures_total"),
+        (daemon.overruns as f64, "biolat_collect_overruns_total"),
+        (daemon.slots as f64, "biolat_series_slots"),
+        (daemon.map_bytes as f64, "biolat_map_bytes"),
+        (daemon.cpu_seconds, "process_cpu_seconds_total"),
+        (daemon.resident_bytes as f64, "process_resident_memory_bytes"),
+        (probe.runs as f64, "biolat_probe_runs_total"),
+        (probe.seconds, "biolat_probe_run_seconds_total"),
+    ] {
+        assert_eq!(found, value(name, &[]), "{name}");
+    }
+}
+
+/// A native histogram counts what is above its last bucket in that.
+fn same(histogram: &api::Histogram, encoded: &Encoded) {
+    assert_eq!((histogram.count, histogram.seconds), (encoded.sample_count, encoded.sample_sum));
+    assert_eq!(histogram.zero, encoded.zero_count);
+    let mut buckets: BTreeMap<i32, u64> = histogram.buckets.iter().copied().collect();
+    if histogram.overflow > 0 {
+        *buckets.entry(80).or_default() += histogram.overflow;
+    }
+    assert_eq!(buckets.into_iter().collect::<Vec<_>>(), native(encoded));
 }
