@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod document;
 mod events;
 #[path = "../server/mod.rs"]
 mod server;

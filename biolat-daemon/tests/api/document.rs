@@ -1,0 +1,87 @@
+//! `docs/api.md` names every field, and none that is not there.
+
+use std::{collections::BTreeSet, fs};
+
+use biolat_daemon::api::{Daemon, Device, Histogram, Op, Probe, Snapshot, VERSION};
+use serde_json::Value;
+
+/// One of everything. Where keys are names of the kernel's, they are what the document calls them.
+fn everything() -> Snapshot {
+    let histogram = || Histogram { buckets: vec![(0, 1)], ..Histogram::default() };
+    let op = Op {
+        op: String::new(),
+        bytes: 0,
+        errors: [("{status}".to_owned(), 1)].into(),
+        queue: histogram(),
+        device: histogram(),
+        total: histogram(),
+    };
+    let device = Device {
+        name: String::new(),
+        model: String::new(),
+        serial: String::new(),
+        rotational: false,
+        holders: vec![String::new()],
+        since: 0.0,
+        phases: vec![String::new()],
+        lacks: String::new(),
+        ops: vec![op],
+        unseen: [("{op}".to_owned(), 1)].into(),
+    };
+    let daemon = Daemon {
+        passes: 0,
+        pass_seconds: 0.0,
+        failures: 0,
+        overruns: 0,
+        slots: 0,
+        map_bytes: 0,
+        cpu_seconds: 0.0,
+        resident_bytes: 0,
+        probe: Some(Probe { runs: 0, seconds: 0.0 }),
+    };
+    Snapshot {
+        version: VERSION,
+        biolat: String::new(),
+        host: String::new(),
+        taken: 0.0,
+        started: 0.0,
+        interval: 0.0,
+        devices: vec![device],
+        lost: [("{reason}".to_owned(), 1)].into(),
+        daemon,
+    }
+}
+
+fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+    // Histograms are explained once.
+    let is_histogram = value.get("buckets").is_some();
+    if is_histogram || path == "daemon.probe" {
+        found.insert(path.to_owned());
+    }
+    let path = if is_histogram { "histogram" } else { path };
+    match value {
+        Value::Object(members) => {
+            let dot = if path.is_empty() { "" } else { "." };
+            members.iter().for_each(|(name, value)| fields(&format!("{path}{dot}{name}"), value, found));
+        }
+        Value::Array(elements) if !elements[0].is_number() => {
+            elements.iter().for_each(|element| fields(&format!("{path}[]"), element, found));
+        }
+        _ => {
+            found.insert(path.to_owned());
+        }
+    }
+}
+
+#[test]
+fn every_field_is_in_the_document() {
+    let mut found = BTreeSet::new();
+    fields("", &serde_json::to_value(everything()).unwrap(), &mut found);
+    let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/api.md")).unwrap();
+    let section = document.split("\n## ").find(|section| section.starts_with("Fields\n")).unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let documented: Vec<_> = rows.map(|(field, _)| field.to_owned()).collect();
+    assert_eq!(documented.iter().cloned().collect::<BTreeSet<_>>(), found);
+    assert_eq!(documented.len(), found.len(), "a field twice");
+    assert!(section.contains(&format!("| `version` | {VERSION} |")));
+}
