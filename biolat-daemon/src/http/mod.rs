@@ -92,13 +92,19 @@ impl Service {
             "/-/ready" if self.latest.snapshot().is_some() => text(StatusCode::OK, "ready\n"),
             "/-/ready" => not_ready(),
             "/" => self.page(headers).await,
-            path if path == "/api" || path.starts_with("/api/") => {
-                text(StatusCode::NOT_FOUND, "not found: there is /api/v1/snapshot and /api/v1/events\n")
+            path => text(StatusCode::NOT_FOUND, self.there_is(path)),
+        }
+    }
+
+    /// In place of what was asked for.
+    fn there_is(&self, path: &str) -> &'static str {
+        match (path == "/api" || path.starts_with("/api/"), self.live) {
+            (true, true) => "not found: there is /api/v1/snapshot and /api/v1/events\n",
+            (true, false) => "not found: there is /api/v1/snapshot\n",
+            (false, true) => {
+                "not found: there is /metrics, /api/v1/snapshot, /api/v1/events, /-/healthy, /-/ready and /\n"
             }
-            _ => text(
-                StatusCode::NOT_FOUND,
-                "not found: there is /metrics, /api/v1/snapshot, /api/v1/events, /-/healthy, /-/ready and /\n",
-            ),
+            (false, false) => "not found: there is /metrics, /api/v1/snapshot, /-/healthy, /-/ready and /\n",
         }
     }
 
