@@ -43,7 +43,7 @@ fn snapshot() -> Snapshot {
         errors: vec![("medium", scale), ("nospc", 1)],
     };
     Snapshot {
-        taken: UNIX_EPOCH + Duration::from_millis(1_700_000_005_500),
+        taken: UNIX_EPOCH + Duration::from_micros(1_700_000_005_500_123),
         started: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
         devices: vec![DeviceView {
             device: Device {
@@ -259,7 +259,7 @@ fn json_is_the_protobuf() {
     assert_eq!(read, model);
     assert_eq!((read.version, read.biolat.as_str()), (1, env!("CARGO_PKG_VERSION")));
     assert_eq!((read.host.as_str(), read.interval), ("example", 2.5));
-    assert_eq!((read.taken, read.started), (1_700_000_005.5, 1_700_000_000.0));
+    assert_eq!((read.taken, read.started), (1_700_000_005.500_123, 1_700_000_000.0));
 
     let families = families(BOTH);
     let value = |name: &str, labels: &[(&str, &str)]| {

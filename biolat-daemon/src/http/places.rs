@@ -202,4 +202,26 @@ mod tests {
         places.end_late();
         assert_eq!(lost.try_recv(), Err(TryRecvError::Closed), "not taken");
     }
+
+    #[test]
+    fn a_stream_may_be_silent_and_not_deaf() {
+        let short = Duration::from_millis(20);
+        let limits = Limits { head: short, write: short, answer: short, streams: 1, ..Limits::default() };
+        let places = Places::new(limits);
+        let (place, mut lost) = places.take([127, 0, 0, 1].into());
+        place.making();
+        assert!(place.streams());
+        let (other, _lost) = places.take([127, 0, 0, 1].into());
+        assert!(!other.streams(), "one too many");
+        place.writing();
+        place.waiting();
+        sleep(2 * short);
+        places.end_late();
+        assert_eq!(lost.try_recv(), Err(TryRecvError::Empty), "silent");
+        place.writing();
+        sleep(2 * short);
+        places.end_late();
+        assert_eq!(lost.try_recv(), Err(TryRecvError::Closed), "not taken");
+        assert!(other.streams(), "there is room again");
+    }
 }
