@@ -146,7 +146,7 @@ pub async fn serve(
     }
     drop(streams);
     accepting.shutdown().await;
-    places.end_idle();
+    places.end();
     let _ = timeout(limits.grace, graceful.shutdown()).await;
 }
 

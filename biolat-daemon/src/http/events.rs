@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Limits, conditional, guard::Leave};
+use super::{conditional, guard::Leave, places::Place};
 use crate::{api, snapshot::Snapshot};
 
 /// After how many milliseconds a listener whose stream has ended comes again.
@@ -34,6 +34,7 @@ type Next = Pin<Box<dyn Future<Output = Option<(Stream, Bytes)>> + Send>>;
 
 struct Stream {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    ending: watch::Receiver<bool>,
     leave: Leave,
     heartbeat: Duration,
     ends: Instant,
@@ -41,16 +42,17 @@ struct Stream {
 }
 
 impl Events {
-    /// Of the pass before this call, and of each after it: until there are no more, the leave is withdrawn, or the time
-    /// is over.
+    /// Of the pass before this call, and of each after it: until there are no more, the server ends, the leave is
+    /// withdrawn, or the time is over.
     pub(super) fn new(
         mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
         leave: Leave,
-        limits: Limits,
+        place: &Place,
     ) -> Self {
         snapshots.mark_changed();
+        let (limits, ending) = (place.limits(), place.ending());
         let ends = Instant::now() + limits.stream;
-        let stream = Stream { snapshots, leave, heartbeat: limits.heartbeat, ends, is_new: true };
+        let stream = Stream { snapshots, ending, leave, heartbeat: limits.heartbeat, ends, is_new: true };
         Self(Box::pin(stream.next()))
     }
 }
@@ -79,10 +81,13 @@ impl Stream {
         let silent_until = Instant::now() + self.heartbeat;
         loop {
             let event = tokio::select! {
+                // The last pass is told before the end.
+                biased;
                 changed = self.snapshots.changed() => {
                     changed.ok()?;
                     self.snapshots.borrow_and_update().as_deref().map(event)
                 }
+                _ = self.ending.wait_for(|&ending| ending) => return None,
                 () = sleep_until(silent_until.min(Instant::now() + LOOK)) => None,
             };
             if Instant::now() >= self.ends || !self.leave.holds().await {

@@ -153,8 +153,7 @@ impl Service {
             set(&mut refusal, CONNECTION, "close");
             return refusal;
         }
-        let mut answer =
-            Response::new(Either::Right(Events::new(self.latest.snapshots(), leave, place.limits())));
+        let mut answer = Response::new(Either::Right(Events::new(self.latest.snapshots(), leave, place)));
         set(&mut answer, CONTENT_TYPE, "text/event-stream");
         set(&mut answer, CACHE_CONTROL, "no-store");
         // A stream's place is a stream's to its end.

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::{Limits, network};
 
@@ -17,6 +17,8 @@ use super::{Limits, network};
 pub(super) struct Places {
     limits: Limits,
     table: Mutex<Table>,
+    /// Set when the server ends.
+    ending: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -60,7 +62,7 @@ struct Holder {
 
 impl Places {
     pub(super) fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, table: Mutex::default() })
+        Arc::new(Self { limits, table: Mutex::default(), ending: watch::Sender::new(false) })
     }
 
     /// A place, and what completes when it is lost. If all are taken, the network that has the most of them loses one, that
@@ -98,9 +100,15 @@ impl Places {
         });
     }
 
-    /// Takes their places from those that wait for a head, and from streams, which have no end of their own.
-    pub(super) fn end_idle(&self) {
-        self.table().taken.retain(|_, taken| taken.doing != Doing::Waiting && !taken.streams);
+    /// Tells streams to end, and takes their places from those that would not: who waits for a head, and streams of which
+    /// the client does not take what there is.
+    pub(super) fn end(&self) {
+        self.ending.send_replace(true);
+        self.table().taken.retain(|_, taken| match taken.doing {
+            Doing::Waiting => taken.streams,
+            Doing::Making => true,
+            Doing::Writing => !taken.streams,
+        });
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -146,6 +154,11 @@ impl Place {
 
     pub(super) fn limits(&self) -> Limits {
         self.0.places.limits
+    }
+
+    /// Becomes true when the server ends.
+    pub(super) fn ending(&self) -> watch::Receiver<bool> {
+        self.0.places.ending.subscribe()
     }
 
     fn answering(&self, doing: Doing) {

@@ -239,7 +239,7 @@ async fn streams_do_not_hold_up_the_end() {
     let _deaf = deaf(&server, &first).await;
     server.stop.send(true).unwrap();
     timeout(Duration::from_millis(1500), server.serving).await.expect("the server ends").unwrap();
-    listener.end().await;
+    assert!(listener.end().await, "an orderly end: {}", listener.text);
 }
 
 /// As at the daemon's end: the collector's last pass, and no more snapshots.
