@@ -1,5 +1,10 @@
 //! `biolat-daemon report`: latencies for the person at the terminal.
 
+pub mod histogram;
+#[cfg(test)]
+mod samples;
+pub mod window;
+
 use std::process::ExitCode;
 
 use anyhow::Result;

@@ -1,0 +1,54 @@
+//! Snapshots made by hand, for tests.
+
+use std::collections::BTreeMap;
+
+use crate::api::{Daemon, Device, Histogram, Op, Snapshot, VERSION};
+
+pub(crate) fn histogram(zero: u64, buckets: &[(i32, u64)], overflow: u64, seconds: f64) -> Histogram {
+    let count = zero + overflow + buckets.iter().map(|(_, count)| count).sum::<u64>();
+    Histogram { count, seconds, zero, overflow, buckets: buckets.to_vec() }
+}
+
+pub(crate) fn op(name: &str, bytes: u64, queue: Histogram, device: Histogram, total: Histogram) -> Op {
+    Op { op: name.into(), bytes, errors: BTreeMap::new(), queue, device, total }
+}
+
+pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> Device {
+    Device {
+        name: name.into(),
+        model: String::new(),
+        serial: String::new(),
+        rotational: false,
+        holders: Vec::new(),
+        since,
+        phases: vec!["queue".into(), "device".into(), "total".into()],
+        lacks: String::new(),
+        ops,
+        unseen: BTreeMap::new(),
+    }
+}
+
+/// Of a daemon that has made 20 passes, one each 5 s.
+pub(crate) fn snapshot(taken: f64, devices: Vec<Device>) -> Snapshot {
+    Snapshot {
+        version: VERSION,
+        biolat: "0.1.0".into(),
+        host: "db1".into(),
+        taken,
+        started: 1.0,
+        interval: 5.0,
+        devices,
+        lost: BTreeMap::from([("clock".to_owned(), 0)]),
+        daemon: Daemon {
+            passes: 20,
+            pass_seconds: 0.1,
+            failures: 0,
+            overruns: 0,
+            slots: 8,
+            map_bytes: 1,
+            cpu_seconds: 0.1,
+            resident_bytes: 1,
+            probe: None,
+        },
+    }
+}

@@ -1,0 +1,326 @@
+//! What came between two snapshots. Counters of the API only grow: a client takes differences, and this is where.
+
+use std::{collections::BTreeMap, ops::AddAssign};
+
+use biolat_common::series::{PHASES, Phase};
+
+use super::histogram::Histogram;
+use crate::api::{self, Snapshot};
+
+/// What came between two snapshots.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// When it ended, in seconds since the epoch.
+    pub ended: f64,
+    /// How long it is.
+    pub seconds: f64,
+    /// Whether the daemon began anew within it, so that it holds what came since then.
+    pub restarted: bool,
+    /// The devices that were there at its end, by name, quiet ones too.
+    pub devices: Vec<Device>,
+    /// Completions of all devices that are in no histogram, by reason; no zeros.
+    pub lost: BTreeMap<String, u64>,
+    /// Passes that failed: what they would have told came with the next one.
+    pub failures: u64,
+}
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Device {
+    /// The kernel's name.
+    pub name: String,
+    /// The drive's own words; empty if it has none.
+    pub model: String,
+    /// Whether it spins.
+    pub rotational: bool,
+    /// What is stacked on it: dm and md devices.
+    pub holders: Vec<String>,
+    /// Whether a phase is to be had, in the order of [`Phase`].
+    pub phases: [bool; PHASES],
+    /// What is missing and the command that turns it on; empty if nothing is.
+    pub lacks: String,
+    /// By op, quiet ones too.
+    pub ops: Vec<Op>,
+    /// Completions that the probe was not run for, by group of ops; no zeros.
+    pub unseen: BTreeMap<String, u64>,
+}
+
+/// One op of a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Op {
+    /// The kernel's name, in lower case.
+    pub name: String,
+    /// What it did.
+    pub figures: Figures,
+}
+
+/// What can be added up over ops and devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Failed completions by status; no zeros.
+    pub errors: BTreeMap<String, u64>,
+    /// Latencies, in the order of [`Phase`].
+    pub histograms: [Histogram; PHASES],
+}
+
+impl Window {
+    /// What came between these two of one daemon. What is new counts from zero, and so does all of a daemon that began
+    /// anew; what is gone is left out.
+    #[must_use]
+    pub fn between(before: &Snapshot, after: &Snapshot) -> Self {
+        let restarted = before.started != after.started;
+        let counted = |name: &str, since: f64| {
+            let same = |device: &&api::Device| device.name == name && device.since == since;
+            if restarted { None } else { before.devices.iter().find(same) }
+        };
+        let devices =
+            after.devices.iter().map(|device| Device::since(counted(&device.name, device.since), device));
+        let lost = if restarted { &BTreeMap::new() } else { &before.lost };
+        let failures = if restarted { 0 } else { before.daemon.failures };
+        Self {
+            ended: after.taken,
+            seconds: seconds(before, after, restarted),
+            restarted,
+            devices: devices.collect(),
+            lost: grown(lost, &after.lost),
+            failures: after.daemon.failures.saturating_sub(failures),
+        }
+    }
+
+    /// All devices together.
+    #[must_use]
+    pub fn all(&self) -> Figures {
+        sum(self.devices.iter().flat_map(|device| &device.ops).map(|op| &op.figures))
+    }
+
+    /// One op of all devices.
+    #[must_use]
+    pub fn of_op(&self, name: &str) -> Figures {
+        let ops = self.devices.iter().flat_map(|device| &device.ops);
+        sum(ops.filter(|op| op.name == name).map(|op| &op.figures))
+    }
+
+    /// So many of something, for each second.
+    #[must_use]
+    pub fn rate(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// The clock that snapshots go by may be set. Then the passes in between tell, as good as they can.
+fn seconds(before: &Snapshot, after: &Snapshot, restarted: bool) -> f64 {
+    if restarted {
+        return (after.taken - after.started).max(0.0);
+    }
+    let by_clock = after.taken - before.taken;
+    let by_passes = after.daemon.passes.saturating_sub(before.daemon.passes) as f64 * after.interval;
+    if by_clock > 0.0 { by_clock } else { by_passes }
+}
+
+impl Device {
+    fn since(before: Option<&api::Device>, after: &api::Device) -> Self {
+        let op = |op: &api::Op| {
+            let before = before.and_then(|device| device.ops.iter().find(|had| had.op == op.op));
+            Op { name: op.op.clone(), figures: Figures::since(before, op) }
+        };
+        Self {
+            name: after.name.clone(),
+            model: after.model.clone(),
+            rotational: after.rotational,
+            holders: after.holders.clone(),
+            phases: Phase::ALL.map(|phase| after.phases.iter().any(|name| name == phase.name())),
+            lacks: after.lacks.clone(),
+            ops: after.ops.iter().map(op).collect(),
+            unseen: grown(before.map_or(&BTreeMap::new(), |device| &device.unseen), &after.unseen),
+        }
+    }
+
+    /// All ops together.
+    #[must_use]
+    pub fn all(&self) -> Figures {
+        sum(self.ops.iter().map(|op| &op.figures))
+    }
+
+    /// Whether a phase is to be had.
+    #[must_use]
+    pub fn has(&self, phase: Phase) -> bool {
+        self.phases[phase as usize]
+    }
+}
+
+impl Figures {
+    fn since(before: Option<&api::Op>, after: &api::Op) -> Self {
+        let histograms = |op: &api::Op| [&op.queue, &op.device, &op.total].map(Histogram::from);
+        let had = before.map(histograms).unwrap_or_default();
+        let [queue, device, total] = histograms(after);
+        Self {
+            bytes: after.bytes.saturating_sub(before.map_or(0, |op| op.bytes)),
+            errors: grown(before.map_or(&BTreeMap::new(), |op| &op.errors), &after.errors),
+            histograms: [queue - &had[0], device - &had[1], total - &had[2]],
+        }
+    }
+
+    /// The latencies of a phase.
+    #[must_use]
+    pub fn of(&self, phase: Phase) -> &Histogram {
+        &self.histograms[phase as usize]
+    }
+
+    /// How many I/Os there were: each has a total.
+    #[must_use]
+    pub fn ios(&self) -> u64 {
+        self.of(Phase::Total).count()
+    }
+
+    /// Failed completions, whatever the status.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    /// The part of its time that an I/O waits before the driver has it, of those that have both stamps; none of nothing.
+    #[must_use]
+    pub fn queue_share(&self) -> Option<f64> {
+        let (queue, device) = (self.of(Phase::Queue).seconds, self.of(Phase::Device).seconds);
+        (queue + device > 0.0).then(|| queue / (queue + device))
+    }
+}
+
+impl AddAssign<&Self> for Figures {
+    fn add_assign(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        for (status, count) in &other.errors {
+            *self.errors.entry(status.clone()).or_default() += count;
+        }
+        for (histogram, other) in self.histograms.iter_mut().zip(&other.histograms) {
+            *histogram += other;
+        }
+    }
+}
+
+fn sum<'a>(figures: impl Iterator<Item = &'a Figures>) -> Figures {
+    figures.fold(Figures::default(), |mut sum, figures| {
+        sum += figures;
+        sum
+    })
+}
+
+/// By how much counters grew, those that did.
+fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let had = |name| before.get(name).copied().unwrap_or_default();
+    let grown = after.iter().map(|(name, count)| (name.clone(), count.saturating_sub(had(name))));
+    grown.filter(|(_, count)| *count > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::series::Phase;
+
+    use super::{Histogram, Window};
+    use crate::{
+        api::{self, Snapshot},
+        report::samples::{device, histogram, op, snapshot},
+    };
+
+    fn counted(window: &Window, phase: Phase) -> Histogram {
+        window.all().of(phase).clone()
+    }
+
+    /// 10 reads, then 15: 5 came, of which 3 in a bucket that was empty.
+    #[test]
+    fn what_came_in_between() {
+        let read = |buckets: &[(i32, u64)], seconds, bytes| {
+            let total = histogram(0, buckets, 0, seconds);
+            op("read", bytes, histogram(0, &[], 0, 0.0), histogram(0, &[], 0, 0.0), total)
+        };
+        let before = snapshot(100.0, vec![device("sda", 50.0, vec![read(&[(-80, 10)], 0.01, 4096)])]);
+        let mut after = snapshot(
+            105.5,
+            vec![device("sda", 50.0, vec![read(&[(-80, 12), (-60, 3)], 0.04, 40960), op_write()])],
+        );
+        after.devices[0].ops[0].errors.insert("medium".into(), 2);
+        after.devices[0].unseen.insert("read".into(), 7);
+        after.lost.insert("passthrough".into(), 3);
+        let window = Window::between(&before, &after);
+        assert_eq!((window.seconds, window.ended, window.restarted), (5.5, 105.5, false));
+        let all = window.all();
+        assert_eq!((all.ios(), all.bytes, all.failed()), (5 + 1, 36864 + 512, 2));
+        let total = window.devices[0].ops[0].figures.of(Phase::Total);
+        assert_eq!(total.buckets.iter().map(|(&i, &n)| (i, n)).collect::<Vec<_>>(), [(-80, 2), (-60, 3)]);
+        assert!((total.seconds - 0.03).abs() < 1e-9);
+        assert_eq!(window.devices[0].unseen["read"], 7);
+        assert_eq!(window.lost["passthrough"], 3);
+        assert_eq!(window.lost.len(), 1);
+        assert!((window.rate(all.ios()) - 6.0 / 5.5).abs() < 1e-9);
+        assert_eq!(window.of_op("write").bytes, 512);
+        let nothing = Window::between(&after, &after);
+        assert_eq!((nothing.all().ios(), nothing.lost.len(), nothing.rate(3)), (0, 0, 0.0));
+    }
+
+    fn op_write() -> api::Op {
+        let one = || histogram(0, &[(-70, 1)], 0, 0.002);
+        op("write", 512, one(), one(), one())
+    }
+
+    fn of(devices: &[(&str, f64, u64)]) -> Snapshot {
+        let device = |&(name, since, count): &(&str, f64, u64)| {
+            let total = histogram(0, &[(-80, count)], 0, 0.0);
+            device(name, since, vec![op("read", 0, histogram(0, &[], 0, 0.0), total.clone(), total)])
+        };
+        snapshot(100.0, devices.iter().map(device).collect())
+    }
+
+    #[test]
+    fn what_is_new_counts_from_zero_and_what_is_gone_does_not() {
+        let before = of(&[("old", 1.0, 10), ("same", 1.0, 10), ("replaced", 1.0, 10)]);
+        let after = of(&[("new", 99.0, 3), ("replaced", 98.0, 11), ("same", 1.0, 14)]);
+        let window = Window::between(&before, &after);
+        let came: Vec<_> = window.devices.iter().map(|d| (d.name.as_str(), d.all().ios())).collect();
+        assert_eq!(came, [("new", 3), ("replaced", 11), ("same", 4)]);
+    }
+
+    #[test]
+    fn a_daemon_that_began_anew() {
+        let mut before = of(&[("sda", 1.0, 10)]);
+        before.lost.insert("clock".into(), 9);
+        let mut after = of(&[("sda", 1.0, 7)]);
+        after.lost.insert("clock".into(), 1);
+        (after.started, after.taken) = (103.0, 105.0);
+        let window = Window::between(&before, &after);
+        assert!(window.restarted);
+        assert_eq!(
+            (window.seconds, counted(&window, Phase::Total).count(), window.lost["clock"]),
+            (2.0, 7, 1)
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back() {
+        let (before, mut after) = (of(&[]), of(&[]));
+        (after.taken, after.daemon.passes) = (40.0, before.daemon.passes + 3);
+        assert_eq!(Window::between(&before, &after).seconds, 15.0);
+    }
+
+    #[test]
+    fn the_queue_share_is_of_those_with_both_stamps() {
+        let figures = |queue, device| {
+            let one = |seconds| histogram(0, &[(-70, 1)], 0, seconds);
+            let ops = vec![op("read", 0, one(queue), one(device), one(queue + device))];
+            Window::between(&of(&[]), &snapshot(1.0, vec![super::tests::device("sda", 99.0, ops)])).all()
+        };
+        assert_eq!(figures(0.3, 0.1).queue_share(), Some(0.3 / 0.4));
+        assert_eq!(figures(0.0, 0.1).queue_share(), Some(0.0));
+        assert_eq!(figures(0.0, 0.0).queue_share(), None);
+    }
+
+    #[test]
+    fn phases_by_name() {
+        let mut after = of(&[("sda", 1.0, 1)]);
+        after.devices[0].phases = vec!["total".into()];
+        let window = Window::between(&of(&[]), &after);
+        assert_eq!(window.devices[0].phases, [false, false, true]);
+        assert!(window.devices[0].has(Phase::Total) && !window.devices[0].has(Phase::Queue));
+    }
+}
