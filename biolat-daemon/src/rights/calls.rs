@@ -78,6 +78,37 @@ const SERVING: &[c_long] = &[
     libc::SYS_epoll_wait,
 ];
 
+/// Signals and the keyboard, which come by sockets and pipes of the process' own.
+const SHOWING: &[c_long] = &[
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_pipe2,
+    libc::SYS_ppoll,
+    libc::SYS_recvfrom,
+    libc::SYS_rseq,
+    libc::SYS_set_robust_list,
+    libc::SYS_socketpair,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+];
+
+/// What there is to ask of a terminal, and to set: its size, whether keys are told as they are pressed. None that types into it.
+const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
+    libc::TIOCGWINSZ,
+    libc::TCGETS,
+    libc::TCSETS,
+    libc::TCSETSW,
+    libc::TCSETSF,
+    libc::TCGETS2,
+    libc::TCSETS2,
+    libc::TCSETSW2,
+    libc::TCSETSF2,
+];
+
 /// Reading and making maps: no command that loads, attaches or looks for anything.
 const BPF_COMMANDS: [bpf_cmd; 6] = [
     bpf_cmd::BPF_MAP_CREATE,
@@ -113,6 +144,7 @@ fn rules(thread: Thread) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let own: &[_] = match thread {
         Thread::Serving => SERVING,
         Thread::Collecting => &[],
+        Thread::Showing => SHOWING,
     };
     let mut rules: BTreeMap<_, _> = BOTH.iter().chain(own).map(|&call| (call, Vec::new())).collect();
     rules.insert(libc::SYS_openat, vec![without(2, WRITING)?]);
@@ -123,14 +155,19 @@ fn rules(thread: Thread) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_fcntl, one_of(1, FILE_COMMANDS.map(|command| command as u64))?);
     // Asking for a limit, not setting one.
     rules.insert(libc::SYS_prlimit64, vec![is_null(2)?]);
+    if thread != Thread::Collecting {
+        let threads = libc::CLONE_THREAD as u64;
+        let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
+        rules.insert(libc::SYS_clone, vec![is_thread]);
+        rules.insert(libc::SYS_prctl, one_of(0, [libc::PR_SET_NAME as u64])?);
+    }
     match thread {
         Thread::Serving => {
-            let threads = libc::CLONE_THREAD as u64;
-            let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
-            rules.insert(libc::SYS_clone, vec![is_thread]);
             // To whom the socket is connected: with an address of its own, a message is a connection to anywhere.
             rules.insert(libc::SYS_sendto, vec![is_null(4)?]);
-            rules.insert(libc::SYS_prctl, one_of(0, [libc::PR_SET_NAME as u64])?);
+        }
+        Thread::Showing => {
+            rules.insert(libc::SYS_ioctl, one_of(1, TERMINAL_COMMANDS)?);
         }
         Thread::Collecting => {
             rules.insert(libc::SYS_bpf, one_of(0, BPF_COMMANDS.map(|command| command as u64))?);
@@ -198,7 +235,7 @@ mod tests {
     #[test]
     fn neither_writes_files_nor_starts_programs_nor_makes_code_nor_connections() {
         let path = std::env::temp_dir().join(format!("biolat-test-calls-{}", std::process::id()));
-        for thread in [Thread::Serving, Thread::Collecting] {
+        for thread in [Thread::Serving, Thread::Collecting, Thread::Showing] {
             confined(thread, || {
                 assert!(fs::read_to_string("/proc/self/stat").is_ok());
                 assert!(is_denied(fs::write(&path, "x")));
@@ -248,5 +285,20 @@ mod tests {
         let start = || thread::Builder::new().spawn(|| 42).map(|thread| thread.join().unwrap());
         assert_eq!(confined(Thread::Serving, start).unwrap(), 42);
         assert!(is_denied(confined(Thread::Collecting, start)));
+        assert_eq!(confined(Thread::Showing, start).unwrap(), 42);
+    }
+
+    #[test]
+    fn who_shows_things_asks_a_terminal_and_does_not_type_into_it() {
+        confined(Thread::Showing, || {
+            for asked in [libc::TIOCGWINSZ, libc::TCGETS] {
+                assert!(!is_denied(call(libc::SYS_ioctl, [0, asked as usize, 0, 0])));
+            }
+            assert!(is_denied(call(libc::SYS_ioctl, [0, libc::TIOCSTI as usize, 0, 0])));
+            assert!(is_denied(call(libc::SYS_bpf, [0; 4])));
+        });
+        confined(Thread::Serving, || {
+            assert!(is_denied(call(libc::SYS_ioctl, [0, libc::TIOCGWINSZ as usize, 0, 0])));
+        });
     }
 }

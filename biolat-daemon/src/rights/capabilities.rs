@@ -46,7 +46,7 @@ pub(super) fn keep(thread: Thread) -> Result<(), CapsError> {
 /// What stands for the right to make maps, and nothing else does.
 fn kept(thread: Thread, permitted: &CapsHashSet) -> Option<Capability> {
     match thread {
-        Thread::Serving => None,
+        Thread::Serving | Thread::Showing => None,
         Thread::Collecting => [CAP_BPF, CAP_SYS_ADMIN].into_iter().find(|right| permitted.contains(right)),
     }
 }

@@ -11,13 +11,15 @@ use anyhow::{Context as _, Result};
 pub(crate) use capabilities::lacks;
 pub use capabilities::{lacking, take_up};
 
-/// The two threads that go on from there.
+/// The threads that go on from there: the collector's, and that of who reads what it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thread {
     /// Talks to the network, and starts threads that encode. It needs no capability and never calls `bpf(2)`.
     Serving,
     /// Reads the probe's maps and sysfs. It has no business with any socket; making a map for more series takes `CAP_BPF`.
     Collecting,
+    /// Shows things on a terminal: it needs no capability either, and no connection.
+    Showing,
 }
 
 /// Gives up what the calling thread, and whatever it starts, does not need any more: capabilities, new privileges and, if
