@@ -32,17 +32,16 @@ use std::{
         Arc,
         mpsc::{SyncSender, TrySendError, sync_channel},
     },
-    thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use tokio::{
-    sync::{oneshot, watch},
+    sync::watch,
     time::{Interval, sleep, timeout},
 };
 
-use collect::{Collector, Command};
+use collect::{Command, Start};
 use config::Config;
 use device::uevent::Uevents;
 use http::{Content, Limits, Service};
@@ -70,32 +69,22 @@ pub async fn run(
     let (snapshots, seen) = watch::channel(None);
     // One message may wait: a second one of the same kind has nothing to add.
     let (commands, receiver) = sync_channel(1);
-    let (attached, outcome) = oneshot::channel();
     let content = Content {
         shape: config.shape,
         host: config.host.name(),
         interval: config.interval,
         live: config.live,
     };
-    let (host, selection, statistics) = (config.host, config.selection, config.probe_stats);
-    let collector = move || -> Result<Collector> {
-        let collector = Collector::attach(host, selection, statistics)?;
-        rights::give_up(Thread::Collecting, config.seccomp)?;
-        Ok(collector)
+    let collector = Start {
+        host: config.host,
+        selection: config.selection,
+        probe_stats: config.probe_stats,
+        interval: config.interval,
+        seccomp: config.seccomp,
     };
-    thread::Builder::new()
-        .name("collect".to_owned())
-        .spawn(move || match collector() {
-            Ok(collector) => {
-                let _ = attached.send(Ok(()));
-                collect::run(collector, config.interval, &receiver, &snapshots);
-            }
-            Err(error) => drop(attached.send(Err(error))),
-        })
-        .context("cannot start the collector's thread")?;
     tokio::select! {
         () = &mut shutdown => return Ok(()),
-        outcome = outcome => outcome.context("the collector ended before it began")??,
+        attached = collector.start(receiver, snapshots) => attached?,
     }
     rights::give_up(Thread::Serving, config.seccomp)?;
 

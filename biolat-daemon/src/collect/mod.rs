@@ -4,6 +4,7 @@
 pub mod audit;
 mod lifetimes;
 mod run;
+mod start;
 pub mod totals;
 
 use std::{
@@ -36,6 +37,7 @@ use totals::{Growth, Totals};
 
 pub(crate) use lifetimes::slots_at_start;
 pub use run::{Command, run};
+pub use start::Start;
 
 /// Without any uevent the devices are looked at again after this.
 const RESCAN: Duration = Duration::from_secs(30);
