@@ -139,7 +139,7 @@ pub enum Command {
     #[command(long_about = check::ABOUT)]
     Check(check::Options),
     /// Show latencies in the terminal, like biolatency
-    Report(report::Options),
+    Report(Box<report::Options>),
 }
 
 /// How log lines are written.

@@ -25,10 +25,11 @@ fn main() -> ExitCode {
         Err(help_or_version) => help_or_version.exit(),
     };
     log_lines::start(options.log_format);
+    raise_file_limit();
     let outcome = match options.command {
         None => return daemon(options),
         Some(Command::Check(options)) => check::run(options),
-        Some(Command::Report(options)) => report::run(options),
+        Some(Command::Report(options)) => report::run(&options),
     };
     outcome.unwrap_or_else(|error| {
         log::error!("{error:#}");
@@ -44,7 +45,6 @@ fn daemon(options: Options) -> ExitCode {
             return USAGE.into();
         }
     };
-    raise_file_limit();
     if let Err(error) = rights::take_up() {
         log::warn!("cannot take up the capabilities that are permitted: {error}");
     }

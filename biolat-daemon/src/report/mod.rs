@@ -1,21 +1,32 @@
 //! `biolat-daemon report`: latencies for the person at the terminal.
 
+mod clock;
+mod draw;
 pub mod histogram;
+mod json;
+mod modes;
 pub mod options;
 pub mod remote;
 #[cfg(test)]
 mod samples;
+mod show;
 pub mod source;
+pub mod terminal;
 mod top;
 pub mod units;
+pub mod verdict;
+pub mod view;
 pub mod window;
 
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use log::LevelFilter;
+use tokio::{net::TcpStream, time::timeout};
 
 pub use options::Options;
+use remote::target::PORT;
+use show::End;
 use source::Source;
 
 use crate::rights;
@@ -24,23 +35,35 @@ use crate::rights;
 const WINDOW_OF_TOP: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(5);
 
+/// Who listens here answers within this.
+const LOCAL: Duration = Duration::from_millis(300);
+
 /// Reports until it is done or interrupted.
-pub fn run(options: Options) -> Result<ExitCode> {
+pub fn run(options: &Options) -> Result<ExitCode> {
     // What the daemon logs of devices stands in what is shown.
     log::set_max_level(LevelFilter::Error);
     let _ = rights::take_up();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(report(&options));
+    let outcome = runtime.block_on(report(options));
     // Not to wait for what a sick drive may hold up for ever.
     runtime.shutdown_background();
     outcome
 }
 
 async fn report(options: &Options) -> Result<ExitCode> {
+    let end = End::listen()?;
     let window = options.interval.unwrap_or(if options.top { WINDOW_OF_TOP } else { WINDOW });
-    let source = Source::open(options, window).await?;
-    if options.top {
-        return top::run(source, options).await;
-    }
-    Ok(ExitCode::SUCCESS)
+    let source = match Source::open(options, window).await {
+        Err(error) if options.from.is_none() && is_one_here().await => bail!(
+            "{error:#}; or read what listens on port {PORT} here, which takes no rights: \
+             biolat-daemon report --from localhost"
+        ),
+        source => source?,
+    };
+    if options.top { top::run(source, options).await } else { show::run(source, options, end).await }
+}
+
+/// Whether something listens where a biolat would.
+async fn is_one_here() -> bool {
+    matches!(timeout(LOCAL, TcpStream::connect(("localhost", PORT))).await, Ok(Ok(_)))
 }

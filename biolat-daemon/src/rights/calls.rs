@@ -160,12 +160,12 @@ fn rules(thread: Thread) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
         let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
         rules.insert(libc::SYS_clone, vec![is_thread]);
         rules.insert(libc::SYS_prctl, one_of(0, [libc::PR_SET_NAME as u64])?);
+        // To whom the socket is connected: with an address of its own, a message is a connection to anywhere. Signals are
+        // told by one too.
+        rules.insert(libc::SYS_sendto, vec![is_null(4)?]);
     }
     match thread {
-        Thread::Serving => {
-            // To whom the socket is connected: with an address of its own, a message is a connection to anywhere.
-            rules.insert(libc::SYS_sendto, vec![is_null(4)?]);
-        }
+        Thread::Serving => {}
         Thread::Showing => {
             rules.insert(libc::SYS_ioctl, one_of(1, TERMINAL_COMMANDS)?);
         }
@@ -257,10 +257,12 @@ mod tests {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let address = other.local_addr().unwrap();
         one.connect(address).unwrap();
-        confined(Thread::Serving, || {
-            assert!(is_denied(one.send_to(b"x", address)));
-            assert_eq!(one.send(b"x").unwrap(), 1);
-        });
+        for thread in [Thread::Serving, Thread::Showing] {
+            confined(thread, || {
+                assert!(is_denied(one.send_to(b"x", address)));
+                assert_eq!(one.send(b"x").unwrap(), 1);
+            });
+        }
         confined(Thread::Collecting, || assert!(is_denied(one.send(b"x"))));
     }
 

@@ -8,7 +8,7 @@ use hyper::Uri;
 pub const PATH: &str = "/api/v1/snapshot";
 
 /// Where biolat listens if it was not told otherwise.
-const PORT: u16 = 9976;
+pub const PORT: u16 = 9976;
 
 /// A running biolat.
 #[derive(Clone, Debug, PartialEq, Eq)]

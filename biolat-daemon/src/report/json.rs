@@ -1,0 +1,117 @@
+//! A window as one line of JSON, for programs: `docs/report.md` describes it.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use biolat_common::{
+    bucket::{TOP_EXPONENT, ZERO_EXPONENT},
+    series::Phase,
+};
+use serde::Serialize;
+
+use super::{
+    histogram::{Bounds, Histogram},
+    units::Units,
+    verdict,
+    view::{Block, View},
+    window::Window,
+};
+
+#[derive(Serialize)]
+struct Line<'a> {
+    ended: f64,
+    seconds: f64,
+    host: &'a str,
+    restarted: bool,
+    blocks: Vec<Told<'a>>,
+    lost: &'a BTreeMap<String, u64>,
+    failed_passes: u64,
+    findings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    device: Option<&'a str>,
+    op: Option<&'a str>,
+    ios: u64,
+    bytes: u64,
+    errors: &'a BTreeMap<String, u64>,
+    unseen: &'a BTreeMap<String, u64>,
+    latency: BTreeMap<&'static str, Latency>,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    count: u64,
+    seconds: f64,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p99: Option<f64>,
+    p999: Option<f64>,
+    max: Option<f64>,
+    /// Above, up to, count. What is above the range is up to `null`.
+    buckets: Vec<(f64, Option<f64>, u64)>,
+}
+
+/// The line, with its end.
+pub(super) fn line(window: &Window, host: &str, view: &View) -> Result<String> {
+    let blocks = view.blocks(window);
+    let told = |block: &Block<'_>| -> BTreeMap<&'static str, Latency> {
+        Phase::ALL.map(|phase| (phase.name(), Latency::of(block.figures.of(phase)))).into()
+    };
+    let line = Line {
+        ended: window.ended,
+        seconds: window.seconds,
+        host,
+        restarted: window.restarted,
+        blocks: blocks
+            .iter()
+            .map(|block| Told {
+                device: block.device.map(|device| device.name.as_str()),
+                op: block.op,
+                ios: block.figures.ios(),
+                bytes: block.figures.bytes,
+                errors: &block.figures.errors,
+                unseen: &block.unseen,
+                latency: told(block),
+            })
+            .collect(),
+        lost: &window.lost,
+        failed_passes: window.failures,
+        findings: verdict::findings(window, Units { unicode: true, milliseconds: false }),
+    };
+    Ok(format!("{}\n", serde_json::to_string(&line)?))
+}
+
+impl Latency {
+    fn of(histogram: &Histogram) -> Self {
+        let at = |share| histogram.percentile(share).map(number);
+        let edge = |exponent: i32| f64::from(exponent).exp2();
+        let mut buckets = Vec::new();
+        if histogram.zero > 0 {
+            buckets.push((0.0, Some(edge(ZERO_EXPONENT)), histogram.zero));
+        }
+        buckets.extend(histogram.buckets.iter().map(|(&index, &count)| {
+            let Bounds { lower, upper } = Bounds::of_bucket(index);
+            (lower, Some(upper), count)
+        }));
+        if histogram.overflow > 0 {
+            buckets.push((edge(TOP_EXPONENT), None, histogram.overflow));
+        }
+        Self {
+            count: histogram.count(),
+            seconds: histogram.seconds,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: at(1.0),
+            buckets,
+        }
+    }
+}
+
+/// The middle; of what is below or above the range, the end of the range.
+fn number(bounds: Bounds) -> f64 {
+    bounds.middle().unwrap_or(if bounds.lower == 0.0 { bounds.upper } else { bounds.lower })
+}
