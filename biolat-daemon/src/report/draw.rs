@@ -12,7 +12,7 @@ use super::{
     terminal::{Look, Terminal, wrapped},
     units::{self, Units},
     view::{Block, View},
-    window::{Device, Window},
+    window::{Device, Figures, Window},
 };
 
 /// What percentiles are told.
@@ -134,7 +134,7 @@ impl Style {
         let title = format!("{}: {}", self.title(block), titles(&phases));
         let _ = writeln!(text, "{}", self.terminal.paint(Look::Title, &self.cut(&title)));
         if figures.ios() > 0 {
-            self.rows(text, &phases.iter().map(|&phase| figures.of(phase)).collect::<Vec<_>>());
+            self.rows(text, figures, &phases);
             for &phase in &phases {
                 let label = if phases.len() > 1 { phase.name() } else { "" };
                 self.percentiles(text, label, figures.of(phase));
@@ -159,8 +159,9 @@ impl Style {
     }
 
     /// Latency, and for each histogram a count and a bar.
-    fn rows(&self, text: &mut String, histograms: &[&Histogram]) {
-        let Rows(rows) = Rows::of(histograms, self.fine);
+    fn rows(&self, text: &mut String, figures: &Figures, phases: &[Phase]) {
+        let histograms: Vec<_> = phases.iter().map(|&phase| figures.of(phase)).collect();
+        let Rows(rows) = Rows::of(&histograms, self.fine);
         let label = |bounds: &Bounds| -> (String, String) {
             let latency = |seconds: f64| self.units.latency(seconds);
             match bounds {
@@ -181,9 +182,17 @@ impl Style {
             .collect();
         let dash = self.units.dash();
         let left = INDENT + lower + 1 + dash.chars().count() + 1 + upper;
-        let column = (self.width.saturating_sub(left) / histograms.len()).max(count + 4);
+        let column = (self.width.saturating_sub(left) / histograms.len()).max(count + 7);
         // Two spaces before the count, one after it.
         let bar = (column - count - 3).min(64);
+        if let [others @ .., last] = phases
+            && !others.is_empty()
+        {
+            // Each name stands where its bars do.
+            let names: String = others.iter().map(|phase| format!("{:<column$}", phase.name())).collect();
+            let line = format!("{:1$}{names}{2}", "", left + 2 + count + 1, last.name());
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
         let mut empty = 0;
         for (number, ((_, counts), (from, to))) in rows.iter().zip(&labels).enumerate() {
             let is_empty = |row: &(Bounds, Vec<u64>)| row.1.iter().all(|count| *count == 0);
@@ -307,4 +316,103 @@ impl Style {
 fn titles(phases: &[Phase]) -> String {
     let names: Vec<_> = phases.iter().map(|phase| phase.name()).collect();
     format!("{} latency", names.join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::series::Phase;
+
+    use super::{Style, window};
+    use crate::report::{samples, terminal::Terminal, units::Units, view::View, window::Window};
+
+    fn style(unicode: bool, width: usize, fine: bool) -> Style {
+        let terminal = Terminal { color: false, unicode, is_terminal: unicode };
+        Style { terminal, width, units: Units { unicode, milliseconds: false }, fine }
+    }
+
+    /// 8 reads of at most 1/1024 s, 4 of at most twice that, one a second, one too long, one too short to tell.
+    fn seen() -> Window {
+        let total = || samples::histogram(1, &[(-82, 4), (-80, 4), (-73, 4), (0, 1)], 1, 30.0);
+        let queue = samples::histogram(14, &[(-159, 1)], 0, 0.0);
+        let mut op = samples::op("read", 15 * 4096, queue, total(), total());
+        op.errors.insert("medium".into(), 2);
+        let mut sda = samples::device("sda", 9.0, vec![op]);
+        (sda.model, sda.unseen) = ("Fast Drive 9".into(), [("read".to_owned(), 3)].into());
+        let mut after = samples::snapshot(105.0, vec![sda]);
+        after.lost.insert("no_room".into(), 7);
+        Window::between(&samples::snapshot(100.0, vec![]), &after)
+    }
+
+    fn view(phases: &[Phase]) -> View {
+        View { by_device: true, by_op: true, phases: phases.to_vec() }
+    }
+
+    #[test]
+    fn every_figure_has_its_place() {
+        let text = window(&seen(), &view(&[Phase::Device]), &style(false, 60, false));
+        let expected = "\
+sda (Fast Drive 9) read: device latency
+        0 ->  954 ns  1 ****
+        :
+   488 us ->  977 us  8 ***********************************
+   977 us -> 1.95 ms  4 ******************
+        :
+   500 ms ->  1.00 s  1 ****
+        :
+   1024 s ->          1 ****
+";
+        // Where a bar ends is the terminal's business; that the longest ends at the edge is this.
+        let bars = |line: &str| line.trim_end_matches('*').trim_end().to_owned();
+        let lines: Vec<_> = text.lines().map(bars).collect();
+        for line in expected.lines().map(bars) {
+            assert!(lines.contains(&line), "{line} is not in:\n{text}");
+        }
+        assert!(text.lines().any(|line| line.contains(" 8 ***") && line.len() == 60), "{text}");
+        for part in [
+            "p50 935 us  p90 ",
+            "max >1024 s",
+            "15 I/O in 5 s, 3.00/s, 12.0 KiB/s, mean 2.00 s,\n  percentiles +-4.4 %\n",
+            "errors: 2 medium",
+            "unseen: 3 read",
+            "in no histogram: 7 no_room",
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_wider_than_the_terminal() {
+        for width in [60, 80, 120] {
+            for phases in [&[Phase::Total][..], &Phase::ALL] {
+                for (unicode, fine) in [(true, false), (false, true)] {
+                    let text = window(&seen(), &view(phases), &style(unicode, width, fine));
+                    for line in text.lines() {
+                        assert!(line.chars().count() <= width.max(78), "{width}: {line}");
+                    }
+                    assert_eq!(text.is_ascii(), !unicode, "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_device_latency_says_why_and_shows_the_total() {
+        let nothing = || samples::histogram(0, &[], 0, 0.0);
+        let op = samples::op("read", 4096, nothing(), nothing(), samples::histogram(0, &[(-80, 9)], 0, 0.1));
+        let mut sda = samples::device("sda", 9.0, vec![op]);
+        sda.phases = vec!["total".into()];
+        sda.lacks = "device sda: turn it on with: echo 2000 > /sys/block/sda/queue/wbt_lat_usec".into();
+        let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(2.0, vec![sda]));
+        let text = window(&seen, &view(&[Phase::Device]), &style(false, 90, false));
+        assert!(text.starts_with("sda read: total latency\n"), "{text}");
+        assert!(text.contains("echo 2000 > /sys/block/sda/queue/wbt_lat_usec"), "{text}");
+        let text = window(&seen, &view(&[Phase::Total]), &style(false, 90, false));
+        assert!(!text.contains("echo"), "it was not asked for: {text}");
+    }
+
+    #[test]
+    fn no_io_is_one_line() {
+        let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(3.0, vec![]));
+        assert_eq!(window(&seen, &view(&[Phase::Device]), &style(false, 80, false)), "no I/O in 2 s\n");
+    }
 }

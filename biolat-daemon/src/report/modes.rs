@@ -42,7 +42,8 @@ pub(super) fn two(histogram: &Histogram) -> Option<[Mode; 2]> {
         })
         .collect();
     let top = |from: usize, to: usize| {
-        (from..to).max_by(|&a, &b| smooth[a].total_cmp(&smooth[b])).map(|at| (at, smooth[at]))
+        let higher = |&a: &usize, &b: &usize| smooth[a].total_cmp(&smooth[b]).then(counts[a].cmp(&counts[b]));
+        (from..to).max_by(higher).map(|at| (at, smooth[at]))
     };
     let mut best: Option<(f64, [Mode; 2])> = None;
     for valley in 1..counts.len().saturating_sub(1) {

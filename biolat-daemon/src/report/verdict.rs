@@ -236,14 +236,19 @@ fn work_of<'a>(device: &Device, figures: &'a Figures) -> &'a Histogram {
 
 /// Of one model; where a drive has none, of one kind: driver, and whether it spins.
 fn is_sibling(device: &Device, other: &Device) -> bool {
-    let driver = |device: &Device| -> String {
-        device.name.chars().take_while(char::is_ascii_alphabetic).take(4).collect()
-    };
     if device.model.is_empty() {
-        other.model.is_empty() && driver(device) == driver(other) && device.rotational == other.rotational
+        other.model.is_empty()
+            && driver(&device.name) == driver(&other.name)
+            && device.rotational == other.rotational
     } else {
         device.model == other.model
     }
+}
+
+/// The part of a name that tells the driver; where drives are lettered, the letters are not of it.
+fn driver(name: &str) -> &str {
+    let lettered = ["xvd", "vd", "sd", "hd"].into_iter().find(|driver| name.starts_with(driver));
+    lettered.unwrap_or_else(|| name.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default())
 }
 
 fn counted(count: u64, what: &str) -> String {
@@ -254,4 +259,154 @@ fn counted(count: u64, what: &str) -> String {
         _ => "s",
     };
     format!("{} {what}{plural}", units::count(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::findings;
+    use crate::{
+        api,
+        report::{
+            samples::{self, histogram, op},
+            units::Units,
+            window::Window,
+        },
+    };
+
+    /// So many reads of 2^(index/8) s or a bit less, that waited and were worked on for so long on average.
+    fn reads(buckets: &[(i32, u64)], wait: f64, work: f64) -> api::Op {
+        let count = buckets.iter().map(|(_, count)| count).sum::<u64>() as f64;
+        let told = |mean: f64| histogram(0, buckets, 0, mean * count);
+        op("read", 0, told(wait), told(work), told(wait + work))
+    }
+
+    fn drive(name: &str, op: api::Op) -> api::Device {
+        api::Device { model: "Drive 9".into(), ..samples::device(name, 9.0, vec![op]) }
+    }
+
+    fn said(devices: Vec<api::Device>, lost: &[(&str, u64)]) -> Vec<String> {
+        let lost: BTreeMap<_, _> = lost.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect();
+        let after = api::Snapshot { lost, ..samples::snapshot(60.0, devices) };
+        let window = Window::between(&samples::snapshot(0.0, vec![]), &after);
+        findings(&window, Units { unicode: true, milliseconds: false })
+    }
+
+    /// 977 µs is 2^-10 s, the upper end of bucket -80.
+    const QUICK: &[(i32, u64)] = &[(-80, 600)];
+
+    fn quiet(said: &[String]) -> bool {
+        matches!(said, [only] if only.starts_with("Nothing stands out"))
+    }
+
+    #[test]
+    fn nothing_stands_out() {
+        let told =
+            said(vec![drive("sda", reads(QUICK, 1e-6, 9e-4)), drive("sdb", reads(QUICK, 1e-6, 9e-4))], &[]);
+        assert!(quiet(&told), "{told:?}");
+        // What is no fault, and what some few CPUs that idle give.
+        let mut sda = drive("sda", reads(QUICK, 1e-6, 9e-4));
+        sda.unseen.insert("read".into(), 3);
+        let told = said(vec![sda], &[("passthrough", 40), ("no_disk", 2), ("clock", 0)]);
+        assert!(quiet(&told), "{told:?}");
+        let told = said(vec![drive("sda", reads(&[(-80, 99)], 1.0, 0.1))], &[]);
+        assert_eq!(told, ["No device had 100 I/Os: too few to say anything."]);
+    }
+
+    #[test]
+    fn the_queue_dominates() {
+        let told = said(vec![drive("sda", reads(QUICK, 3e-3, 1e-3))], &[]);
+        assert!(
+            told[0].starts_with("sda: 75 % of the time is waiting before the driver has the I/O"),
+            "{told:?}"
+        );
+        assert!(told[0].contains("mean 3.00 ms; the device itself 1.00 ms"), "{told:?}");
+        // Half of next to nothing.
+        assert!(quiet(&said(vec![drive("sda", reads(QUICK, 3e-5, 1e-5))], &[])));
+        assert!(quiet(&said(vec![drive("sda", reads(QUICK, 0.9e-3, 1e-3))], &[])));
+    }
+
+    #[test]
+    fn one_is_slower_than_its_siblings() {
+        let trio = |slow: &[(i32, u64)]| {
+            said(
+                vec![
+                    drive("sda", reads(QUICK, 0.0, 9e-4)),
+                    drive("sdb", reads(slow, 0.0, 9e-4)),
+                    drive("sdc", reads(QUICK, 0.0, 9e-4)),
+                ],
+                &[],
+            )
+        };
+        // 14 buckets up: 2^(14/8) times as long.
+        let told = trio(&[(-80, 500), (-66, 100)]);
+        assert!(
+            told[0].starts_with("sdb: its reads are slower than those of 2 others (median) of its model"),
+            "{told:?}"
+        );
+        assert!(told[0].contains("p99 3.15 ms, against 935 µs, 3 times as long"), "{told:?}");
+        assert!(
+            told[1]
+                .contains("The slowest of 3 devices with 500 I/Os or more is sdb: p99 3.15 ms of 600 I/Os"),
+            "{told:?}"
+        );
+        assert_eq!(told.len(), 2);
+        // Twice as long is the way of drives; four I/Os of 600 are no percentile; 400 I/Os have none.
+        assert!(trio(&[(-72, 600)])[0].starts_with("Nothing"));
+        assert!(trio(&[(-80, 596), (-64, 4)])[0].starts_with("Nothing"));
+        assert!(trio(&[(-64, 400)])[0].starts_with("Nothing"));
+        // Another model is no sibling; without any, the driver tells.
+        let other = |model: &str| {
+            let mut slow = drive("sdb", reads(&[(-64, 600)], 0.0, 4e-3));
+            let mut quick = drive("sda", reads(QUICK, 0.0, 9e-4));
+            (slow.model, quick.model) = (model.into(), if model.is_empty() { "" } else { "Drive 9" }.into());
+            said(vec![quick, slow], &[])
+        };
+        assert!(other("Drive 10")[0].starts_with("Nothing"));
+        assert!(other("")[0].starts_with("sdb: its reads are slower than that of the other one of its kind"));
+    }
+
+    #[test]
+    fn two_kinds_of_latency() {
+        let told = said(vec![drive("sda", reads(&[(-110, 700), (-60, 300)], 0.0, 1e-3))], &[]);
+        assert!(
+            told[0].starts_with("sda: reads are of two kinds: 70 % near 69.5 µs, 30 % near 5.29 ms"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn errors_and_stalls() {
+        let mut read = reads(&[(-80, 10), (24, 1)], 0.0, 1.0);
+        read.errors.insert("medium".into(), 2);
+        let mut flush = reads(&[(24, 1)], 0.0, 8.0);
+        flush.op = "flush".into();
+        let mut sda = drive("sda", read);
+        sda.ops.push(flush);
+        let told = said(vec![sda], &[]);
+        assert_eq!(told[0], "sda: 2 reads failed with medium.");
+        assert_eq!(told[1], "sda: 1 read took longer than 1 s, the longest 7.66 s.");
+        assert_eq!(told.len(), 2);
+    }
+
+    #[test]
+    fn what_the_figures_lack() {
+        let mut sda = drive("sda", reads(QUICK, 0.0, 9e-4));
+        sda.unseen.insert("read".into(), 60);
+        let mut sdb = samples::device("sdb", 9.0, vec![reads(QUICK, 0.0, 0.0)]);
+        sdb.phases = vec!["total".into()];
+        sdb.lacks = "device sdb: queue and device latency may be missing; turn it on with: echo".into();
+        let told = said(vec![sda, sdb], &[("no_room", 1_234), ("passthrough", 1)]);
+        assert!(
+            told[0].starts_with("sda: the kernel did not run the probe for 60 of 660 I/Os (9.1 %)"),
+            "{told:?}"
+        );
+        assert!(told[1].contains("sdb: queue and device latency may be missing"), "{told:?}");
+        assert!(
+            told[2].starts_with("1,234 completions are in no histogram, as no_room: more series"),
+            "{told:?}"
+        );
+        assert_eq!(told.len(), 3);
+    }
 }

@@ -1,0 +1,295 @@
+//! `report --from` as a user runs it, against servers of snapshots made by hand: no probe, no right.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod certificates;
+mod snapshots;
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use biolat_daemon::{
+    http::{Limits, Service, serve},
+    snapshot::Snapshot,
+    web_config::WebConfig,
+};
+use tokio::sync::watch;
+
+use certificates::{Authority, Folder};
+use snapshots::{content, snapshot};
+
+/// Reads and bytes that come with each pass.
+const READS: u64 = 40;
+const BYTES: u64 = 4096 * READS;
+
+const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
+
+/// The figures of a pass: each brings reads of a millisecond.
+fn pass(number: u64, started: SystemTime) -> Snapshot {
+    let mut snapshot = snapshot(1);
+    snapshot.started = started;
+    snapshot.taken = started + Duration::from_millis(200 * number);
+    for _ in 0..number {
+        snapshot.health.durations.zero += 1;
+    }
+    let view = &mut snapshot.devices[0];
+    view.since = started;
+    for histogram in &mut view.series[0].histograms {
+        histogram.buckets = vec![(-80, READS * number)];
+        histogram.sum_ns = u128::from(READS * number) * 900_000;
+    }
+    view.series[0].bytes = BYTES * number;
+    snapshot
+}
+
+/// A biolat that makes a pass each 200 ms, for as long as the process lives.
+fn biolat(config: Option<&Path>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let web_config = config.map(|path| WebConfig::open(path).unwrap());
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+            let (snapshots, seen) = watch::channel(Some(Arc::new(pass(1, started))));
+            let (_stop, stopped) = watch::channel(false);
+            let mut content = content();
+            content.interval = Duration::from_millis(200);
+            let mut service = Service::new(seen, content);
+            if let Some(web_config) = web_config {
+                service = service.guarded_by(web_config);
+            }
+            let listeners = vec![listener.try_into().unwrap()];
+            tokio::spawn(serve(listeners, service, Limits::default(), stopped));
+            for number in 2.. {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                snapshots.send_replace(Some(Arc::new(pass(number, started))));
+            }
+        });
+    });
+    address
+}
+
+/// Whatever asks gets these bytes.
+fn answers(bytes: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(bytes);
+            });
+        }
+    });
+    address
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BIOLAT_")) {
+        command.env_remove(name);
+    }
+    command.env_remove("COLUMNS").arg("report").args(arguments);
+    command
+}
+
+fn report(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Holds the exit code and the one line on standard error against what is expected.
+fn fails(output: &Output, expected: &[&str]) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(output.stdout.is_empty() && !said.contains("panicked"), "{said}");
+    for part in expected {
+        assert!(said.contains(part), "{said} lacks: {part}");
+    }
+}
+
+fn works(output: &Output) {
+    let (said, complained) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}{complained}");
+    assert!(said.contains("p50 935 us"), "{said}{complained}");
+}
+
+#[test]
+fn windows_are_of_whole_passes() {
+    let address = biolat(None).to_string();
+    let output = report(&["--from", &address, "-j", "400ms", "3"]);
+    assert_eq!(output.status.code(), Some(0));
+    let lines: Vec<serde_json::Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    let mut last = 0.0;
+    for line in &lines {
+        let block = &line["blocks"][0];
+        // Each has two passes; one more if this machine was slow, and then all of its I/Os.
+        let passes = (line["seconds"].as_f64().unwrap() / 0.2).round() as u64;
+        assert!(passes >= 2, "{line}");
+        assert_eq!(block["ios"], READS * passes);
+        assert_eq!(block["bytes"], BYTES * passes);
+        let device = &block["latency"]["device"];
+        assert_eq!(device["count"], READS * passes);
+        assert_eq!(device["buckets"][0][2], READS * passes);
+        assert_eq!(device["buckets"][0][1], 0.0009765625);
+        assert!((device["p99"].as_f64().unwrap() - 935e-6).abs() < 1e-6, "{device}");
+        assert!(line["ended"].as_f64().unwrap() > last);
+        last = line["ended"].as_f64().unwrap();
+    }
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("on example at http://{address}, a pass every 200 ms")), "{said}");
+}
+
+#[test]
+fn an_interval_that_is_shorter_than_a_pass_is_told_and_no_window_is_empty() {
+    let address = biolat(None).to_string();
+    let output = report(&["--from", &address, "100ms", "3"]);
+    works(&output);
+    let said = text(&output.stdout);
+    assert!(said.contains("a window is 200 ms long: that biolat reads every 200 ms"), "{said}");
+    assert!(!said.contains("no I/O"), "{said}");
+    assert!(said.is_ascii() && said.lines().all(|line| line.len() <= 80), "{said}");
+    assert_eq!(said.matches("every device and op: device latency").count(), 3, "{said}");
+    assert!(said.contains("Nothing stands out"), "{said}");
+}
+
+#[test]
+fn ctrl_c_shows_what_there_is_and_is_no_failure() {
+    let address = biolat(None).to_string();
+    for arguments in [&["--from", &address][..], &["--from", &address, "1h"]] {
+        let child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(1500));
+        // SAFETY: our own child, which is not reaped yet.
+        unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) };
+        let output = child.wait_with_output().unwrap();
+        works(&output);
+        assert!(text(&output.stdout).contains("In words"), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_a_quiet_end() {
+    let address = biolat(None).to_string();
+    let mut child: Child = command(&["--from", &address, "200ms"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("reading biolat "));
+    drop(lines);
+    let began = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn passwords() {
+    let folder = Folder::new("report-passwords");
+    let hash = bcrypt::hash("geheim: @%", 5).unwrap();
+    let config = folder.write("web.yml", &format!("basic_auth_users:\n  alice: {hash}\n"));
+    let address = biolat(Some(&config));
+    let url = format!("http://{address}");
+    let file = folder.write("password", "geheim: @%\n");
+    let user = ["--from", &url, "--user", "alice", "200ms", "1"];
+    works(&command(&user).env("BIOLAT_PASSWORD", "geheim: @%").output().unwrap());
+    works(&report(&[&user[..], &["--password-file", file.to_str().unwrap()]].concat()));
+    works(&report(&["--from", &format!("http://alice:geheim%3a%20%40%25@{address}"), "200ms", "1"]));
+    fails(&report(&["--from", &url]), &["wants a password", "--user", "BIOLAT_PASSWORD"]);
+    fails(&report(&user), &["no password for alice"]);
+    let wrong = command(&user).env("BIOLAT_PASSWORD", "falsch").output().unwrap();
+    fails(&wrong, &["does not take this user and password"]);
+    assert!(!text(&wrong.stderr).contains("falsch"));
+    fails(
+        &report(&[&user[..], &["--password-file", "/nonexistent"]].concat()),
+        &["cannot read /nonexistent"],
+    );
+}
+
+#[test]
+fn https() {
+    let folder = Folder::new("report-tls");
+    let authority = Authority::new("biolat's own");
+    authority.issue("server").write(&folder);
+    let trusted = folder.write("authority.pem", authority.pem());
+    let trusted = trusted.to_str().unwrap();
+    let stranger = folder.write("stranger.pem", Authority::new("another").pem());
+    let config = folder.write("web.yml", TLS);
+    let address = biolat(Some(&config));
+    let url = format!("https://{address}");
+    works(&report(&["--from", &url, "--ca-file", trusted, "200ms", "1"]));
+    // The server's own certificate, and no authority's, is enough too.
+    let own = folder.0.join("server.pem");
+    works(&report(&["--from", &url, "--ca-file", own.to_str().unwrap(), "200ms", "1"]));
+    for by in [&["--from", &url][..], &["--from", &url, "--ca-file", stranger.to_str().unwrap()]] {
+        fails(&report(by), &["cannot trust", "authority that is not trusted here", "--ca-file"]);
+    }
+    let other_name = format!("https://localhost:{}", address.port());
+    for file in [trusted, own.to_str().unwrap()] {
+        fails(&report(&["--from", &other_name, "--ca-file", file]), &["another host's"]);
+    }
+    fails(
+        &report(&["--from", &url, "--ca-file", config.to_str().unwrap()]),
+        &["holds no certificate in PEM"],
+    );
+    fails(&report(&["--from", &format!("https://{}", biolat(None))]), &["does not speak TLS"]);
+    fails(&report(&["--from", &format!("http://{address}")]), &["answers 400"]);
+}
+
+#[test]
+fn a_certificate_that_has_expired() {
+    let folder = Folder::new("report-expired");
+    let authority = Authority::new("biolat's own");
+    authority.issue_expired("server").write(&folder);
+    let config = folder.write("web.yml", TLS);
+    let url = format!("https://{}", biolat(Some(&config)));
+    let trusted = folder.write("authority.pem", authority.pem());
+    for file in [trusted, folder.0.join("server.pem")] {
+        fails(&report(&["--from", &url, "--ca-file", file.to_str().unwrap()]), &["has expired"]);
+    }
+}
+
+#[test]
+fn what_is_no_biolat_of_now() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    fails(&report(&["--from", &free.to_string()]), &["Connection refused", "is biolat-daemon running there"]);
+    for (bytes, expected) in [
+        (&b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..], "too old"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "not what biolat answers"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nhello", "broke off"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 35\r\n\r\n{\"version\":2,\"biolat\":\"9.1\",\"x\":[]}\n",
+            "it is biolat 9.1",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 29\r\n\r\n{\"version\":1,\"biolat\":\"0.1\"}\n", "malformed"),
+        (b"HTTP/1.1 302 Found\r\nLocation: https://x\r\nContent-Length: 0\r\n\r\n", "at https://x now"),
+        (b"HTTP/1.1 500 Oops\r\nContent-Length: 6\r\n\r\nbroken", "500 Internal Server Error: broken"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer"),
+        (b"", "does not answer"),
+    ] {
+        let output = report(&["--from", &answers(bytes).to_string()]);
+        fails(&output, &[expected]);
+    }
+}
