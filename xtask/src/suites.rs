@@ -60,6 +60,12 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "rights", here: true, needs: &[], there: &[Everyday] },
     Suite { name: "systemd", here: true, needs: &[], there: &[Everyday] },
     Suite { name: "web", here: true, needs: &[Need::Program("curl", "curl")], there: &[] },
+    Suite {
+        name: "report",
+        here: true,
+        needs: &[FIO, Need::Program("biolatency", "libbpf-tools"), Need::Program("script", "bsdutils")],
+        there: &[],
+    },
     Suite { name: "scale", here: false, needs: &[], there: &[Wide] },
 ];
 

@@ -24,6 +24,7 @@ mod latency;
 mod lifecycle;
 mod losses;
 mod peers;
+mod report;
 mod requests;
 mod restarts;
 mod rights;

@@ -1,0 +1,311 @@
+//! `report` on real I/O: its figures are the books', the daemon's and biolatency's.
+
+use std::{
+    fs::File,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    Folder,
+    awake::Awake,
+    books::{READ, Stat, WRITE},
+    daemon::{Daemon, program, wait_for},
+    figures::grown,
+    load::{self, Target},
+    loop_device::LoopDevice,
+    run,
+};
+
+const READS: u64 = 2000;
+
+/// A report that runs, and is ended by Ctrl-C.
+struct Report {
+    child: Child,
+    output: PathBuf,
+    _folder: Folder,
+}
+
+impl Report {
+    /// Starts it, and waits until it counts.
+    fn start(name: &str, arguments: &[&str]) -> Self {
+        let folder = Folder::new(name, true);
+        let (output, said) = (folder.0.join("output"), folder.0.join("said"));
+        let mut command = Command::new(program());
+        command.arg("report").args(arguments).stdin(Stdio::null());
+        command.stdout(File::create(&output).unwrap()).stderr(File::create(&said).unwrap());
+        let report = Self { child: command.spawn().unwrap(), output, _folder: folder };
+        let about = || {
+            let read = |path| std::fs::read_to_string(path).unwrap();
+            format!("{}{}", read(&report.output), read(&said))
+        };
+        wait_for("the report to begin", || {
+            let about = about();
+            about.contains("tracing with an own probe") || about.contains("reading biolat")
+        });
+        report
+    }
+
+    /// Ends it by Ctrl-C; what it showed.
+    fn end(mut self) -> String {
+        // SAFETY: our own child, which is not reaped yet.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
+        let began = Instant::now();
+        let status = self.child.wait().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(5), "Ctrl-C took {:?}", began.elapsed());
+        assert_eq!(status.code(), Some(0));
+        std::fs::read_to_string(&self.output).unwrap()
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+/// The sum of a number of all windows' blocks of a device and op.
+fn sum(lines: &[Value], device: &str, op: &str, number: impl Fn(&Value) -> u64) -> u64 {
+    let blocks = lines.iter().flat_map(|line| line["blocks"].as_array().unwrap());
+    blocks.filter(|block| block["device"] == device && block["op"] == op).map(number).sum()
+}
+
+fn in_buckets(block: &Value, phase: &str) -> Vec<(f64, u64)> {
+    let buckets = block["latency"][phase]["buckets"].as_array().unwrap();
+    buckets
+        .iter()
+        .map(|bucket| (bucket[1].as_f64().unwrap_or(f64::MAX), bucket[2].as_u64().unwrap()))
+        .collect()
+}
+
+/// With a probe of its own and from a daemon's API, each in windows, beside the daemon's own /metrics and the kernel's books.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn its_histograms_are_the_books_and_the_daemons() {
+    let device = LoopDevice::attach("report", true);
+    let name = device.name.as_str();
+    let daemon = Daemon::of(name);
+    let awake = Awake::all_cpus();
+    Target::open(&device.path()).read(1);
+    let (from, arguments) = (daemon.address.to_string(), ["-jDF", "300ms", "-d", name]);
+    let own = Report::start("own", &arguments);
+    let remote = Report::start("remote", &[&["--from", &from][..], &arguments].concat());
+    // Whatever was before has been seen by now, as it is in the first figures that each of them takes.
+    let (before, stat_before) = (daemon.fresh(), Stat::of(name));
+    load::mixed(&device.path());
+    let (after, stat) = (daemon.fresh(), Stat::of(name));
+    drop(awake);
+    thread::sleep(Duration::from_millis(900));
+    for (report, by_the_same_probe) in [(own, false), (remote, true)] {
+        let text = report.end();
+        let told = lines(&text);
+        assert!(told.len() >= 2, "windows, not one: {}", told.len());
+        for (op, group) in [("read", READ), ("write", WRITE)] {
+            let ios = sum(&told, name, op, |block| block["ios"].as_u64().unwrap());
+            if op == "read" {
+                assert_eq!(ios, stat.completions(group) - stat_before.completions(group), "{text}");
+                assert_eq!(ios, load::READS);
+                let bytes = sum(&told, name, op, |block| block["bytes"].as_u64().unwrap());
+                assert_eq!(bytes, stat.bytes(group).unwrap() - stat_before.bytes(group).unwrap());
+            }
+            for phase in ["queue", "device", "total"] {
+                let metrics = |figures: &crate::support::figures::Figures| figures.latencies(phase, name, op);
+                let counted = sum(&told, name, op, |block| {
+                    in_buckets(block, phase).iter().map(|(_, count)| count).sum::<u64>()
+                });
+                assert_eq!(counted, metrics(&after) - metrics(&before), "{op} {phase}");
+            }
+            let had = before.histogram("total", name, op);
+            let grown = grown(had, after.histogram("total", name, op).unwrap());
+            for &(index, count) in &grown {
+                let upper = (f64::from(index) / 8.0).exp2();
+                let within = |is_it: &dyn Fn(f64) -> bool| {
+                    sum(&told, name, op, |block| {
+                        let buckets = in_buckets(block, "total");
+                        buckets.iter().filter(|(bound, _)| is_it(*bound / upper)).map(|(_, n)| n).sum()
+                    })
+                };
+                if by_the_same_probe {
+                    let here = within(&|ratio| (ratio - 1.0).abs() < 1e-9);
+                    assert_eq!(here, count, "{op}: bucket {index}");
+                } else {
+                    // The other probe ran just before or after, and read the clock then: a bucket's width at the most, but
+                    // for a few that were interrupted in between.
+                    let below: u64 = grown.iter().filter(|(i, _)| *i <= index).map(|(_, n)| n).sum();
+                    let (least, most) = (within(&|ratio| ratio < 0.95), within(&|ratio| ratio < 1.15));
+                    let slack = load::READS / 100;
+                    assert!(
+                        below + slack >= least && below <= most + slack,
+                        "{op}, up to bucket {index}: {below}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The rows of biolatency: what it found of at most so many microseconds.
+fn biolatency_rows(text: &str) -> Vec<(u64, u64)> {
+    let row = |line: &str| {
+        let (bounds, rest) = line.split_once(':')?;
+        let (_, upper) = bounds.split_once("->")?;
+        let count = rest.split('|').next()?.trim().parse().ok()?;
+        Some((upper.trim().parse::<u64>().ok()? + 1, count))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+/// Another program's probe, at other tracepoints, with its own clock and arithmetic.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn its_distribution_is_biolatencys() {
+    // Behind a disk, so that latencies spread over many rows.
+    let device = LoopDevice::attach("peer", false);
+    let name = device.name.as_str();
+    let target = Target::open(&device.path());
+    target.fill();
+    let _awake = Awake::all_cpus();
+    let seconds = 4;
+    let peer = Command::new("timeout")
+        .args(["20", "biolatency", "-d", name, &seconds.to_string(), "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let report = Report::start("peer-report", &["-jD", "-d", name]);
+    thread::sleep(Duration::from_millis(700));
+    target.read(READS);
+    let Output { stdout, .. } = peer.wait_with_output().unwrap();
+    let told = lines(&report.end());
+    let rows = biolatency_rows(&String::from_utf8(stdout).unwrap());
+    let block = &told[0]["blocks"][0];
+    let ours = in_buckets(block, "device");
+    let all: u64 = rows.iter().map(|(_, count)| count).sum();
+    assert_eq!(block["ios"], READS);
+    assert_eq!(all, READS, "{rows:?}");
+    assert!(rows.iter().filter(|(_, count)| *count > 0).count() >= 2, "spread over rows: {rows:?}");
+    let mut below = 0;
+    for (upper, count) in rows {
+        below += count;
+        // A bucket is 9 % wide, and the two clocks are read some hundred nanoseconds apart.
+        let up_to = |seconds: f64| ours.iter().filter(|(b, _)| *b <= seconds).map(|(_, n)| n).sum::<u64>();
+        let seconds = upper as f64 / 1e6;
+        let slack = READS / 100;
+        let (least, most) = (up_to(seconds / 1.15 - 1e-6), up_to(seconds * 1.15 + 1e-6));
+        assert!(
+            below + slack >= least && below <= most + slack,
+            "at most {upper} us: biolatency {below}, here between {least} and {most}"
+        );
+    }
+}
+
+/// A terminal of this width, as `script` makes one; what it showed.
+fn on_a_terminal(width: usize, environment: &[(&str, &str)], arguments: &str) -> String {
+    let program = program();
+    let line = format!("stty cols {width}; exec {} report {arguments}", program.to_str().unwrap());
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).env_clear();
+    command.env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm-256color");
+    let output = command.envs(environment.iter().copied()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+/// What is seen of a line.
+fn without_colours(line: &str) -> String {
+    let mut seen = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        seen.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    seen + rest
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn it_fits_the_terminal_and_what_that_knows() {
+    let device = LoopDevice::attach("terminal", true);
+    let until = load::Until::default();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let target = Target::open(&device.path());
+            while !until.is_over() {
+                target.read(20);
+                target.write(5);
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let over = until.dropped();
+        let utf8 = ("LANG", "C.UTF-8");
+        for width in [80, 120] {
+            for options in ["-DF 500ms 1", "-P 500ms 1", "--fine -QT 500ms 1"] {
+                let text = on_a_terminal(width, &[utf8], &format!("{options} -d {}", device.name));
+                assert!(text.contains('█') && text.contains("µs") && text.contains("\x1b["), "{text}");
+                for line in text.lines().map(without_colours) {
+                    assert!(line.chars().count() <= width, "{width}: {line}");
+                }
+                let widest = text.lines().map(|line| without_colours(line).chars().count()).max();
+                assert!(widest > Some(width - 20), "{width} is made use of: {text}");
+            }
+        }
+        let arguments = format!("500ms 1 -d {}", device.name);
+        for environment in [&[("NO_COLOR", "1"), utf8][..], &[("TERM", "dumb"), utf8]] {
+            let text = on_a_terminal(80, environment, &arguments);
+            assert!(text.contains('█') && !text.contains("\x1b["), "{environment:?}: {text}");
+        }
+        for environment in [&[("LANG", "C")][..], &[("LC_ALL", "C"), utf8], &[]] {
+            let text = on_a_terminal(80, environment, &arguments);
+            assert!(
+                text.is_ascii() && text.contains("***") && text.contains(" us"),
+                "{environment:?}: {text}"
+            );
+        }
+        let text = on_a_terminal(80, &[("NO_COLOR", "1"), utf8], &format!("--color always {arguments}"));
+        assert!(text.contains("\x1b["), "{text}");
+        drop(over);
+    });
+}
+
+/// Two loop devices, of which one has to wait for a tenth of the reads that it gets at once.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn words_name_the_slow_one() {
+    let (quick, slow) = (LoopDevice::attach("quick", true), LoopDevice::attach("slow", false));
+    Target::open(&slow.path()).fill();
+    let names = format!("{},{}", quick.name, slow.name);
+    let report = Report::start("words", &["-d", &names]);
+    thread::scope(|scope| {
+        scope.spawn(|| fio(&quick, &["--bs=4k", "--iodepth=1", "--rate_iops=2000"]));
+        // More than its disk can take.
+        scope.spawn(|| fio(&slow, &["--bs=256k", "--iodepth=16"]));
+    });
+    let text = report.end();
+    let words = text.split("In words").nth(1).unwrap().replace("\n  ", " ");
+    let expected = format!("{}: its reads are slower than that of the other one of its kind", slow.name);
+    assert!(words.contains(&expected), "{text}");
+    assert!(
+        words.contains(&format!("The slowest of 2 devices with 500 I/Os or more is {}", slow.name)),
+        "{text}"
+    );
+    assert!(!words.contains(&format!("{}: its reads", quick.name)), "{text}");
+}
+
+fn fio(device: &LoopDevice, arguments: &[&str]) {
+    let filename = format!("--filename={}", device.path().display());
+    let all = ["--name=load", &filename, "--rw=randread", "--direct=1", "--ioengine=libaio"];
+    let rest = ["--time_based", "--runtime=4", "--size=512m"];
+    run("fio", &[&all[..], arguments, &rest].concat());
+}
