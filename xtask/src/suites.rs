@@ -66,6 +66,7 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[FIO, Need::Program("biolatency", "libbpf-tools"), Need::Program("script", "bsdutils")],
         there: &[],
     },
+    Suite { name: "words", here: false, needs: &[], there: &[Everyday] },
     Suite { name: "scale", here: false, needs: &[], there: &[Wide] },
 ];
 

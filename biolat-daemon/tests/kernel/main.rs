@@ -36,3 +36,4 @@ mod support;
 mod systemd;
 mod unthrottled;
 mod web;
+mod words;

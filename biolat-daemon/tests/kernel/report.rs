@@ -1,73 +1,24 @@
 //! `report` on real I/O: its figures are the books', the daemon's and biolatency's.
 
 use std::{
-    fs::File,
-    path::PathBuf,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value;
 
 use crate::support::{
-    Folder,
     awake::Awake,
     books::{READ, Stat, WRITE},
-    daemon::{Daemon, program, wait_for},
+    daemon::{Daemon, program},
     figures::grown,
     load::{self, Target},
     loop_device::LoopDevice,
-    run,
+    report::Report,
 };
 
 const READS: u64 = 2000;
-
-/// A report that runs, and is ended by Ctrl-C.
-struct Report {
-    child: Child,
-    output: PathBuf,
-    _folder: Folder,
-}
-
-impl Report {
-    /// Starts it, and waits until it counts.
-    fn start(name: &str, arguments: &[&str]) -> Self {
-        let folder = Folder::new(name, true);
-        let (output, said) = (folder.0.join("output"), folder.0.join("said"));
-        let mut command = Command::new(program());
-        command.arg("report").args(arguments).stdin(Stdio::null());
-        command.stdout(File::create(&output).unwrap()).stderr(File::create(&said).unwrap());
-        let report = Self { child: command.spawn().unwrap(), output, _folder: folder };
-        let about = || {
-            let read = |path| std::fs::read_to_string(path).unwrap();
-            format!("{}{}", read(&report.output), read(&said))
-        };
-        wait_for("the report to begin", || {
-            let about = about();
-            about.contains("tracing with an own probe") || about.contains("reading biolat")
-        });
-        report
-    }
-
-    /// Ends it by Ctrl-C; what it showed.
-    fn end(mut self) -> String {
-        // SAFETY: our own child, which is not reaped yet.
-        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
-        let began = Instant::now();
-        let status = self.child.wait().unwrap();
-        assert!(began.elapsed() < Duration::from_secs(5), "Ctrl-C took {:?}", began.elapsed());
-        assert_eq!(status.code(), Some(0));
-        std::fs::read_to_string(&self.output).unwrap()
-    }
-}
-
-impl Drop for Report {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines()
@@ -277,35 +228,4 @@ fn it_fits_the_terminal_and_what_that_knows() {
         assert!(text.contains("\x1b["), "{text}");
         drop(over);
     });
-}
-
-/// Two loop devices, of which one has to wait for a tenth of the reads that it gets at once.
-#[test]
-#[ignore = "needs root: cargo xtask test"]
-fn words_name_the_slow_one() {
-    let (quick, slow) = (LoopDevice::attach("quick", true), LoopDevice::attach("slow", false));
-    Target::open(&slow.path()).fill();
-    let names = format!("{},{}", quick.name, slow.name);
-    let report = Report::start("words", &["-d", &names]);
-    thread::scope(|scope| {
-        scope.spawn(|| fio(&quick, &["--bs=4k", "--iodepth=1", "--rate_iops=2000"]));
-        // More than its disk can take.
-        scope.spawn(|| fio(&slow, &["--bs=256k", "--iodepth=16"]));
-    });
-    let text = report.end();
-    let words = text.split("In words").nth(1).unwrap().replace("\n  ", " ");
-    let expected = format!("{}: its reads are slower than that of the other one of its kind", slow.name);
-    assert!(words.contains(&expected), "{text}");
-    assert!(
-        words.contains(&format!("The slowest of 2 devices with 500 I/Os or more is {}", slow.name)),
-        "{text}"
-    );
-    assert!(!words.contains(&format!("{}: its reads", quick.name)), "{text}");
-}
-
-fn fio(device: &LoopDevice, arguments: &[&str]) {
-    let filename = format!("--filename={}", device.path().display());
-    let all = ["--name=load", &filename, "--rw=randread", "--direct=1", "--ioengine=libaio"];
-    let rest = ["--time_based", "--runtime=4", "--size=512m"];
-    run("fio", &[&all[..], arguments, &rest].concat());
 }

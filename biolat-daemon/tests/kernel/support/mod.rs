@@ -17,6 +17,7 @@ pub(crate) mod native;
 pub(crate) mod null_blk;
 pub(crate) mod passthrough;
 pub(crate) mod prometheus;
+pub(crate) mod report;
 pub(crate) mod scsi_debug;
 pub(crate) mod settled;
 pub(crate) mod tracing;

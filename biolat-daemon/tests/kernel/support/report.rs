@@ -1,0 +1,59 @@
+//! A report as a user starts it.
+
+use std::{
+    fs::File,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Folder,
+    daemon::{program, wait_for},
+};
+
+/// A report that runs, and is ended by Ctrl-C.
+pub(crate) struct Report {
+    child: Child,
+    output: PathBuf,
+    _folder: Folder,
+}
+
+impl Report {
+    /// Starts it, and waits until it counts.
+    pub(crate) fn start(name: &str, arguments: &[&str]) -> Self {
+        let folder = Folder::new(name, true);
+        let (output, said) = (folder.0.join("output"), folder.0.join("said"));
+        let mut command = Command::new(program());
+        command.arg("report").args(arguments).stdin(Stdio::null());
+        command.stdout(File::create(&output).unwrap()).stderr(File::create(&said).unwrap());
+        let report = Self { child: command.spawn().unwrap(), output, _folder: folder };
+        let about = || {
+            let read = |path| std::fs::read_to_string(path).unwrap();
+            format!("{}{}", read(&report.output), read(&said))
+        };
+        wait_for("the report to begin", || {
+            let about = about();
+            about.contains("tracing with an own probe") || about.contains("reading biolat")
+        });
+        report
+    }
+
+    /// Ends it by Ctrl-C; what it showed.
+    pub(crate) fn end(mut self) -> String {
+        // SAFETY: our own child, which is not reaped yet.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
+        let began = Instant::now();
+        let status = self.child.wait().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(5), "Ctrl-C took {:?}", began.elapsed());
+        assert_eq!(status.code(), Some(0));
+        std::fs::read_to_string(&self.output).unwrap()
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
