@@ -167,7 +167,12 @@ fn an_interval_that_is_shorter_than_a_pass_is_told_and_no_window_is_empty() {
     let output = report(&["--from", &address, "100ms", "3"]);
     works(&output);
     let said = text(&output.stdout);
-    assert!(said.contains("a window is 200 ms long: that biolat reads every 200 ms"), "{said}");
+    assert!(
+        said.contains(
+            "a window is 200 ms long and not 100 ms: that biolat reads every 200 ms (its --interval)"
+        ),
+        "{said}"
+    );
     assert!(!said.contains("no I/O"), "{said}");
     assert!(said.is_ascii() && said.lines().all(|line| line.len() <= 80), "{said}");
     assert_eq!(said.matches("every device and op: device latency").count(), 3, "{said}");

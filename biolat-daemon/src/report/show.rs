@@ -144,15 +144,15 @@ impl Screen<'_> {
         if let Some(wanted) = self.options.interval
             && (source.window().as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() > 0.01
         {
-            let (window, pass) = (source.window().as_secs_f64(), source.first.interval);
             lines.push(format!(
-                "a window is {} long: that biolat reads every {} (its --interval)",
-                units::seconds(window),
-                units::seconds(pass)
+                "a window is {} long and not {}: that biolat reads every {} (its --interval)",
+                units::seconds(source.window().as_secs_f64()),
+                units::seconds(wanted.as_secs_f64()),
+                units::seconds(source.first.interval)
             ));
         }
         if !self.options.devices.is_empty() && source.first.devices.is_empty() {
-            lines.push("no device has such a name; one that comes will be shown".to_owned());
+            lines.push("no device has such a name (a partition has no requests of its own, its drive does); one that comes will be shown".to_owned());
         }
         if self.terminal.is_terminal {
             lines.push("Ctrl-C ends it".to_owned());
@@ -198,7 +198,8 @@ impl Screen<'_> {
         }
         let window = Window::between(first, last);
         let words = verdict::findings(&window, self.terminal.units(self.options.milliseconds));
-        let title = format!("In words, of {}:", units::seconds(window.seconds));
+        let since = if window.restarted { " since biolat was started anew" } else { "" };
+        let title = format!("In words, of {}{since}:", units::seconds(window.seconds));
         let mut text = format!("\n{}\n", self.terminal.paint(Look::Title, &title));
         for words in words {
             text.push_str(&format!("- {}\n", self.wrapped(&words, 2)));

@@ -41,20 +41,17 @@ impl Units {
     }
 }
 
-/// A length of time that somebody chose: `5 s`, `500 ms`, `1.5 s`.
+/// A length of time, to three digits: `5 s`, `509 ms`, `1.5 s`, `15 min`.
 #[must_use]
 pub fn seconds(seconds: f64) -> String {
-    let trimmed = |number: f64| {
-        let text = format!("{number:.1}");
-        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    let (number, unit) = match seconds {
+        s if s < 0.9995 => (s * 1e3, "ms"),
+        s if s < 599.5 => (s, "s"),
+        s => (s / 60.0, "min"),
     };
-    if seconds < 0.9995 {
-        format!("{} ms", trimmed(seconds * 1e3))
-    } else if seconds < 600.0 {
-        format!("{} s", trimmed(seconds))
-    } else {
-        format!("{} min", trimmed(seconds / 60.0))
-    }
+    let text = three_digits(number);
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {unit}")
 }
 
 /// A whole number with commas: `1,234,567`.
@@ -148,7 +145,10 @@ mod tests {
             [0.0, 512.0, 4096.0, 1e6, 49_152_000.0].map(bytes),
             ["0 B", "512 B", "4.00 KiB", "977 KiB", "46.9 MiB"]
         );
-        assert_eq!([0.5, 1.0, 5.01, 61.26, 900.0].map(seconds), ["500 ms", "1 s", "5 s", "61.3 s", "15 min"]);
+        assert_eq!(
+            [0.5, 0.5087, 1.0, 5.001, 61.26, 120.0, 900.0].map(seconds),
+            ["500 ms", "509 ms", "1 s", "5 s", "61.3 s", "120 s", "15 min"]
+        );
         assert_eq!([0.0, 0.004, 0.0996, 0.83].map(share), ["0 %", "0.4 %", "10 %", "83 %"]);
     }
 }
