@@ -2,7 +2,9 @@
 //! keeps the lines (a journal, a container's log) stamps them.
 
 use std::{
-    io::Write as _,
+    io::{IsTerminal as _, Write as _, stderr},
+    mem,
+    sync::{Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -12,11 +14,40 @@ use crate::config::LogFormat;
 
 struct Lines(LogFormat);
 
+const MOST_HELD: usize = 100;
+
+/// Lines that wait while something else has the terminal: the first ones, and the last.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
 /// Starts logging. Later calls change nothing.
 pub fn start(format: LogFormat) {
     if log::set_boxed_logger(Box::new(Lines(format))).is_ok() {
         log::set_max_level(LevelFilter::Info);
     }
+}
+
+/// Has lines wait that would go to a terminal, until they are released.
+pub fn hold() {
+    if stderr().is_terminal() {
+        HELD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
+    }
+}
+
+/// Writes what has waited.
+pub fn release() {
+    let held = mem::take(&mut *HELD.lock().unwrap_or_else(PoisonError::into_inner));
+    held.iter().flatten().for_each(|line| write(line));
+}
+
+/// The last line that waits.
+#[must_use]
+pub fn last_held() -> Option<String> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.last().cloned()
+}
+
+fn write(line: &str) {
+    // With standard error closed there is nobody left to tell.
+    let _ = stderr().lock().write_all(line.as_bytes());
 }
 
 impl Log for Lines {
@@ -29,8 +60,13 @@ impl Log for Lines {
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             let line = line(self.0, record, SystemTime::now());
-            // With standard error closed there is nobody left to tell.
-            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+            match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(held) => {
+                    held.truncate(MOST_HELD);
+                    held.push(line);
+                }
+                None => write(&line),
+            }
         }
     }
 
