@@ -167,6 +167,9 @@ fn rules(thread: Thread) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     match thread {
         Thread::Serving => {}
         Thread::Showing => {
+            // Ctrl-Z.
+            rules.insert(libc::SYS_tgkill, one_of(2, [libc::SIGTSTP as u64])?);
+            rules.insert(libc::SYS_tkill, one_of(1, [libc::SIGTSTP as u64])?);
             rules.insert(libc::SYS_ioctl, one_of(1, TERMINAL_COMMANDS)?);
         }
         Thread::Collecting => {

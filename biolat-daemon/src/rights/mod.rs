@@ -39,14 +39,19 @@ pub fn give_up(thread: Thread, filter: bool) -> Result<()> {
     Ok(())
 }
 
-/// What asks the process to end is told to the serving thread by a socket, which the other must not touch.
+/// What asks the process for something.
+const TOLD: [libc::c_int; 7] =
+    [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGCONT, libc::SIGWINCH];
+
+/// It is told to the other thread by a socket, which this one must not touch.
 fn leave_signals_to_others() -> io::Result<()> {
     // SAFETY: plain numbers, for which zero is valid; the calls fill and read the set.
     let result = unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut signals);
-        libc::sigaddset(&raw mut signals, libc::SIGTERM);
-        libc::sigaddset(&raw mut signals, libc::SIGINT);
+        for signal in TOLD {
+            libc::sigaddset(&raw mut signals, signal);
+        }
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut())
     };
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
