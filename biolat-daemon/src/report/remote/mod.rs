@@ -43,9 +43,11 @@ impl Remote {
     /// Asks it once, and then whenever there should be something new.
     pub(super) async fn open(target: Target, options: &Options) -> Result<Self> {
         let credentials = credentials(&target, options)?;
+        // Who watches a table sees that it is gone, and how long, and leaves it when that is enough.
+        let absence = if options.top { Duration::MAX } else { ABSENCE };
         let tls = if target.tls { Some(tls::config(options.ca_file.as_deref())?) } else { None };
         let mut poll =
-            Poll { client: Client::new(target, credentials, tls)?, selection: options.selection()? };
+            Poll { client: Client::new(target, credentials, tls)?, selection: options.selection()?, absence };
         let first = poll.first().await?;
         let (sender, news) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel();
@@ -78,6 +80,7 @@ impl Remote {
 struct Poll {
     client: Client,
     selection: Option<Selection>,
+    absence: Duration,
 }
 
 impl Poll {
@@ -124,7 +127,7 @@ impl Poll {
                             gone = Some(Instant::now());
                             Some(Ok(News::Trouble(format!("{error:#}"))))
                         }
-                        Some(since) if since.elapsed() > ABSENCE => Some(Err(error)),
+                        Some(since) if since.elapsed() > self.absence => Some(Err(error)),
                         Some(_) => None,
                     }
                 }
