@@ -31,6 +31,9 @@ use source::Source;
 
 use crate::rights;
 
+/// The exit status of an option that does not fit.
+const USAGE: u8 = 2;
+
 /// How long a window is if that was not said.
 const WINDOW_OF_TOP: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(5);
@@ -51,6 +54,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 async fn report(options: &Options) -> Result<ExitCode> {
+    if options.top && !top::has_terminal() {
+        log::error!("--top draws on a terminal, and standard output is none: leave it out, or run it on one");
+        return Ok(USAGE.into());
+    }
     let end = End::listen()?;
     let window = options.interval.unwrap_or(if options.top { WINDOW_OF_TOP } else { WINDOW });
     let source = match Source::open(options, window).await {

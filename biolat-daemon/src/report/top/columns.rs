@@ -1,0 +1,195 @@
+//! The columns: what they are called, which there is room for, how wide they are.
+
+use biolat_common::series::Phase;
+
+use super::{
+    rows::Row,
+    state::{Ops, State},
+};
+
+/// A column, in the order on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Column {
+    Device,
+    Model,
+    Op,
+    Iops,
+    Bytes,
+    P50,
+    P99,
+    P999,
+    Max,
+    Queue,
+    Errors,
+    /// The latencies' distribution.
+    Shape,
+    /// The 99th percentile of the windows so far.
+    History,
+}
+
+/// Those that rows can be sorted by, in the order on the screen.
+const SORTABLE: [Column; 11] = [
+    Column::Device,
+    Column::Model,
+    Column::Op,
+    Column::Iops,
+    Column::Bytes,
+    Column::P50,
+    Column::P99,
+    Column::P999,
+    Column::Max,
+    Column::Queue,
+    Column::Errors,
+];
+
+/// In the order in which they get their room.
+const WANTED: [Column; 13] = [
+    Column::Device,
+    Column::P99,
+    Column::Op,
+    Column::Iops,
+    Column::Max,
+    Column::P50,
+    Column::Bytes,
+    Column::P999,
+    Column::Queue,
+    Column::Errors,
+    Column::Model,
+    Column::Shape,
+    Column::History,
+];
+
+/// From here on there is room between columns.
+pub(super) const ROOMY: u16 = 60;
+
+/// From here on there is room for bars.
+const WIDE: u16 = 110;
+
+/// A column that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) column: Column,
+    pub(super) x: u16,
+    pub(super) width: u16,
+}
+
+impl Column {
+    pub(super) fn next(self) -> Self {
+        self.neighbour(1)
+    }
+
+    pub(super) fn previous(self) -> Self {
+        self.neighbour(SORTABLE.len() - 1)
+    }
+
+    fn neighbour(self, by: usize) -> Self {
+        let place = SORTABLE.iter().position(|&column| column == self).unwrap_or_default();
+        SORTABLE[(place + by) % SORTABLE.len()]
+    }
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Device => "DEVICE",
+            Self::Model => "MODEL",
+            Self::Op => "OP",
+            Self::Iops => "IOPS",
+            Self::Bytes => "MB/s",
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Max => "max",
+            Self::Queue => "QUEUE",
+            Self::Errors => "ERR",
+            Self::Shape => "",
+            Self::History => "p99 SO FAR",
+        }
+    }
+
+    /// Of a percentile.
+    pub(super) fn share(self) -> Option<f64> {
+        match self {
+            Self::P50 => Some(0.5),
+            Self::P99 => Some(0.99),
+            Self::P999 => Some(0.999),
+            Self::Max => Some(1.0),
+            _ => None,
+        }
+    }
+
+    /// Numbers stand at the right.
+    pub(super) fn is_number(self) -> bool {
+        !matches!(self, Self::Device | Self::Model | Self::Op | Self::Shape | Self::History)
+    }
+
+    /// The least that it takes, and the most that it can use.
+    fn widths(self, rows: &[Row], screen: u16) -> (u16, u16) {
+        let longest = |text: fn(&Row) -> &str| {
+            let longest = rows.iter().map(|row| text(row).chars().count()).max().unwrap_or_default();
+            longest.min(usize::from(u16::MAX)) as u16
+        };
+        match self {
+            Self::Device => {
+                let width = longest(|row| &row.device).clamp(6, if screen < ROOMY { 9 } else { 16 });
+                (width, width)
+            }
+            Self::Model => {
+                let width = longest(|row| &row.model).max(5);
+                (width.min(10), width.min(28))
+            }
+            Self::Op => {
+                let width = longest(|row| &row.op).clamp(2, if screen < ROOMY { 7 } else { 14 });
+                (width, width)
+            }
+            Self::Queue => (5, if screen < WIDE { 5 } else { 14 }),
+            Self::Errors => (4, 4),
+            Self::Shape => (16, 32),
+            Self::History => (12, 60),
+            _ => (5, 5),
+        }
+    }
+}
+
+/// The columns that there is room for, from left to right. The one that rows are sorted by is always among them, and errors
+/// come early if there are any.
+pub(super) fn place(width: u16, state: &State, rows: &[Row]) -> Vec<Placed> {
+    let gap = if width < ROOMY { 1 } else { 2 };
+    let mut wanted = WANTED.to_vec();
+    wanted.retain(|column| match column {
+        Column::Op => state.ops == Ops::Each || state.sort == Column::Op,
+        Column::Model => rows.iter().any(|row| !row.model.is_empty()) || state.sort == Column::Model,
+        // Of the queue alone it says nothing.
+        Column::Queue => state.phase != Phase::Queue || state.sort == Column::Queue,
+        _ => true,
+    });
+    let is_urgent = |column: Column| {
+        column == state.sort || column == Column::Errors && rows.iter().any(|row| row.figures.failed() > 0)
+    };
+    wanted[1..].sort_by_key(|&column| !is_urgent(column));
+
+    let mut chosen: Vec<(Column, u16, u16)> = Vec::new();
+    let mut used = 0;
+    for column in wanted {
+        let (least, most) = column.widths(rows, width);
+        let more = least + if chosen.is_empty() { 0 } else { gap };
+        if used + more > width {
+            // What is next would be of less use, and columns that jump in and out are a nuisance.
+            break;
+        }
+        used += more;
+        chosen.push((column, least, most));
+    }
+    let mut spare = width - used;
+    for (_, least, most) in &mut chosen {
+        let more = spare.min(*most - *least);
+        *least += more;
+        spare -= more;
+    }
+    chosen.sort_by_key(|(column, ..)| *column);
+    let mut x = 0;
+    let placed = chosen.into_iter().map(|(column, width, _)| {
+        let placed = Placed { column, x, width };
+        x += width + gap;
+        placed
+    });
+    placed.collect()
+}

@@ -1,0 +1,150 @@
+//! The marked row's histogram, below the table.
+
+use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use super::{
+    columns::ROOMY,
+    draw::{BARS, BOLD, View, fitting, line},
+    rows::Row,
+    words::{count, percent},
+};
+
+/// Latencies above one bound and at most another: native indices of buckets. Without `lower`, those too short for any bucket, and
+/// without `upper`, those too long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bin {
+    lower: Option<i32>,
+    upper: Option<i32>,
+    count: u64,
+}
+
+/// What names of percentiles take behind a bar.
+const MARKS: usize = 12;
+
+/// More of them tell no more.
+const MOST: usize = 16;
+
+const SHORTEST: i32 = ZERO_EXPONENT * PER_OCTAVE;
+const LONGEST: i32 = TOP_EXPONENT * PER_OCTAVE;
+const PER_OCTAVE: i32 = 1 << SCHEMA;
+
+/// How many of so many lines are the table's: all, if no row is open.
+pub(super) fn room_above(view: &View<'_>, available: u16) -> u16 {
+    let Some(row) = open(view) else { return available };
+    let rows = view.rows.len().min(usize::from(u16::MAX) - 1) as u16 + 1;
+    let wanted = 2 + bins(row, view, MOST).len().max(1) as u16;
+    // Half for either, and to each what the other leaves.
+    rows.min(available - wanted.min(available / 2))
+}
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View<'_>) {
+    let Some(row) = open(view) else { return };
+    if area.height < 2 {
+        return;
+    }
+    // A line apart, if there is one to spare.
+    let top = u16::from(area.height > 4);
+    line(buffer, area, top, &fitting(&title(row, view), view.look.dot(), area.width), BOLD);
+    let latencies = row.figures.of(view.state.phase);
+    let all = latencies.count();
+    if all == 0 {
+        let why = match &row.lacks {
+            Some(lacks) if !lacks.is_empty() => lacks,
+            Some(_) => "this phase is not to be had of this device",
+            None => "no I/O",
+        };
+        line(buffer, area, top + 1, why, view.look.dim());
+        return;
+    }
+    let bins = bins(row, view, usize::from(area.height - top - 1).min(MOST));
+    let highest = bins.iter().map(|bin| bin.count).max().unwrap_or(1).max(1) as f64;
+    let longest = [0.5, 0.99, 1.0].map(|share| latencies.percentile(share).map_or(0.0, |b| b.upper));
+    for (y, bin) in (top + 1..).zip(&bins) {
+        let share = bin.count as f64 / all as f64;
+        let range = range(*bin, view);
+        let mut head = format!("{range:>13} {:>5} ", count(bin.count));
+        if area.width >= ROOMY {
+            head = format!("{head} {:>4}  ", percent(Some(share)));
+        }
+        let room = usize::from(area.width).saturating_sub(head.chars().count() + MARKS);
+        let bar = view.look.bar(bin.count as f64 / highest, room);
+        let marks: Vec<_> = ["p50", "p99", "max"]
+            .into_iter()
+            .zip(longest)
+            .filter(|(_, upper)| bin.holds(*upper))
+            .map(|(name, _)| name)
+            .collect();
+        line(buffer, area, y, &format!("{head}{bar} {}", marks.join(" ")), Style::new());
+        let place = Rect {
+            x: area.x + head.chars().count() as u16,
+            y: area.y + y,
+            width: bar.chars().count() as u16,
+            height: 1,
+        };
+        buffer.set_style(place.intersection(area), view.look.ink(BARS));
+    }
+}
+
+fn open<'a>(view: &View<'a>) -> Option<&'a Row> {
+    if !view.state.is_open {
+        return None;
+    }
+    view.rows.get(view.state.place(view.rows)?)
+}
+
+fn title(row: &Row, view: &View<'_>) -> Vec<String> {
+    let figures = &row.figures;
+    let latencies = figures.of(view.state.phase);
+    let mut parts = vec![format!("{} {}", row.device, row.op), format!("{} I/Os", count(latencies.count()))];
+    parts.extend(latencies.mean().map(|mean| format!("mean {}", view.look.seconds(mean))));
+    parts.extend(figures.errors.iter().map(|(status, failed)| format!("{} {status} errors", count(*failed))));
+    parts
+}
+
+fn range(bin: Bin, view: &View<'_>) -> String {
+    let edge = |index: i32| view.look.seconds(bound(index));
+    match (bin.lower, bin.upper) {
+        (Some(lower), Some(upper)) => format!("{} - {}", edge(lower), edge(upper)),
+        (None, upper) => format!("up to {}", edge(upper.unwrap_or(SHORTEST))),
+        (Some(lower), None) => format!("over {}", edge(lower)),
+    }
+}
+
+impl Bin {
+    fn holds(self, seconds: f64) -> bool {
+        self.lower.is_none_or(|lower| seconds > bound(lower))
+            && self.upper.is_none_or(|upper| seconds <= bound(upper))
+    }
+}
+
+/// The upper bound of a bucket.
+fn bound(index: i32) -> f64 {
+    (f64::from(index) / f64::from(PER_OCTAVE)).exp2()
+}
+
+/// The row's latencies in at most so many bins, as fine as that allows, without a gap.
+fn bins(row: &Row, view: &View<'_>, most: usize) -> Vec<Bin> {
+    let latencies = row.figures.of(view.state.phase);
+    let buckets = &latencies.buckets;
+    let others = usize::from(latencies.zero > 0) + usize::from(latencies.overflow > 0);
+    let room = most.saturating_sub(others).max(1);
+    let mut bins = Vec::new();
+    if latencies.zero > 0 {
+        bins.push(Bin { lower: None, upper: Some(SHORTEST), count: latencies.zero });
+    }
+    if let Some((&first, &last)) = buckets.keys().next().zip(buckets.keys().next_back()) {
+        // Bins end where powers of two do, as far as they are not finer.
+        let end = |index: i32, width: i32| (index + width - 1).div_euclid(width) * width;
+        let number = |width: i32| ((end(last, width) - end(first, width)) / width + 1) as usize;
+        let width = (0..12).map(|power| 1 << power).find(|&width| number(width) <= room).unwrap_or(1 << 12);
+        for upper in (end(first, width)..=end(last, width)).step_by(width as usize) {
+            let count = buckets.range(upper - width + 1..=upper).map(|(_, count)| count).sum();
+            bins.push(Bin { lower: Some(upper - width), upper: Some(upper), count });
+        }
+    }
+    if latencies.overflow > 0 {
+        bins.push(Bin { lower: Some(LONGEST), upper: None, count: latencies.overflow });
+    }
+    bins
+}

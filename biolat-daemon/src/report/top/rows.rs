@@ -1,0 +1,132 @@
+//! The rows of a window, filtered and in order.
+
+use std::cmp::Ordering;
+
+use super::{
+    columns::Column,
+    state::{Ops, State},
+};
+use crate::report::window::{Device, Figures, Window};
+
+/// What a row of all ops has for an op.
+pub(super) const ALL: &str = "all";
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub(super) device: String,
+    pub(super) model: String,
+    pub(super) op: String,
+    /// Of how many seconds the figures are.
+    pub(super) seconds: f64,
+    pub(super) figures: Figures,
+    /// What is missing of the phase that is shown, and the command that turns it on.
+    pub(super) lacks: Option<String>,
+}
+
+/// The rows that are to be seen, the first at the top.
+pub(super) fn rows(window: &Window, state: &State) -> Vec<Row> {
+    let devices = window.devices.iter().filter(|device| device.name.contains(&state.filter));
+    let mut rows: Vec<_> = devices.flat_map(|device| of_device(device, window.seconds, state)).collect();
+    rows.sort_by(|a, b| {
+        let order = compare(a, b, state);
+        let order = if state.is_reversed { order.reverse() } else { order };
+        order.then_with(|| natural(&a.device, &b.device)).then_with(|| a.op.cmp(&b.op))
+    });
+    rows
+}
+
+/// Ops that anything was done of, by name.
+pub(super) fn ops(window: &Window) -> Vec<String> {
+    let mut ops: Vec<_> =
+        window.devices.iter().flat_map(|device| &device.ops).map(|op| op.name.clone()).collect();
+    ops.sort_by_key(|op| (usual(op), op.clone()));
+    ops.dedup();
+    ops
+}
+
+/// Reads and writes come first.
+fn usual(op: &str) -> usize {
+    ["read", "write", "discard", "flush"].iter().position(|one| *one == op).unwrap_or(usize::MAX)
+}
+
+fn of_device(device: &Device, seconds: f64, state: &State) -> Vec<Row> {
+    let row = |op: &str, figures: Figures| Row {
+        device: device.name.clone(),
+        model: device.model.clone(),
+        op: op.to_owned(),
+        seconds,
+        figures,
+        lacks: (!device.has(state.phase)).then(|| device.lacks.clone()),
+    };
+    match &state.ops {
+        Ops::Merged => vec![row(ALL, device.all())],
+        Ops::Each => device.ops.iter().map(|op| row(&op.name, op.figures.clone())).collect(),
+        Ops::Only(only) => {
+            let op = device.ops.iter().find(|op| op.name == *only);
+            vec![row(only, op.map(|op| op.figures.clone()).unwrap_or_default())]
+        }
+    }
+}
+
+impl Row {
+    pub(super) fn ios(&self) -> f64 {
+        self.rate(self.figures.ios())
+    }
+
+    pub(super) fn bytes(&self) -> f64 {
+        self.rate(self.figures.bytes)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.figures.ios() == 0 && self.figures.failed() == 0
+    }
+
+    fn rate(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// The worst first; names in their own order.
+fn compare(a: &Row, b: &Row, state: &State) -> Ordering {
+    let figure = |row: &Row| {
+        let latencies = row.figures.of(state.phase);
+        match state.sort {
+            Column::Iops => Some(row.ios()),
+            Column::Bytes => Some(row.bytes()),
+            Column::Queue => row.figures.queue_share(),
+            Column::Errors => Some(row.figures.failed() as f64),
+            column => column.share().and_then(|share| latencies.percentile(share)).map(|bounds| bounds.upper),
+        }
+    };
+    match state.sort {
+        Column::Device => natural(&a.device, &b.device),
+        Column::Model => a.model.cmp(&b.model),
+        Column::Op => usual(&a.op).cmp(&usual(&b.op)).then_with(|| a.op.cmp(&b.op)),
+        _ => figure(b).unwrap_or(-1.0).total_cmp(&figure(a).unwrap_or(-1.0)),
+    }
+}
+
+/// loop9 before loop10.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a, b);
+    loop {
+        let (word_a, rest_a) = word(a);
+        let (word_b, rest_b) = word(b);
+        let order = match (word_a.parse::<u64>(), word_b.parse::<u64>()) {
+            (Ok(a), Ok(b)) => a.cmp(&b),
+            _ => word_a.cmp(word_b),
+        };
+        if order.is_ne() || word_a.is_empty() {
+            return order;
+        }
+        (a, b) = (rest_a, rest_b);
+    }
+}
+
+/// The digits, or what are none, that a text begins with.
+fn word(text: &str) -> (&str, &str) {
+    let is_digit = |char: char| char.is_ascii_digit();
+    let begins = text.starts_with(is_digit);
+    text.split_at(text.find(|char| is_digit(char) != begins).unwrap_or(text.len()))
+}

@@ -1,0 +1,216 @@
+//! What the person has chosen: pure data, changed by keys alone.
+
+use biolat_common::series::Phase;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{columns::Column, rows::Row};
+
+/// Which ops are rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ops {
+    /// All of a device in one row.
+    Merged,
+    /// A row for each.
+    Each,
+    /// This one alone.
+    Only(String),
+}
+
+/// A row, whatever its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) device: String,
+    pub(super) op: String,
+}
+
+impl Mark {
+    fn of(row: &Row) -> Self {
+        Self { device: row.device.clone(), op: row.op.clone() }
+    }
+
+    fn is(&self, row: &Row) -> bool {
+        self.device == row.device && self.op == row.op
+    }
+}
+
+/// What has been chosen.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) sort: Column,
+    pub(super) is_reversed: bool,
+    pub(super) phase: Phase,
+    pub(super) ops: Ops,
+    /// Devices whose names contain it are shown.
+    pub(super) filter: String,
+    pub(super) is_typing: bool,
+    pub(super) is_paused: bool,
+    pub(super) is_help: bool,
+    /// Whether the marked row's histogram is shown.
+    pub(super) is_open: bool,
+    pub(super) mark: Option<Mark>,
+    /// How many passes the figures are of.
+    pub(super) passes: u64,
+}
+
+/// What is on the screen: keys go by it.
+pub(super) struct Shown<'a> {
+    pub(super) rows: &'a [Row],
+    /// Ops that there are.
+    pub(super) ops: &'a [String],
+}
+
+/// What a key asks of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    Nothing,
+    Quit,
+    /// To go to the background, as Ctrl-Z does elsewhere.
+    Suspend,
+}
+
+/// What + and - go through.
+const PASSES: [u64; 6] = [1, 2, 5, 10, 30, MOST_PASSES];
+
+/// The most passes that figures are of.
+pub(super) const MOST_PASSES: u64 = 60;
+
+const PAGE: isize = 10;
+
+impl State {
+    pub(super) fn new(passes: u64) -> Self {
+        Self {
+            sort: Column::P99,
+            is_reversed: false,
+            phase: Phase::Total,
+            ops: Ops::Merged,
+            filter: String::new(),
+            is_typing: false,
+            is_paused: false,
+            is_help: false,
+            is_open: false,
+            mark: None,
+            passes: passes.clamp(1, MOST_PASSES),
+        }
+    }
+
+    pub(super) fn apply(&mut self, key: KeyEvent, shown: &Shown<'_>) -> Asks {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c' | 'd' | '\\') => Asks::Quit,
+                KeyCode::Char('z') => Asks::Suspend,
+                KeyCode::Char('u' | 'w') if self.is_typing => {
+                    self.filter.clear();
+                    Asks::Nothing
+                }
+                _ => Asks::Nothing,
+            };
+        }
+        if key.modifiers.contains(KeyModifiers::ALT) {
+            return Asks::Nothing;
+        }
+        if self.is_typing {
+            self.type_filter(key.code);
+            return Asks::Nothing;
+        }
+        if self.is_help {
+            self.is_help = false;
+            return if key.code == KeyCode::Char('q') { Asks::Quit } else { Asks::Nothing };
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Asks::Quit,
+            KeyCode::Char('s' | '>' | '.') | KeyCode::Right => self.sort_by(self.sort.next()),
+            KeyCode::Char('S' | '<' | ',') | KeyCode::Left => self.sort_by(self.sort.previous()),
+            KeyCode::Char('r') => self.is_reversed = !self.is_reversed,
+            KeyCode::Char('p') => self.phase = next_phase(self.phase),
+            KeyCode::Char('o') => self.ops = self.next_ops(shown.ops),
+            KeyCode::Char('f' | '/') => self.is_typing = true,
+            KeyCode::Char(' ') => self.is_paused = !self.is_paused,
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.is_help = true,
+            KeyCode::Enter => self.open(shown.rows),
+            KeyCode::Down | KeyCode::Char('j') => self.move_mark(1, shown.rows),
+            KeyCode::Up | KeyCode::Char('k') => self.move_mark(-1, shown.rows),
+            KeyCode::PageDown => self.move_mark(PAGE, shown.rows),
+            KeyCode::PageUp => self.move_mark(-PAGE, shown.rows),
+            KeyCode::Home => self.move_mark(isize::MIN, shown.rows),
+            KeyCode::End => self.move_mark(isize::MAX, shown.rows),
+            KeyCode::Char('+' | '=') => self.change_passes(true),
+            KeyCode::Char('-') => self.change_passes(false),
+            _ => {}
+        }
+        Asks::Nothing
+    }
+
+    /// Where the mark is: at its device at least, if ops are other rows now.
+    pub(super) fn place(&self, rows: &[Row]) -> Option<usize> {
+        let mark = self.mark.as_ref()?;
+        let exact = rows.iter().position(|row| mark.is(row));
+        exact.or_else(|| rows.iter().position(|row| mark.device == row.device))
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(char) => self.filter.push(char),
+            _ => {}
+        }
+    }
+
+    /// Another column begins with its worst.
+    fn sort_by(&mut self, column: Column) {
+        self.sort = column;
+        self.is_reversed = false;
+    }
+
+    fn next_ops(&self, known: &[String]) -> Ops {
+        let only = |place: usize| known.get(place).cloned().map_or(Ops::Merged, Ops::Only);
+        match &self.ops {
+            Ops::Merged => Ops::Each,
+            Ops::Each => only(0),
+            Ops::Only(op) => match known.iter().position(|known| known == op) {
+                Some(place) => only(place + 1),
+                None => Ops::Merged,
+            },
+        }
+    }
+
+    fn open(&mut self, rows: &[Row]) {
+        if self.place(rows).is_some() {
+            self.is_open = !self.is_open;
+        } else {
+            self.mark = rows.first().map(Mark::of);
+            self.is_open = self.mark.is_some();
+        }
+    }
+
+    fn move_mark(&mut self, by: isize, rows: &[Row]) {
+        let place = match self.place(rows) {
+            Some(place) => place.saturating_add_signed(by).min(rows.len().saturating_sub(1)),
+            None => 0,
+        };
+        self.mark = rows.get(place).map(Mark::of);
+    }
+
+    fn change_passes(&mut self, more: bool) {
+        let next = if more {
+            PASSES.into_iter().find(|&one| one > self.passes)
+        } else {
+            PASSES.into_iter().rev().find(|&one| one < self.passes)
+        };
+        self.passes = next.unwrap_or(self.passes);
+    }
+}
+
+fn next_phase(phase: Phase) -> Phase {
+    match phase {
+        Phase::Total => Phase::Queue,
+        Phase::Queue => Phase::Device,
+        Phase::Device => Phase::Total,
+    }
+}
