@@ -67,6 +67,12 @@ pub(crate) const SUITES: &[Suite] = &[
         there: &[],
     },
     Suite { name: "words", here: false, needs: &[], there: &[Everyday] },
+    Suite {
+        name: "top",
+        here: true,
+        needs: &[FIO, Need::Program("bash", "bash"), Need::PythonPackage("pyte", "pyte==0.8.2")],
+        there: &[],
+    },
     Suite { name: "scale", here: false, needs: &[], there: &[Wide] },
 ];
 

@@ -34,6 +34,7 @@ mod stacks;
 mod storms;
 mod support;
 mod systemd;
+mod top;
 mod unthrottled;
 mod web;
 mod words;

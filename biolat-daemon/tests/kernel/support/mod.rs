@@ -20,6 +20,7 @@ pub(crate) mod prometheus;
 pub(crate) mod report;
 pub(crate) mod scsi_debug;
 pub(crate) mod settled;
+pub(crate) mod terminal;
 pub(crate) mod tracing;
 
 use std::{path::PathBuf, process::Command};
