@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 async fn report(options: &Options) -> Result<ExitCode> {
     if options.top && !top::has_terminal() {
-        log::error!("--top draws on a terminal, and standard output is none: leave it out, or run it on one");
+        log::error!("--top takes a terminal, as standard input and output: run it on one, or leave it out");
         return Ok(USAGE.into());
     }
     let end = End::listen()?;

@@ -17,7 +17,7 @@ mod tests;
 mod words;
 
 use std::{
-    io::{IsTerminal as _, stdout},
+    io::{IsTerminal as _, stdin, stdout},
     process::ExitCode,
     time::Duration,
 };
@@ -33,9 +33,9 @@ use state::Asks;
 
 const CANNOT_DRAW: &str = "cannot draw on the terminal";
 
-/// Whether there is something to draw on.
+/// Whether there is something to draw on, and keys. Another terminal than ours could not be opened any more.
 pub(super) fn has_terminal() -> bool {
-    stdout().is_terminal()
+    stdin().is_terminal() && stdout().is_terminal()
 }
 
 /// Shows the table until it is left.
