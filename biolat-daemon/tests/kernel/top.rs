@@ -193,6 +193,6 @@ fn without_a_terminal_it_says_so() {
     let output = Command::new(program()).args(["report", "--top"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.starts_with("error: --top draws on a terminal"), "{said}");
+    assert!(said.starts_with("error: --top takes a terminal"), "{said}");
     assert!(output.stdout.is_empty());
 }
