@@ -18,7 +18,7 @@ use crate::support::{
     report::Report,
 };
 
-const READS: u64 = 2000;
+const READS: u64 = 1000;
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines()
@@ -127,7 +127,7 @@ fn its_distribution_is_biolatencys() {
     let target = Target::open(&device.path());
     target.fill();
     let _awake = Awake::all_cpus();
-    let seconds = 4;
+    let seconds = 10;
     let peer = Command::new("timeout")
         .args(["20", "biolatency", "-d", name, &seconds.to_string(), "1"])
         .stdout(Stdio::piped())
@@ -143,8 +143,10 @@ fn its_distribution_is_biolatencys() {
     let block = &told[0]["blocks"][0];
     let ours = in_buckets(block, "device");
     let all: u64 = rows.iter().map(|(_, count)| count).sum();
-    assert_eq!(block["ios"], READS);
-    assert_eq!(all, READS, "{rows:?}");
+    // A completion that the kernel ran no BPF program for is in neither, and the audit finds it.
+    let (ios, unseen) = (block["ios"].as_u64().unwrap(), block["unseen"]["read"].as_u64().unwrap_or(0));
+    assert_eq!(ios + unseen, READS, "{block}");
+    assert!(all.abs_diff(ios) <= unseen, "{all} of biolatency, {ios} here, {unseen} unseen: {rows:?}");
     assert!(rows.iter().filter(|(_, count)| *count > 0).count() >= 2, "spread over rows: {rows:?}");
     let mut below = 0;
     for (upper, count) in rows {
