@@ -1,8 +1,16 @@
-//! Finds the git revision for `--version`. It builds nothing and fails never: without git it is `unknown`.
+//! Finds the git revision for `--version`: without git it is `unknown`. And takes the indentation and the comments out of
+//! the page, as they are for us and not for whoever loads it.
 
-use std::{path::Path, process::Command};
+use std::{fs, io, path::Path, process::Command};
 
-fn main() {
+/// The page's script, in the order of use.
+const SCRIPT: [&str; 5] = ["figures.js", "history.js", "connection.js", "heatmap.js", "page.js"];
+
+fn main() -> io::Result<()> {
+    println!("cargo:rerun-if-changed=src/http/page");
+    embed("page.js", &SCRIPT)?;
+    embed("page.css", &["page.css"])?;
+    embed("page.html", &["page.html"])?;
     println!("cargo:rustc-env=BIOLAT_REVISION={}", revision().unwrap_or_else(|| "unknown".to_owned()));
     println!("cargo:rerun-if-env-changed=BIOLAT_REVISION");
     for file in ["HEAD", "logs/HEAD"] {
@@ -10,6 +18,23 @@ fn main() {
             println!("cargo:rerun-if-changed={path}");
         }
     }
+    Ok(())
+}
+
+/// A comment has lines of its own, each of which begins like one.
+fn embed(name: &str, files: &[&str]) -> io::Result<()> {
+    let mut embedded = String::new();
+    for file in files {
+        let text = fs::read_to_string(Path::new("src/http/page").join(file))?;
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if !line.starts_with("//") && !line.starts_with("/**") {
+                embedded.push_str(line);
+                embedded.push('\n');
+            }
+        }
+    }
+    let folder = std::env::var_os("OUT_DIR").unwrap_or_default();
+    fs::write(Path::new(&folder).join(name), embedded)
 }
 
 fn revision() -> Option<String> {

@@ -1,70 +1,259 @@
-//! The page at `/`: what this is, what it sees, and where to go from here.
+//! The page at `/`: what this is, what it sees, and where to go from here. What is served is complete in itself: a plain
+//! table, which a script replaces by the live page of `page/` where scripts run.
 
-use std::{fmt::Write as _, time::SystemTime};
+use std::{
+    fmt::Write as _,
+    sync::LazyLock,
+    time::{Duration, SystemTime},
+};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use biolat_common::series::Phase;
+use ring::digest::{SHA256, digest};
 
-use crate::{snapshot::Snapshot, version};
+use crate::{
+    snapshot::{DeviceView, Histogram, SeriesView, Snapshot},
+    version,
+};
 
-/// What the page may load and run: nothing but its own styles.
-pub(super) fn content_security_policy(_live: bool) -> &'static str {
-    "default-src 'none'; style-src 'unsafe-inline'"
+// As `build.rs` embeds them. The script is one module: browsers that know none leave it alone.
+const STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
+const LIVE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
+const SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/page.js"));
+/// A heatmap of nine cells.
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 3 3'%3E%3Cpath \
+    fill='%23414487' d='M0 0h3v3H0z'/%3E%3Cpath fill='%2322a884' d='M0 2h2v1H0zM1 1h2v1H1z'/%3E%3Cpath fill='%23fde725' \
+    d='M1 2h1v1H1zM2 1h1v1H2z'/%3E%3C/svg%3E";
+
+/// What a browser is to allow the page: the style and the script above, questions to where it came from, and nothing
+/// else. No text becomes markup, whatever a drive calls itself.
+pub(super) fn content_security_policy(live: bool) -> &'static str {
+    static PLAIN: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "default-src 'none'; style-src '{}'; img-src data:; base-uri 'none'; form-action 'none'; \
+             frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+            hash(STYLE)
+        )
+    });
+    static LIVE: LazyLock<String> =
+        LazyLock::new(|| format!("{}; script-src '{}'; connect-src 'self'", *PLAIN, hash(SCRIPT)));
+    if live { &LIVE } else { &PLAIN }
 }
 
-/// Plain HTML, complete in itself.
-pub(super) fn render(snapshot: Option<&Snapshot>, _live: bool) -> String {
+fn hash(text: &str) -> String {
+    format!("sha256-{}", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())))
+}
+
+/// The page: live, or (`--no-ui`) the plain one alone.
+pub(super) fn render(snapshot: Option<&Snapshot>, live: bool) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>biolat</title>\n\
-         <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}\
-         table{{border-collapse:collapse}}td,th{{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}}\
-         td.n{{text-align:right}}</style>\n\
-         <h1>biolat</h1>\n<p>Latency of every block I/O, for Prometheus. Version {}.</p>\n\
-         <ul>\n<li><a href=\"/metrics\">/metrics</a>: the figures\n\
-         <li><a href=\"/api/v1/snapshot\">/api/v1/snapshot</a>: the same as JSON\n<li><a href=\"/-/healthy\">/-/healthy</a>: \
-         whether the process lives\n<li><a href=\"/-/ready\">/-/ready</a>: whether there are figures\n</ul>\n",
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>biolat</title>\n\
+         <link rel=\"icon\" href=\"{ICON}\">\n<style>{STYLE}</style>\n"
+    );
+    if live {
+        page.push_str(LIVE);
+    }
+    plain(&mut page, snapshot);
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        page,
+        "<footer>biolat {}: the latency of every block I/O. <a href=\"/metrics\">/metrics</a> for Prometheus, \
+         <a href=\"/api/v1/snapshot\">/api/v1/snapshot</a> as JSON, <a href=\"/-/healthy\">/-/healthy</a>: whether the \
+         process lives, <a href=\"/-/ready\">/-/ready</a>: whether there are figures.</footer>",
         escape(version::LONG)
     );
-    match snapshot {
-        None => page.push_str("<p>No figures yet: the first pass is under way.</p>\n"),
-        Some(snapshot) => devices(&mut page, snapshot),
+    if live {
+        let _ = writeln!(page, "<script type=\"module\">{SCRIPT}</script>");
     }
     page
 }
 
-fn devices(page: &mut String, snapshot: &Snapshot) {
-    if snapshot.devices.is_empty() {
-        page.push_str("<p>There is no block device to show. One that appears will be.</p>\n");
-        return;
+fn plain(page: &mut String, snapshot: Option<&Snapshot>) {
+    page.push_str("<main id=\"plain\">\n<h1>biolat</h1>\n");
+    match snapshot {
+        None => page.push_str("<p>No figures yet: the first pass is under way.</p>\n"),
+        Some(snapshot) if snapshot.devices.is_empty() => {
+            page.push_str("<p>There is no block device to show. One that appears will be.</p>\n");
+        }
+        Some(snapshot) => devices(page, snapshot),
     }
-    let age = SystemTime::now().duration_since(snapshot.taken).unwrap_or_default().as_secs();
-    // Writing to a string does not fail.
+    page.push_str("</main>\n");
+}
+
+fn devices(page: &mut String, snapshot: &Snapshot) {
+    let now = SystemTime::now();
+    let age = now.duration_since(snapshot.taken).unwrap_or_default();
+    let life = now.duration_since(snapshot.started).unwrap_or_default();
     let _ = writeln!(
         page,
-        "<h2>Devices</h2>\n<table>\n<tr><th>device<th>model<th>phases<th>op<th>I/Os<th>mean latency"
+        "<p>Total latency since biolat started {} ago, as it was {} ago.</p>\n<div><table>\n<thead><tr><th>device<th>model\
+         <th>op<th class=\"n\">I/Os<th class=\"n\">mean<th class=\"n\">p50<th class=\"n\">p99<th class=\"n\">errors\
+         <th>phases</thead>",
+        span(life),
+        span(age)
     );
     for view in &snapshot.devices {
-        let phases = Phase::ALL.map(|phase| if view.phases[phase as usize] { phase.name() } else { "" });
-        let phases = phases.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
         for series in &view.series {
-            let total = &series.histograms[Phase::Total as usize];
-            let mean = match total.count() {
-                0 => "–".to_owned(),
-                count => format!("{:.0} µs", total.sum_seconds() * 1e6 / count as f64),
-            };
-            let _ = writeln!(
-                page,
-                "<tr><td>{}<td>{}<td>{phases}<td>{}<td class=\"n\">{}<td class=\"n\">{mean}",
-                escape(&view.device.name),
-                escape(&view.device.model),
-                escape(&series.op),
-                total.count(),
-            );
+            row(page, view, series);
         }
     }
-    let _ = writeln!(page, "</table>\n<p>Counted since biolat started; read {age} s ago.</p>");
+    page.push_str("</table></div>\n");
+    for lacks in snapshot.devices.iter().filter(|view| view.phases.contains(&false)) {
+        if let Some(lacks) = lacks.device.lacks() {
+            let _ = writeln!(page, "<p>{}</p>", escape(&lacks));
+        }
+    }
+}
+
+fn row(page: &mut String, view: &DeviceView, series: &SeriesView) {
+    let phases = Phase::ALL.into_iter().filter(|&phase| view.phases[phase as usize]).map(Phase::name);
+    let total = &series.histograms[Phase::Total as usize];
+    let mean = match total.count() {
+        0 => "–".to_owned(),
+        count => latency(total.sum_seconds() / count as f64),
+    };
+    let _ = writeln!(
+        page,
+        "<tr><td>{}<td>{}<td>{}<td class=\"n\">{}<td class=\"n\">{mean}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
+         <td>{}",
+        escape(&view.device.name),
+        escape(&view.device.model),
+        escape(&series.op),
+        total.count(),
+        percentile(total, 0.5),
+        percentile(total, 0.99),
+        series.errors.iter().map(|(_, count)| count).sum::<u64>(),
+        phases.collect::<Vec<_>>().join(", "),
+    );
+}
+
+/// The geometric middle of the bucket that holds a quantile.
+fn percentile(histogram: &Histogram, quantile: f64) -> String {
+    let rank = (histogram.count() as f64 * quantile).ceil() as u64;
+    if rank == 0 {
+        return "–".to_owned();
+    }
+    if rank <= histogram.zero {
+        return format!("≤ {}", latency(2f64.powi(-20)));
+    }
+    let mut cumulative = histogram.zero;
+    let bucket = histogram.buckets.iter().find(|(_, count)| {
+        cumulative += count;
+        cumulative >= rank
+    });
+    match bucket {
+        Some(&(index, _)) => latency(2f64.powf((f64::from(index) - 0.5) / 8.0)),
+        None => format!("> {}", latency(2f64.powi(10))),
+    }
+}
+
+/// To three digits, in the unit that people would take.
+fn latency(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        ..0.9995e-3 => (seconds * 1e6, "µs"),
+        ..0.9995 => (seconds * 1e3, "ms"),
+        _ => (seconds, "s"),
+    };
+    let decimals = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7200 => format!("{} min", seconds / 60),
+        seconds @ ..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86400),
+    }
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, latency, percentile, render};
+    use crate::{
+        device::Device,
+        snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
+    };
+
+    fn snapshot(name: &str, histogram: &Histogram) -> Snapshot {
+        let series = SeriesView {
+            op: "read".to_owned(),
+            bytes: 0,
+            histograms: [histogram.clone(), histogram.clone(), histogram.clone()],
+            errors: vec![("ioerr", 3)],
+        };
+        let device = Device { name: "sda".to_owned(), model: name.to_owned(), ..Device::default() };
+        let now = SystemTime::now();
+        Snapshot {
+            taken: now,
+            started: now,
+            devices: vec![DeviceView {
+                device,
+                since: now,
+                phases: [true; 3],
+                series: vec![series],
+                unseen: Vec::new(),
+            }],
+            lost: Vec::new(),
+            health: Health::default(),
+            probe: None,
+            process: Process::default(),
+        }
+    }
+
+    #[test]
+    fn what_a_drive_says_of_itself_is_text() {
+        let snapshot = snapshot("<script>\"&", &Histogram::new());
+        for live in [true, false] {
+            let page = render(Some(&snapshot), live);
+            assert!(page.contains("<td>sda<td>&lt;script&gt;&quot;&amp;<td>read"), "{page}");
+            assert_eq!(page.matches("<script").count(), usize::from(live));
+        }
+    }
+
+    #[test]
+    fn a_browser_is_told_to_allow_what_the_page_holds() {
+        let page = render(None, true);
+        let between = |start: &str, end: &str| {
+            let (_, rest) = page.split_once(start).unwrap();
+            hash(rest.split_once(end).unwrap().0)
+        };
+        let policy = content_security_policy(true);
+        assert!(
+            policy.contains(&format!("script-src '{}';", between("<script type=\"module\">", "</script>")))
+        );
+        assert!(policy.contains(&format!("style-src '{}';", between("<style>", "</style>"))));
+        let plain = content_security_policy(false);
+        assert!(plain.starts_with("default-src 'none';") && !plain.contains("script-src"), "{plain}");
+        assert!(!page.contains("style=\"") && !page.contains("onclick="));
+    }
+
+    /// A slow line loads it in a moment, and the binary hardly grows.
+    #[test]
+    fn it_is_small() {
+        let size = STYLE.len() + LIVE.len() + SCRIPT.len();
+        assert!(size < 54 << 10, "{size} bytes");
+    }
+
+    #[test]
+    fn percentiles_are_the_middle_of_their_bucket() {
+        let histogram = Histogram { zero: 2, buckets: vec![(-80, 97), (1, 1)], overflow: 0, sum_ns: 0 };
+        assert_eq!(percentile(&histogram, 0.01), "≤ 0.95 µs");
+        assert_eq!(percentile(&histogram, 0.5), "935 µs");
+        assert_eq!(percentile(&histogram, 0.999), "1.04 s");
+        assert_eq!(percentile(&Histogram::new(), 0.5), "–");
+        assert_eq!(percentile(&Histogram { overflow: 1, ..Histogram::new() }, 0.5), "> 1024 s");
+        assert_eq!((latency(9.996e-6), latency(0.0999)), ("10.0 µs".to_owned(), "99.9 ms".to_owned()));
+    }
 }

@@ -1,0 +1,60 @@
+// Buckets, percentiles, and how numbers are written.
+
+// The zero bucket and the overflow are taken for the buckets below the first and above the last one.
+const ZERO = -160, OVER = 81, CELLS = OVER - ZERO + 1;
+const PHASES = ['queue', 'device', 'total'];
+
+const lower = (index) => (index <= ZERO ? 0 : 2 ** ((index - 1) / 8));
+const upper = (index) => (index >= OVER ? Infinity : 2 ** (index / 8));
+/** The geometric middle, or the one bound that there is. */
+const middle = (index) => (index <= ZERO ? upper(ZERO) : index >= OVER ? lower(OVER) : 2 ** ((index - 0.5) / 8));
+
+/** The index of the bucket that holds a quantile of these counts; null if there are none. */
+function quantile(counts, all, q) {
+  const rank = Math.ceil(all * q);
+  let sum = 0;
+  for (let cell = 0; all > 0 && cell < CELLS; cell++) {
+    sum += counts[cell];
+    if (sum >= rank) return cell + ZERO;
+  }
+  return null;
+}
+
+const NONE = '–';
+const digits = (value) => (value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2));
+
+function latency(seconds) {
+  if (seconds < 0.9995e-3) return `${digits(seconds * 1e6)} µs`;
+  if (seconds < 0.9995) return `${digits(seconds * 1e3)} ms`;
+  return seconds < 120 ? `${digits(seconds)} s` : `${digits(seconds / 60)} min`;
+}
+const bounds = (index) =>
+  index <= ZERO ? `at most ${latency(upper(index))}` :
+  index >= OVER ? `above ${latency(lower(index))}` : `${latency(lower(index))} to ${latency(upper(index))}`;
+
+/** A percentile as text, and the bucket that it is known to lie in. */
+const percentile = (index) => (index === null ? [NONE, ''] :
+  [`${index <= ZERO ? '≤ ' : index >= OVER ? '> ' : ''}${latency(middle(index))}`, bounds(index)]);
+
+function number(value) {
+  if (value === null) return NONE;
+  if (value >= 1e6) return `${digits(value / 1e6)} M`;
+  if (value >= 1e4) return `${digits(value / 1e3)} k`;
+  return value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value >= 0.1 ? value.toFixed(1) : value.toPrecision(1);
+}
+const megabytes = (bytes) => (bytes === null ? NONE : bytes === 0 ? '0' : bytes < 1e4 ? '< 0.01' : digits(bytes / 1e6));
+const percent = (share) => (share === null ? NONE : `${share > 0 && share < 0.0995 ? (share * 100).toPrecision(2) : (share * 100).toFixed(0)} %`);
+const memory = (bytes) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
+const many = (count, what) => `${number(count)} ${what}${count === 1 ? '' : 's'}`;
+const sum = (counts) => Object.values(counts).reduce((all, count) => all + count, 0);
+
+function duration(seconds) {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
+}
+const two = (value) => String(value).padStart(2, '0');
+function clock(seconds, fine = true) {
+  const time = new Date(seconds * 1000);
+  return `${two(time.getHours())}:${two(time.getMinutes())}${fine ? `:${two(time.getSeconds())}` : ''}`;
+}

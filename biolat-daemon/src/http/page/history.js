@@ -1,0 +1,143 @@
+// What came between two snapshots: a pass. The last of them are kept.
+
+const MOST_PASSES = 600;
+/** 4 bytes each. A host with hundreds of busy devices gets a shorter history rather than a browser out of memory. */
+const MOST_WORDS = 16e6;
+/** In seconds, or 20 intervals. */
+const LONGEST = 60;
+
+const EMPTY = { count: 0, seconds: 0, zero: 0, overflow: 0, buckets: [] };
+
+/** Appends to `words` how many cells have grown, and each of them with its growth. */
+function grown(words, before, now) {
+  const had = new Map(before.buckets), start = words.push(0);
+  const add = (index, count) => { if (count > 0) words.push(index - ZERO, count); };
+  add(ZERO, now.zero - before.zero);
+  for (const [index, count] of now.buckets) add(index, count - (had.get(index) ?? 0));
+  add(OVER, now.overflow - before.overflow);
+  words[start - 1] = (words.length - start) / 2;
+}
+
+const less = (now, before = {}) =>
+  Object.fromEntries(Object.entries(now).map(([name, count]) => [name, Math.max(0, count - (before[name] ?? 0))]));
+
+/** What an op has done, with its three histograms in one array. */
+function opBetween(before, now) {
+  const words = [];
+  for (const phase of PHASES) grown(words, before ? before[phase] : EMPTY, now[phase]);
+  return {
+    bytes: now.bytes - (before?.bytes ?? 0),
+    errors: sum(less(now.errors, before?.errors)),
+    seconds: PHASES.map((phase) => now[phase].seconds - (before?.[phase].seconds ?? 0)),
+    words: Uint32Array.from(words),
+  };
+}
+
+/** The pass between two snapshots. What is new since the first of them, daemon or device, began at zero. */
+function between(before, now) {
+  const same = before.started === now.started;
+  const had = new Map(same ? before.devices.map((device) => [device.name, device]) : []);
+  const pass = { from: same ? before.taken : now.started, to: now.taken, devices: new Map(), words: 0 };
+  for (const device of now.devices) {
+    const known = had.get(device.name);
+    const last = known?.since === device.since ? known : null;
+    const ops = new Map();
+    for (const op of device.ops) {
+      const growth = opBetween(last?.ops.find((other) => other.op === op.op), op);
+      if (growth.words.length > 3 || growth.bytes > 0 || growth.errors > 0) {
+        ops.set(op.op, growth);
+        pass.words += growth.words.length;
+      }
+    }
+    pass.devices.set(device.name, { ops, unseen: sum(less(device.unseen, last?.unseen)) });
+  }
+  pass.lost = less(now.lost, same ? before.lost : {});
+  const was = same ? before.daemon : { cpu_seconds: null, passes: 0, pass_seconds: 0, probe: null };
+  pass.daemon = {
+    // Of a daemon that began anew, what it took before its first pass is no part of this stretch.
+    cpu: was.cpu_seconds === null ? null : now.daemon.cpu_seconds - was.cpu_seconds,
+    passes: now.daemon.passes - was.passes,
+    seconds: now.daemon.pass_seconds - was.pass_seconds,
+    runs: now.daemon.probe && now.daemon.probe.runs - (was.probe?.runs ?? 0),
+    runSeconds: now.daemon.probe && now.daemon.probe.seconds - (was.probe?.seconds ?? 0),
+  };
+  return pass;
+}
+
+class History {
+  passes = [];
+  latest = null;
+  #words = 0;
+
+  /** Takes a snapshot in; tells whether it is a new one. */
+  take(snapshot) {
+    const before = this.latest;
+    if (before && before.started === snapshot.started && snapshot.taken === before.taken) return false;
+    this.latest = snapshot;
+    if (!before) return true;
+    const pass = between(before, snapshot), length = pass.to - pass.from;
+    // What was missed for long is better not shown than as one mean that hides what came after.
+    if (length > Math.max(LONGEST, 20 * snapshot.interval)) return true;
+    // A clock that was set back would have time run backwards on the map.
+    if (length <= 0 || (this.passes.length && pass.from < this.passes.at(-1).to - 1)) this.#forget(this.passes.length);
+    if (length <= 0) return true;
+    this.passes.push(pass);
+    this.#words += pass.words;
+    let over = Math.max(0, this.passes.length - MOST_PASSES), words = this.#words;
+    for (let at = 0; at < this.passes.length - 1 && (at < over || words > MOST_WORDS); at++) {
+      words -= this.passes[at].words;
+      over = Math.max(over, at + 1);
+    }
+    this.#forget(over);
+    return true;
+  }
+
+  #forget(count) {
+    for (const pass of this.passes.splice(0, count)) this.#words -= pass.words;
+  }
+}
+
+/** What a device (or all) did by an op (or all) in some passes: a sum of whatever is added. */
+class Sum {
+  counts = PHASES.map(() => new Float64Array(CELLS));
+  all = [0, 0, 0];
+  seconds = [0, 0, 0];
+  bytes = 0;
+  errors = 0;
+
+  add(growth) {
+    this.bytes += growth.bytes;
+    this.errors += growth.errors;
+    let at = 0;
+    for (let phase = 0; phase < 3; phase++) {
+      this.seconds[phase] += growth.seconds[phase];
+      for (let left = growth.words[at++]; left > 0; left--, at += 2) {
+        this.counts[phase][growth.words[at]] += growth.words[at + 1];
+        this.all[phase] += growth.words[at + 1];
+      }
+    }
+    return this;
+  }
+
+  addPass(pass, device, op) {
+    for (const { ops } of device === null ? pass.devices.values() : [pass.devices.get(device)].filter(Boolean)) {
+      for (const [kind, growth] of ops) if (op === null || kind === op) this.add(growth);
+    }
+    return this;
+  }
+
+  /** Everything since the device is known. */
+  addDevice(device, op) {
+    for (const each of device.ops) if (op === null || each.op === op) this.add(opBetween(null, each));
+    return this;
+  }
+
+  quantile(phase, q) {
+    return quantile(this.counts[phase], this.all[phase], q);
+  }
+
+  /** How much of the total passes in the queue, where the kernel tells the two apart. */
+  get queueShare() {
+    return this.all[0] > 0 && this.seconds[2] > 0 ? this.seconds[0] / this.seconds[2] : null;
+  }
+}
