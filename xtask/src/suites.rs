@@ -23,6 +23,12 @@ const XFS: Need = Need::Program("mkfs.xfs", "xfsprogs");
 const FIO: Need = Need::Program("fio", "fio");
 const BPFTOOL: Need = Need::Program("bpftool", "bpftool");
 
+/// What shows a page.
+pub(crate) const PAGE: &[Need] = &[
+    Need::Program("chromium", "chromium"),
+    Need::PythonPackage("playwright.sync_api", "playwright==1.65.2"),
+];
+
 /// Whatever is not here is run nowhere.
 pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "api", here: true, needs: &[], there: &[Everyday] },
@@ -44,6 +50,7 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
         there: &[],
     },
+    Suite { name: "page", here: true, needs: PAGE, there: &[] },
     // `cargo xtask deploy grafana` runs these, and says what they need.
     Suite { name: "dashboards", here: false, needs: &[], there: &[] },
     Suite { name: "drives", here: false, needs: &[], there: &[Everyday] },

@@ -23,6 +23,7 @@ mod known_latency;
 mod latency;
 mod lifecycle;
 mod losses;
+mod page;
 mod peers;
 mod report;
 mod requests;
