@@ -9,6 +9,7 @@ mod lint;
 mod machine;
 mod process;
 mod run;
+mod screenshot;
 mod suites;
 mod test;
 mod vm;
@@ -68,6 +69,8 @@ enum Verb {
         /// Only this part
         part: Option<String>,
     },
+    /// Take the README's picture of the page: a minute of load on devices of its own
+    Screenshot,
     /// Check formatting, clippy (daemon and probe) and documentation
     Lint,
 }
@@ -84,6 +87,7 @@ fn main() -> std::process::ExitCode {
         Verb::Dist { check: true } => dist::check(),
         Verb::Deploy { write: true, part, .. } => deploy::write(part.as_deref()),
         Verb::Deploy { strict, part, .. } => deploy::check(strict, part.as_deref()),
+        Verb::Screenshot => screenshot::screenshot(),
         Verb::Lint => lint::lint(),
     };
     match result {

@@ -1,0 +1,149 @@
+//! `cargo xtask screenshot`: a picture of the page for the README, of a real daemon and real devices under load.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+
+use crate::{
+    machine::{self, Need},
+    process::{cargo, command, output, root, run},
+    suites, test,
+};
+
+const PICTURE: &str = "docs/page.png";
+/// As long as the page shows at first.
+const LOAD: Duration = Duration::from_secs(62);
+const ADDRESS: &str = "127.0.0.1:21199";
+const NEEDS: [Need; 4] = [
+    Need::RootItself,
+    Need::Program("fio", "fio"),
+    Need::Program("unshare", "util-linux"),
+    Need::TemporaryFilesOnDisk,
+];
+
+/// What the devices do. The first is in memory, the others on a disk: one is read at random, with a large write in
+/// between now and then that the reads have to wait for; one is written to, and flushed.
+const LOADS: [&str; 4] = [
+    "--filename={0} --rw=randrw --rwmixread=80 --bs=4k --rate_iops=1500,400 --ioengine=psync",
+    "--filename={1} --rw=randread --bs=4k --iodepth=4 --rate_iops=500 --ioengine=libaio",
+    "--filename={1} --rw=write --bs=1m --iodepth=24 --ioengine=libaio --thinktime=9s --thinktime_blocks=150",
+    "--filename={2} --rw=randwrite --bs=16k --fsync=4 --rate_iops=120 --ioengine=psync",
+];
+
+/// Takes the picture.
+pub(crate) fn screenshot() -> Result<()> {
+    let needs = test::KERNEL.iter().chain(&NEEDS).chain(suites::PAGE);
+    if let Some(lacking) = machine::lacking(needs) {
+        bail!("{lacking}");
+    }
+    run(&mut cargo(&["build", "--release", "--locked", "--package", "biolat-daemon"]))?;
+    let devices = [
+        Loop::attach(Path::new("/dev/shm"), "off")?,
+        Loop::attach(&std::env::temp_dir(), "on")?,
+        Loop::attach(&std::env::temp_dir(), "on")?,
+    ];
+    let mut load = Running::start(&mut fio(&devices))?;
+    let _daemon = Running::start(&mut daemon(&devices))?;
+    thread::sleep(Duration::from_secs(2));
+    let mut browser =
+        command(machine::python(), &["biolat-daemon/tests/kernel/support/browser.py", "/usr/bin/chromium"]);
+    let mut browser = Running::start(browser.stdin(Stdio::piped()).stdout(Stdio::null()))?;
+    let mut orders = browser.0.stdin.take().context("no way to tell the browser")?;
+    let open = json!({"do": "open", "url": format!("http://{ADDRESS}/"), "width": 1400, "height": 900});
+    writeln!(orders, "{open}")?;
+    println!("a minute of load");
+    thread::sleep(LOAD);
+    let picture = root().join(PICTURE);
+    // Which commit it was is soon of no interest.
+    for order in [
+        json!({"do": "evaluate", "text": "document.querySelector('footer').remove()"}),
+        json!({"do": "screenshot", "path": picture, "whole": true}),
+    ] {
+        writeln!(orders, "{order}")?;
+    }
+    drop(orders);
+    if !browser.0.wait()?.success() {
+        bail!("the browser failed");
+    }
+    if let Some(status) = load.0.try_wait()? {
+        bail!("fio ended before the picture was taken: {status}");
+    }
+    println!("{PICTURE}: {} KiB", fs::metadata(&picture)?.len() >> 10);
+    Ok(())
+}
+
+fn fio(devices: &[Loop]) -> Command {
+    let mut fio = Command::new("fio");
+    fio.args(["--output=/dev/null", "--direct=1", "--time_based", "--runtime=600", "--size=512m"]);
+    for (number, load) in LOADS.iter().enumerate() {
+        let load = (0..devices.len()).fold((*load).to_owned(), |load, at| {
+            load.replace(&format!("{{{at}}}"), &format!("/dev/{}", devices[at].name))
+        });
+        fio.arg(format!("--name=load{number}")).args(load.split(' '));
+    }
+    fio
+}
+
+/// On a host of another name: whose machine the picture was taken on is nobody's business.
+fn daemon(devices: &[Loop]) -> Command {
+    let names: Vec<_> = devices.iter().map(|device| &*device.name).collect();
+    let mut daemon = command(
+        "unshare",
+        &["--uts", "sh", "-c", "echo storage-1 >/proc/sys/kernel/hostname && exec \"$@\"", "sh"],
+    );
+    daemon.arg(root().join("target/release/biolat-daemon"));
+    daemon.args(["--interval", "500ms", "--listen", ADDRESS, "--device", &names.join("|")]);
+    daemon
+}
+
+/// A loop device of 512 MiB. The kernel takes it apart once nobody has it open, whatever becomes of us, and its file
+/// has no name even now.
+struct Loop {
+    name: String,
+    _open: File,
+}
+
+impl Loop {
+    fn attach(folder: &Path, direct: &str) -> Result<Self> {
+        let path: PathBuf = folder.join(format!("biolat-screenshot-{}", std::process::id()));
+        let direct = format!("--direct-io={direct}");
+        // Blocks that are there: a hole is read in no time.
+        let file = path.to_string_lossy();
+        let attached = run(Command::new("dd")
+            .args(["if=/dev/zero", "bs=1M", "count=512", "status=none"])
+            .arg(format!("of={file}")))
+        .and_then(|()| output(Command::new("losetup").args(["--find", "--show", &direct, &file])));
+        let _ = fs::remove_file(&path);
+        let attached = attached?;
+        let device = attached.trim();
+        let open = File::open(device).with_context(|| format!("cannot open {device}"));
+        let _ = Command::new("losetup").args(["--detach", device]).status();
+        Ok(Self { name: device.trim_start_matches("/dev/").to_owned(), _open: open? })
+    }
+}
+
+/// A program that is ended when this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Result<Self> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.spawn().map(Self).with_context(|| format!("cannot run {program}"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // fio's jobs are processes of their own, which it ends if it is asked to.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).stderr(Stdio::null()).status();
+        let _ = self.0.wait();
+    }
+}
