@@ -9,7 +9,7 @@ use flate2::{Compression, write::GzEncoder};
 use hyper::body::Bytes;
 use tokio::sync::watch;
 
-use super::Content;
+use super::{Content, page};
 use crate::{
     api,
     expose::{self, Format},
@@ -23,9 +23,11 @@ pub(super) enum Kind {
     Metrics(Format),
     /// As [`api::Snapshot`].
     Json,
+    /// For people.
+    Page,
 }
 
-const KINDS: usize = Format::ALL.len() + 1;
+const KINDS: usize = Format::ALL.len() + 2;
 
 /// The bodies of the latest snapshot.
 pub(super) struct Latest {
@@ -62,6 +64,7 @@ impl Latest {
         let [plain, compressed] = match kind {
             Kind::Metrics(format) => &bodies.encoded[format as usize],
             Kind::Json => &bodies.encoded[KINDS - 1],
+            Kind::Page => &bodies.encoded[KINDS - 2],
         };
         let plain = plain.get_or_init(|| self.encode(&bodies.snapshot, kind).into());
         let body = if gzip { compressed.get_or_init(|| compress(plain)) } else { plain };
@@ -69,13 +72,14 @@ impl Latest {
     }
 
     fn encode(&self, snapshot: &Snapshot, kind: Kind) -> Vec<u8> {
-        let Content { shape, host, interval, .. } = &self.content;
+        let Content { shape, host, interval, live } = &self.content;
         match kind {
             Kind::Metrics(format) => expose::encode(snapshot, *shape, format),
             // It has no key that is not a string, and writing to memory does not fail.
             Kind::Json => {
                 serde_json::to_vec(&api::Snapshot::of(snapshot, host, *interval)).unwrap_or_default()
             }
+            Kind::Page => page::render(Some(snapshot), *live).into_bytes(),
         }
     }
 
@@ -90,7 +94,7 @@ impl Latest {
     }
 }
 
-pub(super) fn compress(bytes: &[u8]) -> Bytes {
+fn compress(bytes: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
     // Writing to memory does not fail.
     let _ = encoder.write_all(bytes);

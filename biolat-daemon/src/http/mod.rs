@@ -36,7 +36,7 @@ use tokio::sync::watch;
 
 use crate::{expose::Shape, snapshot::Snapshot, web_config::WebConfig};
 use answers::{Answer, later, not_modified, not_ready, set, text, whole};
-use bodies::{Kind, Latest, compress};
+use bodies::{Kind, Latest};
 use events::Events;
 use guard::Leave;
 use places::Place;
@@ -164,14 +164,13 @@ impl Service {
     }
 
     async fn page(&self, headers: &HeaderMap) -> Answer {
-        let (snapshot, live, gzip) = (self.latest.snapshot(), self.live, negotiate::gzip(headers));
-        let rendered = encoding(move || {
-            let page = page::render(snapshot.as_deref(), live);
-            if gzip { compress(page.as_bytes()) } else { page.into() }
-        });
-        let mut answer = match rendered.await {
-            Ok(body) => whole(body, gzip),
-            Err(refusal) => return refusal,
+        let live = self.live;
+        let mut answer = match self.latest.snapshot() {
+            Some(_) => match self.body(Kind::Page, negotiate::gzip(headers)).await {
+                Ok((_, answer)) => answer,
+                Err(refusal) => return refusal,
+            },
+            None => whole(page::render(None, live).into(), false),
         };
         set(&mut answer, CONTENT_TYPE, "text/html; charset=utf-8");
         set(&mut answer, VARY, "Accept-Encoding");

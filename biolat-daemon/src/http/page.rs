@@ -1,11 +1,7 @@
 //! The page at `/`: what this is, what it sees, and where to go from here. What is served is complete in itself: a plain
 //! table, which a script replaces by the live page of `page/` where scripts run.
 
-use std::{
-    fmt::Write as _,
-    sync::LazyLock,
-    time::{Duration, SystemTime},
-};
+use std::{fmt::Write as _, sync::LazyLock, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use biolat_common::series::Phase;
@@ -82,16 +78,13 @@ fn plain(page: &mut String, snapshot: Option<&Snapshot>) {
 }
 
 fn devices(page: &mut String, snapshot: &Snapshot) {
-    let now = SystemTime::now();
-    let age = now.duration_since(snapshot.taken).unwrap_or_default();
-    let life = now.duration_since(snapshot.started).unwrap_or_default();
+    let life = snapshot.taken.duration_since(snapshot.started).unwrap_or_default();
     let _ = writeln!(
         page,
-        "<p>Total latency since biolat started {} ago, as it was {} ago.</p>\n<div><table>\n<thead><tr><th>device<th>model\
+        "<p>Total latency since biolat started, {} in all. There is more each time that this is loaded.</p>\n<div><table>\n<thead><tr><th>device<th>model\
          <th>op<th class=\"n\">I/Os<th class=\"n\">mean<th class=\"n\">p50<th class=\"n\">p99<th class=\"n\">errors\
          <th>phases</thead>",
-        span(life),
-        span(age)
+        span(life)
     );
     for view in &snapshot.devices {
         for series in &view.series {
