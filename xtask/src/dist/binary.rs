@@ -63,6 +63,8 @@ pub(super) fn build(architecture: Architecture, source: &Source) -> Result<PathB
     command.args(["build", "--release", "--locked", "--package", "biolat-daemon"]);
     // With a target named, the flags are not those of build scripts, which run here.
     command.args(["--target", architecture.target, "--target-dir"]).arg(target_dir());
+    // A fifth smaller, and a sixth more work: for what is built once and downloaded often.
+    command.env("CARGO_PROFILE_RELEASE_LTO", "fat").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env_remove("RUSTFLAGS");
     command.env("BIOLAT_REVISION", &source.revision);
     run(&mut command)?;
