@@ -20,6 +20,7 @@ mod process;
 pub mod report;
 pub mod rights;
 pub mod service_manager;
+mod shell;
 pub mod snapshot;
 pub mod version;
 pub mod web_config;

@@ -3,7 +3,10 @@
 use std::{io, path::Path};
 
 use super::finding::Finding;
-use crate::device::{Device, Lack, WITHOUT_THROTTLING, selection::Selection, sysfs};
+use crate::{
+    device::{Device, Lack, WITHOUT_THROTTLING, selection::Selection, sysfs},
+    shell::quoted,
+};
 
 const SUBJECT: &str = "devices";
 
@@ -62,8 +65,9 @@ fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
     const ID: &str = "device.latencies";
     let name = device.name.as_str();
     let is = description(device, root);
-    let command =
-        device.remedy(root).map(|command| if is_root { command } else { format!("sudo sh -c '{command}'") });
+    let command = device
+        .remedy(root)
+        .map(|command| if is_root { command } else { format!("sudo sh -c {}", quoted(&command)) });
     let finding = match device.lack() {
         None => return Finding::ok(ID, name, format!("{is}: queue, device and total latency")),
         Some(Lack::Stamp) => {
@@ -160,6 +164,27 @@ mod tests {
         let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &everything, &tree.0, false);
         let wanted = format!("sudo sh -c 'echo 1 > {block}/loop3/queue/iostats'");
         assert_eq!(found.findings[0].fix, command(wanted), "who is not root asks for it");
+    }
+
+    #[test]
+    fn a_name_does_not_end_the_command() {
+        let tree = Tree::new(
+            "names",
+            &[("a'b;id/mq/0/x", ""), ("a'b;id/diskseq", "1"), ("a'b;id/queue/iostats", "0")],
+        );
+        let everything = Selection::new(None, None).unwrap();
+        let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &everything, &tree.0, false);
+        let Some(Fix::Command(command)) = found.findings[0].fix.first() else {
+            panic!("{:?}", found.findings)
+        };
+        // As the shell takes its words, and the one that sudo starts.
+        let script = command.replace("sudo sh -c", "sh -c");
+        assert!(
+            std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success(),
+            "{command}"
+        );
+        let written = std::fs::read(tree.0.join("block/a'b;id/queue/iostats")).unwrap();
+        assert_eq!(written, b"1\n", "{command}");
     }
 
     #[test]

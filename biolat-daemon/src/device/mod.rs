@@ -10,6 +10,8 @@ pub mod uevent;
 
 use std::path::Path;
 
+use crate::shell::quoted;
+
 /// A block device that has requests of its own. Bio-based ones (most dm, md, zram, a multipath head) have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
@@ -96,7 +98,7 @@ impl Device {
             (Lack::Stamp, _) => ("wbt_lat_usec", THROTTLING_DEFAULTS.1),
         };
         let path = sysfs.join("block").join(&self.name).join("queue").join(attribute);
-        Some(format!("echo {value} > {}", path.display()))
+        Some(format!("echo {value} > {}", quoted(&path.display().to_string())))
     }
 
     /// What is missing of this device's latencies, and the command that turns it on, in one line; nothing if nothing is.
@@ -123,6 +125,8 @@ pub const WITHOUT_THROTTLING: &str =
 
 #[cfg(test)]
 mod tests {
+    use std::{path::Path, process::Command};
+
     use super::{Device, Throttling};
 
     #[test]
@@ -138,5 +142,18 @@ mod tests {
         let spinning = Device { rotational: true, throttling: Throttling::CanBeSetUp, ..device.clone() };
         assert!(lacks(&spinning).contains("echo 75000 >"), "{}", lacks(&spinning));
         assert!(lacks(&device).contains("CONFIG_BLK_WBT"), "{}", lacks(&device));
+    }
+
+    /// ATA over Ethernet has a `!` in its names, and a disk that a user makes may be called anything.
+    #[test]
+    fn a_name_is_a_word_to_the_shell() {
+        for name in ["etherd!e1.1", "a b;id", "it's"] {
+            let device = Device { name: name.into(), ..Device::default() };
+            let command = device.remedy(Path::new("/sys")).unwrap();
+            let word = command.strip_prefix("echo 1 > ").unwrap();
+            assert!(word.starts_with('\'') && word.ends_with('\''), "{command}");
+            let output = Command::new("sh").args(["-c", &format!("printf %s {word}")]).output().unwrap();
+            assert_eq!(output.stdout, format!("/sys/block/{name}/queue/iostats").as_bytes());
+        }
     }
 }
