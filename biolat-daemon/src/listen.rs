@@ -71,6 +71,18 @@ fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
         .collect()
 }
 
+/// Which of these addresses takes that one too.
+pub fn overlap(address: SocketAddr, others: &[SocketAddr]) -> Option<SocketAddr> {
+    // IPv4 and IPv6 do not: [::] leaves the other kind alone where that is wanted too.
+    let is_taken_by = |other: &SocketAddr| {
+        address.port() == other.port()
+            && address.port() != 0
+            && address.is_ipv4() == other.is_ipv4()
+            && (address == *other || address.ip().is_unspecified() || other.ip().is_unspecified())
+    };
+    others.iter().copied().find(is_taken_by)
+}
+
 /// Whether an address could be listened on, beside all that are wanted; nobody can connect while that is found out.
 pub fn is_free(address: SocketAddr, all: &[SocketAddr]) -> io::Result<()> {
     bind_one(address, all).map(drop)
@@ -118,7 +130,9 @@ fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
-    use super::bind;
+    use std::net::SocketAddr;
+
+    use super::{bind, overlap};
 
     #[test]
     fn a_port_in_use_is_named() {
@@ -139,5 +153,24 @@ mod tests {
         drop(probe);
         let both = [format!("0.0.0.0:{port}").parse().unwrap(), format!("[::]:{port}").parse().unwrap()];
         assert_eq!(bind(&both).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn addresses_that_overlap_cannot_be_bound() {
+        let port = bind(&["127.0.0.1:0".parse().unwrap()]).unwrap()[0].local_addr().unwrap().port();
+        for (one, other, is_twice) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("0.0.0.0", "127.0.0.1", true),
+            ("127.0.0.1", "0.0.0.0", true),
+            ("127.0.0.1", "127.0.0.2", false),
+        ] {
+            let [one, other] = [one, other].map(|ip| format!("{ip}:{port}").parse().unwrap());
+            assert_eq!(overlap(other, &[one]), is_twice.then_some(one), "{one} {other}");
+            assert_eq!(bind(&[one, other]).is_err(), is_twice, "{one} {other}");
+        }
+        let [any, four, six]: [SocketAddr; 3] =
+            ["[::]:1", "0.0.0.0:1", "[::1]:1"].map(|at| at.parse().unwrap());
+        assert_eq!((overlap(four, &[any, six]), overlap(six, &[four, any])), (None, Some(any)));
+        assert_eq!(overlap("0.0.0.0:0".parse().unwrap(), &["0.0.0.0:0".parse().unwrap()]), None);
     }
 }

@@ -205,7 +205,12 @@ impl Subjects {
 
         findings.extend(devices.findings);
         let all = &self.listen;
-        findings.extend(all.iter().map(|&at| port::port(at, listen::is_free(at, all), neighbour::ask)));
+        findings.extend(all.iter().enumerate().map(|(place, &at)| {
+            match listen::overlap(at, &all[..place]) {
+                Some(other) => port::twice(at, other),
+                None => port::port(at, listen::is_free(at, all), neighbour::ask),
+            }
+        }));
         findings.extend(self.web_config.as_deref().map(guards::guards));
         Ok(findings)
     }

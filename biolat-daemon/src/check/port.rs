@@ -35,6 +35,15 @@ pub(super) fn port(
     Finding::note(ID, subject, is_here)
 }
 
+/// An address that another one takes, which is to be served on too.
+pub(super) fn twice(address: SocketAddr, other: SocketAddr) -> Finding {
+    let text = match address == other {
+        true => format!("{address} is given twice"),
+        false => format!("{address} and {other} cannot be listened on at once"),
+    };
+    Finding::fail(ID, format!("port {}", address.port()), text).step("give --listen one of the two")
+}
+
 fn taken(address: SocketAddr, subject: String, how: &str) -> Finding {
     Finding::fail(ID, subject, format!("{address} {how}")).step(format!(
         "choose another port with --listen, or end that program: `sudo ss -ltnp 'sport = :{}'` tells which it is",
@@ -51,7 +60,7 @@ mod tests {
             finding::Verdict::{Fail, Note, Ok as Fine},
             neighbour::Neighbour,
         },
-        port,
+        port, twice,
     };
 
     #[test]
@@ -73,6 +82,17 @@ mod tests {
             assert!(finding.text.contains(expected), "{finding:?}");
             let fix = format!("{:?}", finding.fix);
             assert_eq!(verdict == Fail, fix.contains("ss -ltnp 'sport = :9976'"), "{fix}");
+        }
+    }
+
+    #[test]
+    fn two_of_one() {
+        let [any, one] = ["0.0.0.0:80", "127.0.0.1:80"].map(|address| address.parse().unwrap());
+        for (finding, expected) in
+            [(twice(one, any), "127.0.0.1:80 and 0.0.0.0:80"), (twice(one, one), "given twice")]
+        {
+            assert_eq!((finding.id, finding.verdict), ("port", Fail));
+            assert!(finding.text.contains(expected), "{finding:?}");
         }
     }
 
