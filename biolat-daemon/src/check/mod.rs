@@ -211,6 +211,8 @@ impl Subjects {
                 None => port::port(at, listen::is_free(at, all), neighbour::ask),
             }
         }));
+        // The daemon reads it when it has given up what lets root read anybody's files.
+        own_rights::lay_down().context("cannot lay down capabilities")?;
         findings.extend(self.web_config.as_deref().map(guards::guards));
         Ok(findings)
     }

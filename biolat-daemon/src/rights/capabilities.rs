@@ -15,6 +15,11 @@ pub fn take_up() -> Result<(), CapsError> {
     caps::set(None, Effective, &caps::read(None, Permitted)?)
 }
 
+/// Puts nothing into effect, as it is when the daemon serves. What is permitted stays.
+pub(crate) fn lay_down() -> Result<(), CapsError> {
+    caps::clear(None, Effective)
+}
+
 /// What of the capabilities that loading the probe takes is not there, in words; none if all are.
 pub fn lacking() -> Result<Option<String>, CapsError> {
     Ok(lacks(&caps::read(None, Effective)?))

@@ -8,8 +8,8 @@ use std::io;
 
 use anyhow::{Context as _, Result};
 
-pub(crate) use capabilities::lacks;
 pub use capabilities::{lacking, take_up};
+pub(crate) use capabilities::{lacks, lay_down};
 
 /// The threads that go on from there: the collector's, and that of who reads what it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

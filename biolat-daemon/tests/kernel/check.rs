@@ -3,6 +3,7 @@
 use std::{
     fs,
     net::TcpListener,
+    os::unix::fs::{PermissionsExt as _, chown},
     process::{Command, Output},
     thread,
 };
@@ -84,6 +85,23 @@ fn nobody_is_told_what_is_lacking() {
     assert!(said.contains("takes CAP_BPF and CAP_PERFMON, which this process lacks"), "{said}");
     assert!(said.contains(&format!("run: sudo setcap cap_bpf,cap_perfmon+p {}", copy.display())), "{said}");
     assert!(said.contains("note probe") && said.contains("not tried, for want of rights"), "{said}");
+}
+
+/// Root without capabilities, as which the daemon serves, reads no file that is another user's alone.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_web_config_that_the_daemon_could_not_read() {
+    let folder = Folder::new("check", true);
+    let path = folder.0.join("web.yml");
+    fs::write(&path, "").unwrap();
+    let verdict = || {
+        let output = check(&["--json", "--device", "none", "--web-config", path.to_str().unwrap()]);
+        finding(&output, "web_config")["verdict"].clone()
+    };
+    assert_eq!(verdict(), "ok");
+    chown(&path, Some(65534), Some(65534)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(verdict(), "fail");
 }
 
 /// The command, as it stands in the text, mends it.
