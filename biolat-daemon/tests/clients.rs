@@ -363,6 +363,19 @@ fn changes_hold_for_open_connections() {
     assert!(!rest.contains("HTTP/1.1"), "a second answer in plain: {rest}");
 }
 
+/// It names its script and its style by their hashes, which nobody else can know.
+#[test]
+#[ignore = "needs curl: cargo xtask test"]
+fn the_page_keeps_its_own_policy() {
+    let folder = Folder::new("policy");
+    let text = "http_server_config:\n  headers:\n    Content-Security-Policy: default-src 'self'\n";
+    let address = server(&folder.write("web.yml", text));
+    let (_, _, page) = curl(&folder, &format!("http://{address}/"));
+    assert!(page.contains("script-src 'sha256-") && !page.contains("default-src 'self'"), "{page}");
+    let (_, _, figures) = curl(&folder, &format!("http://{address}/metrics"));
+    assert!(figures.contains("content-security-policy: default-src 'self'\r\n"), "{figures}");
+}
+
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
 fn the_shipped_configuration_serves() {

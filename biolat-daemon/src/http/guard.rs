@@ -82,7 +82,8 @@ impl Service {
             Verdict::Busy => busy(),
         };
         for (name, value) in &access.headers {
-            answer.headers_mut().insert(name.clone(), value.clone());
+            // The page has a policy of its own: any other would shut its script out, or let others in.
+            answer.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
         Ok(answer)
     }

@@ -64,7 +64,7 @@ impl std::error::Error for Wrong {}
 pub(crate) struct Access {
     /// The TLS server; none for plain HTTP.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// What every answer has.
+    /// What every answer has, unless it says that itself.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// What keeps strangers out.
     guards: Vec<&'static str>,
