@@ -3,7 +3,8 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt as _,
+    io::{self, Read as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -21,7 +22,7 @@ impl Files {
     /// read the next time.
     pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>> {
         let stamp = stamp(path);
-        let read = fs::read(path);
+        let read = read(path);
         self.0.push((path.to_owned(), stamp.filter(|_| read.is_ok())));
         read.with_context(|| format!("cannot read {}", path.display()))
     }
@@ -32,6 +33,23 @@ impl Files {
     }
 }
 
+/// Of what a configuration is made of, nothing is larger.
+const LARGEST: u64 = 1 << 20;
+
+/// A file, and nothing that has no end or keeps us waiting.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
 fn stamp(path: &Path) -> Option<Stamp> {
     let file = fs::metadata(path).ok()?;
     let written = (file.mtime(), file.mtime_nsec());
@@ -40,7 +58,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::{fs, os::unix::fs::symlink, path::Path};
 
     use super::Files;
 
@@ -53,6 +71,25 @@ mod tests {
         let mut files = Files::default();
         assert!(files.read(&std::env::temp_dir().join("biolat-nothing")).is_err());
         assert!(!files.changed());
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        let folder = std::env::temp_dir().join(format!("biolat-endless-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let large = folder.join("large");
+        fs::File::create(&large).unwrap().set_len((1 << 20) + 1).unwrap();
+        for (path, expected) in [
+            (Path::new("/dev/zero"), "no regular file"),
+            (pipe.as_path(), "no regular file"),
+            (large.as_path(), "larger than 1 MiB"),
+        ] {
+            let error = format!("{:#}", Files::default().read(path).unwrap_err());
+            assert!(error.contains(expected) && error.contains(&*path.to_string_lossy()), "{error}");
+        }
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
