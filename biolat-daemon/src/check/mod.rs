@@ -58,7 +58,9 @@ pub const ABOUT: &str = "Say what works here, what does not, and the command tha
 
 It looks at all that the daemon needs: the kernel and its types, rights, memory, each device and which of its latencies \
 are to be had, the port. The probe is really loaded, if this process may, attached to nothing and thrown away; nothing \
-on the host is changed.
+on the host is changed. The port is asked who is there: where systemd listens in biolat's stead, that starts it.
+
+A web config is read with the rights of whoever runs this: run it as the service's user to know what that one may read.
 
 Options are the daemon's, from the environment too: give those that the daemon gets. With the Debian package these \
 stand in /etc/default/biolat.";
