@@ -197,6 +197,20 @@ fn ctrl_c_shows_what_there_is_and_is_no_failure() {
 }
 
 #[test]
+fn ctrl_c_ends_it_while_nobody_answers() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let child = command(&["--from", &address]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (_asked, _) = silent.accept().unwrap();
+    let began = Instant::now();
+    // SAFETY: our own child, which is not reaped yet.
+    unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
 fn a_closed_pipe_is_a_quiet_end() {
     let address = biolat(None).to_string();
     let mut child: Child = command(&["--from", &address, "200ms"])

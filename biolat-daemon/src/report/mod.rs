@@ -58,9 +58,14 @@ async fn report(options: &Options) -> Result<ExitCode> {
         log::error!("--top takes a terminal, as standard input and output: run it on one, or leave it out");
         return Ok(USAGE.into());
     }
-    let end = End::listen()?;
+    let mut end = End::listen()?;
     let window = options.interval.unwrap_or(if options.top { WINDOW_OF_TOP } else { WINDOW });
-    let source = match Source::open(options, window).await {
+    // Who is asked may keep silent for long, and a sick drive for ever.
+    let opened = tokio::select! {
+        opened = Source::open(options, window) => opened,
+        () = end.came() => return Ok(ExitCode::SUCCESS),
+    };
+    let source = match opened {
         Err(error) if options.from.is_none() && is_one_here().await => bail!(
             "{error:#}; or read what listens on port {PORT} here, which takes no rights: \
              biolat-daemon report --from localhost"
