@@ -31,6 +31,7 @@ use tokio_rustls::{
 };
 
 use super::{
+    sound::{plain, sound},
     target::{PATH, Target},
     tls,
 };
@@ -192,7 +193,7 @@ impl Client {
             (_, Some(location)) => anyhow!("{target} answers that it is at {location} now: give that"),
             _ => {
                 let said = String::from_utf8_lossy(&body[..body.len().min(200)]);
-                let said = said.lines().next().unwrap_or_default().trim();
+                let said = plain(said.lines().next().unwrap_or_default().trim());
                 anyhow!("{target} answers {status}{}{said}", if said.is_empty() { "" } else { ": " })
             }
         }
@@ -228,10 +229,10 @@ fn snapshot(body: &[u8], gzip: bool) -> Result<Snapshot> {
     if versions.version != api::VERSION {
         bail!(
             "it is biolat {}, whose answers are of version {}, and this one reads version {}: use the same biolat",
-            versions.biolat,
+            plain(&versions.biolat),
             versions.version,
             api::VERSION
         );
     }
-    serde_json::from_slice(json).map_err(|error| anyhow!("its answer is malformed: {error}"))
+    sound(serde_json::from_slice(json).map_err(|error| anyhow!("its answer is malformed: {error}"))?)
 }

@@ -1,6 +1,7 @@
 //! A biolat that runs already, here or elsewhere: it is asked for its latest snapshot again and again.
 
 mod client;
+mod sound;
 pub mod target;
 mod tls;
 
