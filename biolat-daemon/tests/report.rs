@@ -238,7 +238,9 @@ fn passwords() {
     let user = ["--from", &url, "--user", "alice", "200ms", "1"];
     works(&command(&user).env("BIOLAT_PASSWORD", "geheim: @%").output().unwrap());
     works(&report(&[&user[..], &["--password-file", file.to_str().unwrap()]].concat()));
-    works(&report(&["--from", &format!("http://alice:geheim%3a%20%40%25@{address}"), "200ms", "1"]));
+    let whole = format!("http://alice:geheim%3a%20%40%25@{address}");
+    works(&report(&["--from", &whole, "200ms", "1"]));
+    works(&command(&["--from", &whole, "200ms", "1"]).env("BIOLAT_PASSWORD", "another's").output().unwrap());
     fails(&once(&["--from", &url]), &["wants a password", "--user", "BIOLAT_PASSWORD"]);
     fails(&report(&user), &["no password for alice"]);
     let wrong = command(&user).env("BIOLAT_PASSWORD", "falsch").output().unwrap();
@@ -268,6 +270,11 @@ fn https() {
     for by in [&["--from", &url][..], &["--from", &url, "--ca-file", stranger.to_str().unwrap()]] {
         fails(&once(by), &["cannot trust", "authority that is not trusted here", "--ca-file"]);
     }
+    // Somebody who means to use TLS, and to send a password by it.
+    fails(
+        &once(&["--from", &address.to_string(), "--ca-file", trusted]),
+        &["--ca-file is for TLS", "give https://"],
+    );
     let other_name = format!("https://localhost:{}", address.port());
     for file in [trusted, own.to_str().unwrap()] {
         fails(&once(&["--from", &other_name, "--ca-file", file]), &["another host's"]);

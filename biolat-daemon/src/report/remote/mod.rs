@@ -43,6 +43,9 @@ pub(super) struct Remote {
 impl Remote {
     /// Asks it once, and then whenever there should be something new.
     pub(super) async fn open(target: Target, options: &Options) -> Result<Self> {
+        if options.ca_file.is_some() && !target.tls {
+            bail!("--ca-file is for TLS, which {target} is without: give https://{}", target.authority());
+        }
         let credentials = credentials(&target, options)?;
         // Who watches a table sees that it is gone, and how long, and leaves it when that is enough.
         let absence = if options.top { Duration::MAX } else { ABSENCE };
@@ -162,7 +165,8 @@ fn credentials(target: &Target, options: &Options) -> Result<Option<(String, Str
             let text = text.with_context(|| format!("cannot read {}", path.display()))?;
             Some(text.lines().next().unwrap_or_default().to_owned())
         }
-        None => std::env::var(PASSWORD).ok().or_else(|| target.password.clone()),
+        // One that is in the environment may be another biolat's.
+        None => target.password.clone().or_else(|| std::env::var(PASSWORD).ok()),
     };
     match (user, password) {
         (Some(user), Some(password)) => Ok(Some((user, password))),
