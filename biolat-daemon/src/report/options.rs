@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::TypedValueParser, error::ErrorKind};
 
 use super::remote::target::Target;
 use crate::{device::selection::Selection, probe::Host};
@@ -81,7 +81,7 @@ pub struct Options {
     ///
     /// HOST[:PORT] is short for http://HOST:9976. A window is then as long as the time between that biolat's passes (its
     /// --interval), or several of them. A password in the URL is seen by whoever lists processes: see --user.
-    #[arg(long, value_name = "URL", value_parser = Target::parse)]
+    #[arg(long, value_name = "URL", value_parser = Url)]
     pub from: Option<Target>,
 
     /// The user's name, if it wants a password: that is in BIOLAT_PASSWORD, or in --password-file
@@ -135,6 +135,25 @@ impl Options {
     #[must_use]
     pub fn host(&self) -> Host {
         Host { sysfs: self.sysfs.clone(), procfs: self.procfs.clone() }
+    }
+}
+
+/// A [`Target`]. What is wrong is told without the text that was given, as clap would: there may be a password in it.
+#[derive(Clone)]
+struct Url;
+
+impl TypedValueParser for Url {
+    type Value = Target;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        text: &std::ffi::OsStr,
+    ) -> Result<Target, clap::Error> {
+        let refused =
+            |why: String| command.clone().error(ErrorKind::ValueValidation, format!("--from: {why}"));
+        Target::parse(&text.to_string_lossy()).map_err(refused)
     }
 }
 
@@ -240,6 +259,8 @@ mod tests {
         for line in ["-Q -P", "--user x", "--ca-file x", "--top -j", "--color blue", "1 0", "--from"] {
             assert!(parse(line).is_err(), "{line}");
         }
+        let refused = parse("--from http://alice:secret@db1:port").unwrap_err();
+        assert!(refused.contains("'db1:port' is not a URL") && !refused.contains("secret"), "{refused}");
         let options = parse("--from db1 --user alice 5").unwrap();
         assert_eq!(options.from.unwrap().to_string(), "http://db1:9976");
     }
