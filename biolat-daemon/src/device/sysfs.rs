@@ -214,7 +214,9 @@ fn text(path: &Path, attribute: &str) -> io::Result<String> {
 }
 
 fn clean(text: &str) -> String {
-    text.trim_matches(|c: char| c.is_whitespace() || c.is_control()).to_owned()
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
+    // Whatever a drive says of itself comes to a terminal.
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -233,7 +235,7 @@ mod tests {
                 ("nvme0n1/dev", "259:3\n"),
                 ("nvme0n1/diskseq", "17\n"),
                 ("nvme0n1/wwid", "eui.0025385391b2f1a3\n"),
-                ("nvme0n1/device/model", "FAST SSD 990                            \n"),
+                ("nvme0n1/device/model", "FAST\u{1b}[2J SSD 990                            \n"),
                 ("nvme0n1/device/serial", "S6Z2NJ0W   \n"),
                 ("nvme0n1/device/numa_node", "1\n"),
                 ("nvme0n1/queue/rotational", "0\n"),
@@ -247,7 +249,7 @@ mod tests {
         let [device] = &scan(&tree.0, Ids::Sequence, |_| None).unwrap()[..] else { panic!("one device") };
         assert_eq!((device.id, device.sequence), (17, Some(17)));
         assert_eq!((device.name.as_str(), device.number.as_str()), ("nvme0n1", "259:3"));
-        assert_eq!((device.model.as_str(), device.serial.as_str()), ("FAST SSD 990", "S6Z2NJ0W"));
+        assert_eq!((device.model.as_str(), device.serial.as_str()), ("FAST\u{fffd}[2J SSD 990", "S6Z2NJ0W"));
         assert_eq!((device.wwid.as_str(), device.numa_node), ("eui.0025385391b2f1a3", Some(1)));
         assert_eq!(device.holders, ["dm-0", "dm-1", "md0"]);
         assert!(
