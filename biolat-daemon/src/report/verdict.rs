@@ -31,6 +31,12 @@ const SMALL_DIFFERENCE: f64 = 500e-6;
 /// An I/O that took longer than this has been felt.
 const STALL: i32 = 0;
 
+/// So many reads or writes are enough for half of them to say something: a slow device ends few.
+const MINIMUM_FOR_MEDIAN: u64 = 10;
+
+/// No drive takes that long for most of what it is given, unless it is sick or given too much.
+const SLOW_MEDIAN: f64 = 0.1;
+
 /// Completions that the probe was not run for, of all: some few are usual on CPUs that idle.
 const UNSEEN_SHARE: f64 = 0.01;
 
@@ -45,6 +51,7 @@ pub fn findings(window: &Window, units: Units) -> Vec<String> {
     for device in &window.devices {
         said.extend(words.errors(device));
         said.extend(words.stalls(device));
+        said.extend(words.slow(device));
         said.extend(words.queue(device));
         said.extend(words.siblings(device));
         said.extend(words.two_kinds(device));
@@ -94,6 +101,23 @@ impl Words<'_> {
             ))
         });
         stalled.collect()
+    }
+
+    fn slow(&self, device: &Device) -> Vec<String> {
+        let slow = device.ops.iter().filter(|op| matches!(op.name.as_str(), "read" | "write"));
+        let slow = slow.filter_map(|op| {
+            let total = op.figures.of(Phase::Total);
+            let median = total.percentile(0.5).filter(|median| median.lower >= SLOW_MEDIAN)?;
+            (total.count() >= MINIMUM_FOR_MEDIAN).then(|| {
+                format!(
+                    "{}: half of its {} took {} or longer, queue and device together.",
+                    device.name,
+                    counted(total.count(), &op.name),
+                    self.latency(median.middle().unwrap_or(median.lower))
+                )
+            })
+        });
+        slow.collect()
     }
 
     fn queue(&self, device: &Device) -> Option<String> {
@@ -312,6 +336,21 @@ mod tests {
         assert!(quiet(&told), "{told:?}");
         let told = said(vec![drive("sda", reads(&[(-80, 99)], 1.0, 0.1))], &[]);
         assert_eq!(told, ["No device had 100 I/Os: too few to say anything."]);
+    }
+
+    /// One I/O after another, 200 ms each: in 5 s there are no more of them.
+    #[test]
+    fn a_slow_device_ends_few() {
+        let told = said(
+            vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(&[(-18, 25)], 0.0, 0.2))],
+            &[],
+        );
+        assert_eq!(told, ["sdb: half of its 25 reads took 201 ms or longer, queue and device together."]);
+        let told = said(
+            vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(&[(-18, 9)], 0.0, 0.2))],
+            &[],
+        );
+        assert!(quiet(&told), "{told:?}");
     }
 
     #[test]
