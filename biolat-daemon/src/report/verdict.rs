@@ -58,6 +58,7 @@ pub fn findings(window: &Window, units: Units) -> Vec<String> {
         said.extend(words.missing(device));
         said.extend(words.unseen(device));
     }
+    said.extend(words.gone());
     said.extend(words.losses());
     if said.is_empty() {
         said.push(words.nothing());
@@ -210,6 +211,12 @@ impl Words<'_> {
         })
     }
 
+    fn gone(&self) -> Vec<String> {
+        let gone = self.window.gone.iter();
+        gone.map(|name| format!("{name}: it went away, and what it did until then is not in this summary."))
+            .collect()
+    }
+
     fn losses(&self) -> Vec<String> {
         let lost = self.window.lost.iter().filter(|(reason, _)| !USUAL_LOSSES.contains(&reason.as_str()));
         let lost = lost.map(|(reason, count)| {
@@ -351,6 +358,17 @@ mod tests {
             &[],
         );
         assert!(quiet(&told), "{told:?}");
+    }
+
+    #[test]
+    fn a_device_that_went_away() {
+        let before = samples::snapshot(
+            0.0,
+            vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(QUICK, 0.0, 9e-4))],
+        );
+        let after = samples::snapshot(60.0, vec![drive("sda", reads(&[(-80, 1200)], 0.0, 9e-4))]);
+        let told = findings(&Window::between(&before, &after), Units { unicode: true, milliseconds: false });
+        assert_eq!(told, ["sdb: it went away, and what it did until then is not in this summary."]);
     }
 
     #[test]

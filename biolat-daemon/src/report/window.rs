@@ -18,6 +18,8 @@ pub struct Window {
     pub restarted: bool,
     /// The devices that were there at its end, by name, quiet ones too.
     pub devices: Vec<Device>,
+    /// Devices that went away within it, by name: what they did in it is not to be had.
+    pub gone: Vec<String>,
     /// Completions of all devices that are in no histogram, by reason; no zeros.
     pub lost: BTreeMap<String, u64>,
     /// Passes that failed: what they would have told came with the next one.
@@ -77,6 +79,10 @@ impl Window {
         };
         let devices =
             after.devices.iter().map(|device| Device::since(counted(&device.name, device.since), device));
+        let is_there = |had: &api::Device| {
+            after.devices.iter().any(|device| device.name == had.name && device.since == had.since)
+        };
+        let gone = before.devices.iter().filter(|had| !restarted && !is_there(had));
         let lost = if restarted { &BTreeMap::new() } else { &before.lost };
         let failures = if restarted { 0 } else { before.daemon.failures };
         Self {
@@ -84,6 +90,7 @@ impl Window {
             seconds: seconds(before, after, restarted),
             restarted,
             devices: devices.collect(),
+            gone: gone.map(|device| device.name.clone()).collect(),
             lost: grown(lost, &after.lost),
             failures: after.daemon.failures.saturating_sub(failures),
         }
