@@ -165,8 +165,13 @@ impl Screen<'_> {
         self.write(&text)
     }
 
-    fn show(&mut self, before: &Snapshot, after: &Snapshot) -> Result<()> {
+    fn window(&self, before: &Snapshot, after: &Snapshot) -> Window {
         let window = Window::between(before, after);
+        if self.options.from.is_none() { window.asking(&self.options.sysfs) } else { window }
+    }
+
+    fn show(&mut self, before: &Snapshot, after: &Snapshot) -> Result<()> {
+        let window = self.window(before, after);
         if self.options.json {
             return self.write(&json::line(&window, &after.host, &self.view)?);
         }
@@ -196,7 +201,7 @@ impl Screen<'_> {
             let pass = units::seconds(last.interval);
             return self.write(&format!("\nnothing to show: no pass has ended yet, one does every {pass}\n"));
         }
-        let window = Window::between(first, last);
+        let window = self.window(first, last);
         let words = verdict::findings(&window, self.terminal.units(self.options.milliseconds));
         let since = if window.restarted { " since biolat was started anew" } else { "" };
         let title = format!("In words, of {}{since}:", units::seconds(window.seconds));

@@ -49,6 +49,7 @@ pub fn findings(window: &Window, units: Units) -> Vec<String> {
     let words = Words { window, units };
     let mut said = Vec::new();
     for device in &window.devices {
+        said.extend(words.hangs(device));
         said.extend(words.errors(device));
         said.extend(words.stalls(device));
         said.extend(words.slow(device));
@@ -75,6 +76,23 @@ struct Words<'a> {
 impl Words<'_> {
     fn latency(&self, seconds: f64) -> String {
         self.units.latency(seconds)
+    }
+
+    /// What does not end is in no histogram, and looks as if nothing happened.
+    fn hangs(&self, device: &Device) -> Option<String> {
+        let is_it = device.under_way > 0 && device.all().ios() == 0;
+        is_it.then(|| {
+            format!(
+                "{}: {} under way now, and none ended in {}: it hangs, or has only just been given something.",
+                device.name,
+                if device.under_way == 1 {
+                    "1 I/O is".to_owned()
+                } else {
+                    format!("{} I/Os are", units::count(device.under_way))
+                },
+                units::seconds(self.window.seconds)
+            )
+        })
     }
 
     fn errors(&self, device: &Device) -> Vec<String> {
@@ -251,7 +269,7 @@ impl Words<'_> {
     fn nothing(&self) -> String {
         let enough = self.window.devices.iter().filter(|device| device.all().ios() >= MINIMUM).count();
         if enough == 0 {
-            format!("No device had {MINIMUM} I/Os: too few to say anything.")
+            format!("No device ended {MINIMUM} I/Os: too few to say anything.")
         } else {
             "Nothing stands out: no errors, no stalls, no device that mostly waits, none slower than its siblings."
                 .to_owned()
@@ -342,7 +360,7 @@ mod tests {
         let told = said(vec![sda], &[("passthrough", 40), ("no_disk", 2), ("clock", 0)]);
         assert!(quiet(&told), "{told:?}");
         let told = said(vec![drive("sda", reads(&[(-80, 99)], 1.0, 0.1))], &[]);
-        assert_eq!(told, ["No device had 100 I/Os: too few to say anything."]);
+        assert_eq!(told, ["No device ended 100 I/Os: too few to say anything."]);
     }
 
     /// One I/O after another, 200 ms each: in 5 s there are no more of them.
@@ -358,6 +376,26 @@ mod tests {
             &[],
         );
         assert!(quiet(&told), "{told:?}");
+    }
+
+    #[test]
+    fn a_device_that_ends_nothing() {
+        let root = std::env::temp_dir().join(format!("biolat-test-under-way-{}", std::process::id()));
+        for (name, counts) in [("sda", "       0        4\n"), ("sdb", "       0        0\n")] {
+            let path = root.join("block").join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            std::fs::write(path.join("inflight"), counts).unwrap();
+        }
+        let devices = ["sda", "sdb", "sdc"].map(|name| drive(name, reads(&[], 0.0, 0.0)));
+        let (before, after) = (samples::snapshot(0.0, vec![]), samples::snapshot(3.0, devices.into()));
+        let window = Window::between(&before, &after).asking(&root);
+        std::fs::remove_dir_all(&root).unwrap();
+        assert_eq!(
+            findings(&window, Units { unicode: true, milliseconds: false }),
+            [
+                "sda: 4 I/Os are under way now, and none ended in 3 s: it hangs, or has only just been given something."
+            ]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What came between two snapshots. Counters of the API only grow: a client takes differences, and this is where.
 
-use std::{collections::BTreeMap, ops::AddAssign};
+use std::{collections::BTreeMap, ops::AddAssign, path::Path};
 
 use biolat_common::series::{PHASES, Phase};
 
@@ -41,6 +41,8 @@ pub struct Device {
     pub phases: [bool; PHASES],
     /// What is missing and the command that turns it on; empty if nothing is.
     pub lacks: String,
+    /// I/Os that the driver or the queue has at this moment, where it can be asked: no histogram holds those.
+    pub under_way: u64,
     /// By op, quiet ones too.
     pub ops: Vec<Op>,
     /// Completions that the probe was not run for, by group of ops; no zeros.
@@ -96,6 +98,17 @@ impl Window {
         }
     }
 
+    /// Asks this host's devices that ended nothing what they have under way.
+    #[must_use]
+    pub fn asking(mut self, sysfs: &Path) -> Self {
+        for device in self.devices.iter_mut().filter(|device| device.all().ios() == 0) {
+            let told = std::fs::read_to_string(sysfs.join("block").join(&device.name).join("inflight"));
+            let counts = told.unwrap_or_default();
+            device.under_way = counts.split_whitespace().filter_map(|count| count.parse::<u64>().ok()).sum();
+        }
+        self
+    }
+
     /// All devices together.
     #[must_use]
     pub fn all(&self) -> Figures {
@@ -139,6 +152,7 @@ impl Device {
             holders: after.holders.clone(),
             phases: Phase::ALL.map(|phase| after.phases.iter().any(|name| name == phase.name())),
             lacks: after.lacks.clone(),
+            under_way: 0,
             ops: after.ops.iter().map(op).collect(),
             unseen: grown(before.map_or(&BTreeMap::new(), |device| &device.unseen), &after.unseen),
         }
