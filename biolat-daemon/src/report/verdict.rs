@@ -1,5 +1,7 @@
 //! What stands out of a window, in words. Each has a minimum below which nothing is said: few I/Os tell nothing.
 
+use std::collections::HashMap;
+
 use biolat_common::series::Phase;
 
 use super::{
@@ -46,7 +48,7 @@ const USUAL_LOSSES: [&str; 2] = ["passthrough", "no_disk"];
 /// The sentences; the last one names the slowest device, or says that nothing stands out.
 #[must_use]
 pub fn findings(window: &Window, units: Units) -> Vec<String> {
-    let words = Words { window, units };
+    let words = Words { window, units, p99s: p99s(window) };
     let mut said = Vec::new();
     for device in &window.devices {
         said.extend(words.hangs(device));
@@ -71,6 +73,19 @@ pub fn findings(window: &Window, units: Units) -> Vec<String> {
 struct Words<'a> {
     window: &'a Window,
     units: Units,
+    p99s: HashMap<(&'a str, &'a str), f64>,
+}
+
+/// By device and op, where there are enough I/Os for one.
+fn p99s(window: &Window) -> HashMap<(&str, &str), f64> {
+    let ops = window.devices.iter().flat_map(|device| device.ops.iter().map(move |op| (device, op)));
+    ops.filter_map(|(device, op)| {
+        let latencies = work_of(device, &op.figures);
+        let is_enough = latencies.count() >= MINIMUM_FOR_P99;
+        let p99 = latencies.percentile(0.99).filter(|_| is_enough)?.middle()?;
+        Some(((device.name.as_str(), op.name.as_str()), p99))
+    })
+    .collect()
 }
 
 impl Words<'_> {
@@ -148,7 +163,7 @@ impl Words<'_> {
         is_felt.then(|| {
             format!(
                 "{}: {} of the time is waiting before the driver has the I/O (mean {}; the device itself {}): it gets \
-                 more than it can take, or its I/O scheduler or a limit holds it back.",
+                 more than it can take, or its I/O scheduler holds it back.",
                 device.name,
                 units::share(share),
                 self.latency(wait),
@@ -166,12 +181,7 @@ impl Words<'_> {
             .filter(|other| other.name != device.name && is_sibling(device, other))
             .collect();
         let compare = |op: &str| {
-            let p99 = |device: &Device| {
-                let figures = &device.ops.iter().find(|found| found.name == op)?.figures;
-                let latencies = work_of(device, figures);
-                let is_enough = latencies.count() >= MINIMUM_FOR_P99;
-                latencies.percentile(0.99).filter(|_| is_enough)?.middle()
-            };
+            let p99 = |device: &Device| self.p99s.get(&(device.name.as_str(), op)).copied();
             let own = p99(device)?;
             let mut others: Vec<_> = siblings.iter().filter_map(|sibling| p99(sibling)).collect();
             others.sort_by(f64::total_cmp);
@@ -198,10 +208,10 @@ impl Words<'_> {
         let found = device.ops.iter().filter_map(|op| {
             let [fast, slow] = modes::two(work_of(device, &op.figures))?;
             Some(format!(
-                "{}: {}s are of two kinds: {} near {}, {} near {}, and hardly any in between, as where some are answered \
+                "{}: {} are of two kinds: {} near {}, {} near {}, and hardly any in between, as where some are answered \
                  by a cache and the others are not.",
                 device.name,
-                op.name,
+                plural(&op.name),
                 units::share(fast.share),
                 self.latency(fast.top),
                 units::share(slow.share),
@@ -238,7 +248,8 @@ impl Words<'_> {
     fn losses(&self) -> Vec<String> {
         let lost = self.window.lost.iter().filter(|(reason, _)| !USUAL_LOSSES.contains(&reason.as_str()));
         let lost = lost.map(|(reason, count)| {
-            format!("{} are in no histogram, as {reason}: {}.", counted(*count, "completion"), why(reason))
+            let are = if *count == 1 { "is" } else { "are" };
+            format!("{} {are} in no histogram, as {reason}: {}.", counted(*count, "completion"), why(reason))
         });
         lost.collect()
     }
@@ -301,13 +312,20 @@ fn driver(name: &str) -> &str {
 }
 
 fn counted(count: u64, what: &str) -> String {
-    let what = if what.contains('_') { format!("{what} I/O") } else { what.to_owned() };
-    let plural = match (count, what.as_str()) {
-        (1, _) => "",
-        (_, "flush") => "es",
-        _ => "s",
+    let what = match count {
+        1 => full(what),
+        _ => plural(what),
     };
-    format!("{} {what}{plural}", units::count(count))
+    format!("{} {what}", units::count(count))
+}
+
+/// What is no word by itself is that kind of I/O.
+fn full(what: &str) -> String {
+    if what.contains('_') { format!("{what} I/O") } else { what.to_owned() }
+}
+
+fn plural(what: &str) -> String {
+    full(what) + if what == "flush" { "es" } else { "s" }
 }
 
 #[cfg(test)]

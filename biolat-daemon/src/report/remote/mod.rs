@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{sleep, timeout},
@@ -111,17 +111,17 @@ impl Poll {
         let mut gone: Option<Instant> = None;
         loop {
             let is_over = timeout(pause, &mut stop).await.is_ok();
-            let told = match self.client.fetch().await {
+            let fetched = match self.client.fetch().await {
+                Ok(Fetched::NotReady) => Err(anyhow!("biolat has no figures there")),
+                other => other,
+            };
+            let told = match fetched {
                 Ok(Fetched::New(snapshot)) => {
                     (gone, pause) = (None, interval.mul_f64(0.9));
                     Some(Ok(News::Pass(self.chosen(snapshot))))
                 }
-                Ok(Fetched::Same) => {
+                Ok(Fetched::Same | Fetched::NotReady) => {
                     (gone, pause) = (None, often);
-                    None
-                }
-                Ok(Fetched::NotReady) => {
-                    pause = often;
                     None
                 }
                 Err(error) => {

@@ -53,6 +53,9 @@ impl Target {
             _ => (place, None),
         };
         let port = given.map_or(Ok(port), str::parse).map_err(|_| bad())?;
+        if host.contains(':') && !host.starts_with('[') {
+            return Err(format!("an IPv6 address stands in brackets, as in http://[::1]:{PORT}"));
+        }
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let prefix = path.strip_suffix(PATH).or(path.strip_suffix("/metrics")).unwrap_or(path);

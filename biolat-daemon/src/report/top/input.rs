@@ -35,8 +35,7 @@ impl Input {
         let on = |number| signal(SignalKind::from_raw(number));
         let ends = [on(libc::SIGTERM)?, on(libc::SIGHUP)?, on(libc::SIGINT)?, on(libc::SIGQUIT)?];
         let (stop, go_on) = (on(libc::SIGTSTP)?, on(libc::SIGCONT)?);
-        // So that what it takes to read is there, or the reason why not.
-        event::poll(std::time::Duration::ZERO)?;
+        // Nothing is read but there: a terminal that somebody else has left in a line of its own may keep a reader waiting.
         let (sender, events) = mpsc::channel(1);
         thread::Builder::new().name("keys".to_owned()).spawn(move || {
             let mut is_well = true;
