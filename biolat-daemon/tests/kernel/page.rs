@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    io::{Read as _, Write as _},
+    net::TcpStream,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -365,4 +367,69 @@ fn without_scripts_there_is_a_table() {
     assert_eq!(browser.faults(), [""; 0]);
     let page = String::from_utf8(http::get(daemon.address, "/", "").unwrap().body).unwrap();
     assert!(page.contains("/metrics") && page.contains("/api/v1/snapshot"), "{page}");
+}
+
+/// Turns the page into one that is in the background, or back.
+fn hide(browser: &mut Browser, hidden: bool) {
+    browser.evaluate(&format!(
+        "Object.defineProperty(document, 'hidden', {{ value: {hidden}, configurable: true }}); \
+         document.dispatchEvent(new Event('visibilitychange'))"
+    ));
+}
+
+/// Streams of events, until there is no place for another.
+fn streams(daemon: &Daemon) -> Vec<TcpStream> {
+    let stream = || {
+        let mut stream = TcpStream::connect(daemon.address).unwrap();
+        stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        (&status == b"HTTP/1.1 200").then_some(stream)
+    };
+    std::iter::from_fn(stream).collect()
+}
+
+#[test]
+#[ignore = "needs root, chromium and Playwright: cargo xtask test"]
+fn a_tab_that_nobody_sees_keeps_no_connection() {
+    let scene = Scene::new();
+    let places = streams(&scene.daemon).len();
+    let mut browser = scene.browser();
+    wait_for("the page to listen", || streams(&scene.daemon).len() == places - 1);
+    // From here on it never says that anything is wrong, and answers take a while.
+    browser.evaluate(
+        "window.said = []; window.asked = 0; window.ask = window.fetch; \
+         window.fetch = async (...of) => { asked++; await new Promise((done) => setTimeout(done, 700)); return ask(...of); }; \
+         const banner = document.getElementById('banner'); \
+         new MutationObserver(() => { if (!banner.hidden) said.push(banner.textContent); }).observe(banner, { attributes: true })",
+    );
+    browser.wait_for("asked > 2");
+    hide(&mut browser, true);
+    wait_for("the page to give its place back", || streams(&scene.daemon).len() == places);
+    thread::sleep(Duration::from_secs(2));
+    let before = browser.evaluate("[asked, biolat.state.count, biolat.state.passes]");
+    Target::open(&scene.one.path()).read(500);
+    thread::sleep(Duration::from_secs(4));
+    assert_eq!(browser.evaluate("[asked, biolat.state.count, biolat.state.passes]"), before);
+
+    hide(&mut browser, false);
+    browser.wait_for(&format!("biolat.state.count >= {}", before[1].as_u64().unwrap() + 500));
+    wait_for("the page to listen again", || streams(&scene.daemon).len() == places - 1);
+    let longest = browser.evaluate("Math.max(...biolat.state.columns.map(({ from, to }) => to - from))");
+    assert!(longest.as_f64().unwrap() > 3.0, "one pass of all that was missed, not {longest} s");
+    assert_eq!(browser.evaluate("said"), json!([]));
+
+    // Nor when its question of then fails, as it does while a laptop sleeps.
+    hide(&mut browser, true);
+    thread::sleep(Duration::from_secs(2));
+    browser.evaluate(
+        "window.fetch = () => new Promise((_, fail) => setTimeout(fail, 1500, new TypeError('asleep'))); \
+         dispatchEvent(new Event('online'))",
+    );
+    hide(&mut browser, false);
+    browser.evaluate("window.fetch = ask; 0");
+    thread::sleep(Duration::from_secs(2));
+    browser.wait_for("biolat.state.connected && biolat.state.age < 1");
+    assert_eq!(browser.evaluate("said"), json!([]));
+    assert_eq!(browser.faults(), [""; 0]);
 }

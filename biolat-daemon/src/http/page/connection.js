@@ -1,6 +1,8 @@
 // From the daemon to the page: events say that there is a snapshot, and it is fetched. Where events do not come
 // through, it is asked for now and then. What fails is tried again, less and less often.
 
+/** How seldom a tab asks that nobody sees, in seconds. */
+const UNSEEN = 30;
 const BACKOFF = [0.5, 1, 2, 4, 8, 15];
 const now = () => performance.now() / 1000;
 
@@ -10,7 +12,8 @@ class Connection {
   /** What was wrong with the last answer, in words; empty if nothing was. */
   trouble = '';
   retryAt = 0;
-  lostAt = now();
+  /** Since when the tab is to be seen. */
+  shownAt = 0;
   #events = null;
   #listenAt = 0;
   #deaf = 0;
@@ -28,7 +31,7 @@ class Connection {
     this.onSnapshot = onSnapshot;
     this.onChange = onChange;
     addEventListener('online', () => this.ask());
-    document.addEventListener('visibilitychange', () => { if (!document.hidden) this.ask(); });
+    document.addEventListener('visibilitychange', () => this.#turned());
     this.ask();
   }
 
@@ -48,7 +51,7 @@ class Connection {
       if (answer) this.onSnapshot(answer);
       this.#answered();
     } catch (error) {
-      this.#failed(error);
+      this.#failed(error, began);
     }
     this.#asked = now();
     this.#cost = this.#asked - began;
@@ -77,19 +80,22 @@ class Connection {
     this.connected = true;
     this.trouble = '';
     this.#failures = 0;
-    if (!this.#events && now() >= this.#listenAt) this.#listen();
-    this.#plan(this.#events ? Math.min(15, this.#interval * 1.5 + 1) : Math.min(15, this.#interval));
+    if (!document.hidden && !this.#events && now() >= this.#listenAt) this.#listen();
+    this.#plan(this.#pace);
     this.onChange();
   }
 
-  #failed(error) {
-    if (this.connected) this.lostAt = now();
-    this.connected = false;
-    this.trouble = error.constructor === Error ? error.message : '';
-    this.#events?.close();
-    this.#events = null;
+  #failed(error, began) {
+    this.#hush();
     // A daemon that was started anew counts its snapshots anew.
     this.#etag = null;
+    // A browser holds up what nobody sees, so that this may say nothing of the daemon.
+    if (document.hidden || began < this.shownAt) {
+      this.#plan(document.hidden ? this.#pace : 0);
+      return;
+    }
+    this.connected = false;
+    this.trouble = error.constructor === Error ? error.message : '';
     const wait = BACKOFF[Math.min(this.#failures++, BACKOFF.length - 1)] * (0.8 + 0.4 * Math.random());
     this.retryAt = now() + wait;
     this.#plan(wait);
@@ -102,12 +108,33 @@ class Connection {
     events.addEventListener('pass', () => this.#plan(Math.max(0, this.#asked + 3 * this.#cost - now())));
     events.onopen = () => { this.#deaf = 0; };
     events.onerror = () => {
-      events.close();
-      this.#events = null;
+      this.#hush();
       this.#listenAt = now() + BACKOFF[Math.min(this.#deaf++, BACKOFF.length - 1)];
       if (this.#deaf === 1) this.#plan(0.2);
     };
     this.#events = events;
+  }
+
+  #hush() {
+    this.#events?.close();
+    this.#events = null;
+  }
+
+  /** A browser has six connections to a host for all of its tabs: one that nobody sees keeps none. */
+  #turned() {
+    if (document.hidden) {
+      this.#hush();
+      this.#plan(this.#pace);
+    } else {
+      this.shownAt = now();
+      this.ask();
+    }
+  }
+
+  /** When to ask next if nothing is heard. */
+  get #pace() {
+    if (document.hidden) return Math.max(UNSEEN, this.#interval);
+    return Math.min(15, this.#events ? this.#interval * 1.5 + 1 : this.#interval);
   }
 
   #plan(seconds) {

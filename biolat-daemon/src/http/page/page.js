@@ -433,10 +433,11 @@ const connection = new Connection((snapshot) => {
 
 function showState() {
   const age = connection.age, interval = history.latest?.interval ?? 5;
-  const late = age !== null && age > 3 * interval + 2;
+  // A tab that was out of sight is given the time to catch up.
+  const late = age !== null && Math.min(age, now() - connection.shownAt) > 3 * interval + 2;
   const state = !connection.connected ? (age === null ? 'waiting' : 'lost') : held ? 'paused' : late ? 'late' : 'live';
   at('status').dataset.state = state;
-  write(at('state'), { waiting: 'waiting', lost: 'connection lost', paused: 'paused', late: 'no new figures', live: 'live' }[state]);
+  write(at('state'), { lost: 'connection lost', late: 'no new figures' }[state] ?? state);
   write(at('age'), age === null ? '' : `${held ? 'newest' : 'figures'} ${duration(Math.max(age, 0.1))} old`);
   at('banner').hidden = state !== 'lost' && !(late && connection.connected);
   const [said, more] = at('banner').children;
