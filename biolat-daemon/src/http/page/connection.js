@@ -4,6 +4,8 @@
 /** How seldom a tab asks that nobody sees, in seconds. */
 const UNSEEN = 30;
 const BACKOFF = [0.5, 1, 2, 4, 8, 15];
+// With what is before the page's path, and without a password, which no question may have.
+const API = new URL('api/v1/', location.origin + location.pathname);
 const now = () => performance.now() / 1000;
 
 class Connection {
@@ -61,7 +63,7 @@ class Connection {
 
   async #fetch() {
     const headers = this.#etag ? { 'If-None-Match': this.#etag } : {};
-    const answer = await fetch('api/v1/snapshot', { headers, cache: 'no-store', signal: AbortSignal.timeout(10000) });
+    const answer = await fetch(`${API}snapshot`, { headers, cache: 'no-store', signal: AbortSignal.timeout(10000) });
     if (answer.status === 304) return null;
     if (!answer.ok) {
       throw new Error(answer.status === 503 ? 'biolat has no figures yet' : `biolat answers with status ${answer.status}; reload the page`);
@@ -103,7 +105,7 @@ class Connection {
   }
 
   #listen() {
-    const events = new EventSource('api/v1/events');
+    const events = new EventSource(`${API}events`);
     // No more of them than can be dealt with: three quarters of the time are for other things.
     events.addEventListener('pass', () => this.#plan(Math.max(0, this.#asked + 3 * this.#cost - now())));
     events.onopen = () => { this.#deaf = 0; };

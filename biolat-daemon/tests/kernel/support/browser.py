@@ -33,15 +33,17 @@ class Browser:
         context.add_init_script(NOTE_VIOLATIONS)
         self.wrong = []
         page = self.page = context.new_page()
-        own = urlsplit(url).netloc
+        own = self.host(url)
         page.on("console", lambda message: message.type in ("error", "warning") and self.wrong.append(message.text))
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
         page.on("request", lambda request: self.note_request(request.url, own))
         return page.goto(url).all_headers()
 
+    def host(self, url):
+        return urlsplit(url).netloc.rpartition("@")[2]
+
     def note_request(self, url, own):
-        parts = urlsplit(url)
-        if parts.scheme != "data" and parts.netloc != own:
+        if urlsplit(url).scheme != "data" and self.host(url) != own:
             self.wrong.append(f"a request to {url}")
 
     def evaluate(self, text):
