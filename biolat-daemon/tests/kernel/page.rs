@@ -394,6 +394,19 @@ fn streams(daemon: &Daemon) -> Vec<TcpStream> {
 
 #[test]
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
+fn without_a_stream_each_pass_is_asked_for() {
+    let scene = Scene::new();
+    let _taken = streams(&scene.daemon);
+    let mut browser = scene.browser();
+    // Past some tries to listen: each pass of 200 ms is here, and seldom two of them as one.
+    thread::sleep(Duration::from_secs(6));
+    let passes = browser.evaluate("biolat.state.columns.map(({ from, to }) => to - from)");
+    let passes: Vec<f64> = serde_json::from_value(passes).unwrap();
+    assert!(passes.len() > 10 && passes.iter().all(|seconds| *seconds < 1.0), "{passes:?}");
+}
+
+#[test]
+#[ignore = "needs root, chromium and Playwright: cargo xtask test"]
 fn a_tab_that_nobody_sees_keeps_no_connection() {
     let scene = Scene::new();
     let places = streams(&scene.daemon).len();

@@ -112,7 +112,7 @@ class Connection {
     events.onerror = () => {
       this.#hush();
       this.#listenAt = now() + BACKOFF[Math.min(this.#deaf++, BACKOFF.length - 1)];
-      if (this.#deaf === 1) this.#plan(0.2);
+      this.#plan(this.#deaf === 1 ? 0.2 : Math.max(0, this.#asked + this.#pace - now()));
     };
     this.#events = events;
   }
