@@ -449,3 +449,30 @@ fn a_tab_that_nobody_sees_keeps_no_connection() {
     assert_eq!(browser.evaluate("said"), json!([]));
     assert_eq!(browser.faults(), [""; 0]);
 }
+
+#[test]
+#[ignore = "needs root, chromium and Playwright: cargo xtask test"]
+fn a_pass_holds_what_was_done_in_it() {
+    let mut browser = Browser::start();
+    browser.open("about:blank", &json!({}));
+    let script = concat!(
+        include_str!("../../src/http/page/figures.js"),
+        include_str!("../../src/http/page/history.js")
+    );
+    // A life of more than 2^32 I/Os, which the first pass of a device holds, and then three more.
+    let found = browser.evaluate(&format!(
+        "(() => {{ {script}
+        const histogram = (count) => ({{ count, seconds: 1, zero: 0, overflow: 0, buckets: [[-80, count]] }});
+        const device = (name, count, unseen) => ({{ name, since: 1, unseen: {{ read: unseen }},
+            ops: [{{ op: 'read', bytes: 0, errors: {{}}, queue: histogram(count), device: histogram(count), total: histogram(count) }}] }});
+        const daemon = {{ cpu_seconds: 0, passes: 0, pass_seconds: 0, probe: null }};
+        const snapshot = (taken, devices) => ({{ started: 1, taken, interval: 1, lost: {{}}, daemon, devices }});
+        const life = 2 ** 32 + 5;
+        const snapshots = [snapshot(2, []), snapshot(3, [device('a', life, 0)]), snapshot(4, [device('a', life + 3, 0)])];
+        const history = new History();
+        for (const each of snapshots) history.take(each);
+        return history.passes.map((pass) => new Sum().addPass(pass, 'a', null).all[2] - (pass.from < 3 ? life : 0));
+        }})()"
+    ));
+    assert_eq!(found, json!([0, 3]));
+}

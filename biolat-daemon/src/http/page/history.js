@@ -29,7 +29,8 @@ function opBetween(before, now) {
     bytes: now.bytes - (before?.bytes ?? 0),
     errors: sum(less(now.errors, before?.errors)),
     seconds: PHASES.map((phase) => now[phase].seconds - (before?.[phase].seconds ?? 0)),
-    words: Uint32Array.from(words),
+    // What grew in one pass fits 32 bits; what did in a life may not.
+    words: (before ? Uint32Array : Float64Array).from(words),
   };
 }
 
@@ -46,7 +47,7 @@ function between(before, now) {
       const growth = opBetween(last?.ops.find((other) => other.op === op.op), op);
       if (growth.words.length > 3 || growth.bytes > 0 || growth.errors > 0) {
         ops.set(op.op, growth);
-        pass.words += growth.words.length;
+        pass.words += growth.words.byteLength / 4;
       }
     }
     pass.devices.set(device.name, { ops, unseen: sum(less(device.unseen, last?.unseen)) });

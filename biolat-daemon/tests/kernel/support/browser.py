@@ -37,7 +37,8 @@ class Browser:
         page.on("console", lambda message: message.type in ("error", "warning") and self.wrong.append(message.text))
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
         page.on("request", lambda request: self.note_request(request.url, own))
-        return page.goto(url).all_headers()
+        answer = page.goto(url)
+        return answer.all_headers() if answer else {}
 
     def host(self, url):
         return urlsplit(url).netloc.rpartition("@")[2]
