@@ -468,11 +468,13 @@ fn a_pass_holds_what_was_done_in_it() {
         const daemon = {{ cpu_seconds: 0, passes: 0, pass_seconds: 0, probe: null }};
         const snapshot = (taken, devices) => ({{ started: 1, taken, interval: 1, lost: {{}}, daemon, devices }});
         const life = 2 ** 32 + 5;
-        const snapshots = [snapshot(2, []), snapshot(3, [device('a', life, 0)]), snapshot(4, [device('a', life + 3, 0)])];
+        const snapshots = [snapshot(2, []), snapshot(3, [device('a', life, 0)]), snapshot(4, [device('a', life + 3, 0), device('b', 0, 0)]),
+            snapshot(5, [device('a', life + 3, 0), device('b', 0, 2)])];
         const history = new History();
         for (const each of snapshots) history.take(each);
-        return history.passes.map((pass) => new Sum().addPass(pass, 'a', null).all[2] - (pass.from < 3 ? life : 0));
+        return history.passes.map((pass) => [new Sum().addPass(pass, 'a', null).all[2] - (pass.from < 3 ? life : 0), [...pass.devices.keys()]]);
         }})()"
     ));
-    assert_eq!(found, json!([0, 3]));
+    // Nothing is kept of a device that did nothing.
+    assert_eq!(found, json!([[0, ["a"]], [3, ["a"]], [0, ["b"]]]));
 }

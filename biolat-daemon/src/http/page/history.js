@@ -50,7 +50,9 @@ function between(before, now) {
         pass.words += growth.words.byteLength / 4;
       }
     }
-    pass.devices.set(device.name, { ops, unseen: sum(less(device.unseen, last?.unseen)) });
+    const unseen = sum(less(device.unseen, last?.unseen));
+    // Of hundreds of devices most are idle, and nothing is kept of those.
+    if (ops.size || unseen) pass.devices.set(device.name, { ops, unseen });
   }
   pass.lost = less(now.lost, same ? before.lost : {});
   const was = same ? before.daemon : { cpu_seconds: null, passes: 0, pass_seconds: 0, probe: null };
