@@ -217,7 +217,7 @@ function showDevices(view) {
     cells[9].classList.toggle('bad', view.passes.length > 0 && figures.errors > 0);
     const audited = Object.keys(device.unseen).length > 0;
     write(cells[10], number(audited ? sum(device.unseen) : null), audited ? '' : 'this device is not audited');
-    cells[10].classList.toggle('bad', unseen > 0);
+    cells[10].classList.toggle('unsure', unseen > 0);
   }
   // Strips that can be compared, drawn when all of the text is in place, as that moves the canvases.
   const any = (cell) => list.some((row) => row.sum.counts[choice.phase][cell] > 0);
