@@ -79,7 +79,7 @@ pub struct Options {
 
     /// Read a biolat that runs already, here or elsewhere: no root, no probe of its own
     ///
-    /// HOST[:PORT] is short for http://HOST:9976. A window is then as long as the time between that biolat's passes (its
+    /// HOST or HOST:PORT is short for http://HOST:9976. A window is then as long as the time between that biolat's passes (its
     /// --interval), or several of them. A password in the URL is seen by whoever lists processes: see --user.
     #[arg(long, value_name = "URL", value_parser = Url)]
     pub from: Option<Target>,
