@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
     check,
@@ -11,6 +11,9 @@ use crate::{
     probe::Host,
     report, version,
 };
+
+/// The exit status of an option that is wrong.
+pub const USAGE: u8 = 2;
 
 const ABOUT: &str = "Latency of every block I/O, as Prometheus native histograms, from one eBPF probe";
 
@@ -90,13 +93,9 @@ pub struct Options {
     #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
     pub device_exclude: Option<String>,
 
-    /// Where sysfs is mounted
-    #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", hide_env_values = true, default_value = "/sys")]
-    pub sysfs: PathBuf,
-
-    /// Where procfs is mounted
-    #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
-    pub procfs: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap would take it for the command's own text")]
+    pub roots: Roots,
 
     /// Serve no live page: `/` is a plain list of what there is, and nothing is told as it happens
     ///
@@ -130,6 +129,27 @@ pub struct Options {
     #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub no_seccomp: bool,
+}
+
+// Where the host's facts are. No text of its own: clap would take it for that of the command that has these options.
+#[derive(Args, Clone, Debug)]
+#[allow(missing_docs, reason = "as above")]
+pub struct Roots {
+    /// Where sysfs is mounted
+    #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", hide_env_values = true, default_value = "/sys")]
+    pub sysfs: PathBuf,
+
+    /// Where procfs is mounted
+    #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
+    pub procfs: PathBuf,
+}
+
+impl Roots {
+    /// As the probe and the collector want it.
+    #[must_use]
+    pub fn host(&self) -> Host {
+        Host { sysfs: self.sysfs.clone(), procfs: self.procfs.clone() }
+    }
 }
 
 /// What to do instead of serving.
@@ -194,7 +214,7 @@ impl Options {
             shape: Shape { schema: self.schema, histograms: self.format },
             live: !self.no_ui,
             selection: selection(self.device, self.device_exclude)?,
-            host: Host { sysfs: self.sysfs, procfs: self.procfs },
+            host: self.roots.host(),
             probe_stats: self.probe_stats,
             seccomp: !self.no_seccomp,
         })

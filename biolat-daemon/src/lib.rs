@@ -22,6 +22,7 @@ pub mod rights;
 pub mod service_manager;
 mod shell;
 pub mod snapshot;
+pub mod terminal;
 pub mod version;
 pub mod web_config;
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use biolat_daemon::{
     check,
-    config::{Command, Config, Options},
+    config::{Command, Config, Options, USAGE},
     listen, log_lines, report, rights, run,
     web_config::Wrong,
 };
@@ -12,7 +12,6 @@ use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 const FAILED: u8 = 1;
-const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     use_one_heap();

@@ -29,11 +29,11 @@ use std::{
 use anyhow::{Context as _, Result};
 use biolat_common::series::Series;
 use caps::Capability::CAP_SYS_RESOURCE;
-use clap::{Args, ColorChoice};
+use clap::Args;
 
 use crate::{
     collect::slots_at_start,
-    config::{self, Refused},
+    config::{self, Refused, Roots, USAGE},
     device::{
         selection::Selection,
         sysfs::{self, Ids},
@@ -41,6 +41,7 @@ use crate::{
     listen,
     probe::{self, Host, in_whole_chunks, kernel::Kernel, refusal::Release, slot_bytes},
     rights as own_rights,
+    terminal::Color,
 };
 use finding::{Finding, Verdict, count};
 use memory::Counters;
@@ -50,8 +51,6 @@ use trial::Untried;
 
 /// Something will not work.
 const FAILED: u8 = 1;
-/// A wrong option.
-const USAGE: u8 = 2;
 
 /// What it does, at length.
 pub const ABOUT: &str = "Say what works here, what does not, and the command that mends it
@@ -85,7 +84,7 @@ pub struct Options {
 
     /// When to use colours; NO_COLOR in the environment turns them off too
     #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub color: ColorChoice,
+    pub color: Color,
 
     /// Address and port that the daemon is to serve on; may be given more than once [default: 0.0.0.0:9976]
     #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
@@ -104,13 +103,9 @@ pub struct Options {
     #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
     pub device_exclude: Option<String>,
 
-    /// Where sysfs is mounted
-    #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", hide_env_values = true, default_value = "/sys")]
-    pub sysfs: PathBuf,
-
-    /// Where procfs is mounted
-    #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
-    pub procfs: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap would take it for the command's own text")]
+    pub roots: Roots,
 }
 
 /// Checks, and says what it found.
@@ -148,7 +143,7 @@ impl Subjects {
     fn of(options: Options) -> Result<Self, Refused> {
         let listen = if options.listen.is_empty() { vec![listen::DEFAULT] } else { options.listen };
         Ok(Self {
-            host: Host { sysfs: options.sysfs, procfs: options.procfs },
+            host: options.roots.host(),
             selection: config::selection(options.device, options.device_exclude)?,
             listen,
             web_config: config::given(options.web_config),

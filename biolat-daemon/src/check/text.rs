@@ -1,10 +1,7 @@
 //! Findings for people: marks and colours on a terminal that has them, words elsewhere; a line for each in a pipe.
 
-use std::env;
-
-use clap::ColorChoice;
-
 use super::finding::{Finding, Fix, Verdict, count};
+use crate::terminal::{Color, columns, is_utf8, variable, wrapped};
 
 /// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,32 +15,26 @@ pub(super) struct Style {
 
 /// Nobody reads longer lines with ease, nor shorter ones.
 const WIDTHS: (usize, usize) = (40, 100);
+/// What stands behind a long subject has room for some words.
+const NARROWEST: usize = 20;
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";
 
 impl Style {
     /// What the environment asks for.
-    pub(super) fn of_environment(color: ColorChoice, is_terminal: bool) -> Self {
-        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    pub(super) fn of_environment(color: Color, is_terminal: bool) -> Self {
         Self::of(color, is_terminal, columns(), variable)
     }
 
     fn of(
-        color: ColorChoice,
+        color: Color,
         is_terminal: bool,
         columns: Option<usize>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Self {
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(&variable).unwrap_or_default();
-        let locale = locale.to_ascii_lowercase();
-        let wants_none = variable("NO_COLOR").is_some() || variable("TERM").is_none_or(|term| term == "dumb");
         Self {
-            colours: match color {
-                ColorChoice::Always => true,
-                ColorChoice::Never => false,
-                ColorChoice::Auto => is_terminal && !wants_none,
-            },
-            marks: is_terminal && (locale.contains("utf-8") || locale.contains("utf8")),
+            colours: color.is_used(is_terminal, &variable),
+            marks: is_terminal && is_utf8(variable),
             width: is_terminal.then(|| columns.unwrap_or(80).clamp(WIDTHS.0, WIDTHS.1)),
         }
     }
@@ -66,17 +57,18 @@ impl Style {
 pub(super) fn report(findings: &[Finding], style: Style) -> String {
     let subjects = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
     let indent = if style.marks { 1 } else { 4 } + 1 + subjects + 2;
+    let width = style.width.map_or(usize::MAX, |width| width.max(indent + NARROWEST));
     let mut report = String::new();
     for finding in findings {
         let subject = printable(&finding.subject);
-        let text = wrapped(&printable(&finding.text), indent, style.width);
+        let text = wrapped(&printable(&finding.text), width, indent);
         report += &format!("{} {subject:subjects$}  {text}\n", style.verdict(finding.verdict));
         for (index, fix) in finding.fix.iter().enumerate() {
             let or = if index == 0 { "" } else { "or " };
             let fix = match fix {
                 // A command is copied whole.
                 Fix::Command(command) => format!("{or}run: {}", style.strong(&printable(command))),
-                Fix::Step(step) => wrapped(&format!("{or}{}", printable(step)), indent, style.width),
+                Fix::Step(step) => wrapped(&format!("{or}{}", printable(step)), width, indent),
             };
             report += &format!("{:indent$}{fix}\n", "");
         }
@@ -98,50 +90,17 @@ fn summary(findings: &[Finding]) -> String {
     }
 }
 
-/// Broken between words, with what follows below what came first. What stands in backquotes is one word.
-fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String {
-    let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(20));
-    let (mut wrapped, mut used) = (String::new(), 0);
-    let mut is_quoted = false;
-    let is_gap = |c: char| {
-        is_quoted ^= c == '`';
-        c == ' ' && !is_quoted
-    };
-    for word in text.split(is_gap) {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > room {
-            wrapped += &format!("\n{:indent$}", "");
-            used = 0;
-        } else if used > 0 {
-            wrapped.push(' ');
-            used += 1;
-        }
-        wrapped += word;
-        used += length;
-    }
-    wrapped
-}
-
 /// What drives and other programs say of themselves may hold anything.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// Of the terminal that this is written to.
-fn columns() -> Option<usize> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: writes the struct; what is no terminal is refused.
-    let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::ColorChoice::{Always, Auto, Never};
-
     use super::{Finding, Style, report};
+    use crate::terminal::Color::{self, Always, Auto, Never};
 
-    fn style(color: clap::ColorChoice, is_terminal: bool, variables: &[(&str, &str)]) -> Style {
+    fn style(color: Color, is_terminal: bool, variables: &[(&str, &str)]) -> Style {
         Style::of(color, is_terminal, Some(60), |name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())

@@ -10,6 +10,7 @@ use std::{
 use biolat_common::kernel::device_number;
 
 use super::{Device, Throttling};
+use crate::terminal::plain;
 
 /// What a device's id is: see [`Device::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,9 +215,8 @@ fn text(path: &Path, attribute: &str) -> io::Result<String> {
 }
 
 fn clean(text: &str) -> String {
-    let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     // Whatever a drive says of itself comes to a terminal.
-    text.replace(char::is_control, "\u{fffd}")
+    plain(text.trim_matches(|c: char| c.is_whitespace() || c.is_control()))
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ use biolat_common::{
 
 use super::{
     histogram::{Bounds, ERROR_PERCENT, Histogram},
-    terminal::{Look, Terminal, wrapped},
+    terminal::{Look, Terminal},
     units::{self, Units},
     view::{Block, View},
     window::{Device, Figures, Window},
 };
+use crate::terminal::wrapped;
 
 /// What percentiles are told.
 const SHARES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];

@@ -29,10 +29,7 @@ use remote::target::PORT;
 use show::End;
 use source::Source;
 
-use crate::rights;
-
-/// The exit status of an option that does not fit.
-const USAGE: u8 = 2;
+use crate::{config::USAGE, rights};
 
 /// How long a window is if that was not said.
 const WINDOW_OF_TOP: Duration = Duration::from_secs(1);

@@ -3,10 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
-use clap::{Args, ValueEnum, builder::TypedValueParser, error::ErrorKind};
+use clap::{Args, builder::TypedValueParser, error::ErrorKind};
 
 use super::remote::target::Target;
-use crate::{device::selection::Selection, probe::Host};
+use crate::{config::Roots, device::selection::Selection, probe::Host, terminal::Color};
 
 const EXAMPLES: &str = "Examples:
   biolat-daemon report                       until Ctrl-C, then all of it
@@ -96,29 +96,14 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "from")]
     pub ca_file: Option<PathBuf>,
 
-    /// Where sysfs is mounted
-    #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", hide_env_values = true, default_value = "/sys")]
-    pub sysfs: PathBuf,
-
-    /// Where procfs is mounted
-    #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
-    pub procfs: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap would take it for the command's own text")]
+    pub roots: Roots,
 
     /// Do not filter system calls
     #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub no_seccomp: bool,
-}
-
-/// When to use colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    /// On a terminal, unless NO_COLOR is set.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
 }
 
 impl Options {
@@ -134,7 +119,7 @@ impl Options {
     /// Where the host's facts are.
     #[must_use]
     pub fn host(&self) -> Host {
-        Host { sysfs: self.sysfs.clone(), procfs: self.procfs.clone() }
+        self.roots.host()
     }
 }
 

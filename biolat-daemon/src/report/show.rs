@@ -16,12 +16,12 @@ use super::{
     json,
     options::Options,
     source::{News, Source},
-    terminal::{Look, Terminal, wrapped},
+    terminal::{Look, Terminal},
     units, verdict,
     view::View,
     window::Window,
 };
-use crate::api::Snapshot;
+use crate::{api::Snapshot, terminal::wrapped};
 
 /// What ends it, other than having shown enough. Made before anything else, so that a signal never finds its default.
 pub(super) struct End {
@@ -167,7 +167,7 @@ impl Screen<'_> {
 
     fn window(&self, before: &Snapshot, after: &Snapshot) -> Window {
         let window = Window::between(before, after);
-        if self.options.from.is_none() { window.asking(&self.options.sysfs) } else { window }
+        if self.options.from.is_none() { window.asking(&self.options.roots.sysfs) } else { window }
     }
 
     fn show(&mut self, before: &Snapshot, after: &Snapshot) -> Result<()> {

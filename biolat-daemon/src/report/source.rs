@@ -79,7 +79,7 @@ impl Source {
                 let passes = window.as_nanos().div_ceil(LONGEST.as_nanos()).max(1) as u64;
                 let interval = window / u32::try_from(passes).unwrap_or(u32::MAX);
                 let mut own = Own::start(options, interval).await?;
-                let kernel = std::fs::read_to_string(options.procfs.join("sys/kernel/osrelease"));
+                let kernel = std::fs::read_to_string(options.roots.procfs.join("sys/kernel/osrelease"));
                 let about = format!(
                     "tracing with an own probe (biolat {}, kernel {})",
                     version::VERSION,

@@ -5,10 +5,8 @@ use std::{
     io::{self, IsTerminal as _},
 };
 
-use super::{
-    options::{Color, Options},
-    units::Units,
-};
+use super::{options::Options, units::Units};
+use crate::terminal::{columns, is_utf8, variable};
 
 /// As wide as a terminal is that nobody has told of.
 const WIDTH: usize = 80;
@@ -45,18 +43,10 @@ impl Terminal {
     #[must_use]
     pub fn of_output(options: &Options) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let variable = |name: &str| env::var(name).unwrap_or_default();
-        let name = variable("TERM");
         Self {
-            color: match options.color {
-                Color::Always => true,
-                Color::Never => false,
-                Color::Auto => {
-                    is_terminal && variable("NO_COLOR").is_empty() && !name.is_empty() && name != "dumb"
-                }
-            },
+            color: options.color.is_used(is_terminal, variable),
             // The kernel's own console has no font for parts of a block.
-            unicode: is_terminal && name != "linux" && is_utf8(["LC_ALL", "LC_CTYPE", "LANG"].map(variable)),
+            unicode: is_terminal && variable("TERM").is_none_or(|name| name != "linux") && is_utf8(variable),
             is_terminal,
         }
     }
@@ -105,46 +95,9 @@ impl Terminal {
     }
 }
 
-/// By the first of the variables that says something.
-fn is_utf8(variables: [String; 3]) -> bool {
-    let locale = variables.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_lowercase();
-    locale.ends_with("utf-8") || locale.ends_with("utf8") || locale.contains("utf-8@")
-}
-
-fn columns() -> Option<usize> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: the call fills a plain struct.
-    let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (result == 0).then_some(size.ws_col.into())
-}
-
-/// Breaks text between words, so that no line is wider; lines after the first begin with the indent.
-#[must_use]
-pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
-    let mut lines = vec![String::new()];
-    let mut wide = indent;
-    for word in text.split_whitespace() {
-        let chars = word.chars().count();
-        let is_first = lines.last().is_none_or(String::is_empty);
-        if !is_first && wide + 1 + chars > width {
-            lines.push(String::new());
-            wide = indent;
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-                wide += 1;
-            }
-            line.push_str(word);
-            wide += chars;
-        }
-    }
-    lines.join(&format!("\n{:indent$}", ""))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Look, Terminal, is_utf8, wrapped};
+    use super::{Look, Terminal};
 
     const PLAIN: Terminal = Terminal { color: false, unicode: false, is_terminal: false };
     const RICH: Terminal = Terminal { color: true, unicode: true, is_terminal: true };
@@ -164,23 +117,5 @@ mod tests {
     fn colours_where_they_are_wanted() {
         assert_eq!(PLAIN.paint(Look::Bad, "x"), "x");
         assert_eq!(RICH.paint(Look::Bad, "x"), "\x1b[1;31mx\x1b[0m");
-    }
-
-    #[test]
-    fn locales() {
-        let utf8 = |variables: [&str; 3]| is_utf8(variables.map(str::to_owned));
-        assert!(
-            utf8(["", "", "de_DE.UTF-8"]) && utf8(["C.utf8", "C", "C"]) && utf8(["", "de_DE.UTF-8@euro", ""])
-        );
-        assert!(
-            !utf8(["C", "", "de_DE.UTF-8"]) && !utf8(["", "", ""]) && !utf8(["", "POSIX", "en_US.UTF-8"])
-        );
-    }
-
-    #[test]
-    fn lines_are_no_wider() {
-        assert_eq!(wrapped("one two three", 9, 2), "one two\n  three");
-        assert_eq!(wrapped("incomprehensibilities a", 9, 2), "incomprehensibilities\n  a");
-        assert_eq!(wrapped("", 9, 2), "");
     }
 }

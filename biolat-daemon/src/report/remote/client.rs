@@ -31,11 +31,11 @@ use tokio_rustls::{
 };
 
 use super::{
-    sound::{plain, sound},
+    sound::sound,
     target::{PATH, Target},
     tls,
 };
-use crate::{api, api::Snapshot, version};
+use crate::{api, api::Snapshot, terminal::plain, version};
 
 /// How long a connection, a handshake and an answer may take, each.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -3,7 +3,10 @@
 use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 
-use crate::api::{Histogram, Snapshot};
+use crate::{
+    api::{Histogram, Snapshot},
+    terminal::plain,
+};
 
 /// Refuses figures that no biolat has, and takes what would steer a terminal out of the words.
 pub(super) fn sound(mut snapshot: Snapshot) -> Result<Snapshot> {
@@ -54,11 +57,6 @@ fn is_of_known_buckets(histogram: &Histogram) -> Result<()> {
         Some((index, _)) => bail!("its answer is malformed: there is no bucket {index}"),
         None => Ok(()),
     }
-}
-
-/// A text in which nothing is an order to a terminal.
-pub(super) fn plain(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }
 
 fn clean(text: &mut String) {
