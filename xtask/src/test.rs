@@ -34,7 +34,7 @@ pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
 fn client_tests(strict: bool) -> Result<()> {
     let Some(lacking) = machine::lacking(&CLIENTS) else {
         let tests =
-            ["test", "--locked", "--package", "biolat-daemon", "--test", "clients", "--", "--ignored"];
+            ["test", "--locked", "--package", "biolat-daemon", "--test", "userspace", "--", "--ignored"];
         return run(&mut cargo(&tests));
     };
     println!("not run: tests of TLS and passwords: {lacking}");

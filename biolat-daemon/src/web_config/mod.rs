@@ -225,7 +225,7 @@ fn headers(given: BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderVal
 }
 
 #[cfg(test)]
-#[path = "../../tests/certificates/mod.rs"]
+#[path = "../../tests/support/certificates.rs"]
 mod certificates;
 
 #[cfg(test)]

@@ -9,12 +9,11 @@
 )]
 
 mod api;
-mod bays;
 mod buckets;
 mod check;
 mod counts;
-mod crowds;
 mod dashboards;
+mod device_churn;
 mod disk;
 mod drives;
 mod failures;
@@ -23,19 +22,20 @@ mod known_latency;
 mod latency;
 mod lifecycle;
 mod losses;
+mod nvme_hotplug;
 mod page;
 mod peers;
 mod report;
+mod report_findings;
 mod requests;
 mod restarts;
 mod rights;
 mod scale;
 mod schedulers;
+mod series_limits;
 mod stacks;
-mod storms;
 mod support;
 mod systemd;
 mod top;
 mod unthrottled;
 mod web;
-mod words;

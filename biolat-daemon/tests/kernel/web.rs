@@ -1,6 +1,6 @@
-//! TLS and passwords of the daemon as a user starts it, confined as it is. `tests/clients.rs` has the rest.
+//! TLS and passwords of the daemon as a user starts it, confined as it is. `tests/userspace/clients.rs` has the rest.
 
-#[path = "../certificates/mod.rs"]
+#[path = "../support/certificates.rs"]
 mod certificates;
 
 use std::{

@@ -14,6 +14,7 @@ pub(crate) mod kernel_memory;
 pub(crate) mod load;
 pub(crate) mod loop_device;
 pub(crate) mod machine;
+#[path = "../../support/native.rs"]
 pub(crate) mod native;
 pub(crate) mod null_blk;
 pub(crate) mod passthrough;

@@ -1,6 +1,6 @@
 //! Certificates of the tests' own, and folders to put them into.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(dead_code, reason = "each test uses some of it")]
 
 use std::{fs, path::PathBuf};
 

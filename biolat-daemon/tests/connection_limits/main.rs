@@ -8,8 +8,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod certificates;
-mod snapshots;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::{
     fs,
@@ -45,8 +45,8 @@ use tokio_rustls::{
     },
 };
 
-use certificates::{Authority, Folder};
-use snapshots::{content, snapshot};
+use support::certificates::{Authority, Folder};
+use support::snapshots::{content, snapshot};
 
 /// Some 800 KiB.
 const DEVICES: usize = 100;

@@ -1,15 +1,5 @@
 //! `report --from` as a user runs it, against servers of snapshots made by hand: no probe, no right.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod certificates;
-mod snapshots;
-
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener},
@@ -27,8 +17,8 @@ use biolat_daemon::{
 };
 use tokio::sync::watch;
 
-use certificates::{Authority, Folder};
-use snapshots::{content, snapshot};
+use crate::support::certificates::{Authority, Folder};
+use crate::support::snapshots::{content, snapshot};
 
 /// Reads and bytes that come with each pass.
 const READS: u64 = 40;

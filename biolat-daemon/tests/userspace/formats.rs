@@ -1,15 +1,5 @@
 //! The formats of one snapshot, each read back and held against it: three for Prometheus, and JSON.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
-
-#[path = "kernel/support/native.rs"]
-mod native;
-
 use std::{
     collections::BTreeMap,
     time::{Duration, UNIX_EPOCH},
@@ -88,7 +78,7 @@ fn with<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> &'a Metric {
 
 /// Counts by native index, empty buckets left out.
 fn native(histogram: &Encoded) -> Vec<(i32, u64)> {
-    let mut buckets = native::decode(histogram);
+    let mut buckets = crate::support::native::decode(histogram);
     buckets.retain(|(_, count)| *count > 0);
     buckets
 }

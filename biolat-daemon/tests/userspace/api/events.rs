@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
+use crate::support::{
     server::Server,
     snapshots::{content, snapshot},
 };

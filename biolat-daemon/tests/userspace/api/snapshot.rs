@@ -9,7 +9,7 @@ use std::{
 use biolat_daemon::{api, http::Limits, snapshot::Snapshot};
 use flate2::read::GzDecoder;
 
-use crate::{
+use crate::support::{
     server::{Reply, Server},
     snapshots::{content, snapshot},
 };

@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::snapshots::content;
+use super::snapshots::content;
 
 /// A running server.
 pub(crate) struct Server {

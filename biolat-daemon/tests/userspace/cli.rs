@@ -1,13 +1,6 @@
 //! What the command line says when something is wrong: one line, what and what to do, the right exit code.
 //! Needs no right: all of it fails before the probe is loaded.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
-
 use std::{
     fs,
     net::TcpListener,

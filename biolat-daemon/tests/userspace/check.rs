@@ -1,15 +1,5 @@
 //! `biolat-daemon check` as a user calls it, as far as that takes no right: who has the port, text and JSON, exit codes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod certificates;
-mod snapshots;
-
 use std::{
     io::Write as _,
     net::{SocketAddr, TcpListener},
@@ -26,8 +16,8 @@ use biolat_daemon::{
 use serde_json::Value;
 use tokio::sync::watch;
 
-use certificates::{Authority, Folder};
-use snapshots::{content, snapshot};
+use crate::support::certificates::{Authority, Folder};
+use crate::support::snapshots::{content, snapshot};
 
 fn check(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));

@@ -1,16 +1,6 @@
 //! TLS and passwords by those who will use them: curl, openssl, Prometheus. No probe, no right; `cargo xtask test`
 //! runs these where the programs are.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod certificates;
-mod snapshots;
-
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
@@ -28,8 +18,8 @@ use biolat_daemon::{
 };
 use tokio::sync::watch;
 
-use certificates::{Authority, Folder};
-use snapshots::{content, snapshot};
+use crate::support::certificates::{Authority, Folder};
+use crate::support::snapshots::{content, snapshot};
 
 const PASSWORDS: &str = "basic_auth_users:\n  alice: ";
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";

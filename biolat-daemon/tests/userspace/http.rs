@@ -1,15 +1,5 @@
 //! The HTTP server over real sockets, with a snapshot made by hand: no probe, no right.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod server;
-mod snapshots;
-
 use std::{
     io::{self, Read as _},
     sync::Arc,
@@ -24,8 +14,8 @@ use tokio::{
     time::timeout,
 };
 
-use server::{Reply, Server};
-use snapshots::snapshot;
+use crate::support::server::{Reply, Server};
+use crate::support::snapshots::snapshot;
 
 #[tokio::test]
 async fn formats_are_negotiated() {

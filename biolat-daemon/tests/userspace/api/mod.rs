@@ -1,0 +1,5 @@
+//! The API over real sockets, with snapshots made by hand.
+
+mod document;
+mod events;
+mod snapshot;

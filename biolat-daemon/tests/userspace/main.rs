@@ -1,0 +1,19 @@
+//! What needs neither the probe nor root: the command line, the HTTP server, its formats and API, `check` and `report`, each
+//! as its user sees it. `clients` needs other people's programs and is ignored unless `cargo xtask test` asks for it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod api;
+mod check;
+mod cli;
+mod clients;
+mod formats;
+mod http;
+mod report;
+#[path = "../support/mod.rs"]
+mod support;
