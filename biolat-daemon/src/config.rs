@@ -8,7 +8,7 @@ use crate::{
     check,
     device::selection::Selection,
     expose::{Histograms, Shape},
-    probe::Host,
+    host::Host,
     report, version,
 };
 

@@ -12,6 +12,7 @@ pub mod collect;
 pub mod config;
 pub mod device;
 pub mod expose;
+pub mod host;
 pub mod http;
 pub mod listen;
 pub mod log_lines;

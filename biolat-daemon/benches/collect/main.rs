@@ -12,7 +12,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, anyhow, bail};
 use biolat_common::series::Series;
-use biolat_daemon::{collect::Collector, device::selection::Selection, probe::Host};
+use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host};
 use clap::Parser;
 use serde_json::{Value, json};
 

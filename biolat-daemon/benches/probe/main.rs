@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use biolat_daemon::probe::{Host, kernel_types};
+use biolat_daemon::{host::Host, probe::kernel_types};
 use clap::Parser;
 use serde_json::json;
 

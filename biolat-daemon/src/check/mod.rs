@@ -38,8 +38,9 @@ use crate::{
         selection::Selection,
         sysfs::{self, Ids},
     },
+    host::Host,
     listen,
-    probe::{self, Host, in_whole_chunks, kernel::Kernel, refusal::Release, slot_bytes},
+    probe::{self, in_whole_chunks, kernel::Kernel, refusal::Release, slot_bytes},
     rights as own_rights,
     terminal::Color,
 };

@@ -27,7 +27,8 @@ use crate::{
         selection::Selection,
         sysfs::{self, Ids},
     },
-    probe::{Host, Probe, ProgramCounts, kernel::Kernel, kernel_types, slot_bytes},
+    host::Host,
+    probe::{Probe, ProgramCounts, kernel::Kernel, kernel_types, slot_bytes},
     process,
     snapshot::{DeviceView, Health, Histogram, ProbeRuns, SeriesView, Snapshot},
 };

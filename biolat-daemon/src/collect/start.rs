@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use super::{Collector, Command, run};
 use crate::{
     device::selection::Selection,
-    probe::Host,
+    host::Host,
     rights::{self, Thread},
     snapshot::Snapshot,
 };

@@ -13,7 +13,6 @@ use std::{
     error::Error,
     fs, io,
     os::fd::{AsFd, OwnedFd},
-    path::PathBuf,
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -31,30 +30,12 @@ use biolat_common::{
 pub use maps::{Counters, Maps};
 pub use sys::ProgramCounts;
 
-use crate::rights;
+use crate::{host::Host, rights};
 use kernel::Kernel;
 use messages::Messages;
 use refusal::{Refusal, Release};
 
 const PROGRAM: &str = "block_rq_complete";
-
-/// Where the host's facts are found.
-#[derive(Clone, Debug)]
-pub struct Host {
-    /// Usually `/sys`.
-    pub sysfs: PathBuf,
-    /// Usually `/proc`.
-    pub procfs: PathBuf,
-}
-
-impl Host {
-    /// What it calls itself; empty if that cannot be read.
-    #[must_use]
-    pub fn name(&self) -> String {
-        let name = fs::read_to_string(self.procfs.join("sys/kernel/hostname"));
-        name.unwrap_or_default().trim().to_owned()
-    }
-}
 
 /// The loaded and attached probe. Dropping it takes it out of the kernel.
 pub struct Probe {

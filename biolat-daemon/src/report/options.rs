@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use clap::{Args, builder::TypedValueParser, error::ErrorKind};
 
 use super::remote::target::Target;
-use crate::{config::Roots, device::selection::Selection, probe::Host, terminal::Color};
+use crate::{config::Roots, device::selection::Selection, host::Host, terminal::Color};
 
 const EXAMPLES: &str = "Examples:
   biolat-daemon report                       until Ctrl-C, then all of it

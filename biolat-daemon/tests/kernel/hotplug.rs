@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use biolat_daemon::{collect::Collector, device::selection::Selection, probe::Host};
+use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host};
 
 use crate::support::{
     awake::Awake,

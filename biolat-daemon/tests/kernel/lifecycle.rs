@@ -2,7 +2,10 @@
 
 use std::{io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Command, time::Duration};
 
-use biolat_daemon::probe::{Host, Probe, kernel::Kernel, kernel_types};
+use biolat_daemon::{
+    host::Host,
+    probe::{Probe, kernel::Kernel, kernel_types},
+};
 
 use crate::support::{
     Folder,

@@ -7,7 +7,8 @@ use biolat_daemon::{
         selection::Selection,
         sysfs::{self, Ids},
     },
-    probe::{Host, Probe, btf::Btf, kernel::Kernel, kernel_types},
+    host::Host,
+    probe::{Probe, btf::Btf, kernel::Kernel, kernel_types},
     snapshot::{DeviceView, Snapshot},
 };
 
