@@ -16,6 +16,7 @@ pub mod host;
 pub mod http;
 pub mod listen;
 pub mod log_lines;
+mod net;
 pub mod probe;
 mod process;
 pub mod report;

@@ -22,7 +22,7 @@ mod page;
 mod places;
 mod stream;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http_body_util::Either;
 use hyper::{
@@ -184,14 +184,6 @@ impl Service {
 async fn encoding<T: Send + 'static>(encode: impl FnOnce() -> T + Send + 'static) -> Result<T, Answer> {
     let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the figures could not be encoded\n");
     tokio::task::spawn_blocking(encode).await.map_err(failed)
-}
-
-/// Whoever has one IPv6 address has the 2^64 beside it.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-        four => four,
-    }
 }
 
 fn tagged(mut answer: Answer, tag: &str) -> Answer {

@@ -11,7 +11,8 @@ use std::{
 
 use tokio::sync::{oneshot, watch};
 
-use super::{Limits, network};
+use super::Limits;
+use crate::net::network;
 
 /// All places.
 pub(super) struct Places {

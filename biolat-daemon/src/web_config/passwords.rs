@@ -16,7 +16,7 @@ use ring::{hmac, rand::SystemRandom};
 use tokio::{sync::Semaphore, time::sleep};
 
 use super::Wrong;
-use crate::http::network;
+use crate::net::network;
 
 /// Passwords of one address that may wait for their turn: a pair of scrapers behind one address, and no more.
 const WAITING: usize = 2;

@@ -1,0 +1,27 @@
+//! IP addresses as units of fairness: connection limits and failed logins are counted by network.
+
+use std::net::IpAddr;
+
+/// The network that a client is counted under: its IPv4 address, or the /64 of its IPv6 address, as one host usually has a
+/// whole /64 to itself.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        four => four,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::network;
+
+    #[test]
+    fn ipv6_by_64_and_ipv4_by_address() {
+        let network = |text: &str| network(text.parse::<IpAddr>().unwrap()).to_string();
+        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(network("192.0.2.7"), "192.0.2.7");
+        assert_eq!(network("::ffff:192.0.2.7"), "192.0.2.7");
+    }
+}
