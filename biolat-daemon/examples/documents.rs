@@ -235,6 +235,6 @@ fn see_also(daemon: &Command, own: &str) -> Roff {
         roff.text([bold(page), roman(format!("({section}){end}"))]);
     }
     roff.control("PP", []);
-    roff.text([roman("Every metric and what it means: "), italic("/usr/share/doc/biolat/README.md")]);
+    roff.text([roman("Every metric and what it means: "), italic("/usr/share/doc/biolat/docs/metrics.md")]);
     roff
 }
