@@ -1,27 +1,28 @@
-//! Nanoseconds to cells, in integers only: Prometheus' exponential schema 3 in seconds.
+//! The bucket arithmetic, in integers only: from nanoseconds to a cell of a histogram with Prometheus' exponential
+//! schema 3 in seconds.
 //!
 //! A latency lies in native bucket `i` when `2^((i-1)/8) < seconds <= 2^(i/8)`. The eight boundaries of an
 //! octave, in nanoseconds and shifted so that their top bit is bit 39, are the same eight numbers in every
-//! octave. The top bits of a latency shifted likewise choose one of 16 segments, none of which holds more
-//! than one of those numbers: one table look-up, one addition and its carry tell how many lie below.
+//! octave. The top bits of a latency, shifted the same way, select one of 16 segments, each of which holds at most
+//! one of those numbers. One table look-up, one addition and its carry give the number of boundaries below.
 //!
-//! No branch in what is usual: three copies of it are inlined into the probe, and each branch would double the
-//! paths that the kernel's verifier walks, and be guessed wrong now and then.
+//! The common case has no branch: the probe inlines three copies, and each branch would double the paths that the
+//! kernel's verifier walks and cost mispredictions.
 
-/// Cells of one histogram in the kernel. Those above [`OVERFLOW`] are never hit: 256 makes the bound of the
-/// index a mask instead of a comparison.
+/// Cells of one histogram in the kernel. Those above [`OVERFLOW`] stay zero: with 256 cells a mask bounds the
+/// index, without a comparison.
 pub const CELLS: usize = 256;
 
-/// Cells `0..FIRST` are at or below 2^-20 s, the zero bucket: they are kept apart for nothing but speed.
+/// Cells `0..FIRST` together are the zero bucket, at or below 2^-20 s. Eight of them need no special case.
 pub const FIRST: usize = 8;
 
-/// The cell of what took longer than 2^10 s.
+/// The cell of latencies above 2^10 s.
 pub const OVERFLOW: usize = 248;
 
 /// Buckets between the zero bucket and the overflow: 30 octaves of 8.
 pub const BUCKETS: usize = OVERFLOW - FIRST;
 
-/// The finest schema: 2^3 buckets an octave.
+/// The schema of the native histograms: 2^3 buckets per octave.
 pub const SCHEMA: u32 = 3;
 
 /// The native index of the first bucket, `(2^-20, 2^(-20 + 1/8)]` seconds.
@@ -33,13 +34,13 @@ pub const ZERO_EXPONENT: i32 = -20;
 /// Upper bound of the last bucket, as a power of two of a second.
 pub const TOP_EXPONENT: i32 = 10;
 
-/// [`cell`] takes latencies below this: 2^40 ns, a little over 18 minutes.
+/// [`cell`] accepts latencies below this: 2^40 ns, a little over 18 minutes.
 pub const LIMIT_NS: u64 = 1 << 40;
 
-/// [`usual_cell`] takes latencies below this: 2^25 ns, 33 ms.
-pub const USUAL_LIMIT_NS: u64 = 1 << 25;
+/// [`common_cell`] accepts latencies below this: 2^25 ns, 33 ms.
+pub const COMMON_LIMIT_NS: u64 = 1 << 25;
 
-/// By byte: how far to shift a latency, of which this is the byte above bit 8, so that its top bit is bit 39.
+/// Indexed by bits 9 to 16 of a latency below 2^17 ns: the left shift that moves its top bit to bit 39.
 static SHIFTS: [u8; 256] = {
     let mut table = [30; 256];
     let mut byte = 1;
@@ -50,7 +51,7 @@ static SHIFTS: [u8; 256] = {
     table
 };
 
-/// Boundaries within an octave: `floor(10^9 * 2^(k/8))`, shifted so that the top bit is bit 39, in order.
+/// The boundaries within an octave: `floor(10^9 * 2^(k/8))`, shifted so that the top bit is bit 39, ascending.
 const BOUNDARIES: [u64; 8] = [
     558_339_959_124,
     608_874_042_881,
@@ -62,9 +63,9 @@ const BOUNDARIES: [u64; 8] = [
     1_024_000_000_000,
 ];
 
-/// By segment: boundaries below it, and 240 (8 for each bit that a latency may be shifted), in units of 2^40, plus
-/// what carries into bit 40 when a number above the segment's own boundary is added. The first half serves what is
-/// under 512 ns, whose bit 39 is clear.
+/// Indexed by segment: the number of boundaries below it plus 240 (8 for each bit of the largest shift), in units of
+/// 2^40, plus the offset that carries into bit 40 when a mantissa above the segment's own boundary is added. The first
+/// half is for latencies below 512 ns, whose bit 39 is clear after the shift.
 static STEPS: [u64; 32] = steps();
 
 const fn steps() -> [u64; 32] {
@@ -95,17 +96,17 @@ const fn steps() -> [u64; 32] {
 #[must_use]
 pub fn cell(ns: u64) -> usize {
     let units = (ns >> 9) as u32;
-    if units >> 16 == 0 { usual_cell(ns) } else { shifted_cell(ns, shift(units >> 16) - 16) }
+    if units >> 16 == 0 { common_cell(ns) } else { shifted_cell(ns, shift(units >> 16) - 16) }
 }
 
-/// The cell of a latency below [`USUAL_LIMIT_NS`].
+/// The cell of a latency below [`COMMON_LIMIT_NS`].
 #[inline(always)]
 #[must_use]
-pub fn usual_cell(ns: u64) -> usize {
+pub fn common_cell(ns: u64) -> usize {
     shifted_cell(ns, shift((ns >> 9) as u32))
 }
 
-/// How far to shift a latency, of which these are the 16 bits above bit 8, so that its top bit is bit 39.
+/// The left shift that moves the top bit of a latency to bit 39; `units` are the latency's bits 9 to 24.
 #[inline(always)]
 fn shift(units: u32) -> u32 {
     let upper = 0xff_u32.wrapping_sub(units) >> 31 << 3;
@@ -127,7 +128,9 @@ pub const fn native_index(cell: usize) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUCKETS, CELLS, FIRST, LIMIT_NS, OVERFLOW, USUAL_LIMIT_NS, cell, native_index, usual_cell};
+    use super::{
+        BUCKETS, CELLS, COMMON_LIMIT_NS, FIRST, LIMIT_NS, OVERFLOW, cell, common_cell, native_index,
+    };
 
     #[test]
     fn the_ends_of_the_range() {
@@ -150,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_is_in_the_same_cell() {
-        for ns in (0..USUAL_LIMIT_NS).step_by(7).chain(USUAL_LIMIT_NS - 100..USUAL_LIMIT_NS) {
-            assert_eq!(usual_cell(ns), cell(ns), "{ns} ns");
+    fn the_common_case_finds_the_same_cell() {
+        for ns in (0..COMMON_LIMIT_NS).step_by(7).chain(COMMON_LIMIT_NS - 100..COMMON_LIMIT_NS) {
+            assert_eq!(common_cell(ns), cell(ns), "{ns} ns");
         }
     }
 

@@ -1,9 +1,10 @@
-//! What the daemon tells the probe of the running kernel, as constants in the probe's own instructions: see
-//! [`Layout::fill`]. A branch on a flag here costs nothing, as the verifier removes the side not taken.
+//! What the probe needs to know of the running kernel: offsets and constants that the daemon writes into the probe's
+//! instructions before it loads them, see [`Layout::relocate`]. A branch on one of them costs nothing, as the
+//! verifier removes the side not taken.
 
 use core::mem::size_of;
 
-/// Member offsets, flags and numbers, all from the kernel's BTF.
+/// Offsets of struct members, masks of flags and numbers of ops, all from the kernel's BTF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Layout {
@@ -23,13 +24,14 @@ pub struct Layout {
     pub queue_or_disk: u32,
     /// `request_queue.disk`.
     pub queue_disk: u32,
-    /// 1 where the disk hangs on the queue, 0 where it hangs on the request (before 5.17).
+    /// 1 where the queue points to the disk, 0 where the request does (before 5.17).
     pub disk_on_queue: u32,
     /// `gendisk.diskseq`, or `gendisk.major` where there is none (before 5.15).
     pub disk_id: u32,
     /// `gendisk.first_minor`.
     pub first_minor: u32,
-    /// 1 where a device's id is its sequence number, which is never used twice; 0 where it is made of its numbers.
+    /// 1 where a device's id is its disk sequence number, which is never reused; 0 where it is derived from its
+    /// device number.
     pub id_is_sequence: u32,
     /// `RQF_FLUSH_SEQ` as a mask.
     pub flush_sequence: u32,
@@ -43,52 +45,52 @@ pub struct Layout {
     pub status_is_errno: u32,
 }
 
-/// Stands for a number of the layout: the immediate of a 32-bit move is this, plus the number of the field.
-pub const NUMBER_MARK: i32 = 0x6b1a_7a00;
+/// Placeholder of a layout constant: the immediate of a 32-bit move, plus the index of the layout's field.
+pub const CONST_PLACEHOLDER: i32 = 0x6b1a_7a00;
 
-/// Stands for the offset of a member: that of a load is this, plus the number of the layout's field.
-pub const MEMBER_MARK: i32 = 0x6b00;
+/// Placeholder of a member's offset: the offset of a load, plus the index of the layout's field.
+pub const OFFSET_PLACEHOLDER: i32 = 0x6b00;
 
 const FIELDS: usize = size_of::<Layout>() / size_of::<u32>();
 
-/// Instructions that are marked: `w = immediate`, and loads of 4 and 8 bytes.
+/// Opcodes that carry placeholders: `w = immediate`, and loads of 4 and 8 bytes.
 ///
 /// <https://www.kernel.org/doc/html/v6.12/bpf/standardization/instruction-set.html>
 const MOVE: u8 = 0xb4;
 const LOADS: [u8; 2] = [0x61, 0x79];
 
 impl Layout {
-    /// The fields, by their numbers.
+    /// The fields by index.
     const fn fields(self) -> [u32; FIELDS] {
-        // SAFETY: `repr(C)`, all of it `u32`.
+        // SAFETY: `repr(C)`, and every field is a `u32`.
         unsafe { core::mem::transmute(self) }
     }
 
-    /// Puts what is told in the place of the marks in a program's instructions; how many there were. `None` if a mark
-    /// is of no field, or an offset too large for a load.
-    pub fn fill(self, code: &mut [u8]) -> Option<usize> {
+    /// Replaces the placeholders in a program's instructions by this kernel's values; returns how many there were.
+    /// `None` if a placeholder names no field, or an offset does not fit into a load.
+    pub fn relocate(self, code: &mut [u8]) -> Option<usize> {
         let fields = self.fields();
-        let mut filled = 0;
+        let mut relocated = 0;
         for instruction in code.as_chunks_mut::<8>().0 {
             let offset = i16::from_le_bytes([instruction[2], instruction[3]]);
             let number = i32::from_le_bytes([instruction[4], instruction[5], instruction[6], instruction[7]]);
-            if instruction[0] == MOVE && number & !0xff == NUMBER_MARK {
+            if instruction[0] == MOVE && number & !0xff == CONST_PLACEHOLDER {
                 let field = fields.get((number & 0xff) as usize)?;
                 instruction[4..].copy_from_slice(&field.to_le_bytes());
-            } else if LOADS.contains(&instruction[0]) && i32::from(offset) & !0xff == MEMBER_MARK {
+            } else if LOADS.contains(&instruction[0]) && i32::from(offset) & !0xff == OFFSET_PLACEHOLDER {
                 let field = *fields.get((offset & 0xff) as usize)?;
                 instruction[2..4].copy_from_slice(&i16::try_from(field).ok()?.to_le_bytes());
             } else {
                 continue;
             }
-            filled += 1;
+            relocated += 1;
         }
-        Some(filled)
+        Some(relocated)
     }
 }
 
-/// The id of a device by its numbers, where there is no sequence number. Numbers of disks are multiples of 8 or 16 or
-/// all alike but for the major one; what tells them apart goes to the lowest bits, by which series find their place.
+/// The id of a device on kernels without disk sequence numbers. Minor numbers of disks are multiples of 8 or 16, or equal
+/// but for the major number. Mixing moves the bits that differ to the low end, which selects the cell of the table.
 #[inline(always)]
 #[must_use]
 pub const fn device_number(major: u32, minor: u32) -> u64 {
@@ -98,7 +100,7 @@ pub const fn device_number(major: u32, minor: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Layout, MEMBER_MARK, NUMBER_MARK};
+    use super::{CONST_PLACEHOLDER, Layout, OFFSET_PLACEHOLDER};
 
     fn instruction(code: u8, offset: i32, number: i32) -> [u8; 8] {
         let ([o0, o1], [n0, n1, n2, n3]) = ((offset as i16).to_le_bytes(), number.to_le_bytes());
@@ -106,30 +108,30 @@ mod tests {
     }
 
     #[test]
-    fn marks_become_what_is_told() {
+    fn placeholders_become_the_values_of_the_layout() {
         let layout = Layout { rq_flags: 28, status_is_errno: 1, io_stat: 1 << 31, ..Layout::default() };
         let code = |io_stat: i32, errno: i32, flags: i32| {
             [
                 instruction(0xb4, 0, io_stat),
                 instruction(0x61, flags, 0),
-                // A 64-bit move and a store are none.
-                instruction(0xb7, 0, NUMBER_MARK),
-                instruction(0x63, MEMBER_MARK, 0),
+                // A 64-bit move and a store have no placeholders.
+                instruction(0xb7, 0, CONST_PLACEHOLDER),
+                instruction(0x63, OFFSET_PLACEHOLDER, 0),
                 instruction(0xb4, 0, errno),
                 instruction(0x79, flags, 0),
             ]
             .concat()
         };
-        let mut marked = code(NUMBER_MARK + 13, NUMBER_MARK + 16, MEMBER_MARK + 1);
-        assert_eq!(layout.fill(&mut marked), Some(4));
-        assert_eq!(marked, code(i32::MIN, 1, 28));
-        assert_eq!(layout.fill(&mut marked), Some(0));
+        let mut relocated = code(CONST_PLACEHOLDER + 13, CONST_PLACEHOLDER + 16, OFFSET_PLACEHOLDER + 1);
+        assert_eq!(layout.relocate(&mut relocated), Some(4));
+        assert_eq!(relocated, code(i32::MIN, 1, 28));
+        assert_eq!(layout.relocate(&mut relocated), Some(0));
     }
 
     #[test]
-    fn what_cannot_be_told_is_refused() {
+    fn an_unknown_field_and_a_far_offset_are_refused() {
         let too_far = Layout { cmd_flags: 40_000, ..Layout::default() };
-        assert_eq!(too_far.fill(&mut instruction(0x79, MEMBER_MARK, 0)), None);
-        assert_eq!(Layout::default().fill(&mut instruction(0xb4, 0, NUMBER_MARK + 17)), None);
+        assert_eq!(too_far.relocate(&mut instruction(0x79, OFFSET_PLACEHOLDER, 0)), None);
+        assert_eq!(Layout::default().relocate(&mut instruction(0xb4, 0, CONST_PLACEHOLDER + 17)), None);
     }
 }

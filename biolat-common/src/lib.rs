@@ -1,5 +1,5 @@
-//! What the probe and the daemon agree on, and nothing else: the layout of every map, the bucket
-//! arithmetic, the reasons for a loss, and the facts of the running kernel that the probe is told.
+//! What the probe and the daemon share, and nothing else: the layout of every map, the bucket arithmetic, the reasons
+//! for a loss, and the layout of the running kernel's structs.
 
 #![no_std]
 

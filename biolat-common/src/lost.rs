@@ -1,22 +1,23 @@
-//! Why a completion did not get into a histogram. Every one that did not is counted under one of these.
+//! Why a completion is in no histogram. Each such completion is counted by one of these reasons.
 
 /// Reasons that the probe itself counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Reason {
-    /// The queue keeps no statistics (`queue/iostats` is 0): the kernel neither stamps nor books the request.
+    /// I/O statistics are disabled (`queue/iostats` is 0): the kernel neither accounts the request nor sets its
+    /// timestamps.
     IostatsOff = 0,
-    /// A passthrough command that the kernel did not stamp.
+    /// A passthrough command without timestamps.
     Passthrough = 1,
     /// The queue has no disk: commands of a controller or bus, not of a block device.
     NoDisk = 2,
-    /// There was no room for another series.
+    /// No slot was free for a new series.
     NoRoom = 3,
-    /// The kernel's stamp lies after the time of completion.
+    /// A kernel timestamp is later than the completion.
     Clock = 4,
 }
 
-/// Cells of a [`Counts`]; more than there are reasons, so that a new one does not change the layout.
+/// Entries of [`Counts`]; more than there are reasons, so that a new reason does not change the layout.
 pub const REASONS: usize = 8;
 
 /// Losses by [`Reason`] on one CPU.
@@ -38,9 +39,9 @@ impl Reason {
         }
     }
 
-    /// Whether the kernel's books hold such a completion, so that it explains an excess of theirs.
+    /// Whether the kernel accounts such a completion in diskstats, so that the audit must not report it as missed.
     #[must_use]
-    pub const fn is_booked(self) -> bool {
+    pub const fn is_accounted(self) -> bool {
         matches!(self, Self::NoRoom | Self::Clock)
     }
 }

@@ -1,4 +1,4 @@
-//! One series: what one CPU has seen of one device and one op. The value of the per-CPU maps.
+//! One series: what one CPU has counted of one device and one op. The value of the per-CPU maps.
 
 use core::mem::{align_of, offset_of, size_of};
 
@@ -7,15 +7,15 @@ use crate::{bucket::CELLS, status::STATUSES};
 /// Histograms of one series, in the order of [`Phase`].
 pub const PHASES: usize = 3;
 
-/// Which stretch of a request's life a histogram holds.
+/// The part of a request's latency that a histogram holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Phase {
-    /// From the making of the request to its hand-over to the driver.
+    /// From the allocation of the request to its dispatch to the driver.
     Queue = 0,
-    /// From the hand-over to the driver to completion.
+    /// From the dispatch to the driver to the completion.
     Device = 1,
-    /// From the making of the request to completion.
+    /// From the allocation of the request to the completion.
     Total = 2,
 }
 
@@ -36,16 +36,16 @@ impl Phase {
 
 /// Counters of one series on one CPU. They only grow, and wrap: the daemon adds differences.
 ///
-/// What can be derived is not stored. The sum of the total is `queue_ns + device_ns + unsplit_ns`, and a
+/// Nothing is stored that can be derived. The sum of the total is `queue_ns + device_ns + unsplit_ns`, and a
 /// histogram's count is the sum of its cells.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Series {
-    /// Nanoseconds in the queue, of requests with both stamps.
+    /// Nanoseconds in the queue, of requests with both timestamps.
     pub queue_ns: u64,
-    /// Nanoseconds in the device, of requests with both stamps.
+    /// Nanoseconds in the device, of requests with both timestamps.
     pub device_ns: u64,
-    /// Nanoseconds from start to end, of requests that have no stamp of their hand-over.
+    /// Nanoseconds from allocation to completion, of requests without a dispatch timestamp.
     pub unsplit_ns: u64,
     /// Bytes moved.
     pub bytes: u64,
@@ -56,7 +56,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series in which nothing has been counted.
+    /// A series without any count.
     pub const ZERO: Self = Self {
         queue_ns: 0,
         device_ns: 0,
@@ -74,28 +74,28 @@ const _: () = {
     assert!(size_of::<Series>() == 128 + CELLS * PHASES * 4);
 };
 
-/// The identity of a series: a device and an op in one number, so that both tables compare it in one step.
+/// The identity of a series: a device and an op in one number, so that the table and the index compare it in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Key(u64);
 
 impl Key {
-    /// The series of `op` on the device with this id (see [`crate::kernel::Layout::disk_id`]), of forty bits at most:
-    /// what is made of the kernel's device numbers has 32, and its sequence numbers count disks.
+    /// The series of `op` on the device with this id (see [`crate::kernel::Layout::disk_id`]). The id has at most 40 bits:
+    /// one derived from a device number has 32, and disk sequence numbers count the disks since boot.
     #[inline(always)]
     #[must_use]
     pub const fn new(device: u64, op: u32) -> Self {
         Self(device << 8 | (op & 0xff) as u64)
     }
 
-    /// The key as a map holds it.
+    /// The key as it is stored in a map.
     #[inline(always)]
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// From the bits that a map holds.
+    /// A key that was read from a map.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)

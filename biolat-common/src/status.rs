@@ -1,12 +1,12 @@
-//! Block statuses (`BLK_STS_*`), which are macros and so in no BTF.
+//! Block statuses (`BLK_STS_*`): macros, and so not in BTF.
 //!
-//! Numbers up to 13 have never moved. Linux 6.10 removed `BLK_STS_ZONE_RESOURCE` and moved those after it
-//! down by one; see `include/linux/blk_types.h`.
+//! Numbers up to 13 have never changed. Linux 6.10 removed `BLK_STS_ZONE_RESOURCE` and renumbered those after it;
+//! see `include/linux/blk_types.h`.
 
-/// Cells of a series' error counters. The last takes whatever is beyond.
+/// Error counters of a series. The last one also counts every status beyond.
 pub const STATUSES: usize = 24;
 
-/// Names up to 13, the same on every kernel: the kernel's own, in lower case.
+/// Names of statuses up to 13, the same on every kernel: the kernel's names in lower case.
 const STABLE: [&str; 14] = [
     "ok",
     "notsupp",
@@ -28,16 +28,16 @@ const SINCE_6_10: [&str; 6] =
 const BEFORE_6_10: [&str; 5] =
     ["zone_resource", "zone_open_resource", "zone_active_resource", "offline", "duration_limit"];
 
-/// The name of a status, given whether the kernel has the numbers of 6.10 and later.
+/// The name of a status, with the numbers of 6.10 and later or with those before.
 #[must_use]
 pub fn name(status: usize, since_6_10: bool) -> &'static str {
     let moved: &[&str] = if since_6_10 { &SINCE_6_10 } else { &BEFORE_6_10 };
     STABLE.get(status).or_else(|| moved.get(status - STABLE.len())).copied().unwrap_or("other")
 }
 
-/// The status of a negative errno, which is what the tracepoint carried before Linux 5.16.
+/// The status of a negative errno, which the tracepoint passed before Linux 5.16.
 ///
-/// The reverse of `blk_errors[]` in `block/blk-core.c`; what is not there was `BLK_STS_IOERR`.
+/// The reverse of `blk_errors[]` in `block/blk-core.c`; any other errno was `BLK_STS_IOERR`.
 #[must_use]
 pub const fn from_errno(errno: i32) -> usize {
     match -errno {
@@ -65,7 +65,7 @@ mod tests {
     use super::{STATUSES, from_errno, name};
 
     #[test]
-    fn numbers_that_moved_keep_their_names() {
+    fn renumbered_statuses_keep_their_names() {
         assert_eq!(name(10, true), "ioerr");
         assert_eq!(name(7, false), "medium");
         assert_eq!(name(17, false), "offline");

@@ -1,5 +1,4 @@
-//! The bytes on which a probe and a daemon of different builds would have to agree. A change here is a
-//! change of the ABI: rebuild the probe and say so in the changelog.
+//! The ABI between probe and daemon, byte for byte. After a change here, rebuild the probe and note it in the changelog.
 
 use biolat_common::{
     kernel::{Layout, device_number},
@@ -9,9 +8,9 @@ use biolat_common::{
 };
 use std::mem::{align_of, offset_of, size_of};
 
-/// The bytes of a value without padding.
+/// The bytes of a value.
 fn bytes<T>(value: &T) -> &[u8] {
-    // SAFETY: only used here with `repr(C)` types of plain integers without padding.
+    // SAFETY: used only with `repr(C)` types of plain integers without padding.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
@@ -55,7 +54,7 @@ fn device_numbers_differ_and_spread() {
     let minors = (0..1 << 20).map(|minor| device_number(8, minor)).collect::<std::collections::BTreeSet<_>>();
     assert_eq!(minors.len(), 1 << 20);
     assert!(minors.iter().all(|id| id >> 20 == 8));
-    // Sixteen disks of SCSI, four of NVMe, of virtio and loop devices.
+    // 16 SCSI disks, and 4 each of NVMe, virtio and loop.
     let scsi = (0..16).map(|disk| (8, disk * 16));
     let others = [259, 254, 7].into_iter().flat_map(|major| (0..4).map(move |minor| (major, minor)));
     let cells = scsi.chain(others).map(|(major, minor)| table_cell(Key::new(device_number(major, minor), 0)));

@@ -1,4 +1,4 @@
-//! Every bucket boundary against the definition itself, in whole numbers of any size:
+//! Every bucket boundary against its definition, in integers of arbitrary size:
 //! `ns > 10^9 * 2^(k/8)` exactly when `ns^8 > 10^72 * 2^k`.
 
 use biolat_common::bucket::{BUCKETS, FIRST, FIRST_NATIVE_INDEX, OVERFLOW, cell};

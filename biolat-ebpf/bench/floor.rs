@@ -1,16 +1,15 @@
-//! For the bench, never shipped: what any probe at completion costs. `empty` is the cost of being called and
-//! measured; `floor` adds the least that a latency takes: the clock, one field of the request, one counter.
+//! For the bench, never shipped: the cost of a minimal probe. `empty` is the cost of a call and of its measurement;
+//! `floor` adds the minimum for a latency: the clock, one member of the request, one counter.
 
 #![no_std]
 #![no_main]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
+#[allow(unused_macros, unused_imports, reason = "the floor needs no constants")]
+#[path = "../src/layout.rs"]
+mod layout;
 #[path = "../src/object.rs"]
 mod object;
-// Of what may be asked the floor asks little.
-#[allow(unused_macros, unused_imports)]
-#[path = "../src/told.rs"]
-mod told;
 
 use aya_ebpf::{
     btf_maps::PerCpuArray,
@@ -19,7 +18,7 @@ use aya_ebpf::{
     programs::BtfTracePointContext,
 };
 
-use told::member;
+use layout::field;
 
 #[btf_map]
 static SUM: PerCpuArray<u64, 1> = PerCpuArray::new();
@@ -35,8 +34,8 @@ fn floor(ctx: BtfTracePointContext) -> i32 {
     let Some(sum) = SUM.get_ptr_mut(0) else { return 0 };
     // SAFETY: the helper has no precondition.
     let now = unsafe { bpf_ktime_get_ns() };
-    let lasted = now.wrapping_sub(member!(u64, request, start_time_ns));
+    let latency = now.wrapping_sub(field!(u64, request, start_time_ns));
     // SAFETY: this CPU's own sum.
-    unsafe { *sum = (*sum).wrapping_add(lasted) };
+    unsafe { *sum = (*sum).wrapping_add(latency) };
     0
 }

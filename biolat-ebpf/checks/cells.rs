@@ -1,5 +1,5 @@
-//! For a test, never shipped: the bucket arithmetic as the probe's compiler makes it. Given a latency as its
-//! argument, it leaves in a map its cell, and the cell that the common case finds for it.
+//! For a test, never shipped: the bucket arithmetic as the probe's compiler builds it. Its argument is a latency; it
+//! writes the latency's cell, and the cell that the common case finds, into a map.
 
 #![no_std]
 #![no_main]
@@ -19,10 +19,10 @@ static CELL: Array<u64, 2> = Array::new();
 
 #[raw_tracepoint(tracepoint = "block_rq_complete")]
 fn cells(ctx: RawTracePointContext) -> i32 {
-    for (index, cell) in [bucket::cell(ctx.arg(0)), bucket::usual_cell(ctx.arg(0))].into_iter().enumerate() {
-        if let Some(place) = CELL.get_ptr_mut(index as u32) {
-            // SAFETY: an entry of the map's, and one run at a time.
-            unsafe { *place = cell as u64 };
+    for (index, cell) in [bucket::cell(ctx.arg(0)), bucket::common_cell(ctx.arg(0))].into_iter().enumerate() {
+        if let Some(result) = CELL.get_ptr_mut(index as u32) {
+            // SAFETY: an entry of the map; the test runs one program at a time.
+            unsafe { *result = cell as u64 };
         }
     }
     0

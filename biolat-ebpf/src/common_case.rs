@@ -1,15 +1,15 @@
-//! The common case: a whole, successful, stamped request of a series that the table knows, not unusually slow. No
-//! helper but the clock, no write outside this CPU's own counters. Whatever is otherwise is left, untouched, to
-//! `rare_case`.
+//! The common case: a request that completes as a whole and successfully, with both timestamps, of a series that is in
+//! the table, and not unusually slow. It calls no helper but the clock and writes only this CPU's counters. Everything
+//! else is left to `rare_case`.
 
-use biolat_common::{bucket::USUAL_LIMIT_NS, series::Key};
+use biolat_common::{bucket::COMMON_LIMIT_NS, series::Key};
 
 use crate::{
     maps, record,
     request::{Completion, is_plain},
 };
 
-/// Records the completion; `false` if it is not a common one and nothing was recorded.
+/// Records the completion. `false`: it is not the common case, and nothing was recorded.
 #[inline(always)]
 pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     if completion.status != 0
@@ -19,20 +19,22 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     {
         return false;
     }
-    let started = completion.started();
-    let handed_over = completion.handed_over();
-    if started == 0 || handed_over == 0 {
+    let allocated_at = completion.allocated_at();
+    let issued_at = completion.issued_at();
+    if allocated_at == 0 || issued_at == 0 {
         return false;
     }
-    let Some(slot) = maps::known_slot(Key::new(completion.device(), completion.op())) else { return false };
+    let Some(slot) = maps::slot_in_table(Key::new(completion.device(), completion.op())) else {
+        return false;
+    };
     let Some(series) = maps::series(slot) else { return false };
     // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *series };
-    // Each is very large if a stamp lies in the future.
-    if (now.wrapping_sub(started) | now.wrapping_sub(handed_over)) >= USUAL_LIMIT_NS {
+    // If a timestamp is later than the completion, its difference is very large.
+    if (now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at)) >= COMMON_LIMIT_NS {
         return false;
     }
     series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
-    record::split(series, started, handed_over, now);
+    record::common_phases(series, allocated_at, issued_at, now);
     true
 }

@@ -1,4 +1,4 @@
-//! The maps and every access to them. Their names, sizes and owners are listed in ARCHITECTURE.
+//! The maps and every access to them. ARCHITECTURE lists their names, sizes and writers.
 
 use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, Queue},
@@ -10,12 +10,12 @@ use biolat_common::{
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
 };
 
-/// A series, to the kernel as plain numbers. It takes a map into the array of maps only if that is like the
-/// template here, and from 5.15 to 6.1 a map whose values are described as a struct is not like one that has no
-/// description at all, as those that the daemon makes.
+/// A series without its type. The kernel accepts a map into the array of maps only if it matches the template here,
+/// and from 5.15 to 6.1 a map whose value has the BTF of a struct does not match one without BTF, as the daemon creates
+/// them.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/kernel/bpf/map_in_map.c#L86>
-type Plain = [u64; size_of::<Series>() / 8];
+type Untyped = [u64; size_of::<Series>() / 8];
 
 #[btf_map]
 static TABLE: Array<u64, { TABLE_CELLS as usize }> = Array::new();
@@ -26,13 +26,13 @@ static INDEX: HashMap<u64, u32, { SLOTS as usize }> = HashMap::new();
 #[btf_map]
 static FREE: Queue<u32, { SLOTS as usize }> = Queue::new();
 
-/// As many as the daemon foresees when it loads the probe.
+/// The slots that exist from the start; the daemon sets their number when it loads the probe.
 #[btf_map]
-static SERIES: PerCpuArray<Plain, { CHUNK_SLOTS as usize }> = PerCpuArray::new();
+static SERIES: PerCpuArray<Untyped, { CHUNK_SLOTS as usize }> = PerCpuArray::new();
 
-/// Those that came later.
+/// The slots that the daemon adds later.
 #[btf_map]
-static MORE: ArrayOfMaps<PerCpuArray<Plain, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
+static MORE: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
     ArrayOfMaps::new();
 
 #[btf_map]
@@ -40,16 +40,16 @@ static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
 
 const BPF_NOEXIST: u64 = 1;
 
-/// The slot of a series that the daemon has put into the table.
+/// The slot of a series, if it is in the table.
 #[inline(always)]
-pub(crate) fn known_slot(key: Key) -> Option<u32> {
+pub(crate) fn slot_in_table(key: Key) -> Option<u32> {
     let cell = Cell::from_bits(*TABLE.get(table_cell(key))?);
     cell.is_of(key).then(|| cell.slot())
 }
 
-/// The slot of a series wherever it stands, made now if it has none. `None`: there is no room.
+/// The slot of a series, which is created if it does not exist. `None`: no slot is free.
 #[inline(always)]
-pub(crate) fn any_slot(key: Key) -> Option<u32> {
+pub(crate) fn slot_or_new(key: Key) -> Option<u32> {
     let bits = key.bits();
     if let Some(slot) = slot_in_index(bits) {
         return Some(slot);
@@ -58,19 +58,19 @@ pub(crate) fn any_slot(key: Key) -> Option<u32> {
     if INDEX.insert(bits, slot, BPF_NOEXIST).is_ok() {
         return Some(slot);
     }
-    // Another CPU was first, or the index is full: either way the slot goes back.
+    // Another CPU was first, or the index is full: return the slot.
     let _ = FREE.push(slot, 0);
     slot_in_index(bits)
 }
 
 #[inline(always)]
 fn slot_in_index(bits: u64) -> Option<u32> {
-    // SAFETY: entries are plain numbers, removed only by the daemon and only for devices that are gone.
+    // SAFETY: entries are plain numbers; only the daemon removes them, and only of devices that are gone.
     unsafe { INDEX.get(bits) }.copied()
 }
 
-/// This CPU's counters of a slot. Nobody else writes them: since Linux 6.1 the kernel never runs the probe within
-/// itself on one CPU (before, an interrupt could, and then a count may be lost, which the audit finds).
+/// This CPU's counters of a slot. Nothing else writes them: since Linux 6.1 the kernel does not run the probe while it
+/// runs on the same CPU. Before, an interrupt could; a count may then be lost, which the audit finds.
 ///
 /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
 #[inline(always)]
@@ -82,9 +82,9 @@ pub(crate) fn series(slot: u32) -> Option<*mut Series> {
     found.map(<*mut _>::cast)
 }
 
-/// Counts a completion that gets into no histogram; how many there are now for the reason on this CPU.
+/// Counts a completion that is in no histogram; returns this CPU's count for the reason.
 #[inline(always)]
-pub(crate) fn lose(reason: Reason) -> u64 {
+pub(crate) fn count_lost(reason: Reason) -> u64 {
     let Some(counts) = LOST.get_ptr_mut(0) else { return 0 };
     // SAFETY: this CPU's own cell, in bounds as `Reason` is below `REASONS`.
     unsafe {

@@ -1,9 +1,9 @@
-//! What every object for the kernel has besides programs and maps.
+//! The panic handler and the licence that every BPF object needs.
 
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // The compiler removes this, as nothing here can panic; if it did not, the verifier would refuse the loop.
+    // No code here can panic, so that the compiler removes this; otherwise the verifier would reject the loop.
     loop {}
 }
 

@@ -1,4 +1,4 @@
-//! Everything that a completion can be: slower, out of the way, and complete. It could record every request.
+//! Every completion that is not the common case. This code is out of line and complete: it could record every request.
 
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::warn;
@@ -10,19 +10,19 @@ use biolat_common::{
 
 use crate::{
     maps, record,
-    request::{Completion, is_booked, is_flush, is_in_flush_sequence, is_passthrough, status_is_errno},
+    request::{Completion, is_accounted, is_flush, is_in_flush_sequence, is_passthrough, status_is_errno},
 };
 
-/// What the kernel's books make of a completion, and so do we.
+/// What a completion is to diskstats.
 enum Meaning {
-    /// The end of a request.
+    /// The end of a request: one I/O.
     End,
-    /// A part of a request: its bytes count, the request does not end.
+    /// A part of a request: its bytes count, the request continues.
     Part,
-    /// The kernel neither stamps nor books it.
-    Unbooked,
-    /// The second time that a request comes here after its end.
-    Repetition,
+    /// The kernel neither accounts the request nor sets its timestamps.
+    NotAccounted,
+    /// A second completion of a request that has already ended.
+    Duplicate,
 }
 
 #[inline(never)]
@@ -33,21 +33,21 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
     let meaning = meaning(&completion, op);
 
     match meaning {
-        Meaning::Unbooked => {
-            maps::lose(if is_passthrough(op) { Reason::Passthrough } else { Reason::IostatsOff });
+        Meaning::NotAccounted => {
+            maps::count_lost(if is_passthrough(op) { Reason::Passthrough } else { Reason::IostatsOff });
             return;
         }
-        Meaning::Repetition => return,
+        Meaning::Duplicate => return,
         Meaning::End | Meaning::Part => {}
     }
     if device == 0 {
-        maps::lose(Reason::NoDisk);
+        maps::count_lost(Reason::NoDisk);
         return;
     }
-    let Some(series) = maps::any_slot(Key::new(device, op)).and_then(maps::series) else {
+    let Some(series) = maps::slot_or_new(Key::new(device, op)).and_then(maps::series) else {
         if let Meaning::End = meaning {
-            let lost = maps::lose(Reason::NoRoom);
-            // Each time that they have doubled: however many there are, the daemon hears of some, and of few.
+            let lost = maps::count_lost(Reason::NoRoom);
+            // At each power of two: the daemon is notified, and not flooded.
             if lost.is_power_of_two() {
                 warn!(ctx, "{}", Key::new(device, op).bits());
             }
@@ -57,7 +57,7 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
     // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *series };
 
-    // A step of a flush sequence that fails ends the sequence, and the request says so at its own end.
+    // A step of a flush sequence that fails ends the sequence, and the request reports the error at its own end.
     if completion.status != 0 && (is_flush(op) || !is_in_flush_sequence(completion.flags())) {
         count_error(series, completion.status);
     }
@@ -67,7 +67,7 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
     }
 }
 
-/// `blk_account_io_done()` and `blk_account_io_flush()` say what is booked, and when.
+/// Follows `blk_account_io_done()` and `blk_account_io_flush()`, which decide what is accounted, and when.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/block/blk-mq.c#L974>
 /// <https://github.com/torvalds/linux/blob/v6.12/block/blk-flush.c#L126>
@@ -75,39 +75,43 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
 fn meaning(completion: &Completion, op: u32) -> Meaning {
     let flags = completion.flags();
     if is_in_flush_sequence(flags) && is_flush(op) {
-        // The flush request itself, booked whatever `queue/iostats` says.
+        // The flush request itself, accounted even if `queue/iostats` is 0.
         return Meaning::End;
     }
-    if !is_booked(flags) {
-        return Meaning::Unbooked;
+    if !is_accounted(flags) {
+        return Meaning::NotAccounted;
     }
     let remaining = completion.remaining_bytes();
     if is_in_flush_sequence(flags) || completion.bytes < remaining {
         return Meaning::Part;
     }
     if remaining == 0 && !is_passthrough(op) && !completion.has_bio() {
-        // Request-based dm ends its request when the clone has moved all bytes, and then once more, with none
-        // left: https://github.com/torvalds/linux/blob/v6.12/drivers/md/dm-rq.c#L76. What ends without bytes in
-        // its own right, an empty flush or a flush sequence, still has its bio.
-        return Meaning::Repetition;
+        // Request-based dm ends its request when the clone has moved all bytes, and then once more with none left:
+        // https://github.com/torvalds/linux/blob/v6.12/drivers/md/dm-rq.c#L76. A request that regularly ends without
+        // bytes, an empty flush or a flush sequence, still has its bio.
+        return Meaning::Duplicate;
     }
     Meaning::End
 }
 
 #[inline(always)]
 fn record_latency(series: &mut Series, completion: &Completion, now: u64) {
-    let started = completion.started();
-    let handed_over = completion.handed_over();
-    if started == 0 {
-        // Booked but not stamped: passthrough between 6.8 and 6.12.
-        maps::lose(if is_passthrough(completion.op()) { Reason::Passthrough } else { Reason::IostatsOff });
-    } else if started > now || handed_over > now {
-        maps::lose(Reason::Clock);
-    } else if handed_over == 0 {
-        record::unsplit(series, now - started);
+    let allocated_at = completion.allocated_at();
+    let issued_at = completion.issued_at();
+    if allocated_at == 0 {
+        // Accounted but without timestamps: passthrough between 6.8 and 6.12.
+        maps::count_lost(if is_passthrough(completion.op()) {
+            Reason::Passthrough
+        } else {
+            Reason::IostatsOff
+        });
+    } else if allocated_at > now || issued_at > now {
+        maps::count_lost(Reason::Clock);
+    } else if issued_at == 0 {
+        record::total_only(series, now - allocated_at);
     } else {
-        let waited = handed_over.saturating_sub(started);
-        record::split_any(series, waited, now - started - waited);
+        let queue = issued_at.saturating_sub(allocated_at);
+        record::all_phases(series, queue, now - allocated_at - queue);
     }
 }
 

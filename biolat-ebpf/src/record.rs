@@ -1,41 +1,41 @@
-//! What is added to a series.
+//! Adds a completion to the counters of its series.
 
 use biolat_common::{
-    bucket::{LIMIT_NS, cell, usual_cell},
+    bucket::{LIMIT_NS, cell, common_cell},
     series::{Phase, Series},
 };
 
-/// The phases of a request that the driver has had, and that took less than
-/// [`biolat_common::bucket::USUAL_LIMIT_NS`] since either stamp.
+/// The three phases of a request that took less than [`biolat_common::bucket::COMMON_LIMIT_NS`], counted from either
+/// timestamp.
 ///
-/// The block layer caches its clock for a batch, so that a hand-over may be stamped a little before the
-/// start: the request then waited not at all. Queue and device always add up to the total.
+/// The block layer caches its clock for a batch, so that `issued_at` may be a little earlier than `allocated_at`: the
+/// queue latency is then 0. Queue and device always add up to the total.
 #[inline(always)]
-pub(crate) fn split(series: &mut Series, started: u64, handed_over: u64, now: u64) {
-    let waited = positive(handed_over.wrapping_sub(started));
-    let total = now.wrapping_sub(started);
-    let served = total.wrapping_sub(waited);
-    series.queue_ns = series.queue_ns.wrapping_add(waited);
-    series.device_ns = series.device_ns.wrapping_add(served);
-    count(series, Phase::Queue, usual_cell(waited));
-    count(series, Phase::Device, usual_cell(served));
-    count(series, Phase::Total, usual_cell(total));
+pub(crate) fn common_phases(series: &mut Series, allocated_at: u64, issued_at: u64, now: u64) {
+    let queue = positive(issued_at.wrapping_sub(allocated_at));
+    let total = now.wrapping_sub(allocated_at);
+    let device = total.wrapping_sub(queue);
+    series.queue_ns = series.queue_ns.wrapping_add(queue);
+    series.device_ns = series.device_ns.wrapping_add(device);
+    count(series, Phase::Queue, common_cell(queue));
+    count(series, Phase::Device, common_cell(device));
+    count(series, Phase::Total, common_cell(total));
 }
 
-/// The phases of any request that has both stamps, however long it took. Spelled out beside [`split`]: made one, the
-/// compiler knows too much of the sums and leaves out a mask that the verifier wants to see.
+/// The three phases of a request with both timestamps, however long it took. It shares no code with [`common_phases`]:
+/// with shared code the compiler derives a bound of the sums and drops a mask that the verifier needs.
 #[inline(always)]
-pub(crate) fn split_any(series: &mut Series, waited: u64, served: u64) {
-    series.queue_ns = series.queue_ns.wrapping_add(waited);
-    series.device_ns = series.device_ns.wrapping_add(served);
-    count(series, Phase::Queue, cell(in_range(waited)));
-    count(series, Phase::Device, cell(in_range(served)));
-    count(series, Phase::Total, cell(in_range(waited.wrapping_add(served))));
+pub(crate) fn all_phases(series: &mut Series, queue: u64, device: u64) {
+    series.queue_ns = series.queue_ns.wrapping_add(queue);
+    series.device_ns = series.device_ns.wrapping_add(device);
+    count(series, Phase::Queue, cell(in_range(queue)));
+    count(series, Phase::Device, cell(in_range(device)));
+    count(series, Phase::Total, cell(in_range(queue.wrapping_add(device))));
 }
 
-/// The total of a request of which the kernel knows nothing else.
+/// The total alone, of a request without a dispatch timestamp.
 #[inline(always)]
-pub(crate) fn unsplit(series: &mut Series, total: u64) {
+pub(crate) fn total_only(series: &mut Series, total: u64) {
     series.unsplit_ns = series.unsplit_ns.wrapping_add(total);
     count(series, Phase::Total, cell(in_range(total)));
 }
@@ -46,13 +46,13 @@ fn count(series: &mut Series, phase: Phase, cell: usize) {
     *cell = cell.wrapping_add(1);
 }
 
-/// Beyond [`LIMIT_NS`] everything is overflow anyway; the sums stay exact.
+/// Clamps a latency to [`LIMIT_NS`], which is in the overflow cell anyway; the sums stay exact.
 #[inline(always)]
 fn in_range(ns: u64) -> u64 {
     if ns < LIMIT_NS { ns } else { LIMIT_NS - 1 }
 }
 
-/// A difference, or 0 where it is negative, without a branch.
+/// A difference, or 0 if it is negative, without a branch.
 #[inline(always)]
 fn positive(difference: u64) -> u64 {
     difference & !((difference.cast_signed() >> 63).cast_unsigned())

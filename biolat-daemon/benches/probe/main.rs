@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use biolat_daemon::{host::Host, probe::kernel_types};
+use biolat_daemon::{host::Host, probe::kernel_btf};
 use clap::Parser;
 use serde_json::json;
 
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     let object = std::env::var_os("BIOLAT_BENCH_FLOOR").context("run it with: cargo xtask bench probe")?;
-    let types = kernel_types(&Host { sysfs: "/sys".into(), procfs: "/proc".into() })?;
+    let types = kernel_btf(&Host { sysfs: "/sys".into(), procfs: "/proc".into() })?;
     let own = Own { object: object.into(), types };
     let target = options.path.clone().map_or_else(Target::scratch, Target::named)?;
     let path = target.path.display().to_string();

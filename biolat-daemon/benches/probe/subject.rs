@@ -77,7 +77,7 @@ impl Own {
             std::fs::read(&self.object).with_context(|| format!("cannot read {}", self.object.display()))?;
         let mut object = EbpfLoader::new()
             .btf(None)
-            .load(&object::told(&object, layout)?)
+            .load(&object::relocate(&object, layout)?)
             .with_context(|| format!("cannot load {}", self.object.display()))?;
         let found =
             object.program_mut(program).with_context(|| format!("the bench has no program {program}"))?;

@@ -4,8 +4,8 @@ use std::{io, path::Path};
 
 use super::finding::Finding;
 use crate::probe::{
-    kernel::{Kernel, Unsupported},
-    refusal::Release,
+    kernel::{Kernel, UnsupportedKernel},
+    release::Release,
 };
 
 /// Before it an interrupt can run the probe within itself on one CPU.
@@ -23,7 +23,7 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
         }
     };
     let name = format!("Linux {}.{}", release.0, release.1);
-    if let Err(refused) = release.suffices() {
+    if let Err(refused) = release.supported() {
         let Release(major, minor) = Release::FIRST;
         return Finding::fail(ID, "kernel", refused)
             .step(format!("boot a kernel of {major}.{minor} or later; 6.1 or later is best"));
@@ -67,7 +67,7 @@ pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Op
     let fine = Finding::ok(ID, SUBJECT, named.to_string());
     match Kernel::from_btf(&bytes) {
         Ok(kernel) => (vec![fine, tracepoint(Ok(()))], Some((kernel, bytes))),
-        Err(Unsupported::Malformed(malformed)) => {
+        Err(UnsupportedKernel::Malformed(malformed)) => {
             let finding = Finding::fail(ID, SUBJECT, format!("{named}: {malformed}"));
             (vec![finding.step("give --sysfs, where the running kernel's sysfs is mounted")], None)
         }
@@ -75,12 +75,12 @@ pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Op
     }
 }
 
-fn tracepoint(found: Result<(), Unsupported>) -> Finding {
+fn tracepoint(found: Result<(), UnsupportedKernel>) -> Finding {
     const ID: &str = "kernel.tracepoint";
     const SUBJECT: &str = "tracepoint";
     match found {
         Ok(()) => Finding::ok(ID, SUBJECT, "block_rq_complete, and all that the probe reads of a request"),
-        Err(Unsupported::Missing(what)) => Finding::fail(
+        Err(UnsupportedKernel::Missing(what)) => Finding::fail(
             ID,
             SUBJECT,
             format!("the kernel's types have no {what}: biolat does not know this kernel yet"),
@@ -101,7 +101,7 @@ mod tests {
     };
     use crate::probe::{
         kernel::tests::{modern, without_tracepoint},
-        refusal::Release,
+        release::Release,
     };
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
             (Ok(Release(6, 1)), "x86_64", Fine, "Linux 6.1"),
             (Ok(Release(5, 15)), "x86_64", Note, "Linux 5.15: a count may be lost"),
             (Ok(Release(5, 10)), "x86_64", Note, "NVMe multipath have no name"),
-            (Ok(Release(5, 4)), "x86_64", Fail, "this is Linux 5.4, and biolat takes 5.8 or later"),
+            (Ok(Release(5, 4)), "x86_64", Fail, "this is Linux 5.4, biolat requires 5.8 or later"),
             (Ok(Release(6, 12)), "aarch64", Note, "Linux 6.12 on aarch64"),
             (Err(io::Error::from(io::ErrorKind::NotFound)), "x86_64", Note, "not to be read"),
         ] {

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::finding::{Finding, mib};
-use crate::probe::refusal::Release;
+use crate::probe::release::Release;
 
 /// Maps beside the counters, about.
 const OTHER_MAPS: u64 = 512 << 10;
@@ -137,7 +137,7 @@ mod tests {
         super::finding::Verdict::{Fail, Note, Ok as Fine},
         Counters, available, counters, group_limit, limit, locked,
     };
-    use crate::{device::tree::Tree, probe::refusal::Release};
+    use crate::{device::tree::Tree, probe::release::Release};
 
     const WIDE: Counters = Counters { slots: 48, cpus: 384, slot_bytes: 384 * 3200 };
     const MIB: u64 = 1 << 20;

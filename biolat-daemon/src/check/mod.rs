@@ -40,7 +40,7 @@ use crate::{
     },
     host::Host,
     listen,
-    probe::{self, in_whole_chunks, kernel::Kernel, refusal::Release, slot_bytes},
+    probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
     rights as own_rights,
     terminal::Color,
 };
@@ -165,7 +165,7 @@ impl Subjects {
         let release = Release::of_this_kernel(procfs);
         let known = release.as_ref().ok().copied();
         let mut findings = vec![kernel::release(release, std::env::consts::ARCH)];
-        let suffices = known.is_none_or(|release| release.suffices().is_ok());
+        let suffices = known.is_none_or(|release| release.supported().is_ok());
         let path = sysfs.join("kernel/btf/vmlinux");
         let (found, kernel) = kernel::types(&path, fs::read(&path));
         findings.extend(found);
@@ -184,7 +184,7 @@ impl Subjects {
                 } else if limit.as_ref().is_some_and(fails) {
                     trial::untried(&Untried::Memory)
                 } else {
-                    trial::tried(probe::try_out(&kernel, types, &self.host, counters.slots))
+                    trial::tried(probe::test_load(&kernel, types, &self.host, counters.slots))
                 }
             }
             _ => trial::untried(&Untried::Kernel),

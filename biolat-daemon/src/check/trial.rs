@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::finding::Finding;
-use crate::probe::{ProgramCounts, refusal::Refusal};
+use crate::probe::{ProgramCounts, load_error::LoadError};
 
 const ID: &str = "probe.load";
 const SUBJECT: &str = "probe";
@@ -18,7 +18,7 @@ pub(super) fn tried(outcome: Result<ProgramCounts>) -> Finding {
             };
             Finding::ok(ID, SUBJECT, format!("the kernel takes it{walked}"))
         }
-        Err(error) => match error.downcast::<Refusal>() {
+        Err(error) => match error.downcast::<LoadError>() {
             Ok(refusal) => {
                 let finding = Finding::fail(ID, SUBJECT, refusal.what);
                 match refusal.remedy {
@@ -61,7 +61,7 @@ mod tests {
         },
         Untried, tried, untried,
     };
-    use crate::probe::{ProgramCounts, refusal::Refusal};
+    use crate::probe::{ProgramCounts, load_error::LoadError};
 
     #[test]
     fn outcomes() {
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(finding.text, "the kernel takes it: the verifier walked 4900 instructions");
         assert_eq!(tried(Ok(counts(0))).text, "the kernel takes it");
         for (remedy, expected) in [(Some("do that"), "do that"), (None, "report it")] {
-            let refusal = Refusal { what: "cannot load".into(), remedy: remedy.map(str::to_owned) };
+            let refusal = LoadError { what: "cannot load".into(), remedy: remedy.map(str::to_owned) };
             let finding = tried(Err(refusal.into()));
             assert_eq!((finding.verdict, finding.text.as_str()), (Fail, "cannot load"));
             assert!(

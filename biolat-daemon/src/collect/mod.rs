@@ -28,7 +28,7 @@ use crate::{
         sysfs::{self, Ids},
     },
     host::Host,
-    probe::{Probe, ProgramCounts, kernel::Kernel, kernel_types, slot_bytes},
+    probe::{Probe, ProgramCounts, kernel::Kernel, kernel_btf, slot_bytes},
     process,
     snapshot::{DeviceView, Health, Histogram, ProbeRuns, SeriesView, Snapshot},
 };
@@ -112,7 +112,7 @@ impl Collector {
     ///
     /// The devices are asked who they are first: with some, asking is an I/O.
     pub fn attach(host: Host, selection: Selection, statistics: bool) -> Result<Self> {
-        let types = kernel_types(&host)?;
+        let types = kernel_btf(&host)?;
         let kernel = Kernel::from_btf(&types)?;
         let found = scan(&host.sysfs, &kernel, &BTreeMap::new())?;
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
@@ -237,7 +237,7 @@ impl Collector {
             Reason::ALL.into_iter().map(|reason| (reason.name(), counts[reason as usize])).collect();
         by_reason.push(("recursion", recursion));
         by_reason.push(("unknown_device", self.unnamed));
-        let booked = Reason::ALL.into_iter().filter(|reason| reason.is_booked());
+        let booked = Reason::ALL.into_iter().filter(|reason| reason.is_accounted());
         let booked = booked.map(|reason| counts[reason as usize]).sum::<u64>() + recursion;
         Ok(Losses { by_reason, booked })
     }

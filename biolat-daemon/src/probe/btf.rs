@@ -1,5 +1,5 @@
-//! A reader of BTF, the kernel's description of its own types: as much of it as finds member offsets, enum
-//! values and a tracepoint's arguments. Bytes in, numbers out; it opens no file and knows no type by name.
+//! A reader of BTF, the kernel's description of its types: member offsets, enum values and the arguments of a
+//! tracepoint. It takes bytes and opens no file; the names of types come from the caller.
 //!
 //! Format: <https://docs.kernel.org/bpf/btf.html>
 
@@ -7,8 +7,8 @@ use std::fmt;
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
-/// How deep anonymous structs, typedefs and qualifiers may nest before we take the bytes for garbage.
-const DEPTH: usize = 32;
+/// How deep anonymous structs may nest before the BTF counts as malformed.
+const MAX_DEPTH: usize = 32;
 
 const KIND_INT: u32 = 1;
 const KIND_ARRAY: u32 = 3;
@@ -22,23 +22,23 @@ const KIND_DATASEC: u32 = 15;
 const KIND_DECL_TAG: u32 = 17;
 const KIND_ENUM64: u32 = 19;
 
-/// BTF that cannot be read.
+/// BTF that cannot be parsed.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Malformed(&'static str);
+pub struct MalformedBtf(&'static str);
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedBtf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "malformed BTF: {}", self.0)
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedBtf {}
 
-/// Parsed BTF: where each type's record starts.
+/// Parsed BTF.
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// By type id, less one: id 0 is void and has no record.
+    /// Offsets of the records by type id minus 1: id 0 is void and has no record.
     records: Vec<u32>,
 }
 
@@ -49,55 +49,55 @@ struct Record<'a> {
     kind: u32,
     /// Number of members, enumerators or parameters.
     count: usize,
-    /// For structs: member offsets hold a bit-field size too. For enums: values are signed.
+    /// Of a struct: member offsets also hold a bit-field size. Of an enum: values are signed.
     flag: bool,
     /// A size or the id of another type.
     size_or_type: u32,
-    /// What follows the record's head.
+    /// The data that follow the record's head.
     tail: &'a [u8],
 }
 
 impl<'a> Btf<'a> {
-    /// Finds the types in the bytes of `/sys/kernel/btf/vmlinux`.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let header = bytes.get(..HEADER).ok_or(Malformed("no header"))?;
+    /// Parses the bytes of `/sys/kernel/btf/vmlinux`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, MalformedBtf> {
+        let header = bytes.get(..HEADER).ok_or(MalformedBtf("no header"))?;
         if u16::from_le_bytes([header[0], header[1]]) != MAGIC {
-            return Err(Malformed("wrong magic number (or another byte order)"));
+            return Err(MalformedBtf("wrong magic number, or another byte order"));
         }
-        let start = word(header, 4).ok_or(Malformed("no header"))? as usize;
+        let start = word(header, 4).ok_or(MalformedBtf("no header"))? as usize;
         let section = |at: usize| -> Option<&'a [u8]> {
             let offset = start.checked_add(word(header, at)? as usize)?;
             bytes.get(offset..offset.checked_add(word(header, at + 4)? as usize)?)
         };
-        let types = section(8).ok_or(Malformed("types beyond the end"))?;
-        let strings = section(16).ok_or(Malformed("strings beyond the end"))?;
+        let types = section(8).ok_or(MalformedBtf("types beyond the end"))?;
+        let strings = section(16).ok_or(MalformedBtf("strings beyond the end"))?;
 
         let mut btf = Self { types, strings, records: Vec::new() };
         let mut at = 0;
         while at < types.len() {
-            let record = btf.record_at(at).ok_or(Malformed("a type beyond the end"))?;
+            let record = btf.record_at(at).ok_or(MalformedBtf("a type beyond the end"))?;
             btf.records.push(at as u32);
             at += 12 + record.tail.len();
         }
         Ok(btf)
     }
 
-    /// The offset in bytes of a member of a struct, found within anonymous members too.
+    /// The offset in bytes of a member of a struct, or of an anonymous struct or union within it.
     #[must_use]
     pub fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
-        // A name may be declared more than once (forward declarations are another kind).
+        // Several structs may have the same name.
         self.named(structure, &[KIND_STRUCT]).find_map(|record| {
-            let bits = self.member_bits(record, member, DEPTH)?;
+            let bits = self.member_bits(record, member, MAX_DEPTH)?;
             bits.is_multiple_of(8).then_some(bits / 8)
         })
     }
 
-    /// Names and values of an enum by its name.
+    /// Names and values of the enum with this name.
     pub fn enumerators<'b>(&'b self, name: &'b str) -> impl Iterator<Item = (&'a str, u64)> + 'b {
         self.named(name, &[KIND_ENUM, KIND_ENUM64]).flat_map(|record| self.values(record))
     }
 
-    /// The value of an enumerator of whichever enum, named or not.
+    /// The value of an enumerator of any enum, named or anonymous.
     #[must_use]
     pub fn enumerator(&self, name: &str) -> Option<u64> {
         self.all()
@@ -106,9 +106,9 @@ impl<'a> Btf<'a> {
             .find_map(|(found, value)| (found == name).then_some(value))
     }
 
-    /// The name of the type of a parameter of a function type that a typedef points to: for `typedef void
-    /// (*t)(void *, blk_status_t)`, `t` and 1 give `blk_status_t`. `None` if there is no such typedef; an
-    /// empty name if it has no such parameter.
+    /// The name of a parameter's type, of a typedef of a pointer to a function: for `typedef void
+    /// (*t)(void *, blk_status_t)`, `t` and 1 give `blk_status_t`. `None` if there is no such typedef; an empty name if
+    /// it has no such parameter.
     #[must_use]
     pub fn parameter_type(&self, typedef: &str, index: usize) -> Option<&'a str> {
         let record = self.named(typedef, &[KIND_TYPEDEF]).next()?;

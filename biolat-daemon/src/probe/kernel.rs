@@ -1,81 +1,82 @@
-//! The facts of the running kernel that biolat needs, resolved from its BTF.
+//! What biolat needs to know of the running kernel, resolved from its BTF.
 
 use std::collections::BTreeMap;
 
 use biolat_common::kernel::Layout;
 
-use super::btf::{Btf, Malformed};
+use super::btf::{Btf, MalformedBtf};
 
-/// Everything that BTF tells.
+/// The kernel as its BTF describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// What the probe is told.
+    /// The layout that the probe is relocated to.
     pub layout: Layout,
-    /// The ops by their number, under the kernel's own names in lower case.
+    /// The names of the ops by number: the kernel's names in lower case.
     pub ops: BTreeMap<u32, String>,
     /// Whether block statuses have the numbers of Linux 6.10 and later.
     pub statuses_since_6_10: bool,
 }
 
-/// Why there is nothing to run on.
+/// Why the probe cannot run on this kernel.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Unsupported {
-    /// The BTF cannot be read.
-    Malformed(Malformed),
+pub enum UnsupportedKernel {
+    /// The BTF cannot be parsed.
+    Malformed(MalformedBtf),
     /// No tracepoint `block_rq_complete`.
     NoTracepoint,
     /// A member or enumerator is missing.
     Missing(String),
 }
 
-impl std::fmt::Display for Unsupported {
+impl std::fmt::Display for UnsupportedKernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Malformed(malformed) => malformed.fmt(f),
             Self::NoTracepoint => f.write_str(
                 "this kernel has no BTF tracepoint block_rq_complete: \
-                 it takes Linux 5.8 or later with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF",
+                 biolat requires Linux 5.8 or later with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF",
             ),
             Self::Missing(what) => write!(
                 f,
-                "this kernel's BTF has no {what}: biolat does not know this kernel yet, please report it with \
+                "this kernel's BTF has no {what}: biolat does not support this kernel yet, please report it with \
                  the output of `uname -r`"
             ),
         }
     }
 }
 
-impl std::error::Error for Unsupported {}
+impl std::error::Error for UnsupportedKernel {}
 
-impl From<Malformed> for Unsupported {
-    fn from(malformed: Malformed) -> Self {
+impl From<MalformedBtf> for UnsupportedKernel {
+    fn from(malformed: MalformedBtf) -> Self {
         Self::Malformed(malformed)
     }
 }
 
-/// Flags that are macros, and so not in BTF, before Linux 6.11; their bits did not move from 5.8 to 6.10.
+/// Flags that are macros, and so not in BTF, before Linux 6.11; their bits are the same from 5.8 to 6.10.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blk-mq.h#L26>
 const FLUSH_SEQ_BIT_BEFORE_6_11: u64 = 4;
 const IO_STAT_BIT_BEFORE_6_11: u64 = 13;
 
 impl Kernel {
-    /// Resolves what biolat needs from the bytes of the kernel's BTF.
-    pub fn from_btf(bytes: &[u8]) -> Result<Self, Unsupported> {
+    /// Resolves the layout, the ops and the statuses from the bytes of the kernel's BTF.
+    pub fn from_btf(bytes: &[u8]) -> Result<Self, UnsupportedKernel> {
         let btf = Btf::parse(bytes)?;
-        // The first parameter of a tracepoint's typedef is its private data.
-        let status = btf.parameter_type("btf_trace_block_rq_complete", 2).ok_or(Unsupported::NoTracepoint)?;
+        // The first parameter of a tracepoint's function is its private data.
+        let status =
+            btf.parameter_type("btf_trace_block_rq_complete", 2).ok_or(UnsupportedKernel::NoTracepoint)?;
         let member = |structure: &str, member: &str| {
             btf.member_offset(structure, member)
-                .ok_or_else(|| Unsupported::Missing(format!("member {member} in struct {structure}")))
+                .ok_or_else(|| UnsupportedKernel::Missing(format!("member {member} in struct {structure}")))
         };
         let flag = |name: &str, otherwise: u64| 1 << btf.enumerator(name).unwrap_or(otherwise);
 
         let ops = ops(&btf);
         let op = |name: &str| {
-            ops.iter()
-                .find_map(|(&number, found)| (found == name).then_some(number))
-                .ok_or_else(|| Unsupported::Missing(format!("REQ_OP_{} in enum req_op", name.to_uppercase())))
+            ops.iter().find_map(|(&number, found)| (found == name).then_some(number)).ok_or_else(|| {
+                UnsupportedKernel::Missing(format!("REQ_OP_{} in enum req_op", name.to_uppercase()))
+            })
         };
         let disk_on_request = btf.member_offset("request", "rq_disk");
         let sequence = btf.member_offset("gendisk", "diskseq");
@@ -109,7 +110,7 @@ impl Kernel {
         Ok(Self { layout, ops, statuses_since_6_10 })
     }
 
-    /// The label `op` of an op's number.
+    /// The value of the label `op` for an op's number.
     #[must_use]
     pub fn op_name(&self, op: u32) -> String {
         self.ops.get(&op).cloned().unwrap_or_else(|| format!("op_{op}"))
@@ -133,10 +134,10 @@ mod layouts;
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{Kernel, Unsupported};
+    use super::{Kernel, UnsupportedKernel};
     use crate::probe::btf::tests::Writer;
 
-    /// A kernel as of 6.12, less what is to be left out.
+    /// BTF like that of Linux 6.12, without one member.
     pub(crate) fn modern(without: &str) -> Vec<u8> {
         let mut writer = Writer::new();
         let int = writer.int("int");
@@ -218,11 +219,11 @@ pub(crate) mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let error = Kernel::from_btf(&modern("io_start_time_ns")).unwrap_err();
-        assert_eq!(error, Unsupported::Missing("member io_start_time_ns in struct request".into()));
+        assert_eq!(error, UnsupportedKernel::Missing("member io_start_time_ns in struct request".into()));
         assert!(error.to_string().contains("io_start_time_ns in struct request"), "{error}");
     }
 
-    /// Types, and none of the block layer's.
+    /// BTF without any type of the block layer.
     pub(crate) fn without_tracepoint() -> Vec<u8> {
         let mut writer = Writer::new();
         writer.int("int");
@@ -231,6 +232,6 @@ pub(crate) mod tests {
 
     #[test]
     fn no_tracepoint() {
-        assert_eq!(Kernel::from_btf(&without_tracepoint()), Err(Unsupported::NoTracepoint));
+        assert_eq!(Kernel::from_btf(&without_tracepoint()), Err(UnsupportedKernel::NoTracepoint));
     }
 }

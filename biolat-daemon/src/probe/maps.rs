@@ -64,7 +64,7 @@ pub struct Maps {
 
 impl Maps {
     /// Takes the maps out of an object that was loaded with room for so many series, and hands that to the probe.
-    pub(super) fn take(object: &mut Ebpf, foreseen: u32) -> Result<Self> {
+    pub(super) fn from_object(object: &mut Ebpf, foreseen: u32) -> Result<Self> {
         let cpus = cpus()?;
         let mut take =
             |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));

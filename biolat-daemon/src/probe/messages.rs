@@ -1,4 +1,4 @@
-//! What the probe says: of which series there was no room for a completion, a key in a message.
+//! Messages of the probe: keys of series for which no slot was free.
 
 use std::{
     collections::BTreeSet,

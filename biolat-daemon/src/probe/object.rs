@@ -1,4 +1,4 @@
-//! The probe's object file: which one is loaded, and what its code is told of the running kernel.
+//! The probe's object file, and its relocation to the running kernel's layout.
 
 use std::{borrow::Cow, path::Path};
 
@@ -7,10 +7,10 @@ use aya::include_bytes_aligned;
 use biolat_common::kernel::Layout;
 use object::{Object as _, ObjectSection as _, SectionKind};
 
-/// The compiled probe. `cargo xtask ebpf` makes it, and its manifest beside it.
+/// The compiled probe. `cargo xtask ebpf` builds it and writes its manifest.
 static OBJECT: &[u8] = include_bytes_aligned!("../../probe/biolat.bpf.o");
 
-/// The shipped probe, or one that a developer named, for a kernel of this layout.
+/// The shipped probe, or one that a developer chose, relocated to this layout.
 pub(super) fn of_kernel(layout: Layout) -> Result<Vec<u8>> {
     let object: Cow<'_, [u8]> = match std::env::var_os("BIOLAT_PROBE_OBJECT") {
         None => OBJECT.into(),
@@ -20,21 +20,23 @@ pub(super) fn of_kernel(layout: Layout) -> Result<Vec<u8>> {
             std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?.into()
         }
     };
-    told(&object, layout).context("the probe's object is not of this daemon's making")
+    relocate(&object, layout).context("the probe's object does not match this daemon")
 }
 
-/// An object whose code has been told of the kernel.
-pub fn told(object: &[u8], layout: Layout) -> Result<Vec<u8>> {
-    let mut told = object.to_vec();
-    let mut marks = 0;
+/// Writes the layout into the code of an object.
+pub fn relocate(object: &[u8], layout: Layout) -> Result<Vec<u8>> {
+    let mut relocated = object.to_vec();
+    let mut placeholders = 0;
     for section in
         object::File::parse(object)?.sections().filter(|section| section.kind() == SectionKind::Text)
     {
-        let (start, size) = section.file_range().context("it has code without bytes")?;
-        let code = told.get_mut(start as usize..(start + size) as usize).context("its code ends early")?;
-        marks += layout.fill(code).context("it wants to know what no kernel tells")?;
+        let (start, size) = section.file_range().context("a code section has no bytes")?;
+        let code = relocated
+            .get_mut(start as usize..(start + size) as usize)
+            .context("a code section is truncated")?;
+        placeholders += layout.relocate(code).context("unknown layout field, or an offset beyond 32767")?;
     }
-    (marks > 0).then_some(told).context("it asks nothing of the kernel")
+    (placeholders > 0).then_some(relocated).context("its code has no layout placeholders")
 }
 
 #[cfg(test)]
@@ -44,9 +46,9 @@ mod tests {
     use biolat_common::kernel::Layout;
     use object::{Object as _, ObjectSection as _, SectionKind};
 
-    use super::{OBJECT, told};
+    use super::{OBJECT, relocate};
 
-    /// Opcodes of the instructions of those sections whose name matches.
+    /// The instructions of the sections whose name matches.
     fn instructions(section_matches: impl Fn(&str) -> bool) -> Vec<[u8; 8]> {
         let object = object::File::parse(OBJECT).unwrap();
         let sections = object.sections().filter(|section| section.kind() == SectionKind::Text);
@@ -55,7 +57,7 @@ mod tests {
         code.as_chunks().0.to_vec()
     }
 
-    /// The common case is all of the program but what it calls.
+    /// The common case is the main program; the rare case is a subprogram.
     #[test]
     fn the_common_case_calls_the_clock_and_looks_up() {
         const CALL: u8 = 0x85;
@@ -66,8 +68,8 @@ mod tests {
             let helper = if registers >> 4 == 0 { i32::from_le_bytes([n0, n1, n2, n3]) } else { 0 };
             *calls.entry((registers >> 4, helper)).or_default() += 1;
         }
-        // bpf_map_lookup_elem of the table, of a series, and of one beyond those foreseen, which takes two; bpf_ktime_get_ns;
-        // the rare case.
+        // bpf_map_lookup_elem: one for the table, one for a preallocated slot, two for a slot in a chunk. Then
+        // bpf_ktime_get_ns, and the call of the rare case.
         assert_eq!(calls, BTreeMap::from([((0, 1), 4), ((0, 5), 1), ((1, 0), 1)]));
     }
 
@@ -76,7 +78,7 @@ mod tests {
         const ATOMIC: [u8; 2] = [0xc3, 0xdb];
         let all = instructions(|_| true);
         assert!(all.len() > 500);
-        // The second half of a wide load is no instruction.
+        // The second half of a wide load is not an instruction.
         let mut wide = false;
         for code in all {
             assert!(wide || !ATOMIC.contains(&code[0]), "{code:x?}");
@@ -85,15 +87,15 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_probe_is_told_once() {
-        let object = told(OBJECT, Layout::default()).unwrap();
+    fn the_shipped_probe_is_relocated_once() {
+        let object = relocate(OBJECT, Layout::default()).unwrap();
         assert_eq!(object.len(), OBJECT.len());
-        let again = told(&object, Layout::default()).unwrap_err();
-        assert_eq!(again.to_string(), "it asks nothing of the kernel");
+        let again = relocate(&object, Layout::default()).unwrap_err();
+        assert_eq!(again.to_string(), "its code has no layout placeholders");
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
-        assert!(told(b"no object", Layout::default()).is_err());
+    fn other_bytes_are_refused() {
+        assert!(relocate(b"no object", Layout::default()).is_err());
     }
 }

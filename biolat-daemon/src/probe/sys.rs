@@ -1,4 +1,4 @@
-//! The calls of `bpf(2)` that aya has not, or not without an allocation for each CPU.
+//! Commands of `bpf(2)` that aya lacks, or that it implements with an allocation per CPU.
 
 use std::{
     io,
@@ -8,16 +8,16 @@ use std::{
 
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_info};
 
-/// What the kernel has counted of a program.
+/// The kernel's counts of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramCounts {
-    /// Runs, while statistics were on.
+    /// Runs, while statistics were enabled.
     pub runs: u64,
-    /// Nanoseconds in them.
+    /// Nanoseconds of these runs.
     pub run_time_ns: u64,
-    /// Runs that the kernel skipped, as the program was already running on that CPU.
+    /// Runs that the kernel skipped because the program was already running on that CPU.
     pub recursion_misses: u64,
-    /// Instructions that the verifier walked.
+    /// Instructions that the verifier walked; 0 before Linux 5.16.
     pub verified_instructions: u32,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn read_per_cpu<T: aya::Pod>(map: BorrowedFd<'_>, index: u32, values:
     bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
 }
 
-/// Reads all entries of a hash map of numbers in as few calls as it takes, one if there is room for all of them.
+/// Reads all entries of a hash map, with one call if the buffers hold them all. Returns their number.
 pub(super) fn read_hash(map: BorrowedFd<'_>, keys: &mut [u64], values: &mut [u32]) -> io::Result<usize> {
     let room = keys.len().min(values.len());
     let (mut position, mut read) = (0_u32, 0);
@@ -56,14 +56,14 @@ pub(super) fn read_hash(map: BorrowedFd<'_>, keys: &mut [u64], values: &mut [u32
             _ => read += unsafe { attr.batch.count } as usize,
         }
         if result.is_err() {
-            // There are no more.
+            // ENOENT: that was the last batch.
             break;
         }
     }
     Ok(read)
 }
 
-/// What the kernel tells of a program.
+/// The kernel's counts of a program.
 pub(super) fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCounts> {
     // SAFETY: plain integers, for which zero is valid.
     let mut info: bpf_prog_info = unsafe { std::mem::zeroed() };
@@ -81,13 +81,13 @@ pub(super) fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCount
 }
 
 fn zeroed() -> bpf_attr {
-    // SAFETY: a union of plain integers, for which zero is valid, and which the kernel demands in what a
-    // command does not use.
+    // SAFETY: a union of plain integers, for which zero is valid. The kernel requires zeros where a command has no
+    // field.
     unsafe { std::mem::zeroed() }
 }
 
 fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
-    // SAFETY: `attr` is valid for its size and what it points to outlives the call.
+    // SAFETY: `attr` is valid for its size, and the buffers that it points to outlive the call.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command as libc::c_long, std::ptr::from_mut(attr), size_of::<bpf_attr>())
     };

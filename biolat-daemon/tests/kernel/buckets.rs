@@ -2,7 +2,7 @@
 //! user space, which is held against the definition itself in biolat-common.
 
 use aya::{Ebpf, RawTracePointRunOptions, TestRun as _, maps::Array, programs::RawTracePoint};
-use biolat_common::bucket::{LIMIT_NS, USUAL_LIMIT_NS, cell};
+use biolat_common::bucket::{COMMON_LIMIT_NS, LIMIT_NS, cell};
 
 #[test]
 #[ignore = "needs root and the probe's compiler: cargo xtask test"]
@@ -17,7 +17,7 @@ fn the_kernel_finds_the_same_cells() {
         options.args[0] = ns;
         program.test_run(options).unwrap();
         let [any, usual] = [0, 1].map(|index| result.get(&index, 0).unwrap() as usize);
-        assert!(ns >= USUAL_LIMIT_NS || any == usual, "{ns} ns: {any}, but {usual} in the common case");
+        assert!(ns >= COMMON_LIMIT_NS || any == usual, "{ns} ns: {any}, but {usual} in the common case");
         any
     };
     let boundaries =
@@ -37,8 +37,8 @@ fn the_kernel_finds_the_same_cells() {
         954,
         1_024_000_000_000,
         1_024_000_000_001,
-        USUAL_LIMIT_NS - 1,
-        USUAL_LIMIT_NS,
+        COMMON_LIMIT_NS - 1,
+        COMMON_LIMIT_NS,
         LIMIT_NS - 1,
     ] {
         assert_eq!(in_kernel(ns), cell(ns), "{ns} ns");

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, thread};
 
-use biolat_daemon::probe::refusal::Release;
+use biolat_daemon::probe::release::Release;
 
 use crate::support::{
     block,

@@ -4,7 +4,7 @@ use std::{io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Comman
 
 use biolat_daemon::{
     host::Host,
-    probe::{Probe, kernel::Kernel, kernel_types},
+    probe::{Probe, kernel::Kernel, kernel_btf},
 };
 
 use crate::support::{
@@ -62,7 +62,7 @@ fn the_kernel_measures_the_probe_on_request() {
 #[ignore = "needs root: cargo xtask test"]
 fn the_verifier_is_done_soon() {
     let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
-    let types = kernel_types(&host).unwrap();
+    let types = kernel_btf(&host).unwrap();
     let kernel = Kernel::from_btf(&types).unwrap();
     let mut probe = Probe::attach(kernel, types, &host, 4, false).unwrap();
     let walked = probe.program_counts().unwrap().verified_instructions;

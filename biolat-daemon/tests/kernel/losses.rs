@@ -8,7 +8,7 @@ use biolat_daemon::{
         sysfs::{self, Ids},
     },
     host::Host,
-    probe::{Probe, btf::Btf, kernel::Kernel, kernel_types},
+    probe::{Probe, btf::Btf, kernel::Kernel, kernel_btf},
     snapshot::{DeviceView, Snapshot},
 };
 
@@ -61,7 +61,7 @@ fn host() -> Host {
 /// A probe that reads the stamp of the hand-over where the kernel leaves a zero, as it does for a queue
 /// without statistics: there is none such to be had on every machine.
 fn probe_without_hand_over() -> Probe {
-    let types = kernel_types(&host()).unwrap();
+    let types = kernel_btf(&host()).unwrap();
     let mut kernel = Kernel::from_btf(&types).unwrap();
     let zero = Btf::parse(&types).unwrap().member_offset("request", "alloc_time_ns").unwrap();
     kernel.layout.io_start_time_ns = zero;

@@ -1,8 +1,8 @@
-//! BTF built by hand, byte by byte, as the format's documentation has it.
+//! BTF built byte by byte, as the format's documentation specifies.
 
-use super::{Btf, Malformed};
+use super::{Btf, MalformedBtf};
 
-/// Writes BTF.
+/// Builds BTF.
 #[derive(Default)]
 pub(crate) struct Writer {
     types: Vec<u8>,
@@ -125,13 +125,13 @@ fn members_values_and_parameters() {
 
 #[test]
 fn garbage_is_refused() {
-    assert_eq!(Btf::parse(b"").err(), Some(Malformed("no header")));
-    assert_eq!(Btf::parse(&[0; 24]).err(), Some(Malformed("wrong magic number (or another byte order)")));
+    assert_eq!(Btf::parse(b"").err(), Some(MalformedBtf("no header")));
+    assert_eq!(Btf::parse(&[0; 24]).err(), Some(MalformedBtf("wrong magic number, or another byte order")));
     let mut writer = Writer::new();
     writer.int("int");
     let whole = writer.finish();
     for end in 0..whole.len() {
-        assert!(Btf::parse(&whole[..end]).is_err(), "cut at {end}");
+        assert!(Btf::parse(&whole[..end]).is_err(), "truncated at {end}");
     }
 }
 

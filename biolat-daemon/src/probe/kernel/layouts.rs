@@ -1,9 +1,9 @@
-//! What the resolver makes of real kernels. `layouts/VERSION.btf.txt` is the part of such a kernel's BTF that
-//! matters, as `bpftool btf dump file FILE format raw` prints it, with the kernel's own type ids.
+//! The resolver on the BTF of real kernels. `layouts/VERSION.btf.txt` is the relevant part of a kernel's BTF, as
+//! `bpftool btf dump file FILE format raw` prints it, with the kernel's type ids.
 //!
 //! To add a kernel: `layouts/distill FILE > layouts/VERSION.btf.txt`, where FILE is `/sys/kernel/btf/vmlinux`
-//! of a machine that runs it, or what the kernel's `scripts/extract-vmlinux` takes out of a package. Its
-//! column below comes from another reader of FILE than the resolver: pahole, or a compiler's `offsetof` on
+//! of a machine that runs it, or the output of the kernel's `scripts/extract-vmlinux` on a packaged kernel. Its
+//! column below must come from another reader of FILE than the resolver: pahole, or a compiler's `offsetof` on
 //! the header that `bpftool btf dump file FILE format c` prints.
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use biolat_common::kernel::Layout;
 
-use super::{Kernel, Unsupported};
+use super::{Kernel, UnsupportedKernel};
 use crate::probe::btf::tests::Writer;
 
 /// Its BTF does not describe tracepoints.
@@ -22,7 +22,7 @@ const REFUSED: &str = "5.4";
 const KERNELS: [&str; 11] =
     ["5.11", "5.13", "5.16", "5.19", "6.1", "6.7", "6.8", "6.11", "6.12", "6.18", "7.1"];
 
-// A table is to be read down its columns.
+// A column per kernel.
 #[rustfmt::skip]
 const RESOLVED: [(&str, [u32; KERNELS.len()]); 20] = [
     //                        5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1
@@ -32,7 +32,7 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 20] = [
     ("bio",                 [   56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56]),
     ("start_time_ns",       [  184,   176,   112,   104,   104,   104,   104,   104,   104,   104,   104]),
     ("io_start_time_ns",    [  192,   184,   120,   112,   112,   112,   112,   112,   112,   112,   112]),
-    // On 5.16 there is request_queue.disk (at 120) beside request.rq_disk, which takes a read less.
+    // On 5.16 there is request_queue.disk (at 120) beside request.rq_disk, which needs one read less.
     ("queue_or_disk",       [  160,   160,    88,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("queue_disk",          [    0,     0,     0,   128,   160,   160,   104,   104,   104,   104,    96]),
     ("disk_on_queue",       [    0,     0,     0,     1,     1,     1,     1,     1,     1,     1,     1]),
@@ -63,7 +63,7 @@ fn every_kernel_resolves_to_what_other_readers_see() {
 
 #[test]
 fn a_kernel_without_tracepoints_in_its_btf_is_refused() {
-    assert_eq!(Kernel::from_btf(&btf(REFUSED)), Err(Unsupported::NoTracepoint));
+    assert_eq!(Kernel::from_btf(&btf(REFUSED)), Err(UnsupportedKernel::NoTracepoint));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn every_excerpt_has_its_column() {
     assert_eq!(excerpts.collect::<BTreeSet<_>>(), tested.collect());
 }
 
-/// All of a kernel that the table has. A new member of `Layout` does not compile before it is here.
+/// A kernel in the order of the table. A new field of `Layout` does not compile until it is here.
 fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
@@ -96,8 +96,8 @@ fn directory() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "src/probe/kernel/layouts"].iter().collect()
 }
 
-/// The bytes that a kernel's excerpt describes. BTF has no gaps in its ids, so a type's id is here its
-/// place in the excerpt; a type left out is void.
+/// The BTF that a kernel's excerpt describes. Ids in BTF have no gaps, so that a type's id becomes its position in the
+/// excerpt; references to types outside the excerpt become void.
 fn btf(version: &str) -> Vec<u8> {
     let text = fs::read_to_string(directory().join(format!("{version}.btf.txt"))).unwrap();
     let mut records: Vec<Record<'_>> = Vec::new();
@@ -131,7 +131,7 @@ impl Record<'_> {
         let Self { head, entries } = self;
         let referred = |line: &Line<'_>| dense(line.number("type_id"));
         let members = || {
-            // No bit-field is ever asked for, nor is there one so far.
+            // The resolver reads no bit-fields.
             let whole = entries.iter().filter(|entry| !entry.attributes.contains("bitfield_size"));
             let members = whole.map(|entry| (entry.name, referred(entry), entry.number("bits_offset") / 8));
             members.collect::<Vec<_>>()

@@ -1,0 +1,152 @@
+//! Loads the probe into the kernel, and explains why that failed.
+
+use std::{error::Error, io, os::fd::AsFd};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use aya::{
+    Btf, Ebpf, EbpfLoader,
+    programs::{BtfTracePoint, ProgramError},
+};
+use aya_log::EbpfLogger;
+use biolat_common::{
+    kernel::Layout,
+    slot::{CHUNK_SLOTS, SLOTS},
+};
+
+use super::{
+    kernel::Kernel,
+    load_error::{self, LoadError},
+    maps::Maps,
+    messages::Messages,
+    object,
+    release::Release,
+    sys::{self, ProgramCounts},
+};
+use crate::{host::Host, rights};
+
+const PROGRAM: &str = "block_rq_complete";
+
+/// The probe in the kernel, not attached yet.
+pub(super) struct Loaded {
+    pub(super) object: Ebpf,
+    pub(super) maps: Maps,
+    pub(super) logger: EbpfLogger<Messages>,
+}
+
+/// What loading depends on besides the probe. It exists only if this process may load programs.
+pub(super) struct LoadEnv {
+    release: Release,
+    memlock: u64,
+}
+
+impl LoadEnv {
+    pub(super) fn of(host: &Host) -> Result<Self> {
+        let release = Release::of_this_kernel(&host.procfs).unwrap_or(Release(u32::MAX, 0));
+        release.supported().map_err(anyhow::Error::msg)?;
+        if let Ok(Some(lacking)) = rights::lacking() {
+            bail!(
+                "loading the probe requires CAP_BPF and CAP_PERFMON, and this process lacks {lacking}: \
+                 run as root, or grant them: setcap cap_bpf,cap_perfmon+p <path of biolat-daemon>"
+            );
+        }
+        let memlock = if release <= Release::LAST_WITH_MEMLOCK {
+            load_error::raise_memlock()
+        } else {
+            libc::RLIM_INFINITY
+        };
+        Ok(Self { release, memlock })
+    }
+
+    /// Loads the probe; if memory is short, with half the slots or fewer. The collector adds slots later.
+    pub(super) fn load(&self, layout: Layout, btf: &Btf, slots: u32, messages: &Messages) -> Result<Loaded> {
+        let mut slots = in_whole_chunks(slots);
+        loop {
+            match load(layout, btf, slots, messages.clone()) {
+                Ok(loaded) => return Ok(loaded),
+                Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
+                    slots = in_whole_chunks(slots / 2)
+                }
+                Err(error) => return Err(self.explain(error)),
+            }
+        }
+    }
+
+    /// Adds the kernel's reason and the remedy to an error.
+    pub(super) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        let Some(reason) = io_error(error.as_ref()) else {
+            return anyhow!("{}", one_line(&format!("{error:#}")));
+        };
+        let detail = match error.downcast_ref::<ProgramError>() {
+            Some(ProgramError::LoadError { verifier_log, .. }) => {
+                let text = verifier_log.to_string();
+                log::debug!("verifier: {text}");
+                let last =
+                    text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("processed"));
+                last.map(|line| format!(" (verifier: {})", line.trim())).unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        let what = format!("{error}: {reason}{detail}");
+        LoadError { what, remedy: load_error::remedy(reason, self.release, self.memlock) }.into()
+    }
+}
+
+/// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it without attaching it.
+pub fn test_load(kernel: &Kernel, btf: Vec<u8>, host: &Host, slots: u32) -> Result<ProgramCounts> {
+    let btf = parse_btf(btf)?;
+    let mut loaded = LoadEnv::of(host)?.load(kernel.layout, &btf, slots, &Messages::default())?;
+    program_counts(&mut loaded.object)
+}
+
+/// A number of slots rounded up to whole chunks, and at least one chunk.
+#[must_use]
+pub fn in_whole_chunks(slots: u32) -> u32 {
+    slots.next_multiple_of(CHUNK_SLOTS).clamp(CHUNK_SLOTS, SLOTS)
+}
+
+pub(super) fn parse_btf(btf: Vec<u8>) -> Result<Btf> {
+    Btf::parse(&btf, aya::Endianness::default())
+        .map_err(|error| anyhow!("cannot parse the kernel's BTF: {error}"))
+}
+
+pub(super) fn program_counts(object: &mut Ebpf) -> Result<ProgramCounts> {
+    let program = program(object)?;
+    sys::program_counts(program.fd()?.as_fd().as_fd()).context("cannot read the probe's statistics")
+}
+
+pub(super) fn program(object: &mut Ebpf) -> Result<&mut BtfTracePoint> {
+    let Some(program) = object.program_mut(PROGRAM) else { bail!("the probe has no program {PROGRAM}") };
+    Ok(program.try_into()?)
+}
+
+fn load(layout: Layout, btf: &Btf, slots: u32, messages: Messages) -> Result<Loaded> {
+    let mut object = EbpfLoader::new()
+        .btf(None)
+        .map_max_entries("SERIES", slots)
+        .load(&object::of_kernel(layout)?)
+        .context("cannot load the probe")?;
+    let logger =
+        EbpfLogger::init_with_logger(&mut object, messages).context("cannot read the probe's messages")?;
+    let maps = Maps::from_object(&mut object, slots)?;
+    program(&mut object)?.load(PROGRAM, btf).context("cannot load the probe")?;
+    Ok(Loaded { object, maps, logger })
+}
+
+/// Whether memory, or the memory that may be locked, was too small.
+fn is_shortage(error: &anyhow::Error) -> bool {
+    io_error(error.as_ref())
+        .is_some_and(|error| matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EPERM)))
+}
+
+fn io_error<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+    loop {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        error = error.source()?;
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,81 @@
+//! Why the kernel rejected the probe, and what to do about it.
+
+use std::{fmt, io};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::release::Release;
+
+/// The probe could not be loaded or attached.
+#[derive(Debug)]
+pub struct LoadError {
+    /// The step that failed, and the kernel's error.
+    pub what: String,
+    /// What to do about it, if that is known.
+    pub remedy: Option<String>,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        self.remedy.iter().try_for_each(|remedy| write!(f, ": {remedy}"))
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// What to do about an error of bpf(2).
+#[must_use]
+pub fn remedy(error: &io::Error, release: Release, memlock: u64) -> Option<String> {
+    let code = error.raw_os_error()?;
+    if release <= Release::LAST_WITH_MEMLOCK
+        && memlock != libc::RLIM_INFINITY
+        && matches!(code, libc::EPERM | libc::ENOMEM)
+    {
+        return Some(format!(
+            "this kernel charges BPF maps against the limit of locked memory, which is {} KiB: raise it with \
+             `ulimit -l unlimited` or, in a systemd unit, LimitMEMLOCK=infinity",
+            memlock / 1024
+        ));
+    }
+    match code {
+        libc::EPERM => Some(
+            "the kernel refused although the process has the capabilities: in a container, check that the seccomp \
+             profile allows bpf(2) and that the container has no user namespace of its own; otherwise check the \
+             kernel's lockdown mode"
+                .to_owned(),
+        ),
+        libc::ENOMEM => Some("the kernel has no memory left for the probe's maps".to_owned()),
+        libc::EMFILE => Some(
+            "the limit of open files is lower than the number of the probe's maps: raise it with `ulimit -n 65536` \
+             or, in a systemd unit, LimitNOFILE=65536"
+                .to_owned(),
+        ),
+        libc::ENOSYS => Some("this kernel is built without CONFIG_BPF_SYSCALL".to_owned()),
+        _ => None,
+    }
+}
+
+/// Removes the limit of locked memory if the process may; returns the limit in force, in bytes.
+pub(super) fn raise_memlock() -> u64 {
+    // Without CAP_SYS_RESOURCE this fails and changes nothing.
+    let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+    getrlimit(Resource::Memlock).current.unwrap_or(libc::RLIM_INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{super::release::Release, remedy};
+
+    #[test]
+    fn the_memory_lock_limit_of_old_kernels() {
+        let refused = io::Error::from_raw_os_error(libc::EPERM);
+        let text = remedy(&refused, Release(5, 10), 64 * 1024).unwrap();
+        assert!(text.contains("64 KiB") && text.contains("ulimit -l unlimited"), "{text}");
+        let text = remedy(&refused, Release(5, 11), 64 * 1024).unwrap();
+        assert!(text.contains("seccomp"), "{text}");
+        assert_eq!(remedy(&io::Error::from_raw_os_error(libc::EINVAL), Release(5, 10), 0), None);
+    }
+}
