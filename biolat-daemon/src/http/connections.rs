@@ -29,8 +29,8 @@ use tokio_rustls::{
 
 use super::{
     Service,
-    places::{Place, Places},
-    stream::{Socket, Watched},
+    connection_slots::{Place, Places},
+    tracked_stream::{Socket, Watched},
 };
 use crate::process;
 

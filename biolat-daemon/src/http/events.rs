@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{conditional, guard::Leave, places::Place};
+use super::{admission::Leave, conditional, connection_slots::Place};
 use crate::{api, snapshot::Snapshot};
 
 /// After how many milliseconds a listener whose stream has ended comes again.

@@ -11,16 +11,16 @@
 //!
 //! `GET` and `HEAD` alone; anything else is 405. With passwords, every path wants one.
 
-mod answers;
+mod admission;
 mod bodies;
 mod conditional;
+mod connection_slots;
 mod connections;
 mod events;
-mod guard;
 pub mod negotiate;
 mod page;
-mod places;
-mod stream;
+mod responses;
+mod tracked_stream;
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,11 +35,11 @@ use hyper::{
 use tokio::sync::watch;
 
 use crate::{expose::Shape, snapshot::Snapshot, web_config::WebConfig};
-use answers::{Answer, later, not_modified, not_ready, set, text, whole};
+use admission::Leave;
 use bodies::{Kind, Latest};
+use connection_slots::Place;
 use events::Events;
-use guard::Leave;
-use places::Place;
+use responses::{Answer, later, not_modified, not_ready, set, text, whole};
 
 pub use connections::{Limits, serve};
 

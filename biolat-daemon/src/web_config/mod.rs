@@ -8,9 +8,9 @@
 //!
 //! [Prometheus' exporters share]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
-mod clients;
+mod client_certificates;
+mod file_format;
 mod files;
-mod format;
 mod passwords;
 mod tls;
 
@@ -190,7 +190,7 @@ fn load(path: &Path) -> (Result<Access>, Files) {
 
 fn access(path: &Path, files: &mut Files) -> Result<Access> {
     let text = String::from_utf8(files.read(path)?).map_err(|_| Wrong("it is not UTF-8".into()))?;
-    let format = format::parse(&text)?;
+    let format = file_format::parse(&text)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let http = format.http_server_config.unwrap_or_default();
     if http.http2 == Some(true) {

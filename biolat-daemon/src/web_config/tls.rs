@@ -20,9 +20,9 @@ use tokio_rustls::rustls::{
 
 use super::{
     Wrong,
-    clients::{self, Policy},
+    client_certificates::{self, Policy},
+    file_format::Tls,
     files::Files,
-    format::Tls,
 };
 
 /// What Go has and rustls deliberately has not.
@@ -70,7 +70,7 @@ pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Optio
     ];
     let guards = guards.into_iter().filter_map(|(guard, there)| there.then_some(guard)).collect();
     let authorities = authorities.as_ref().map(roots).transpose()?;
-    let verifier = clients::verifier(policy, authorities, tls.client_allowed_sans, &provider)?;
+    let verifier = client_certificates::verifier(policy, authorities, tls.client_allowed_sans, &provider)?;
 
     let certificates = certificates.ok_or_else(|| Wrong("cert_file is lacking".into()))?;
     let pem = key.ok_or_else(|| Wrong("key_file is lacking".into()))?;

@@ -7,8 +7,8 @@ use tokio_rustls::rustls::ServerConfig;
 
 use super::{
     Service,
-    answers::{Answer, later, set, text},
-    places::Place,
+    connection_slots::Place,
+    responses::{Answer, later, set, text},
 };
 use crate::web_config::{Access, Verdict, WebConfig};
 

@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-use super::places::Place;
+use super::connection_slots::Place;
 
 /// A stream with a socket below.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
