@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::{
     check,
     device::selection::Selection,
-    expose::{Histograms, Shape},
+    expose::{HistogramFormat, HistogramKinds},
     host::Host,
     report, version,
 };
@@ -79,7 +79,7 @@ pub struct Options {
 
     /// Which histograms to expose
     #[arg(long, value_name = "KIND", env = "BIOLAT_FORMAT", hide_env_values = true, default_value = "both")]
-    pub format: Histograms,
+    pub format: HistogramKinds,
 
     /// Show only devices whose whole name matches this regular expression
     ///
@@ -181,7 +181,7 @@ pub struct Config {
     /// How often to read.
     pub interval: Duration,
     /// What histograms look like.
-    pub shape: Shape,
+    pub histograms: HistogramFormat,
     /// Whether the page at `/` is live, and passes are told as they end.
     pub live: bool,
     /// Which devices are shown.
@@ -211,7 +211,7 @@ impl Options {
             listen: self.listen,
             web_config: given(self.web_config),
             interval: self.interval,
-            shape: Shape { schema: self.schema, histograms: self.format },
+            histograms: HistogramFormat { schema: self.schema, kinds: self.format },
             live: !self.no_ui,
             selection: selection(self.device, self.device_exclude)?,
             host: self.roots.host(),
@@ -266,7 +266,7 @@ mod tests {
     use clap::{CommandFactory as _, Parser as _};
 
     use super::{Options, interval, listen};
-    use crate::expose::Histograms;
+    use crate::expose::HistogramKinds;
 
     fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
         Options::try_parse_from([&["biolat-daemon"], arguments].concat())
@@ -282,7 +282,7 @@ mod tests {
         let options = parse(&[]).unwrap();
         assert!(options.listen.is_empty());
         assert_eq!((options.interval, options.schema), (Duration::from_secs(5), 3));
-        assert_eq!(options.format, Histograms::Both);
+        assert_eq!(options.format, HistogramKinds::Both);
         assert!(!options.probe_stats);
         let config = options.check().unwrap();
         assert!(config.selection.shows("nvme0n1") && !config.selection.shows("zram0"));

@@ -48,7 +48,7 @@ use tokio::{
 use collect::{Command, Start};
 use config::Config;
 use device::uevent::Uevents;
-use http::{Content, Limits, Service};
+use http::{Limits, ServeConfig, Service};
 use rights::Thread;
 use service_manager::{ServiceManager, State};
 use snapshot::Snapshot;
@@ -73,8 +73,8 @@ pub async fn run(
     let (snapshots, seen) = watch::channel(None);
     // One message may wait: a second one of the same kind has nothing to add.
     let (commands, receiver) = sync_channel(1);
-    let content = Content {
-        shape: config.shape,
+    let serve_config = ServeConfig {
+        histograms: config.histograms,
         host: config.host.name(),
         interval: config.interval,
         live: config.live,
@@ -100,9 +100,9 @@ pub async fn run(
     }
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
     let (stop, stopped) = watch::channel(false);
-    let mut service = Service::new(seen.clone(), content);
+    let mut service = Service::new(seen.clone(), serve_config);
     if let Some(web_config) = web_config {
-        service = service.guarded_by(web_config);
+        service = service.with_web_config(web_config);
     }
     let mut serving =
         tokio::spawn(http::serve(listeners, service, Limits::of_interval(config.interval), stopped));

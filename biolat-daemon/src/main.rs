@@ -6,7 +6,7 @@ use biolat_daemon::{
     check,
     config::{Command, Config, Options, USAGE},
     listen, log_lines, report, rights, run,
-    web_config::Wrong,
+    web_config::WebConfigError,
 };
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -51,7 +51,7 @@ fn daemon(options: Options) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::error!("{error:#}");
-            if error.is::<Wrong>() { USAGE.into() } else { FAILED.into() }
+            if error.is::<WebConfigError>() { USAGE.into() } else { FAILED.into() }
         }
     }
 }

@@ -19,8 +19,8 @@ use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::native_index;
 use biolat_daemon::{
     device::{Device, books::Group},
-    expose::{Format, Histograms, Shape, encode},
-    http::{Content, Limits, Service, serve},
+    expose::{Format, HistogramFormat, HistogramKinds, encode},
+    http::{Limits, ServeConfig, Service, serve},
     snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
 };
 use clap::Parser;
@@ -42,7 +42,7 @@ const DEVICES: [usize; 3] = [1, 21, 256];
 /// Buckets of a histogram that are not empty: latencies of a drive under a varied load spread over six octaves.
 const FILLED: usize = 48;
 /// As the daemon's own defaults.
-const SHAPE: Shape = Shape { schema: 3, histograms: Histograms::Both };
+const HISTOGRAMS: HistogramFormat = HistogramFormat { schema: 3, kinds: HistogramKinds::Both };
 
 struct Row {
     devices: usize,
@@ -90,9 +90,9 @@ fn run(options: &Options) -> Result<()> {
 
 fn measure(devices: usize, format: Format) -> Result<Row> {
     let snapshot = snapshot(devices);
-    let encoding = Cost::of(if devices > 100 { 20 } else { 100 }, || encode(&snapshot, SHAPE, format));
+    let encoding = Cost::of(if devices > 100 { 20 } else { 100 }, || encode(&snapshot, HISTOGRAMS, format));
     let (first, next) = scrapes(&snapshot, format)?;
-    Ok(Row { devices, format, bytes: encode(&snapshot, SHAPE, format).len(), encoding, first, next })
+    Ok(Row { devices, format, bytes: encode(&snapshot, HISTOGRAMS, format).len(), encoding, first, next })
 }
 
 /// Medians of the time that a client waits: for the first answer of a snapshot, and for a later one.
@@ -102,8 +102,12 @@ fn scrapes(snapshot: &Snapshot, format: Format) -> Result<(Duration, Duration)> 
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
     let (stop, stopped) = watch::channel(false);
-    let content =
-        Content { shape: SHAPE, host: "bench".to_owned(), interval: Duration::from_secs(5), live: true };
+    let content = ServeConfig {
+        histograms: HISTOGRAMS,
+        host: "bench".to_owned(),
+        interval: Duration::from_secs(5),
+        live: true,
+    };
     let service = Service::new(seen, content);
     thread::scope(|scope| {
         scope.spawn(|| runtime.block_on(serve(vec![listener], service, Limits::default(), stopped)));

@@ -10,7 +10,7 @@ pub(super) fn guards(path: &Path) -> Finding {
     const SUBJECT: &str = "web config";
     match WebConfig::open(path) {
         Ok(web_config) => {
-            let guards = match web_config.guards() {
+            let guards = match web_config.protections() {
                 guards if guards.is_empty() => "keeps nobody out".to_owned(),
                 guards => guards.join(", "),
             };

@@ -8,7 +8,7 @@ use biolat_common::{
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model as model;
 
-use super::{Shape, buckets, help};
+use super::{HistogramFormat, buckets, help};
 use crate::{
     snapshot::{DeviceView, Histogram, SeriesView, Snapshot},
     version,
@@ -20,18 +20,18 @@ const USUAL_ERRORS: [&str; 3] = ["ioerr", "medium", "timeout"];
 
 /// Every family of a snapshot.
 #[must_use]
-pub fn families(snapshot: &Snapshot, shape: Shape) -> Vec<MetricFamily> {
+pub fn families(snapshot: &Snapshot, format: HistogramFormat) -> Vec<MetricFamily> {
     let mut families = Vec::new();
-    latencies(snapshot, shape, &mut families);
+    latencies(snapshot, format, &mut families);
     traffic(snapshot, &mut families);
     devices(snapshot, &mut families);
     losses(snapshot, &mut families);
-    daemon(snapshot, shape, &mut families);
+    daemon(snapshot, format, &mut families);
     process(snapshot, &mut families);
     families
 }
 
-fn latencies(snapshot: &Snapshot, shape: Shape, families: &mut Vec<MetricFamily>) {
+fn latencies(snapshot: &Snapshot, format: HistogramFormat, families: &mut Vec<MetricFamily>) {
     const METRICS: [(&str, &str); PHASES] = [
         ("biolat_queue_latency_seconds", help::QUEUE),
         ("biolat_device_latency_seconds", help::DEVICE),
@@ -40,7 +40,7 @@ fn latencies(snapshot: &Snapshot, shape: Shape, families: &mut Vec<MetricFamily>
     for (phase, (name, help)) in Phase::ALL.into_iter().zip(METRICS) {
         let metrics = of_series(snapshot, |device, series| {
             let histogram = &series.histograms[phase as usize];
-            vec![histogram_metric(&labels(device, series), histogram, shape, device.since)]
+            vec![histogram_metric(&labels(device, series), histogram, format, device.since)]
         });
         families.push(family(name, help, MetricType::Histogram, metrics));
     }
@@ -120,7 +120,7 @@ fn losses(snapshot: &Snapshot, families: &mut Vec<MetricFamily>) {
     families.push(family("biolat_lost_completions_total", help::LOST, MetricType::Counter, lost));
 }
 
-fn daemon(snapshot: &Snapshot, shape: Shape, families: &mut Vec<MetricFamily>) {
+fn daemon(snapshot: &Snapshot, format: HistogramFormat, families: &mut Vec<MetricFamily>) {
     let health = &snapshot.health;
     let since = snapshot.started;
     let build = [("version", version::VERSION), ("revision", version::REVISION)];
@@ -129,7 +129,7 @@ fn daemon(snapshot: &Snapshot, shape: Shape, families: &mut Vec<MetricFamily>) {
         "biolat_collect_duration_seconds",
         help::COLLECT_DURATION,
         MetricType::Histogram,
-        [histogram_metric(&[], &health.durations, shape, since)],
+        [histogram_metric(&[], &health.durations, format, since)],
     ));
     let mut count = |name: &str, help: &str, value: f64| {
         families.push(family(name, help, MetricType::Counter, [counter(&[], value, since)]));
@@ -211,7 +211,7 @@ fn counter(labels: &[(&str, &str)], value: f64, since: SystemTime) -> Metric {
 fn histogram_metric(
     labels: &[(&str, &str)],
     histogram: &Histogram,
-    shape: Shape,
+    format: HistogramFormat,
     since: SystemTime,
 ) -> Metric {
     let mut encoded = model::Histogram {
@@ -220,14 +220,14 @@ fn histogram_metric(
         start_timestamp: Some(since.into()),
         ..model::Histogram::default()
     };
-    if shape.histograms.classic() {
+    if format.kinds.classic() {
         encoded.bucket = buckets::classic(histogram);
     }
-    if shape.histograms.native() {
-        encoded.schema = shape.schema.cast_signed();
+    if format.kinds.native() {
+        encoded.schema = format.schema.cast_signed();
         encoded.zero_threshold = f64::from(ZERO_EXPONENT).exp2();
         encoded.zero_count = histogram.zero;
-        (encoded.positive_span, encoded.positive_delta) = buckets::native(histogram, shape.schema);
+        (encoded.positive_span, encoded.positive_delta) = buckets::native(histogram, format.schema);
     }
     Metric { label: label_pairs(labels), histogram: Some(encoded), ..Metric::default() }
 }

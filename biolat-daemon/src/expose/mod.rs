@@ -15,16 +15,16 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Met
 
 /// What histograms look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct HistogramFormat {
     /// 2^schema buckets for each power of two, 0 to 3.
     pub schema: u32,
     /// Which kinds of histogram are exposed.
-    pub histograms: Histograms,
+    pub kinds: HistogramKinds,
 }
 
 /// Kinds of histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Histograms {
+pub enum HistogramKinds {
     /// Native histograms only: sparse, fine, and only in the protobuf format. Text formats give sum and count.
     Native,
     /// Classic buckets only, one for each power of two of a second.
@@ -33,7 +33,7 @@ pub enum Histograms {
     Both,
 }
 
-impl Histograms {
+impl HistogramKinds {
     const fn native(self) -> bool {
         matches!(self, Self::Native | Self::Both)
     }
@@ -73,8 +73,8 @@ impl Format {
 
 /// A snapshot in an exposition format.
 #[must_use]
-pub fn encode(snapshot: &Snapshot, shape: Shape, format: Format) -> Vec<u8> {
-    let families = families::families(snapshot, shape);
+pub fn encode(snapshot: &Snapshot, histograms: HistogramFormat, format: Format) -> Vec<u8> {
+    let families = families::families(snapshot, histograms);
     match format {
         Format::Protobuf => delimited(&families),
         Format::OpenMetrics => text::openmetrics(&families).into_bytes(),

@@ -7,31 +7,31 @@ use tokio_rustls::rustls::ServerConfig;
 
 use super::{
     Service,
-    connection_slots::Place,
-    responses::{Answer, later, set, text},
+    connection_slots::ConnectionSlot,
+    responses::{HttpResponse, later, set, text},
 };
-use crate::web_config::{Access, Verdict, WebConfig};
+use crate::web_config::{Access, AuthOutcome, WebConfig};
 
 /// A request on a connection that was made before the TLS changed. It ends without an answer: who may still come in
 /// makes another connection and asks again, as every client does when an idle one has been closed.
 #[derive(Debug)]
-pub(super) struct Outdated;
+pub(super) struct StaleTls;
 
-impl fmt::Display for Outdated {
+impl fmt::Display for StaleTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the connection is older than what it has to fulfil")
     }
 }
 
-impl std::error::Error for Outdated {}
+impl std::error::Error for StaleTls {}
 
 /// What a request was let in by.
-pub(super) struct Leave {
+pub(super) struct Admission {
     guard: Option<Arc<WebConfig>>,
     access: Arc<Access>,
 }
 
-impl Leave {
+impl Admission {
     /// Whether nothing has changed since. If something has, whoever may still come in has to show it.
     pub(super) async fn holds(&self) -> bool {
         match &self.guard {
@@ -44,7 +44,7 @@ impl Leave {
 impl Service {
     /// Lets in whom this allows, and serves as it says.
     #[must_use]
-    pub fn guarded_by(mut self, web_config: WebConfig) -> Self {
+    pub fn with_web_config(mut self, web_config: WebConfig) -> Self {
         self.guard = Some(Arc::new(web_config));
         self
     }
@@ -57,29 +57,29 @@ impl Service {
         }
     }
 
-    /// Answers a request from this address, on a connection with this TLS and place, if it may come in.
+    /// Answers a request from this address, on a connection with this TLS and slot, if it may come in.
     pub(super) async fn answer_to<B>(
         &self,
         request: Request<B>,
         from: IpAddr,
         tls: Option<&Arc<ServerConfig>>,
-        place: &Place,
-    ) -> Result<Answer, Outdated> {
+        slot: &ConnectionSlot,
+    ) -> Result<HttpResponse, StaleTls> {
         let access = self.access().await;
         if access.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
-            return Err(Outdated);
+            return Err(StaleTls);
         }
         let verdict = match &self.guard {
             Some(guard) => guard.admits(&access, request.headers(), from).await,
-            None => Verdict::Welcome,
+            None => AuthOutcome::Allowed,
         };
         let mut answer = match verdict {
-            Verdict::Welcome => {
-                let leave = Leave { guard: self.guard.clone(), access: Arc::clone(&access) };
-                self.answer(&request, leave, place).await
+            AuthOutcome::Allowed => {
+                let admission = Admission { guard: self.guard.clone(), access: Arc::clone(&access) };
+                self.answer(&request, admission, slot).await
             }
-            Verdict::Stranger => unauthorized(),
-            Verdict::Busy => busy(),
+            AuthOutcome::Unauthorized => unauthorized(),
+            AuthOutcome::Throttled => busy(),
         };
         for (name, value) in &access.headers {
             // The page has a policy of its own: any other would shut its script out, or let others in.
@@ -89,13 +89,13 @@ impl Service {
     }
 }
 
-fn unauthorized() -> Answer {
+fn unauthorized() -> HttpResponse {
     let mut answer =
         text(StatusCode::UNAUTHORIZED, "unauthorized: a user and the right password are wanted\n");
     set(&mut answer, WWW_AUTHENTICATE, "Basic realm=\"biolat\", charset=\"UTF-8\"");
     answer
 }
 
-fn busy() -> Answer {
+fn busy() -> HttpResponse {
     later(StatusCode::TOO_MANY_REQUESTS, "too many passwords at once from this address\n", "1")
 }

@@ -9,7 +9,7 @@ use flate2::{Compression, write::GzEncoder};
 use hyper::body::Bytes;
 use tokio::sync::watch;
 
-use super::{Content, page};
+use super::{ServeConfig, page};
 use crate::{
     api,
     expose::{self, Format},
@@ -18,7 +18,7 @@ use crate::{
 
 /// What a snapshot is written as.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     /// For Prometheus, in one of its formats.
     Metrics(Format),
     /// As [`api::Snapshot`].
@@ -27,24 +27,24 @@ pub(super) enum Kind {
     Page,
 }
 
-const KINDS: usize = Format::ALL.len() + 2;
+const BODY_KINDS: usize = Format::ALL.len() + 2;
 
 /// The bodies of the latest snapshot.
-pub(super) struct Latest {
+pub(super) struct BodyCache {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-    content: Content,
+    config: ServeConfig,
     current: Mutex<Option<Arc<Bodies>>>,
 }
 
 /// The bodies of a snapshot.
 struct Bodies {
     snapshot: Arc<Snapshot>,
-    encoded: [[OnceLock<Bytes>; 2]; KINDS],
+    encoded: [[OnceLock<Bytes>; 2]; BODY_KINDS],
 }
 
-impl Latest {
-    pub(super) fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, content: Content) -> Self {
-        Self { snapshots, content, current: Mutex::new(None) }
+impl BodyCache {
+    pub(super) fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, config: ServeConfig) -> Self {
+        Self { snapshots, config, current: Mutex::new(None) }
     }
 
     /// The latest snapshot itself; none before the first pass.
@@ -59,31 +59,31 @@ impl Latest {
 
     /// The latest snapshot and its body, compressed or not; none before the first pass. Takes some milliseconds the
     /// first time: not for the runtime's own threads.
-    pub(super) fn body(&self, kind: Kind, gzip: bool) -> Option<(Arc<Snapshot>, Bytes)> {
+    pub(super) fn body(&self, kind: BodyKind, gzip: bool) -> Option<(Arc<Snapshot>, Bytes)> {
         let bodies = self.bodies()?;
         let [plain, compressed] = match kind {
-            Kind::Metrics(format) => &bodies.encoded[format as usize],
-            Kind::Json => &bodies.encoded[KINDS - 1],
-            Kind::Page => &bodies.encoded[KINDS - 2],
+            BodyKind::Metrics(format) => &bodies.encoded[format as usize],
+            BodyKind::Json => &bodies.encoded[BODY_KINDS - 1],
+            BodyKind::Page => &bodies.encoded[BODY_KINDS - 2],
         };
         let plain = plain.get_or_init(|| self.encode(&bodies.snapshot, kind).into());
         let body = if gzip { compressed.get_or_init(|| compress(plain)) } else { plain };
         Some((Arc::clone(&bodies.snapshot), body.clone()))
     }
 
-    fn encode(&self, snapshot: &Snapshot, kind: Kind) -> Vec<u8> {
-        let Content { shape, host, interval, live } = &self.content;
+    fn encode(&self, snapshot: &Snapshot, kind: BodyKind) -> Vec<u8> {
+        let ServeConfig { histograms, host, interval, live } = &self.config;
         match kind {
-            Kind::Metrics(format) => expose::encode(snapshot, *shape, format),
+            BodyKind::Metrics(format) => expose::encode(snapshot, *histograms, format),
             // It has no key that is not a string, and writing to memory does not fail.
-            Kind::Json => {
+            BodyKind::Json => {
                 serde_json::to_vec(&api::Snapshot::of(snapshot, host, *interval)).unwrap_or_default()
             }
-            Kind::Page => page::render(Some(snapshot), *live).into_bytes(),
+            BodyKind::Page => page::render(Some(snapshot), *live).into_bytes(),
         }
     }
 
-    /// The snapshot is looked up under the lock, so that an older one never takes a newer one's place.
+    /// The snapshot is looked up under the lock, so that an older one never takes a newer one's slot.
     fn bodies(&self) -> Option<Arc<Bodies>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot()?;

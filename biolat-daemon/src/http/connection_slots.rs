@@ -1,5 +1,5 @@
-//! Places for connections: so many and no more. A connection has one from its beginning to its end; when its place is
-//! given to another one, or it has had its time, it ends.
+//! Connection slots: a fixed number of them. A connection holds one from accept to close. It is closed when its slot is
+//! given to another connection, or when it exceeds a time limit.
 
 use std::{
     cmp::Reverse,
@@ -14,228 +14,266 @@ use tokio::sync::{oneshot, watch};
 use super::Limits;
 use crate::net::network;
 
-/// All places.
-pub(super) struct Places {
+/// All slots of the server.
+pub(super) struct ConnectionSlots {
     limits: Limits,
-    table: Mutex<Table>,
-    /// Set when the server ends.
-    ending: watch::Sender<bool>,
+    table: Mutex<SlotTable>,
+    /// Set when the server shuts down.
+    shutting_down: watch::Sender<bool>,
 }
 
 #[derive(Default)]
-struct Table {
-    taken: BTreeMap<u64, Taken>,
-    next: u64,
+struct SlotTable {
+    entries: BTreeMap<u64, SlotEntry>,
+    next_id: u64,
 }
 
-struct Taken {
-    /// Where the connection comes from.
+struct SlotEntry {
+    /// The client's network.
     network: IpAddr,
-    /// When it began what it is doing.
+    state: ConnectionState,
+    /// Start of the current state.
     since: Instant,
-    /// Since then, or since the client took some of the answer.
-    active: Instant,
-    doing: Doing,
-    /// Whether its answer is a stream, and its last one.
-    streams: bool,
-    /// Dropped with the entry, which ends the connection.
-    _held: oneshot::Sender<()>,
+    /// Last activity: start of the state, or the last time the client read some of the response.
+    last_active: Instant,
+    /// The response is an event stream, the last response on this connection.
+    is_stream: bool,
+    /// Dropped with the entry, which closes the connection.
+    _close: oneshot::Sender<()>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Doing {
-    /// It waits for a head.
-    Waiting,
-    /// The answer is in the making: the client has nothing to take yet, and nothing is late by its doing.
-    Making,
-    /// The answer is on its way.
-    Writing,
+enum ConnectionState {
+    /// Waiting for a request head.
+    Idle,
+    /// The server prepares the response. No time limit: the client has nothing to read yet.
+    Preparing,
+    /// The response is being sent.
+    Sending,
 }
 
-/// A connection's place. Clones are the same place.
+/// A connection's slot. Clones refer to the same slot; it is released when the last one is dropped.
 #[derive(Clone)]
-pub(super) struct Place(Arc<Holder>);
+pub(super) struct ConnectionSlot(Arc<SlotLease>);
 
-struct Holder {
-    places: Arc<Places>,
-    number: u64,
+struct SlotLease {
+    slots: Arc<ConnectionSlots>,
+    id: u64,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, table: Mutex::default(), ending: watch::Sender::new(false) })
+        Arc::new(Self { limits, table: Mutex::default(), shutting_down: watch::Sender::new(false) })
     }
 
-    /// A place, and what completes when it is lost. If all are taken, the network that has the most of them loses one, that
-    /// of the connection which has not been active for longest. So who takes many takes them from itself.
-    pub(super) fn take(self: &Arc<Self>, from: IpAddr) -> (Place, oneshot::Receiver<()>) {
-        let (network, now) = (network(from), Instant::now());
+    /// A slot, and a receiver that completes when the slot is lost. If no slot is free, the network with the most
+    /// connections loses the one that has been inactive for longest, so that a client with many connections only
+    /// evicts its own.
+    pub(super) fn acquire(self: &Arc<Self>, from: IpAddr) -> (ConnectionSlot, oneshot::Receiver<()>) {
+        self.acquire_at(from, Instant::now())
+    }
+
+    fn acquire_at(self: &Arc<Self>, from: IpAddr, now: Instant) -> (ConnectionSlot, oneshot::Receiver<()>) {
         let mut table = self.table();
-        if table.taken.len() >= self.limits.connections {
-            table.make_room();
+        if table.entries.len() >= self.limits.connections {
+            table.evict();
         }
-        let (held, lost) = oneshot::channel();
-        let number = table.next;
-        table.next += 1;
-        let taken =
-            Taken { network, since: now, active: now, doing: Doing::Waiting, streams: false, _held: held };
-        table.taken.insert(number, taken);
-        (Place(Arc::new(Holder { places: Arc::clone(self), number })), lost)
+        let (close, closed) = oneshot::channel();
+        let id = table.next_id;
+        table.next_id += 1;
+        let entry = SlotEntry {
+            network: network(from),
+            state: ConnectionState::Idle,
+            since: now,
+            last_active: now,
+            is_stream: false,
+            _close: close,
+        };
+        table.entries.insert(id, entry);
+        (ConnectionSlot(Arc::new(SlotLease { slots: Arc::clone(self), id })), closed)
     }
 
-    /// Takes their places from those whose time is over.
-    pub(super) fn end_late(&self) {
+    /// Closes connections that have exceeded a time limit.
+    pub(super) fn close_overdue(&self) {
+        self.close_overdue_at(Instant::now());
+    }
+
+    fn close_overdue_at(&self, now: Instant) {
         let Limits { head, write, answer, .. } = self.limits;
-        let now = Instant::now();
-        self.table().taken.retain(|_, taken| {
-            let (whole, next) = match taken.doing {
-                Doing::Making => return true,
+        self.table().entries.retain(|_, entry| {
+            let (state_limit, activity_limit) = match entry.state {
+                ConnectionState::Preparing => return true,
                 // The client waits for the next event.
-                Doing::Waiting if taken.streams => return true,
-                Doing::Waiting => (head, head),
-                // An event is small, and taken as a whole.
-                Doing::Writing if taken.streams => (write, write),
-                Doing::Writing => (answer, write),
+                ConnectionState::Idle if entry.is_stream => return true,
+                ConnectionState::Idle => (head, head),
+                // An event is small and read as a whole.
+                ConnectionState::Sending if entry.is_stream => (write, write),
+                ConnectionState::Sending => (answer, write),
             };
-            now - taken.since < whole && now - taken.active < next
+            now - entry.since < state_limit && now - entry.last_active < activity_limit
         });
     }
 
-    /// Tells streams to end, and takes their places from those that would not: who waits for a head, and streams of which
-    /// the client does not take what there is.
-    pub(super) fn end(&self) {
-        self.ending.send_replace(true);
-        self.table().taken.retain(|_, taken| match taken.doing {
-            Doing::Waiting => taken.streams,
-            Doing::Making => true,
-            Doing::Writing => !taken.streams,
+    /// Ends streams, and closes connections that would not end by themselves: idle ones, and streams whose client does
+    /// not read.
+    pub(super) fn shut_down(&self) {
+        self.shutting_down.send_replace(true);
+        self.table().entries.retain(|_, entry| match entry.state {
+            ConnectionState::Idle => entry.is_stream,
+            ConnectionState::Preparing => true,
+            ConnectionState::Sending => !entry.is_stream,
         });
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, SlotTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    fn make_room(&mut self) {
-        let mut places: HashMap<IpAddr, usize> = HashMap::new();
-        for taken in self.taken.values() {
-            *places.entry(taken.network).or_default() += 1;
+impl SlotTable {
+    fn evict(&mut self) {
+        let mut connections: HashMap<IpAddr, usize> = HashMap::new();
+        for entry in self.entries.values() {
+            *connections.entry(entry.network).or_default() += 1;
         }
-        let idlest =
-            self.taken.iter().min_by_key(|(_, taken)| (Reverse(places[&taken.network]), taken.active));
+        let idlest = self
+            .entries
+            .iter()
+            .min_by_key(|(_, entry)| (Reverse(connections[&entry.network]), entry.last_active));
         if let Some((&idlest, _)) = idlest {
-            self.taken.remove(&idlest);
+            self.entries.remove(&idlest);
         }
     }
 }
 
-impl Place {
-    /// The head of a request is here. Of answers one behind the other, the first counts.
-    pub(super) fn making(&self) {
-        self.answering(Doing::Making);
+impl ConnectionSlot {
+    /// A request head has been read. Of pipelined requests, the first one counts.
+    pub(super) fn set_preparing(&self) {
+        self.advance(ConnectionState::Preparing, Instant::now());
     }
 
-    /// There is some of an answer to take, or the client took some.
-    pub(super) fn writing(&self) {
-        self.answering(Doing::Writing);
+    /// A part of the response is ready to be sent, or the client has read some of it.
+    pub(super) fn set_sending(&self) {
+        self.advance(ConnectionState::Sending, Instant::now());
     }
 
-    /// The answer will be a stream; false if there are as many as there may be.
-    pub(super) fn streams(&self) -> bool {
-        let Holder { places, number } = &*self.0;
-        let mut table = places.table();
-        let room = table.taken.values().filter(|taken| taken.streams).count() < places.limits.streams;
-        if let Some(taken) = table.taken.get_mut(number) {
-            taken.streams = room;
+    /// All responses have been sent.
+    pub(super) fn set_idle(&self) {
+        self.set_idle_at(Instant::now());
+    }
+
+    /// Makes the connection a stream; false if the maximum number of streams is reached.
+    pub(super) fn become_stream(&self) -> bool {
+        let SlotLease { slots, id } = &*self.0;
+        let mut table = slots.table();
+        let is_free = table.entries.values().filter(|entry| entry.is_stream).count() < slots.limits.streams;
+        if let Some(entry) = table.entries.get_mut(id) {
+            entry.is_stream = is_free;
         }
-        room
+        is_free
     }
 
     pub(super) fn limits(&self) -> Limits {
-        self.0.places.limits
+        self.0.slots.limits
     }
 
-    /// Becomes true when the server ends.
-    pub(super) fn ending(&self) -> watch::Receiver<bool> {
-        self.0.places.ending.subscribe()
+    /// Becomes true when the server shuts down.
+    pub(super) fn shutting_down(&self) -> watch::Receiver<bool> {
+        self.0.slots.shutting_down.subscribe()
     }
 
-    fn answering(&self, doing: Doing) {
-        let now = Instant::now();
-        self.change(|taken| {
-            if taken.doing < doing {
-                (taken.since, taken.doing) = (now, doing);
+    fn advance(&self, state: ConnectionState, now: Instant) {
+        self.change(|entry| {
+            if entry.state < state {
+                (entry.since, entry.state) = (now, state);
             }
-            taken.active = now;
+            entry.last_active = now;
         });
     }
 
-    /// All answers have gone out.
-    pub(super) fn waiting(&self) {
-        let now = Instant::now();
-        self.change(|taken| (taken.since, taken.active, taken.doing) = (now, now, Doing::Waiting));
+    fn set_idle_at(&self, now: Instant) {
+        self.change(|entry| {
+            (entry.since, entry.last_active, entry.state) = (now, now, ConnectionState::Idle);
+        });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Taken)) {
-        if let Some(taken) = self.0.places.table().taken.get_mut(&self.0.number) {
-            change(taken);
+    fn change(&self, change: impl FnOnce(&mut SlotEntry)) {
+        if let Some(entry) = self.0.slots.table().entries.get_mut(&self.0.id) {
+            change(entry);
         }
     }
 }
 
-impl Drop for Holder {
+impl Drop for SlotLease {
     fn drop(&mut self) {
-        self.places.table().taken.remove(&self.number);
+        self.slots.table().entries.remove(&self.id);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{thread::sleep, time::Duration};
+    use std::{
+        net::{IpAddr, Ipv4Addr},
+        time::{Duration, Instant},
+    };
 
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::{Limits, Places};
+    use super::{ConnectionSlots, ConnectionState, Limits};
 
-    /// A password may take a while, and the client can do nothing about it.
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    fn limits() -> Limits {
+        Limits { head: LIMIT, write: LIMIT, answer: LIMIT, streams: 1, ..Limits::default() }
+    }
+
+    /// A password check may take a while, and the client can do nothing about it.
     #[test]
-    fn an_answer_in_the_making_is_not_a_slow_reader() {
-        let short = Duration::from_millis(20);
-        let places = Places::new(Limits { head: short, write: short, answer: short, ..Limits::default() });
-        let (place, mut lost) = places.take([127, 0, 0, 1].into());
-        place.making();
-        sleep(2 * short);
-        places.end_late();
-        assert_eq!(lost.try_recv(), Err(TryRecvError::Empty), "in the making");
-        place.writing();
-        // Another request, behind the one whose answer is not taken.
-        place.making();
-        sleep(2 * short);
-        places.end_late();
-        assert_eq!(lost.try_recv(), Err(TryRecvError::Closed), "not taken");
+    fn preparing_a_response_has_no_time_limit() {
+        let slots = ConnectionSlots::new(limits());
+        let start = Instant::now();
+        let (slot, mut closed) = slots.acquire_at(CLIENT, start);
+        slot.advance(ConnectionState::Preparing, start);
+        slots.close_overdue_at(start + 100 * LIMIT);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Empty), "preparing");
+        let sending = start + 100 * LIMIT;
+        slot.advance(ConnectionState::Sending, sending);
+        // A pipelined request behind the response that the client does not read.
+        slot.advance(ConnectionState::Preparing, sending);
+        slots.close_overdue_at(sending + LIMIT / 2);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Empty), "within the limit");
+        slots.close_overdue_at(sending + LIMIT);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Closed), "response not read");
     }
 
     #[test]
-    fn a_stream_may_be_silent_and_not_deaf() {
-        let short = Duration::from_millis(20);
-        let limits = Limits { head: short, write: short, answer: short, streams: 1, ..Limits::default() };
-        let places = Places::new(limits);
-        let (place, mut lost) = places.take([127, 0, 0, 1].into());
-        place.making();
-        assert!(place.streams());
-        let (other, _lost) = places.take([127, 0, 0, 1].into());
-        assert!(!other.streams(), "one too many");
-        place.writing();
-        place.waiting();
-        sleep(2 * short);
-        places.end_late();
-        assert_eq!(lost.try_recv(), Err(TryRecvError::Empty), "silent");
-        place.writing();
-        sleep(2 * short);
-        places.end_late();
-        assert_eq!(lost.try_recv(), Err(TryRecvError::Closed), "not taken");
-        assert!(other.streams(), "there is room again");
+    fn an_idle_stream_stays_and_an_unread_one_is_closed() {
+        let slots = ConnectionSlots::new(limits());
+        let start = Instant::now();
+        let (slot, mut closed) = slots.acquire_at(CLIENT, start);
+        slot.advance(ConnectionState::Preparing, start);
+        assert!(slot.become_stream());
+        let (other, _closed) = slots.acquire_at(CLIENT, start + 200 * LIMIT);
+        assert!(!other.become_stream(), "one stream too many");
+        slot.advance(ConnectionState::Sending, start);
+        slot.set_idle_at(start);
+        slots.close_overdue_at(start + 100 * LIMIT);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Empty), "idle");
+        slot.advance(ConnectionState::Sending, start + 100 * LIMIT);
+        slots.close_overdue_at(start + 101 * LIMIT);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Closed), "event not read");
+        assert!(other.become_stream(), "a stream slot is free again");
+    }
+
+    #[test]
+    fn an_idle_connection_has_a_time_limit_for_its_next_request() {
+        let slots = ConnectionSlots::new(limits());
+        let start = Instant::now();
+        let (_slot, mut closed) = slots.acquire_at(CLIENT, start);
+        slots.close_overdue_at(start + LIMIT / 2);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Empty));
+        slots.close_overdue_at(start + LIMIT);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Closed));
     }
 }

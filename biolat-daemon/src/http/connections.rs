@@ -29,15 +29,15 @@ use tokio_rustls::{
 
 use super::{
     Service,
-    connection_slots::{Place, Places},
-    tracked_stream::{Socket, Watched},
+    connection_slots::{ConnectionSlot, ConnectionSlots},
+    tracked_stream::{Socket, TrackedStream},
 };
 use crate::process;
 
 /// What one client, and all of them together, may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections, if the process may have twice as many files; one more takes the place of another one.
+    /// Open connections, if the process may have twice as many files; one more takes the slot of another one.
     pub connections: usize,
     /// For the head of a request, from the moment that the connection waits for one.
     pub head: Duration,
@@ -106,7 +106,7 @@ pub async fn serve(
     let connections = limits.connections.min(files / 2);
     let streams = limits.streams.min(connections.div_ceil(8));
     let limits = Limits { connections, streams, ..limits };
-    let places = Places::new(limits);
+    let slots = ConnectionSlots::new(limits);
     let mut accepting = JoinSet::new();
     let (accepted, mut streams) = mpsc::channel(1);
     for listener in listeners {
@@ -123,18 +123,18 @@ pub async fn serve(
         let (stream, from) = tokio::select! {
             _ = &mut stopped => break,
             _ = tick.tick() => {
-                places.end_late();
+                slots.close_overdue();
                 continue;
             }
             Some(stream) = streams.recv() => stream,
             else => break,
         };
-        let (place, lost) = places.take(from.ip());
+        let (slot, lost) = slots.acquire(from.ip());
         let connection = Connection {
             service: service.clone(),
             limits,
             from: from.ip(),
-            place,
+            slot,
             graceful: graceful.watcher(),
         };
         tokio::spawn(async move {
@@ -146,7 +146,7 @@ pub async fn serve(
     }
     drop(streams);
     accepting.shutdown().await;
-    places.end();
+    slots.shut_down();
     let _ = timeout(limits.grace, graceful.shutdown()).await;
 }
 
@@ -178,12 +178,12 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// A connection that has a place.
+/// A connection that has a slot.
 struct Connection {
     service: Service,
     limits: Limits,
     from: IpAddr,
-    place: Place,
+    slot: ConnectionSlot,
     graceful: Watcher,
 }
 
@@ -193,45 +193,45 @@ impl Connection {
         match self.service.access().await.tls.clone() {
             None => self.answer(stream, None).await,
             Some(tls) => match timeout(self.limits.handshake, secured(stream, &tls, self.limits)).await {
-                Ok(Ok(Secured::Yes(stream))) => self.answer(*stream, Some(tls)).await,
-                Ok(Ok(Secured::PlainHttp(stream))) => refuse_plain_http(stream).await,
+                Ok(Ok(MaybeTls::Tls(stream))) => self.answer(*stream, Some(tls)).await,
+                Ok(Ok(MaybeTls::PlainHttp(stream))) => refuse_plain_http(stream).await,
                 Ok(Err(_)) | Err(_) => {}
             },
         }
     }
 
     async fn answer<S: Socket>(self, stream: S, tls: Option<Arc<ServerConfig>>) {
-        let Self { service, limits, from, place, graceful } = self;
+        let Self { service, limits, from, slot, graceful } = self;
         let mut builder = http1::Builder::new();
-        // How long a head may take is known to the place.
+        // How long a head may take is known to the slot.
         builder.header_read_timeout(None).max_header_size(limits.head_bytes).max_buf_size(limits.head_bytes);
         let connection = builder.serve_connection(
-            TokioIo::new(Watched::new(stream, place.clone())),
+            TokioIo::new(TrackedStream::new(stream, slot.clone())),
             service_fn(move |request| {
-                place.making();
-                let (service, tls, place) = (service.clone(), tls.clone(), place.clone());
-                async move { service.answer_to(request, from, tls.as_ref(), &place).await }
+                slot.set_preparing();
+                let (service, tls, slot) = (service.clone(), tls.clone(), slot.clone());
+                async move { service.answer_to(request, from, tls.as_ref(), &slot).await }
             }),
         );
         let _ = graceful.watch(connection).await;
     }
 }
 
-enum Secured {
-    Yes(Box<TlsStream<TcpStream>>),
+enum MaybeTls {
+    Tls(Box<TlsStream<TcpStream>>),
     /// What came is HTTP.
     PlainHttp(TcpStream),
 }
 
-async fn secured(stream: TcpStream, tls: &Arc<ServerConfig>, limits: Limits) -> io::Result<Secured> {
+async fn secured(stream: TcpStream, tls: &Arc<ServerConfig>, limits: Limits) -> io::Result<MaybeTls> {
     let mut first = [0];
     // A handshake begins with the number 22, every method of HTTP with a letter.
     if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
-        return Ok(Secured::PlainHttp(stream));
+        return Ok(MaybeTls::PlainHttp(stream));
     }
     let limit_buffers = |tls: &mut ServerConnection| tls.set_buffer_limit(Some(limits.head_bytes));
     let stream = TlsAcceptor::from(Arc::clone(tls)).accept_with(stream, limit_buffers).await?;
-    Ok(Secured::Yes(Box::new(stream)))
+    Ok(MaybeTls::Tls(Box::new(stream)))
 }
 
 const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 63\r\n\r\n\

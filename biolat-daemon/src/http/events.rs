@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{admission::Leave, conditional, connection_slots::Place};
+use super::{admission::Admission, conditional, connection_slots::ConnectionSlot};
 use crate::{api, snapshot::Snapshot};
 
 /// After how many milliseconds a listener whose stream has ended comes again.
@@ -28,36 +28,36 @@ const COMMENT: &[u8] = b":\n\n";
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The body. It is asked for more when what was before has gone out: whoever is slow misses passes, and nothing queues.
-pub(super) struct Events(Next);
+pub(super) struct EventStream(Next);
 
 type Next = Pin<Box<dyn Future<Output = Option<(Stream, Bytes)>> + Send>>;
 
 struct Stream {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     ending: watch::Receiver<bool>,
-    leave: Leave,
+    admission: Admission,
     heartbeat: Duration,
     ends: Instant,
     is_new: bool,
 }
 
-impl Events {
-    /// Of the pass before this call, and of each after it: until there are no more, the server ends, the leave is
+impl EventStream {
+    /// Of the pass before this call, and of each after it: until there are no more, the server ends, the admission is
     /// withdrawn, or the time is over.
     pub(super) fn new(
         mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-        leave: Leave,
-        place: &Place,
+        admission: Admission,
+        slot: &ConnectionSlot,
     ) -> Self {
         snapshots.mark_changed();
-        let (limits, ending) = (place.limits(), place.ending());
+        let (limits, ending) = (slot.limits(), slot.shutting_down());
         let ends = Instant::now() + limits.stream;
-        let stream = Stream { snapshots, ending, leave, heartbeat: limits.heartbeat, ends, is_new: true };
+        let stream = Stream { snapshots, ending, admission, heartbeat: limits.heartbeat, ends, is_new: true };
         Self(Box::pin(stream.next()))
     }
 }
 
-impl Body for Events {
+impl Body for EventStream {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -90,7 +90,7 @@ impl Stream {
                 _ = self.ending.wait_for(|&ending| ending) => return None,
                 () = sleep_until(silent_until.min(Instant::now() + LOOK)) => None,
             };
-            if Instant::now() >= self.ends || !self.leave.holds().await {
+            if Instant::now() >= self.ends || !self.admission.holds().await {
                 return None;
             }
             if let Some(event) = event {

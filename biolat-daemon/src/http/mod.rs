@@ -34,20 +34,20 @@ use hyper::{
 };
 use tokio::sync::watch;
 
-use crate::{expose::Shape, snapshot::Snapshot, web_config::WebConfig};
-use admission::Leave;
-use bodies::{Kind, Latest};
-use connection_slots::Place;
-use events::Events;
-use responses::{Answer, later, not_modified, not_ready, set, text, whole};
+use crate::{expose::HistogramFormat, snapshot::Snapshot, web_config::WebConfig};
+use admission::Admission;
+use bodies::{BodyCache, BodyKind};
+use connection_slots::ConnectionSlot;
+use events::EventStream;
+use responses::{HttpResponse, later, not_modified, not_ready, set, text, whole};
 
 pub use connections::{Limits, serve};
 
 /// What is served, beside the figures themselves.
 #[derive(Clone, Debug)]
-pub struct Content {
+pub struct ServeConfig {
     /// What histograms look like in `/metrics`.
-    pub shape: Shape,
+    pub histograms: HistogramFormat,
     /// The host's name.
     pub host: String,
     /// How often there are new figures.
@@ -59,7 +59,7 @@ pub struct Content {
 /// What the routes need.
 #[derive(Clone)]
 pub struct Service {
-    latest: Arc<Latest>,
+    latest: Arc<BodyCache>,
     live: bool,
     guard: Option<Arc<WebConfig>>,
 }
@@ -67,13 +67,18 @@ pub struct Service {
 impl Service {
     /// Serves the latest of these snapshots.
     #[must_use]
-    pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, content: Content) -> Self {
-        let live = content.live;
-        Self { latest: Arc::new(Latest::new(snapshots, content)), live, guard: None }
+    pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, config: ServeConfig) -> Self {
+        let live = config.live;
+        Self { latest: Arc::new(BodyCache::new(snapshots, config)), live, guard: None }
     }
 
     /// Answers a request that is let in. Bodies of requests are not read.
-    async fn answer<B>(&self, request: &Request<B>, leave: Leave, place: &Place) -> Answer {
+    async fn answer<B>(
+        &self,
+        request: &Request<B>,
+        admission: Admission,
+        slot: &ConnectionSlot,
+    ) -> HttpResponse {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are served here\n");
             set(&mut refusal, ALLOW, "GET, HEAD");
@@ -87,7 +92,7 @@ impl Service {
                 StatusCode::NOT_FOUND,
                 "not found: --no-ui turns the events off; ask for /api/v1/snapshot now and then\n",
             ),
-            "/api/v1/events" => self.events(request.method(), leave, place),
+            "/api/v1/events" => self.events(request.method(), admission, slot),
             "/-/healthy" => text(StatusCode::OK, "healthy\n"),
             "/-/ready" if self.latest.snapshot().is_some() => text(StatusCode::OK, "ready\n"),
             "/-/ready" => not_ready(),
@@ -96,7 +101,7 @@ impl Service {
         }
     }
 
-    /// In place of what was asked for.
+    /// In slot of what was asked for.
     fn there_is(&self, path: &str) -> &'static str {
         match (path == "/api" || path.starts_with("/api/"), self.live) {
             (true, true) => "not found: there is /api/v1/snapshot and /api/v1/events\n",
@@ -108,9 +113,9 @@ impl Service {
         }
     }
 
-    async fn metrics(&self, headers: &HeaderMap) -> Answer {
+    async fn metrics(&self, headers: &HeaderMap) -> HttpResponse {
         let format = negotiate::format(headers);
-        match self.body(Kind::Metrics(format), negotiate::gzip(headers)).await {
+        match self.body(BodyKind::Metrics(format), negotiate::gzip(headers)).await {
             Ok((_, mut answer)) => {
                 set(&mut answer, CONTENT_TYPE, format.content_type());
                 set(&mut answer, VARY, "Accept, Accept-Encoding");
@@ -120,12 +125,12 @@ impl Service {
         }
     }
 
-    async fn snapshot(&self, headers: &HeaderMap) -> Answer {
+    async fn snapshot(&self, headers: &HeaderMap) -> HttpResponse {
         let mut answer = match self.latest.snapshot().map(|snapshot| conditional::tag(&snapshot)) {
             None => return not_ready(),
             // Not even encoded.
             Some(tag) if conditional::has(headers, &tag) => tagged(not_modified(), &tag),
-            Some(_) => match self.body(Kind::Json, negotiate::gzip(headers)).await {
+            Some(_) => match self.body(BodyKind::Json, negotiate::gzip(headers)).await {
                 Ok((snapshot, answer)) => tagged(answer, &conditional::tag(&snapshot)),
                 Err(refusal) => return refusal,
             },
@@ -137,14 +142,14 @@ impl Service {
     }
 
     /// The latest snapshot, and an answer that has it as its body.
-    async fn body(&self, kind: Kind, gzip: bool) -> Result<(Arc<Snapshot>, Answer), Answer> {
+    async fn body(&self, kind: BodyKind, gzip: bool) -> Result<(Arc<Snapshot>, HttpResponse), HttpResponse> {
         let latest = Arc::clone(&self.latest);
         let (snapshot, body) = encoding(move || latest.body(kind, gzip)).await?.ok_or_else(not_ready)?;
         Ok((snapshot, whole(body, gzip)))
     }
 
-    fn events(&self, method: &Method, leave: Leave, place: &Place) -> Answer {
-        if method == Method::GET && !place.streams() {
+    fn events(&self, method: &Method, admission: Admission, slot: &ConnectionSlot) -> HttpResponse {
+        if method == Method::GET && !slot.become_stream() {
             let mut refusal = later(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "as many streams of events as there may be: ask for /api/v1/snapshot now and then\n",
@@ -153,20 +158,21 @@ impl Service {
             set(&mut refusal, CONNECTION, "close");
             return refusal;
         }
-        let mut answer = Response::new(Either::Right(Events::new(self.latest.snapshots(), leave, place)));
+        let mut answer =
+            Response::new(Either::Right(EventStream::new(self.latest.snapshots(), admission, slot)));
         set(&mut answer, CONTENT_TYPE, "text/event-stream");
         set(&mut answer, CACHE_CONTROL, "no-store");
-        // A stream's place is a stream's to its end.
+        // A stream's slot is a stream's to its end.
         set(&mut answer, CONNECTION, "close");
         // nginx would keep events until there are some kilobytes of them.
         set(&mut answer, HeaderName::from_static("x-accel-buffering"), "no");
         answer
     }
 
-    async fn page(&self, headers: &HeaderMap) -> Answer {
+    async fn page(&self, headers: &HeaderMap) -> HttpResponse {
         let live = self.live;
         let mut answer = match self.latest.snapshot() {
-            Some(_) => match self.body(Kind::Page, negotiate::gzip(headers)).await {
+            Some(_) => match self.body(BodyKind::Page, negotiate::gzip(headers)).await {
                 Ok((_, answer)) => answer,
                 Err(refusal) => return refusal,
             },
@@ -181,12 +187,12 @@ impl Service {
 }
 
 /// Away from the runtime's own threads.
-async fn encoding<T: Send + 'static>(encode: impl FnOnce() -> T + Send + 'static) -> Result<T, Answer> {
+async fn encoding<T: Send + 'static>(encode: impl FnOnce() -> T + Send + 'static) -> Result<T, HttpResponse> {
     let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the figures could not be encoded\n");
     tokio::task::spawn_blocking(encode).await.map_err(failed)
 }
 
-fn tagged(mut answer: Answer, tag: &str) -> Answer {
+fn tagged(mut answer: HttpResponse, tag: &str) -> HttpResponse {
     if let Ok(tag) = HeaderValue::from_str(tag) {
         answer.headers_mut().insert(ETAG, tag);
     }

@@ -33,7 +33,7 @@ pub fn gzip(headers: &HeaderMap) -> bool {
 
 /// One element of a header that lists what is accepted.
 #[derive(Debug)]
-struct Element {
+struct AcceptElement {
     name: String,
     parameters: Vec<(String, String)>,
     /// Thousandths.
@@ -42,7 +42,7 @@ struct Element {
 
 /// Whether an element of `Accept` means this format. Wildcards mean the text format alone: what a browser
 /// or `curl` asks for is meant to be read.
-fn names(element: &Element, format: Format) -> bool {
+fn names(element: &AcceptElement, format: Format) -> bool {
     let parameter = |name: &str| {
         element.parameters.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     };
@@ -60,12 +60,12 @@ fn names(element: &Element, format: Format) -> bool {
     }
 }
 
-fn elements(headers: &HeaderMap, name: HeaderName) -> Vec<Element> {
+fn elements(headers: &HeaderMap, name: HeaderName) -> Vec<AcceptElement> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).filter_map(element).collect()
 }
 
-fn element(text: &str) -> Option<Element> {
+fn element(text: &str) -> Option<AcceptElement> {
     let mut parts = text.split(';').map(|part| part.trim().to_ascii_lowercase());
     let name = parts.next().filter(|name| !name.is_empty())?;
     let mut parameters: Vec<_> = parts
@@ -78,7 +78,7 @@ fn element(text: &str) -> Option<Element> {
         None => 1000,
         Some(at) => weight(&parameters.remove(at).1)?,
     };
-    Some(Element { name, parameters, weight })
+    Some(AcceptElement { name, parameters, weight })
 }
 
 /// A weight of 0 to 1 in thousandths; an element with any other is ignored.

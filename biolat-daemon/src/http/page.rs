@@ -12,7 +12,7 @@ use crate::{
     version,
 };
 
-// As `build.rs` embeds them. The script is one module: browsers that know none leave it alone.
+// As `build.rs` embeds them. The script is one module: browsers that know none admission it alone.
 const STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
 const LIVE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 const SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/page.js"));

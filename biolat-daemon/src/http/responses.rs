@@ -7,12 +7,12 @@ use hyper::{
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
 };
 
-use super::events::Events;
+use super::events::EventStream;
 
 /// A whole body, or a stream of events.
-pub(super) type Answer = Response<Either<Full<Bytes>, Events>>;
+pub(super) type HttpResponse = Response<Either<Full<Bytes>, EventStream>>;
 
-pub(super) fn whole(body: Bytes, gzip: bool) -> Answer {
+pub(super) fn whole(body: Bytes, gzip: bool) -> HttpResponse {
     let mut answer = Response::new(Either::Left(Full::new(body)));
     if gzip {
         set(&mut answer, CONTENT_ENCODING, "gzip");
@@ -20,30 +20,30 @@ pub(super) fn whole(body: Bytes, gzip: bool) -> Answer {
     answer
 }
 
-pub(super) fn text(status: StatusCode, body: &'static str) -> Answer {
+pub(super) fn text(status: StatusCode, body: &'static str) -> HttpResponse {
     let mut answer = whole(Bytes::from_static(body.as_bytes()), false);
     *answer.status_mut() = status;
     set(&mut answer, CONTENT_TYPE, "text/plain; charset=utf-8");
     answer
 }
 
-pub(super) fn not_ready() -> Answer {
+pub(super) fn not_ready() -> HttpResponse {
     text(StatusCode::SERVICE_UNAVAILABLE, "not ready: no pass of the collector has succeeded yet\n")
 }
 
-pub(super) fn not_modified() -> Answer {
+pub(super) fn not_modified() -> HttpResponse {
     let mut answer = whole(Bytes::new(), false);
     *answer.status_mut() = StatusCode::NOT_MODIFIED;
     answer
 }
 
 /// So many seconds later it may be welcome.
-pub(super) fn later(status: StatusCode, body: &'static str, seconds: &'static str) -> Answer {
+pub(super) fn later(status: StatusCode, body: &'static str, seconds: &'static str) -> HttpResponse {
     let mut answer = text(status, body);
     set(&mut answer, RETRY_AFTER, seconds);
     answer
 }
 
-pub(super) fn set(answer: &mut Answer, name: HeaderName, value: &'static str) {
+pub(super) fn set(answer: &mut HttpResponse, name: HeaderName, value: &'static str) {
     answer.headers_mut().insert(name, HeaderValue::from_static(value));
 }

@@ -1,4 +1,4 @@
-//! What a connection reads from and writes to: it tells the connection's place what becomes of the answers, and leaves
+//! What a connection reads from and writes to: it tells the connection's slot what becomes of the answers, and leaves
 //! nothing with the kernel of one that is cut off.
 
 use std::{
@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-use super::connection_slots::Place;
+use super::connection_slots::ConnectionSlot;
 
 /// A stream with a socket below.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
@@ -34,27 +34,27 @@ impl Socket for TlsStream<TcpStream> {
     }
 }
 
-pub(super) struct Watched<S: Socket> {
+pub(super) struct TrackedStream<S: Socket> {
     stream: S,
-    place: Place,
+    slot: ConnectionSlot,
     /// Whether there was something to write since all was known to have gone out.
     writing: bool,
 }
 
-impl<S: Socket> Watched<S> {
-    pub(super) fn new(stream: S, place: Place) -> Self {
-        Self { stream, place, writing: false }
+impl<S: Socket> TrackedStream<S> {
+    pub(super) fn new(stream: S, slot: ConnectionSlot) -> Self {
+        Self { stream, slot, writing: false }
     }
 
     /// The client's time begins when there is something for it to take.
     fn begin_to_write(&mut self) {
         if !std::mem::replace(&mut self.writing, true) {
-            self.place.writing();
+            self.slot.set_sending();
         }
     }
 }
 
-impl<S: Socket> Drop for Watched<S> {
+impl<S: Socket> Drop for TrackedStream<S> {
     /// Else the kernel would offer the client the rest, megabytes that it does not take, for minutes.
     fn drop(&mut self) {
         if self.writing {
@@ -63,7 +63,7 @@ impl<S: Socket> Drop for Watched<S> {
     }
 }
 
-impl<S: Socket> AsyncRead for Watched<S> {
+impl<S: Socket> AsyncRead for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -73,11 +73,11 @@ impl<S: Socket> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: Socket> AsyncWrite for Watched<S> {
+impl<S: Socket> AsyncWrite for TrackedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.begin_to_write();
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
-        self.place.writing();
+        self.slot.set_sending();
         Poll::Ready(Ok(written))
     }
 
@@ -88,7 +88,7 @@ impl<S: Socket> AsyncWrite for Watched<S> {
     ) -> Poll<io::Result<usize>> {
         self.begin_to_write();
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
-        self.place.writing();
+        self.slot.set_sending();
         Poll::Ready(Ok(written))
     }
 
@@ -101,7 +101,7 @@ impl<S: Socket> AsyncWrite for Watched<S> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         if std::mem::take(&mut self.writing) {
-            self.place.waiting();
+            self.slot.set_idle();
         }
         Poll::Ready(Ok(()))
     }

@@ -18,18 +18,18 @@ use x509_cert::{
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
-use super::Wrong;
+use super::WebConfigError;
 
 /// What `client_auth_type` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Policy {
+pub(super) struct ClientAuthPolicy {
     asked: bool,
     pub(super) required: bool,
     pub(super) verified: bool,
 }
 
-impl Policy {
-    pub(super) fn parse(name: &str) -> Result<Self, Wrong> {
+impl ClientAuthPolicy {
+    pub(super) fn parse(name: &str) -> Result<Self, WebConfigError> {
         let (asked, required, verified) = match name {
             "" | "NoClientCert" => (false, false, false),
             "RequestClientCert" => (true, false, false),
@@ -37,7 +37,7 @@ impl Policy {
             "VerifyClientCertIfGiven" => (true, false, true),
             "RequireAndVerifyClientCert" => (true, true, true),
             _ => {
-                return Err(Wrong(format!(
+                return Err(WebConfigError(format!(
                     "client_auth_type '{name}' is none of NoClientCert, RequestClientCert, RequireAnyClientCert, \
                      VerifyClientCertIfGiven and RequireAndVerifyClientCert"
                 )));
@@ -49,13 +49,13 @@ impl Policy {
 
 /// What checks the clients' certificates; nothing if they are not asked for one.
 pub(super) fn verifier(
-    policy: Policy,
+    policy: ClientAuthPolicy,
     authorities: Option<RootCertStore>,
     allowed_sans: Option<Vec<String>>,
     provider: &Arc<CryptoProvider>,
-) -> Result<Option<Arc<dyn ClientCertVerifier>>, Wrong> {
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, WebConfigError> {
     if allowed_sans.is_some() && !(policy.required && policy.verified) {
-        return Err(Wrong(
+        return Err(WebConfigError(
             "client_allowed_sans takes client_auth_type RequireAndVerifyClientCert: anybody can make a certificate \
              of any name"
                 .into(),
@@ -64,28 +64,30 @@ pub(super) fn verifier(
     let issued = match (policy.verified, authorities) {
         (false, None) => None,
         (false, Some(_)) => {
-            return Err(Wrong(
+            return Err(WebConfigError(
                 "client_ca_file is given and no client's certificate is verified by it: set client_auth_type to \
                  RequireAndVerifyClientCert"
                     .into(),
             ));
         }
-        (true, None) => return Err(Wrong("client_auth_type takes a client_ca_file to verify by".into())),
+        (true, None) => {
+            return Err(WebConfigError("client_auth_type takes a client_ca_file to verify by".into()));
+        }
         (true, Some(authorities)) => Some(
             WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider))
                 .build()
-                .map_err(|error| Wrong(format!("client_ca_file: {error}")))?,
+                .map_err(|error| WebConfigError(format!("client_ca_file: {error}")))?,
         ),
     };
     if !policy.asked {
         return Ok(None);
     }
     let algorithms = provider.signature_verification_algorithms;
-    Ok(Some(Arc::new(Clients { required: policy.required, issued, allowed_sans, algorithms })))
+    Ok(Some(Arc::new(ClientVerifier { required: policy.required, issued, allowed_sans, algorithms })))
 }
 
 #[derive(Debug)]
-struct Clients {
+struct ClientVerifier {
     required: bool,
     /// Checks who issued it and when; without, any certificate will do.
     issued: Option<Arc<dyn ClientCertVerifier>>,
@@ -93,7 +95,7 @@ struct Clients {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ClientCertVerifier for Clients {
+impl ClientCertVerifier for ClientVerifier {
     fn client_auth_mandatory(&self) -> bool {
         self.required
     }
@@ -173,12 +175,12 @@ mod tests {
 
     use tokio_rustls::rustls::{RootCertStore, crypto::ring::default_provider};
 
-    use super::{Policy, verifier};
+    use super::{ClientAuthPolicy, verifier};
 
     #[test]
     fn what_would_guard_nothing_is_refused() {
         let refused = |policy: &str, authorities: bool, names: bool| {
-            let policy = Policy::parse(policy).unwrap();
+            let policy = ClientAuthPolicy::parse(policy).unwrap();
             let authorities = authorities.then(RootCertStore::empty);
             let names = names.then(|| vec!["client.example".to_owned()]);
             verifier(policy, authorities, names, &Arc::new(default_provider())).err().map(|wrong| wrong.0)

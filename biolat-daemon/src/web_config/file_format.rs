@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::Wrong;
+use super::WebConfigError;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Format {
-    pub(super) tls_server_config: Option<Tls>,
-    pub(super) http_server_config: Option<Http>,
+pub(super) struct WebConfigFile {
+    pub(super) tls_server_config: Option<TlsSection>,
+    pub(super) http_server_config: Option<HttpSection>,
     pub(super) basic_auth_users: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Tls {
+pub(super) struct TlsSection {
     pub(super) cert: Option<String>,
     pub(super) key: Option<String>,
     pub(super) client_ca: Option<String>,
@@ -36,17 +36,17 @@ pub(super) struct Tls {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Http {
+pub(super) struct HttpSection {
     pub(super) http2: Option<bool>,
     pub(super) headers: Option<BTreeMap<String, String>>,
 }
 
 /// Reads the format. Keys that are unknown or stand twice are wrong.
-pub(super) fn parse(text: &str) -> Result<Format, Wrong> {
-    let wrong = |error: yaml_serde::Error| Wrong(without_values(&error.to_string()));
+pub(super) fn parse(text: &str) -> Result<WebConfigFile, WebConfigError> {
+    let wrong = |error: yaml_serde::Error| WebConfigError(without_values(&error.to_string()));
     // Of maps, only the plain value knows of keys that stand twice.
     yaml_serde::from_str::<yaml_serde::Value>(text).map_err(wrong)?;
-    Ok(yaml_serde::from_str::<Option<Format>>(text).map_err(wrong)?.unwrap_or_default())
+    Ok(yaml_serde::from_str::<Option<WebConfigFile>>(text).map_err(wrong)?.unwrap_or_default())
 }
 
 /// A message less the value that it quotes: that may be a key or a password.

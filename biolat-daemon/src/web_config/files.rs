@@ -12,24 +12,24 @@ use anyhow::{Context as _, Result};
 
 /// What was read, with what the files were like just before.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Files(Vec<(PathBuf, Option<Stamp>)>);
+pub(super) struct Files(Vec<(PathBuf, Option<FileIdentity>)>);
 
 /// What changes when a file does: device, inode, size, and when its content and its inode were last written.
-type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
+type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl Files {
     /// Reads a file that belongs to the configuration. One that is there and cannot be read counts as changed: it may be
     /// read the next time.
     pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>> {
-        let stamp = stamp(path);
+        let identity = identity(path);
         let read = read(path);
-        self.0.push((path.to_owned(), stamp.filter(|_| read.is_ok())));
+        self.0.push((path.to_owned(), identity.filter(|_| read.is_ok())));
         read.with_context(|| format!("cannot read {}", path.display()))
     }
 
     /// Whether any of them is another one, or gone, or there at last.
     pub(super) fn changed(&self) -> bool {
-        self.0.iter().any(|(path, before)| stamp(path) != *before)
+        self.0.iter().any(|(path, before)| identity(path) != *before)
     }
 }
 
@@ -50,7 +50,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn identity(path: &Path) -> Option<FileIdentity> {
     let file = fs::metadata(path).ok()?;
     let written = (file.mtime(), file.mtime_nsec());
     Some((file.dev(), file.ino(), file.size(), written, (file.ctime(), file.ctime_nsec())))

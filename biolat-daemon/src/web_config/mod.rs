@@ -1,5 +1,5 @@
 //! `--web-config`: TLS, passwords and headers, in the file format that [Prometheus' exporters share]. The files are
-//! looked at again while the daemon runs; what is broken then changes nothing, and is said once.
+//! checked_at at again while the daemon runs; what is broken then changes nothing, and is said once.
 //!
 //! Stricter than the exporters: TLS is 1.2 or 1.3, HTTP is 1.1, a client's certificate is verified by a `client_ca`
 //! that is given and never by the system's, and nothing that keeps strangers out (TLS and its least version, client
@@ -31,16 +31,16 @@ use tokio_rustls::rustls::ServerConfig;
 use files::Files;
 use passwords::{Passwords, Users};
 
-pub(crate) use passwords::Verdict;
+pub(crate) use passwords::AuthOutcome;
 
 /// How long what was seen of the files holds.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a connection waits for a look: the files may be on a sick drive.
-const PATIENCE: Duration = Duration::from_millis(200);
+const RELOAD_WAIT: Duration = Duration::from_millis(200);
 
 /// The headers that can be set, as for the exporters, and the values where not any will do.
 const HEADERS: [(&str, &[&str]); 5] = [
-    ("Content-Security-Policy", &[]),
+    ("Content-Security-ClientAuthPolicy", &[]),
     ("Strict-Transport-Security", &[]),
     ("X-Content-Type-Options", &["nosniff"]),
     ("X-Frame-Options", &["deny", "sameorigin"]),
@@ -49,15 +49,15 @@ const HEADERS: [(&str, &[&str]); 5] = [
 
 /// What a file says that it must not.
 #[derive(Debug)]
-pub struct Wrong(String);
+pub struct WebConfigError(String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for WebConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for WebConfigError {}
 
 /// What the files say.
 #[derive(Debug, Default)]
@@ -67,43 +67,48 @@ pub(crate) struct Access {
     /// What every answer has, unless it says that itself.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// What keeps strangers out.
-    guards: Vec<&'static str>,
+    protections: Vec<&'static str>,
     users: Users,
 }
 
 /// A file, what it said last, and who has shown a good password since.
 pub struct WebConfig {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<LoadState>,
     passwords: Passwords,
 }
 
-struct State {
+struct LoadState {
     access: Arc<Access>,
     files: Files,
-    looked: Instant,
-    looking: bool,
+    checked_at: Instant,
+    checking: bool,
     /// Why what the files say now is not taken, if it is not.
     refused: Option<String>,
 }
 
 /// A look at the files: one at a time, and however it ends there is another one.
-struct Look(Arc<WebConfig>);
+struct ReloadCheck(Arc<WebConfig>);
 
-impl Drop for Look {
+impl Drop for ReloadCheck {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        (state.looked, state.looking) = (Instant::now(), false);
+        (state.checked_at, state.checking) = (Instant::now(), false);
     }
 }
 
 impl WebConfig {
-    /// Reads a file and those that it names. What is wrong in the file itself is [`Wrong`], as no second try will mend it.
+    /// Reads a file and those that it names. What is wrong in the file itself is [`WebConfigError`], as no second try will mend it.
     pub fn open(path: &Path) -> Result<Self> {
         let (access, files) = load(path);
         let access = Arc::new(access?);
-        let state =
-            Mutex::new(State { access, files, looked: Instant::now(), looking: false, refused: None });
+        let state = Mutex::new(LoadState {
+            access,
+            files,
+            checked_at: Instant::now(),
+            checking: false,
+            refused: None,
+        });
         Ok(Self { path: path.to_owned(), state, passwords: Passwords::new()? })
     }
 
@@ -113,33 +118,33 @@ impl WebConfig {
     }
 
     /// What keeps strangers out: `TLS`, `passwords`, …
-    pub fn guards(&self) -> Vec<&'static str> {
-        self.state().access.guards.clone()
+    pub fn protections(&self) -> Vec<&'static str> {
+        self.state().access.protections.clone()
     }
 
     /// What the files say now, or did a second ago.
     pub(crate) async fn access(self: &Arc<Self>) -> Arc<Access> {
-        if let Some(look) = self.due_look() {
-            let _ = timeout(PATIENCE, spawn_blocking(move || look.0.look())).await;
+        if let Some(look) = self.due_check() {
+            let _ = timeout(RELOAD_WAIT, spawn_blocking(move || look.0.look())).await;
         }
         Arc::clone(&self.state().access)
     }
 
     /// Whether a request with these headers is let in.
-    pub(crate) async fn admits(&self, access: &Access, headers: &HeaderMap, from: IpAddr) -> Verdict {
+    pub(crate) async fn admits(&self, access: &Access, headers: &HeaderMap, from: IpAddr) -> AuthOutcome {
         if access.users.is_empty() {
-            return Verdict::Welcome;
+            return AuthOutcome::Allowed;
         }
         self.passwords.check(&access.users, headers, from).await
     }
 
-    fn due_look(self: &Arc<Self>) -> Option<Look> {
+    fn due_check(self: &Arc<Self>) -> Option<ReloadCheck> {
         let mut state = self.state();
-        if state.looking || state.looked.elapsed() < LOOK {
+        if state.checking || state.checked_at.elapsed() < CHECK_INTERVAL {
             return None;
         }
-        state.looking = true;
-        Some(Look(Arc::clone(self)))
+        state.checking = true;
+        Some(ReloadCheck(Arc::clone(self)))
     }
 
     fn look(&self) {
@@ -153,7 +158,7 @@ impl WebConfig {
             state.files = files;
             (Arc::clone(&state.access), state.refused.take())
         };
-        match access.and_then(|access| no_less(&before, &access).map(|()| access)) {
+        match access.and_then(|access| keeps_protections(&before, &access).map(|()| access)) {
             Ok(access) => {
                 log::info!("{} has changed and was read again", self.path.display());
                 self.state().access = Arc::new(access);
@@ -169,15 +174,17 @@ impl WebConfig {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LoadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An error if a guard that was there before is not there any more.
-fn no_less(before: &Access, access: &Access) -> Result<()> {
-    match before.guards.iter().find(|guard| !access.guards.contains(guard)) {
-        Some(guard) => anyhow::bail!("the web config has no {guard} any more: that takes a restart"),
+/// An error if a protection that was there before is not there any more.
+fn keeps_protections(before: &Access, access: &Access) -> Result<()> {
+    match before.protections.iter().find(|protection| !access.protections.contains(protection)) {
+        Some(protection) => {
+            anyhow::bail!("the web config has no {protection} any more: that takes a restart")
+        }
         None => Ok(()),
     }
 }
@@ -189,7 +196,7 @@ fn load(path: &Path) -> (Result<Access>, Files) {
 }
 
 fn access(path: &Path, files: &mut Files) -> Result<Access> {
-    let text = String::from_utf8(files.read(path)?).map_err(|_| Wrong("it is not UTF-8".into()))?;
+    let text = String::from_utf8(files.read(path)?).map_err(|_| WebConfigError("it is not UTF-8".into()))?;
     let format = file_format::parse(&text)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let http = format.http_server_config.unwrap_or_default();
@@ -198,28 +205,29 @@ fn access(path: &Path, files: &mut Files) -> Result<Access> {
     }
     let tls = tls::server(format.tls_server_config.unwrap_or_default(), folder, files)?;
     let users = Users::new(format.basic_auth_users.unwrap_or_default())?;
-    let (tls, mut guards) = tls.map_or_else(Default::default, |tls| (Some(tls.config), tls.guards));
+    let (tls, mut protections) = tls.map_or_else(Default::default, |tls| (Some(tls.config), tls.protections));
     if !users.is_empty() {
-        guards.push("passwords");
+        protections.push("passwords");
     }
-    Ok(Access { tls, headers: headers(http.headers.unwrap_or_default())?, guards, users })
+    Ok(Access { tls, headers: headers(http.headers.unwrap_or_default())?, protections, users })
 }
 
-fn headers(given: BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderValue)>, Wrong> {
+fn headers(given: BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderValue)>, WebConfigError> {
     given
         .into_iter()
         .filter(|(_, value)| !value.is_empty())
         .map(|(name, value)| {
             let Some((_, values)) = HEADERS.iter().find(|(known, _)| *known == name) else {
                 let known = HEADERS.map(|(name, _)| name).join(", ");
-                return Err(Wrong(format!("headers: {name} cannot be set; there is {known}")));
+                return Err(WebConfigError(format!("headers: {name} cannot be set; there is {known}")));
             };
             if !values.is_empty() && !values.contains(&value.as_str()) {
-                return Err(Wrong(format!("headers: {name} is {}", values.join(" or "))));
+                return Err(WebConfigError(format!("headers: {name} is {}", values.join(" or "))));
             }
-            let wrong = |_| Wrong(format!("headers: what {name} is set to is not allowed in a header"));
+            let wrong =
+                |_| WebConfigError(format!("headers: what {name} is set to is not allowed in a header"));
             let value = HeaderValue::from_str(&value).map_err(wrong)?;
-            Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| Wrong(name))?, value))
+            Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| WebConfigError(name))?, value))
         })
         .collect()
 }
@@ -233,9 +241,9 @@ mod tests {
     use std::{sync::Arc, thread, time::Instant};
 
     use super::{
-        LOOK, WebConfig, Wrong,
+        CHECK_INTERVAL, WebConfig, WebConfigError,
         certificates::{Authority, Folder},
-        load, no_less,
+        keeps_protections, load,
     };
 
     const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
@@ -254,8 +262,8 @@ mod tests {
         let folder = folder("looks");
         let web_config = Arc::new(WebConfig::open(&folder.write("web.yml", TLS)).unwrap());
         let due = || {
-            web_config.state().looked = Instant::now().checked_sub(LOOK).unwrap();
-            web_config.due_look()
+            web_config.state().checked_at = Instant::now().checked_sub(CHECK_INTERVAL).unwrap();
+            web_config.due_check()
         };
         let look = due().unwrap();
         assert!(due().is_none(), "one at a time");
@@ -264,10 +272,10 @@ mod tests {
             panic!("on purpose");
         });
         panics.join().unwrap_err();
-        assert!(web_config.due_look().is_none(), "it is not looked all the time");
+        assert!(web_config.due_check().is_none(), "it is not checked_at all the time");
         folder.write("web.yml", &format!("{TLS}  min_version: TLS13\n"));
         due().unwrap().0.look();
-        assert!(web_config.state().access.guards.contains(&"TLS 1.3 alone"), "it was read again");
+        assert!(web_config.state().access.protections.contains(&"TLS 1.3 alone"), "it was read again");
     }
 
     /// Files that are just being replaced are good a moment later, so that a start that meets them is worth another one.
@@ -297,7 +305,7 @@ mod tests {
             let config = folder.write("web.yml", &format!("tls_server_config:\n  {tls}\n"));
             let error = load(&config).0.unwrap_err();
             assert!(format!("{error:#}").contains(expected), "{tls}: {error:#}");
-            assert_eq!(error.is::<Wrong>(), is_own, "{tls}: {error:#}");
+            assert_eq!(error.is::<WebConfigError>(), is_own, "{tls}: {error:#}");
         }
     }
 
@@ -311,14 +319,14 @@ mod tests {
             let error = load(&folder.write("web.yml", &tls)).0.unwrap_err();
             let said = format!("{error:#}");
             assert!(said.ends_with("key_file takes a file's name; PEM goes to key"), "{said}");
-            assert!(error.is::<Wrong>() && !said.contains(lines[1]), "{said}");
+            assert!(error.is::<WebConfigError>() && !said.contains(lines[1]), "{said}");
         }
     }
 
     /// Each without the value of a key, as a half-written file has it, or with a weaker one.
     #[test]
     fn no_guard_goes_away() {
-        let folder = folder("guards");
+        let folder = folder("protections");
         let verified = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: authority.pem\n";
         let named = format!("{TLS}{verified}  client_allowed_sans: [client.example]\n");
         let any = "  client_auth_type: RequireAnyClientCert\n";
@@ -343,7 +351,7 @@ mod tests {
             (TLS, &users, None),
         ] {
             let [was, is] = [before, after].map(|text: &str| load(&folder.write("web.yml", text)).0.unwrap());
-            let said = no_less(&was, &is).err().map(|error| error.to_string());
+            let said = keeps_protections(&was, &is).err().map(|error| error.to_string());
             let expected =
                 lost.map(|lost| format!("the web config has no {lost} any more: that takes a restart"));
             assert_eq!(said, expected, "{before} to {after}");

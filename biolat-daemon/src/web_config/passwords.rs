@@ -15,7 +15,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use ring::{hmac, rand::SystemRandom};
 use tokio::{sync::Semaphore, time::sleep};
 
-use super::Wrong;
+use super::WebConfigError;
 use crate::net::network;
 
 /// Passwords of one address that may wait for their turn: a pair of scrapers behind one address, and no more.
@@ -32,14 +32,16 @@ const COSTS: RangeInclusive<u32> = 4..=16;
 pub(super) struct Users(BTreeMap<String, String>);
 
 impl Users {
-    pub(super) fn new(hashes: BTreeMap<String, String>) -> Result<Self, Wrong> {
+    pub(super) fn new(hashes: BTreeMap<String, String>) -> Result<Self, WebConfigError> {
         for (user, hash) in &hashes {
             let wrong = match hash.parse::<HashParts>().map(|parts| parts.get_cost()) {
                 Ok(cost) if COSTS.contains(&cost) => continue,
                 Ok(cost) => format!("the hash of {user} has cost {cost} and may have 4 to 16"),
                 Err(_) => format!("what stands for {user} is no bcrypt hash"),
             };
-            return Err(Wrong(format!("basic_auth_users: {wrong}; htpasswd -nBC 10 {user} makes one")));
+            return Err(WebConfigError(format!(
+                "basic_auth_users: {wrong}; htpasswd -nBC 10 {user} makes one"
+            )));
         }
         Ok(Self(hashes))
     }
@@ -58,13 +60,13 @@ impl Users {
 
 /// What came of a request's credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum AuthOutcome {
     /// A user, with the password.
-    Welcome,
+    Allowed,
     /// None, or wrong ones.
-    Stranger,
-    /// Not looked at: too many are being looked at already.
-    Busy,
+    Unauthorized,
+    /// Not checked_at at: too many are being checked_at at already.
+    Throttled,
 }
 
 /// Checks passwords, whatever the users are at the time.
@@ -83,18 +85,18 @@ impl Passwords {
         Ok(Self { known: Arc::default(), key, turn: Arc::new(Semaphore::new(1)), waiting: Arc::default() })
     }
 
-    pub(super) async fn check(&self, users: &Users, headers: &HeaderMap, from: IpAddr) -> Verdict {
-        let Some((user, password)) = credentials(headers) else { return Verdict::Stranger };
-        let Some((hash, is_user)) = users.hash(&user) else { return Verdict::Stranger };
+    pub(super) async fn check(&self, users: &Users, headers: &HeaderMap, from: IpAddr) -> AuthOutcome {
+        let Some((user, password)) = credentials(headers) else { return AuthOutcome::Unauthorized };
+        let Some((hash, is_user)) = users.hash(&user) else { return AuthOutcome::Unauthorized };
         let name = self.name(&user, hash, &password);
         if is_user && locked(&self.known).contains(&name) {
-            return Verdict::Welcome;
+            return AuthOutcome::Allowed;
         }
-        let Some(place) = Waiting::of(&self.waiting, from) else { return Verdict::Busy };
-        let Ok(turn) = Arc::clone(&self.turn).acquire_owned().await else { return Verdict::Busy };
+        let Some(place) = QueueSlot::of(&self.waiting, from) else { return AuthOutcome::Throttled };
+        let Ok(turn) = Arc::clone(&self.turn).acquire_owned().await else { return AuthOutcome::Throttled };
         // Another request may have brought the same while this one waited.
         if is_user && locked(&self.known).contains(&name) {
-            return Verdict::Welcome;
+            return AuthOutcome::Allowed;
         }
         let began = Instant::now();
         let hash = hash.to_owned();
@@ -116,7 +118,7 @@ impl Passwords {
             }
             good
         });
-        if checked.await.unwrap_or(false) { Verdict::Welcome } else { Verdict::Stranger }
+        if checked.await.unwrap_or(false) { AuthOutcome::Allowed } else { AuthOutcome::Unauthorized }
     }
 
     /// A name for a user with this hash and this password. Lengths are part of it, so that no two are the same.
@@ -140,12 +142,12 @@ fn remember(known: &mut HashSet<[u8; 32]>, name: [u8; 32]) {
 }
 
 /// One of an address's places among those who wait.
-struct Waiting {
+struct QueueSlot {
     all: Arc<Mutex<HashMap<IpAddr, usize>>>,
     address: IpAddr,
 }
 
-impl Waiting {
+impl QueueSlot {
     fn of(all: &Arc<Mutex<HashMap<IpAddr, usize>>>, address: IpAddr) -> Option<Self> {
         let address = network(address);
         let mut places = locked(all);
@@ -158,7 +160,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         let mut places = locked(&self.all);
         if let Some(taken) = places.get_mut(&self.address) {
@@ -194,7 +196,7 @@ mod tests {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
-    use super::{Passwords, Users, Verdict, WAITING};
+    use super::{AuthOutcome, Passwords, Users, WAITING};
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -211,10 +213,10 @@ mod tests {
     }
 
     /// The verdict of somebody who comes again if it is not their turn.
-    async fn patient(passwords: &Passwords, users: &Users, headers: &HeaderMap) -> Verdict {
+    async fn patient(passwords: &Passwords, users: &Users, headers: &HeaderMap) -> AuthOutcome {
         loop {
             match passwords.check(users, headers, HERE).await {
-                Verdict::Busy => tokio::time::sleep(Duration::from_millis(1)).await,
+                AuthOutcome::Throttled => tokio::time::sleep(Duration::from_millis(1)).await,
                 verdict => return verdict,
             }
         }
@@ -247,7 +249,7 @@ mod tests {
         assert!(gone.is_err(), "{gone:?}");
         let _all_checked = passwords.turn.acquire().await.unwrap();
         let again = tokio::time::timeout(Duration::ZERO, passwords.check(&users, &headers, HERE)).await;
-        assert_eq!(again, Ok(Verdict::Welcome));
+        assert_eq!(again, Ok(AuthOutcome::Allowed));
     }
 
     #[tokio::test]
@@ -255,62 +257,65 @@ mod tests {
         let (users, passwords) = (users(4), Passwords::new().unwrap());
         for _ in 0..2 {
             for (user, password, expected) in [
-                ("alice", "hunter2", Verdict::Welcome),
-                ("bob", "a:b", Verdict::Welcome),
-                ("alice", "a:b", Verdict::Stranger),
-                ("alice", "", Verdict::Stranger),
-                ("", "", Verdict::Stranger),
-                ("nobody", "hunter2", Verdict::Stranger),
-                ("nobody", "a:b", Verdict::Stranger),
+                ("alice", "hunter2", AuthOutcome::Allowed),
+                ("bob", "a:b", AuthOutcome::Allowed),
+                ("alice", "a:b", AuthOutcome::Unauthorized),
+                ("alice", "", AuthOutcome::Unauthorized),
+                ("", "", AuthOutcome::Unauthorized),
+                ("nobody", "hunter2", AuthOutcome::Unauthorized),
+                ("nobody", "a:b", AuthOutcome::Unauthorized),
             ] {
                 let verdict = patient(&passwords, &users, &with(user, password)).await;
                 assert_eq!(verdict, expected, "{user}");
             }
         }
         let mut headers = HeaderMap::new();
-        assert_eq!(passwords.check(&users, &headers, HERE).await, Verdict::Stranger);
+        assert_eq!(passwords.check(&users, &headers, HERE).await, AuthOutcome::Unauthorized);
         for value in ["Basic", "Basic ", "Basic !!!", "Bearer YTpi", "Basic YWxpY2U="] {
             headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
-            assert_eq!(passwords.check(&users, &headers, HERE).await, Verdict::Stranger, "{value}");
+            assert_eq!(passwords.check(&users, &headers, HERE).await, AuthOutcome::Unauthorized, "{value}");
         }
     }
 
     #[tokio::test]
     async fn a_new_hash_is_a_new_password() {
         let (before, after, passwords) = (users(4), users(5), Passwords::new().unwrap());
-        assert_eq!(passwords.check(&before, &with("alice", "hunter2"), HERE).await, Verdict::Welcome);
+        assert_eq!(passwords.check(&before, &with("alice", "hunter2"), HERE).await, AuthOutcome::Allowed);
         let gone = Users::new([("bob".into(), after.0["bob"].clone())].into()).unwrap();
-        assert_eq!(passwords.check(&gone, &with("alice", "hunter2"), HERE).await, Verdict::Stranger);
+        assert_eq!(passwords.check(&gone, &with("alice", "hunter2"), HERE).await, AuthOutcome::Unauthorized);
         let changed = Users::new([("alice".into(), after.0["bob"].clone())].into()).unwrap();
-        assert_eq!(passwords.check(&changed, &with("alice", "hunter2"), HERE).await, Verdict::Stranger);
+        assert_eq!(
+            passwords.check(&changed, &with("alice", "hunter2"), HERE).await,
+            AuthOutcome::Unauthorized
+        );
     }
 
     /// An address with many wrong passwords waits for itself; who is known waits for nobody.
     #[tokio::test]
     async fn guessing_is_bounded() {
         let (users, passwords) = (users(8), Passwords::new().unwrap());
-        assert_eq!(passwords.check(&users, &with("alice", "hunter2"), HERE).await, Verdict::Welcome);
+        assert_eq!(passwords.check(&users, &with("alice", "hunter2"), HERE).await, AuthOutcome::Allowed);
         let headers: Vec<_> = (0..50).map(|guess| with("alice", &guess.to_string())).collect();
         let checks = headers.iter().map(|headers| passwords.check(&users, headers, HERE));
         let mut checks: Vec<_> = checks.map(Box::pin).collect();
         let mut busy = 0;
         for check in &mut checks {
             let at_once = tokio::time::timeout(Duration::ZERO, check).await;
-            busy += usize::from(at_once == Ok(Verdict::Busy));
+            busy += usize::from(at_once == Ok(AuthOutcome::Throttled));
         }
         assert_eq!(busy, 50 - WAITING);
         let began = Instant::now();
-        assert_eq!(passwords.check(&users, &with("alice", "hunter2"), HERE).await, Verdict::Welcome);
+        assert_eq!(passwords.check(&users, &with("alice", "hunter2"), HERE).await, AuthOutcome::Allowed);
         assert!(began.elapsed() < Duration::from_millis(10), "{:?}", began.elapsed());
         let elsewhere = "192.0.2.1".parse().unwrap();
         let bob = with("bob", "a:b");
         let other = passwords.check(&users, &bob, elsewhere);
         let others = async {
             for check in &mut checks[..WAITING] {
-                assert_eq!(check.await, Verdict::Stranger);
+                assert_eq!(check.await, AuthOutcome::Unauthorized);
             }
         };
-        assert_eq!(tokio::join!(other, others).0, Verdict::Welcome);
+        assert_eq!(tokio::join!(other, others).0, AuthOutcome::Allowed);
     }
 
     /// Medians, as the machine may be busy. Were an unknown user refused at once, it would be a thousand times less.
@@ -325,7 +330,7 @@ mod tests {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 let began = Instant::now();
-                assert_eq!(passwords.check(&users, &headers, HERE).await, Verdict::Stranger);
+                assert_eq!(passwords.check(&users, &headers, HERE).await, AuthOutcome::Unauthorized);
                 times.push(began.elapsed());
             }
         }

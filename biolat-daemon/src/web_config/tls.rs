@@ -19,9 +19,9 @@ use tokio_rustls::rustls::{
 };
 
 use super::{
-    Wrong,
-    client_certificates::{self, Policy},
-    file_format::Tls,
+    WebConfigError,
+    client_certificates::{self, ClientAuthPolicy},
+    file_format::TlsSection,
     files::Files,
 };
 
@@ -38,15 +38,15 @@ const CIPHERS_OF_TLS13: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
 /// A TLS server.
-pub(super) struct Server {
+pub(super) struct TlsServer {
     pub(super) config: Arc<ServerConfig>,
     /// What keeps strangers out.
-    pub(super) guards: Vec<&'static str>,
+    pub(super) protections: Vec<&'static str>,
 }
 
 /// A server as described; nothing if nothing is.
-pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Option<Server>> {
-    if tls == Tls::default() {
+pub(super) fn server(tls: TlsSection, folder: &Path, files: &mut Files) -> Result<Option<TlsServer>> {
+    if tls == TlsSection::default() {
         return Ok(None);
     }
     let mut pem = |name, inline, file| pem(name, inline, file, folder, files);
@@ -60,26 +60,27 @@ pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Optio
         ..default_provider()
     });
     let versions = versions(tls.min_version, tls.max_version)?;
-    let policy = Policy::parse(&tls.client_auth_type.unwrap_or_default())?;
-    let guards = [
+    let policy = ClientAuthPolicy::parse(&tls.client_auth_type.unwrap_or_default())?;
+    let protections = [
         ("TLS", true),
         ("TLS 1.3 alone", !versions.contains(&&TLS12)),
         ("required client certificates", policy.required),
         ("verified client certificates", policy.required && policy.verified),
         ("client_allowed_sans", tls.client_allowed_sans.is_some()),
     ];
-    let guards = guards.into_iter().filter_map(|(guard, there)| there.then_some(guard)).collect();
+    let protections =
+        protections.into_iter().filter_map(|(protection, there)| there.then_some(protection)).collect();
     let authorities = authorities.as_ref().map(roots).transpose()?;
     let verifier = client_certificates::verifier(policy, authorities, tls.client_allowed_sans, &provider)?;
 
-    let certificates = certificates.ok_or_else(|| Wrong("cert_file is lacking".into()))?;
-    let pem = key.ok_or_else(|| Wrong("key_file is lacking".into()))?;
+    let certificates = certificates.ok_or_else(|| WebConfigError("cert_file is lacking".into()))?;
+    let pem = key.ok_or_else(|| WebConfigError("key_file is lacking".into()))?;
     let chain = chain(&certificates)?;
     let key = PrivateKeyDer::from_pem_slice(&pem.bytes)
         .map_err(|_| pem.unfit("holds no private key in PEM, or one under a passphrase"))?;
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
-        .map_err(|error| Wrong(format!("versions and ciphers do not go together: {error}")))?;
+        .map_err(|error| WebConfigError(format!("versions and ciphers do not go together: {error}")))?;
     let builder = match verifier {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
@@ -90,10 +91,10 @@ pub(super) fn server(tls: Tls, folder: &Path, files: &mut Files) -> Result<Optio
         .map_err(|error| file.unfit(&format!("and {other} do not go together: {error}")))?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     server.ignore_client_order = tls.prefer_server_cipher_suites.unwrap_or(true);
-    // Who keeps a connection needs no session; and a certificate is looked at each time.
+    // Who keeps a connection needs no session; and a certificate is checked_at at each time.
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
-    Ok(Some(Server { config: Arc::new(server), guards }))
+    Ok(Some(TlsServer { config: Arc::new(server), protections }))
 }
 
 /// PEM, and where it stands: the key whose value it is, or a file.
@@ -112,10 +113,10 @@ impl fmt::Display for Pem {
 }
 
 impl Pem {
-    /// An error. [`Wrong`] only if the PEM stands in the configuration itself: other files may be about to be replaced.
+    /// An error. [`WebConfigError`] only if the PEM stands in the configuration itself: other files may be about to be replaced.
     fn unfit(&self, what: &str) -> anyhow::Error {
         let message = format!("{self} {what}");
-        if self.from.is_ok() { anyhow!(message) } else { Wrong(message).into() }
+        if self.from.is_ok() { anyhow!(message) } else { WebConfigError(message).into() }
     }
 }
 
@@ -134,14 +135,14 @@ fn pem(
         (Some(inline), None) => Some(Pem { bytes: inline.into_bytes(), from: Err(name) }),
         // An error would name it, private key and all.
         (None, Some(file)) if file.contains('\n') || file.contains("-----BEGIN") => {
-            return Err(Wrong(format!("{name}_file takes a file's name; PEM goes to {name}")).into());
+            return Err(WebConfigError(format!("{name}_file takes a file's name; PEM goes to {name}")).into());
         }
         (None, Some(file)) => {
             let path = folder.join(file);
             Some(Pem { bytes: files.read(&path)?, from: Ok(path) })
         }
         (Some(_), Some(_)) => {
-            return Err(Wrong(format!("{name} and {name}_file are both given: keep one")).into());
+            return Err(WebConfigError(format!("{name} and {name}_file are both given: keep one")).into());
         }
     })
 }
@@ -163,18 +164,18 @@ fn roots(pem: &Pem) -> Result<RootCertStore> {
 fn versions(
     min: Option<String>,
     max: Option<String>,
-) -> Result<Vec<&'static SupportedProtocolVersion>, Wrong> {
+) -> Result<Vec<&'static SupportedProtocolVersion>, WebConfigError> {
     let number = |name: &str, text: Option<String>, default| match text.as_deref() {
         None | Some("") => Ok(default),
         Some("TLS10") => Ok(10),
         Some("TLS11") => Ok(11),
         Some("TLS12") => Ok(12),
         Some("TLS13") => Ok(13),
-        Some(other) => Err(Wrong(format!("{name} '{other}' is neither TLS12 nor TLS13"))),
+        Some(other) => Err(WebConfigError(format!("{name} '{other}' is neither TLS12 nor TLS13"))),
     };
     let (min, max) = (number("min_version", min, 12)?, number("max_version", max, 13)?);
     if max < 12 || max < min {
-        return Err(Wrong(
+        return Err(WebConfigError(
             "no version lies between min_version and max_version: biolat speaks TLS12 and TLS13".into(),
         ));
     }
@@ -192,7 +193,7 @@ fn versions(
 }
 
 /// The suites of these names, in this order, and those of TLS 1.3.
-fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, Wrong> {
+fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, WebConfigError> {
     let all = default_provider().cipher_suites;
     if names.is_empty() {
         return Ok(all);
@@ -204,7 +205,7 @@ fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, Wrong> {
         } else if CIPHERS_LEFT_OUT.contains(&name.as_str()) {
             log::warn!("cipher_suites: {name} is unsafe and left out");
         } else if !CIPHERS_OF_TLS13.contains(&name.as_str()) {
-            return Err(Wrong(format!(
+            return Err(WebConfigError(format!(
                 "cipher_suites: there is no {name}; there is {}",
                 others.iter().filter_map(|suite| suite.suite().as_str()).collect::<Vec<_>>().join(", ")
             )));
@@ -213,7 +214,7 @@ fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, Wrong> {
     Ok(chosen)
 }
 
-fn curves(names: Vec<String>) -> Result<Vec<&'static dyn SupportedKxGroup>, Wrong> {
+fn curves(names: Vec<String>) -> Result<Vec<&'static dyn SupportedKxGroup>, WebConfigError> {
     if names.is_empty() {
         return Ok(default_provider().kx_groups);
     }
@@ -224,11 +225,11 @@ fn curves(names: Vec<String>) -> Result<Vec<&'static dyn SupportedKxGroup>, Wron
             "CurveP256" => chosen.push(kx_group::SECP256R1),
             "CurveP384" => chosen.push(kx_group::SECP384R1),
             "CurveP521" => log::warn!("curve_preferences: biolat has no CurveP521, it is left out"),
-            _ => return Err(Wrong(format!("curve_preferences: there is no {name}; {CURVES}"))),
+            _ => return Err(WebConfigError(format!("curve_preferences: there is no {name}; {CURVES}"))),
         }
     }
     if chosen.is_empty() {
-        Err(Wrong(format!("curve_preferences: none is left; {CURVES}")))
+        Err(WebConfigError(format!("curve_preferences: none is left; {CURVES}")))
     } else {
         Ok(chosen)
     }

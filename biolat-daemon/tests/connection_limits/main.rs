@@ -105,7 +105,7 @@ fn the_server() {
         let (_stop, stopped) = watch::channel(false);
         let mut service = Service::new(seen, content());
         if !config.is_empty() {
-            service = service.guarded_by(WebConfig::open(config.as_ref()).unwrap());
+            service = service.with_web_config(WebConfig::open(config.as_ref()).unwrap());
         }
         serve(vec![listener.try_into().unwrap()], service, limits, stopped).await;
     });

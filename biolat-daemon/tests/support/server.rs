@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use biolat_daemon::{
-    http::{Content, Limits, Service, serve},
+    http::{Limits, ServeConfig, Service, serve},
     snapshot::Snapshot,
 };
 use tokio::{
@@ -29,7 +29,7 @@ impl Server {
         Self::start_with(content(), snapshot, limits).await
     }
 
-    pub(crate) async fn start_with(content: Content, snapshot: Option<Snapshot>, limits: Limits) -> Self {
+    pub(crate) async fn start_with(content: ServeConfig, snapshot: Option<Snapshot>, limits: Limits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (snapshots, seen) = watch::channel(snapshot.map(Arc::new));

@@ -4,15 +4,15 @@ use std::time::{Duration, SystemTime};
 
 use biolat_daemon::{
     device::Device,
-    expose::{Histograms, Shape},
-    http::Content,
+    expose::{HistogramFormat, HistogramKinds},
+    http::ServeConfig,
     snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
 };
 
 /// As the daemon's own defaults have it.
-pub(crate) fn content() -> Content {
-    Content {
-        shape: Shape { schema: 3, histograms: Histograms::Both },
+pub(crate) fn content() -> ServeConfig {
+    ServeConfig {
+        histograms: HistogramFormat { schema: 3, kinds: HistogramKinds::Both },
         host: "example".into(),
         interval: Duration::from_secs(5),
         live: true,

@@ -56,7 +56,7 @@ fn server(has_figures: bool, web_config: Option<&Path>) -> SocketAddr {
             let listeners = vec![listener.try_into().unwrap()];
             let mut service = Service::new(seen, content());
             if let Some(web_config) = web_config {
-                service = service.guarded_by(web_config);
+                service = service.with_web_config(web_config);
             }
             serve(listeners, service, Limits::default(), stopped).await;
         });

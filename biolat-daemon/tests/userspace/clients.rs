@@ -41,7 +41,7 @@ fn server(config: &Path) -> SocketAddr {
             let (_snapshots, seen) = watch::channel(Some(Arc::new(snapshot(1))));
             let (_stop, stopped) = watch::channel(false);
             let listeners = vec![listener.try_into().unwrap()];
-            let service = Service::new(seen, content()).guarded_by(web_config);
+            let service = Service::new(seen, content()).with_web_config(web_config);
             serve(listeners, service, Limits::default(), stopped).await;
         });
     });

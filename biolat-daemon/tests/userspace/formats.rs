@@ -8,7 +8,7 @@ use std::{
 use biolat_daemon::{
     api,
     device::{Device, books::Group},
-    expose::{Format, Histograms, Shape, encode},
+    expose::{Format, HistogramFormat, HistogramKinds, encode},
     snapshot::{DeviceView, Health, Histogram, ProbeRuns, Process, SeriesView, Snapshot},
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
@@ -56,8 +56,8 @@ fn snapshot() -> Snapshot {
     }
 }
 
-fn families(shape: Shape) -> BTreeMap<String, MetricFamily> {
-    let bytes = encode(&snapshot(), shape, Format::Protobuf);
+fn families(histograms: HistogramFormat) -> BTreeMap<String, MetricFamily> {
+    let bytes = encode(&snapshot(), histograms, Format::Protobuf);
     let mut rest = &bytes[..];
     let mut families = BTreeMap::new();
     while !rest.is_empty() {
@@ -83,7 +83,7 @@ fn native(histogram: &Encoded) -> Vec<(i32, u64)> {
     buckets
 }
 
-const BOTH: Shape = Shape { schema: 3, histograms: Histograms::Both };
+const BOTH: HistogramFormat = HistogramFormat { schema: 3, kinds: HistogramKinds::Both };
 
 #[test]
 fn protobuf_is_the_snapshot() {
@@ -142,10 +142,10 @@ fn shapes() {
     let of_series = [("device", "nvme0n1"), ("op", "read")];
     let read =
         |shape| with(&families(shape)["biolat_total_latency_seconds"], &of_series).histogram.clone().unwrap();
-    let coarse = read(Shape { schema: 0, histograms: Histograms::Native });
+    let coarse = read(HistogramFormat { schema: 0, kinds: HistogramKinds::Native });
     assert_eq!(native(&coarse), [(-15, 40), (-14, 20), (-13, 140), (0, 20), (10, 8)]);
     assert!(coarse.bucket.is_empty());
-    let classic = read(Shape { schema: 3, histograms: Histograms::Classic });
+    let classic = read(HistogramFormat { schema: 3, kinds: HistogramKinds::Classic });
     assert_eq!((classic.zero_threshold, classic.positive_span.len(), classic.bucket.len()), (0.0, 0, 32));
     let both = read(BOTH);
     assert!(both.bucket.len() == 32 && !both.positive_span.is_empty());
@@ -232,7 +232,7 @@ fn heads_of_the_texts() {
     );
     assert!(open.contains("# TYPE biolat_device info\n"));
     assert!(open.contains("biolat_io_bytes_created{device=\"nvme0n1\",op=\"read\"} 1700000001.250\n"));
-    let native = Shape { schema: 3, histograms: Histograms::Native };
+    let native = HistogramFormat { schema: 3, kinds: HistogramKinds::Native };
     let text = String::from_utf8(encode(&snapshot(), native, Format::Text)).unwrap();
     assert!(
         text.contains("biolat_total_latency_seconds_count{device=\"nvme0n1\",op=\"read\"} 248\n"),

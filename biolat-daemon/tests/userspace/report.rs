@@ -60,7 +60,7 @@ fn biolat(config: Option<&Path>) -> SocketAddr {
             content.interval = Duration::from_millis(200);
             let mut service = Service::new(seen, content);
             if let Some(web_config) = web_config {
-                service = service.guarded_by(web_config);
+                service = service.with_web_config(web_config);
             }
             let listeners = vec![listener.try_into().unwrap()];
             tokio::spawn(serve(listeners, service, Limits::default(), stopped));

@@ -6,7 +6,7 @@ use std::{
 };
 
 use biolat_daemon::{
-    http::{Content, Limits},
+    http::{Limits, ServeConfig},
     snapshot::Snapshot,
 };
 use tokio::{
@@ -257,7 +257,8 @@ async fn the_last_pass_is_told_before_an_orderly_end() {
 #[tokio::test]
 async fn without_the_page_there_are_no_events() {
     let server =
-        Server::start_with(Content { live: false, ..content() }, Some(snapshot(1)), Limits::default()).await;
+        Server::start_with(ServeConfig { live: false, ..content() }, Some(snapshot(1)), Limits::default())
+            .await;
     let reply = server.get(PATH, "").await;
     assert_eq!(reply.status, 404);
     assert!(
