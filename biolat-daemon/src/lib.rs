@@ -12,6 +12,7 @@ pub mod collect;
 pub mod config;
 pub mod device;
 pub mod expose;
+pub mod histogram;
 pub mod host;
 pub mod http;
 pub mod listen;

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use biolat_common::{bucket, series::PHASES};
+use biolat_common::series::PHASES;
 
-use crate::device::{Device, books::Group};
+use crate::{
+    device::{Device, books::Group},
+    histogram::Histogram,
+};
 
 /// Everything that is exposed.
 #[derive(Clone, Debug)]
@@ -53,52 +56,6 @@ pub struct SeriesView {
     pub errors: Vec<(&'static str, u64)>,
 }
 
-/// Latencies in the buckets of schema 3.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Histogram {
-    /// At or below 2^-20 s.
-    pub zero: u64,
-    /// Native index and count of every bucket that is not empty, in order.
-    pub buckets: Vec<(i32, u64)>,
-    /// Above 2^10 s.
-    pub overflow: u64,
-    /// The latencies' sum in nanoseconds.
-    pub sum_ns: u128,
-}
-
-impl Histogram {
-    /// Without any latency.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { zero: 0, buckets: Vec::new(), overflow: 0, sum_ns: 0 }
-    }
-
-    /// From the counts of a histogram's cells.
-    pub fn from_cells(cells: impl IntoIterator<Item = u64>, sum_ns: u128) -> Self {
-        let mut histogram = Self { sum_ns, ..Self::new() };
-        for (cell, count) in cells.into_iter().enumerate().filter(|&(_, count)| count > 0) {
-            match cell {
-                ..bucket::FIRST => histogram.zero += count,
-                bucket::OVERFLOW.. => histogram.overflow += count,
-                _ => histogram.buckets.push((bucket::native_index(cell), count)),
-            }
-        }
-        histogram
-    }
-
-    /// How many latencies there are.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.zero + self.overflow + self.buckets.iter().map(|(_, count)| count).sum::<u64>()
-    }
-
-    /// The latencies' sum.
-    #[must_use]
-    pub fn sum_seconds(&self) -> f64 {
-        self.sum_ns as f64 / 1e9
-    }
-}
-
 /// How the collector fares.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
@@ -138,22 +95,4 @@ pub struct Process {
     pub max_fds: u64,
     /// Seconds since the epoch.
     pub start_time_seconds: f64,
-}
-
-#[cfg(test)]
-mod tests {
-    use biolat_common::bucket::{CELLS, cell};
-
-    use super::Histogram;
-
-    #[test]
-    fn cells_become_buckets() {
-        let mut cells = [0_u64; CELLS];
-        for ns in [0, 953, 954, 1_000_000_000, 1_000_000_001, 1 << 39, 1_024_000_000_001] {
-            cells[cell(ns)] += 1;
-        }
-        let histogram = Histogram::from_cells(cells, 7);
-        assert_eq!((histogram.zero, histogram.overflow, histogram.count()), (2, 1, 7));
-        assert_eq!(histogram.buckets, [(-159, 1), (0, 1), (1, 1), (73, 1)]);
-    }
 }

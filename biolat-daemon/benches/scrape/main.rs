@@ -20,8 +20,9 @@ use biolat_common::bucket::native_index;
 use biolat_daemon::{
     device::{Device, books::Group},
     expose::{Format, HistogramFormat, HistogramKinds, encode},
+    histogram::Histogram,
     http::{Limits, ServeConfig, Service, serve},
-    snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
+    snapshot::{DeviceView, Health, Process, SeriesView, Snapshot},
 };
 use clap::Parser;
 use serde_json::{Value, json};

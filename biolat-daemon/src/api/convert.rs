@@ -7,7 +7,7 @@ use std::{
 
 use biolat_common::series::Phase;
 
-use super::{Daemon, Device, Histogram, Op, Probe, Snapshot, VERSION};
+use super::{Daemon, Device, Op, Probe, Snapshot, VERSION};
 use crate::{
     snapshot::{self, DeviceView, SeriesView},
     version,
@@ -71,7 +71,7 @@ impl Device {
 impl Op {
     fn of(series: &SeriesView) -> Self {
         let [queue, device, total] = [Phase::Queue, Phase::Device, Phase::Total]
-            .map(|phase| Histogram::of(&series.histograms[phase as usize]));
+            .map(|phase| series.histograms[phase as usize].clone());
         Self {
             op: series.op.clone(),
             bytes: series.bytes,
@@ -79,18 +79,6 @@ impl Op {
             queue,
             device,
             total,
-        }
-    }
-}
-
-impl Histogram {
-    fn of(histogram: &snapshot::Histogram) -> Self {
-        Self {
-            count: histogram.count(),
-            seconds: histogram.sum_seconds(),
-            zero: histogram.zero,
-            overflow: histogram.overflow,
-            buckets: histogram.buckets.clone(),
         }
     }
 }

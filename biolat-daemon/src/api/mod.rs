@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use convert::seconds;
 
+use crate::histogram::Histogram;
+
 /// The version of this model.
 pub const VERSION: u32 = 1;
 
@@ -78,22 +80,6 @@ pub struct Op {
     pub device: Histogram,
     /// Both.
     pub total: Histogram,
-}
-
-/// Latencies.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Histogram {
-    /// How many.
-    pub count: u64,
-    /// Their sum in seconds.
-    pub seconds: f64,
-    /// Those at or below 2^-20 s.
-    pub zero: u64,
-    /// Those above 2^10 s.
-    pub overflow: u64,
-    /// The others: `[index, count]` of each bucket that is not empty, in order. Bucket `i` holds what is above 2^((i-1)/8)
-    /// and at most 2^(i/8) seconds.
-    pub buckets: Vec<(i32, u64)>,
 }
 
 /// What the daemon takes.

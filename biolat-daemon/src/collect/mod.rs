@@ -27,10 +27,11 @@ use crate::{
         selection::Selection,
         sysfs::{self, Ids},
     },
+    histogram::Histogram,
     host::Host,
     probe::{Probe, ProgramCounts, kernel::Kernel, kernel_btf, slot_bytes},
     process,
-    snapshot::{DeviceView, Health, Histogram, ProbeRuns, SeriesView, Snapshot},
+    snapshot::{DeviceView, Health, ProbeRuns, SeriesView, Snapshot},
 };
 use audit::Audit;
 use lifetimes::Fallow;

@@ -12,7 +12,7 @@ use biolat_common::bucket::{CELLS, LIMIT_NS, cell};
 use tokio::sync::watch;
 
 use super::Collector;
-use crate::snapshot::{Histogram, Snapshot};
+use crate::{histogram::Histogram, snapshot::Snapshot};
 
 /// What the collector is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

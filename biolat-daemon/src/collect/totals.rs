@@ -10,7 +10,7 @@ use biolat_common::{
     status::{self, STATUSES},
 };
 
-use crate::snapshot::{Histogram, SeriesView};
+use crate::{histogram::Histogram, snapshot::SeriesView};
 
 /// Counts of one series since its life began.
 pub struct Totals {

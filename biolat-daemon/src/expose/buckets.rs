@@ -3,7 +3,7 @@
 use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, BucketSpan};
 
-use crate::snapshot::Histogram;
+use crate::histogram::Histogram;
 
 /// Empty buckets that are cheaper to write than a new span.
 const GAP: i32 = 2;
@@ -37,15 +37,12 @@ pub fn native(histogram: &Histogram, schema: u32) -> (Vec<BucketSpan>, Vec<i64>)
 
 /// Index and count at a coarser schema. What is above the range counts in the range's last bucket.
 fn merged(histogram: &Histogram, schema: u32) -> Vec<(i32, u64)> {
-    let shift = SCHEMA - schema;
-    let mut merged: Vec<(i32, u64)> = Vec::with_capacity(histogram.buckets.len() + 1);
-    let overflow = (histogram.overflow > 0).then_some((TOP_EXPONENT << SCHEMA, histogram.overflow));
-    for (index, count) in histogram.buckets.iter().copied().chain(overflow) {
-        // An upper bound is inclusive, so that indices round up.
-        let index = (index + (1 << shift) - 1) >> shift;
+    let mut merged = histogram.at_schema(schema);
+    if histogram.overflow > 0 {
+        let top = TOP_EXPONENT << schema;
         match merged.last_mut() {
-            Some((last, sum)) if *last == index => *sum += count,
-            _ => merged.push((index, count)),
+            Some((last, sum)) if *last == top => *sum += histogram.overflow,
+            _ => merged.push((top, histogram.overflow)),
         }
     }
     merged
@@ -76,7 +73,7 @@ mod tests {
     use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::BucketSpan;
 
     use super::{classic, native};
-    use crate::snapshot::Histogram;
+    use crate::histogram::Histogram;
 
     fn histogram() -> Histogram {
         Histogram {

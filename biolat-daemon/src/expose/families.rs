@@ -10,7 +10,8 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model as m
 
 use super::{HistogramFormat, buckets, help};
 use crate::{
-    snapshot::{DeviceView, Histogram, SeriesView, Snapshot},
+    histogram::Histogram,
+    snapshot::{DeviceView, SeriesView, Snapshot},
     version,
 };
 use model::{Metric, MetricFamily, MetricType};

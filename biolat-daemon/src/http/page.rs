@@ -8,7 +8,8 @@ use biolat_common::series::Phase;
 use ring::digest::{SHA256, digest};
 
 use crate::{
-    snapshot::{DeviceView, Histogram, SeriesView, Snapshot},
+    histogram::Histogram,
+    snapshot::{DeviceView, SeriesView, Snapshot},
     version,
 };
 
@@ -123,21 +124,13 @@ fn row(page: &mut String, view: &DeviceView, series: &SeriesView) {
 
 /// The geometric middle of the bucket that holds a quantile.
 fn percentile(histogram: &Histogram, quantile: f64) -> String {
-    let rank = (histogram.count() as f64 * quantile).ceil() as u64;
-    if rank == 0 {
-        return "–".to_owned();
-    }
-    if rank <= histogram.zero {
-        return format!("≤ {}", latency(2f64.powi(-20)));
-    }
-    let mut cumulative = histogram.zero;
-    let bucket = histogram.buckets.iter().find(|(_, count)| {
-        cumulative += count;
-        cumulative >= rank
-    });
-    match bucket {
-        Some(&(index, _)) => latency(2f64.powf((f64::from(index) - 0.5) / 8.0)),
-        None => format!("> {}", latency(2f64.powi(10))),
+    match histogram.percentile(quantile) {
+        None => "–".to_owned(),
+        Some(bounds) => match bounds.middle() {
+            Some(middle) => latency(middle),
+            None if bounds.lower == 0.0 => format!("≤ {}", latency(bounds.upper)),
+            None => format!("> {}", latency(bounds.lower)),
+        },
     }
 }
 
@@ -176,7 +169,8 @@ mod tests {
     use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, latency, percentile, render};
     use crate::{
         device::Device,
-        snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
+        histogram::Histogram,
+        snapshot::{DeviceView, Health, Process, SeriesView, Snapshot},
     };
 
     fn snapshot(name: &str, histogram: &Histogram) -> Snapshot {

@@ -8,13 +8,15 @@ use biolat_common::{
 };
 
 use super::{
-    histogram::{Bounds, ERROR_PERCENT, Histogram},
     terminal::{Look, Terminal},
     units::{self, Units},
     view::{Block, View},
     window::{Device, Figures, Window},
 };
-use crate::terminal::wrapped;
+use crate::{
+    histogram::{Bounds, ERROR_PERCENT, Histogram},
+    terminal::wrapped,
+};
 
 /// What percentiles are told.
 const SHARES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
@@ -90,7 +92,8 @@ impl Rows {
         let counts: Vec<BTreeMap<i32, u64>> = histograms
             .iter()
             .map(|histogram| {
-                let mut counts = if fine { histogram.buckets.clone() } else { histogram.octaves() };
+                let counts = if fine { histogram.buckets.clone() } else { histogram.octaves() };
+                let mut counts: BTreeMap<i32, u64> = counts.into_iter().collect();
                 let edge = |exponent: i32| if fine { exponent * 8 } else { exponent };
                 for (row, count) in
                     [(edge(ZERO_EXPONENT), histogram.zero), (edge(TOP_EXPONENT) + 1, histogram.overflow)]

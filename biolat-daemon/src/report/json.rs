@@ -3,19 +3,16 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use biolat_common::{
-    bucket::{TOP_EXPONENT, ZERO_EXPONENT},
-    series::Phase,
-};
+use biolat_common::series::Phase;
 use serde::Serialize;
 
 use super::{
-    histogram::{Bounds, Histogram},
     units::Units,
     verdict,
     view::{Block, View},
     window::Window,
 };
+use crate::histogram::{Bounds, Histogram};
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -86,21 +83,20 @@ pub(super) fn line(window: &Window, host: &str, view: &View) -> Result<String> {
 impl Latency {
     fn of(histogram: &Histogram) -> Self {
         let at = |share| histogram.percentile(share).map(number);
-        let edge = |exponent: i32| f64::from(exponent).exp2();
         let mut buckets = Vec::new();
         if histogram.zero > 0 {
-            buckets.push((0.0, Some(edge(ZERO_EXPONENT)), histogram.zero));
+            buckets.push((Bounds::ZERO.lower, Some(Bounds::ZERO.upper), histogram.zero));
         }
-        buckets.extend(histogram.buckets.iter().map(|(&index, &count)| {
+        buckets.extend(histogram.buckets.iter().map(|&(index, count)| {
             let Bounds { lower, upper } = Bounds::of_bucket(index);
             (lower, Some(upper), count)
         }));
         if histogram.overflow > 0 {
-            buckets.push((edge(TOP_EXPONENT), None, histogram.overflow));
+            buckets.push((Bounds::OVERFLOW.lower, None, histogram.overflow));
         }
         Self {
             count: histogram.count(),
-            seconds: histogram.seconds,
+            seconds: histogram.sum_seconds(),
             p50: at(0.5),
             p90: at(0.9),
             p99: at(0.99),

@@ -2,7 +2,6 @@
 
 mod clock;
 mod draw;
-pub mod histogram;
 mod json;
 mod modes;
 pub mod options;

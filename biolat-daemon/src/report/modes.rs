@@ -1,6 +1,6 @@
 //! Whether latencies are of two kinds: two hills in a histogram with a deep valley between them.
 
-use super::histogram::{Bounds, Histogram};
+use crate::histogram::{Bounds, Histogram};
 
 /// Fewer latencies than this make no shape.
 pub(super) const MINIMUM: u64 = 500;
@@ -26,10 +26,11 @@ pub(super) struct Mode {
 /// The two hills, if there are two. What is below and above the range is left out.
 #[must_use]
 pub(super) fn two(histogram: &Histogram) -> Option<[Mode; 2]> {
-    let first = *histogram.buckets.keys().next()?;
-    let last = *histogram.buckets.keys().last()?;
-    let count = |index: i32| histogram.buckets.get(&index).copied().unwrap_or_default();
-    let counts: Vec<u64> = (first..=last).map(count).collect();
+    let (&(first, _), &(last, _)) = histogram.buckets.first().zip(histogram.buckets.last())?;
+    let mut counts = vec![0; (last - first + 1) as usize];
+    for &(index, count) in &histogram.buckets {
+        counts[(index - first) as usize] = count;
+    }
     let all: u64 = counts.iter().sum();
     if all < MINIMUM {
         return None;
@@ -118,7 +119,8 @@ mod tests {
         for _ in 0..200 {
             let mut histogram = Histogram::default();
             for _ in 0..600 {
-                *histogram.buckets.entry(-100 + (random() % 60) as i32).or_default() += 1;
+                let index = -100 + (random() % 60) as i32;
+                histogram.add(&Histogram { buckets: vec![(index, 1)], ..Histogram::new() });
             }
             assert_eq!(two(&histogram), None);
         }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::{Daemon, Device, Histogram, Op, Snapshot, VERSION};
+use crate::{
+    api::{Daemon, Device, Op, Snapshot, VERSION},
+    histogram::Histogram,
+};
 
 pub(crate) fn histogram(zero: u64, buckets: &[(i32, u64)], overflow: u64, seconds: f64) -> Histogram {
-    let count = zero + overflow + buckets.iter().map(|(_, count)| count).sum::<u64>();
-    Histogram { count, seconds, zero, overflow, buckets: buckets.to_vec() }
+    Histogram { zero, buckets: buckets.to_vec(), overflow, sum_ns: (seconds * 1e9).round() as u128 }
 }
 
 pub(crate) fn op(name: &str, bytes: u64, queue: Histogram, device: Histogram, total: Histogram) -> Op {

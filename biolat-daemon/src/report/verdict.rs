@@ -6,11 +6,11 @@ use biolat_common::series::Phase;
 
 use super::{
     draw::why,
-    histogram::Histogram,
     modes,
     units::{self, Units},
     window::{Device, Figures, Window},
 };
+use crate::histogram::Histogram;
 
 /// Fewer I/Os than this of a device tell nothing of it.
 const MINIMUM: u64 = 100;
@@ -124,7 +124,7 @@ impl Words<'_> {
         let stalled = device.ops.iter().filter(|op| matches!(op.name.as_str(), "read" | "write"));
         let stalled = stalled.filter_map(|op| {
             let total = op.figures.of(Phase::Total);
-            let long = total.overflow + total.buckets.range(STALL + 1..).map(|(_, count)| count).sum::<u64>();
+            let long = total.overflow + total.count_in(STALL + 1..);
             let max = total.max().filter(|_| long > 0)?;
             let longest = max.middle().unwrap_or(max.lower);
             Some(format!(

@@ -42,7 +42,7 @@ fn both(daemon: &Daemon) -> (api::Snapshot, Figures) {
 
 fn reads(snapshot: &api::Snapshot) -> u64 {
     let ops = snapshot.devices.iter().flat_map(|device| &device.ops);
-    ops.filter(|op| op.op == "read").map(|op| op.total.count).sum()
+    ops.filter(|op| op.op == "read").map(|op| op.total.count()).sum()
 }
 
 #[test]
@@ -88,7 +88,10 @@ fn it_says_what_metrics_says_and_when() {
         assert_eq!(op.bytes as f64, figures.value("biolat_io_bytes_total", &labels));
         for (phase, histogram) in [("queue", &op.queue), ("device", &op.device), ("total", &op.total)] {
             let scraped = figures.histogram(phase, &device.name, &op.op).unwrap();
-            assert_eq!((histogram.count, histogram.seconds), (scraped.sample_count, scraped.sample_sum));
+            assert_eq!(
+                (histogram.count(), histogram.sum_seconds()),
+                (scraped.sample_count, scraped.sample_sum)
+            );
             let mut buckets = decode(scraped);
             buckets.retain(|(_, count)| *count > 0);
             // What is above the last bucket is in the last one there.

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 use biolat_daemon::{
     device::Device,
     expose::{HistogramFormat, HistogramKinds},
+    histogram::Histogram,
     http::ServeConfig,
-    snapshot::{DeviceView, Health, Histogram, Process, SeriesView, Snapshot},
+    snapshot::{DeviceView, Health, Process, SeriesView, Snapshot},
 };
 
 /// As the daemon's own defaults have it.

@@ -9,7 +9,8 @@ use biolat_daemon::{
     api,
     device::{Device, books::Group},
     expose::{Format, HistogramFormat, HistogramKinds, encode},
-    snapshot::{DeviceView, Health, Histogram, ProbeRuns, Process, SeriesView, Snapshot},
+    histogram::Histogram,
+    snapshot::{DeviceView, Health, ProbeRuns, Process, SeriesView, Snapshot},
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
     Histogram as Encoded, Metric, MetricFamily,
@@ -325,8 +326,8 @@ fn json_is_the_protobuf() {
 }
 
 /// A native histogram counts what is above its last bucket in that.
-fn same(histogram: &api::Histogram, encoded: &Encoded) {
-    assert_eq!((histogram.count, histogram.seconds), (encoded.sample_count, encoded.sample_sum));
+fn same(histogram: &Histogram, encoded: &Encoded) {
+    assert_eq!((histogram.count(), histogram.sum_seconds()), (encoded.sample_count, encoded.sample_sum));
     assert_eq!(histogram.zero, encoded.zero_count);
     let mut buckets: BTreeMap<i32, u64> = histogram.buckets.iter().copied().collect();
     if histogram.overflow > 0 {

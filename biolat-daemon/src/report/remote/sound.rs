@@ -3,10 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 
-use crate::{
-    api::{Histogram, Snapshot},
-    terminal::plain,
-};
+use crate::{api::Snapshot, histogram::Histogram, terminal::plain};
 
 /// Refuses figures that no biolat has, and takes what would steer a terminal out of the words.
 pub(super) fn sound(mut snapshot: Snapshot) -> Result<Snapshot> {

@@ -9,6 +9,7 @@ use super::{
     rows::Row,
     words::{count, percent},
 };
+use crate::histogram::upper_bound;
 
 /// Latencies above one bound and at most another: native indices of buckets. Without `lower`, those too short for any bucket, and
 /// without `upper`, those too long.
@@ -103,7 +104,7 @@ fn title(row: &Row, view: &View<'_>) -> Vec<String> {
 }
 
 fn range(bin: Bin, view: &View<'_>) -> String {
-    let edge = |index: i32| view.look.seconds(bound(index));
+    let edge = |index: i32| view.look.seconds(upper_bound(index));
     match (bin.lower, bin.upper) {
         (Some(lower), Some(upper)) => format!("{} - {}", edge(lower), edge(upper)),
         (None, upper) => format!("up to {}", edge(upper.unwrap_or(SHORTEST))),
@@ -113,14 +114,9 @@ fn range(bin: Bin, view: &View<'_>) -> String {
 
 impl Bin {
     fn holds(self, seconds: f64) -> bool {
-        self.lower.is_none_or(|lower| seconds > bound(lower))
-            && self.upper.is_none_or(|upper| seconds <= bound(upper))
+        self.lower.is_none_or(|lower| seconds > upper_bound(lower))
+            && self.upper.is_none_or(|upper| seconds <= upper_bound(upper))
     }
-}
-
-/// The upper bound of a bucket.
-fn bound(index: i32) -> f64 {
-    (f64::from(index) / f64::from(PER_OCTAVE)).exp2()
 }
 
 /// The row's latencies in at most so many bins, as fine as that allows, without a gap.
@@ -133,13 +129,13 @@ fn bins(row: &Row, view: &View<'_>, most: usize) -> Vec<Bin> {
     if latencies.zero > 0 {
         bins.push(Bin { lower: None, upper: Some(SHORTEST), count: latencies.zero });
     }
-    if let Some((&first, &last)) = buckets.keys().next().zip(buckets.keys().next_back()) {
+    if let Some((&(first, _), &(last, _))) = buckets.first().zip(buckets.last()) {
         // Bins end where powers of two do, as far as they are not finer.
         let end = |index: i32, width: i32| (index + width - 1).div_euclid(width) * width;
         let number = |width: i32| ((end(last, width) - end(first, width)) / width + 1) as usize;
         let width = (0..12).map(|power| 1 << power).find(|&width| number(width) <= room).unwrap_or(1 << 12);
         for upper in (end(first, width)..=end(last, width)).step_by(width as usize) {
-            let count = buckets.range(upper - width + 1..=upper).map(|(_, count)| count).sum();
+            let count = latencies.count_in(upper - width + 1..=upper);
             bins.push(Bin { lower: Some(upper - width), upper: Some(upper), count });
         }
     }

@@ -14,16 +14,16 @@ use super::{
     state::{Asks, Shown, State},
     words::Look,
 };
-use crate::report::{
+use crate::{
     histogram::Histogram,
-    window::{Device, Figures, Op, Window},
+    report::window::{Device, Figures, Op, Window},
 };
 
 /// Latencies by the exponent of the power of two of a second that they end at.
 fn histogram(octaves: &[(i32, u64)]) -> Histogram {
     let buckets = octaves.iter().map(|&(octave, count)| (octave * 8, count)).collect();
-    let seconds = octaves.iter().map(|&(octave, count)| f64::from(octave).exp2() * count as f64).sum();
-    Histogram { zero: 0, overflow: 0, buckets, seconds }
+    let seconds: f64 = octaves.iter().map(|&(octave, count)| f64::from(octave).exp2() * count as f64).sum();
+    Histogram { zero: 0, overflow: 0, buckets, sum_ns: (seconds * 1e9) as u128 }
 }
 
 pub(super) fn op(name: &str, bytes: u64, queue: &[(i32, u64)], device: &[(i32, u64)]) -> Op {

@@ -119,8 +119,8 @@ struct Octaves {
 
 impl Octaves {
     fn of(view: &View<'_>) -> Self {
-        let all = view.rows.iter().flat_map(|row| row.figures.of(view.state.phase).buckets.keys());
-        let (first, last) = all.fold((i32::MAX, i32::MIN), |(first, last), &index| {
+        let all = view.rows.iter().flat_map(|row| &row.figures.of(view.state.phase).buckets);
+        let (first, last) = all.fold((i32::MAX, i32::MIN), |(first, last), &(index, _)| {
             (first.min((index + 7) >> 3), last.max((index + 7) >> 3))
         });
         if first > last { Self { first: 0, last: -1 } } else { Self { first, last } }
@@ -151,7 +151,7 @@ impl Octaves {
         let (fine, coarse) = self.scale(width);
         let mut cells = vec![0_u64; self.cells(width)];
         let start = (self.first - 1) * 8 + 1;
-        for (&index, &count) in &row.figures.of(view.state.phase).buckets {
+        for &(index, count) in &row.figures.of(view.state.phase).buckets {
             let place = (index - start).max(0) as usize * fine / 8 / coarse;
             if let Some(cell) = cells.get_mut(place) {
                 *cell += count;

@@ -15,7 +15,7 @@ use super::{
     samples::{Person, device, op, window},
     state::{Asks, Ops},
 };
-use crate::report::{histogram::Histogram, window::Window};
+use crate::{histogram::Histogram, report::window::Window};
 
 #[test]
 fn eighty_columns() {

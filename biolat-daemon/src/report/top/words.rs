@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::report::{histogram::Bounds, terminal::Terminal, units};
+use crate::{
+    histogram::Bounds,
+    report::{terminal::Terminal, units},
+};
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +111,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Look, count, number, percent, time};
-    use crate::report::histogram::Bounds;
+    use crate::histogram::Bounds;
 
     const LOOK: Look = Look { unicode: true, color: false };
 

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, fs};
 
-use biolat_daemon::api::{Daemon, Device, Histogram, Op, Probe, Snapshot, VERSION};
+use biolat_daemon::{
+    api::{Daemon, Device, Op, Probe, Snapshot, VERSION},
+    histogram::Histogram,
+};
 use serde_json::Value;
 
 /// One of everything. Where keys are names of the kernel's, they are what the document calls them.
