@@ -4,7 +4,7 @@
 
 use std::{error::Error, fs, io, path::Path};
 
-use biolat_daemon::{config::Options, version};
+use biolat_daemon::{cli::Cli, version};
 use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::{Shell, generate_to};
 use clap_mangen::{
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("give a date and a folder".into());
     };
     let folder = Path::new(&folder);
-    let daemon = Options::command();
+    let daemon = Cli::command();
     let write = |name: &str, page| fs::write(folder.join(format!("{name}.{SECTION}")), page);
     write("biolat-daemon", manual(&daemon, &date)?)?;
     for command in daemon.get_subcommands() {
@@ -52,7 +52,7 @@ fn manual(command: &Command, date: &str) -> io::Result<Vec<u8>> {
 fn command_manual(command: &Command, date: &str) -> io::Result<Vec<u8>> {
     let mut sections = vec![environment(command, &[])];
     sections.extend(closing(command));
-    sections.push(see_also(&Options::command(), &page_of(command)));
+    sections.push(see_also(&Cli::command(), &page_of(command)));
     let named = command
         .clone()
         .display_name(page_of(command))

@@ -1,21 +1,45 @@
-//! The host whose disks are measured: where its sysfs and procfs are mounted, and its name.
+//! The host whose disks are measured: where its sysfs and procfs are mounted, and facts about its kernel.
 
 use std::{fs, path::PathBuf};
 
-/// Mount points of the host's pseudo file systems.
-#[derive(Clone, Debug)]
+use clap::Args;
+
+// Mount points of the host's pseudo file systems. Not a doc comment: clap would use it as the help text of the command that
+// has these options.
+#[derive(Args, Clone, Debug)]
 pub struct Host {
-    /// Usually `/sys`.
+    /// Mount point of sysfs
+    #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", hide_env_values = true, default_value = "/sys")]
     pub sysfs: PathBuf,
-    /// Usually `/proc`.
+
+    /// Mount point of procfs
+    #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
     pub procfs: PathBuf,
 }
 
 impl Host {
     /// The host name; empty if it cannot be read.
-    #[must_use]
-    pub fn name(&self) -> String {
-        let name = fs::read_to_string(self.procfs.join("sys/kernel/hostname"));
-        name.unwrap_or_default().trim().to_owned()
+    pub(crate) fn name(&self) -> String {
+        self.kernel_setting("hostname")
+    }
+
+    /// The kernel's release, `6.18.0`; empty if it cannot be read.
+    pub(crate) fn kernel_release(&self) -> String {
+        self.kernel_setting("osrelease")
+    }
+
+    /// The kernel's BTF.
+    pub(crate) fn btf(&self) -> PathBuf {
+        self.sysfs.join("kernel/btf/vmlinux")
+    }
+
+    /// The kernel's lockdown modes, the active one in brackets; empty if it cannot be read.
+    pub(crate) fn lockdown(&self) -> String {
+        fs::read_to_string(self.sysfs.join("kernel/security/lockdown")).unwrap_or_default()
+    }
+
+    fn kernel_setting(&self, name: &str) -> String {
+        let text = fs::read_to_string(self.procfs.join("sys/kernel").join(name));
+        text.unwrap_or_default().trim().to_owned()
     }
 }

@@ -1,5 +1,5 @@
-//! Log lines on standard error: one line for each message, as text or as JSON. No times in text: whatever
-//! keeps the lines (a journal, a container's log) stamps them.
+//! Log lines on standard error: one line for each message, as text or as JSON. Text has no times: what stores the lines (the
+//! journal, a container's log) adds them.
 
 use std::{
     io::{IsTerminal as _, Write as _, stderr},
@@ -8,15 +8,23 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use clap::ValueEnum;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::config::LogFormat;
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// A JSON object per line.
+    Json,
+}
 
 struct Lines(LogFormat);
 
-const MOST_HELD: usize = 100;
+const MAX_HELD: usize = 100;
 
-/// Lines that wait while something else has the terminal: the first ones, and the last.
+/// Lines held back while the terminal shows something else: the first [`MAX_HELD`], and the last.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
 /// Starts logging. Later calls change nothing.
@@ -26,33 +34,32 @@ pub fn start(format: LogFormat) {
     }
 }
 
-/// Has lines wait that would go to a terminal, until they are released.
-pub fn hold() {
+/// Holds lines back that would go to a terminal, until they are released.
+pub(crate) fn hold() {
     if stderr().is_terminal() {
         HELD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
     }
 }
 
-/// Writes what has waited.
-pub fn release() {
+/// Writes the lines that were held back.
+pub(crate) fn release() {
     let held = mem::take(&mut *HELD.lock().unwrap_or_else(PoisonError::into_inner));
     held.iter().flatten().for_each(|line| write(line));
 }
 
-/// The last line that waits.
-#[must_use]
-pub fn last_held() -> Option<String> {
+/// The last line that is held back.
+pub(crate) fn last_held() -> Option<String> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.last().cloned()
 }
 
 fn write(line: &str) {
-    // With standard error closed there is nobody left to tell.
+    // If standard error is closed, there is nowhere left to write.
     let _ = stderr().lock().write_all(line.as_bytes());
 }
 
 impl Log for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Libraries speak up only when something is wrong.
+        // Libraries only when something is wrong.
         let ours = metadata.target().starts_with("biolat");
         metadata.level() <= if ours { Level::Info } else { Level::Warn }
     }
@@ -62,7 +69,7 @@ impl Log for Lines {
             let line = line(self.0, record, SystemTime::now());
             match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
                 Some(held) => {
-                    held.truncate(MOST_HELD);
+                    held.truncate(MAX_HELD);
                     held.push(line);
                 }
                 None => write(&line),
@@ -92,8 +99,7 @@ mod tests {
 
     use log::{Level, Record};
 
-    use super::line;
-    use crate::config::LogFormat;
+    use super::{LogFormat, line};
 
     #[test]
     fn one_line_each() {

@@ -4,54 +4,55 @@ use std::process::ExitCode;
 
 use biolat_daemon::{
     check,
-    config::{Command, Config, Options, USAGE},
-    listen, log_lines, report, rights, run,
+    cli::{Cli, Command},
+    config::{Config, EXIT_USAGE},
+    daemon, listen, log_lines, report, rights,
     web_config::WebConfigError,
 };
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-const FAILED: u8 = 1;
+const EXIT_FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
     use_one_heap();
-    let options = match Options::try_parse() {
-        Ok(options) => options,
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             eprintln!("{}", one_line(&error.to_string()));
-            return USAGE.into();
+            return EXIT_USAGE.into();
         }
         Err(help_or_version) => help_or_version.exit(),
     };
-    log_lines::start(options.log_format);
+    log_lines::start(cli.log_format);
     raise_file_limit();
-    let outcome = match options.command {
-        None => return daemon(options),
+    let outcome = match cli.command {
+        None => return run_daemon(cli),
         Some(Command::Check(options)) => check::run(options),
         Some(Command::Report(options)) => report::run(&options),
     };
     outcome.unwrap_or_else(|error| {
         log::error!("{error:#}");
-        FAILED.into()
+        EXIT_FAILURE.into()
     })
 }
 
-fn daemon(options: Options) -> ExitCode {
-    let config = match options.check() {
+fn run_daemon(cli: Cli) -> ExitCode {
+    let config = match cli.validate() {
         Ok(config) => config,
-        Err(refused) => {
-            log::error!("{refused} (see --help)");
-            return USAGE.into();
+        Err(error) => {
+            log::error!("{error} (see --help)");
+            return EXIT_USAGE.into();
         }
     };
-    if let Err(error) = rights::take_up() {
-        log::warn!("cannot take up the capabilities that are permitted: {error}");
+    if let Err(error) = rights::raise() {
+        log::warn!("cannot raise the permitted capabilities: {error}");
     }
     match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::error!("{error:#}");
-            if error.is::<WebConfigError>() { USAGE.into() } else { FAILED.into() }
+            if error.is::<WebConfigError>() { EXIT_USAGE.into() } else { EXIT_FAILURE.into() }
         }
     }
 }
@@ -78,11 +79,11 @@ fn raise_file_limit() {
     }
 }
 
-/// What clap says on several lines, less where to find more.
+/// An error of clap, which has several lines and a hint where to find more, in one line.
 fn one_line(text: &str) -> String {
-    let said = text.split("\n\nUsage:").next().unwrap_or_default();
-    let said = said.split("\n\nFor more").next().unwrap_or_default();
-    let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let message = text.split("\n\nUsage:").next().unwrap_or_default();
+    let message = message.split("\n\nFor more").next().unwrap_or_default();
+    let lines: Vec<_> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     format!("{} (see --help)", lines.join("; "))
 }
 
@@ -90,10 +91,10 @@ fn serve(config: Config) -> anyhow::Result<()> {
     let listeners = listen::open(&config.listen)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
-        // Before anything else, so that a signal never finds its default.
+        // First, so that no signal has its default effect.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        run(config, listeners, async move {
+        daemon::run(config, listeners, async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
@@ -101,7 +102,7 @@ fn serve(config: Config) -> anyhow::Result<()> {
         })
         .await
     });
-    // Not to wait for what a sick drive may hold up for ever.
+    // A drive that does not answer may block a thread for ever: do not wait for it.
     runtime.shutdown_background();
     result
 }

@@ -1,5 +1,5 @@
-//! Tells systemd how we are, if systemd asked: sd_notify(3), datagrams to a socket. It is connected at the start, as later
-//! no socket can be made.
+//! Notifies systemd, if it asks for that: sd_notify(3), datagrams to a socket. The socket is connected at the start, as after
+//! privileges are dropped none can be opened.
 
 use std::{
     env,
@@ -16,31 +16,29 @@ use std::{
     time::Duration,
 };
 
-/// What there is to tell.
+/// A state to notify systemd of.
 #[derive(Clone, Copy, Debug)]
-pub enum State {
-    /// There are figures.
+pub(crate) enum State {
+    /// There is a first snapshot.
     Ready,
-    /// There still are new ones.
+    /// Collections finish: feeds the watchdog.
     Alive,
-    /// The end has begun.
     Stopping,
 }
 
-/// Whom to tell, if anybody.
-pub struct ServiceManager {
+/// systemd, if it started this process as a service of type `notify`.
+pub(crate) struct ServiceManager {
     socket: Option<UnixDatagram>,
-    /// How long it bears to hear nothing.
-    pub watchdog: Option<Duration>,
+    /// systemd restarts the service if the watchdog is not fed for that long.
+    pub(crate) watchdog: Option<Duration>,
 }
 
 impl ServiceManager {
-    /// As the environment says.
-    #[must_use]
-    pub fn of_environment() -> Self {
+    /// By the environment: sd_notify(3), sd_watchdog_enabled(3).
+    pub(crate) fn of_environment() -> Self {
         let socket = env::var_os("NOTIFY_SOCKET").and_then(|path| {
             connect(path.as_bytes())
-                .inspect_err(|error| log::warn!("cannot reach systemd's socket NOTIFY_SOCKET: {error}"))
+                .inspect_err(|error| log::warn!("cannot connect to systemd's NOTIFY_SOCKET: {error}"))
                 .ok()
         });
         let number = |name| env::var(name).ok()?.parse::<u64>().ok();
@@ -49,19 +47,19 @@ impl ServiceManager {
         Self { socket, watchdog: watchdog.map(Duration::from_micros) }
     }
 
-    /// Tells it; without systemd nothing happens. `false`: it is not told yet.
-    pub fn notify(&self, state: State) -> bool {
+    /// Sends a state; without systemd this does nothing. Returns whether it was sent.
+    pub(crate) fn notify(&self, state: State) -> bool {
         let Some(socket) = &self.socket else { return true };
         let message = match state {
             State::Ready => "READY=1",
             State::Alive => "WATCHDOG=1",
             State::Stopping => "STOPPING=1",
         };
-        let told = socket.send(message.as_bytes());
-        if let Err(error) = &told {
-            log::warn!("cannot tell systemd {message}: {error}");
+        let sent = socket.send(message.as_bytes());
+        if let Err(error) = &sent {
+            log::warn!("cannot send {message} to systemd: {error}");
         }
-        told.is_ok()
+        sent.is_ok()
     }
 }
 
@@ -72,7 +70,7 @@ fn connect(path: &[u8]) -> io::Result<UnixDatagram> {
     };
     let socket = UnixDatagram::unbound()?;
     socket.connect_addr(&address)?;
-    // Whoever does not listen is not waited for.
+    // If systemd does not read, do not wait for it.
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -87,7 +85,7 @@ mod tests {
     use super::{ServiceManager, State, connect};
 
     #[test]
-    fn an_abstract_socket_hears_it() {
+    fn notifications_arrive_at_an_abstract_socket() {
         let name = format!("biolat-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let socket = UnixDatagram::bind_addr(&address).unwrap();
@@ -97,7 +95,7 @@ mod tests {
         let mut buffer = [0; 32];
         let length = socket.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"READY=1");
-        // Whoever does not listen is told later.
+        // Once the queue is full, notifying fails until it is read.
         while manager.notify(State::Alive) {}
         while socket.recv(&mut buffer).is_ok_and(|length| &buffer[..length] == b"WATCHDOG=1") {
             if manager.notify(State::Ready) {

@@ -1,8 +1,8 @@
-//! Commands for people to copy: names of devices and files may hold anything.
+//! Quoting for commands that users copy: names of devices and files may contain anything.
 
 use std::borrow::Cow;
 
-/// A word as a shell takes it, an interactive one too.
+/// A word, quoted for a POSIX shell where it has to be; safe in interactive shells too.
 pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use biolat_common::series::PHASES;
 
 use crate::{
-    device::{Device, books::Group},
+    device::{Device, diskstats::Group},
     histogram::Histogram,
 };
 

@@ -30,7 +30,7 @@ impl<const CPUS: usize> Machine<CPUS> {
         for index in 0..series {
             map.set(index, value.as_ref(), 0).context("cannot fill a map")?;
         }
-        let totals = (0..series).map(|_| Totals::from_floor(Series::ZERO)).collect();
+        let totals = (0..series).map(|_| Totals::from_baseline(Series::ZERO)).collect();
         Ok(Self { map, counters: Counters::of_cpus(CPUS), totals })
     }
 
@@ -40,7 +40,7 @@ impl<const CPUS: usize> Machine<CPUS> {
     }
 
     /// What a pass does with counters, up to what is exposed.
-    pub(crate) fn pass(&mut self) -> Result<Vec<SeriesView>> {
+    pub(crate) fn collect(&mut self) -> Result<Vec<SeriesView>> {
         let map = self.map.map().fd().as_fd();
         for (index, totals) in (0..).zip(&mut self.totals) {
             totals.add(&self.counters.read(map, index)?);

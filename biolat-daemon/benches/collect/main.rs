@@ -76,11 +76,11 @@ fn whole_pass(devices: usize) -> Result<Row> {
     let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
     let selection = Selection::new(Some(&disks.pattern()), None).map_err(|error| anyhow!("{error:?}"))?;
     let mut collector = Collector::attach(host, selection, false)?;
-    collector.pass()?;
+    collector.collect()?;
     disks.read_and_write()?;
-    collector.pass()?;
+    collector.collect()?;
     let mut failure = None;
-    let cost = Cost::of(500, || collector.pass().map_err(|error| failure = Some(error)));
+    let cost = Cost::of(500, || collector.collect().map_err(|error| failure = Some(error)));
     let health = collector.health();
     let slot_bytes = (health.map_bytes / health.slots) as usize;
     let (cpus, bytes) = (slot_bytes / size_of::<Series>(), 2 * devices * slot_bytes);
@@ -94,7 +94,7 @@ fn whole_pass(devices: usize) -> Result<Row> {
 fn fed_pass<const CPUS: usize>(devices: usize) -> Result<Row> {
     let mut machine = fed::Machine::<CPUS>::new(2 * devices as u32)?;
     let mut failure = None;
-    let cost = Cost::of(50, || machine.pass().map_err(|error| failure = Some(error)));
+    let cost = Cost::of(50, || machine.collect().map_err(|error| failure = Some(error)));
     match failure {
         Some(error) => Err(error),
         None => Ok(Row { what: "counters only", cpus: CPUS, devices, bytes: machine.bytes(), cost }),

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use aya::programs::{ProgramInfo, loaded_programs};
 use serde_json::{Value, json};
 
-/// Ids of every program that there is.
+/// IdKind of every program that there is.
 pub(crate) fn ids() -> Result<BTreeSet<u32>> {
     Ok(all()?.iter().map(ProgramInfo::id).collect())
 }

@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::native_index;
 use biolat_daemon::{
-    device::{Device, books::Group},
+    device::{Device, diskstats::Group},
     expose::{Format, HistogramFormat, HistogramKinds, encode},
     histogram::Histogram,
     http::{Limits, ServeConfig, Service, serve},

@@ -58,7 +58,7 @@ impl Device {
             since: seconds(view.since),
             phases: phases.map(|phase| phase.name().to_owned()).collect(),
             lacks: if view.phases.contains(&false) {
-                device.lacks().unwrap_or_default()
+                device.hint().unwrap_or_default()
             } else {
                 String::new()
             },

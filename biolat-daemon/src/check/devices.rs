@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use super::finding::Finding;
 use crate::{
-    device::{Device, Lack, WITHOUT_THROTTLING, selection::Selection, sysfs},
+    device::{Device, MissingLatency, WITHOUT_THROTTLING, selection::Selection, sysfs},
     shell::quoted,
 };
 
@@ -41,7 +41,7 @@ pub(super) fn devices(
     } else if !hidden.is_empty() {
         findings.push(Finding::ok("devices.left_out", SUBJECT, format!("left out: {names}")));
     }
-    if let Ok(stacked) = sysfs::passed_on(root)
+    if let Ok(stacked) = sysfs::stacked(root)
         && !stacked.is_empty()
     {
         let each: Vec<_> =
@@ -68,15 +68,15 @@ fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
     let command = device
         .remedy(root)
         .map(|command| if is_root { command } else { format!("sudo sh -c {}", quoted(&command)) });
-    let finding = match device.lack() {
+    let finding = match device.missing_latency() {
         None => return Finding::ok(ID, name, format!("{is}: queue, device and total latency")),
-        Some(Lack::Stamp) => {
+        Some(MissingLatency::QueueAndDevice) => {
             let text = format!(
                 "{is}: total latency; no queue and device latency, unless a cgroup's io.latency or io.cost is set"
             );
             Finding::note(ID, name, text)
         }
-        Some(Lack::Statistics) => {
+        Some(MissingLatency::All) => {
             Finding::fail(ID, name, format!("{is}: no latency, as the kernel takes no statistics of it"))
         }
     };
@@ -106,11 +106,7 @@ mod tests {
         },
         devices,
     };
-    use crate::device::{
-        selection::Selection,
-        sysfs::{Ids, scan},
-        tree::Tree,
-    };
+    use crate::device::{IdKind, scan, selection::Selection, tree::Tree};
 
     fn host(name: &str) -> Tree {
         Tree::new(
@@ -145,7 +141,7 @@ mod tests {
     fn each_with_what_it_lacks() {
         let tree = host("lacks");
         let everything = Selection::new(None, None).unwrap();
-        let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &everything, &tree.0, true);
+        let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, true);
         assert_eq!(found.shown, 4);
         let [r#loop, nvme, sda, sdb, stacked] = &found.findings[..] else { panic!("{:?}", found.findings) };
         assert_eq!((nvme.id, nvme.subject.as_str(), nvme.verdict), ("device.latencies", "nvme0n1", Fine));
@@ -161,7 +157,7 @@ mod tests {
         assert!(matches!(&sdb.fix[..], [Fix::Step(step)] if step.contains("CONFIG_BLK_WBT")), "{sdb:?}");
         assert_eq!((stacked.id, stacked.verdict), ("devices.stacked", Fine));
         assert_eq!(stacked.text, "seen through what is below: dm-0 (sda)");
-        let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &everything, &tree.0, false);
+        let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, false);
         let wanted = format!("sudo sh -c 'echo 1 > {block}/loop3/queue/iostats'");
         assert_eq!(found.findings[0].fix, command(wanted), "who is not root asks for it");
     }
@@ -173,7 +169,7 @@ mod tests {
             &[("a'b;id/mq/0/x", ""), ("a'b;id/diskseq", "1"), ("a'b;id/queue/iostats", "0")],
         );
         let everything = Selection::new(None, None).unwrap();
-        let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &everything, &tree.0, false);
+        let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, false);
         let Some(Fix::Command(command)) = found.findings[0].fix.first() else {
             panic!("{:?}", found.findings)
         };
@@ -192,7 +188,7 @@ mod tests {
         let tree = host("chosen");
         let select = |device: &str| {
             let selection = Selection::new(Some(device), None).unwrap();
-            let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &selection, &tree.0, true);
+            let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &selection, &tree.0, true);
             let first = found.findings[0].clone();
             (found.shown, first.id, first.verdict, found.findings[1].clone())
         };
@@ -207,7 +203,7 @@ mod tests {
     fn none_at_all() {
         let tree = Tree::new("nothing", &[("ram0/size", "1")]);
         let everything = Selection::new(None, None).unwrap();
-        let found = devices(scan(&tree.0, Ids::Sequence, |_| None), &everything, &tree.0, true);
+        let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, true);
         let [none] = &found.findings[..] else { panic!("{:?}", found.findings) };
         assert_eq!((none.id, none.verdict), ("devices.none", Note));
         let failed = devices(Err(io::Error::from(io::ErrorKind::NotFound)), &everything, &tree.0, true);

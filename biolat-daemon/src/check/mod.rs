@@ -33,11 +33,8 @@ use clap::Args;
 
 use crate::{
     collect::slots_at_start,
-    config::{self, Refused, Roots, USAGE},
-    device::{
-        selection::Selection,
-        sysfs::{self, Ids},
-    },
+    config::{self, EXIT_USAGE, OptionError},
+    device::{self, IdKind, selection::Selection},
     host::Host,
     listen,
     probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
@@ -89,7 +86,7 @@ pub struct Options {
 
     /// Address and port that the daemon is to serve on; may be given more than once [default: 0.0.0.0:9976]
     #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
-    #[arg(value_delimiter = ',', value_parser = config::listen)]
+    #[arg(value_delimiter = ',', value_parser = config::parse_address)]
     pub listen: Vec<SocketAddr>,
 
     /// File that says how the daemon is to serve: TLS, passwords, headers
@@ -105,8 +102,7 @@ pub struct Options {
     pub device_exclude: Option<String>,
 
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap would take it for the command's own text")]
-    pub roots: Roots,
+    pub host: Host,
 }
 
 /// Checks, and says what it found.
@@ -115,9 +111,9 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let is_json = options.json;
     let subjects = match Subjects::of(options) {
         Ok(subjects) => subjects,
-        Err(refused) => {
-            log::error!("{refused} (see --help)");
-            return Ok(USAGE.into());
+        Err(error) => {
+            log::error!("{error} (see --help)");
+            return Ok(EXIT_USAGE.into());
         }
     };
     let findings = subjects.look()?;
@@ -141,20 +137,20 @@ struct Subjects {
 }
 
 impl Subjects {
-    fn of(options: Options) -> Result<Self, Refused> {
+    fn of(options: Options) -> Result<Self, OptionError> {
         let listen = if options.listen.is_empty() { vec![listen::DEFAULT] } else { options.listen };
         Ok(Self {
-            host: options.roots.host(),
+            host: options.host,
             selection: config::selection(options.device, options.device_exclude)?,
             listen,
-            web_config: config::given(options.web_config),
+            web_config: config::non_empty(options.web_config),
         })
     }
 
     fn look(&self) -> Result<Vec<Finding>> {
         let Host { sysfs, procfs } = &self.host;
         // As the daemon does, which is content with rights that are permitted.
-        let _ = own_rights::take_up();
+        let _ = own_rights::raise();
         let process = Process::read(procfs).with_context(|| {
             format!(
                 "cannot read what this process may do from {}: see --procfs",
@@ -166,7 +162,7 @@ impl Subjects {
         let known = release.as_ref().ok().copied();
         let mut findings = vec![kernel::release(release, std::env::consts::ARCH)];
         let suffices = known.is_none_or(|release| release.supported().is_ok());
-        let path = sysfs.join("kernel/btf/vmlinux");
+        let path = self.host.btf();
         let (found, kernel) = kernel::types(&path, fs::read(&path));
         findings.extend(found);
 
@@ -190,8 +186,7 @@ impl Subjects {
             _ => trial::untried(&Untried::Kernel),
         };
         findings.push(rights);
-        let lockdown = fs::read_to_string(sysfs.join("kernel/security/lockdown")).unwrap_or_default();
-        findings.extend(rights::lockdown(&lockdown, trial.verdict == Verdict::Ok));
+        findings.extend(rights::lockdown(&self.host.lockdown(), trial.verdict == Verdict::Ok));
         findings.push(trial);
 
         findings.push(memory::counters(counters, memory::available(procfs)));
@@ -210,7 +205,7 @@ impl Subjects {
             }
         }));
         // The daemon reads it when it has given up what lets root read anybody's files.
-        own_rights::lay_down().context("cannot lay down capabilities")?;
+        own_rights::clear_effective().context("cannot drop capabilities")?;
         findings.extend(self.web_config.as_deref().map(guards::guards));
         Ok(findings)
     }
@@ -220,9 +215,9 @@ impl Subjects {
             Some(kernel) => kernel.layout.id_is_sequence != 0,
             None => release.is_none_or(|release| release >= kernel::WITH_SEQUENCE),
         };
-        let ids = if has_sequence { Ids::Sequence } else { Ids::Number };
+        let ids = if has_sequence { IdKind::Diskseq } else { IdKind::DeviceNumber };
         let root = &self.host.sysfs;
-        devices::devices(sysfs::scan(root, ids, |_| None), &self.selection, root, is_root)
+        devices::devices(device::scan(root, ids, |_| None), &self.selection, root, is_root)
     }
 }
 

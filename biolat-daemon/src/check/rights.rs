@@ -17,14 +17,14 @@ pub(super) fn capabilities(process: &Process, program: &Path) -> Finding {
         )
         .step("outside of it: a container that root runs; no PrivateUsers= in a unit; no hostUsers: false in a pod");
     }
-    let Some(lacking) = rights::lacks(&process.effective) else {
+    let Some(lacking) = rights::missing_of(&process.effective) else {
         let text =
             if process.user == 0 { "root, who may do all that it takes" } else { "CAP_BPF and CAP_PERFMON" };
         return Finding::ok(ID, SUBJECT, text);
     };
     let finding =
         Finding::fail(ID, SUBJECT, format!("loading the probe takes {lacking}, which this process lacks"));
-    if rights::lacks(&process.bounding).is_some() {
+    if rights::missing_of(&process.bounding).is_some() {
         return finding
             .step("in a container: --cap-add=BPF --cap-add=PERFMON; in a pod: capabilities: {add: [BPF, PERFMON]}")
             .step("in a systemd unit: CapabilityBoundingSet= and AmbientCapabilities=CAP_BPF CAP_PERFMON");

@@ -1,106 +1,108 @@
-//! The audit of one device: what the kernel's books hold and the probe was not run for.
+//! The audit of one device: completions in the disk statistics that the probe missed.
 //!
-//! The probe runs before the kernel books a completion. So counters that are read *after* the books hold at
-//! least what the books held, and any excess of the books is a completion that the probe has not seen. The
-//! largest excess so far is a lower bound, and exact whenever the device is quiet.
+//! The probe runs before the kernel accounts a completion. So counters that are read *after* the disk statistics hold at
+//! least what the disk statistics held, and any excess of the disk statistics is a completion that the probe missed. The
+//! largest excess so far is a lower bound, and exact when the device is quiet.
 
-use crate::device::books::{Books, Group};
+use crate::device::diskstats::{DiskStats, Group};
 
 /// The running audit of a device.
 #[derive(Clone, Debug)]
-pub struct Audit {
-    /// By how much the books were ahead when the audit was opened: what happened before. At first it holds too
-    /// what completed while the two were read, and so hides as much; see [`Audit::tighten`].
-    ahead: [i128; 4],
-    /// Losses that may have been this device's, up to then.
-    excused: u64,
-    unseen: [u64; 4],
+pub(super) struct Audit {
+    /// By how much the disk statistics were ahead of the counters when the audit was opened. At first this includes what
+    /// completed while the two were read, and hides as many misses; see [`Audit::tighten`].
+    initial_excess: [i128; 4],
+    /// Known losses up to then, which may have been of this device.
+    initial_losses: u64,
+    missed: [u64; 4],
 }
 
 impl Audit {
-    /// Opens the audit. Here the counters were read *before* the books, so that nothing that completed in
-    /// between is ever taken for unseen.
-    #[must_use]
-    pub fn open(counted: &Books, books: &Books, excused: u64) -> Self {
-        Self { ahead: Group::ALL.map(|group| excess(books, counted, group)), excused, unseen: [0; 4] }
-    }
-
-    /// Checks books that were read before the counters. `excused` are completions that the kernel has booked
-    /// and that are lost for a known reason, on whichever device.
-    pub fn check(&mut self, books: &Books, counted: &Books, excused: u64) {
-        let excused = i128::from(excused.saturating_sub(self.excused));
-        for group in Group::ALL {
-            let excess = excess(books, counted, group) - self.ahead[group as usize] - excused;
-            let unseen = &mut self.unseen[group as usize];
-            *unseen = u64::try_from(excess).unwrap_or(0).max(*unseen);
+    /// Opens the audit. Here the counters were read *before* the disk statistics, so that a completion in between is never
+    /// considered missed.
+    pub(super) fn open(counted: &DiskStats, diskstats: &DiskStats, losses: u64) -> Self {
+        Self {
+            initial_excess: Group::ALL.map(|group| excess(diskstats, counted, group)),
+            initial_losses: losses,
+            missed: [0; 4],
         }
     }
 
-    /// Takes note of counters that were read before the books once more. The books cannot have been ahead by
-    /// more than they are now.
-    pub fn tighten(&mut self, counted: &Books, books: &Books) {
+    /// Checks disk statistics that were read before the counters. `losses` are accounted completions that are lost for a
+    /// known reason, on any device.
+    pub(super) fn check(&mut self, diskstats: &DiskStats, counted: &DiskStats, losses: u64) {
+        let losses = i128::from(losses.saturating_sub(self.initial_losses));
         for group in Group::ALL {
-            let ahead = &mut self.ahead[group as usize];
-            *ahead = excess(books, counted, group).min(*ahead);
+            let excess = excess(diskstats, counted, group) - self.initial_excess[group as usize] - losses;
+            let missed = &mut self.missed[group as usize];
+            *missed = u64::try_from(excess).unwrap_or(0).max(*missed);
         }
     }
 
-    /// Completions that the probe has not seen, by group.
-    #[must_use]
-    pub fn unseen(&self) -> Vec<(Group, u64)> {
-        Group::ALL.into_iter().map(|group| (group, self.unseen[group as usize])).collect()
+    /// Lowers the initial excess, by counters that were again read before the disk statistics: it cannot have been more than
+    /// the excess is now.
+    pub(super) fn tighten(&mut self, counted: &DiskStats, diskstats: &DiskStats) {
+        for group in Group::ALL {
+            let initial = &mut self.initial_excess[group as usize];
+            *initial = excess(diskstats, counted, group).min(*initial);
+        }
+    }
+
+    /// Completions that the probe missed, by group.
+    pub(super) fn missed(&self) -> Vec<(Group, u64)> {
+        Group::ALL.into_iter().map(|group| (group, self.missed[group as usize])).collect()
     }
 }
 
-fn excess(books: &Books, counted: &Books, group: Group) -> i128 {
-    i128::from(books[group]) - i128::from(counted[group])
+fn excess(diskstats: &DiskStats, counted: &DiskStats, group: Group) -> i128 {
+    i128::from(diskstats[group]) - i128::from(counted[group])
 }
 
 #[cfg(test)]
 mod tests {
     use super::Audit;
-    use crate::device::books::{Books, Group};
+    use crate::device::diskstats::{DiskStats, Group};
 
     #[test]
-    fn only_an_excess_of_the_books_is_unseen() {
-        let mut audit = Audit::open(&Books::new([5, 0, 0, 0]), &Books::new([105, 7, 0, 0]), 0);
-        audit.check(&Books::new([205, 7, 0, 0]), &Books::new([105, 0, 0, 0]), 0);
-        assert_eq!(audit.unseen()[0], (Group::Read, 0));
-        // Completions that are counted but not booked yet hide nothing for ever.
-        audit.check(&Books::new([300, 8, 0, 0]), &Books::new([240, 0, 0, 0]), 0);
+    fn only_an_excess_of_the_disk_statistics_is_missed() {
+        let mut audit = Audit::open(&DiskStats::new([5, 0, 0, 0]), &DiskStats::new([105, 7, 0, 0]), 0);
+        audit.check(&DiskStats::new([205, 7, 0, 0]), &DiskStats::new([105, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 0));
+        // Completions that are counted and not accounted yet hide misses only until they are.
+        audit.check(&DiskStats::new([300, 8, 0, 0]), &DiskStats::new([240, 0, 0, 0]), 0);
         assert_eq!(
-            audit.unseen(),
+            audit.missed(),
             [(Group::Read, 0), (Group::Write, 1), (Group::Discard, 0), (Group::Flush, 0)]
         );
-        audit.check(&Books::new([350, 8, 0, 0]), &Books::new([240, 0, 0, 0]), 0);
-        assert_eq!(audit.unseen()[0], (Group::Read, 10));
+        audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([240, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 10));
         // It never shrinks.
-        audit.check(&Books::new([350, 8, 0, 0]), &Books::new([260, 9, 0, 0]), 0);
-        assert_eq!(audit.unseen()[..2], [(Group::Read, 10), (Group::Write, 1)]);
+        audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([260, 9, 0, 0]), 0);
+        assert_eq!(audit.missed()[..2], [(Group::Read, 10), (Group::Write, 1)]);
     }
 
     #[test]
-    fn what_completed_while_the_audit_was_opened_does_not_hide_for_ever() {
-        // 50 completed between the two readings.
-        let mut audit = Audit::open(&Books::new([0; 4]), &Books::new([150, 0, 0, 0]), 0);
-        audit.tighten(&Books::new([70, 0, 0, 0]), &Books::new([172, 0, 0, 0]));
-        audit.tighten(&Books::new([100, 0, 0, 0]), &Books::new([200, 0, 0, 0]));
-        audit.check(&Books::new([230, 0, 0, 0]), &Books::new([130, 0, 0, 0]), 0);
-        assert_eq!(audit.unseen()[0], (Group::Read, 0));
-        audit.check(&Books::new([240, 0, 0, 0]), &Books::new([130, 0, 0, 0]), 0);
-        assert_eq!(audit.unseen()[0], (Group::Read, 10));
-        // A later, larger excess is no news of what was before.
-        audit.tighten(&Books::new([130, 0, 0, 0]), &Books::new([240, 0, 0, 0]));
-        audit.check(&Books::new([241, 0, 0, 0]), &Books::new([130, 0, 0, 0]), 0);
-        assert_eq!(audit.unseen()[0], (Group::Read, 11));
+    fn completions_during_the_opening_hide_misses_only_at_first() {
+        // 50 completed between the two reads.
+        let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([150, 0, 0, 0]), 0);
+        audit.tighten(&DiskStats::new([70, 0, 0, 0]), &DiskStats::new([172, 0, 0, 0]));
+        audit.tighten(&DiskStats::new([100, 0, 0, 0]), &DiskStats::new([200, 0, 0, 0]));
+        audit.check(&DiskStats::new([230, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 0));
+        audit.check(&DiskStats::new([240, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 10));
+        // A later, larger excess says nothing about the initial one.
+        audit.tighten(&DiskStats::new([130, 0, 0, 0]), &DiskStats::new([240, 0, 0, 0]));
+        audit.check(&DiskStats::new([241, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 11));
     }
 
     #[test]
-    fn a_known_loss_is_not_unseen() {
-        let mut audit = Audit::open(&Books::new([0; 4]), &Books::new([0; 4]), 3);
-        audit.check(&Books::new([10, 0, 0, 0]), &Books::new([6, 0, 0, 0]), 7);
-        assert_eq!(audit.unseen()[0], (Group::Read, 0));
-        audit.check(&Books::new([11, 0, 0, 0]), &Books::new([6, 0, 0, 0]), 7);
-        assert_eq!(audit.unseen()[0], (Group::Read, 1));
+    fn a_known_loss_is_not_missed() {
+        let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 3);
+        audit.check(&DiskStats::new([10, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
+        assert_eq!(audit.missed()[0], (Group::Read, 0));
+        audit.check(&DiskStats::new([11, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
+        assert_eq!(audit.missed()[0], (Group::Read, 1));
     }
 }

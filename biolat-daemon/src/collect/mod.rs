@@ -1,10 +1,12 @@
-//! The collector: on each pass the kernel's books, then the probe's counters, then an audit of one by the
-//! other, and from all that a [`Snapshot`]. It has a thread of its own and shares nothing but what it makes.
+//! The collector. Each collection reads the kernel's disk statistics, then the probe's counters, audits one by the other, and
+//! makes a [`Snapshot`] of them. It runs in its own thread and shares nothing but its snapshots.
 
-pub mod audit;
+mod audit;
+mod handle;
 mod lifetimes;
-mod run;
-mod start;
+mod slots;
+mod snapshots;
+mod thread;
 pub mod totals;
 
 use std::{
@@ -17,32 +19,29 @@ use std::{
 use anyhow::{Context as _, Result};
 use biolat_common::{
     lost::Reason,
-    series::{Key, PHASES, Series},
+    series::{Key, Series},
 };
 
 use crate::{
     device::{
-        Device,
-        books::{Books, Group},
+        self, Device, IdKind,
+        diskstats::{DiskStats, Group},
         selection::Selection,
-        sysfs::{self, Ids},
+        sysfs,
     },
-    histogram::Histogram,
     host::Host,
-    probe::{Probe, ProgramCounts, kernel::Kernel, kernel_btf, slot_bytes},
-    process,
-    snapshot::{DeviceView, Health, ProbeRuns, SeriesView, Snapshot},
+    probe::{Probe, kernel::Kernel, kernel_btf, slot_bytes},
+    snapshot::Snapshot,
 };
 use audit::Audit;
-use lifetimes::Fallow;
+use slots::Quarantined;
 use totals::{Growth, Totals};
 
-pub(crate) use lifetimes::slots_at_start;
-pub use run::{Command, run};
-pub use start::Start;
+pub(crate) use handle::{Handle, Settings};
+pub(crate) use slots::slots_at_start;
 
-/// Without any uevent the devices are looked at again after this.
-const RESCAN: Duration = Duration::from_secs(30);
+/// Without uevents, devices are scanned after this.
+const SCAN_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The collector's state.
 pub struct Collector {
@@ -50,68 +49,66 @@ pub struct Collector {
     selection: Selection,
     probe: Probe,
     started: SystemTime,
+    /// When the devices were scanned; `None` if a scan is due.
     scanned: Option<Instant>,
-    devices: BTreeMap<u64, Known>,
-    series: BTreeMap<Key, Tracked>,
-    /// Slots whose device is gone, until no run of the probe can write them any more.
-    fallow: Vec<Fallow>,
-    /// What free slots hold from former lives.
-    floors: HashMap<u32, Series>,
-    /// Devices that the probe has seen and sysfs has not, and since when.
-    strangers: BTreeMap<u64, Instant>,
-    /// Completions of devices that were gone before they had a name.
-    unnamed: u64,
-    /// Whether the last attempt to make room for more series failed.
-    cramped: bool,
-    /// Series that the probe found no room for, as it says.
-    lacked_room: BTreeSet<Key>,
-    /// Those that were told of.
-    told_of_no_room: BTreeSet<Key>,
-    passes: run::Passes,
+    devices: BTreeMap<u64, KnownDevice>,
+    series: BTreeMap<Key, TrackedSeries>,
+    /// Slots of series that have ended, until no run of the probe can write to them.
+    quarantined: Vec<Quarantined>,
+    /// Values that free slots hold from former series.
+    baselines: HashMap<u32, Series>,
+    /// Devices that the probe has seen and no scan has found, and since when.
+    unresolved_devices: BTreeMap<u64, Instant>,
+    /// Completions of devices that were gone before a scan found them.
+    unresolved_completions: u64,
+    /// Whether the last attempt to add slots failed.
+    grow_failed: bool,
+    /// Series that the probe has reported to have no slot, to be logged.
+    no_room: BTreeSet<Key>,
+    logged_no_room: BTreeSet<Key>,
+    stats: thread::CollectionStats,
 }
 
-/// A device that is there.
-struct Known {
+/// A device that the last scan has found.
+struct KnownDevice {
     device: Device,
     shown: bool,
     since: SystemTime,
     audit: Option<Audit>,
-    /// Whether the audit's opening hides nothing: the device was quiet then, or has been since.
-    opened_quietly: bool,
-    /// Whether the kernel stamps the hand-over to the driver, as far as the last requests tell.
-    stamped: bool,
+    /// Whether the device has been quiet during a collection, so that the audit's baseline is exact.
+    was_quiet: bool,
+    /// Whether the kernel records when requests are issued, judging by the latest ones.
+    has_issue_times: bool,
 }
 
 /// Completions in no histogram.
 struct Losses {
     by_reason: Vec<(&'static str, u64)>,
-    /// Those that the kernel has booked, on whichever device that is shown.
-    booked: u64,
+    /// Those that are in the disk statistics, of whichever device.
+    accounted: u64,
 }
 
-/// A series that is there.
-struct Tracked {
+/// A series in the probe's maps.
+struct TrackedSeries {
     slot: u32,
-    /// Whether it was put into the table. Else it is tried again: who stands in its place may be gone.
+    /// Whether it is in the table. If not, putting it there is tried again: the cell may have become free.
     in_table: bool,
     totals: Box<Totals>,
 }
 
-/// The keys of a device, whatever the op.
+/// The keys of a device, for every op.
 fn keys_of(id: u64) -> RangeInclusive<Key> {
     Key::new(id, 0)..=Key::new(id, u32::from(u8::MAX))
 }
 
-fn scan(root: &Path, kernel: &Kernel, known: &BTreeMap<u64, Known>) -> Result<Vec<Device>> {
-    let ids = if kernel.layout.id_is_sequence != 0 { Ids::Sequence } else { Ids::Number };
-    sysfs::scan(root, ids, |id| known.get(&id).map(|known| &known.device))
+fn scan(root: &Path, kernel: &Kernel, known: &BTreeMap<u64, KnownDevice>) -> Result<Vec<Device>> {
+    let ids = if kernel.layout.id_is_sequence != 0 { IdKind::Diskseq } else { IdKind::DeviceNumber };
+    device::scan(root, ids, |id| known.get(&id).map(|known| &known.device))
         .with_context(|| format!("cannot list the block devices in {}", root.join("block").display()))
 }
 
 impl Collector {
-    /// Attaches the probe and makes a collector for it.
-    ///
-    /// The devices are asked who they are first: with some, asking is an I/O.
+    /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
     pub fn attach(host: Host, selection: Selection, statistics: bool) -> Result<Self> {
         let types = kernel_btf(&host)?;
         let kernel = Kernel::from_btf(&types)?;
@@ -122,7 +119,7 @@ impl Collector {
         Self::new(host, selection, found, probe)
     }
 
-    /// A collector for a probe that has just been attached, and the devices that were there before.
+    /// A collector for a probe that has just been attached, and the devices that were found before.
     pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
         let mut collector = Self {
             host,
@@ -132,78 +129,76 @@ impl Collector {
             scanned: Some(Instant::now()),
             devices: BTreeMap::new(),
             series: BTreeMap::new(),
-            fallow: Vec::new(),
-            floors: HashMap::new(),
-            strangers: BTreeMap::new(),
-            unnamed: 0,
-            cramped: false,
-            lacked_room: BTreeSet::new(),
-            told_of_no_room: BTreeSet::new(),
-            passes: run::Passes::default(),
+            quarantined: Vec::new(),
+            baselines: HashMap::new(),
+            unresolved_devices: BTreeMap::new(),
+            unresolved_completions: 0,
+            grow_failed: false,
+            no_room: BTreeSet::new(),
+            logged_no_room: BTreeSet::new(),
+            stats: thread::CollectionStats::default(),
         };
-        collector.meet(found)?;
+        collector.reconcile(found)?;
         collector.provide_slots();
         if !collector.devices.values().any(|known| known.shown) {
-            log::warn!("there is no block device to show yet; one that appears will be");
+            log::warn!("no block device to show yet; devices that appear will be shown");
         }
         Ok(collector)
     }
 
-    /// The probe.
     pub fn probe_mut(&mut self) -> &mut Probe {
         &mut self.probe
     }
 
-    /// Looks at the devices again, now.
-    pub fn rescan(&mut self) -> Result<()> {
+    /// Scans the devices now.
+    fn rescan(&mut self) -> Result<()> {
         let found = scan(&self.host.sysfs, &self.probe.kernel, &self.devices)?;
         self.scanned = Some(Instant::now());
-        self.meet(found)?;
-        self.end_fallow()?;
+        self.reconcile(found)?;
+        self.end_quarantine()?;
         self.provide_slots();
         Ok(())
     }
 
-    /// One pass.
-    pub fn pass(&mut self) -> Result<Snapshot> {
-        if self.scanned.is_none_or(|scanned| scanned.elapsed() >= RESCAN) {
+    /// One collection.
+    pub fn collect(&mut self) -> Result<Snapshot> {
+        if self.scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_INTERVAL) {
             self.rescan()?;
         }
-        let books = self.read_books();
+        let diskstats = self.read_diskstats();
         let mut index = self.probe.maps.index()?;
-        self.lacked_room.extend(self.probe.without_room());
-        if index.iter().map(|(key, _)| key).chain(&self.lacked_room).any(|key| self.is_strange(*key)) {
+        self.no_room.extend(self.probe.without_room());
+        if index.iter().map(|(key, _)| key).chain(&self.no_room).any(|key| self.is_unresolved(*key)) {
             self.rescan()?;
-            // Without the series of devices that were found to be gone.
+            // The scan may have ended series, whose slots must not be read as theirs any more.
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
         let program = self.probe.program_counts()?;
         let lost = self.losses(program.recursion_misses)?;
-        self.check_books(&books, &lost);
-        self.forget_strangers()?;
-        self.end_fallow()?;
+        self.audit_devices(&diskstats, &lost);
+        self.expire_unresolved_devices()?;
+        self.end_quarantine()?;
         self.provide_slots();
-        self.tell_of_no_room();
+        self.log_no_room();
         Ok(self.snapshot(lost, program))
     }
 
-    /// Of devices that are shown, and before the counters: see [`audit`]. A device that has just gone has no books; the
-    /// next scan takes it out.
-    fn read_books(&mut self) -> BTreeMap<u64, Books> {
-        let mut books = BTreeMap::new();
+    /// Of the devices that are shown, to be read before the counters: see [`audit`]. A device that has just gone has none;
+    /// the next scan removes it.
+    fn read_diskstats(&mut self) -> BTreeMap<u64, DiskStats> {
+        let mut diskstats = BTreeMap::new();
         for (&id, known) in self.devices.iter_mut().filter(|(_, known)| known.shown) {
             let device = &mut known.device;
-            device.iostats =
-                sysfs::keeps_statistics(&self.host.sysfs, &device.name).unwrap_or(device.iostats);
-            match Books::of(&self.host.sysfs, device) {
+            device.iostats = sysfs::iostats_enabled(&self.host.sysfs, &device.name).unwrap_or(device.iostats);
+            match DiskStats::read(&self.host.sysfs, device) {
                 Ok(read) => {
-                    books.insert(id, read);
+                    diskstats.insert(id, read);
                 }
                 Err(_) => self.scanned = None,
             }
         }
-        books
+        diskstats
     }
 
     fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {
@@ -213,9 +208,9 @@ impl Collector {
             let tracked = match self.series.entry(key) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
-                    let floor = self.floors.remove(&slot).unwrap_or(Series::ZERO);
-                    let totals = Box::new(Totals::from_floor(floor));
-                    entry.insert(Tracked { slot, in_table: false, totals })
+                    let baseline = self.baselines.remove(&slot).unwrap_or(Series::ZERO);
+                    let totals = Box::new(Totals::from_baseline(baseline));
+                    entry.insert(TrackedSeries { slot, in_table: false, totals })
                 }
             };
             if !tracked.in_table {
@@ -225,116 +220,59 @@ impl Collector {
         }
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
             if let Some(known) = self.devices.get_mut(&id) {
-                known.stamped = growth.split > 0;
+                known.has_issue_times = growth.split > 0;
             }
         }
         Ok(())
     }
 
-    /// Losses by reason, all of them, zeros included.
+    /// Losses by reason, including reasons without any.
     fn losses(&mut self, recursion: u64) -> Result<Losses> {
         let counts = self.probe.maps.losses()?;
         let mut by_reason: Vec<_> =
             Reason::ALL.into_iter().map(|reason| (reason.name(), counts[reason as usize])).collect();
         by_reason.push(("recursion", recursion));
-        by_reason.push(("unknown_device", self.unnamed));
-        let booked = Reason::ALL.into_iter().filter(|reason| reason.is_accounted());
-        let booked = booked.map(|reason| counts[reason as usize]).sum::<u64>() + recursion;
-        Ok(Losses { by_reason, booked })
+        by_reason.push(("unknown_device", self.unresolved_completions));
+        let accounted = Reason::ALL.into_iter().filter(|reason| reason.is_accounted());
+        let accounted = accounted.map(|reason| counts[reason as usize]).sum::<u64>() + recursion;
+        Ok(Losses { by_reason, accounted })
     }
 
-    /// Audits each device. `books` were read before the counters; where they are the same again after them, the
-    /// device was quiet and nothing is left to be found out about what was before.
-    fn check_books(&mut self, books: &BTreeMap<u64, Books>, lost: &Losses) {
+    /// Audits each device. `diskstats` were read before the counters. If they are the same after them, the device was quiet,
+    /// and the audit's baseline is exact.
+    fn audit_devices(&mut self, diskstats: &BTreeMap<u64, DiskStats>, lost: &Losses) {
         let counted = self.counted();
         for (id, known) in &mut self.devices {
             if known.device.has_clones || !known.shown {
                 continue;
             }
             let counted = counted.get(id).copied().unwrap_or_default();
-            let before = books.get(id);
-            if !known.opened_quietly {
-                let Ok(after) = Books::of(&self.host.sysfs, &known.device) else { continue };
+            let before = diskstats.get(id);
+            if !known.was_quiet {
+                let Ok(after) = DiskStats::read(&self.host.sysfs, &known.device) else { continue };
                 match &mut known.audit {
                     Some(audit) => audit.tighten(&counted, &after),
-                    None => known.audit = Some(Audit::open(&counted, &after, lost.booked)),
+                    None => known.audit = Some(Audit::open(&counted, &after, lost.accounted)),
                 }
-                known.opened_quietly = before == Some(&after);
+                known.was_quiet = before == Some(&after);
             }
             if let (Some(audit), Some(before)) = (&mut known.audit, before) {
-                audit.check(before, &counted, lost.booked);
+                audit.check(before, &counted, lost.accounted);
             }
         }
     }
 
-    /// What the probe has counted, in the groups of the books.
-    fn counted(&self) -> BTreeMap<u64, Books> {
-        let mut counted: BTreeMap<u64, Books> = BTreeMap::new();
+    /// What the probe has counted, in the groups of the disk statistics.
+    fn counted(&self) -> BTreeMap<u64, DiskStats> {
+        let mut counted: BTreeMap<u64, DiskStats> = BTreeMap::new();
         for (key, tracked) in &self.series {
-            let passthrough =
-                self.devices.get(&key.device()).is_some_and(|known| known.device.books_passthrough);
+            let accounts_passthrough =
+                self.devices.get(&key.device()).is_some_and(|known| known.device.accounts_passthrough);
             let name = self.probe.kernel.op_name(key.op());
-            if let Some(group) = Group::of(key.op(), &name, passthrough) {
+            if let Some(group) = Group::of(key.op(), &name, accounts_passthrough) {
                 counted.entry(key.device()).or_default().add(group, tracked.totals.count());
             }
         }
         counted
-    }
-
-    fn snapshot(&self, lost: Losses, program: ProgramCounts) -> Snapshot {
-        let runs = ProbeRuns { count: program.runs, time: Duration::from_nanos(program.run_time_ns) };
-        let mut devices: Vec<_> = self
-            .devices
-            .iter()
-            .filter(|(_, known)| known.shown)
-            .map(|(&id, known)| self.device_view(id, known))
-            .collect();
-        devices.sort_by(|a, b| a.device.name.cmp(&b.device.name));
-        Snapshot {
-            taken: SystemTime::now(),
-            started: self.started,
-            devices,
-            lost: lost.by_reason,
-            health: self.health(),
-            probe: self.probe.has_statistics().then_some(runs),
-            process: process::read(&self.host.procfs),
-        }
-    }
-
-    /// Reads and writes are shown from the start, so that their first increase is not missed.
-    fn device_view(&self, id: u64, known: &Known) -> DeviceView {
-        let kernel = &self.probe.kernel;
-        let mut series: Vec<SeriesView> = self
-            .series
-            .range(keys_of(id))
-            .map(|(key, tracked)| tracked.totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10))
-            .collect();
-        for op in ["write", "read"] {
-            if !series.iter().any(|view| view.op == op) {
-                let histograms = [const { Histogram::new() }; PHASES];
-                series.insert(0, SeriesView { op: op.to_owned(), bytes: 0, histograms, errors: Vec::new() });
-            }
-        }
-        let total = known.device.iostats;
-        DeviceView {
-            device: known.device.clone(),
-            since: known.since,
-            phases: [total && known.stamped, total && known.stamped, total],
-            series,
-            unseen: known.audit.as_ref().map(Audit::unseen).unwrap_or_default(),
-        }
-    }
-
-    /// How the collector fares.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        let slots = self.probe.maps.slots();
-        Health {
-            durations: self.passes.histogram(),
-            failures: self.passes.failures,
-            overruns: self.passes.overruns,
-            slots: u64::from(slots),
-            map_bytes: u64::from(slots) * self.probe.maps.slot_bytes(),
-        }
     }
 }

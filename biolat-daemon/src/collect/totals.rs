@@ -1,8 +1,7 @@
-//! The life-long counts of one series. The probe's counters are narrow and wrap; each pass adds by how much
-//! they have grown.
+//! The 64-bit totals of one series. The probe's counters are 32 bits wide and wrap; each collection adds their growth.
 //!
-//! A 32-bit cell is summed over all CPUs modulo 2^32, so that a bucket may grow by 4.2 billion between two
-//! passes: at the longest interval that is 14 million I/Os a second of one device and op, all in one bucket.
+//! A cell is summed over all CPUs modulo 2^32, so that a bucket may grow by up to 4.2 billion between two collections: at the
+//! longest interval, 14 million I/Os per second of one device and op, all in one bucket.
 
 use biolat_common::{
     bucket::CELLS,
@@ -12,7 +11,7 @@ use biolat_common::{
 
 use crate::{histogram::Histogram, snapshot::SeriesView};
 
-/// Counts of one series since its life began.
+/// Counts of one series since it began.
 pub struct Totals {
     last: Series,
     queue_ns: u128,
@@ -23,12 +22,12 @@ pub struct Totals {
     cells: [[u64; PHASES]; CELLS],
 }
 
-/// By how much a series has grown.
+/// Growth of a series between two collections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
-    /// Requests.
+    /// All requests.
     pub total: u64,
-    /// Requests of which the hand-over to the driver is known.
+    /// Requests with a known issue time, whose latency is split into queue and device.
     pub split: u64,
 }
 
@@ -40,11 +39,11 @@ impl std::ops::AddAssign for Growth {
 }
 
 impl Totals {
-    /// A new life, in a slot that already holds `floor` from a former one.
+    /// Of a new series, in a slot that holds `baseline` from a former one.
     #[must_use]
-    pub fn from_floor(floor: Series) -> Self {
+    pub fn from_baseline(baseline: Series) -> Self {
         Self {
-            last: floor,
+            last: baseline,
             queue_ns: 0,
             device_ns: 0,
             unsplit_ns: 0,
@@ -54,7 +53,7 @@ impl Totals {
         }
     }
 
-    /// Adds what came since the last time.
+    /// Adds the growth since the last collection.
     pub fn add(&mut self, now: &Series) -> Growth {
         let last = &self.last;
         self.queue_ns += u128::from(now.queue_ns.wrapping_sub(last.queue_ns));
@@ -81,13 +80,11 @@ impl Totals {
         growth
     }
 
-    /// Requests so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.cells.iter().map(|cell| cell[Phase::Total as usize]).sum()
     }
 
-    /// What is exposed.
     #[must_use]
     pub fn view(&self, op: String, statuses_since_6_10: bool) -> SeriesView {
         let errors = self.errors.iter().enumerate().filter(|&(_, &count)| count > 0);
@@ -128,7 +125,7 @@ mod tests {
         let mut series = Series::ZERO;
         series.cells[100] = [u32::MAX - 1, u32::MAX - 1, u32::MAX - 1];
         series.queue_ns = u64::MAX - 9;
-        let mut totals = Totals::from_floor(series);
+        let mut totals = Totals::from_baseline(series);
         assert_eq!(totals.count(), 0);
 
         series.cells[100] = [2, 2, 3];

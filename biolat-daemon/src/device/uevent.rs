@@ -1,71 +1,45 @@
-//! The kernel's announcements of disks that come and go, over a netlink socket that takes no right.
+//! The kernel's announcements of disks that come and go, from a netlink socket. Opening one needs no capability.
 
-use std::{
-    io,
-    mem::{size_of, zeroed},
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+use std::{io, net::UdpSocket};
+
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind,
+    netlink::{KOBJECT_UEVENT, SocketAddrNetlink},
+    socket_with,
 };
-
-use tokio::io::unix::AsyncFd;
 
 /// Multicast group of the kernel's own messages; udev's go to another.
 const KERNEL_GROUP: u32 = 1;
 
-/// A subscription.
-pub struct Uevents(AsyncFd<OwnedFd>);
+/// Longer than any uevent (the kernel's `UEVENT_BUFFER_SIZE` is 2048).
+const MESSAGE_BYTES: usize = 8192;
+
+/// A subscription to uevents.
+pub(crate) struct Uevents(tokio::net::UdpSocket);
 
 impl Uevents {
-    /// Subscribes. Call it from within the runtime.
-    pub fn subscribe() -> io::Result<Self> {
-        // SAFETY: a plain call; the result is checked.
-        let fd = unsafe {
-            libc::socket(
-                libc::AF_NETLINK,
-                libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-                libc::NETLINK_KOBJECT_UEVENT,
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the socket is ours alone.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: plain integers, for which zero is valid.
-        let mut address: libc::sockaddr_nl = unsafe { zeroed() };
-        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
-        address.nl_groups = KERNEL_GROUP;
-        let size = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-        // SAFETY: the address is valid for its size.
-        if unsafe { libc::bind(fd, (&raw const address).cast(), size) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: an `OwnedFd` gives the same descriptor for as long as it lives, and closes it only then.
-        Ok(Self(unsafe { AsyncFd::register(socket) }?))
+    /// Subscribes. Must be called within the runtime.
+    pub(crate) fn subscribe() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
+        bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP))?;
+        // Not UDP, but tokio has no type for other datagram sockets that is safe to construct. Only recv(2) is used.
+        Ok(Self(tokio::net::UdpSocket::from_std(UdpSocket::from(socket))?))
     }
 
-    /// Waits until something happened to a disk. Messages that were dropped count as such.
-    pub async fn next(&self) -> io::Result<()> {
-        let mut message = [0; 8192];
+    /// Waits for an event of a disk. If the kernel dropped messages, one of them may have been such an event, so that counts
+    /// as one.
+    pub(crate) async fn next(&self) -> io::Result<()> {
+        let mut message = [0; MESSAGE_BYTES];
         loop {
-            let mut ready = self.0.readable().await?;
-            let Ok(received) = ready.try_io(|socket| receive(socket.get_ref(), &mut message)) else {
-                continue;
-            };
-            match received {
+            match self.0.recv(&mut message).await {
                 Ok(length) if is_about_a_disk(&message[..length]) => return Ok(()),
                 Ok(_) => {}
-                // The queue overflowed: something was lost, perhaps a disk.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
     }
-}
-
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the buffer is valid for its length.
-    let length = unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-    usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 
 /// `add@/devices/…\0ACTION=add\0…\0SUBSYSTEM=block\0DEVTYPE=disk\0…`
@@ -76,6 +50,8 @@ fn is_about_a_disk(message: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
+
     use super::is_about_a_disk;
 
     #[test]
@@ -85,5 +61,42 @@ mod tests {
         assert!(!is_about_a_disk(b"add@/x\0ACTION=add\0SUBSYSTEM=block\0DEVTYPE=partition\0"));
         assert!(!is_about_a_disk(b"add@/x\0ACTION=add\0SUBSYSTEM=net\0"));
         assert!(!is_about_a_disk(b"libudev\0garbage"));
+    }
+
+    /// A field of a uevent that says nothing about disks.
+    fn other_field() -> impl Strategy<Value = String> {
+        "[A-Z]{1,12}=[ -~]{0,24}"
+            .prop_filter("a disk's field", |field| field != "SUBSYSTEM=block" && field != "DEVTYPE=disk")
+    }
+
+    fn datagram(fields: &[String]) -> Vec<u8> {
+        fields.iter().flat_map(|field| [field.as_bytes(), b"\0"].concat()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_datagram_is_read_without_a_panic(message: Vec<u8>) {
+            let _ = is_about_a_disk(&message);
+        }
+
+        /// Whatever the order of the fields.
+        #[test]
+        fn a_disk_is_found_among_other_fields(
+            mut fields in vec(other_field(), 0..12),
+            [subsystem, device_type]: [prop::sample::Index; 2],
+        ) {
+            fields.insert(subsystem.index(fields.len() + 1), "SUBSYSTEM=block".to_owned());
+            fields.insert(device_type.index(fields.len() + 1), "DEVTYPE=disk".to_owned());
+            let message = datagram(&fields);
+            prop_assert!(is_about_a_disk(&message));
+            prop_assert!(is_about_a_disk(&message[..message.len() - 1]), "without the last terminator");
+        }
+
+        #[test]
+        fn one_of_the_two_fields_is_not_enough(mut fields in vec(other_field(), 0..12), subsystem: bool) {
+            prop_assert!(!is_about_a_disk(&datagram(&fields)));
+            fields.push(if subsystem { "SUBSYSTEM=block" } else { "DEVTYPE=disk" }.to_owned());
+            prop_assert!(!is_about_a_disk(&datagram(&fields)));
+        }
     }
 }

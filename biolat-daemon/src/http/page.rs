@@ -94,7 +94,7 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
     }
     page.push_str("</table></div>\n");
     for lacks in snapshot.devices.iter().filter(|view| view.phases.contains(&false)) {
-        if let Some(lacks) = lacks.device.lacks() {
+        if let Some(lacks) = lacks.device.hint() {
             let _ = writeln!(page, "<p>{}</p>", escape(&lacks));
         }
     }

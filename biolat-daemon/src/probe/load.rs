@@ -43,7 +43,7 @@ impl LoadEnv {
     pub(super) fn of(host: &Host) -> Result<Self> {
         let release = Release::of_this_kernel(&host.procfs).unwrap_or(Release(u32::MAX, 0));
         release.supported().map_err(anyhow::Error::msg)?;
-        if let Ok(Some(lacking)) = rights::lacking() {
+        if let Ok(Some(lacking)) = rights::missing_capabilities() {
             bail!(
                 "loading the probe requires CAP_BPF and CAP_PERFMON, and this process lacks {lacking}: \
                  run as root, or grant them: setcap cap_bpf,cap_perfmon+p <path of biolat-daemon>"

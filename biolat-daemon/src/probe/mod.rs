@@ -88,7 +88,7 @@ pub fn slot_bytes() -> Result<u64> {
 
 /// The bytes of the running kernel's BTF.
 pub fn kernel_btf(host: &Host) -> Result<Vec<u8>> {
-    let path = host.sysfs.join("kernel/btf/vmlinux");
+    let path = host.btf();
     fs::read(&path).map_err(|error| {
         anyhow!(
             "cannot read the kernel's BTF {}: {error}: biolat requires a kernel built with CONFIG_DEBUG_INFO_BTF, \

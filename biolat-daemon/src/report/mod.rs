@@ -28,7 +28,7 @@ use remote::target::PORT;
 use show::End;
 use source::Source;
 
-use crate::{config::USAGE, rights};
+use crate::{config::EXIT_USAGE, rights};
 
 /// How long a window is if that was not said.
 const WINDOW_OF_TOP: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ const LOCAL: Duration = Duration::from_millis(300);
 pub fn run(options: &Options) -> Result<ExitCode> {
     // What the daemon logs of devices stands in what is shown.
     log::set_max_level(LevelFilter::Error);
-    let _ = rights::take_up();
+    let _ = rights::raise();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(report(options));
     // Not to wait for what a sick drive may hold up for ever.
@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 async fn report(options: &Options) -> Result<ExitCode> {
     if options.top && !top::has_terminal() {
         log::error!("--top takes a terminal, as standard input and output: run it on one, or leave it out");
-        return Ok(USAGE.into());
+        return Ok(EXIT_USAGE.into());
     }
     let mut end = End::listen()?;
     let window = options.interval.unwrap_or(if options.top { WINDOW_OF_TOP } else { WINDOW });

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use clap::{Args, builder::TypedValueParser, error::ErrorKind};
 
 use super::remote::target::Target;
-use crate::{config::Roots, device::selection::Selection, host::Host, terminal::Color};
+use crate::{device::selection::Selection, host::Host, terminal::Color};
 
 const EXAMPLES: &str = "Examples:
   biolat-daemon report                       until Ctrl-C, then all of it
@@ -97,8 +97,7 @@ pub struct Options {
     pub ca_file: Option<PathBuf>,
 
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap would take it for the command's own text")]
-    pub roots: Roots,
+    pub host: Host,
 
     /// Do not filter system calls
     #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
@@ -114,12 +113,6 @@ impl Options {
         }
         let selection = Selection::new(Some(&self.devices.join("|")), None);
         selection.map(Some).map_err(|bad| anyhow!("--device: {}", bad.reason))
-    }
-
-    /// Where the host's facts are.
-    #[must_use]
-    pub fn host(&self) -> Host {
-        self.roots.host()
     }
 }
 

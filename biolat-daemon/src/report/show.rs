@@ -167,7 +167,7 @@ impl Screen<'_> {
 
     fn window(&self, before: &Snapshot, after: &Snapshot) -> Window {
         let window = Window::between(before, after);
-        if self.options.from.is_none() { window.asking(&self.options.roots.sysfs) } else { window }
+        if self.options.from.is_none() { window.asking(&self.options.host.sysfs) } else { window }
     }
 
     fn show(&mut self, before: &Snapshot, after: &Snapshot) -> Result<()> {

@@ -1,12 +1,6 @@
 //! Where snapshots come from: a probe of this process' own, or a biolat that runs already.
 
-use std::{
-    sync::{
-        Arc,
-        mpsc::{SyncSender, sync_channel},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use tokio::sync::watch;
@@ -14,9 +8,8 @@ use tokio::sync::watch;
 use super::{options::Options, remote::Remote};
 use crate::{
     api::Snapshot,
-    collect::{self, Command},
-    device::uevent::Uevents,
-    rights::{self, Thread},
+    collect::{self, Settings},
+    rights::{self, Role},
     snapshot, version,
 };
 
@@ -50,8 +43,8 @@ enum Origin {
 
 /// A probe of this process' own.
 struct Own {
+    collector: collect::Handle,
     snapshots: watch::Receiver<Option<Arc<snapshot::Snapshot>>>,
-    commands: SyncSender<Command>,
     host: String,
     interval: Duration,
 }
@@ -63,7 +56,7 @@ impl Source {
         match &options.from {
             Some(target) => {
                 let remote = Remote::open(target.clone(), options).await?;
-                rights::give_up(Thread::Serving, false)?;
+                rights::drop_privileges(Role::Serving, false)?;
                 let first = Arc::clone(&remote.first);
                 let about = format!(
                     "reading biolat {} on {} at {target}, a pass every {}",
@@ -79,13 +72,12 @@ impl Source {
                 let passes = window.as_nanos().div_ceil(LONGEST.as_nanos()).max(1) as u64;
                 let interval = window / u32::try_from(passes).unwrap_or(u32::MAX);
                 let mut own = Own::start(options, interval).await?;
-                let kernel = std::fs::read_to_string(options.roots.procfs.join("sys/kernel/osrelease"));
                 let about = format!(
                     "tracing with an own probe (biolat {}, kernel {})",
                     version::VERSION,
-                    kernel.unwrap_or_default().trim()
+                    options.host.kernel_release()
                 );
-                rights::give_up(Thread::Showing, !options.no_seccomp)?;
+                rights::drop_privileges(Role::Tui, !options.no_seccomp)?;
                 let first = own.next().await?;
                 Ok(Self { first, passes, about, origin: Origin::Own(own) })
             }
@@ -117,19 +109,15 @@ impl Source {
 
 impl Own {
     async fn start(options: &Options, interval: Duration) -> Result<Self> {
-        let uevents = Uevents::subscribe();
-        let (sender, snapshots) = watch::channel(None);
-        let (commands, receiver) = sync_channel(1);
-        let collecting = collect::Start {
-            host: options.host(),
+        let settings = Settings {
+            host: options.host.clone(),
             selection: options.selection()?.unwrap_or_default(),
             probe_stats: false,
             interval,
             seccomp: !options.no_seccomp,
         };
-        collecting.start(receiver, sender).await?;
-        tokio::spawn(crate::follow_devices(uevents, commands.clone()));
-        Ok(Self { snapshots, commands, host: options.host().name(), interval })
+        let collector = collect::Handle::start(settings).await?;
+        Ok(Self { snapshots: collector.snapshots(), collector, host: options.host.name(), interval })
     }
 
     async fn next(&mut self) -> Result<Arc<Snapshot>> {
@@ -149,7 +137,7 @@ impl Own {
     }
 
     async fn last(&mut self) -> Option<Arc<Snapshot>> {
-        crate::last_pass(&self.commands, self.snapshots.clone()).await;
+        self.collector.collect_and_stop().await;
         self.seen()
     }
 }

@@ -104,9 +104,7 @@ impl Window {
     #[must_use]
     pub fn asking(mut self, sysfs: &Path) -> Self {
         for device in self.devices.iter_mut().filter(|device| device.all().ios() == 0) {
-            let told = std::fs::read_to_string(sysfs.join("block").join(&device.name).join("inflight"));
-            let counts = told.unwrap_or_default();
-            device.under_way = counts.split_whitespace().filter_map(|count| count.parse::<u64>().ok()).sum();
+            device.under_way = crate::device::sysfs::inflight(sysfs, &device.name);
         }
         self
     }

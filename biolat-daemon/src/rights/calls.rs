@@ -1,5 +1,5 @@
-//! The system calls that a thread may make, by a seccomp filter. Any other is answered as by a kernel that has not got it
-//! (`ENOSYS`), so that a C library which tries a new one first falls back to what is allowed.
+//! The system calls that a thread may make, as a seccomp filter. Any other fails with `ENOSYS`, as on a kernel that does not
+//! implement it, so that a C library that tries a newer call first falls back to an allowed one.
 
 use std::{collections::BTreeMap, ffi::c_long};
 
@@ -9,10 +9,10 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::Thread;
+use super::Role;
 
-/// Memory, locks, clocks, the log, and what there is to know of files. Reading one is below.
-const BOTH: &[c_long] = &[
+/// Memory, locks, clocks, logging, reading files and their metadata. Opening files is restricted in [`rules`].
+const EVERY_ROLE: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
@@ -39,7 +39,8 @@ const BOTH: &[c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_readv,
     libc::SYS_restart_syscall,
-    // A fault is handled by giving it its default back, so that it ends the process: denied, it would come again and again.
+    // Rust's handler of a stack overflow restores the default action and returns, so that the fault ends the process. If
+    // that call were denied, the fault would repeat for ever.
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
@@ -61,7 +62,7 @@ const BOTH: &[c_long] = &[
     libc::SYS_stat,
 ];
 
-/// Connections that come in, and threads. None that goes out: there is no `socket` and no `connect`.
+/// Incoming connections and threads. No outgoing connections: neither `socket` nor `connect`.
 const SERVING: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_epoll_ctl,
@@ -78,8 +79,8 @@ const SERVING: &[c_long] = &[
     libc::SYS_epoll_wait,
 ];
 
-/// Signals and the keyboard, which come by sockets and pipes of the process' own.
-const SHOWING: &[c_long] = &[
+/// Signals and the keyboard, which tokio and crossterm read through sockets and pipes of this process.
+const TUI: &[c_long] = &[
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -96,7 +97,7 @@ const SHOWING: &[c_long] = &[
     libc::SYS_poll,
 ];
 
-/// What there is to ask of a terminal, and to set: its size, whether keys are told as they are pressed. None that types into it.
+/// Reading a terminal's size and switching it to raw mode. Not `TIOCSTI`, which types into it.
 const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
     libc::TIOCGWINSZ,
     libc::TCGETS,
@@ -109,7 +110,7 @@ const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
     libc::TCSETSF2,
 ];
 
-/// Reading and making maps: no command that loads, attaches or looks for anything.
+/// Reading and creating maps: no command that loads, attaches or looks up anything.
 const BPF_COMMANDS: [bpf_cmd; 6] = [
     bpf_cmd::BPF_MAP_CREATE,
     bpf_cmd::BPF_MAP_LOOKUP_ELEM,
@@ -119,18 +120,18 @@ const BPF_COMMANDS: [bpf_cmd; 6] = [
     bpf_cmd::BPF_OBJ_GET_INFO_BY_FD,
 ];
 
-/// What there is to ask of a file that is open: not whom to send signals about it.
+/// Reading an open file's flags and duplicating it, but not `F_SETOWN`, which sends signals to other processes.
 const FILE_COMMANDS: [i32; 3] = [libc::F_GETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
 
-/// Whatever makes or changes a file.
+/// Flags of `open` that create or change a file.
 const WRITING: u64 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
 
 const EXECUTABLE: u64 = libc::PROT_EXEC as u64;
 
-/// Lets the calling thread, and those that it starts, make no other calls than it has to.
-pub(super) fn filter(thread: Thread) -> Result<()> {
+/// Restricts the calling thread, and those that it starts, to the system calls of its role.
+pub(super) fn filter(role: Role) -> Result<()> {
     let program: BpfProgram = SeccompFilter::new(
-        rules(thread)?,
+        rules(role)?,
         SeccompAction::Errno(libc::ENOSYS.cast_unsigned()),
         SeccompAction::Allow,
         std::env::consts::ARCH.try_into()?,
@@ -139,52 +140,51 @@ pub(super) fn filter(thread: Thread) -> Result<()> {
     Ok(seccompiler::apply_filter(&program)?)
 }
 
-/// What is allowed: a call without rules always, one with rules if one of them holds.
-fn rules(thread: Thread) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
-    let own: &[_] = match thread {
-        Thread::Serving => SERVING,
-        Thread::Collecting => &[],
-        Thread::Showing => SHOWING,
+/// What is allowed: a call without rules always, a call with rules if one of them matches.
+fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
+    let own: &[_] = match role {
+        Role::Serving => SERVING,
+        Role::Collecting => &[],
+        Role::Tui => TUI,
     };
-    let mut rules: BTreeMap<_, _> = BOTH.iter().chain(own).map(|&call| (call, Vec::new())).collect();
+    let mut rules: BTreeMap<_, _> = EVERY_ROLE.iter().chain(own).map(|&call| (call, Vec::new())).collect();
     rules.insert(libc::SYS_openat, vec![without(2, WRITING)?]);
     #[cfg(target_arch = "x86_64")]
     rules.insert(libc::SYS_open, vec![without(1, WRITING)?]);
     rules.insert(libc::SYS_mmap, vec![without(2, EXECUTABLE)?]);
     rules.insert(libc::SYS_mprotect, vec![without(2, EXECUTABLE)?]);
     rules.insert(libc::SYS_fcntl, one_of(1, FILE_COMMANDS.map(|command| command as u64))?);
-    // Asking for a limit, not setting one.
+    // Reading a limit, not setting one.
     rules.insert(libc::SYS_prlimit64, vec![is_null(2)?]);
-    if thread != Thread::Collecting {
+    if role != Role::Collecting {
         let threads = libc::CLONE_THREAD as u64;
         let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
         rules.insert(libc::SYS_clone, vec![is_thread]);
         rules.insert(libc::SYS_prctl, one_of(0, [libc::PR_SET_NAME as u64])?);
-        // To whom the socket is connected: with an address of its own, a message is a connection to anywhere. Signals are
-        // told by one too.
+        // On connected sockets only: with an address, a message could go anywhere. tokio's signal handlers use it too.
         rules.insert(libc::SYS_sendto, vec![is_null(4)?]);
     }
-    match thread {
-        Thread::Serving => {}
-        Thread::Showing => {
+    match role {
+        Role::Serving => {}
+        Role::Tui => {
             // Ctrl-Z.
             rules.insert(libc::SYS_tgkill, one_of(2, [libc::SIGTSTP as u64])?);
             rules.insert(libc::SYS_tkill, one_of(1, [libc::SIGTSTP as u64])?);
             rules.insert(libc::SYS_ioctl, one_of(1, TERMINAL_COMMANDS)?);
         }
-        Thread::Collecting => {
+        Role::Collecting => {
             rules.insert(libc::SYS_bpf, one_of(0, BPF_COMMANDS.map(|command| command as u64))?);
         }
     }
     Ok(rules)
 }
 
-/// An argument without any of these bits.
+/// Matches an argument that has none of these bits.
 fn without(argument: u8, bits: u64) -> Result<SeccompRule> {
     when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), 0)
 }
 
-/// An argument that is any of these.
+/// Matches an argument that equals one of these.
 fn one_of<const N: usize>(argument: u8, values: [u64; N]) -> Result<Vec<SeccompRule>> {
     let is = |value| when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     values.into_iter().map(is).collect()
@@ -204,13 +204,13 @@ mod tests {
 
     use aya_obj::generated::bpf_cmd;
 
-    use super::Thread;
-    use crate::rights::give_up;
+    use super::Role;
+    use crate::rights::drop_privileges;
 
-    /// Runs it in a thread that has given up what it can.
-    fn confined<T: Send>(thread: Thread, run: impl FnOnce() -> T + Send) -> T {
+    /// Runs it in a thread that has dropped its privileges.
+    fn confined<T: Send>(role: Role, run: impl FnOnce() -> T + Send) -> T {
         let confined = || {
-            give_up(thread, true).unwrap();
+            drop_privileges(role, true).unwrap();
             run()
         };
         thread::scope(|scope| scope.spawn(confined).join().unwrap())
@@ -222,7 +222,7 @@ mod tests {
 
     fn call(number: libc::c_long, arguments: [usize; 4]) -> io::Result<()> {
         let [a, b, c, d] = arguments;
-        // SAFETY: whoever calls this hands over numbers and no pointers.
+        // SAFETY: the tests pass numbers and null, never a pointer to memory.
         let result = unsafe { libc::syscall(number, a, b, c, d) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -236,10 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn neither_writes_files_nor_starts_programs_nor_makes_code_nor_connections() {
+    fn no_writing_no_exec_no_executable_memory_no_new_sockets() {
         let path = std::env::temp_dir().join(format!("biolat-test-calls-{}", std::process::id()));
-        for thread in [Thread::Serving, Thread::Collecting, Thread::Showing] {
-            confined(thread, || {
+        for role in [Role::Serving, Role::Collecting, Role::Tui] {
+            confined(role, || {
                 assert!(fs::read_to_string("/proc/self/stat").is_ok());
                 assert!(is_denied(fs::write(&path, "x")));
                 assert!(is_denied(fs::OpenOptions::new().append(true).open("/dev/null")));
@@ -256,24 +256,24 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_sends_to_nobody_but_whom_it_is_connected_to() {
+    fn a_socket_sends_only_to_its_peer() {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let address = other.local_addr().unwrap();
         one.connect(address).unwrap();
-        for thread in [Thread::Serving, Thread::Showing] {
-            confined(thread, || {
+        for role in [Role::Serving, Role::Tui] {
+            confined(role, || {
                 assert!(is_denied(one.send_to(b"x", address)));
                 assert_eq!(one.send(b"x").unwrap(), 1);
             });
         }
-        confined(Thread::Collecting, || assert!(is_denied(one.send(b"x"))));
+        confined(Role::Collecting, || assert!(is_denied(one.send(b"x"))));
     }
 
     #[test]
-    fn the_collector_alone_talks_of_maps_and_of_nothing_else() {
+    fn only_the_collector_calls_bpf_and_only_for_maps() {
         let bpf = |command: bpf_cmd| call(libc::SYS_bpf, [command as usize, 0, 0, 0]);
-        confined(Thread::Serving, || assert!(is_denied(bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM))));
-        confined(Thread::Collecting, || {
+        confined(Role::Serving, || assert!(is_denied(bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM))));
+        confined(Role::Collecting, || {
             assert!(
                 bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM).is_err() && !is_denied(bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM))
             );
@@ -286,23 +286,23 @@ mod tests {
     }
 
     #[test]
-    fn who_serves_starts_threads_and_the_collector_does_not() {
+    fn the_collector_starts_no_threads() {
         let start = || thread::Builder::new().spawn(|| 42).map(|thread| thread.join().unwrap());
-        assert_eq!(confined(Thread::Serving, start).unwrap(), 42);
-        assert!(is_denied(confined(Thread::Collecting, start)));
-        assert_eq!(confined(Thread::Showing, start).unwrap(), 42);
+        assert_eq!(confined(Role::Serving, start).unwrap(), 42);
+        assert!(is_denied(confined(Role::Collecting, start)));
+        assert_eq!(confined(Role::Tui, start).unwrap(), 42);
     }
 
     #[test]
-    fn who_shows_things_asks_a_terminal_and_does_not_type_into_it() {
-        confined(Thread::Showing, || {
+    fn the_tui_controls_a_terminal_and_does_not_type_into_it() {
+        confined(Role::Tui, || {
             for asked in [libc::TIOCGWINSZ, libc::TCGETS] {
                 assert!(!is_denied(call(libc::SYS_ioctl, [0, asked as usize, 0, 0])));
             }
             assert!(is_denied(call(libc::SYS_ioctl, [0, libc::TIOCSTI as usize, 0, 0])));
             assert!(is_denied(call(libc::SYS_bpf, [0; 4])));
         });
-        confined(Thread::Serving, || {
+        confined(Role::Serving, || {
             assert!(is_denied(call(libc::SYS_ioctl, [0, libc::TIOCGWINSZ as usize, 0, 0])));
         });
     }

@@ -1,4 +1,4 @@
-//! Capabilities. They belong to threads: a thread that is started has those of the one that starts it.
+//! Capabilities. They belong to threads; a new thread inherits those of the thread that starts it.
 
 use caps::{
     CapSet::{Bounding, Effective, Inheritable, Permitted},
@@ -7,26 +7,26 @@ use caps::{
     errors::CapsError,
 };
 
-use super::Thread;
+use super::Role;
 
-/// Puts everything into effect that is permitted, so that a file's capabilities need not be effective: then the program
-/// starts without them too, and can say what it lacks.
-pub fn take_up() -> Result<(), CapsError> {
+/// Makes all permitted capabilities effective. The effective bit of a file capability can then stay off, so that the program
+/// also starts where a capability cannot be granted, and reports which one is missing.
+pub fn raise() -> Result<(), CapsError> {
     caps::set(None, Effective, &caps::read(None, Permitted)?)
 }
 
-/// Puts nothing into effect, as it is when the daemon serves. What is permitted stays.
-pub(crate) fn lay_down() -> Result<(), CapsError> {
+/// Makes no capability effective, as while the daemon serves. The permitted ones stay.
+pub(crate) fn clear_effective() -> Result<(), CapsError> {
     caps::clear(None, Effective)
 }
 
-/// What of the capabilities that loading the probe takes is not there, in words; none if all are.
-pub fn lacking() -> Result<Option<String>, CapsError> {
-    Ok(lacks(&caps::read(None, Effective)?))
+/// The capabilities for loading the probe that this thread does not have, as text; `None` if it has all.
+pub(crate) fn missing_capabilities() -> Result<Option<String>, CapsError> {
+    Ok(missing_of(&caps::read(None, Effective)?))
 }
 
-/// What is lacking of these.
-pub(crate) fn lacks(effective: &CapsHashSet) -> Option<String> {
+/// The capabilities for loading the probe that are not in this set.
+pub(crate) fn missing_of(effective: &CapsHashSet) -> Option<String> {
     if effective.contains(&CAP_SYS_ADMIN) {
         return None;
     }
@@ -35,24 +35,24 @@ pub(crate) fn lacks(effective: &CapsHashSet) -> Option<String> {
     if names.is_empty() { None } else { Some(names.join(" and ")) }
 }
 
-/// Drops all that the thread does not need, wherever it stands.
-pub(super) fn keep(thread: Thread) -> Result<(), CapsError> {
+/// Drops every capability that the role does not need, from every set.
+pub(super) fn keep(role: Role) -> Result<(), CapsError> {
     for capability in caps::all() {
-        // It takes a right of its own, which few have. Without new privileges that set is of no consequence.
+        // Needs CAP_SETPCAP, which few have. The bounding set has no effect once no_new_privs is set.
         let _ = caps::drop(None, Bounding, capability);
     }
-    let kept: CapsHashSet = kept(thread, &caps::read(None, Permitted)?).into_iter().collect();
-    // Those in effect first, as they have to be permitted. The ambient ones go with them.
+    let kept: CapsHashSet = kept(role, &caps::read(None, Permitted)?).into_iter().collect();
+    // The effective set first, as it has to be a subset of the permitted one. The kernel clears the ambient set with them.
     caps::set(None, Effective, &kept)?;
     caps::set(None, Permitted, &kept)?;
     caps::clear(None, Inheritable)
 }
 
-/// What stands for the right to make maps, and nothing else does.
-fn kept(thread: Thread, permitted: &CapsHashSet) -> Option<Capability> {
-    match thread {
-        Thread::Serving | Thread::Showing => None,
-        Thread::Collecting => [CAP_BPF, CAP_SYS_ADMIN].into_iter().find(|right| permitted.contains(right)),
+/// The least capability that allows creating maps.
+fn kept(role: Role, permitted: &CapsHashSet) -> Option<Capability> {
+    match role {
+        Role::Serving | Role::Tui => None,
+        Role::Collecting => [CAP_BPF, CAP_SYS_ADMIN].into_iter().find(|right| permitted.contains(right)),
     }
 }
 
@@ -60,21 +60,21 @@ fn kept(thread: Thread, permitted: &CapsHashSet) -> Option<Capability> {
 mod tests {
     use caps::Capability::{CAP_BPF, CAP_CHOWN, CAP_PERFMON, CAP_SYS_ADMIN};
 
-    use super::{Thread, kept, lacks};
+    use super::{Role, kept, missing_of};
 
     #[test]
-    fn what_is_lacking_is_named() {
-        assert_eq!(lacks(&[].into()).as_deref(), Some("CAP_BPF and CAP_PERFMON"));
-        assert_eq!(lacks(&[CAP_BPF].into()).as_deref(), Some("CAP_PERFMON"));
-        assert_eq!(lacks(&[CAP_BPF, CAP_PERFMON].into()), None);
-        assert_eq!(lacks(&[CAP_SYS_ADMIN].into()), None);
+    fn missing_capabilities_are_named() {
+        assert_eq!(missing_of(&[].into()).as_deref(), Some("CAP_BPF and CAP_PERFMON"));
+        assert_eq!(missing_of(&[CAP_BPF].into()).as_deref(), Some("CAP_PERFMON"));
+        assert_eq!(missing_of(&[CAP_BPF, CAP_PERFMON].into()), None);
+        assert_eq!(missing_of(&[CAP_SYS_ADMIN].into()), None);
     }
 
     #[test]
-    fn the_least_right_to_make_maps_is_kept() {
+    fn the_collector_keeps_the_least_right_to_make_maps() {
         let root = [CAP_CHOWN, CAP_SYS_ADMIN, CAP_BPF].into();
-        assert_eq!(kept(Thread::Collecting, &root), Some(CAP_BPF));
-        assert_eq!(kept(Thread::Collecting, &[CAP_SYS_ADMIN].into()), Some(CAP_SYS_ADMIN));
-        assert_eq!(kept(Thread::Serving, &root), None);
+        assert_eq!(kept(Role::Collecting, &root), Some(CAP_BPF));
+        assert_eq!(kept(Role::Collecting, &[CAP_SYS_ADMIN].into()), Some(CAP_SYS_ADMIN));
+        assert_eq!(kept(Role::Serving, &root), None);
     }
 }

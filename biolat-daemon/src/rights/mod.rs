@@ -1,5 +1,5 @@
-//! What the process may do. What it was started with is [taken up](take_up), and [given up](give_up) once the probe
-//! is attached, by each of the two threads for itself, so that neither may do what only the other one has to.
+//! Privileges of the process. [`raise`] puts the permitted capabilities into effect at the start; [`drop_privileges`] is called
+//! by each thread once the probe is attached, and leaves it what its [`Role`] needs.
 
 mod calls;
 mod capabilities;
@@ -8,48 +8,48 @@ use std::io;
 
 use anyhow::{Context as _, Result};
 
-pub use capabilities::{lacking, take_up};
-pub(crate) use capabilities::{lacks, lay_down};
+pub use capabilities::raise;
+pub(crate) use capabilities::{clear_effective, missing_capabilities, missing_of};
 
-/// The threads that go on from there: the collector's, and that of who reads what it makes.
+/// What a thread does once the probe is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thread {
-    /// Talks to the network, and starts threads that encode. It needs no capability and never calls `bpf(2)`.
+pub enum Role {
+    /// Serves HTTP and starts threads that encode. It needs no capability and never calls `bpf(2)`.
     Serving,
-    /// Reads the probe's maps and sysfs. It has no business with any socket; making a map for more series takes `CAP_BPF`.
+    /// Reads the probe's maps and sysfs. It uses no socket; creating maps for more series needs `CAP_BPF`.
     Collecting,
-    /// Shows things on a terminal: it needs no capability either, and no connection.
-    Showing,
+    /// Draws on a terminal. It needs no capability and opens no connection.
+    Tui,
 }
 
-/// Gives up what the calling thread, and whatever it starts, does not need any more: capabilities, new privileges and, if
+/// Drops what the calling thread, and the threads it starts, no longer need: capabilities, new privileges on exec and, if
 /// `filter`, system calls.
-pub fn give_up(thread: Thread, filter: bool) -> Result<()> {
-    if thread == Thread::Collecting {
-        leave_signals_to_others().context("cannot leave signals to the serving thread")?;
+pub fn drop_privileges(role: Role, filter: bool) -> Result<()> {
+    if role == Role::Collecting {
+        block_signals().context("cannot block signals in the collector's thread")?;
     }
-    capabilities::keep(thread).context("cannot give up capabilities")?;
+    capabilities::keep(role).context("cannot drop capabilities")?;
     // SAFETY: plain numbers.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } < 0 {
-        return Err(io::Error::last_os_error()).context("cannot give up new privileges");
+        return Err(io::Error::last_os_error()).context("cannot set no_new_privs");
     }
     if filter {
-        calls::filter(thread).context("cannot filter system calls (--no-seccomp does without)")?;
+        calls::filter(role).context("cannot filter system calls (--no-seccomp disables the filter)")?;
     }
     Ok(())
 }
 
-/// What asks the process for something.
-const TOLD: [libc::c_int; 7] =
+/// Signals that tokio has handlers for, or that stop and continue the process.
+const SIGNALS: [libc::c_int; 7] =
     [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGCONT, libc::SIGWINCH];
 
-/// It is told to the other thread by a socket, which this one must not touch.
-fn leave_signals_to_others() -> io::Result<()> {
-    // SAFETY: plain numbers, for which zero is valid; the calls fill and read the set.
+/// Their handlers write to a socket, which the collector's thread may not: the kernel delivers them to another thread.
+fn block_signals() -> io::Result<()> {
+    // SAFETY: a signal set is plain numbers, for which zero is valid; the calls fill and read it.
     let result = unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut signals);
-        for signal in TOLD {
+        for signal in SIGNALS {
             libc::sigaddset(&raw mut signals, signal);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut())

@@ -6,8 +6,8 @@ use crate::support::{
     Folder,
     awake::Awake,
     block,
-    books::{DISCARD, FLUSH, READ, WRITE},
     daemon::Daemon,
+    diskstats::{DISCARD, FLUSH, READ, WRITE},
     load,
     loop_device::LoopDevice,
     run,
@@ -85,16 +85,16 @@ fn write_and_sync(folder: &Path) {
 #[ignore = "needs root: cargo xtask test"]
 fn with_idle_cpus_the_audit_closes_the_books() {
     let device = LoopDevice::attach("idle", true);
-    closes_the_books(&device.name, || load::mixed(&device.path()));
+    audit_is_exact(&device.name, || load::mixed(&device.path()));
 }
 
-pub(crate) fn closes_the_books(device: &str, load: impl FnOnce()) {
+pub(crate) fn audit_is_exact(device: &str, load: impl FnOnce()) {
     let daemon = Daemon::start(&["--interval", "100ms", "--device", device]);
     let before = settled(&daemon, device);
     load();
     let after = settled(&daemon, device);
     let growth = compare(device, &before, &after);
-    let all = after.books.all_completions() - before.books.all_completions();
+    let all = after.diskstats.all_completions() - before.diskstats.all_completions();
     println!("{device}: {all} completions, {} unseen", growth.unseen);
     assert!(all >= 4000, "{all} completions");
     assert!(growth.unseen as f64 <= all as f64 * 0.005, "{} of {all} unseen", growth.unseen);

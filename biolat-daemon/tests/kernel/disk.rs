@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::{
-    counts::closes_the_books,
+    counts::audit_is_exact,
     support::{Folder, load, run},
 };
 
@@ -14,7 +14,7 @@ fn the_audit_closes_the_books() {
     let file = folder.0.join("file");
     fs::write(&file, vec![1; 160 << 20]).unwrap();
     run("sync", &[]);
-    closes_the_books(&disk_of(&folder), || {
+    audit_is_exact(&disk_of(&folder), || {
         let target = load::Target::open(&file);
         target.read(60_000);
         target.write(2_000);

@@ -2,8 +2,8 @@
 
 use crate::support::{
     block,
-    books::{DISCARD, FLUSH, READ, WRITE},
     daemon::Daemon,
+    diskstats::{DISCARD, FLUSH, READ, WRITE},
     load::{self, DISCARDS, READS, WRITES, ZEROES},
     loop_device::LoopDevice,
     null_blk::NullBlk,

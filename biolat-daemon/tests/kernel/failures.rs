@@ -6,8 +6,8 @@ use biolat_daemon::probe::release::Release;
 
 use crate::support::{
     block,
-    books::READ,
     daemon::Daemon,
+    diskstats::READ,
     figures::Figures,
     load::{self, Target},
     null_blk::NullBlk,

@@ -7,8 +7,8 @@ use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host
 use crate::support::{
     awake::Awake,
     block::attribute,
-    books::{READ, Stat},
     daemon::{Daemon, wait_for},
+    diskstats::{READ, Stat},
     figures::Figures,
     load::Target,
     loop_device::LoopDevice,
@@ -46,7 +46,7 @@ fn another_file_at_the_same_number_is_another_life() {
     Target::open(&device.path()).read(77);
     wait_for("the new life", || reads(&daemon.fresh(), name).is_some());
     let second = settled(&daemon, name);
-    assert_eq!(reads(&second.figures, name), Some(second.books.completions(READ) - before));
+    assert_eq!(reads(&second.figures, name), Some(second.diskstats.completions(READ) - before));
     assert_eq!(second.figures.unseen(name), 0);
     assert_eq!(second.figures.lost("no_room") + second.figures.lost("unknown_device"), 0);
     let now = second.figures.label("biolat_device_info", &info, "diskseq").unwrap();
@@ -64,18 +64,18 @@ fn a_pass_that_finds_a_device_gone_counts_it_no_more() {
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let mut collector = Collector::attach(host, selection, false).unwrap();
     Target::open(&device.path()).read(300);
-    collector.pass().unwrap();
+    collector.collect().unwrap();
     let before = Stat::of(&device.name).completions(READ);
     device.detach();
     device.attach_another("b");
     Target::open(&device.path()).read(100);
     let books = || Stat::of(&device.name).completions(READ) - before;
     wait_for("the books", || books() >= 100);
-    collector.pass().unwrap();
+    collector.collect().unwrap();
     // Until nobody waits any more for a name of what has none.
     thread::sleep(Duration::from_millis(2200));
-    collector.pass().unwrap();
-    let snapshot = collector.pass().unwrap();
+    collector.collect().unwrap();
+    let snapshot = collector.collect().unwrap();
     let lost = snapshot.lost.iter().find(|(reason, _)| *reason == "unknown_device").unwrap();
     assert_eq!(lost.1, 0);
     let view = snapshot.devices.iter().find(|view| view.device.name == device.name).unwrap();

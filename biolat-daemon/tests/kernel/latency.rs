@@ -3,8 +3,8 @@
 use crate::support::{
     awake::Awake,
     block::set_attribute,
-    books::READ,
     daemon::Daemon,
+    diskstats::READ,
     figures::{Figures, grown, index_of, quantile_index},
     fio::Report,
     load,
@@ -30,7 +30,7 @@ fn median_agrees_with_fio(depth: u32, block: &str, engine: &str) {
         before.figures.histogram("total", &device.name, "read"),
         after.figures.histogram("total", &device.name, "read").unwrap(),
     );
-    let requests = after.books.completions(READ) - before.books.completions(READ);
+    let requests = after.diskstats.completions(READ) - before.diskstats.completions(READ);
     let ours = quantile_index(&buckets, 0.5);
     println!(
         "{depth}: fio's median {:.1} us, bucket {}; ours {ours}; {requests} I/Os",
@@ -76,7 +76,7 @@ fn sums_agree_with_each_other_and_with_the_kernels() {
     assert!(counts[0] == counts[1] && counts[1] == counts[2], "{counts:?}");
     assert!((queue + in_device - total).abs() < 1e-9 * 2.0, "{queue} + {in_device} = {total}");
 
-    let kernel = after.books.seconds(READ) - before.books.seconds(READ);
+    let kernel = after.diskstats.seconds(READ) - before.diskstats.seconds(READ);
     println!("total {total:.3} s, the kernel's own {kernel:.3} s");
     // The kernel takes the time a little later, when the request's bios have ended; it books milliseconds.
     assert!(total <= kernel + 0.002, "{total} s, and the kernel has {kernel} s");

@@ -2,11 +2,7 @@
 
 use biolat_daemon::{
     collect::Collector,
-    device::{
-        books::Group,
-        selection::Selection,
-        sysfs::{self, Ids},
-    },
+    device::{self, IdKind, diskstats::Group, selection::Selection},
     host::Host,
     probe::{Probe, btf::Btf, kernel::Kernel, kernel_btf},
     snapshot::{DeviceView, Snapshot},
@@ -14,8 +10,8 @@ use biolat_daemon::{
 
 use crate::support::{
     block::set_attribute,
-    books::{READ, Stat},
     daemon::{Daemon, wait_for},
+    diskstats::{READ, Stat},
     load::Target,
     loop_device::LoopDevice,
     settled::settled,
@@ -73,17 +69,17 @@ fn probe_without_hand_over() -> Probe {
 fn without_stamps_of_the_hand_over_the_total_is_still_there() {
     let device = LoopDevice::attach("stamps", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
-    let found = sysfs::scan(&host().sysfs, Ids::Sequence, |_| None).unwrap();
+    let found = device::scan(&host().sysfs, IdKind::Diskseq, |_| None).unwrap();
     let mut collector = Collector::new(host(), selection, found, probe_without_hand_over()).unwrap();
-    collector.pass().unwrap();
+    collector.collect().unwrap();
     let before = Stat::of(&device.name).completions(READ);
     let target = Target::open(&device.path());
     target.read(100);
     // From this pass on the series is in the table: both ways of recording are tried.
-    collector.pass().unwrap();
+    collector.collect().unwrap();
     target.read(200);
     wait_for("the books", || Stat::of(&device.name).completions(READ) >= before + 300);
-    let snapshot = collector.pass().unwrap();
+    let snapshot = collector.collect().unwrap();
     let view = view(&snapshot, &device.name);
     assert_eq!(view.phases, [false, false, true]);
     let series = view.series.iter().find(|series| series.op == "read").unwrap();
@@ -113,16 +109,16 @@ fn a_probe_that_is_taken_away_is_noticed_by_the_audit() {
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let mut collector = Collector::attach(host(), selection, false).unwrap();
     let target = Target::open(&device.path());
-    collector.pass().unwrap();
+    collector.collect().unwrap();
     let booked = Stat::of(&device.name).completions(READ);
     target.read(100);
-    let before = collector.pass().unwrap();
+    let before = collector.collect().unwrap();
     assert_eq!((reads(&before, &device.name), unseen_reads(&before, &device.name)), (100, 0));
 
     collector.probe_mut().detach().unwrap();
     target.read(250);
     wait_for("the books", || Stat::of(&device.name).completions(READ) == booked + 350);
-    let after = collector.pass().unwrap();
+    let after = collector.collect().unwrap();
     assert_eq!(reads(&after, &device.name), 100);
     assert_eq!(unseen_reads(&after, &device.name), 250, "one pass is enough");
 }

@@ -11,8 +11,8 @@ use std::{
 
 use crate::support::{
     block,
-    books::{READ, Stat, WRITE},
     daemon::{Daemon, wait_for},
+    diskstats::{READ, Stat, WRITE},
     emulator::Emulator,
     figures::Figures,
     http,
@@ -125,7 +125,7 @@ fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
             scrapes
         });
         let load = scope.spawn(|| load_until_it_fails(&name, &until));
-        let reads = || Stat::of(&name).completions(READ) - before.books.completions(READ);
+        let reads = || Stat::of(&name).completions(READ) - before.diskstats.completions(READ);
         wait_for("some reads", || reads() > 20);
         // So slow that all of them wait for it when it goes, and none comes then: the emulator crashes now and then
         // over a request that it gets while it takes the drive apart.
@@ -155,11 +155,11 @@ fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
     let start = settled(&daemon, &other);
     assert_eq!(start.figures.label("biolat_device_info", &info, "serial").unwrap(), "second");
     // All that there is of it is its own, from its first request on.
-    assert_eq!(start.figures.count(&other, READ), start.books.completions(READ));
+    assert_eq!(start.figures.count(&other, READ), start.diskstats.completions(READ));
     let target = Target::open(&block::path(&other));
     target.read(300);
     target.write(200);
-    let Moment { books: stat, figures: after } = settled(&daemon, &other);
+    let Moment { diskstats: stat, figures: after } = settled(&daemon, &other);
     assert_eq!(after.count(&other, READ), stat.completions(READ));
     assert_eq!(after.count(&other, WRITE), 200);
     assert_eq!(after.errors(&other, "read", "ioerr"), 0);

@@ -8,8 +8,8 @@ use std::{
 
 use crate::support::{
     awake::Awake,
-    books::READ,
     daemon::{Daemon, program, wait_for},
+    diskstats::READ,
     figures::Figures,
     http, load,
     loop_device::LoopDevice,

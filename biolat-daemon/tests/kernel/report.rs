@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::support::{
     awake::Awake,
-    books::{READ, Stat, WRITE},
     daemon::{Daemon, program},
+    diskstats::{READ, Stat, WRITE},
     figures::grown,
     load::{self, Target},
     loop_device::LoopDevice,

@@ -6,8 +6,8 @@ use crate::{
     counts::{FILESYSTEMS, fsync_is_exact},
     support::{
         Folder, block,
-        books::{FLUSH, READ, WRITE},
         daemon::Daemon,
+        diskstats::{FLUSH, READ, WRITE},
         fio::write_in_batches,
         load::{self, Meeting, Target},
         null_blk::NullBlk,
@@ -66,7 +66,7 @@ fn merged_requests_count_as_the_one_that_they_became() {
         write_in_batches(&disk.path(), BLOCKS);
         let after = settled(&daemon, &disk.name);
         let growth = compare(&disk.name, &before, &after);
-        let merged = after.books.merged(WRITE) - before.books.merged(WRITE);
+        let merged = after.diskstats.merged(WRITE) - before.diskstats.merged(WRITE);
         println!("{merged} of {BLOCKS} were merged {round}");
         assert!(merged >= BLOCKS / 4, "{merged} of {BLOCKS} were merged");
         assert_eq!((growth.of(WRITE) + merged, growth.unseen), (BLOCKS, 0), "{round}");
@@ -189,7 +189,8 @@ fn zone_ops_are_exact() {
         };
         assert_eq!(ops.map(grown), [160, 20, 20, 20, 20, 1], "{round}: {ops:?}");
         // The kernel books those with an even number as reads, and which have one differs between kernels.
-        let booked = |moment: &Moment| moment.books.completions(READ) + moment.books.completions(WRITE);
+        let booked =
+            |moment: &Moment| moment.diskstats.completions(READ) + moment.diskstats.completions(WRITE);
         let of_ops: u64 = ops.into_iter().chain(["read"]).map(grown).sum();
         assert_eq!(booked(&after) - booked(&before), of_ops, "{round}");
         assert_eq!(after.figures.unseen(&disk.name), 0, "{round}");

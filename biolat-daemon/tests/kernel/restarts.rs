@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, thread};
 
 use crate::support::{
     awake::Awake,
-    books::{READ, Stat},
     bpf::{maps, programs},
     daemon::{Daemon, wait_for},
+    diskstats::{READ, Stat},
     figures::Figures,
     load::{Target, Until},
     loop_device::LoopDevice,

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    books::{READ, Stat, WRITE},
     daemon::{Daemon, wait_for},
+    diskstats::{READ, Stat, WRITE},
     figures::{Figures, PROTOBUF},
     http,
     load::Target,

@@ -4,8 +4,8 @@ use std::thread;
 
 use crate::support::{
     block,
-    books::READ,
     daemon::Daemon,
+    diskstats::READ,
     load::Target,
     null_blk::NullBlk,
     run,

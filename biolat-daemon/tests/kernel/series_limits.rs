@@ -3,8 +3,8 @@
 use std::{thread, time::Duration};
 
 use crate::support::{
-    books::{READ, Stat, WRITE},
     daemon::{Daemon, wait_for},
+    diskstats::{READ, Stat, WRITE},
     figures::Figures,
     load::{self, Target},
     machine::{Holdings, MIB, PER_CPU_ARRAY, map_memory, possible_cpus, slots},

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, fs};
 
 use crate::support::{
     block,
-    books::{READ, WRITE},
     daemon::Daemon,
+    diskstats::{READ, WRITE},
     load::{self, READS, Target},
     null_blk::NullBlk,
     run,

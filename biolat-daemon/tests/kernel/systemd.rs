@@ -60,8 +60,8 @@ fn a_collector_that_hangs_is_no_life() {
     run("mkfifo", &[block.join("sick/dev").to_str().unwrap()]);
     std::fs::remove_file(folder.0.join("block")).unwrap();
     std::fs::rename(block, folder.0.join("block")).unwrap();
-    wait_for("the watchdog to be left to bite", || {
-        daemon.log().iter().any(|line| line.contains("no pass has ended for"))
+    wait_for("the watchdog to be starved", || {
+        daemon.log().iter().any(|line| line.contains("no collection has finished for"))
     });
     let mut buffer = [0; 64];
     socket.set_nonblocking(true).unwrap();

@@ -9,8 +9,8 @@ use biolat_daemon::probe::btf::Btf;
 
 use crate::support::{
     block,
-    books::READ,
     daemon::Daemon,
+    diskstats::READ,
     kernel_memory::KernelMemory,
     load::Target,
     null_blk::NullBlk,

@@ -7,7 +7,7 @@ use std::{
 
 use biolat_daemon::{
     api,
-    device::{Device, books::Group},
+    device::{Device, diskstats::Group},
     expose::{Format, HistogramFormat, HistogramKinds, encode},
     histogram::Histogram,
     snapshot::{DeviceView, Health, ProbeRuns, Process, SeriesView, Snapshot},

@@ -7,7 +7,7 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
 };
 use prost::Message as _;
 
-use super::{books::Fields, http, native::decode};
+use super::{diskstats::Fields, http, native::decode};
 
 pub(crate) const PROTOBUF: &str = "Accept: application/vnd.google.protobuf; \
     proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";

@@ -2,10 +2,10 @@
 
 pub(crate) mod awake;
 pub(crate) mod block;
-pub(crate) mod books;
 pub(crate) mod bpf;
 pub(crate) mod browser;
 pub(crate) mod daemon;
+pub(crate) mod diskstats;
 pub(crate) mod emulator;
 pub(crate) mod figures;
 pub(crate) mod fio;

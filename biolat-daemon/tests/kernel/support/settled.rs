@@ -1,24 +1,24 @@
 //! Books and figures of the same moment, and what came between two such.
 
 use super::{
-    books::{Fields, GROUPS, Stat},
     daemon::Daemon,
+    diskstats::{Fields, GROUPS, Stat},
     figures::Figures,
 };
 
 /// A device's books and the daemon's figures, with no completion between the two readings.
 pub(crate) struct Moment {
-    pub(crate) books: Stat,
+    pub(crate) diskstats: Stat,
     pub(crate) figures: Figures,
 }
 
 /// Such a moment of a device.
 pub(crate) fn settled(daemon: &Daemon, device: &str) -> Moment {
     for _ in 0..40 {
-        let books = Stat::of(device);
+        let diskstats = Stat::of(device);
         let figures = daemon.fresh();
-        if Stat::of(device) == books {
-            return Moment { books, figures };
+        if Stat::of(device) == diskstats {
+            return Moment { diskstats, figures };
         }
     }
     panic!("{device} does not come to rest");
@@ -78,7 +78,8 @@ pub(crate) fn tally<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) 
         device,
         before: &before.figures,
         after: &after.figures,
-        completions: GROUPS.map(|group| after.books.completions(group) - before.books.completions(group)),
+        completions: GROUPS
+            .map(|group| after.diskstats.completions(group) - before.diskstats.completions(group)),
         unseen: after.figures.unseen(device) - before.figures.unseen(device),
         missing: 0,
     };
@@ -87,7 +88,7 @@ pub(crate) fn tally<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) 
         let seen = counted + growth.by(|figures| figures.unseen_of(device, group));
         assert!(seen <= booked, "{device} {}: {seen} counted or unseen, {booked} booked", group.name);
         growth.missing += booked - seen;
-        if let (Some(before), Some(now)) = (before.books.bytes(group), after.books.bytes(group))
+        if let (Some(before), Some(now)) = (before.diskstats.bytes(group), after.diskstats.bytes(group))
             && counted == booked
         {
             assert_eq!(growth.bytes(group), now - before, "{device}: bytes of {}", group.name);

@@ -1,4 +1,4 @@
-//! The kernel's own count of what completed: `/sys/block/<device>/stat`, what `/proc/diskstats` shows too.
+//! The kernel's disk statistics: `/sys/block/<device>/stat`, the same counters as in `/proc/diskstats`.
 //!
 //! Format: <https://docs.kernel.org/block/stat.html>
 
@@ -6,10 +6,10 @@ use std::{io, ops::Index, path::Path};
 
 use super::{Device, sysfs::attribute};
 
-/// How the kernel groups ops when it counts them.
+/// Groups of ops in the disk statistics (`STAT_READ`, …).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// Reads, and whatever else has an even number.
+    /// Reads, and every other op with an even number.
     Read,
     /// Writes of every kind: write, write_zeroes, zone ops.
     Write,
@@ -20,7 +20,6 @@ pub enum Group {
 }
 
 impl Group {
-    /// Every group.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
 
     /// The value of the label `op`.
@@ -34,40 +33,40 @@ impl Group {
         }
     }
 
-    /// The group that the kernel counts an op in, by its number and name; `None` if it counts it nowhere.
+    /// The group that the kernel accounts an op in, by its number and name; `None` if it does not account it.
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h#L481>
     #[must_use]
-    pub fn of(op: u32, name: &str, books_passthrough: bool) -> Option<Self> {
+    pub fn of(op: u32, name: &str, accounts_passthrough: bool) -> Option<Self> {
         match name {
             "discard" => Some(Self::Discard),
             "flush" => Some(Self::Flush),
-            "drv_in" | "drv_out" | "scsi_in" | "scsi_out" if !books_passthrough => None,
+            "drv_in" | "drv_out" | "scsi_in" | "scsi_out" if !accounts_passthrough => None,
             _ if op & 1 == 1 => Some(Self::Write),
             _ => Some(Self::Read),
         }
     }
 }
 
-/// Completions by group.
+/// Completed I/Os by group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Books([u64; 4]);
+pub struct DiskStats([u64; 4]);
 
-impl Books {
+impl DiskStats {
     /// From counts in the order of [`Group::ALL`].
     #[must_use]
     pub const fn new(counts: [u64; 4]) -> Self {
         Self(counts)
     }
 
-    /// What the kernel has counted of a device since it appeared.
-    pub fn of(sysfs: &Path, device: &Device) -> io::Result<Self> {
+    /// A device's counters since it appeared.
+    pub(crate) fn read(sysfs: &Path, device: &Device) -> io::Result<Self> {
         let path = sysfs.join("block").join(&device.name).join("stat");
         Self::parse(attribute(&path, &mut [0; 512])?)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
-    /// Discards came with Linux 4.18, flushes with 5.5.
+    /// Discards were added in Linux 4.18, flushes in 5.5.
     fn parse(text: &str) -> Option<Self> {
         let (mut fields, mut found) = ([0; 16], 0);
         for field in text.split_ascii_whitespace() {
@@ -80,13 +79,12 @@ impl Books {
         (found >= 11).then(|| Self([fields[0], fields[4], fields[11], fields[15]]))
     }
 
-    /// Adds to a group.
     pub fn add(&mut self, group: Group, count: u64) {
         self.0[group as usize] += count;
     }
 }
 
-impl Index<Group> for Books {
+impl Index<Group> for DiskStats {
     type Output = u64;
 
     fn index(&self, group: Group) -> &u64 {
@@ -96,16 +94,16 @@ impl Index<Group> for Books {
 
 #[cfg(test)]
 mod tests {
-    use super::{Books, Group};
+    use super::{DiskStats, Group};
 
     #[test]
     fn fields_of_stat() {
         let line = "   44190     6568  3174770     8127    54406    27526  5446240    12349        0     7684    \
                     20914     5819        9   938592      381     1791       56\n";
-        assert_eq!(Books::parse(line), Some(Books([44190, 54406, 5819, 1791])));
-        assert_eq!(Books::parse("1 2 3 4 5 6 7 8 9 10 11"), Some(Books([1, 5, 0, 0])));
-        assert_eq!(Books::parse("1 2 3"), None);
-        assert_eq!(Books::parse("a b"), None);
+        assert_eq!(DiskStats::parse(line), Some(DiskStats([44190, 54406, 5819, 1791])));
+        assert_eq!(DiskStats::parse("1 2 3 4 5 6 7 8 9 10 11"), Some(DiskStats([1, 5, 0, 0])));
+        assert_eq!(DiskStats::parse("1 2 3"), None);
+        assert_eq!(DiskStats::parse("a b"), None);
     }
 
     #[test]

@@ -1,0 +1,239 @@
+//! The command line as clap parses it. [`Cli::validate`] makes it a [`Config`].
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    check,
+    config::{self, Config, OptionError, non_empty, parse_address},
+    expose::{HistogramFormat, HistogramKinds},
+    host::Host,
+    log_lines::LogFormat,
+    report, version,
+};
+
+const ABOUT: &str = "Latency of every block I/O, as Prometheus native histograms, from one eBPF probe";
+
+const LONG_ABOUT: &str = "Measures the latency of every block I/O on this host and serves it to Prometheus.
+
+One eBPF program runs at the completion of each block request, reads the timestamps that the kernel records anyway and \
+updates per-CPU histograms. On each interval the daemon sums them, checks them against the kernel's disk statistics, and \
+serves them on /metrics, by device and op:
+
+  biolat_queue_latency_seconds   from the allocation of a request to its dispatch to the driver
+  biolat_device_latency_seconds  from dispatch to completion
+  biolat_total_latency_seconds   from allocation to completion
+
+Needs root, or the capabilities CAP_BPF and CAP_PERFMON, and drops privileges once the probe is attached.";
+
+const LISTEN: &str = "Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
+
+Write an IPv6 address in brackets: [::]:9976. A port alone, :9976, means all IPv4 addresses. If systemd passes sockets \
+(a .socket unit), they are served too, and the default address is not.";
+
+const EXAMPLES: &str = "Examples:
+  biolat-daemon                                        serve on port 9976 of every address
+  biolat-daemon --listen 127.0.0.1:9976 --listen [::1]:9976
+  biolat-daemon --device 'nvme.*' --interval 1s        NVMe drives only, updated every second
+  curl -s localhost:9976/metrics | grep total_latency_seconds_count
+
+Every option can also be set in the environment, as shown. Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot run, \
+2 for a wrong option or web config, but 1 for an error in a file that the web config names.";
+
+/// The command line of the daemon.
+#[derive(Parser, Debug)]
+#[command(name = "biolat-daemon", version = version::LONG, about = ABOUT, long_about = LONG_ABOUT)]
+#[command(after_long_help = EXAMPLES, max_term_width = 110, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
+    #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
+    #[arg(value_delimiter = ',', value_parser = parse_address, long_help = LISTEN)]
+    pub listen: Vec<SocketAddr>,
+
+    /// Web config file: TLS, passwords, headers
+    ///
+    /// In the format of Prometheus' exporters: tls_server_config, basic_auth_users (bcrypt hashes) and http_server_config.
+    /// Paths in it are relative to its directory. It and the files it names are reloaded when they change.
+    #[arg(long, value_name = "FILE", env = "BIOLAT_WEB_CONFIG", hide_env_values = true)]
+    pub web_config: Option<PathBuf>,
+
+    /// Time between two collections of the kernel's counters, 100ms to 5m
+    ///
+    /// A scrape returns the latest collection. Set it no longer than the scrape interval.
+    #[arg(long, value_name = "TIME", env = "BIOLAT_INTERVAL", hide_env_values = true, default_value = "5s", value_parser = parse_interval)]
+    pub interval: Duration,
+
+    /// Resolution of native histograms: 2^SCHEMA buckets per power of two, 0 to 3
+    ///
+    /// At 3 a bucket is 9 % wide, at 0 100 %. The probe counts at 3; coarser buckets are merged from these.
+    #[arg(long, value_name = "SCHEMA", env = "BIOLAT_SCHEMA", hide_env_values = true, default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=3))]
+    pub schema: u32,
+
+    /// Which histograms to expose
+    #[arg(long, value_name = "KIND", env = "BIOLAT_FORMAT", hide_env_values = true, default_value = "both")]
+    pub format: HistogramKinds,
+
+    /// Expose only devices whose whole name matches this regular expression
+    ///
+    /// By default all request-based devices, including loop devices that have a file attached.
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE", hide_env_values = true)]
+    pub device: Option<String>,
+
+    /// Exclude devices whose whole name matches this regular expression
+    ///
+    /// By default, without --device, RAM disks: ^z?ram[0-9]+$
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
+    pub device_exclude: Option<String>,
+
+    #[command(flatten)]
+    pub host: Host,
+
+    /// Disable the live page: / becomes a static page, and /api/v1/events is not served
+    ///
+    /// /api/v1/snapshot remains, for `biolat-daemon report --from` and other programs.
+    #[arg(long, env = "BIOLAT_NO_UI", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_ui: bool,
+
+    /// Format of the log lines on standard error
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "BIOLAT_LOG_FORMAT",
+        hide_env_values = true,
+        default_value = "text"
+    )]
+    pub log_format: LogFormat,
+
+    /// Let the kernel measure the probe itself: biolat_probe_runs_total and biolat_probe_run_seconds_total
+    ///
+    /// While biolat runs, the kernel then times every BPF program on the host, which costs more than the probe itself. Needs
+    /// CAP_SYS_ADMIN.
+    #[arg(long, env = "BIOLAT_PROBE_STATS", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub probe_stats: bool,
+
+    /// Do not filter system calls
+    ///
+    /// Once the probe is attached, biolat drops its capabilities and installs a seccomp filter that allows only the calls it
+    /// makes. This option disables the filter, in case it breaks a debugger or an unusual C library.
+    #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_seccomp: bool,
+}
+
+/// Commands other than serving.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Check whether biolat works on this host, and show the fix for each failure
+    #[command(long_about = check::ABOUT)]
+    Check(check::Options),
+    /// Show latencies in the terminal, like biolatency
+    Report(Box<report::Options>),
+}
+
+impl Cli {
+    /// Checks what clap cannot check.
+    pub fn validate(self) -> Result<Config, OptionError> {
+        Ok(Config {
+            listen: self.listen,
+            web_config: non_empty(self.web_config),
+            interval: self.interval,
+            histograms: HistogramFormat { schema: self.schema, kinds: self.format },
+            live: !self.no_ui,
+            selection: config::selection(self.device, self.device_exclude)?,
+            host: self.host,
+            probe_stats: self.probe_stats,
+            seccomp: !self.no_seccomp,
+        })
+    }
+}
+
+/// Parses a number and a unit: 500ms, 5s, 1m.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    const ALLOWED: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        _ => return Err("give a number and a unit, as in 500ms, 5s or 1m".to_owned()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| format!("'{number}' is not a number"))? * scale;
+    let interval = Duration::try_from_secs_f64(seconds).map_err(|_| "out of range".to_owned())?;
+    if ALLOWED.contains(&interval) { Ok(interval) } else { Err("allowed is from 100ms to 5m".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::{Cli, parse_interval};
+    use crate::expose::HistogramKinds;
+
+    fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from([&["biolat-daemon"], arguments].concat())
+    }
+
+    #[test]
+    fn clap_accepts_the_definitions() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults() {
+        let options = parse(&[]).unwrap();
+        assert!(options.listen.is_empty());
+        assert_eq!((options.interval, options.schema), (Duration::from_secs(5), 3));
+        assert_eq!(options.format, HistogramKinds::Both);
+        assert!(!options.probe_stats);
+        let config = options.validate().unwrap();
+        assert!(config.selection.shows("nvme0n1") && !config.selection.shows("zram0"));
+        assert!(config.seccomp && config.live);
+        assert!(!parse(&["--no-ui"]).unwrap().validate().unwrap().live);
+    }
+
+    #[test]
+    fn several_addresses() {
+        let options = parse(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2,127.0.0.2:3"]).unwrap();
+        assert_eq!(options.listen.len(), 3);
+    }
+
+    #[test]
+    fn intervals() {
+        assert_eq!(parse_interval("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(parse_interval("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_interval("5m"), Ok(Duration::from_secs(300)));
+        for wrong in ["99ms", "6m", "5", "s", "-1s", "1h", "", "1e9s", "NaNs"] {
+            assert!(parse_interval(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_option_and_what_is_allowed() {
+        for (arguments, expected) in [
+            (["--schema", "4"], "4 is not in 0..=3"),
+            (["--format", "histogram"], "native, classic, both"),
+            (["--interval", "1h"], "500ms, 5s or 1m"),
+            (["--listen", "everywhere"], "127.0.0.1:9976"),
+        ] {
+            let text = parse(&arguments).unwrap_err().to_string();
+            assert!(text.contains(expected) && text.contains(arguments[0]), "{text}");
+        }
+        let error = parse(&["--device", "nvme["]).unwrap().validate().unwrap_err().to_string();
+        assert_eq!(error, "--device 'nvme[' is not a regular expression: found unclosed character class");
+        let error =
+            parse(&["--device", "a", "--device-exclude", "*"]).unwrap().validate().unwrap_err().to_string();
+        assert!(error.starts_with("--device-exclude '*' is not"), "{error}");
+        let config = parse(&["--device", "", "--device-exclude", ""]).unwrap().validate().unwrap();
+        assert!(config.selection.shows("sda") && !config.selection.shows("zram0"));
+    }
+}

@@ -1,0 +1,73 @@
+//! Snapshots of the collector's state.
+
+use std::time::{Duration, SystemTime};
+
+use biolat_common::series::PHASES;
+
+use super::{Collector, KnownDevice, Losses, audit::Audit, keys_of};
+use crate::{
+    histogram::Histogram,
+    probe::ProgramCounts,
+    process,
+    snapshot::{DeviceView, Health, ProbeRuns, SeriesView, Snapshot},
+};
+
+impl Collector {
+    pub(super) fn snapshot(&self, lost: Losses, program: ProgramCounts) -> Snapshot {
+        let runs = ProbeRuns { count: program.runs, time: Duration::from_nanos(program.run_time_ns) };
+        let mut devices: Vec<_> = self
+            .devices
+            .iter()
+            .filter(|(_, known)| known.shown)
+            .map(|(&id, known)| self.device_view(id, known))
+            .collect();
+        devices.sort_by(|a, b| a.device.name.cmp(&b.device.name));
+        Snapshot {
+            taken: SystemTime::now(),
+            started: self.started,
+            devices,
+            lost: lost.by_reason,
+            health: self.health(),
+            probe: self.probe.has_statistics().then_some(runs),
+            process: process::read(&self.host.procfs),
+        }
+    }
+
+    /// A device without reads or writes shows them with zeros, so that `increase()` sees their first ones.
+    fn device_view(&self, id: u64, known: &KnownDevice) -> DeviceView {
+        let kernel = &self.probe.kernel;
+        let mut series: Vec<SeriesView> = self
+            .series
+            .range(keys_of(id))
+            .map(|(key, tracked)| tracked.totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10))
+            .collect();
+        for op in ["write", "read"] {
+            if !series.iter().any(|view| view.op == op) {
+                let histograms = [const { Histogram::new() }; PHASES];
+                series.insert(0, SeriesView { op: op.to_owned(), bytes: 0, histograms, errors: Vec::new() });
+            }
+        }
+        let has_total = known.device.iostats;
+        let has_split = has_total && known.has_issue_times;
+        DeviceView {
+            device: known.device.clone(),
+            since: known.since,
+            phases: [has_split, has_split, has_total],
+            series,
+            unseen: known.audit.as_ref().map(Audit::missed).unwrap_or_default(),
+        }
+    }
+
+    /// Statistics of the collector.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let slots = self.probe.maps.slots();
+        Health {
+            durations: self.stats.histogram(),
+            failures: self.stats.failures,
+            overruns: self.stats.overruns,
+            slots: u64::from(slots),
+            map_bytes: u64::from(slots) * self.probe.maps.slot_bytes(),
+        }
+    }
+}

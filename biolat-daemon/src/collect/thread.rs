@@ -1,0 +1,148 @@
+//! The collector's thread: a collection on each interval, and commands in between.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use biolat_common::bucket::{CELLS, LIMIT_NS, cell};
+use tokio::sync::watch;
+
+use super::Collector;
+use crate::{histogram::Histogram, snapshot::Snapshot};
+
+/// What the collector is asked to do between collections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Scan the devices: a disk appeared or disappeared.
+    Rescan,
+    /// Collect a last time and end.
+    Stop,
+}
+
+/// Least time between two log lines about collections.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Least time between two scans that uevents ask for.
+const RESCAN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Statistics of the collections so far.
+pub(super) struct CollectionStats {
+    durations: [u64; CELLS],
+    sum_ns: u128,
+    pub(super) failures: u64,
+    pub(super) overruns: u64,
+    last_logged: Option<Instant>,
+}
+
+impl Default for CollectionStats {
+    fn default() -> Self {
+        Self { durations: [0; CELLS], sum_ns: 0, failures: 0, overruns: 0, last_logged: None }
+    }
+}
+
+impl CollectionStats {
+    fn record(&mut self, duration: Duration, interval: Duration) {
+        let ns = duration.as_nanos();
+        self.durations[cell(u64::try_from(ns).unwrap_or(u64::MAX).min(LIMIT_NS - 1))] += 1;
+        self.sum_ns += ns;
+        if duration > interval {
+            self.overruns += 1;
+            if self.may_log() {
+                log::warn!(
+                    "a collection took {duration:.1?}, longer than the interval of {interval:?}: raise --interval"
+                );
+            }
+        }
+    }
+
+    /// Limits the rate of log lines: what goes wrong usually goes wrong on each collection.
+    fn may_log(&mut self) -> bool {
+        let may = self.last_logged.is_none_or(|when| when.elapsed() >= LOG_INTERVAL);
+        if may {
+            self.last_logged = Some(Instant::now());
+        }
+        may
+    }
+
+    pub(super) fn histogram(&self) -> Histogram {
+        Histogram::from_cells(self.durations, self.sum_ns)
+    }
+}
+
+/// Collects until a command stops it or its handle is dropped. If a collection fails, the last snapshot stays.
+pub(super) fn run(
+    mut collector: Collector,
+    interval: Duration,
+    commands: &Receiver<Command>,
+    snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
+) {
+    let mut next = Instant::now();
+    let mut earliest_rescan = next;
+    let mut rescan: Option<Instant> = None;
+    loop {
+        collector.collect_and_publish(interval, snapshots);
+        // A collection that took too long delays the next one; missed ones are not made up for.
+        next = (next + interval).max(Instant::now());
+        let mut quarantine = collector.quarantine_ends();
+        loop {
+            let now = Instant::now();
+            if now >= next {
+                break;
+            }
+            if rescan.is_some_and(|due| now >= due) {
+                rescan = None;
+                if let Err(error) = collector.rescan() {
+                    log::error!("{error:#}");
+                }
+                earliest_rescan = Instant::now() + RESCAN_INTERVAL;
+                quarantine = collector.quarantine_ends();
+                continue;
+            }
+            if quarantine.is_some_and(|due| now >= due) {
+                // An error here recurs on the next collection, which logs it.
+                quarantine = collector.end_quarantine().ok().and_then(|()| collector.quarantine_ends());
+                continue;
+            }
+            let wake = [rescan, quarantine].into_iter().flatten().fold(next, Instant::min);
+            match commands.recv_timeout(wake - now) {
+                Ok(Command::Rescan) => {
+                    rescan.get_or_insert(earliest_rescan);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    collector.collect_and_publish(interval, snapshots);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Collector {
+    fn collect_and_publish(&mut self, interval: Duration, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
+        let began = Instant::now();
+        let result = self.collect();
+        self.stats.record(began.elapsed(), interval);
+        match result {
+            Ok(snapshot) => {
+                snapshots.send_replace(Some(Arc::new(snapshot)));
+            }
+            Err(error) => {
+                self.stats.failures += 1;
+                if self.stats.may_log() {
+                    log::error!("a collection failed, keeping the previous snapshot: {error:#}");
+                }
+                let health = self.health();
+                snapshots.send_if_modified(|last| {
+                    let Some(snapshot) = last else { return false };
+                    *last = Some(Arc::new(Snapshot { health, ..Snapshot::clone(snapshot) }));
+                    true
+                });
+            }
+        }
+    }
+}
