@@ -1,4 +1,4 @@
-{{/* Names, labels and other pieces that more than one object has. */}}
+{{/* Names, labels and other parts that several objects share. */}}
 
 {{- define "biolat.name" -}}
 {{- if .Values.fullnameOverride -}}
@@ -42,7 +42,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.webConfig.secretName }}{{ .Values.webConfig.scheme }}{{ else }}HTTP{{ end -}}
 {{- end }}
 
-{{/* How the kubelet asks; called with a list of the root and the path. */}}
+{{/* A probe of the kubelet; its argument is a list of the root context and the path. */}}
 {{- define "biolat.probe" -}}
 {{- $root := index . 0 -}}
 {{- if and $root.Values.webConfig.secretName (eq $root.Values.webConfig.probes "tcp") -}}
@@ -56,9 +56,9 @@ httpGet:
 {{- end -}}
 {{- end }}
 
-{{/* What both kinds of monitor say of how to scrape. */}}
+{{/* Scrape settings that both kinds of monitor share. */}}
 {{- define "biolat.scrape" -}}
-# Native histograms come in this format alone.
+# Native histograms need the protobuf format.
 scrapeProtocols: [PrometheusProto, OpenMetricsText1.0.0, PrometheusText0.0.4]
 {{- if not (kindIs "invalid" .Values.monitor.nativeHistograms) }}
 scrapeNativeHistograms: {{ .Values.monitor.nativeHistograms }}
@@ -85,7 +85,7 @@ basicAuth:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 relabelings:
-  # The node is what has drives; a pod is new with each update, and its series are to go on.
+  # The drives belong to the node. Pods change with each update, and the series must continue.
   - sourceLabels: [__meta_kubernetes_pod_node_name]
     targetLabel: instance
   - action: labeldrop
