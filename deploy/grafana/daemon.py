@@ -1,4 +1,4 @@
-"""The view of biolat itself: what it costs, what its figures lack, which it is."""
+"""The row on biolat itself: its cost, gaps in its figures, its versions."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -12,7 +12,7 @@ def figures(board, ask):
     board.with_panel(
         lines(
             "CPU",
-            "Of one CPU, what the daemon takes; the probe runs in those who do the I/O.",
+            "CPU time of the daemon, as a share of one CPU. The probe runs at completions and is not included.",
             "percentunit",
             (rate("process_cpu_seconds_total", process), "{{instance}}"),
             width=8,
@@ -30,7 +30,7 @@ def figures(board, ask):
     board.with_panel(
         lines(
             "Kernel memory",
-            "Bytes of kernel memory that hold the series, on all CPUs.",
+            "Kernel memory of the counters, on all CPUs.",
             "bytes",
             (f"biolat_map_bytes{{{NODE}}}", "{{instance}}"),
             width=8,
@@ -38,8 +38,8 @@ def figures(board, ask):
     )
     board.with_panel(
         lines(
-            "A pass",
-            "How long a pass of the collector takes: read the kernel's counters, sum, audit.",
+            "Collection time",
+            "Duration of a collection: read the kernel's counters, sum them, audit.",
             "s",
             (ask.quantile(0.5, "biolat_collect_duration_seconds", NODE, ("instance",)), "{{instance}} p50"),
             (ask.quantile(0.99, "biolat_collect_duration_seconds", NODE, ("instance",)), "{{instance}} p99"),
@@ -49,7 +49,7 @@ def figures(board, ask):
     board.with_panel(
         lines(
             "Age of the figures",
-            "How long ago the figures were read from the kernel: up to the daemon's --interval.",
+            "Time since the figures were read from the kernel: at most the daemon's --interval.",
             "s",
             (
                 f"timestamp(biolat_collect_timestamp_seconds{{{NODE}}}) - biolat_collect_timestamp_seconds{{{NODE}}}",
@@ -61,8 +61,8 @@ def figures(board, ask):
     )
     board.with_panel(
         lines(
-            "Passes that failed or were late",
-            "A second. The figures of the last good pass stay.",
+            "Failed and late collections",
+            "Per second. After a failure biolat serves the figures of the last good collection.",
             "cps",
             (rate("biolat_collect_failures_total", NODE), "{{instance}} failed"),
             (rate("biolat_collect_overruns_total", NODE), "{{instance}} late"),
@@ -71,8 +71,8 @@ def figures(board, ask):
     )
     board.with_panel(
         lines(
-            "A run of the probe",
-            "Time in the probe for each completion; only with --probe-stats, which itself costs more than the probe.",
+            "Probe run time",
+            "Mean time of a run of the probe. Needs --probe-stats, which itself costs more than the probe.",
             "s",
             (
                 f"{rate('biolat_probe_run_seconds_total', NODE)} / {rate('biolat_probe_runs_total', NODE)}",
@@ -83,9 +83,9 @@ def figures(board, ask):
     )
     board.with_panel(
         lines(
-            "Lost",
-            "Completions a second that are in no histogram. iostats_off, passthrough and no_disk are how a node is "
-            "used; the others are a defect.",
+            "Lost completions",
+            "Completions per second that are in no histogram. iostats_off, passthrough and no_disk are configuration "
+            "or commands; the other reasons are faults.",
             "iops",
             (summed(("instance", "reason"), rate("biolat_lost_completions_total", NODE)), "{{instance}} {{reason}}"),
             width=8,
@@ -93,8 +93,8 @@ def figures(board, ask):
     )
     board.with_panel(
         lines(
-            "Unseen",
-            "Completions a second in the kernel's books that it did not run the probe for: a lower bound.",
+            "Missed completions",
+            "Completions per second in the kernel's disk statistics that the probe missed: a lower bound.",
             "iops",
             (
                 summed(("instance", "device"), rate("biolat_unseen_completions_total", DEVICE)),
@@ -105,8 +105,8 @@ def figures(board, ask):
     )
     board.with_panel(
         columns(
-            "Series that there is room for",
-            "It grows with the series in use.",
+            "Series slots",
+            "Series that the probe has room for. The number grows with the series in use.",
             [f"biolat_series_slots{{{NODE}}}"],
             {"instance": "Node", "Value": "Series"},
             width=8,
@@ -115,7 +115,7 @@ def figures(board, ask):
     board.with_panel(
         columns(
             "Versions",
-            "Which biolat the nodes run.",
+            "How many nodes run which version of biolat.",
             [f"count by (version, revision) (biolat_build_info{{{NODE}}})"],
             {"version": "Version", "revision": "Revision", "Value": "Nodes"},
             width=8,
@@ -124,7 +124,7 @@ def figures(board, ask):
     board.with_panel(
         columns(
             "Phases of the devices",
-            "1 where the kernel takes the stamps for it; else the log of biolat says which command turns them on.",
+            "1 where the kernel records the timestamps for this latency. For 0, biolat-daemon check names the cause.",
             [f"biolat_device_phase_available{{{DEVICE}}}"],
             {"instance": "Node", "device": "Device", "phase": "Phase", "Value": "Available"},
             width=8,

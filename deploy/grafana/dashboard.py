@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes biolat.json and biolat-classic.json: one dashboard, asked of native and of classic histograms.
+"""Writes biolat.json and biolat-classic.json: one dashboard, for native and for classic histograms.
 
-It takes Python 3.11 or later with grafana-foundation-sdk, Grafana's own types of what a dashboard is made of.
-With --check it changes nothing and fails if the committed files are not what it makes, or if a mistake in them would not be found.
+Needs Python 3.11 or later and grafana-foundation-sdk, Grafana's own types for dashboards. With --check it writes nothing
+and fails if the committed files differ from what it generates, or if faults.py would not find a mistake in them.
 """
 
 import json
@@ -26,14 +26,14 @@ HERE = pathlib.Path(__file__).parent
 
 def build(ask):
     board = builders.Dashboard(ask.title).uid(ask.uid).tags(["biolat", "storage", "nvme", ask.kind])
-    board.description(f"The latency of block I/O, measured by biolat, from {ask.kind} histograms.")
+    board.description(f"Latency of block I/O, measured by biolat, from {ask.kind} histograms.")
     board.time("now-1h", "now").refresh("1m").timezone("browser").tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
     board.readonly()
     variables(board)
     for part in (fleet, latency, devices, figures):
         part(board, ask)
     built = board.build()
-    # Grafana numbers the dashboard when it is imported; panels keep their numbers, which links name.
+    # Grafana assigns the dashboard's id on import. Panels keep their ids, as links contain them.
     for place, panel in enumerate(built.panels, 1):
         panel.id_val = place
     text = JSONEncoder(sort_keys=True, indent=2).encode(built)
@@ -53,7 +53,7 @@ def main():
         elif not path.exists() or path.read_text() != text:
             stale.append(path.name)
     if stale:
-        sys.exit(f"{', '.join(stale)}: not what dashboard.py makes; run cargo xtask deploy --write grafana, and commit")
+        sys.exit(f"{', '.join(stale)}: not what dashboard.py generates; run cargo xtask deploy --write grafana, and commit")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The view of the chosen devices: their latency by op and phase, their load, their errors, what they are."""
+"""The rows on the chosen devices: latency by op and phase, load, errors, identity."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -6,14 +6,14 @@ from latencies import DEVICE, DEVICE_OP, rate, summed
 from panels import columns, heat_map, lines
 
 PHASES = {
-    "total": "From the making of a request to its completion: what a program waits for.",
-    "queue": "From the making of a request to its hand-over to the driver: plug, scheduler, tags.",
-    "device": "From the hand-over to the driver to completion: what the drive takes.",
+    "total": "From the allocation of a request to its completion. A wait before the request exists is not included.",
+    "queue": "From the allocation of a request to its dispatch to the driver: plug and I/O scheduler.",
+    "device": "From the dispatch to the driver to completion: driver and drive.",
 }
 
 
 def latency(board, ask):
-    """A row for each op: how long it takes, where, and on which device."""
+    """A row per op: latency by phase and by device."""
     board.with_row(builders.Row("Latency of $op").repeat("op"))
     for phase, description in PHASES.items():
         metric = f"biolat_{phase}_latency_seconds"
@@ -59,7 +59,7 @@ def devices(board, ask):
     board.with_panel(
         lines(
             "IOPS",
-            "I/Os a second, as the kernel's disk statistics count them.",
+            "I/Os per second, as the kernel's disk statistics count them.",
             "iops",
             (ask.count("biolat_total_latency_seconds", DEVICE_OP, by_op), "{{instance}} {{device}} {{op}}"),
         )
@@ -67,7 +67,7 @@ def devices(board, ask):
     board.with_panel(
         lines(
             "Throughput",
-            "Bytes moved in a second.",
+            "Bytes per second.",
             "Bps",
             (summed(by_op, rate("biolat_io_bytes_total", DEVICE_OP)), "{{instance}} {{device}} {{op}}"),
         )
@@ -76,8 +76,9 @@ def devices(board, ask):
     device = ask.sum("biolat_device_latency_seconds", DEVICE_OP, by_device)
     board.with_panel(
         lines(
-            "I/Os under way",
-            "How many I/Os waited for the drive and how many it had, on average: seconds spent in a second.",
+            "I/Os in flight",
+            "Mean number of I/Os in the queue and in the device: seconds of latency per second. I/O that has not "
+            "completed is not included.",
             "short",
             (queue, "{{instance}} {{device}} queue"),
             (device, "{{instance}} {{device}} device"),
@@ -87,7 +88,7 @@ def devices(board, ask):
     board.with_panel(
         lines(
             "Share of time in the queue",
-            "How much of its time an I/O waits before the driver has it: towards 1 the drive is saturated.",
+            "Share of its time that an I/O waits before dispatch to the driver: towards 1 the drive is saturated.",
             "percentunit",
             (f"{queue} / ({queue} + {device})", "{{instance}} {{device}}"),
             maximum=1,
@@ -96,7 +97,7 @@ def devices(board, ask):
     board.with_panel(
         lines(
             "Failed I/O",
-            "Completions a second that failed, by the kernel's block status.",
+            "Failed completions per second, by the kernel's block status.",
             "iops",
             (
                 summed((*by_device, "status"), rate("biolat_io_errors_total", DEVICE_OP)),
@@ -106,8 +107,8 @@ def devices(board, ask):
     )
     board.with_panel(
         lines(
-            "Bytes of an I/O",
-            "How large an I/O is on average.",
+            "I/O size",
+            "Mean size of an I/O.",
             "bytes",
             (
                 f"{summed(by_op, rate('biolat_io_bytes_total', DEVICE_OP))} / "
@@ -118,8 +119,8 @@ def devices(board, ask):
     )
     board.with_panel(
         columns(
-            "What the devices are",
-            "From sysfs. path_of names the head of a hidden NVMe path, holders what sits on the device.",
+            "Device details",
+            "From sysfs. path_of is the head of a hidden NVMe path; holders are the dm and md devices directly on top.",
             [f'biolat_device_info{{{DEVICE}, model=~"$model"}}'],
             {
                 "cluster": "Cluster",

@@ -1,15 +1,15 @@
-"""What is wrong with a dashboard: the rules of Grafana's dashboard-linter that are about ours, and how panels lie."""
+"""Checks of a dashboard: the rules of Grafana's dashboard-linter that apply here, and the panels' positions."""
 
 import re
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-# Of Grafana itself, or of a panel that is repeated.
+# Variables of Grafana itself.
 BUILT_IN = {"__rate_interval"}
 KINDS = {"row", "stat", "table", "timeseries", "heatmap"}
 
 
 def faults(board):
-    """A line for each."""
+    """One line per fault."""
     panels = board["panels"]
     shown = [panel for panel in panels if panel["type"] != "row"]
     variables = {variable["name"] for variable in board["templating"]["list"]}

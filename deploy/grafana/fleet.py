@@ -1,4 +1,4 @@
-"""The view of all drives, on what recording rules keep: figures of them all, the worst, the models."""
+"""The row on all drives, from recorded series: totals, the slowest drives, models."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -14,27 +14,27 @@ OPS = f'{FLEET_DEVICE}, op=~"$op"'
 
 def fleet(board, ask):
     board.with_row(builders.Row("Fleet"))
-    board.with_panel(number("Nodes", "Nodes whose biolat answers.", "short", f"count(biolat_build_info{{{NODE}}})"))
+    board.with_panel(number("Nodes", "Nodes whose biolat is scraped.", "short", f"count(biolat_build_info{{{NODE}}})"))
     board.with_panel(
         number(
             "Devices",
-            "Block devices that have requests of their own.",
+            "Block devices with requests of their own.",
             "short",
             f"count(biolat_device_info{{{FLEET_DEVICE}}})",
         )
     )
     board.with_panel(
         number(
-            "IOPS", "I/Os a second, all of them. From a recording rule.", "iops", f"sum({TOTALS}:count_rate5m{{{OPS}}})"
+            "IOPS", "I/Os per second, all together. From a recording rule.", "iops", f"sum({TOTALS}:count_rate5m{{{OPS}}})"
         )
     )
     board.with_panel(
-        number("Throughput", "Bytes moved in a second. From a recording rule.", "Bps", f"sum({BYTES}{{{OPS}}})")
+        number("Throughput", "Bytes per second, all together. From a recording rule.", "Bps", f"sum({BYTES}{{{OPS}}})")
     )
     board.with_panel(
         number(
             "Failed I/O",
-            "Completions a second that failed. From a recording rule.",
+            "Failed completions per second. From a recording rule.",
             "iops",
             f"sum({ERRORS}{{{OPS}}})",
             steps=(1e-9, 1),
@@ -43,7 +43,7 @@ def fleet(board, ask):
     board.with_panel(
         number(
             "Worst p99",
-            "The highest 99th percentile in the device of any drive. From a recording rule.",
+            "The highest p99 device latency of any drive. From a recording rule.",
             "s",
             f"max({DEVICES}:p99_rate5m{{{OPS}}})",
             steps=(0.01, 0.1),
@@ -53,7 +53,7 @@ def fleet(board, ask):
     board.with_panel(
         columns(
             "Worst drives now",
-            "The twenty whose slowest 1 % of I/O takes longest in the device, over five minutes. From recording rules.",
+            "The twenty drives with the highest p99 device latency over five minutes. From recording rules.",
             [
                 worst,
                 f"{DEVICES}:p50_rate5m{{{OPS}}} and {worst}",
@@ -66,13 +66,13 @@ def fleet(board, ask):
                 "device": "Device",
                 "model": "Model",
                 "op": "Op",
-                "Value #A": "p99 in the device",
-                "Value #B": "p50 in the device",
-                "Value #C": "p99 in all",
+                "Value #A": "p99 device",
+                "Value #B": "p50 device",
+                "Value #C": "p99 total",
                 "Value #D": "IOPS",
             },
-            units={"p99 in the device": "s", "p50 in the device": "s", "p99 in all": "s", "IOPS": "iops"},
-            order="p99 in the device",
+            units={"p99 device": "s", "p50 device": "s", "p99 total": "s", "IOPS": "iops"},
+            order="p99 device",
             height=10,
             steps=(0.01, 0.1),
         )
@@ -80,7 +80,7 @@ def fleet(board, ask):
     board.with_panel(
         heat_map(
             "All drives",
-            "Latency in the device of all drives together; brighter is more I/O. From a recording rule.",
+            "Device latency of all drives together; brighter is more I/O. From a recording rule.",
             ask.recorded(f'{FLEET}, op=~"$op"'),
             ask.heatmap_format,
             height=9,
@@ -89,7 +89,7 @@ def fleet(board, ask):
     board.with_panel(
         lines(
             "p99 by model",
-            "The 99th percentile in the device of all drives of a model. From a recording rule.",
+            "The p99 device latency of all drives of a model. From a recording rule.",
             "s",
             (f'model_op:biolat_device_latency_seconds:p99_rate5m{{{FLEET}, op=~"$op"}}', "{{model}} {{op}}"),
             height=9,

@@ -1,6 +1,6 @@
-"""How Prometheus is asked for latencies: of native histograms, or of classic ones."""
+"""Queries for latencies, from native or from classic histograms."""
 
-# What the variables at the top of the dashboard choose.
+# Label matchers of the variables at the top of the dashboard.
 NODE = 'cluster=~"$cluster", instance=~"$node"'
 DEVICE = f'{NODE}, device=~"$device"'
 DEVICE_OP = f'{DEVICE}, op=~"$op"'
@@ -9,23 +9,23 @@ FLEET_DEVICE = f'{DEVICE}, model=~"$model"'
 
 
 def rate(metric, labels):
-    """What a counter, or a histogram, grows by in a second."""
+    """Growth per second of a counter or a histogram."""
     return f"rate({metric}{{{labels}}}[$__rate_interval])"
 
 
 def summed(by, expression):
-    """A sum that keeps these labels."""
+    """A sum by these labels."""
     return f"sum by ({', '.join(by)}) ({expression})" if by else f"sum({expression})"
 
 
 class Native:
-    """Native histograms: one series each, with all buckets."""
+    """Native histograms: one series with all buckets."""
 
     title = "biolat"
     uid = "biolat"
     kind = "native"
     models = "model_op:biolat_device_latency_seconds:rate5m"
-    # A heatmap takes a native histogram as it is.
+    # The heatmap panel reads native histograms as time series.
     heatmap_format = "time_series"
 
     def histogram(self, metric, labels, by=()):
@@ -45,7 +45,7 @@ class Native:
 
 
 class Classic:
-    """Classic histograms: a series for each bucket, one for the count and one for the sum."""
+    """Classic histograms: a series per bucket, one for the count and one for the sum."""
 
     title = "biolat (classic histograms)"
     uid = "biolat-classic"

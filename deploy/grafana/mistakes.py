@@ -1,4 +1,4 @@
-"""Mistakes that have to be found in a dashboard, so that it is known that they would be."""
+"""Deliberate mistakes in a dashboard, each of which faults.py has to find."""
 
 import copy
 
@@ -6,7 +6,7 @@ from faults import faults
 
 
 def missed(board):
-    """A line for each mistake that is not found."""
+    """One line per mistake that is not found."""
     for expected, make in MISTAKES.items():
         mistaken = copy.deepcopy(board)
         make(mistaken)

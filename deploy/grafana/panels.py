@@ -1,4 +1,4 @@
-"""The kinds of panels that the dashboard is made of, each with a title, a unit and a description."""
+"""The kinds of panels of the dashboard, each with a title, a unit and a description."""
 
 from grafana_foundation_sdk.builders import common, heatmap, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.builders import dashboard as builders
@@ -17,7 +17,7 @@ def query(expression, legend="", ref="A"):
 
 
 def instant(expression, ref="A"):
-    """A query of now, for a table."""
+    """An instant query, for a table."""
     target = prometheus.Dataquery().datasource(DATASOURCE).expr(expression).ref_id(ref)
     return target.instant().format(PromQueryFormat.TABLE)
 
@@ -35,7 +35,7 @@ def _thresholds(steps):
 
 
 def lines(title, description, unit, *queries, width=12, height=8, stacked=False, minimum=0, maximum=None, log=False):
-    """Lines over time, with a table of the latest and the highest values below."""
+    """Lines over time; tall panels have a table of the latest and highest values below."""
     panel = _common(timeseries.Panel(), title, description, unit, width, height).min(minimum)
     for number, (expression, legend) in enumerate(queries):
         panel.with_target(query(expression, legend, chr(ord("A") + number)))
@@ -54,27 +54,27 @@ def lines(title, description, unit, *queries, width=12, height=8, stacked=False,
 
 
 def number(title, description, unit, expression, width=4, steps=()):
-    """One number, coloured from these thresholds on."""
+    """One number, coloured by these thresholds."""
     panel = _common(stat.Panel(), title, description, unit, width, 4).with_target(query(expression))
     panel.color_mode(options.BigValueColorMode.VALUE).graph_mode(options.BigValueGraphMode.AREA)
     return panel.thresholds(_thresholds(steps)).reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
 
 
 def heat_map(title, description, expression, query_format, width=12, height=8):
-    """How many I/Os a second took how long."""
+    """I/Os per second by latency."""
     panel = _common(heatmap.Panel(), title, description, "s", width, height)
     target = query(expression, "{{le}}" if query_format == "heatmap" else "")
     panel.with_target(target.format(PromQueryFormat(query_format)))
     panel.calculate(False).y_axis(heatmap.YAxisConfig().unit("s").axis_placement(options.AxisPlacement.LEFT))
     colour = heatmap.HeatmapColorOptions().mode(heat.HeatmapColorMode.SCHEME).scheme("Oranges").steps(64)
-    # Most I/O is fast; the square root keeps the few that are slow in sight.
+    # Most I/O is fast; with a square root the few slow ones stay visible.
     panel.color(colour.scale(heat.HeatmapColorScale.EXPONENTIAL).exponent(0.5))
     panel.cell_values(heatmap.CellValues().unit("iops")).show_legend().mode(options.TooltipDisplayMode.SINGLE)
     return panel.filter_values(heatmap.FilterValueRange().le(1e-9)).cell_gap(0)
 
 
 def columns(title, description, queries, renamed, units=None, order=None, width=24, height=8, steps=()):
-    """A table with a row for each set of labels; a column for each query, called by its letter, and for each label."""
+    """A table with a row per set of labels and a column per label and query; `Value #A` is the first query."""
     panel = _common(table.Panel(), title, description, "short", width, height)
     for number, expression in enumerate(queries):
         panel.with_target(instant(expression, chr(ord("A") + number)))

@@ -1,4 +1,4 @@
-"""What can be chosen at the top of the dashboard."""
+"""The variables at the top of the dashboard."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import dashboard
@@ -9,7 +9,7 @@ from panels import DATASOURCE
 
 def variable(name, label, metric, source, description, all_value=".*"):
     chosen = builders.QueryVariable(name).label(label).description(description).datasource(DATASOURCE)
-    # What Grafana 11 writes for "label values"; without qryType it shows it as an old query.
+    # What Grafana 11 writes for "label values"; without qryType it shows the query as a legacy one.
     chosen.query(
         {
             "qryType": 1,
@@ -28,9 +28,9 @@ def variables(board):
     board.with_variable(
         builders.DatasourceVariable("datasource").label("Data source").type("prometheus").description("A Prometheus")
     )
-    # A label that nobody has, or that is empty, is matched by .* and by no list of values.
+    # Only .* matches a label that is absent or empty; a list of values does not.
     board.with_variable(
-        variable("cluster", "Cluster", "biolat_build_info", "cluster", "An external label; may be absent")
+        variable("cluster", "Cluster", "biolat_build_info", "cluster", "The label cluster; may be absent")
     )
     board.with_variable(
         variable("node", "Node", 'biolat_build_info{cluster=~"$cluster"}', "instance", "The label instance")
@@ -41,10 +41,10 @@ def variables(board):
             "Model",
             f"biolat_device_info{{{NODE}}}",
             "model",
-            "Chooses drives in the fleet, and which devices can be chosen",
+            "Selects drives in the fleet row, and which devices are listed",
         )
     )
-    # All devices are those of the chosen models, so here All is the list of them.
+    # All means all devices of the chosen models, so it has to be the list of them.
     board.with_variable(
         variable(
             "device",

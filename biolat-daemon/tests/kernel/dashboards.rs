@@ -23,8 +23,8 @@ use crate::support::{
 
 /// Panels of which nothing is expected but that they are there, at zero. Every other one shows more than that.
 const AT_ZERO: [(&str, &str); 2] = [
-    ("Unseen", "the kernel runs the probe for each completion, or for all but a few"),
-    ("Passes that failed or were late", "there is nothing wrong with this daemon"),
+    ("Missed completions", "the kernel runs the probe for each completion, or for all but a few"),
+    ("Failed and late collections", "there is nothing wrong with this daemon"),
 ];
 
 /// What Debian's Prometheus has no data for: it does not multiply histograms, and so has none of a model.
