@@ -8,7 +8,10 @@
 //!
 //! A library, so that tests and benchmarks can use its parts; `main.rs` only parses options and maps errors to exit codes.
 
+#![deny(unsafe_code)]
+
 pub mod api;
+pub mod c_library;
 pub mod check;
 pub mod cli;
 pub mod collect;
@@ -23,7 +26,7 @@ pub mod listen;
 pub mod log_lines;
 mod net;
 pub mod probe;
-mod process;
+pub mod process;
 pub mod report;
 pub mod rights;
 mod service_manager;

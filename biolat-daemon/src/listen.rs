@@ -1,4 +1,6 @@
-//! Sockets to listen on: those that systemd hands over, and those that are asked for.
+//! Sockets to listen on: those that systemd passes, and those that are bound to an address.
+
+#![allow(unsafe_code, reason = "sockets from systemd are known by their numbers only")]
 
 use std::{
     env, io,
@@ -11,18 +13,20 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Where to listen if nobody says.
-pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9976);
+/// The address to listen on by default.
+pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9976);
 
-/// As many as the kernel allows: who finds no room is not refused, but comes again a second later.
+/// As many as the kernel allows: a client that finds no room is not refused, but tries again a second later.
 const BACKLOG: i32 = 4096;
 
-/// The first socket that systemd hands over.
+/// The first socket that systemd passes.
 const FIRST: RawFd = 3;
 
-/// Every socket to serve on. Call it once, before any file is opened: what is handed over is known by its number alone.
+/// Every socket to serve on: those that systemd passes, and these addresses.
+///
+/// Can be called once: the sockets from systemd then have owners, and a second call fails on them.
 pub fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
-    let mut listeners = handed_over().map(take).collect::<Result<Vec<_>>>()?;
+    let mut listeners = passed().map(take).collect::<Result<Vec<_>>>()?;
     if listeners.is_empty() && addresses.is_empty() {
         return bind(&[DEFAULT]);
     }
@@ -30,8 +34,8 @@ pub fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-/// As sd_listen_fds(3) has it.
-fn handed_over() -> Range<RawFd> {
+/// Numbers of the sockets from systemd: sd_listen_fds(3).
+fn passed() -> Range<RawFd> {
     let number = |name| env::var(name).ok()?.parse::<u32>().ok();
     let count = match number("LISTEN_PID") {
         Some(pid) if pid == process::id() => number("LISTEN_FDS").unwrap_or_default(),
@@ -41,21 +45,23 @@ fn handed_over() -> Range<RawFd> {
 }
 
 fn take(fd: RawFd) -> Result<TcpListener> {
-    // SAFETY: any number may be asked about.
-    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
-        bail!("LISTEN_FDS tells of a socket {fd} that is not there: start biolat by its .socket unit");
+    // SAFETY: may be called with any number.
+    match unsafe { libc::fcntl(fd, libc::F_GETFD) } {
+        // A file that was opened by this process, or taken already, is closed on exec; one that came through exec is not.
+        flags if flags >= 0 && flags & libc::FD_CLOEXEC == 0 => {}
+        _ => bail!("LISTEN_FDS names socket {fd}, which was not passed: start biolat by its .socket unit"),
     }
-    // SAFETY: it is there and, before any other is opened, nobody's but ours.
+    // SAFETY: it is open, and was not opened by this process, so that nothing else here owns it.
     let socket = unsafe { Socket::from_raw_fd(fd) };
+    socket.set_cloexec(true)?;
     let is_tcp = socket.r#type().is_ok_and(|kind| kind == Type::STREAM)
         && socket.local_addr().is_ok_and(|address| address.as_socket().is_some());
     if !is_tcp || !socket.is_listener()? {
         bail!(
-            "socket {fd}, which systemd handed over, is not one that listens on TCP: in the .socket unit, \
-             ListenStream= takes a port, and Accept=no"
+            "socket {fd}, passed by systemd, does not listen on TCP: in the .socket unit, set ListenStream= to a port, \
+             and Accept=no"
         );
     }
-    socket.set_cloexec(true)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
 }
@@ -71,9 +77,9 @@ fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
         .collect()
 }
 
-/// Which of these addresses takes that one too.
-pub fn overlap(address: SocketAddr, others: &[SocketAddr]) -> Option<SocketAddr> {
-    // IPv4 and IPv6 do not: [::] leaves the other kind alone where that is wanted too.
+/// The first of these addresses that includes, or is included in, `address`.
+pub(crate) fn overlap(address: SocketAddr, others: &[SocketAddr]) -> Option<SocketAddr> {
+    // IPv4 and IPv6 do not overlap: [::] is bound without IPv4 where an IPv4 address is asked for too.
     let is_taken_by = |other: &SocketAddr| {
         address.port() == other.port()
             && address.port() != 0
@@ -83,27 +89,29 @@ pub fn overlap(address: SocketAddr, others: &[SocketAddr]) -> Option<SocketAddr>
     others.iter().copied().find(is_taken_by)
 }
 
-/// Whether an address could be listened on, beside all that are wanted; nobody can connect while that is found out.
-pub fn is_free(address: SocketAddr, all: &[SocketAddr]) -> io::Result<()> {
+/// Whether an address can be bound, next to `all` that are asked for. It is not listened on, so that nobody can connect.
+pub(crate) fn is_free(address: SocketAddr, all: &[SocketAddr]) -> io::Result<()> {
     bind_one(address, all).map(drop)
 }
 
 fn remedy(error: &io::Error) -> String {
     let step = match error.kind() {
-        io::ErrorKind::AddrInUse => Some("is biolat running already? Else choose another port with --listen"),
+        io::ErrorKind::AddrInUse => {
+            Some("is biolat running already? If not, choose another port with --listen")
+        }
         _ => step(error),
     };
     step.map(|step| format!(": {step}")).unwrap_or_default()
 }
 
-/// What to do about an address that cannot be listened on, for other reasons than that it is in use.
-pub fn step(error: &io::Error) -> Option<&'static str> {
+/// The fix for an address that cannot be bound for other reasons than that it is in use.
+pub(crate) fn step(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::AddrNotAvailable => {
             Some("this host does not have that address, choose one with --listen")
         }
         io::ErrorKind::PermissionDenied => {
-            Some("ports below 1024 take a right, choose another with --listen")
+            Some("ports below 1024 need CAP_NET_BIND_SERVICE, choose another with --listen")
         }
         _ => None,
     }
@@ -120,9 +128,9 @@ fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
-        // [::] takes IPv4 too, unless somebody wants that on its own.
-        let twin = all.iter().any(|other| other.is_ipv4() && other.port() == address.port());
-        socket.set_only_v6(twin)?;
+        // [::] includes IPv4, unless an IPv4 address with this port is asked for.
+        let has_ipv4 = all.iter().any(|other| other.is_ipv4() && other.port() == address.port());
+        socket.set_only_v6(has_ipv4)?;
     }
     socket.bind(&address.into())?;
     Ok(socket)
@@ -130,9 +138,14 @@ fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::{
+        net::{SocketAddr, TcpListener},
+        os::fd::{AsRawFd as _, RawFd},
+    };
 
-    use super::{bind, overlap};
+    use anyhow::Result;
+
+    use super::{bind, overlap, take};
 
     #[test]
     fn a_port_in_use_is_named() {
@@ -142,35 +155,56 @@ mod tests {
         assert!(error.contains(&address.to_string()) && error.contains("in use"), "{error}");
     }
 
+    /// Binds two addresses that have the same port, which is free for both of them or for neither: whatever else runs here
+    /// may take a port between finding it and binding it.
+    fn bind_pair(one: &str, other: &str) -> Result<usize> {
+        const ATTEMPTS: usize = 100;
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let found = bind(&[format!("{one}:0").parse()?])?;
+            let port = found[0].local_addr()?.port();
+            drop(found);
+            match bind(&[format!("{one}:{port}").parse()?, format!("{other}:{port}").parse()?]) {
+                Ok(listeners) => return Ok(listeners.len()),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap())
+    }
+
     #[test]
     fn every_address_of_both_kinds() {
         if !std::path::Path::new("/proc/net/if_inet6").exists() {
             eprintln!("this kernel has no IPv6: nothing to test here");
             return;
         }
-        let probe = bind(&["[::]:0".parse().unwrap()]).unwrap();
-        let port = probe[0].local_addr().unwrap().port();
-        drop(probe);
-        let both = [format!("0.0.0.0:{port}").parse().unwrap(), format!("[::]:{port}").parse().unwrap()];
-        assert_eq!(bind(&both).unwrap().len(), 2);
+        assert_eq!(bind_pair("[::]", "0.0.0.0").unwrap(), 2);
     }
 
     #[test]
     fn addresses_that_overlap_cannot_be_bound() {
-        let port = bind(&["127.0.0.1:0".parse().unwrap()]).unwrap()[0].local_addr().unwrap().port();
         for (one, other, is_twice) in [
             ("127.0.0.1", "127.0.0.1", true),
             ("0.0.0.0", "127.0.0.1", true),
             ("127.0.0.1", "0.0.0.0", true),
             ("127.0.0.1", "127.0.0.2", false),
         ] {
-            let [one, other] = [one, other].map(|ip| format!("{ip}:{port}").parse().unwrap());
-            assert_eq!(overlap(other, &[one]), is_twice.then_some(one), "{one} {other}");
-            assert_eq!(bind(&[one, other]).is_err(), is_twice, "{one} {other}");
+            let [first, second] = [one, other].map(|ip| format!("{ip}:9976").parse().unwrap());
+            assert_eq!(overlap(second, &[first]), is_twice.then_some(first), "{one} {other}");
+            assert_eq!(bind_pair(one, other).is_err(), is_twice, "{one} {other}");
         }
         let [any, four, six]: [SocketAddr; 3] =
             ["[::]:1", "0.0.0.0:1", "[::1]:1"].map(|at| at.parse().unwrap());
         assert_eq!((overlap(four, &[any, six]), overlap(six, &[four, any])), (None, Some(any)));
         assert_eq!(overlap("0.0.0.0:0".parse().unwrap(), &["0.0.0.0:0".parse().unwrap()]), None);
+    }
+
+    #[test]
+    fn a_file_of_this_process_is_not_taken_for_a_socket_of_systemd() {
+        let own = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = take(own.as_raw_fd()).unwrap_err().to_string();
+        assert!(error.contains("was not passed"), "{error}");
+        assert!(take(RawFd::MAX).is_err());
+        drop(own);
     }
 }

@@ -1,12 +1,14 @@
 //! `biolat-daemon`: parse, run, map errors to exit codes.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use biolat_daemon::{
-    check,
+    c_library, check,
     cli::{Cli, Command},
     config::{Config, EXIT_USAGE},
-    daemon, listen, log_lines, report, rights,
+    daemon, listen, log_lines, process, report, rights,
     web_config::WebConfigError,
 };
 use clap::Parser as _;
@@ -15,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 const EXIT_FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
-    use_one_heap();
+    c_library::share_one_heap();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
         Err(help_or_version) => help_or_version.exit(),
     };
     log_lines::start(cli.log_format);
-    raise_file_limit();
+    process::raise_file_limit();
     let outcome = match cli.command {
         None => return run_daemon(cli),
         Some(Command::Check(options)) => check::run(options),
@@ -53,28 +55,6 @@ fn run_daemon(cli: Cli) -> ExitCode {
         Err(error) => {
             log::error!("{error:#}");
             if error.is::<WebConfigError>() { EXIT_USAGE.into() } else { EXIT_FAILURE.into() }
-        }
-    }
-}
-
-/// With a heap for each thread, what one of them has freed stays with it: some megabytes after the kernel's types
-/// have been read. Two threads do not get into each other's way.
-fn use_one_heap() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: before there is another thread.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-    }
-}
-
-/// Each chunk of series is a file descriptor, and each connection; what the administrator allows is taken.
-fn raise_file_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: valid structs; a refusal changes nothing.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
 }

@@ -1,59 +1,65 @@
-//! This process as `/proc/self` shows it.
+//! This process: its use of resources, as `/proc/self` shows it, and its limit of open files.
 
 use std::{fs, path::Path, time::Duration};
 
-use crate::snapshot::Process;
+use rustix::{
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    time::{ClockId, clock_gettime},
+};
 
-/// Reads what there is; what cannot be read is zero.
-#[must_use]
+use crate::{
+    c_library::{clock_ticks_per_second, page_size},
+    snapshot::Process,
+};
+
+/// Reads `/proc/self`; what cannot be read is zero.
 pub(crate) fn read(procfs: &Path) -> Process {
     let own = procfs.join("self");
-    let mut process = from_stat(&text(&own.join("stat")), boot_time()).unwrap_or_default();
+    let stat = fs::read_to_string(own.join("stat")).unwrap_or_default();
+    let mut process = from_stat(&stat, boot_time()).unwrap_or_default();
     process.open_fds = fs::read_dir(own.join("fd")).map_or(0, |entries| entries.count() as u64);
     process.max_fds = max_fds();
     process
 }
 
-fn text(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_default()
-}
-
-/// Fields as in proc_pid_stat(5), counted from behind the command's name, which may hold anything.
+/// Fields as in proc_pid_stat(5), counted from behind the command's name, which may contain anything.
 fn from_stat(stat: &str, boot_time: u64) -> Option<Process> {
     let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-    let ticks = system(libc::_SC_CLK_TCK) as f64;
+    let ticks = clock_ticks_per_second() as f64;
     Some(Process {
         cpu_seconds: (field(14)? + field(15)?) as f64 / ticks,
         virtual_bytes: field(23)?,
-        resident_bytes: field(24)? * system(libc::_SC_PAGESIZE),
+        resident_bytes: field(24)? * page_size(),
         start_time_seconds: boot_time as f64 + field(22)? as f64 / ticks,
         ..Process::default()
     })
 }
 
-/// Seconds since the epoch. `/proc/stat` has it too, but the kernel sums up every interrupt of every CPU for that.
+/// Seconds since the epoch. `/proc/stat` has it too, but to read that the kernel sums every interrupt of every CPU.
 fn boot_time() -> u64 {
     let now = |clock| {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: writes the struct.
-        unsafe { libc::clock_gettime(clock, &raw mut time) };
+        let time = clock_gettime(clock);
         Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
     };
-    now(libc::CLOCK_REALTIME).saturating_sub(now(libc::CLOCK_BOOTTIME)).as_secs()
+    now(ClockId::Realtime).saturating_sub(now(ClockId::Boottime)).as_secs()
 }
 
 /// How many files this process may have open.
 pub(crate) fn max_fds() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes the struct.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit.rlim_cur
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-fn system(name: libc::c_int) -> u64 {
-    // SAFETY: no precondition.
-    unsafe { libc::sysconf(name) }.max(1).cast_unsigned()
+/// Up to which value this process may raise its limit of a resource.
+pub(crate) fn hard_limit(resource: Resource) -> u64 {
+    getrlimit(resource).maximum.unwrap_or(u64::MAX)
+}
+
+/// Raises the limit of open files as far as the administrator allows: each connection and each map of series is one.
+pub fn raise_file_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // If that fails, the limit stays.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::env;
 
 use clap::ValueEnum;
+use rustix::{stdio::stdout, termios::tcgetwinsize};
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,10 +43,8 @@ pub(crate) fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
 
 /// How wide standard output is; nothing if it is no terminal, or one that does not know.
 pub(crate) fn columns() -> Option<usize> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: writes the struct; what is no terminal is refused.
-    let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+    let width = tcgetwinsize(stdout()).ok()?.ws_col;
+    (width > 0).then_some(usize::from(width))
 }
 
 /// Breaks text between words, so that no line is wider; lines after the first begin with the indent, and the first one stands

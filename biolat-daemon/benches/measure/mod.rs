@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 /// The system's allocator, with a count for each thread.
@@ -90,8 +91,6 @@ impl Cost {
 
 /// Of this thread, user and system.
 fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes the struct.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }

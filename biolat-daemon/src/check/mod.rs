@@ -30,6 +30,7 @@ use anyhow::{Context as _, Result};
 use biolat_common::series::Series;
 use caps::Capability::CAP_SYS_RESOURCE;
 use clap::Args;
+use rustix::process::Resource;
 
 use crate::{
     collect::slots_at_start,
@@ -38,6 +39,7 @@ use crate::{
     host::Host,
     listen,
     probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
+    process::hard_limit,
     rights as own_rights,
     terminal::Color,
 };
@@ -192,9 +194,9 @@ impl Subjects {
         findings.push(memory::counters(counters, memory::available(procfs)));
         findings.extend(limit);
         let may_raise = process.effective.contains(&CAP_SYS_RESOURCE);
-        let locked = most(libc::RLIMIT_MEMLOCK);
+        let locked = hard_limit(Resource::Memlock);
         findings.extend(known.and_then(|release| memory::locked(release, locked, may_raise, counters)));
-        findings.push(files::open_files(most(libc::RLIMIT_NOFILE)));
+        findings.push(files::open_files(hard_limit(Resource::Nofile)));
 
         findings.extend(devices.findings);
         let all = &self.listen;
@@ -226,14 +228,6 @@ fn counters(devices: usize) -> Result<Counters> {
     let slot_bytes = slot_bytes()?;
     let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
     Ok(Counters { slots, cpus: slot_bytes / size_of::<Series>() as u64, slot_bytes })
-}
-
-/// What the administrator allows of a resource, up to which the daemon raises its limit.
-fn most(resource: libc::__rlimit_resource_t) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes the struct.
-    unsafe { libc::getrlimit(resource, &raw mut limit) };
-    limit.rlim_max
 }
 
 /// Where this program is.

@@ -1,5 +1,7 @@
 //! Typed access to the probe's maps, the only one: what they mean is in `biolat_common::slot`.
 
+#![allow(unsafe_code, reason = "aya::Pod is an unsafe trait")]
+
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context as _, Result};

@@ -21,7 +21,7 @@ pub use load::{in_whole_chunks, test_load};
 pub use maps::{Counters, Maps};
 pub use sys::ProgramCounts;
 
-use crate::host::Host;
+use crate::{c_library, host::Host};
 use kernel::Kernel;
 use load::{LoadEnv, Loaded, parse_btf, program};
 use messages::Messages;
@@ -51,7 +51,8 @@ impl Probe {
         drop(btf);
         let link = program(&mut object)?.attach().context("cannot attach the probe");
         let link = link.map_err(|error| env.explain(error))?;
-        trim_heap();
+        // Parsing BTF took some tens of megabytes.
+        c_library::trim_heap();
         Ok(Self { object, maps, kernel, link: Some(link), logger, messages, statistics })
     }
 
@@ -102,13 +103,4 @@ fn enable_statistics() -> Result<OwnedFd> {
     aya::sys::enable_stats(aya::sys::Stats::RunTime).context(
         "cannot enable the kernel's statistics of BPF programs: --probe-stats requires CAP_SYS_ADMIN",
     )
-}
-
-/// Returns free heap memory to the kernel: parsing BTF took some tens of megabytes.
-fn trim_heap() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: no precondition.
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }

@@ -1,5 +1,7 @@
 //! Commands of `bpf(2)` that aya lacks, or that it implements with an allocation per CPU.
 
+#![allow(unsafe_code, reason = "bpf(2) takes pointers")]
+
 use std::{
     io,
     mem::size_of,

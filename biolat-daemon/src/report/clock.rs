@@ -1,16 +1,12 @@
 //! The time of day, as the clock on the wall has it.
 
+use crate::c_library::local_time;
+
 /// `21:45:03` where this host is; the seconds are since the epoch.
 #[must_use]
 pub(super) fn local(seconds: f64) -> String {
-    let time = seconds as libc::time_t;
-    // SAFETY: zeros are valid for a struct of numbers and a pointer that is not read; the call fills it or leaves it.
-    let parts = unsafe {
-        let mut parts: libc::tm = std::mem::zeroed();
-        libc::localtime_r(&raw const time, &raw mut parts);
-        parts
-    };
-    format!("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec)
+    let [hour, minute, second] = local_time(seconds);
+    format!("{hour:02}:{minute:02}:{second:02}")
 }
 
 #[cfg(test)]

@@ -8,6 +8,10 @@ use std::{
 };
 
 use anyhow::Result;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    stdio::stdout,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
@@ -123,9 +127,10 @@ async fn closed(terminal: Terminal) {
     }
     loop {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        let mut output = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
-        // SAFETY: one plain struct, and no time to wait.
-        if unsafe { libc::poll(&raw mut output, 1, 0) } == 1 && output.revents & libc::POLLERR != 0 {
+        let mut output = [PollFd::from_borrowed_fd(stdout(), PollFlags::empty())];
+        if poll(&mut output, Some(&Timespec::default())) == Ok(1)
+            && output[0].revents().contains(PollFlags::ERR)
+        {
             return;
         }
     }

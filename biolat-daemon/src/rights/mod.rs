@@ -1,6 +1,8 @@
 //! Privileges of the process. [`raise`] puts the permitted capabilities into effect at the start; [`drop_privileges`] is called
 //! by each thread once the probe is attached, and leaves it what its [`Role`] needs.
 
+#![allow(unsafe_code, reason = "signal masks and no_new_privs have no safe wrapper")]
+
 mod calls;
 mod capabilities;
 

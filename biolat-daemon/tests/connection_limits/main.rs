@@ -1,6 +1,7 @@
 //! Clients that mean harm, a thousand at a time, and honest scrapes in their midst. The server is a process of its own,
 //! whose memory is what the kernel says.
 
+#![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,6 +30,7 @@ use biolat_daemon::{
     listen,
     web_config::WebConfig,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
@@ -67,14 +69,10 @@ static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// How many files this process may have open: so many, or as many as the administrator allows.
 fn limit_files(wanted: u64) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: valid structs.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        limit.rlim_cur = limit.rlim_max.min(wanted);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-    }
-    limit.rlim_cur
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let current = maximum.unwrap_or(u64::MAX).min(wanted);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum }).unwrap();
+    current
 }
 
 /// The server of the others, if it is told to be: with the web config of this name, or plain.

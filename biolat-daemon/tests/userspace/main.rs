@@ -1,6 +1,7 @@
 //! What needs neither the probe nor root: the command line, the HTTP server, its formats and API, `check` and `report`, each
 //! as its user sees it. `clients` needs other people's programs and is ignored unless `cargo xtask test` asks for it.
 
+#![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -15,6 +15,7 @@ use biolat_daemon::{
     snapshot::Snapshot,
     web_config::WebConfig,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 
 use crate::support::certificates::{Authority, Folder};
@@ -178,8 +179,7 @@ fn ctrl_c_shows_what_there_is_and_is_no_failure() {
     for arguments in [&["--from", &address][..], &["--from", &address, "1h"]] {
         let child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         thread::sleep(Duration::from_millis(1500));
-        // SAFETY: our own child, which is not reaped yet.
-        unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) };
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();
         works(&output);
         assert!(text(&output.stdout).contains("In words"), "{}", text(&output.stdout));
@@ -193,8 +193,7 @@ fn ctrl_c_ends_it_while_nobody_answers() {
     let child = command(&["--from", &address]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (_asked, _) = silent.accept().unwrap();
     let began = Instant::now();
-    // SAFETY: our own child, which is not reaped yet.
-    unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) };
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Stdout},
-    mem, panic, ptr,
+    panic,
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -19,7 +19,7 @@ use ratatui::{
     },
 };
 
-use crate::log_lines;
+use crate::{c_library::stop_process, log_lines};
 
 /// Whether the terminal has to be restored.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
@@ -52,7 +52,7 @@ impl Screen {
     /// Gives the terminal back and stops, as every program does on Ctrl-Z, until somebody has us go on.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         restore();
-        stop();
+        stop_process();
         self.retake()
     }
 }
@@ -80,17 +80,5 @@ fn restore() {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
         log_lines::release();
-    }
-}
-
-/// By the signal's own default, as then it does nothing where nobody could have us go on.
-fn stop() {
-    // SAFETY: structs of plain numbers, for which zero is valid; what was there before is put back.
-    unsafe {
-        let (mut default, mut before): (libc::sigaction, libc::sigaction) = (mem::zeroed(), mem::zeroed());
-        default.sa_sigaction = libc::SIG_DFL;
-        libc::sigaction(libc::SIGTSTP, &raw const default, &raw mut before);
-        libc::raise(libc::SIGTSTP);
-        libc::sigaction(libc::SIGTSTP, &raw const before, ptr::null_mut());
     }
 }

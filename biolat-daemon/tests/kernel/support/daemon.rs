@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{figures::Figures, http};
 
 /// A running daemon; killed when it is dropped.
@@ -94,8 +96,7 @@ impl Daemon {
     /// Ends it as a service manager does; tells how, and after how long.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
-        // SAFETY: our own child, which is not reaped yet.
-        unsafe { libc::kill(self.pid().cast_signed(), libc::SIGTERM) };
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         (self.child.wait().unwrap(), began.elapsed())
     }
 }

@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{
     Folder,
     daemon::{program, wait_for},
@@ -41,8 +43,7 @@ impl Report {
 
     /// Ends it by Ctrl-C; what it showed.
     pub(crate) fn end(mut self) -> String {
-        // SAFETY: our own child, which is not reaped yet.
-        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let began = Instant::now();
         let status = self.child.wait().unwrap();
         assert!(began.elapsed() < Duration::from_secs(5), "Ctrl-C took {:?}", began.elapsed());

@@ -1,0 +1,89 @@
+//! Functions of the C library that neither std nor rustix wraps, each as a safe function.
+
+#![allow(unsafe_code, reason = "no dependency has safe wrappers for these")]
+
+/// Has all threads share one heap. With a heap for each, memory that was freed in one thread is not available to others: some
+/// megabytes after the kernel's BTF has been parsed.
+pub fn share_one_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: a number; glibc takes its own lock.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Returns free heap memory to the kernel.
+pub(crate) fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no precondition.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// The kernel's clock ticks per second, the unit of times in `/proc/<pid>/stat`.
+pub(crate) fn clock_ticks_per_second() -> u64 {
+    system(libc::_SC_CLK_TCK)
+}
+
+/// Bytes of a page.
+pub(crate) fn page_size() -> u64 {
+    system(libc::_SC_PAGESIZE)
+}
+
+fn system(name: libc::c_int) -> u64 {
+    // SAFETY: no precondition.
+    unsafe { libc::sysconf(name) }.max(1).cast_unsigned()
+}
+
+/// Hour, minute and second in this host's time zone, of seconds since the epoch.
+pub(crate) fn local_time(seconds: f64) -> [i32; 3] {
+    let time = seconds as libc::time_t;
+    // SAFETY: zero is valid for the struct's numbers and its pointer, which is not read; the call fills it or leaves it. Only
+    // setting environment variables while it runs would be a race, and that is unsafe.
+    let parts = unsafe {
+        let mut parts: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const time, &raw mut parts);
+        parts
+    };
+    [parts.tm_hour, parts.tm_min, parts.tm_sec]
+}
+
+/// Stops this process as Ctrl-Z does without a handler: by the default action of SIGTSTP, which the kernel ignores where no
+/// shell could continue the process. Returns when it is continued.
+pub(crate) fn stop_process() {
+    // SAFETY: the structs are plain numbers, for which zero is valid; the handler from before is restored.
+    unsafe {
+        let (mut default, mut before): (libc::sigaction, libc::sigaction) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        default.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(libc::SIGTSTP, &raw const default, &raw mut before);
+        libc::raise(libc::SIGTSTP);
+        libc::sigaction(libc::SIGTSTP, &raw const before, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{clock_ticks_per_second, local_time, page_size};
+
+    fn output(program: &str, arguments: &[&str]) -> String {
+        let output = Command::new(program).args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    #[test]
+    fn local_time_is_that_of_date() {
+        let [hour, minute, second] = local_time(1_700_000_000.9);
+        let expected = output("date", &["-d", "@1700000000", "+%H:%M:%S"]);
+        assert_eq!(format!("{hour:02}:{minute:02}:{second:02}"), expected);
+    }
+
+    #[test]
+    fn constants_are_those_of_getconf() {
+        assert_eq!(clock_ticks_per_second().to_string(), output("getconf", &["CLK_TCK"]));
+        assert_eq!(page_size().to_string(), output("getconf", &["PAGESIZE"]));
+    }
+}
