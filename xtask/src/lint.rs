@@ -1,11 +1,14 @@
 //! `cargo xtask lint`: what must hold of the code before it is run.
 
+mod imports;
+
 use anyhow::Result;
 
 use crate::process::{cargo, run};
 
 /// Stops at the first thing that is wrong.
 pub(crate) fn lint() -> Result<()> {
+    imports::check()?;
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     run(&mut cargo(&["clippy", "--locked", "--all-targets", "--", "-D", "warnings"]))?;
     // The probe is checked for the host: its own target takes another toolchain and finds the same. Like there,

@@ -1,0 +1,209 @@
+//! What a Rust file imports, by its tokens: enough of the language for that, and no more.
+
+/// Paths of a file.
+#[derive(Default)]
+pub(super) struct Source {
+    /// Each path that begins with `crate`, `super` or `self`, and its line.
+    pub(super) paths: Vec<(usize, Vec<String>)>,
+    /// Each `use` of another beginning: of a child, or of another crate.
+    pub(super) imports: Vec<Vec<String>>,
+    /// Modules that are declared for tests only.
+    pub(super) test_modules: Vec<String>,
+}
+
+/// A name, or one character of anything else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Token {
+    line: usize,
+    text: String,
+}
+
+impl Source {
+    pub(super) fn parse(text: &str) -> Self {
+        let mut source = Self::default();
+        let tokens = source.without_tests(&tokens(text));
+        let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+        let mut at = 0;
+        while at < tokens.len() {
+            let line = tokens[at].line;
+            let is_path = matches!(text(at), "crate" | "super" | "self")
+                && (text(at + 1), text(at + 2)) == (":", ":")
+                && !(at > 0 && text(at - 1) == "in");
+            if is_path || text(at) == "use" {
+                let mut found = Vec::new();
+                let begin = if is_path { at } else { at + 1 };
+                at = paths(&tokens, begin, &[], &mut found);
+                for (path_line, path) in found {
+                    match path.first().map(String::as_str) {
+                        Some("crate" | "super" | "self") => source.paths.push((path_line.max(line), path)),
+                        _ => source.imports.push(path),
+                    }
+                }
+            } else {
+                at += 1;
+            }
+        }
+        source
+    }
+
+    /// The tokens without items that are compiled for tests only.
+    fn without_tests(&mut self, tokens: &[Token]) -> Vec<Token> {
+        const ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+        let mut kept = Vec::new();
+        let mut at = 0;
+        while at < tokens.len() {
+            if !ATTRIBUTE
+                .iter()
+                .enumerate()
+                .all(|(i, text)| tokens.get(at + i).is_some_and(|t| t.text == *text))
+            {
+                kept.push(tokens[at].clone());
+                at += 1;
+                continue;
+            }
+            let item = at + ATTRIBUTE.len();
+            let (mut depth, mut end) = (0, item);
+            while let Some(token) = tokens.get(end) {
+                end += 1;
+                match token.text.as_str() {
+                    "{" => depth += 1,
+                    "}" => depth -= 1,
+                    ";" if depth == 0 => break,
+                    _ => {}
+                }
+                let is_use = tokens[item].text == "use";
+                if token.text == "}" && depth == 0 && !is_use {
+                    break;
+                }
+            }
+            let words: Vec<_> = tokens[item..end].iter().map(|token| token.text.as_str()).collect();
+            if let [.., "mod", name, ";"] = words[..] {
+                self.test_modules.push(name.to_owned());
+            }
+            at = end;
+        }
+        kept
+    }
+}
+
+/// Reads a path with its groups from `at`; returns where it ends.
+fn paths(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<(usize, Vec<String>)>) -> usize {
+    let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let is_name = |at: usize| text(at).starts_with(|c: char| c.is_alphabetic() || c == '_');
+    let mut path = prefix.to_vec();
+    let line = tokens.get(at).map_or(0, |token| token.line);
+    loop {
+        if text(at) == "{" {
+            at += 1;
+            while at < tokens.len() && text(at) != "}" {
+                let begin = at;
+                at = paths(tokens, at, &path, found);
+                if text(at) == "as" {
+                    at += 2;
+                }
+                if text(at) == "," || at == begin {
+                    at += 1;
+                }
+            }
+            return at + 1;
+        }
+        if !is_name(at) {
+            // A glob, or nothing that is part of a path.
+            break;
+        }
+        // `self` within a group is what the group stands in.
+        if text(at) != "self" || path.is_empty() {
+            path.push(text(at).to_owned());
+        }
+        at += 1;
+        if (text(at), text(at + 1)) != (":", ":") {
+            break;
+        }
+        at += 2;
+    }
+    if path.len() > 1 || prefix.is_empty() {
+        found.push((line, path));
+    }
+    at
+}
+
+/// Names and single characters, without comments, strings, characters and lifetimes.
+fn tokens(text: &str) -> Vec<Token> {
+    let chars: Vec<char> = text.chars().collect();
+    let char_at = |at: usize| chars.get(at).copied().unwrap_or('\0');
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let (mut tokens, mut at, mut line) = (Vec::new(), 0, 1);
+    while at < chars.len() {
+        let begin = at;
+        let mut token = None;
+        match char_at(at) {
+            '/' if char_at(at + 1) == '/' => {
+                while at < chars.len() && char_at(at) != '\n' {
+                    at += 1;
+                }
+            }
+            '/' if char_at(at + 1) == '*' => {
+                let mut depth = 0;
+                loop {
+                    match (char_at(at), char_at(at + 1)) {
+                        ('/', '*') => (depth, at) = (depth + 1, at + 2),
+                        ('*', '/') => (depth, at) = (depth - 1, at + 2),
+                        _ => at += 1,
+                    }
+                    if depth == 0 || at >= chars.len() {
+                        break;
+                    }
+                }
+            }
+            'r' if raw_hashes(&chars[at + 1..]).is_some() => {
+                let hashes = raw_hashes(&chars[at + 1..]).unwrap_or(0);
+                at += hashes + 2;
+                let end = [vec!['"'], vec!['#'; hashes]].concat();
+                while at < chars.len() && !chars[at..].starts_with(&end) {
+                    at += 1;
+                }
+                at += end.len();
+            }
+            '"' => at = end_of_quoted(&chars, at, '"'),
+            '\'' if char_at(at + 1) == '\\' || char_at(at + 2) == '\'' => {
+                at = end_of_quoted(&chars, at, '\'')
+            }
+            // A lifetime, or a label.
+            '\'' => {
+                at += 1;
+                while is_name(char_at(at)) {
+                    at += 1;
+                }
+            }
+            c if is_name(c) => {
+                while is_name(char_at(at)) {
+                    at += 1;
+                }
+                // What stands before a string of bytes, of C or of a raw one is no name.
+                token = Some(chars[begin..at].iter().collect());
+            }
+            c => {
+                at += 1;
+                token = (!c.is_whitespace()).then(|| c.to_string());
+            }
+        }
+        at = at.min(chars.len());
+        tokens.extend(token.map(|text| Token { line, text }));
+        line += chars[begin..at].iter().filter(|c| **c == '\n').count();
+    }
+    tokens
+}
+
+/// How many `#` a raw string has, if one begins behind its `r`.
+fn raw_hashes(behind: &[char]) -> Option<usize> {
+    let hashes = behind.iter().take_while(|c| **c == '#').count();
+    (behind.get(hashes) == Some(&'"')).then_some(hashes)
+}
+
+fn end_of_quoted(chars: &[char], begin: usize, quote: char) -> usize {
+    let mut at = begin + 1;
+    while at < chars.len() && chars[at] != quote {
+        at += if chars[at] == '\\' { 2 } else { 1 };
+    }
+    at + 1
+}
