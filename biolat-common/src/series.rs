@@ -38,7 +38,7 @@ impl Phase {
 ///
 /// Nothing is stored that can be derived. The sum of the total is `queue_ns + device_ns + unsplit_ns`, and a
 /// histogram's count is the sum of its cells.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Series {
     /// Nanoseconds in the queue, of requests with both timestamps.
@@ -65,6 +65,46 @@ impl Series {
         errors: [0; STATUSES],
         cells: [[0; PHASES]; CELLS],
     };
+}
+
+/// Both patterns name every field and have no `..`: a new field does not compile until it is merged and compared.
+#[deny(unused_variables)]
+impl Series {
+    /// Adds the counters of another CPU. The sums wrap like the counters.
+    pub fn merge(&mut self, other: &Self) {
+        let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = other;
+        self.queue_ns = self.queue_ns.wrapping_add(*queue_ns);
+        self.device_ns = self.device_ns.wrapping_add(*device_ns);
+        self.unsplit_ns = self.unsplit_ns.wrapping_add(*unsplit_ns);
+        self.bytes = self.bytes.wrapping_add(*bytes);
+        for (sum, count) in self.errors.iter_mut().zip(errors) {
+            *sum = sum.wrapping_add(*count);
+        }
+        for (sum, count) in self.cells.as_flattened_mut().iter_mut().zip(cells.as_flattened()) {
+            *sum = sum.wrapping_add(*count);
+        }
+    }
+
+    /// How much the counters have grown since `earlier`, across a wrap too.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = earlier;
+        let mut growth = Self {
+            queue_ns: self.queue_ns.wrapping_sub(*queue_ns),
+            device_ns: self.device_ns.wrapping_sub(*device_ns),
+            unsplit_ns: self.unsplit_ns.wrapping_sub(*unsplit_ns),
+            bytes: self.bytes.wrapping_sub(*bytes),
+            errors: self.errors,
+            cells: self.cells,
+        };
+        for (growth, before) in growth.errors.iter_mut().zip(errors) {
+            *growth = growth.wrapping_sub(*before);
+        }
+        for (growth, before) in growth.cells.as_flattened_mut().iter_mut().zip(cells.as_flattened()) {
+            *growth = growth.wrapping_sub(*before);
+        }
+        growth
+    }
 }
 
 const _: () = {
@@ -113,5 +153,30 @@ impl Key {
     #[must_use]
     pub const fn op(self) -> u32 {
         (self.0 & 0xff) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Series;
+
+    fn series(wide: u64, narrow: u32) -> Series {
+        Series {
+            queue_ns: wide,
+            device_ns: wide,
+            unsplit_ns: wide,
+            bytes: wide,
+            errors: [narrow; _],
+            cells: [[narrow; _]; _],
+        }
+    }
+
+    #[test]
+    fn every_counter_is_merged_and_compared_across_a_wrap() {
+        let mut sum = series(u64::MAX - 1, u32::MAX - 1);
+        let before = sum;
+        sum.merge(&series(5, 7));
+        assert_eq!(sum, series(3, 5));
+        assert_eq!(sum.since(&before), series(5, 7));
     }
 }

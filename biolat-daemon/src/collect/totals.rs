@@ -38,6 +38,9 @@ impl std::ops::AddAssign for Growth {
     }
 }
 
+/// The patterns name every field and have no `..`: a new field of [`Series`] does not compile until it is widened here,
+/// and a new field of [`Totals`] not until it is exposed.
+#[deny(unused_variables)]
 impl Totals {
     /// Of a new series, in a slot that holds `baseline` from a former one.
     #[must_use]
@@ -55,28 +58,23 @@ impl Totals {
 
     /// Adds the growth since the last collection.
     pub fn add(&mut self, now: &Series) -> Growth {
-        let last = &self.last;
-        self.queue_ns += u128::from(now.queue_ns.wrapping_sub(last.queue_ns));
-        self.device_ns += u128::from(now.device_ns.wrapping_sub(last.device_ns));
-        self.unsplit_ns += u128::from(now.unsplit_ns.wrapping_sub(last.unsplit_ns));
-        self.bytes += now.bytes.wrapping_sub(last.bytes);
-        for (total, (now, last)) in self.errors.iter_mut().zip(now.errors.iter().zip(&last.errors)) {
-            *total += u64::from(now.wrapping_sub(*last));
+        let Series { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = now.since(&self.last);
+        self.last = *now;
+        self.queue_ns += u128::from(queue_ns);
+        self.device_ns += u128::from(device_ns);
+        self.unsplit_ns += u128::from(unsplit_ns);
+        self.bytes += bytes;
+        for (total, new) in self.errors.iter_mut().zip(errors) {
+            *total += u64::from(new);
         }
         let mut growth = Growth::default();
-        for (total, (now, last)) in self.cells.iter_mut().zip(now.cells.iter().zip(&last.cells)) {
-            for phase in Phase::ALL {
-                let phase_index = phase as usize;
-                let new = u64::from(now[phase_index].wrapping_sub(last[phase_index]));
-                total[phase_index] += new;
-                match phase {
-                    Phase::Total => growth.total += new,
-                    Phase::Device => growth.split += new,
-                    Phase::Queue => {}
-                }
+        for (total, new) in self.cells.iter_mut().zip(cells) {
+            for (total, new) in total.iter_mut().zip(new) {
+                *total += u64::from(new);
             }
+            growth.total += u64::from(new[Phase::Total as usize]);
+            growth.split += u64::from(new[Phase::Device as usize]);
         }
-        self.last = *now;
         growth
     }
 
@@ -85,32 +83,27 @@ impl Totals {
         self.cells.iter().map(|cell| cell[Phase::Total as usize]).sum()
     }
 
+    /// The series as the snapshot exposes it.
     #[must_use]
     pub fn view(&self, op: String, statuses_since_6_10: bool) -> SeriesView {
-        let errors = self.errors.iter().enumerate().filter(|&(_, &count)| count > 0);
+        let Self { last: _, queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = self;
         let mut by_name: Vec<(&'static str, u64)> = Vec::new();
-        for (status, &count) in errors {
+        for (status, &count) in errors.iter().enumerate().filter(|&(_, &count)| count > 0) {
             let name = status::name(status, statuses_since_6_10);
             match by_name.iter_mut().find(|(found, _)| *found == name) {
                 Some((_, sum)) => *sum += count,
                 None => by_name.push((name, count)),
             }
         }
-        SeriesView {
-            op,
-            bytes: self.bytes,
-            histograms: Phase::ALL.map(|phase| self.histogram(phase)),
-            errors: by_name,
-        }
-    }
-
-    fn histogram(&self, phase: Phase) -> Histogram {
-        let sum_ns = match phase {
-            Phase::Queue => self.queue_ns,
-            Phase::Device => self.device_ns,
-            Phase::Total => self.queue_ns + self.device_ns + self.unsplit_ns,
+        let histogram = |phase| {
+            let sum_ns = match phase {
+                Phase::Queue => *queue_ns,
+                Phase::Device => *device_ns,
+                Phase::Total => queue_ns + device_ns + unsplit_ns,
+            };
+            Histogram::from_cells(cells.iter().map(|cell| cell[phase as usize]), sum_ns)
         };
-        Histogram::from_cells(self.cells.iter().map(|cell| cell[phase as usize]), sum_ns)
+        SeriesView { op, bytes: *bytes, histograms: Phase::ALL.map(histogram), errors: by_name }
     }
 }
 

@@ -40,7 +40,7 @@ impl Counters {
         sys::read_per_cpu(map, index, &mut self.0).context("cannot read a series")?;
         let mut sum = Series::ZERO;
         for Value(cpu) in &self.0 {
-            add(&mut sum, cpu);
+            sum.merge(cpu);
         }
         Ok(sum)
     }
@@ -197,18 +197,4 @@ pub(super) fn cpus() -> Result<usize> {
 /// A map of maps is typed by what it holds, so that it has no plain conversion.
 fn array_of_maps(map: Map) -> Result<ArrayOfMaps<MapData>> {
     Ok(ArrayOfMaps::try_from(map)?)
-}
-
-/// Counters wrap, and so do their sums: only differences are used.
-fn add(sum: &mut Series, cpu: &Series) {
-    sum.queue_ns = sum.queue_ns.wrapping_add(cpu.queue_ns);
-    sum.device_ns = sum.device_ns.wrapping_add(cpu.device_ns);
-    sum.unsplit_ns = sum.unsplit_ns.wrapping_add(cpu.unsplit_ns);
-    sum.bytes = sum.bytes.wrapping_add(cpu.bytes);
-    for (sum, count) in sum.errors.iter_mut().zip(&cpu.errors) {
-        *sum = sum.wrapping_add(*count);
-    }
-    for (sum, count) in sum.cells.as_flattened_mut().iter_mut().zip(cpu.cells.as_flattened()) {
-        *sum = sum.wrapping_add(*count);
-    }
 }
