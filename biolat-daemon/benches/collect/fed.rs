@@ -2,48 +2,41 @@
 //! same call, summed and widened by the same code. They stand in a plain array whose value is as long as that of a
 //! per-CPU one: the kernel then copies it in one piece instead of CPU by CPU, on its way through the same memory.
 
-use std::os::fd::AsFd as _;
-
 use anyhow::{Context as _, Result};
-use aya::maps::{Array, IterableMap as _, MapData};
+use aya::maps::{Array, MapData};
 use biolat_common::series::Series;
-use biolat_daemon::{collect::totals::Totals, probe::Counters, snapshot::SeriesView};
-
-/// What each of so many CPUs has counted.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Value<const CPUS: usize>([Series; CPUS]);
-
-// SAFETY: `repr(C)` integers without padding.
-unsafe impl<const CPUS: usize> aya::Pod for Value<CPUS> {}
+use biolat_daemon::{
+    collect::totals::Totals,
+    probe::{SeriesBuffer, SeriesValue},
+    snapshot::SeriesView,
+};
 
 pub(crate) struct Machine<const CPUS: usize> {
-    map: Array<MapData, Value<CPUS>>,
-    counters: Counters,
+    map: Array<MapData, [SeriesValue; CPUS]>,
+    buffer: SeriesBuffer,
     totals: Vec<Totals>,
 }
 
 impl<const CPUS: usize> Machine<CPUS> {
     pub(crate) fn new(series: u32) -> Result<Self> {
         let mut map = Array::create(series, 0).context("cannot make a map")?;
-        let value = Box::new(Value([busy(); CPUS]));
+        let value = Box::new([SeriesValue::from(busy()); CPUS]);
         for index in 0..series {
             map.set(index, value.as_ref(), 0).context("cannot fill a map")?;
         }
         let totals = (0..series).map(|_| Totals::from_baseline(Series::ZERO)).collect();
-        Ok(Self { map, counters: Counters::of_cpus(CPUS), totals })
+        Ok(Self { map, buffer: SeriesBuffer::default(), totals })
     }
 
     /// Of counters that are read.
     pub(crate) fn bytes(&self) -> usize {
-        self.totals.len() * size_of::<Value<CPUS>>()
+        self.totals.len() * CPUS * size_of::<Series>()
     }
 
     /// What a pass does with counters, up to what is exposed.
     pub(crate) fn collect(&mut self) -> Result<Vec<SeriesView>> {
-        let map = self.map.map().fd().as_fd();
         for (index, totals) in (0..).zip(&mut self.totals) {
-            totals.add(&self.counters.read(map, index)?);
+            totals.add(&self.buffer.read_plain(&self.map, index)?);
         }
         Ok(self.totals.iter().map(|totals| totals.view("read".to_owned(), true)).collect())
     }

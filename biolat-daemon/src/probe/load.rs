@@ -73,6 +73,9 @@ impl LoadEnv {
 
     /// Adds the kernel's reason and the remedy to an error.
     pub(super) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        if error.is::<LoadError>() {
+            return error;
+        }
         let Some(reason) = io_error(error.as_ref()) else {
             return anyhow!("{}", one_line(&format!("{error:#}")));
         };

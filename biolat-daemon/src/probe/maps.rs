@@ -1,13 +1,11 @@
-//! Typed access to the probe's maps, the only one: what they mean is in `biolat_common::slot`.
+//! The probe's maps, typed. `biolat_common::slot` says what they mean.
 
-#![allow(unsafe_code, reason = "aya::Pod is an unsafe trait")]
-
-use std::os::fd::{AsFd, BorrowedFd};
+#![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
 
 use anyhow::{Context as _, Result};
 use aya::{
     Ebpf,
-    maps::{Array, ArrayOfMaps, HashMap, IterableMap, Map, MapData, MapError, PerCpuArray, Queue},
+    maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue},
 };
 use biolat_common::{
     lost::{Counts, REASONS},
@@ -15,34 +13,60 @@ use biolat_common::{
     slot::{CHUNK_SLOTS, Cell, SLOTS, table_cell},
 };
 
-use super::sys;
+use super::{
+    cpus::{self, PossibleCpus},
+    sys,
+};
 
-/// A series as aya wants a map's value.
+/// A series as the value of a map.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct Value(Series);
+pub struct SeriesValue(Series);
 
 // SAFETY: `repr(C)` integers without padding.
-unsafe impl aya::Pod for Value {}
+unsafe impl aya::Pod for SeriesValue {}
 
-/// Room for a value of each possible CPU, read into again and again.
-pub struct Counters(Vec<Value>);
+impl From<Series> for SeriesValue {
+    fn from(series: Series) -> Self {
+        Self(series)
+    }
+}
 
-impl Counters {
-    /// For a map of so many possible CPUs.
-    #[must_use]
-    pub fn of_cpus(cpus: usize) -> Self {
-        Self(vec![Value(Series::ZERO); cpus])
+/// A buffer for one CPU's counters after another, reused for each series.
+#[derive(Default)]
+pub struct SeriesBuffer(Vec<SeriesValue>);
+
+impl SeriesBuffer {
+    /// An entry of a per-CPU array, summed over the CPUs.
+    fn read(
+        &mut self,
+        map: &PerCpuArray<MapData, SeriesValue>,
+        index: u32,
+        cpus: PossibleCpus,
+    ) -> Result<Series> {
+        cpus.read(map, index, &mut self.0).context("cannot read a series")?;
+        Ok(self.sum())
     }
 
-    /// An entry of a map, summed over the CPUs.
-    pub fn read(&mut self, map: BorrowedFd<'_>, index: u32) -> Result<Series> {
-        sys::read_per_cpu(map, index, &mut self.0).context("cannot read a series")?;
+    /// The same for a plain array with the counters of so many CPUs in one value. The bench of the collector simulates
+    /// machines with it that have more CPUs than its own.
+    pub fn read_plain<const CPUS: usize>(
+        &mut self,
+        map: &Array<MapData, [SeriesValue; CPUS]>,
+        index: u32,
+    ) -> Result<Series> {
+        self.0.resize(CPUS, Series::ZERO.into());
+        // SAFETY: there is room for the array's value, whose size aya has checked; the map is not per CPU.
+        unsafe { sys::read_entry(map.map(), index, self.0.as_mut_ptr()) }.context("cannot read a series")?;
+        Ok(self.sum())
+    }
+
+    fn sum(&self) -> Series {
         let mut sum = Series::ZERO;
-        for Value(cpu) in &self.0 {
+        for SeriesValue(cpu) in &self.0 {
             sum.merge(cpu);
         }
-        Ok(sum)
+        sum
     }
 }
 
@@ -50,67 +74,71 @@ impl Counters {
 pub struct Maps {
     table: Array<MapData, u64>,
     index: HashMap<MapData, u64, u32>,
-    /// As many keys and values as the index may hold.
+    /// Buffers for the keys and values of the whole index.
     entries: (Vec<u64>, Vec<u32>),
     free: Queue<MapData, u32>,
     lost: PerCpuArray<MapData, Counts>,
-    /// The slots foreseen, and how many they are.
-    series: PerCpuArray<MapData, Value>,
-    foreseen: u32,
-    /// Those beyond, in chunks.
+    /// The slots that exist from the start, and their number.
+    series: PerCpuArray<MapData, SeriesValue>,
+    preallocated: u32,
+    /// The slots added later, in chunks.
     more: ArrayOfMaps<MapData>,
-    chunks: Vec<PerCpuArray<MapData, Value>>,
-    counters: Counters,
+    chunks: Vec<PerCpuArray<MapData, SeriesValue>>,
+    cpus: PossibleCpus,
+    buffer: SeriesBuffer,
     losses: Vec<Counts>,
 }
 
 impl Maps {
-    /// Takes the maps out of an object that was loaded with room for so many series, and hands that to the probe.
-    pub(super) fn from_object(object: &mut Ebpf, foreseen: u32) -> Result<Self> {
-        let cpus = cpus()?;
+    /// Takes the maps out of an object that was loaded with this many slots, and pushes the slots to the free queue.
+    pub(super) fn from_object(object: &mut Ebpf, preallocated: u32) -> Result<Self> {
         let mut take =
             |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
+        let lost = take("LOST")?.try_into()?;
+        let cpus = PossibleCpus::of_kernel(&lost)?;
+        cpus.compare(cpus::in_sysfs()?)?;
         let mut maps = Self {
             table: take("TABLE")?.try_into()?,
             index: take("INDEX")?.try_into()?,
             entries: (vec![0; SLOTS as usize], vec![0; SLOTS as usize]),
             free: take("FREE")?.try_into()?,
-            lost: take("LOST")?.try_into()?,
+            lost,
             series: take("SERIES")?.try_into()?,
-            foreseen,
+            preallocated,
             more: array_of_maps(take("MORE")?)?,
             chunks: Vec::new(),
-            counters: Counters::of_cpus(cpus),
-            losses: vec![[0; REASONS]; cpus],
+            cpus,
+            buffer: SeriesBuffer::default(),
+            losses: Vec::new(),
         };
-        for slot in 0..foreseen {
+        for slot in 0..preallocated {
             maps.release(slot)?;
         }
         Ok(maps)
     }
 
-    /// What the kernel holds for one slot.
+    /// Bytes of the counters of one slot in the kernel.
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
-        size_of_val(self.counters.0.as_slice()) as u64
+        (self.cpus.get() * size_of::<Series>()) as u64
     }
 
-    /// Slots that there are, used or not.
+    /// All slots, free or in use.
     #[must_use]
     pub fn slots(&self) -> u32 {
-        self.foreseen + self.chunks.len() as u32 * CHUNK_SLOTS
+        self.preallocated + self.chunks.len() as u32 * CHUNK_SLOTS
     }
 
-    /// Makes another chunk of slots and hands them to the probe. `false`: the most that there can be is reached.
+    /// Creates another chunk of slots and pushes them to the free queue. `false`: the limit is reached.
     pub fn grow(&mut self) -> Result<bool> {
         let slots = self.slots();
         if slots == SLOTS {
             return Ok(false);
         }
-        let chunk = PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot make a map for more series")?;
+        let chunk = PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a map for more series")?;
         self.more
-            .set(slots / CHUNK_SLOTS, IterableMap::map(&chunk), 0)
-            .context("cannot hand a map to the probe")?;
+            .set(slots / CHUNK_SLOTS, chunk.map(), 0)
+            .context("cannot add a map for more series to the probe")?;
         self.chunks.push(chunk);
         for slot in slots..slots + CHUNK_SLOTS {
             self.release(slot)?;
@@ -118,65 +146,62 @@ impl Maps {
         Ok(true)
     }
 
-    /// Hands a slot to the probe, for the next series that needs one.
+    /// Pushes a slot to the free queue, for the next new series.
     pub fn release(&mut self, slot: u32) -> Result<()> {
-        self.free.push(slot, 0).context("cannot hand a slot to the probe")
+        self.free.push(slot, 0).context("cannot push a slot to the free queue")
     }
 
-    /// Every series that there is, and its slot.
+    /// Every series and its slot.
     pub fn index(&mut self) -> Result<Vec<(Key, u32)>> {
-        let map = IterableMap::map(&self.index).fd().as_fd();
         let (keys, slots) = &mut self.entries;
-        let read = sys::read_hash(map, keys, slots).context("cannot read the index of series")?;
+        let read = sys::read_hash(&self.index, keys, slots).context("cannot read the index of series")?;
         Ok(keys[..read].iter().map(|&key| Key::from_bits(key)).zip(slots[..read].iter().copied()).collect())
     }
 
-    /// Takes a series out of the index and the table. Its slot may be written until every run of the probe
-    /// that is under way has ended, and must not be given away before.
+    /// Removes a series from the index and the table. Runs of the probe that are in progress may still write to its
+    /// slot, which must not be reused before they have ended.
     pub fn remove(&mut self, key: Key) -> Result<()> {
-        if self.owner(key)?.is_of(key) {
+        if self.cell_of(key)?.is_of(key) {
             self.table.set(table_cell(key), Cell::EMPTY.bits(), 0)?;
         }
         match self.index.remove(&key.bits()) {
             Err(error) if !matches!(error, MapError::KeyNotFound) => {
-                Err(error).context("cannot take a series out of the index")
+                Err(error).context("cannot remove a series from the index")
             }
             _ => Ok(()),
         }
     }
 
-    /// Puts a series into the table, where the probe finds it at once. `false`: one that is likely to be busier stands
-    /// there, and the probe goes on to find this one in the index.
+    /// Puts a series into the table, for the probe's common case. `false`: its cell keeps a series that is likely to be
+    /// busier, and the probe continues to find this one in the index.
     pub fn publish(&mut self, key: Key, slot: u32) -> Result<bool> {
-        let owner = self.owner(key)?;
-        if owner.yields_to(key) {
+        let cell = self.cell_of(key)?;
+        if cell.yields_to(key) {
             self.table.set(table_cell(key), Cell::new(key, slot).bits(), 0)?;
             return Ok(true);
         }
-        Ok(owner.is_of(key))
+        Ok(cell.is_of(key))
     }
 
-    fn owner(&self, key: Key) -> Result<Cell> {
+    fn cell_of(&self, key: Key) -> Result<Cell> {
         Ok(Cell::from_bits(self.table.get(&table_cell(key), 0).context("cannot read the table of series")?))
     }
 
     /// The counters of a slot, summed over the CPUs.
     pub fn read(&mut self, slot: u32) -> Result<Series> {
-        let (map, index) = match slot.checked_sub(self.foreseen) {
+        let (map, index) = match slot.checked_sub(self.preallocated) {
             None => (&self.series, slot),
             Some(beyond) => {
                 let chunk = self.chunks.get((beyond / CHUNK_SLOTS) as usize);
-                (chunk.context("the index names a slot beyond the end")?, beyond % CHUNK_SLOTS)
+                (chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS)
             }
         };
-        let map = IterableMap::map(map).fd().as_fd();
-        self.counters.read(map, index)
+        self.buffer.read(map, index, self.cpus)
     }
 
-    /// Losses by reason, summed over the CPUs.
+    /// Lost completions by reason, summed over the CPUs.
     pub fn losses(&mut self) -> Result<Counts> {
-        let map = IterableMap::map(&self.lost).fd().as_fd();
-        sys::read_per_cpu(map, 0, &mut self.losses).context("cannot read the losses")?;
+        self.cpus.read(&self.lost, 0, &mut self.losses).context("cannot read the losses")?;
         let mut sum = [0_u64; REASONS];
         for cpu in &self.losses {
             for (sum, count) in sum.iter_mut().zip(cpu) {
@@ -187,14 +212,7 @@ impl Maps {
     }
 }
 
-/// CPUs that each per-CPU map has room for.
-pub(super) fn cpus() -> Result<usize> {
-    aya::util::nr_cpus().map_err(|(path, error)| {
-        anyhow::Error::new(error).context(format!("cannot read {path} to count the CPUs"))
-    })
-}
-
-/// A map of maps is typed by what it holds, so that it has no plain conversion.
+/// aya's conversion is generic over the type of the inner maps, and needs the target named.
 fn array_of_maps(map: Map) -> Result<ArrayOfMaps<MapData>> {
     Ok(ArrayOfMaps::try_from(map)?)
 }

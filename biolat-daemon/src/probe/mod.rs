@@ -1,6 +1,7 @@
 //! The probe from the daemon's side: load, attach, read. The only module that uses aya.
 
 pub mod btf;
+mod cpus;
 pub mod kernel;
 mod load;
 pub mod load_error;
@@ -18,7 +19,7 @@ use aya_log::EbpfLogger;
 use biolat_common::series::{Key, Series};
 
 pub use load::{in_whole_chunks, test_load};
-pub use maps::{Counters, Maps};
+pub use maps::{Maps, SeriesBuffer, SeriesValue};
 pub use sys::ProgramCounts;
 
 use crate::{c_library, host::Host};
@@ -82,9 +83,9 @@ impl Probe {
     }
 }
 
-/// Bytes of the counters of one series in the kernel.
+/// Bytes of the counters of one series in the kernel, before any map exists: by the CPUs that sysfs lists.
 pub fn slot_bytes() -> Result<u64> {
-    Ok((maps::cpus()? * size_of::<Series>()) as u64)
+    Ok((cpus::in_sysfs()? * size_of::<Series>()) as u64)
 }
 
 /// The bytes of the running kernel's BTF.

@@ -5,9 +5,10 @@
 use std::{
     io,
     mem::size_of,
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd},
 };
 
+use aya::maps::{HashMap, IterableMap as _, MapData};
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_info};
 
 /// The kernel's counts of a program.
@@ -23,35 +24,44 @@ pub struct ProgramCounts {
     pub verified_instructions: u32,
 }
 
-/// Reads every CPU's value of one entry of a per-CPU array into `values`, one for each possible CPU.
+/// Reads an entry of an array.
 ///
-/// `T` has to be what the map holds, a multiple of 8 bytes of plain integers.
-pub(super) fn read_per_cpu<T: aya::Pod>(map: BorrowedFd<'_>, index: u32, values: &mut [T]) -> io::Result<()> {
-    const { assert!(size_of::<T>().is_multiple_of(8)) };
+/// # Safety
+///
+/// There must be room at `buffer` for all that the kernel writes: the map's value or, of a per-CPU map, a value for each
+/// possible CPU, its size rounded up to a multiple of 8 bytes.
+pub(super) unsafe fn read_entry<T: aya::Pod>(map: &MapData, index: u32, buffer: *mut T) -> io::Result<()> {
     let mut attr = zeroed();
     // SAFETY: a union of plain integers; this is the member that the command reads.
     let element = unsafe { &mut attr.__bindgen_anon_2 };
-    element.map_fd = map.as_raw_fd().cast_unsigned();
+    element.map_fd = map.fd().as_fd().as_raw_fd().cast_unsigned();
     element.key = (&raw const index) as u64;
-    element.__bindgen_anon_1.value = values.as_mut_ptr() as u64;
-    bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
+    element.__bindgen_anon_1.value = buffer as u64;
+    // SAFETY: the key of an array is 4 bytes; the caller vouches for the buffer.
+    unsafe { bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr) }.map(drop)
 }
 
 /// Reads all entries of a hash map, with one call if the buffers hold them all. Returns their number.
-pub(super) fn read_hash(map: BorrowedFd<'_>, keys: &mut [u64], values: &mut [u32]) -> io::Result<usize> {
+pub(super) fn read_hash(
+    map: &HashMap<MapData, u64, u32>,
+    keys: &mut [u64],
+    values: &mut [u32],
+) -> io::Result<usize> {
     let room = keys.len().min(values.len());
     let (mut position, mut read) = (0_u32, 0);
     while read < room {
         let mut attr = zeroed();
         // SAFETY: a union of plain integers; this is the member that the command reads and writes.
         let batch = unsafe { &mut attr.batch };
-        batch.map_fd = map.as_raw_fd().cast_unsigned();
+        batch.map_fd = map.map().fd().as_fd().as_raw_fd().cast_unsigned();
         batch.in_batch = if read == 0 { 0 } else { (&raw const position) as u64 };
         batch.out_batch = (&raw mut position) as u64;
         batch.keys = keys[read..].as_mut_ptr() as u64;
         batch.values = values[read..].as_mut_ptr() as u64;
         batch.count = (room - read) as u32;
-        let result = bpf(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr);
+        // SAFETY: aya has checked that keys and values of the map have these types; there is room for `count` of each.
+        // A position in a hash map is 4 bytes.
+        let result = unsafe { bpf(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr) };
         match result {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(error),
             // SAFETY: as above.
@@ -73,7 +83,8 @@ pub(super) fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCount
     attr.info.bpf_fd = program.as_raw_fd().cast_unsigned();
     attr.info.info = (&raw mut info) as u64;
     attr.info.info_len = size_of::<bpf_prog_info>() as u32;
-    bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
+    // SAFETY: the kernel writes `info_len` bytes at most, and to no buffer that `info` points to, as it has none.
+    unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr) }?;
     Ok(ProgramCounts {
         runs: info.run_cnt,
         run_time_ns: info.run_time_ns,
@@ -88,8 +99,11 @@ fn zeroed() -> bpf_attr {
     unsafe { std::mem::zeroed() }
 }
 
-fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
-    // SAFETY: `attr` is valid for its size, and the buffers that it points to outlive the call.
+/// # Safety
+///
+/// Whatever the command writes through the pointers in `attr` must have room there.
+unsafe fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
+    // SAFETY: `attr` is valid for its size; the caller vouches for what it points to.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command as libc::c_long, std::ptr::from_mut(attr), size_of::<bpf_attr>())
     };

@@ -12,6 +12,7 @@ use crate::support::{
     bpf::programs,
     daemon::{Daemon, program, wait_for},
     figures::Figures,
+    machine::possible_cpus,
 };
 
 /// Runs it to its end; its exit code and what it said.
@@ -106,4 +107,34 @@ fn a_pass_that_fails_is_no_gap() {
 
     symlink("/sys/block", folder.0.join("block")).unwrap();
     assert!(daemon.fresh().taken() > during.taken());
+}
+
+/// The kernel writes one value per possible CPU into a reader's buffer, whatever sysfs lists.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_wrong_number_of_cpus_in_sysfs_is_refused() {
+    let folder = Folder::new("cpus", true);
+    let possible = folder.0.join("possible");
+    for wrong in ["0".to_owned(), format!("0-{}", 2 * possible_cpus() - 1)] {
+        std::fs::write(&possible, &wrong).unwrap();
+        if wrong == "0" && possible_cpus() == 1 {
+            continue;
+        }
+        let with_mount = |arguments: &str| {
+            let script = format!(
+                "mount --bind {} /sys/devices/system/cpu/possible && exec \"$0\" {arguments} --listen 127.0.0.1:0",
+                possible.display()
+            );
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", &script]).arg(program());
+            command
+        };
+        let (code, said) = fails(&mut with_mount(""));
+        assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains("wrong number of possible CPUs in /sys/devices/system/cpu/possible"), "{said}");
+        let output = with_mount("check --device none").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("wrong number of possible CPUs"), "{said}");
+    }
 }
