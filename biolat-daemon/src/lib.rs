@@ -19,11 +19,14 @@ pub mod config;
 pub mod daemon;
 pub mod device;
 pub mod expose;
+#[cfg(test)]
+mod generated_docs;
 pub mod histogram;
 pub mod host;
 pub mod http;
 pub mod listen;
 pub mod log_lines;
+mod losses;
 mod net;
 pub mod probe;
 pub mod process;

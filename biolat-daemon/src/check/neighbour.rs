@@ -54,7 +54,7 @@ fn who(address: SocketAddr) -> io::Result<Neighbour> {
     let metrics = get(address, "/metrics", |read| version(read).is_some())?;
     Ok(match version(&metrics) {
         Some(version) => Neighbour::Ready(version),
-        None if metrics.starts_with("HTTP/1.1 503") && metrics.contains("no pass of the collector") => {
+        None if metrics.starts_with("HTTP/1.1 503") && metrics.contains("not ready: no ") => {
             Neighbour::NotReady
         }
         None => Neighbour::Other,

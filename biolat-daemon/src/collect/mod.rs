@@ -30,6 +30,7 @@ use crate::{
         sysfs,
     },
     host::Host,
+    losses,
     probe::{Probe, kernel::Kernel, kernel_btf, slot_bytes},
     snapshot::Snapshot,
 };
@@ -231,8 +232,8 @@ impl Collector {
         let counts = self.probe.maps.losses()?;
         let mut by_reason: Vec<_> =
             Reason::ALL.into_iter().map(|reason| (reason.name(), counts[reason as usize])).collect();
-        by_reason.push(("recursion", recursion));
-        by_reason.push(("unknown_device", self.unresolved_completions));
+        by_reason.push((losses::RECURSION.name, recursion));
+        by_reason.push((losses::UNKNOWN_DEVICE.name, self.unresolved_completions));
         let accounted = Reason::ALL.into_iter().filter(|reason| reason.is_accounted());
         let accounted = accounted.map(|reason| counts[reason as usize]).sum::<u64>() + recursion;
         Ok(Losses { by_reason, accounted })

@@ -1,14 +1,14 @@
-//! Buckets as the formats want them: coarser by merging neighbours, which is exact.
+//! Buckets of native and classic histograms. Coarser ones are made by merging neighbours, which is exact.
 
 use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, BucketSpan};
 
 use crate::histogram::Histogram;
 
-/// Empty buckets that are cheaper to write than a new span.
+/// Up to this many empty buckets are cheaper to encode than a new span.
 const GAP: i32 = 2;
 
-/// Native buckets: spans, and the count of each bucket as a difference to the one before.
+/// Native buckets: spans, and the count of each bucket as a difference from the previous one.
 #[must_use]
 pub fn native(histogram: &Histogram, schema: u32) -> (Vec<BucketSpan>, Vec<i64>) {
     let mut spans: Vec<BucketSpan> = Vec::new();
@@ -35,7 +35,7 @@ pub fn native(histogram: &Histogram, schema: u32) -> (Vec<BucketSpan>, Vec<i64>)
     (spans, deltas)
 }
 
-/// Index and count at a coarser schema. What is above the range counts in the range's last bucket.
+/// Index and count of each bucket at a coarser schema. Latencies above the range are counted in its last bucket.
 fn merged(histogram: &Histogram, schema: u32) -> Vec<(i32, u64)> {
     let mut merged = histogram.at_schema(schema);
     if histogram.overflow > 0 {
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Absolute counts by index, as a reader of the format would decode them.
+    /// Counts by index, decoded as a reader of the format does.
     fn decode(spans: &[BucketSpan], deltas: &[i64]) -> Vec<(i32, i64)> {
         let (mut index, mut count, mut deltas) = (0, 0, deltas.iter());
         let mut decoded = Vec::new();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_span() {
+    fn an_empty_histogram_has_no_span() {
         assert_eq!(native(&Histogram::new(), 3), (Vec::new(), Vec::new()));
     }
 

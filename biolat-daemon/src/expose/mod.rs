@@ -1,11 +1,11 @@
 //! A [`Snapshot`] as bytes: pure functions, no map, no clock, no socket.
 //!
-//! One set of metric families is made of a snapshot, and each exposition format is written from it, so that
-//! the formats cannot disagree.
+//! [`metrics`] is the table of all metrics. One set of metric families is made from it, and every exposition format is
+//! written from those, so that the formats cannot disagree.
 
 pub mod buckets;
 pub mod families;
-mod help;
+pub(crate) mod metrics;
 pub mod text;
 
 use prost::Message as _;
@@ -13,10 +13,10 @@ use prost::Message as _;
 use crate::snapshot::Snapshot;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
 
-/// What histograms look like.
+/// How histograms are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistogramFormat {
-    /// 2^schema buckets for each power of two, 0 to 3.
+    /// Resolution of native histograms: 2^schema buckets for each power of two, 0 to 3.
     pub schema: u32,
     /// Which kinds of histogram are exposed.
     pub kinds: HistogramKinds,
@@ -85,7 +85,7 @@ pub fn encode(snapshot: &Snapshot, histograms: HistogramFormat, format: Format) 
 fn delimited(families: &[MetricFamily]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for family in families {
-        // A vector takes whatever comes.
+        // Writing to a vector does not fail.
         let _ = family.encode_length_delimited(&mut bytes);
     }
     bytes

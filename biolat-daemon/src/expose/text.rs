@@ -1,5 +1,5 @@
-//! The two text formats. They differ in little: how counters and infos are named in a family's head, when a
-//! counter began, how whole numbers are written in `le`, and how it ends.
+//! The two text formats. They differ in the names of counters and infos in a family's head, in `_created`, in whole numbers
+//! in `le`, and in the end marker.
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
 //! <https://prometheus.io/docs/specs/om/open_metrics_spec/>
@@ -13,6 +13,8 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
     Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 use prost_types::Timestamp;
+
+use super::metrics::unit;
 
 /// OpenMetrics 1.0.
 #[must_use]
@@ -42,8 +44,7 @@ fn write(families: &[MetricFamily], dialect: Dialect) -> String {
         let _ = writeln!(out, "# HELP {name} {}", escape(&family.help, dialect == Dialect::OpenMetrics));
         let _ = writeln!(out, "# TYPE {name} {kind}");
         if dialect == Dialect::OpenMetrics
-            && let Some(unit) =
-                ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")))
+            && let Some(unit) = unit(name)
         {
             let _ = writeln!(out, "# UNIT {name} {unit}");
         }
@@ -103,7 +104,7 @@ fn write_histogram(out: &mut String, name: &str, labels: &str, histogram: &Histo
     sample(out, name, "_count", labels, None, histogram.sample_count);
 }
 
-/// As they stand between the braces.
+/// Label pairs as they are written between the braces.
 fn labels(labels: &[LabelPair]) -> String {
     let mut text = String::new();
     for LabelPair { name, value } in labels {
@@ -126,7 +127,7 @@ fn sample(out: &mut String, name: &str, suffix: &str, labels: &str, le: Option<&
     let _ = writeln!(out, " {value}");
 }
 
-/// A bucket's bound as Go writes it, so that a series keeps its labels whatever format it comes in.
+/// A bucket's bound as Go writes it, so that a series has the same labels in every format.
 fn bound(bound: f64, dialect: Dialect) -> String {
     if bound < 1e-4 {
         let text = format!("{bound:e}");
@@ -139,7 +140,7 @@ fn bound(bound: f64, dialect: Dialect) -> String {
     if dialect == Dialect::OpenMetrics && !text.contains('.') { text + ".0" } else { text }
 }
 
-/// Backslashes and line ends; quotes too, but for the help text of 0.0.4.
+/// Escapes backslashes and line feeds, and quotes except in help texts of format 0.0.4.
 fn escape(text: &str, quotes: bool) -> Cow<'_, str> {
     if !text.contains(['\\', '\n', '"']) {
         return text.into();
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_drive_says_cannot_break_a_line() {
+    fn labels_of_a_drive_are_escaped() {
         assert_eq!(escape("a\\b\"c\nd", true), "a\\\\b\\\"c\\nd");
         assert_eq!(escape("\"x\"", false), "\"x\"");
     }

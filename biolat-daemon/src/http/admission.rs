@@ -1,4 +1,4 @@
-//! What stands before every route: who may come in, and what every answer carries.
+//! Before every route: whether a request is admitted, and the headers of the web config for every response.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -8,57 +8,60 @@ use tokio_rustls::rustls::ServerConfig;
 use super::{
     Service,
     connection_slots::ConnectionSlot,
-    responses::{HttpResponse, later, set, text},
+    responses::{HttpResponse, retry_later, set, text},
+    routes::{Call, respond},
 };
 use crate::web_config::{Access, AuthOutcome, WebConfig};
 
-/// A request on a connection that was made before the TLS changed. It ends without an answer: who may still come in
-/// makes another connection and asks again, as every client does when an idle one has been closed.
+/// A request on a connection that was made before the TLS configuration changed. The connection is closed without a
+/// response: a client that is still allowed connects again and repeats the request, as every client does when an idle
+/// connection has been closed.
 #[derive(Debug)]
 pub(super) struct StaleTls;
 
 impl fmt::Display for StaleTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the connection is older than what it has to fulfil")
+        f.write_str("the TLS configuration has changed since the connection was made")
     }
 }
 
 impl std::error::Error for StaleTls {}
 
-/// What a request was let in by.
+/// The configuration under which a request was admitted.
+#[derive(Clone)]
 pub(super) struct Admission {
-    guard: Option<Arc<WebConfig>>,
+    web_config: Option<Arc<WebConfig>>,
     access: Arc<Access>,
 }
 
 impl Admission {
-    /// Whether nothing has changed since. If something has, whoever may still come in has to show it.
-    pub(super) async fn holds(&self) -> bool {
-        match &self.guard {
-            Some(guard) => Arc::ptr_eq(&guard.access().await, &self.access),
+    /// Whether that configuration still applies. If not, the client has to authenticate again.
+    pub(super) async fn is_current(&self) -> bool {
+        match &self.web_config {
+            Some(web_config) => Arc::ptr_eq(&web_config.access().await, &self.access),
             None => true,
         }
     }
 }
 
 impl Service {
-    /// Lets in whom this allows, and serves as it says.
+    /// Serves with the TLS, passwords and headers of this web config.
     #[must_use]
     pub fn with_web_config(mut self, web_config: WebConfig) -> Self {
-        self.guard = Some(Arc::new(web_config));
+        self.web_config = Some(Arc::new(web_config));
         self
     }
 
-    /// What holds for a connection or a request now.
+    /// The access configuration of a connection or request at this moment.
     pub(super) async fn access(&self) -> Arc<Access> {
-        match &self.guard {
-            Some(guard) => guard.access().await,
+        match &self.web_config {
+            Some(web_config) => web_config.access().await,
             None => Arc::default(),
         }
     }
 
-    /// Answers a request from this address, on a connection with this TLS and slot, if it may come in.
-    pub(super) async fn answer_to<B>(
+    /// Authenticates a request, and responds to it. `tls` is the configuration that its connection was made with.
+    pub(super) async fn respond<B>(
         &self,
         request: Request<B>,
         from: IpAddr,
@@ -69,33 +72,44 @@ impl Service {
         if access.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
             return Err(StaleTls);
         }
-        let verdict = match &self.guard {
-            Some(guard) => guard.admits(&access, request.headers(), from).await,
+        let outcome = match &self.web_config {
+            Some(web_config) => web_config.authenticate(&access, request.headers(), from).await,
             None => AuthOutcome::Allowed,
         };
-        let mut answer = match verdict {
+        let mut response = match outcome {
             AuthOutcome::Allowed => {
-                let admission = Admission { guard: self.guard.clone(), access: Arc::clone(&access) };
-                self.answer(&request, admission, slot).await
+                let call = Call {
+                    service: self,
+                    method: request.method(),
+                    path: request.uri().path(),
+                    headers: request.headers(),
+                    admission: Admission { web_config: self.web_config.clone(), access: Arc::clone(&access) },
+                    slot,
+                };
+                respond(&call).await
             }
             AuthOutcome::Unauthorized => unauthorized(),
-            AuthOutcome::Throttled => busy(),
+            AuthOutcome::Throttled => throttled(),
         };
         for (name, value) in &access.headers {
-            // The page has a policy of its own: any other would shut its script out, or let others in.
-            answer.headers_mut().entry(name).or_insert_with(|| value.clone());
+            // The page sets its own Content-Security-Policy: any other would block its script or allow more.
+            response.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
-        Ok(answer)
+        Ok(response)
     }
 }
 
 fn unauthorized() -> HttpResponse {
-    let mut answer =
-        text(StatusCode::UNAUTHORIZED, "unauthorized: a user and the right password are wanted\n");
-    set(&mut answer, WWW_AUTHENTICATE, "Basic realm=\"biolat\", charset=\"UTF-8\"");
-    answer
+    let mut response =
+        text(StatusCode::UNAUTHORIZED, "unauthorized: a user name and its password are required\n");
+    set(&mut response, WWW_AUTHENTICATE, "Basic realm=\"biolat\", charset=\"UTF-8\"");
+    response
 }
 
-fn busy() -> HttpResponse {
-    later(StatusCode::TOO_MANY_REQUESTS, "too many passwords at once from this address\n", "1")
+fn throttled() -> HttpResponse {
+    retry_later(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too many requests: too many passwords from this address are being checked\n",
+        "1",
+    )
 }

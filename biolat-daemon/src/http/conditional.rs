@@ -1,4 +1,4 @@
-//! Which snapshot an answer is of, and whether the client has it already: `ETag` and `If-None-Match` of [RFC 9110].
+//! Conditional requests: `ETag` and `If-None-Match` of [RFC 9110].
 //!
 //! [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-13.1.2
 
@@ -8,42 +8,42 @@ use hyper::header::{HeaderMap, IF_NONE_MATCH};
 
 use crate::snapshot::Snapshot;
 
-/// A weak tag, as compressed or not it is the same. After a restart it is another one, since the probe was attached
-/// at another time.
-pub(super) fn tag(snapshot: &Snapshot) -> String {
+/// The entity tag of a snapshot: weak, as it is the same for compressed and plain bodies. It differs after a restart, when
+/// the probe was attached at another time.
+pub(super) fn etag(snapshot: &Snapshot) -> String {
     let nanoseconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("W/\"{:x}-{:x}\"", nanoseconds(snapshot.started), nanoseconds(snapshot.taken))
 }
 
-/// Whether the client says that it has what this tag is of.
-pub(super) fn has(headers: &HeaderMap, tag: &str) -> bool {
+/// Whether `If-None-Match` names this entity tag.
+pub(super) fn matches(headers: &HeaderMap, etag: &str) -> bool {
     let values = headers.get_all(IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
-    // None of our tags has a comma in it.
+    // Our entity tags contain no comma.
     values
         .flat_map(|value| value.split(','))
         .map(str::trim)
-        .any(|known| known == "*" || opaque(known) == opaque(tag))
+        .any(|known| known == "*" || opaque(known) == opaque(etag))
 }
 
-/// Weak or not, as the comparison is the weak one.
-fn opaque(tag: &str) -> &str {
-    tag.strip_prefix("W/").unwrap_or(tag)
+/// Without the mark of weakness: `If-None-Match` compares weakly.
+fn opaque(etag: &str) -> &str {
+    etag.strip_prefix("W/").unwrap_or(etag)
 }
 
 #[cfg(test)]
 mod tests {
     use hyper::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
 
-    use super::has;
+    use super::matches;
 
     #[test]
-    fn what_clients_have() {
+    fn if_none_match() {
         let is_known = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
                 headers.append(IF_NONE_MATCH, HeaderValue::from_str(value).unwrap());
             }
-            has(&headers, "W/\"1a-2b\"")
+            matches(&headers, "W/\"1a-2b\"")
         };
         assert!(is_known(&["W/\"1a-2b\""]) && is_known(&["\"1a-2b\""]) && is_known(&["*"]));
         assert!(is_known(&["\"x\", W/\"1a-2b\" ,\"y\""]) && is_known(&["\"x\"", "\"1a-2b\""]));

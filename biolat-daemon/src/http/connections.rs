@@ -1,4 +1,4 @@
-//! Listeners and connections: limits, timeouts, and an orderly end.
+//! Listeners and connections: limits, timeouts, and a graceful shutdown.
 
 use std::{
     io,
@@ -34,28 +34,28 @@ use super::{
 };
 use crate::process;
 
-/// What one client, and all of them together, may take.
+/// Limits for one client, and for all clients together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections, if the process may have twice as many files; one more takes the slot of another one.
+    /// Open connections, but at most half of the process's file descriptors; one more evicts another one.
     pub connections: usize,
-    /// For the head of a request, from the moment that the connection waits for one.
+    /// Time for the head of a request, from the moment that the connection becomes idle.
     pub head: Duration,
-    /// Bytes of a request's head, and of what a connection buffers.
+    /// Size of a request's head and of a connection's buffers, in bytes.
     pub head_bytes: usize,
-    /// For a TLS handshake.
+    /// Time for a TLS handshake.
     pub handshake: Duration,
-    /// For the client to take some more of an answer.
+    /// Time for the client to read some more of a response.
     pub write: Duration,
-    /// For the client to take all of it.
+    /// Time for the client to read the whole response.
     pub answer: Duration,
-    /// Streams of events, if they are no more than an eighth of the connections.
+    /// Event streams, but at most an eighth of the connections.
     pub streams: usize,
-    /// The longest that one of them says nothing.
+    /// Time without an event after which a stream sends a heartbeat.
     pub heartbeat: Duration,
-    /// The longest that one of them lives; its client makes another one.
+    /// Longest life of a stream; clients reconnect.
     pub stream: Duration,
-    /// For answers under way when the server ends.
+    /// Time for unfinished responses when the server shuts down.
     pub grace: Duration,
 }
 
@@ -66,8 +66,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For snapshots that are this far apart. Who is slow to take an answer keeps the figures of an old one in memory: not
-    /// those of many.
+    /// Limits for this time between snapshots. A slow client keeps the body of an old snapshot in memory, so the time for
+    /// a response is a few intervals.
     #[must_use]
     pub fn of_interval(interval: Duration) -> Self {
         let answer = (8 * interval).clamp(Duration::from_secs(2), Duration::from_secs(15));
@@ -86,14 +86,14 @@ impl Limits {
     }
 }
 
-/// What the kernel may keep of a connection, received and not read, or written and not taken; else it is megabytes.
+/// Sizes of a connection's receive and send buffers in the kernel; the default is megabytes.
 const KERNEL_BUFFERS: [usize; 2] = [16 << 10, 64 << 10];
-/// How often it is looked whose time is over.
-const TICK: Duration = Duration::from_secs(1);
-/// After a connection could not be accepted.
-const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+/// How often the time limits are checked.
+const OVERDUE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause after a connection could not be accepted.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Serves on every listener until `stop` is set or dropped, then lets answers under way finish.
+/// Serves on every listener until `stop` is set or dropped, then waits for unfinished responses.
 pub async fn serve(
     listeners: Vec<TcpListener>,
     service: Service,
@@ -101,7 +101,7 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
-    // Where few files are allowed, half of them are for the rest of the process.
+    // With a low file limit, half of the descriptors are left to the rest of the process.
     let files = usize::try_from(process::max_fds()).unwrap_or(usize::MAX);
     let connections = limits.connections.min(files / 2);
     let streams = limits.streams.min(connections.div_ceil(8));
@@ -110,14 +110,14 @@ pub async fn serve(
     let mut accepting = JoinSet::new();
     let (accepted, mut streams) = mpsc::channel(1);
     for listener in listeners {
-        limit_kernel(&listener, limits);
+        set_socket_limits(&listener, limits);
         let accepted = accepted.clone();
         accepting.spawn(async move { while accepted.send(accept(&listener).await).await.is_ok() {} });
     }
     drop(accepted);
 
     let mut stopped = pin!(stop.wait_for(|&stop| stop));
-    let mut tick = interval(TICK);
+    let mut tick = interval(OVERDUE_CHECK_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let (stream, from) = tokio::select! {
@@ -129,7 +129,7 @@ pub async fn serve(
             Some(stream) = streams.recv() => stream,
             else => break,
         };
-        let (slot, lost) = slots.acquire(from.ip());
+        let (slot, closed) = slots.acquire(from.ip());
         let connection = Connection {
             service: service.clone(),
             limits,
@@ -139,7 +139,7 @@ pub async fn serve(
         };
         tokio::spawn(async move {
             tokio::select! {
-                _ = lost => {}
+                _ = closed => {}
                 () = connection.serve(stream) => {}
             }
         });
@@ -150,9 +150,9 @@ pub async fn serve(
     let _ = timeout(limits.grace, graceful.shutdown()).await;
 }
 
-/// What it buffers, and how long it waits for a client that has gone without a word: a stream's, as any other has to take some
-/// of its answer soon. Connections inherit it.
-fn limit_kernel(listener: &TcpListener, limits: Limits) {
+/// Sets socket buffer sizes, and the time after which the kernel gives up on an unreachable client. Connections inherit both
+/// from the listener.
+fn set_socket_limits(listener: &TcpListener, limits: Limits) {
     let socket = SockRef::from(listener);
     let [received, written] = KERNEL_BUFFERS;
     let limited = socket
@@ -160,11 +160,11 @@ fn limit_kernel(listener: &TcpListener, limits: Limits) {
         .and_then(|()| socket.set_send_buffer_size(written))
         .and_then(|()| socket.set_tcp_user_timeout(Some(limits.write)));
     if let Err(error) = limited {
-        log::warn!("cannot limit what the kernel does for connections: {error}");
+        log::warn!("cannot set socket buffer sizes and timeouts: {error}");
     }
 }
 
-/// The next connection. An error is the client's (it hung up) or passes (no file descriptor is free).
+/// The next connection. Errors are temporary: the client has closed it already, or no file descriptor is free.
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
@@ -172,13 +172,13 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 log::warn!("cannot accept a connection: {error}");
-                sleep(ACCEPT_AGAIN).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// A connection that has a slot.
+/// A connection with a slot.
 struct Connection {
     service: Service,
     limits: Limits,
@@ -188,29 +188,29 @@ struct Connection {
 }
 
 impl Connection {
-    /// What goes wrong on a connection is the client's doing, and its alone to know.
+    /// Errors on a connection are caused by the client and not logged.
     async fn serve(self, stream: TcpStream) {
         match self.service.access().await.tls.clone() {
-            None => self.answer(stream, None).await,
-            Some(tls) => match timeout(self.limits.handshake, secured(stream, &tls, self.limits)).await {
-                Ok(Ok(MaybeTls::Tls(stream))) => self.answer(*stream, Some(tls)).await,
-                Ok(Ok(MaybeTls::PlainHttp(stream))) => refuse_plain_http(stream).await,
+            None => self.serve_http(stream, None).await,
+            Some(tls) => match timeout(self.limits.handshake, handshake(stream, &tls, self.limits)).await {
+                Ok(Ok(MaybeTls::Tls(stream))) => self.serve_http(*stream, Some(tls)).await,
+                Ok(Ok(MaybeTls::PlainHttp(stream))) => reject_plain_http(stream).await,
                 Ok(Err(_)) | Err(_) => {}
             },
         }
     }
 
-    async fn answer<S: Socket>(self, stream: S, tls: Option<Arc<ServerConfig>>) {
+    async fn serve_http<S: Socket>(self, stream: S, tls: Option<Arc<ServerConfig>>) {
         let Self { service, limits, from, slot, graceful } = self;
         let mut builder = http1::Builder::new();
-        // How long a head may take is known to the slot.
+        // The slot has the time limit for a head.
         builder.header_read_timeout(None).max_header_size(limits.head_bytes).max_buf_size(limits.head_bytes);
         let connection = builder.serve_connection(
             TokioIo::new(TrackedStream::new(stream, slot.clone())),
             service_fn(move |request| {
                 slot.set_preparing();
                 let (service, tls, slot) = (service.clone(), tls.clone(), slot.clone());
-                async move { service.answer_to(request, from, tls.as_ref(), &slot).await }
+                async move { service.respond(request, from, tls.as_ref(), &slot).await }
             }),
         );
         let _ = graceful.watch(connection).await;
@@ -219,13 +219,13 @@ impl Connection {
 
 enum MaybeTls {
     Tls(Box<TlsStream<TcpStream>>),
-    /// What came is HTTP.
+    /// The client speaks plain HTTP.
     PlainHttp(TcpStream),
 }
 
-async fn secured(stream: TcpStream, tls: &Arc<ServerConfig>, limits: Limits) -> io::Result<MaybeTls> {
+async fn handshake(stream: TcpStream, tls: &Arc<ServerConfig>, limits: Limits) -> io::Result<MaybeTls> {
     let mut first = [0];
-    // A handshake begins with the number 22, every method of HTTP with a letter.
+    // A TLS handshake begins with the byte 22, an HTTP method with a letter.
     if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
         return Ok(MaybeTls::PlainHttp(stream));
     }
@@ -234,16 +234,18 @@ async fn secured(stream: TcpStream, tls: &Arc<ServerConfig>, limits: Limits) -> 
     Ok(MaybeTls::Tls(Box::new(stream)))
 }
 
+/// Time to send the response to plain HTTP.
+const PLAIN_HTTP_TIMEOUT: Duration = Duration::from_secs(1);
 const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 63\r\n\r\n\
                           this is an HTTPS server and got plain HTTP: begin with https://\n";
 
-async fn refuse_plain_http(mut stream: TcpStream) {
-    let answered = async {
+async fn reject_plain_http(mut stream: TcpStream) {
+    let responded = async {
         stream.write_all(PLAIN_HTTP.as_bytes()).await?;
         stream.shutdown().await?;
-        // Whatever is left unread when the socket is closed would take the answer away from the client.
+        // Closing a socket with unread data resets it, and the client would lose the response.
         while stream.read(&mut [0; 1024]).await? > 0 {}
         io::Result::Ok(())
     };
-    let _ = timeout(Duration::from_secs(1), answered).await;
+    let _ = timeout(PLAIN_HTTP_TIMEOUT, responded).await;
 }

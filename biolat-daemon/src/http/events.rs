@@ -1,5 +1,5 @@
-//! `/api/v1/events`: who listens is told of each pass as it ends, as [server-sent events]. An event says that there are new
-//! figures and not what they are, so that a slow listener keeps no old ones in memory.
+//! `/api/v1/events`: one event for each collection, as [server-sent events]. An event announces a new snapshot and does not
+//! contain it, so that a slow client keeps no old ones in memory.
 //!
 //! [server-sent events]: https://html.spec.whatwg.org/multipage/server-sent-events.html
 
@@ -20,21 +20,21 @@ use tokio::{
 use super::{admission::Admission, conditional, connection_slots::ConnectionSlot};
 use crate::{api, snapshot::Snapshot};
 
-/// After how many milliseconds a listener whose stream has ended comes again.
-const GREETING: &[u8] = b"retry: 2000\n\n";
-/// Nothing to anybody but the connection.
-const COMMENT: &[u8] = b":\n\n";
-/// How often it is looked whether the stream may go on.
-const LOOK: Duration = Duration::from_secs(1);
+/// Clients reconnect after this many milliseconds when a stream has ended.
+const RETRY: &[u8] = b"retry: 2000\n\n";
+/// A comment: keeps the connection alive and is ignored by clients.
+const HEARTBEAT: &[u8] = b":\n\n";
+const ADMISSION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The body. It is asked for more when what was before has gone out: whoever is slow misses passes, and nothing queues.
-pub(super) struct EventStream(Next);
+/// The response body. hyper polls it when the previous event has been sent: a slow client misses events, and none are
+/// queued.
+pub(super) struct EventStream(NextEvent);
 
-type Next = Pin<Box<dyn Future<Output = Option<(Stream, Bytes)>> + Send>>;
+type NextEvent = Pin<Box<dyn Future<Output = Option<(Subscription, Bytes)>> + Send>>;
 
-struct Stream {
+struct Subscription {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-    ending: watch::Receiver<bool>,
+    shutting_down: watch::Receiver<bool>,
     admission: Admission,
     heartbeat: Duration,
     ends: Instant,
@@ -42,18 +42,24 @@ struct Stream {
 }
 
 impl EventStream {
-    /// Of the pass before this call, and of each after it: until there are no more, the server ends, the admission is
-    /// withdrawn, or the time is over.
+    /// An event for the latest snapshot and for each later one, until the collector ends, the server shuts down, the web
+    /// config changes, or the stream has reached its longest life.
     pub(super) fn new(
         mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
         admission: Admission,
         slot: &ConnectionSlot,
     ) -> Self {
         snapshots.mark_changed();
-        let (limits, ending) = (slot.limits(), slot.shutting_down());
-        let ends = Instant::now() + limits.stream;
-        let stream = Stream { snapshots, ending, admission, heartbeat: limits.heartbeat, ends, is_new: true };
-        Self(Box::pin(stream.next()))
+        let (limits, shutting_down) = (slot.limits(), slot.shutting_down());
+        let subscription = Subscription {
+            snapshots,
+            shutting_down,
+            admission,
+            heartbeat: limits.heartbeat,
+            ends: Instant::now() + limits.stream,
+            is_new: true,
+        };
+        Self(Box::pin(subscription.next()))
     }
 }
 
@@ -66,44 +72,44 @@ impl Body for EventStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = ready!(self.0.as_mut().poll(cx));
-        Poll::Ready(next.map(|(stream, bytes)| {
-            self.0 = Box::pin(stream.next());
+        Poll::Ready(next.map(|(subscription, bytes)| {
+            self.0 = Box::pin(subscription.next());
             Ok(Frame::data(bytes))
         }))
     }
 }
 
-impl Stream {
+impl Subscription {
     async fn next(mut self) -> Option<(Self, Bytes)> {
         if std::mem::take(&mut self.is_new) {
-            return Some((self, Bytes::from_static(GREETING)));
+            return Some((self, Bytes::from_static(RETRY)));
         }
-        let silent_until = Instant::now() + self.heartbeat;
+        let heartbeat_at = Instant::now() + self.heartbeat;
         loop {
             let event = tokio::select! {
-                // The last pass is told before the end.
+                // The last snapshot is announced before the stream ends.
                 biased;
                 changed = self.snapshots.changed() => {
                     changed.ok()?;
                     self.snapshots.borrow_and_update().as_deref().map(event)
                 }
-                _ = self.ending.wait_for(|&ending| ending) => return None,
-                () = sleep_until(silent_until.min(Instant::now() + LOOK)) => None,
+                _ = self.shutting_down.wait_for(|&shutting_down| shutting_down) => return None,
+                () = sleep_until(heartbeat_at.min(Instant::now() + ADMISSION_CHECK_INTERVAL)) => None,
             };
-            if Instant::now() >= self.ends || !self.admission.holds().await {
+            if Instant::now() >= self.ends || !self.admission.is_current().await {
                 return None;
             }
             if let Some(event) = event {
                 return Some((self, event));
             }
-            if Instant::now() >= silent_until {
-                return Some((self, Bytes::from_static(COMMENT)));
+            if Instant::now() >= heartbeat_at {
+                return Some((self, Bytes::from_static(HEARTBEAT)));
             }
         }
     }
 }
 
 fn event(snapshot: &Snapshot) -> Bytes {
-    let (tag, taken) = (conditional::tag(snapshot), api::seconds(snapshot.taken));
-    format!("event: pass\nid: {tag}\ndata: {{\"taken\":{taken}}}\n\n").into()
+    let (etag, taken) = (conditional::etag(snapshot), api::seconds(snapshot.taken));
+    format!("event: pass\nid: {etag}\ndata: {{\"taken\":{taken}}}\n\n").into()
 }

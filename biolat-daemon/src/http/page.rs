@@ -1,5 +1,5 @@
-//! The page at `/`: what this is, what it sees, and where to go from here. What is served is complete in itself: a plain
-//! table, which a script replaces by the live page of `page/` where scripts run.
+//! The page at `/`. It is complete without a script: a plain table of devices and links to the other endpoints. The script in
+//! `page/` replaces the table with the live page.
 
 use std::{fmt::Write as _, sync::LazyLock, time::Duration};
 
@@ -7,23 +7,28 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use biolat_common::series::Phase;
 use ring::digest::{SHA256, digest};
 
+use super::routes::{self, Route};
 use crate::{
     histogram::Histogram,
+    losses,
     snapshot::{DeviceView, SeriesView, Snapshot},
     version,
 };
 
-// As `build.rs` embeds them. The script is one module: browsers that know none admission it alone.
+// Embedded by `build.rs`. The script is one module; browsers without support for modules ignore it.
 const STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
 const LIVE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
-const SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/page.js"));
-/// A heatmap of nine cells.
+static SCRIPT: LazyLock<String> = LazyLock::new(|| {
+    include_str!(concat!(env!("OUT_DIR"), "/page.js"))
+        .replace("LOSS_REASONS_OF_THE_DAEMON", &losses::to_json())
+});
+/// A heatmap with nine cells.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 3 3'%3E%3Cpath \
     fill='%23414487' d='M0 0h3v3H0z'/%3E%3Cpath fill='%2322a884' d='M0 2h2v1H0zM1 1h2v1H1z'/%3E%3Cpath fill='%23fde725' \
     d='M1 2h1v1H1zM2 1h1v1H2z'/%3E%3C/svg%3E";
 
-/// What a browser is to allow the page: the style and the script above, questions to where it came from, and nothing
-/// else. No text becomes markup, whatever a drive calls itself.
+/// Allows the style and the script above, requests to the page's own origin, and nothing else. Trusted types are required, so
+/// that no text of a drive becomes markup.
 pub(super) fn content_security_policy(live: bool) -> &'static str {
     static PLAIN: LazyLock<String> = LazyLock::new(|| {
         format!(
@@ -33,7 +38,7 @@ pub(super) fn content_security_policy(live: bool) -> &'static str {
         )
     });
     static LIVE: LazyLock<String> =
-        LazyLock::new(|| format!("{}; script-src '{}'; connect-src 'self'", *PLAIN, hash(SCRIPT)));
+        LazyLock::new(|| format!("{}; script-src '{}'; connect-src 'self'", *PLAIN, hash(&SCRIPT)));
     if live { &LIVE } else { &PLAIN }
 }
 
@@ -41,7 +46,7 @@ fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())))
 }
 
-/// The page: live, or (`--no-ui`) the plain one alone.
+/// The page: with the script, or without (`--no-ui`).
 pub(super) fn render(snapshot: Option<&Snapshot>, live: bool) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -52,26 +57,29 @@ pub(super) fn render(snapshot: Option<&Snapshot>, live: bool) -> String {
         page.push_str(LIVE);
     }
     plain(&mut page, snapshot);
-    // Writing to a string does not fail.
-    let _ = writeln!(
-        page,
-        "<footer>biolat {}: the latency of every block I/O. <a href=\"/metrics\">/metrics</a> for Prometheus, \
-         <a href=\"/api/v1/snapshot\">/api/v1/snapshot</a> as JSON, <a href=\"/-/healthy\">/-/healthy</a>: whether the \
-         process lives, <a href=\"/-/ready\">/-/ready</a>: whether there are figures.</footer>",
-        escape(version::LONG)
-    );
+    footer(&mut page, live);
     if live {
-        let _ = writeln!(page, "<script type=\"module\">{SCRIPT}</script>");
+        let _ = writeln!(page, "<script type=\"module\">{}</script>", *SCRIPT);
     }
     page
+}
+
+/// Version, and the other endpoints.
+fn footer(page: &mut String, live: bool) {
+    // Writing to a string does not fail.
+    let _ = write!(page, "<footer>biolat {}: latency of every block I/O.", escape(version::LONG));
+    for Route { path, description, .. } in routes::available(live).filter(|route| route.path != "/") {
+        let _ = write!(page, "<br><a href=\"{path}\">{path}</a>: {}", escape(description));
+    }
+    page.push_str("</footer>\n");
 }
 
 fn plain(page: &mut String, snapshot: Option<&Snapshot>) {
     page.push_str("<main id=\"plain\">\n<h1>biolat</h1>\n");
     match snapshot {
-        None => page.push_str("<p>No figures yet: the first pass is under way.</p>\n"),
+        None => page.push_str("<p>No data yet: the first collection has not finished.</p>\n"),
         Some(snapshot) if snapshot.devices.is_empty() => {
-            page.push_str("<p>There is no block device to show. One that appears will be.</p>\n");
+            page.push_str("<p>There is no block device to show. New devices appear here.</p>\n");
         }
         Some(snapshot) => devices(page, snapshot),
     }
@@ -82,10 +90,10 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
     let life = snapshot.taken.duration_since(snapshot.started).unwrap_or_default();
     let _ = writeln!(
         page,
-        "<p>Total latency since biolat started, {} in all. There is more each time that this is loaded.</p>\n<div><table>\n<thead><tr><th>device<th>model\
+        "<p>Total latency since biolat started {} ago. Reload the page for new values.</p>\n<div><table>\n<thead><tr><th>device<th>model\
          <th>op<th class=\"n\">I/Os<th class=\"n\">mean<th class=\"n\">p50<th class=\"n\">p99<th class=\"n\">errors\
          <th>phases</thead>",
-        span(life)
+        duration(life)
     );
     for view in &snapshot.devices {
         for series in &view.series {
@@ -93,9 +101,9 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
         }
     }
     page.push_str("</table></div>\n");
-    for lacks in snapshot.devices.iter().filter(|view| view.phases.contains(&false)) {
-        if let Some(lacks) = lacks.device.hint() {
-            let _ = writeln!(page, "<p>{}</p>", escape(&lacks));
+    for view in snapshot.devices.iter().filter(|view| view.phases.contains(&false)) {
+        if let Some(hint) = view.device.hint() {
+            let _ = writeln!(page, "<p>{}</p>", escape(&hint));
         }
     }
 }
@@ -134,7 +142,7 @@ fn percentile(histogram: &Histogram, quantile: f64) -> String {
     }
 }
 
-/// To three digits, in the unit that people would take.
+/// With three digits, in the unit that fits.
 fn latency(seconds: f64) -> String {
     let (value, unit) = match seconds {
         ..0.9995e-3 => (seconds * 1e6, "µs"),
@@ -149,7 +157,7 @@ fn latency(seconds: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-fn span(time: Duration) -> String {
+fn duration(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..120 => format!("{seconds} s"),
         seconds @ ..7200 => format!("{} min", seconds / 60),
@@ -200,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_drive_says_of_itself_is_text() {
+    fn attributes_of_a_drive_are_escaped() {
         let snapshot = snapshot("<script>\"&", &Histogram::new());
         for live in [true, false] {
             let page = render(Some(&snapshot), live);
@@ -210,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_is_told_to_allow_what_the_page_holds() {
+    fn the_content_security_policy_allows_style_and_script() {
         let page = render(None, true);
         let between = |start: &str, end: &str| {
             let (_, rest) = page.split_once(start).unwrap();
@@ -226,11 +234,26 @@ mod tests {
         assert!(!page.contains("style=\"") && !page.contains("onclick="));
     }
 
-    /// A slow line loads it in a moment, and the binary hardly grows.
     #[test]
-    fn it_is_small() {
+    fn the_page_links_to_every_endpoint() {
+        for live in [true, false] {
+            let page = render(None, live);
+            for route in super::routes::available(live).filter(|route| route.path != "/") {
+                assert!(page.contains(&format!("<a href=\"{0}\">{0}</a>", route.path)), "{}", route.path);
+            }
+        }
+    }
+
+    #[test]
+    fn the_script_has_the_loss_reasons() {
+        assert!(SCRIPT.contains("\"no_room\":{") && !SCRIPT.contains("LOSS_REASONS_OF_THE_DAEMON"));
+    }
+
+    /// It loads fast over a slow line, and the binary stays small.
+    #[test]
+    fn the_page_is_small() {
         let size = STYLE.len() + LIVE.len() + SCRIPT.len();
-        assert!(size < 54 << 10, "{size} bytes");
+        assert!(size < 56 << 10, "{size} bytes");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Answers: what they are made of, and those that say why there is no other.
+//! Responses: their type, and those without a snapshot in them.
 
 use http_body_util::{Either, Full};
 use hyper::{
@@ -9,41 +9,45 @@ use hyper::{
 
 use super::events::EventStream;
 
-/// A whole body, or a stream of events.
+/// A whole body or a stream of events.
 pub(super) type HttpResponse = Response<Either<Full<Bytes>, EventStream>>;
 
-pub(super) fn whole(body: Bytes, gzip: bool) -> HttpResponse {
-    let mut answer = Response::new(Either::Left(Full::new(body)));
+pub(super) fn full(body: impl Into<Bytes>, content_type: &'static str, gzip: bool) -> HttpResponse {
+    let mut response = untyped(body);
+    set(&mut response, CONTENT_TYPE, content_type);
     if gzip {
-        set(&mut answer, CONTENT_ENCODING, "gzip");
+        set(&mut response, CONTENT_ENCODING, "gzip");
     }
-    answer
+    response
 }
 
-pub(super) fn text(status: StatusCode, body: &'static str) -> HttpResponse {
-    let mut answer = whole(Bytes::from_static(body.as_bytes()), false);
-    *answer.status_mut() = status;
-    set(&mut answer, CONTENT_TYPE, "text/plain; charset=utf-8");
-    answer
+pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
+    let mut response = full(body, "text/plain; charset=utf-8", false);
+    *response.status_mut() = status;
+    response
 }
 
 pub(super) fn not_ready() -> HttpResponse {
-    text(StatusCode::SERVICE_UNAVAILABLE, "not ready: no pass of the collector has succeeded yet\n")
+    text(StatusCode::SERVICE_UNAVAILABLE, "not ready: no collection has succeeded yet\n")
 }
 
 pub(super) fn not_modified() -> HttpResponse {
-    let mut answer = whole(Bytes::new(), false);
-    *answer.status_mut() = StatusCode::NOT_MODIFIED;
-    answer
+    let mut response = untyped(Bytes::new());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
 }
 
-/// So many seconds later it may be welcome.
-pub(super) fn later(status: StatusCode, body: &'static str, seconds: &'static str) -> HttpResponse {
-    let mut answer = text(status, body);
-    set(&mut answer, RETRY_AFTER, seconds);
-    answer
+/// Asks the client to retry after this many seconds.
+pub(super) fn retry_later(status: StatusCode, body: &'static str, seconds: &'static str) -> HttpResponse {
+    let mut response = text(status, body);
+    set(&mut response, RETRY_AFTER, seconds);
+    response
 }
 
-pub(super) fn set(answer: &mut HttpResponse, name: HeaderName, value: &'static str) {
-    answer.headers_mut().insert(name, HeaderValue::from_static(value));
+pub(super) fn set(response: &mut HttpResponse, name: HeaderName, value: &'static str) {
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
+}
+
+fn untyped(body: impl Into<Bytes>) -> HttpResponse {
+    Response::new(Either::Left(Full::new(body.into())))
 }

@@ -1,5 +1,5 @@
-//! What a connection reads from and writes to: it tells the connection's slot what becomes of the answers, and leaves
-//! nothing with the kernel of one that is cut off.
+//! The byte stream of a connection. It records in the connection's slot when responses are being sent, and discards what
+//! the kernel still has to send when a connection is cut off.
 
 use std::{
     io::{self, IoSlice},
@@ -17,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::connection_slots::ConnectionSlot;
 
-/// A stream with a socket below.
+/// A byte stream on top of a TCP socket.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn socket(&self) -> SockRef<'_>;
 }
@@ -37,27 +37,28 @@ impl Socket for TlsStream<TcpStream> {
 pub(super) struct TrackedStream<S: Socket> {
     stream: S,
     slot: ConnectionSlot,
-    /// Whether there was something to write since all was known to have gone out.
-    writing: bool,
+    /// Whether something has been written since the last flush.
+    sending: bool,
 }
 
 impl<S: Socket> TrackedStream<S> {
     pub(super) fn new(stream: S, slot: ConnectionSlot) -> Self {
-        Self { stream, slot, writing: false }
+        Self { stream, slot, sending: false }
     }
 
-    /// The client's time begins when there is something for it to take.
-    fn begin_to_write(&mut self) {
-        if !std::mem::replace(&mut self.writing, true) {
+    /// The client's time limit begins when there is something for it to read.
+    fn begin_sending(&mut self) {
+        if !std::mem::replace(&mut self.sending, true) {
             self.slot.set_sending();
         }
     }
 }
 
 impl<S: Socket> Drop for TrackedStream<S> {
-    /// Else the kernel would offer the client the rest, megabytes that it does not take, for minutes.
+    /// Resets an unfinished connection. Otherwise the kernel would keep megabytes of the response for minutes, for a client
+    /// that does not read them.
     fn drop(&mut self) {
-        if self.writing {
+        if self.sending {
             let _ = self.stream.socket().set_linger(Some(Duration::ZERO));
         }
     }
@@ -75,7 +76,7 @@ impl<S: Socket> AsyncRead for TrackedStream<S> {
 
 impl<S: Socket> AsyncWrite for TrackedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.begin_to_write();
+        self.begin_sending();
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         self.slot.set_sending();
         Poll::Ready(Ok(written))
@@ -86,21 +87,21 @@ impl<S: Socket> AsyncWrite for TrackedStream<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.begin_to_write();
+        self.begin_sending();
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
         self.slot.set_sending();
         Poll::Ready(Ok(written))
     }
 
-    /// Without it a body would be copied for each client.
+    /// Without it, the body would be copied for each client.
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has nothing left to write.
+    /// hyper flushes when it has nothing left to write: all responses have been sent.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        if std::mem::take(&mut self.writing) {
+        if std::mem::take(&mut self.sending) {
             self.slot.set_idle();
         }
         Poll::Ready(Ok(()))

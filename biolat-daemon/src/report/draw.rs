@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     histogram::{Bounds, ERROR_PERCENT, Histogram},
+    losses,
     terminal::wrapped,
 };
 
@@ -58,7 +59,8 @@ pub(super) fn window(window: &Window, view: &View, style: &Style) -> String {
         style.block(&mut text, block, window, view);
     }
     for (reason, count) in &window.lost {
-        let line = format!("in no histogram: {} {reason} ({})", units::count(*count), why(reason));
+        let line =
+            format!("in no histogram: {} {reason} ({})", units::count(*count), losses::meaning(reason));
         style.note(&mut text, &line);
     }
     if window.failures > 0 {
@@ -66,21 +68,6 @@ pub(super) fn window(window: &Window, view: &View, style: &Style) -> String {
         style.note(&mut text, &line);
     }
     text
-}
-
-/// What a completion that is in no histogram was, by the reason that it is counted for.
-#[must_use]
-pub(super) fn why(reason: &str) -> &'static str {
-    match reason {
-        "iostats_off" => "the kernel takes no statistics of that device (queue/iostats is 0)",
-        "passthrough" => "commands of programs or drivers, which the kernel does not stamp",
-        "no_disk" => "commands of a controller, not of a disk",
-        "no_room" => "more series at that moment than there was room for",
-        "clock" => "the kernel's stamp lies after the completion",
-        "recursion" => "the kernel skipped the probe, which was running on that CPU",
-        "unknown_device" => "the device was gone before it had a name",
-        _ => "completions that are in no histogram",
-    }
 }
 
 /// Rows of a histogram, each with its bounds and the counts of each column.

@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use biolat_common::series::Phase;
 
 use super::{
-    draw::why,
     modes,
     units::{self, Units},
     window::{Device, Figures, Window},
 };
-use crate::histogram::Histogram;
+use crate::{histogram::Histogram, losses};
 
 /// Fewer I/Os than this of a device tell nothing of it.
 const MINIMUM: u64 = 100;
@@ -41,9 +40,6 @@ const SLOW_MEDIAN: f64 = 0.1;
 
 /// Completions that the probe was not run for, of all: some few are usual on CPUs that idle.
 const UNSEEN_SHARE: f64 = 0.01;
-
-/// Losses that are no fault: what is not an I/O of a disk, or is not stamped on purpose.
-const USUAL_LOSSES: [&str; 2] = ["passthrough", "no_disk"];
 
 /// The sentences; the last one names the slowest device, or says that nothing stands out.
 #[must_use]
@@ -246,10 +242,14 @@ impl Words<'_> {
     }
 
     fn losses(&self) -> Vec<String> {
-        let lost = self.window.lost.iter().filter(|(reason, _)| !USUAL_LOSSES.contains(&reason.as_str()));
+        let lost = self.window.lost.iter().filter(|(reason, _)| !losses::is_expected(reason));
         let lost = lost.map(|(reason, count)| {
             let are = if *count == 1 { "is" } else { "are" };
-            format!("{} {are} in no histogram, as {reason}: {}.", counted(*count, "completion"), why(reason))
+            format!(
+                "{} {are} in no histogram, as {reason}: {}.",
+                counted(*count, "completion"),
+                losses::meaning(reason)
+            )
         });
         lost.collect()
     }

@@ -131,7 +131,12 @@ impl WebConfig {
     }
 
     /// Whether a request with these headers is let in.
-    pub(crate) async fn admits(&self, access: &Access, headers: &HeaderMap, from: IpAddr) -> AuthOutcome {
+    pub(crate) async fn authenticate(
+        &self,
+        access: &Access,
+        headers: &HeaderMap,
+        from: IpAddr,
+    ) -> AuthOutcome {
         if access.users.is_empty() {
             return AuthOutcome::Allowed;
         }

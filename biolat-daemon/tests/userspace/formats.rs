@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
+    path::Path,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -11,6 +13,7 @@ use biolat_daemon::{
     expose::{Format, HistogramFormat, HistogramKinds, encode},
     histogram::Histogram,
     snapshot::{DeviceView, Health, ProbeRuns, Process, SeriesView, Snapshot},
+    version,
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
     Histogram as Encoded, Metric, MetricFamily,
@@ -58,7 +61,14 @@ fn snapshot() -> Snapshot {
 }
 
 fn families(histograms: HistogramFormat) -> BTreeMap<String, MetricFamily> {
-    let bytes = encode(&snapshot(), histograms, Format::Protobuf);
+    families_of(&snapshot(), histograms)
+}
+
+pub(crate) fn families_of(
+    snapshot: &Snapshot,
+    histograms: HistogramFormat,
+) -> BTreeMap<String, MetricFamily> {
+    let bytes = encode(snapshot, histograms, Format::Protobuf);
     let mut rest = &bytes[..];
     let mut families = BTreeMap::new();
     while !rest.is_empty() {
@@ -139,10 +149,11 @@ fn protobuf_is_the_snapshot() {
 }
 
 #[test]
-fn shapes() {
+fn histogram_formats() {
     let of_series = [("device", "nvme0n1"), ("op", "read")];
-    let read =
-        |shape| with(&families(shape)["biolat_total_latency_seconds"], &of_series).histogram.clone().unwrap();
+    let read = |format| {
+        with(&families(format)["biolat_total_latency_seconds"], &of_series).histogram.clone().unwrap()
+    };
     let coarse = read(HistogramFormat { schema: 0, kinds: HistogramKinds::Native });
     assert_eq!(native(&coarse), [(-15, 40), (-14, 20), (-13, 140), (0, 20), (10, 8)]);
     assert!(coarse.bucket.is_empty());
@@ -167,9 +178,13 @@ fn samples(text: &str) -> BTreeMap<&str, f64> {
 
 #[test]
 fn both_texts_are_the_protobuf() {
-    let families = families(BOTH);
+    assert_texts_are_the_protobuf(&snapshot());
+}
+
+pub(crate) fn assert_texts_are_the_protobuf(snapshot: &Snapshot) {
+    let families = families_of(snapshot, BOTH);
     for format in [Format::Text, Format::OpenMetrics] {
-        let bytes = encode(&snapshot(), BOTH, format);
+        let bytes = encode(snapshot, BOTH, format);
         let text = std::str::from_utf8(&bytes).unwrap();
         let samples = samples(text);
         for (name, family) in &families {
@@ -181,7 +196,7 @@ fn both_texts_are_the_protobuf() {
                         format!(
                             "{}=\"{}\"",
                             label.name,
-                            label.value.replace('\\', "\\\\").replace('"', "\\\"")
+                            label.value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
                         )
                     })
                     .collect();
@@ -242,74 +257,44 @@ fn heads_of_the_texts() {
     assert!(text.contains("le=\"+Inf\"} 248\n") && !text.contains("le=\"0.5\""));
 }
 
-/// What JSON says, read back, is what the protobuf says.
+/// Every value of the JSON, read back, is that of the protobuf.
 #[test]
 fn json_is_the_protobuf() {
-    let model = api::Snapshot::of(&snapshot(), "example", Duration::from_millis(2500));
-    let read: api::Snapshot = serde_json::from_slice(&serde_json::to_vec(&model).unwrap()).unwrap();
-    assert_eq!(read, model);
+    let read = assert_json_is_the_protobuf(&snapshot());
     assert_eq!((read.version, read.biolat.as_str()), (1, env!("CARGO_PKG_VERSION")));
     assert_eq!((read.host.as_str(), read.interval), ("example", 2.5));
     assert_eq!((read.taken, read.started), (1_700_000_005.500_123, 1_700_000_000.0));
+    assert!(!read.devices[0].lacks.is_empty(), "a phase is missing");
+    assert_eq!(read.devices[0].ops[0].errors.len(), 2);
+}
 
-    let families = families(BOTH);
+pub(crate) fn assert_json_is_the_protobuf(snapshot: &Snapshot) -> api::Snapshot {
+    let model = api::Snapshot::of(snapshot, "example", Duration::from_millis(2500));
+    let read: api::Snapshot = serde_json::from_slice(&serde_json::to_vec(&model).unwrap()).unwrap();
+    assert_eq!(read, model);
+
+    let families = families_of(snapshot, BOTH);
     let value = |name: &str, labels: &[(&str, &str)]| {
         let metric = with(&families[name], labels);
         metric.counter.as_ref().map_or_else(|| metric.gauge.as_ref().unwrap().value, |counter| counter.value)
     };
-    let labelled = |name: &str, label: &str| {
-        let labels = families[name].metric.iter().flat_map(|metric| &metric.label);
-        labels.filter(|found| found.name == label).map(|found| found.value.clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        read.lost.keys().cloned().collect::<Vec<_>>(),
-        labelled("biolat_lost_completions_total", "reason")
-    );
-    for (reason, count) in &read.lost {
-        assert_eq!(*count as f64, value("biolat_lost_completions_total", &[("reason", reason)]));
+    let count = |name: &str| families[name].metric.len();
+    assert_eq!(read.lost.len(), count("biolat_lost_completions_total"));
+    for (reason, lost) in &read.lost {
+        assert_eq!(*lost as f64, value("biolat_lost_completions_total", &[("reason", reason)]));
     }
-    let device = &read.devices[0];
-    let named = [("device", device.name.as_str())];
-    assert_eq!(read.devices.len(), families["biolat_device_info"].metric.len());
-    let info = with(&families["biolat_device_info"], &named);
-    let label = |name: &str| info.label.iter().find(|label| label.name == name).unwrap().value.as_str();
-    assert_eq!(
-        [device.model.as_str(), &device.serial, &device.holders.join(",")],
-        ["model", "serial", "holders"].map(label)
-    );
-    assert_eq!(device.rotational, label("rotational") == "1");
-    for phase in ["queue", "device", "total"] {
-        let available = value("biolat_device_phase_available", &[named[0], ("phase", phase)]);
-        assert_eq!(device.phases.iter().any(|found| found == phase), available == 1.0, "{phase}");
-    }
-    assert!(!device.lacks.is_empty(), "a phase is missing");
-    for (op, count) in &device.unseen {
-        assert_eq!(*count as f64, value("biolat_unseen_completions_total", &[named[0], ("op", op)]));
-    }
-    assert_eq!(device.unseen.len(), families["biolat_unseen_completions_total"].metric.len());
-
-    let ops: Vec<_> = device.ops.iter().map(|op| op.op.clone()).collect();
-    assert_eq!(ops, labelled("biolat_io_bytes_total", "op"));
-    for op in &device.ops {
-        let labels = [named[0], ("op", op.op.as_str())];
-        assert_eq!(op.bytes as f64, value("biolat_io_bytes_total", &labels));
-        for (status, count) in &op.errors {
-            let labels = [labels[0], labels[1], ("status", status)];
-            assert_eq!(*count as f64, value("biolat_io_errors_total", &labels));
-        }
-        assert_eq!(op.errors.len(), 2);
-        for (phase, histogram) in [("queue", &op.queue), ("device", &op.device), ("total", &op.total)] {
-            let metric = with(&families[&format!("biolat_{phase}_latency_seconds")], &labels);
-            same(histogram, metric.histogram.as_ref().unwrap());
-            let since = metric.histogram.as_ref().unwrap().start_timestamp.unwrap();
-            assert_eq!(device.since, since.seconds as f64 + f64::from(since.nanos) / 1e9);
-        }
+    assert_eq!(read.devices.len(), count("biolat_device_info"));
+    let ops = read.devices.iter().map(|device| device.ops.len()).sum::<usize>();
+    assert_eq!(ops, count("biolat_io_bytes_total"));
+    let missed = read.devices.iter().map(|device| device.unseen.len()).sum::<usize>();
+    assert_eq!(missed, count("biolat_unseen_completions_total"));
+    for device in &read.devices {
+        assert_device_is_the_protobuf(device, &families, &value);
     }
 
     let daemon = &read.daemon;
-    let passes = families["biolat_collect_duration_seconds"].metric[0].histogram.as_ref().unwrap();
-    assert_eq!((daemon.passes, daemon.pass_seconds), (passes.sample_count, passes.sample_sum));
-    let probe = daemon.probe.as_ref().unwrap();
+    let collections = families["biolat_collect_duration_seconds"].metric[0].histogram.as_ref().unwrap();
+    assert_eq!((daemon.passes, daemon.pass_seconds), (collections.sample_count, collections.sample_sum));
     for (found, name) in [
         (read.taken, "biolat_collect_timestamp_seconds"),
         (daemon.failures as f64, "biolat_collect_failures_total"),
@@ -318,14 +303,77 @@ fn json_is_the_protobuf() {
         (daemon.map_bytes as f64, "biolat_map_bytes"),
         (daemon.cpu_seconds, "process_cpu_seconds_total"),
         (daemon.resident_bytes as f64, "process_resident_memory_bytes"),
-        (probe.runs as f64, "biolat_probe_runs_total"),
-        (probe.seconds, "biolat_probe_run_seconds_total"),
     ] {
         assert_eq!(found, value(name, &[]), "{name}");
     }
+    assert_eq!(daemon.probe.is_some(), families.contains_key("biolat_probe_runs_total"));
+    if let Some(probe) = &daemon.probe {
+        assert_eq!(probe.runs as f64, value("biolat_probe_runs_total", &[]));
+        assert_eq!(probe.seconds, value("biolat_probe_run_seconds_total", &[]));
+    }
+    read
 }
 
-/// A native histogram counts what is above its last bucket in that.
+fn assert_device_is_the_protobuf(
+    device: &api::Device,
+    families: &BTreeMap<String, MetricFamily>,
+    value: &impl Fn(&str, &[(&str, &str)]) -> f64,
+) {
+    let of_device = ("device", device.name.as_str());
+    let info = with(&families["biolat_device_info"], &[of_device]);
+    let label = |name: &str| info.label.iter().find(|label| label.name == name).unwrap().value.as_str();
+    assert_eq!(
+        [device.model.as_str(), &device.serial, &device.holders.join(",")],
+        ["model", "serial", "holders"].map(label)
+    );
+    assert_eq!(device.rotational, label("rotational") == "1");
+    for phase in ["queue", "device", "total"] {
+        let available = value("biolat_device_phase_available", &[of_device, ("phase", phase)]);
+        assert_eq!(device.phases.iter().any(|found| found == phase), available == 1.0, "{phase}");
+    }
+    for (op, count) in &device.unseen {
+        assert_eq!(*count as f64, value("biolat_unseen_completions_total", &[of_device, ("op", op)]));
+    }
+    for op in &device.ops {
+        let labels = [of_device, ("op", op.op.as_str())];
+        assert_eq!(op.bytes as f64, value("biolat_io_bytes_total", &labels));
+        for (status, count) in &op.errors {
+            let labels = [labels[0], labels[1], ("status", status)];
+            assert_eq!(*count as f64, value("biolat_io_errors_total", &labels));
+        }
+        for (phase, histogram) in [("queue", &op.queue), ("device", &op.device), ("total", &op.total)] {
+            let name = format!("biolat_{phase}_latency_seconds");
+            same(histogram, with(&families[&name], &labels).histogram.as_ref().unwrap());
+            let labels = [labels[0], labels[1], ("phase", phase)];
+            assert_eq!(histogram.overflow as f64, value("biolat_latency_overflows_total", &labels));
+        }
+    }
+}
+
+/// The whole output against the recorded one: a change of any metric shows up in a diff.
+#[test]
+fn output_is_the_recorded_one() {
+    for (format, file) in [(Format::Text, "metrics.txt"), (Format::OpenMetrics, "metrics.openmetrics.txt")] {
+        let text = String::from_utf8(encode(&snapshot(), BOTH, format)).unwrap();
+        let build = format!("version=\"{}\",revision=\"{}\"", version::VERSION, version::REVISION);
+        assert!(text.contains(&build));
+        let text = text.replace(&build, "version=\"VERSION\",revision=\"REVISION\"");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/userspace/fixtures").join(file);
+        if std::env::var_os("BIOLAT_UPDATE_FIXTURES").is_some() {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, &text).unwrap();
+        }
+        let recorded = fs::read_to_string(&path).unwrap_or_default();
+        let differs = text.lines().zip(recorded.lines()).find(|(now, before)| now != before);
+        assert!(
+            text == recorded,
+            "{file} differs from the recorded output, first in (now, before) {differs:?}. If that is meant:\n\n    \
+             BIOLAT_UPDATE_FIXTURES=1 cargo test -p biolat-daemon --test userspace output_is_the_recorded_one\n"
+        );
+    }
+}
+
+/// The last bucket of a native histogram has the latencies above the range as well.
 fn same(histogram: &Histogram, encoded: &Encoded) {
     assert_eq!((histogram.count(), histogram.sum_seconds()), (encoded.sample_count, encoded.sample_sum));
     assert_eq!(histogram.zero, encoded.zero_count);

@@ -75,10 +75,10 @@ async fn every_route() {
     assert_eq!(server.get("/-/healthy", "").await.status, 200);
     for path in ["/-/ready", "/metrics"] {
         let reply = server.get(path, "").await;
-        assert_eq!(reply.status, 503, "{path} before the first pass");
+        assert_eq!(reply.status, 503, "{path} before the first collection");
         assert!(reply.text().contains("not ready"));
     }
-    assert!(server.get("/", "").await.text().contains("No figures yet"));
+    assert!(server.get("/", "").await.text().contains("No data yet"));
 
     server.snapshots.send_replace(Some(Arc::new(snapshot(1))));
     assert_eq!(server.get("/-/ready", "").await.status, 200);

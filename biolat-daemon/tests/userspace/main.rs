@@ -15,6 +15,7 @@ mod cli;
 mod clients;
 mod formats;
 mod http;
+mod properties;
 mod report;
 #[path = "../support/mod.rs"]
 mod support;

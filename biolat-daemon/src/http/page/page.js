@@ -269,21 +269,13 @@ function pairs(list, items) {
   });
 }
 
-const REASONS = {
-  iostats_off: 'the device’s queue/iostats is 0: the kernel neither stamps nor books its requests',
-  passthrough: 'a command from user space or the driver itself that the kernel does not stamp',
-  no_disk: 'a command of a controller, not of a disk',
-  no_room: 'more series than there was room for at that moment',
-  clock: 'a stamp of the kernel’s that lies after the completion',
-  recursion: 'the kernel skipped the probe, as it was running on that CPU already',
-  unknown_device: 'the device was gone before it had a name',
-};
+/** Meaning of each loss reason, and whether it is expected. The daemon puts its table here. */
+const REASONS = LOSS_REASONS_OF_THE_DAEMON;
 
 function showLost({ snapshot, passes }) {
-  const usual = ['passthrough', 'no_disk'];
   pairs(at('lost'), Object.entries(snapshot.lost).map(([reason, count]) => {
     const now = passes.reduce((all, pass) => all + (pass.lost[reason] ?? 0), 0);
-    return [reason.replaceAll('_', ' '), number(count) + (now > 0 ? ` (+${number(now)})` : ''), REASONS[reason], now > 0 && !usual.includes(reason)];
+    return [reason.replaceAll('_', ' '), number(count) + (now > 0 ? ` (+${number(now)})` : ''), REASONS[reason]?.meaning, now > 0 && !REASONS[reason]?.expected];
   }));
 }
 

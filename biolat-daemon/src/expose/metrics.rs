@@ -1,0 +1,405 @@
+//! The metric contract: one table with every metric that biolat exposes. Names, types, labels, help and samples are
+//! declared here and nowhere else: [`families`](super::families) and `docs/metrics.md` are made from this table.
+//!
+//! A new metric is one entry. It needs a field in the [`Snapshot`] if its value is new.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use biolat_common::series::Phase;
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricType;
+
+use crate::{
+    histogram::Histogram,
+    snapshot::{DeviceView, SeriesView, Snapshot},
+    version,
+};
+
+/// One metric.
+pub(crate) struct Metric {
+    /// Full name, with unit and `_total`.
+    pub(crate) name: &'static str,
+    /// Label names, in the order of the values that `source` adds.
+    pub(crate) labels: &'static [&'static str],
+    /// Meaning, for `# HELP` and the documentation.
+    pub(crate) help: &'static str,
+    pub(crate) source: Source,
+    pub(crate) exposed: Exposed,
+}
+
+/// Where samples come from. The variant is the metric's type. A counter and a histogram have a start: the time when they
+/// were zero.
+pub(crate) enum Source {
+    Gauge(fn(&Snapshot, &mut AddGauge<'_>)),
+    Counter(fn(&Snapshot, &mut AddCounter<'_>)),
+    Histogram(fn(&Snapshot, &mut AddHistogram<'_>)),
+}
+
+/// Adds a sample: label values and value.
+pub(crate) type AddGauge<'a> = dyn FnMut(&[&str], f64) + 'a;
+/// Adds a sample: label values, value, start.
+pub(crate) type AddCounter<'a> = dyn FnMut(&[&str], f64, SystemTime) + 'a;
+/// Adds a sample: label values, value, start.
+pub(crate) type AddHistogram<'a> = dyn FnMut(&[&str], &Histogram, SystemTime) + 'a;
+
+/// When a metric is exposed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exposed {
+    Always,
+    /// Only while the kernel counts the probe's runs.
+    WithProbeStats,
+}
+
+impl Source {
+    pub(crate) const fn kind(&self) -> MetricType {
+        match self {
+            Self::Gauge(_) => MetricType::Gauge,
+            Self::Counter(_) => MetricType::Counter,
+            Self::Histogram(_) => MetricType::Histogram,
+        }
+    }
+}
+
+impl Exposed {
+    pub(crate) const fn applies_to(self, snapshot: &Snapshot) -> bool {
+        match self {
+            Self::Always => true,
+            Self::WithProbeStats => snapshot.probe.is_some(),
+        }
+    }
+}
+
+/// The unit of a metric, without `_total`: OpenMetrics requires that it is the end of the name.
+pub(crate) fn unit(name: &str) -> Option<&'static str> {
+    ["seconds", "bytes"]
+        .into_iter()
+        .find(|unit| name.strip_suffix(unit).is_some_and(|name| name.ends_with('_')))
+}
+
+/// Errors with a sample from the start, so that `increase()` sees the first one. Others get a sample when they occur.
+const COMMON_ERRORS: [&str; 3] = ["ioerr", "medium", "timeout"];
+
+/// Every metric, in the order of exposition.
+pub(crate) const METRICS: &[Metric] = &[
+    Metric {
+        name: "biolat_queue_latency_seconds",
+        labels: &["device", "op"],
+        help: "Queue latency of block requests in seconds: from allocation of the request to its dispatch to the \
+               driver, in the plug and the I/O scheduler. The wait for a tag comes before the allocation and is in no \
+               phase.",
+        source: Source::Histogram(|snapshot, add| latencies(snapshot, Phase::Queue, add)),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_device_latency_seconds",
+        labels: &["device", "op"],
+        help: "Device latency of block requests in seconds: from dispatch to the driver to completion.",
+        source: Source::Histogram(|snapshot, add| latencies(snapshot, Phase::Device, add)),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_total_latency_seconds",
+        labels: &["device", "op"],
+        help: "Total latency of block requests in seconds: from allocation of the request to completion, queue and \
+               device together.",
+        source: Source::Histogram(|snapshot, add| latencies(snapshot, Phase::Total, add)),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_io_bytes_total",
+        labels: &["device", "op"],
+        help: "Bytes transferred by completed block requests, as the kernel's disk statistics count them.",
+        source: Source::Counter(|snapshot, add| {
+            for (device, series) in series(snapshot) {
+                add(&[&device.device.name, &series.op], series.bytes as f64, device.since);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_io_errors_total",
+        labels: &["device", "op", "status"],
+        help: "Block requests that completed with an error, by the kernel's block status.",
+        source: Source::Counter(|snapshot, add| {
+            for (device, series) in series(snapshot) {
+                let absent = |status: &&str| series.errors.iter().all(|(found, _)| found != status);
+                let zeros = COMMON_ERRORS.into_iter().filter(absent).map(|status| (status, 0));
+                for (status, count) in series.errors.iter().copied().chain(zeros) {
+                    add(&[&device.device.name, &series.op, status], count as f64, device.since);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_latency_overflows_total",
+        labels: &["device", "op", "phase"],
+        help: "Latencies above 1024 seconds, the upper end of the histograms' range.",
+        source: Source::Counter(|snapshot, add| {
+            for (device, series) in series(snapshot) {
+                for phase in Phase::ALL {
+                    let count = series.histograms[phase as usize].overflow;
+                    add(&[&device.device.name, &series.op, phase.name()], count as f64, device.since);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_device_info",
+        labels: &[
+            "device",
+            "dev",
+            "diskseq",
+            "model",
+            "serial",
+            "wwid",
+            "rotational",
+            "numa_node",
+            "path_of",
+            "holders",
+        ],
+        help: "Attributes of a device; always 1. path_of: the multipath device that a hidden path belongs to. holders: \
+               the dm and md devices on top, separated by commas.",
+        source: Source::Gauge(|snapshot, add| {
+            let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+            for DeviceView { device, .. } in &snapshot.devices {
+                let node = device.numa_node.map(|node| node.to_string()).unwrap_or_default();
+                let labels = [
+                    device.name.as_str(),
+                    &device.number,
+                    &text(device.sequence),
+                    &device.model,
+                    &device.serial,
+                    &device.wwid,
+                    if device.rotational { "1" } else { "0" },
+                    &node,
+                    device.path_of.as_deref().unwrap_or_default(),
+                    &device.holders.join(","),
+                ];
+                add(&labels, 1.0);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_device_phase_available",
+        labels: &["device", "phase"],
+        help: "Whether the kernel records the timestamps for this latency (1) or not (0). total needs queue/iostats; \
+               queue and device need writeback throttling or another rq-qos policy as well.",
+        source: Source::Gauge(|snapshot, add| {
+            for view in &snapshot.devices {
+                for phase in Phase::ALL {
+                    let available = f64::from(u8::from(view.phases[phase as usize]));
+                    add(&[&view.device.name, phase.name()], available);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_unseen_completions_total",
+        labels: &["device", "op"],
+        help: "Completions that the probe missed: the kernel's disk statistics account for them, but the kernel did not \
+               run the probe. A lower bound, exact when the device is idle.",
+        source: Source::Counter(|snapshot, add| {
+            for view in &snapshot.devices {
+                for &(group, count) in &view.unseen {
+                    add(&[&view.device.name, group.name()], count as f64, view.since);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_lost_completions_total",
+        labels: &["reason"],
+        help: "Completions that are in no histogram, by reason.",
+        source: Source::Counter(|snapshot, add| {
+            for &(reason, count) in &snapshot.lost {
+                add(&[reason], count as f64, snapshot.started);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_build_info",
+        labels: &["version", "revision"],
+        help: "Version and git revision of biolat; always 1.",
+        source: Source::Gauge(|_, add| add(&[version::VERSION, version::REVISION], 1.0)),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_collect_duration_seconds",
+        labels: &[],
+        help: "Duration of a collection in seconds: read disk statistics and counters, sum, audit.",
+        source: Source::Histogram(|snapshot, add| add(&[], &snapshot.health.durations, snapshot.started)),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_collect_failures_total",
+        labels: &[],
+        help: "Collections that failed; the values of the last successful one are still exposed.",
+        source: Source::Counter(|snapshot, add| add(&[], snapshot.health.failures as f64, snapshot.started)),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_collect_overruns_total",
+        labels: &[],
+        help: "Collections that took longer than the interval.",
+        source: Source::Counter(|snapshot, add| add(&[], snapshot.health.overruns as f64, snapshot.started)),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_probe_runs_total",
+        labels: &[],
+        help: "Runs of the probe, counted by the kernel with --probe-stats.",
+        source: Source::Counter(|snapshot, add| {
+            if let Some(runs) = snapshot.probe {
+                add(&[], runs.count as f64, snapshot.started);
+            }
+        }),
+        exposed: Exposed::WithProbeStats,
+    },
+    Metric {
+        name: "biolat_probe_run_seconds_total",
+        labels: &[],
+        help: "Seconds spent in the probe, measured by the kernel with --probe-stats.",
+        source: Source::Counter(|snapshot, add| {
+            if let Some(runs) = snapshot.probe {
+                add(&[], runs.time.as_secs_f64(), snapshot.started);
+            }
+        }),
+        exposed: Exposed::WithProbeStats,
+    },
+    Metric {
+        name: "biolat_collect_timestamp_seconds",
+        labels: &[],
+        help: "Time of the last successful collection, in seconds since the epoch.",
+        source: Source::Gauge(|snapshot, add| {
+            add(&[], snapshot.taken.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_series_slots",
+        labels: &[],
+        help: "Series (device and op) that the probe's maps have room for; grows with the number of series.",
+        source: Source::Gauge(|snapshot, add| add(&[], snapshot.health.slots as f64)),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_map_bytes",
+        labels: &[],
+        help: "Kernel memory of the series in bytes, over all CPUs.",
+        source: Source::Gauge(|snapshot, add| add(&[], snapshot.health.map_bytes as f64)),
+        exposed: Exposed::Always,
+    },
+    // What every exporter says about itself; names and help texts are a convention.
+    Metric {
+        name: "process_cpu_seconds_total",
+        labels: &[],
+        help: "Total user and system CPU time spent in seconds.",
+        source: Source::Counter(|snapshot, add| {
+            let start = Duration::try_from_secs_f64(snapshot.process.start_time_seconds).unwrap_or_default();
+            add(&[], snapshot.process.cpu_seconds, UNIX_EPOCH + start);
+        }),
+        exposed: Exposed::Always,
+    },
+    process_gauge("process_resident_memory_bytes", "Resident memory size in bytes.", |snapshot, add| {
+        add(&[], snapshot.process.resident_bytes as f64);
+    }),
+    process_gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", |snapshot, add| {
+        add(&[], snapshot.process.virtual_bytes as f64);
+    }),
+    process_gauge("process_open_fds", "Number of open file descriptors.", |snapshot, add| {
+        add(&[], snapshot.process.open_fds as f64);
+    }),
+    process_gauge("process_max_fds", "Maximum number of open file descriptors.", |snapshot, add| {
+        add(&[], snapshot.process.max_fds as f64);
+    }),
+    process_gauge(
+        "process_start_time_seconds",
+        "Start time of the process since unix epoch in seconds.",
+        |snapshot, add| add(&[], snapshot.process.start_time_seconds),
+    ),
+];
+
+const fn process_gauge(
+    name: &'static str,
+    help: &'static str,
+    source: fn(&Snapshot, &mut AddGauge<'_>),
+) -> Metric {
+    Metric { name, labels: &[], help, source: Source::Gauge(source), exposed: Exposed::Always }
+}
+
+fn latencies(snapshot: &Snapshot, phase: Phase, add: &mut AddHistogram<'_>) {
+    for (device, series) in series(snapshot) {
+        add(&[&device.device.name, &series.op], &series.histograms[phase as usize], device.since);
+    }
+}
+
+/// Each series with its device.
+fn series(snapshot: &Snapshot) -> impl Iterator<Item = (&DeviceView, &SeriesView)> {
+    snapshot.devices.iter().flat_map(|device| device.series.iter().map(move |series| (device, series)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricType;
+
+    use super::{Exposed, METRICS, Metric, unit};
+    use crate::generated_docs;
+
+    fn kind(metric: &Metric) -> &'static str {
+        match metric.source.kind() {
+            MetricType::Counter => "counter",
+            MetricType::Histogram => "histogram",
+            _ => "gauge",
+        }
+    }
+
+    #[test]
+    fn names_follow_the_conventions() {
+        let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), METRICS.len(), "unique");
+        for metric in METRICS {
+            let Metric { name, help, .. } = metric;
+            assert!(name.starts_with("biolat_") || name.starts_with("process_"), "{name}");
+            assert_eq!(kind(metric) == "counter", name.ends_with("_total"), "{name}");
+            assert!(
+                help.ends_with('.') && !help.contains(['|', '\n']) && !help.contains("  "),
+                "{name}: {help}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_unit_is_the_end_of_a_name() {
+        assert_eq!(
+            (unit("biolat_io_bytes"), unit("biolat_collect_timestamp_seconds")),
+            (Some("bytes"), Some("seconds"))
+        );
+        assert_eq!((unit("biolat_series_slots"), unit("biolat_kilobytes")), (None, None));
+    }
+
+    #[test]
+    fn metrics_are_documented() {
+        let row = |metric: &Metric| {
+            let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+            let only =
+                if metric.exposed == Exposed::Always { "" } else { " Exposed only with `--probe-stats`." };
+            format!(
+                "| `{}` | {} | {} | {}{only} |\n",
+                metric.name,
+                kind(metric),
+                labels.join(", "),
+                metric.help
+            )
+        };
+        let rows: String = METRICS.iter().map(row).collect();
+        let table = format!("| metric | type | labels | meaning |\n|---|---|---|---|\n{rows}");
+        generated_docs::check("docs/metrics.md", "metrics", &table);
+    }
+}

@@ -1,0 +1,289 @@
+//! The routes: one table with every endpoint. A new endpoint is one entry and its handler; the responses to unknown paths,
+//! the links of the page and the table in `docs/api.md` are made from the table.
+//!
+//! Credentials are no part of it: `admission` checks them before any route is looked up, for every path.
+
+use std::{pin::Pin, sync::Arc};
+
+use http_body_util::Either;
+use hyper::{
+    Method, Response, StatusCode,
+    body::Bytes,
+    header::{
+        ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
+        HeaderValue, VARY,
+    },
+};
+
+use super::{
+    ServeConfig, Service,
+    admission::Admission,
+    conditional,
+    connection_slots::ConnectionSlot,
+    events::EventStream,
+    negotiate, page,
+    responses::{HttpResponse, full, not_modified, not_ready, retry_later, set, text},
+};
+use crate::{api, expose, snapshot::Snapshot};
+
+/// One endpoint.
+pub(super) struct Route {
+    pub(super) path: &'static str,
+    methods: &'static [Method],
+    available: Available,
+    /// What it responds with, as a phrase.
+    pub(super) description: &'static str,
+    handler: Handler,
+}
+
+/// When a route exists.
+enum Available {
+    Always,
+    /// Not with `--no-ui`, which responds 404 with this text.
+    WithPage(&'static str),
+}
+
+type Handler = for<'a> fn(&'a Call<'a>) -> Pin<Box<dyn Future<Output = HttpResponse> + Send + 'a>>;
+
+const READ_ONLY: &[Method] = &[Method::GET, Method::HEAD];
+
+pub(super) static ROUTES: [Route; 6] = [
+    Route {
+        path: "/metrics",
+        methods: READ_ONLY,
+        available: Available::Always,
+        description: "metrics for Prometheus, in the format that Accept asks for; 503 before the first collection",
+        handler: |call| Box::pin(metrics(call)),
+    },
+    Route {
+        path: "/api/v1/snapshot",
+        methods: READ_ONLY,
+        available: Available::Always,
+        description: "the same values as JSON; 304 if If-None-Match names the latest snapshot; 503 before the first \
+                      collection",
+        handler: |call| Box::pin(snapshot(call)),
+    },
+    Route {
+        path: "/api/v1/events",
+        methods: READ_ONLY,
+        available: Available::WithPage(
+            "not found: --no-ui disables the event stream; poll /api/v1/snapshot instead\n",
+        ),
+        description: "a stream with one event for each collection; 503 if there are too many streams; 404 with --no-ui",
+        handler: |call| Box::pin(events(call)),
+    },
+    Route {
+        path: "/-/healthy",
+        methods: READ_ONLY,
+        available: Available::Always,
+        description: "200 while the process runs",
+        handler: |_| Box::pin(async { text(StatusCode::OK, "healthy\n") }),
+    },
+    Route {
+        path: "/-/ready",
+        methods: READ_ONLY,
+        available: Available::Always,
+        description: "200 once there is a snapshot, 503 before",
+        handler: |call| Box::pin(ready(call)),
+    },
+    Route {
+        path: "/",
+        methods: READ_ONLY,
+        available: Available::Always,
+        description: "a page for people",
+        handler: |call| Box::pin(index(call)),
+    },
+];
+
+/// The routes that exist with or without the page's script.
+pub(super) fn available(live: bool) -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().filter(move |route| live || matches!(route.available, Available::Always))
+}
+
+/// A request that has been admitted.
+pub(super) struct Call<'a> {
+    pub(super) service: &'a Service,
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) admission: Admission,
+    pub(super) slot: &'a ConnectionSlot,
+}
+
+/// The response to a request. Request bodies are not read.
+pub(super) async fn respond(call: &Call<'_>) -> HttpResponse {
+    let route = ROUTES.iter().find(|route| route.path == call.path);
+    let methods = route.map_or(READ_ONLY, |route| route.methods);
+    if !methods.contains(call.method) {
+        return method_not_allowed(methods);
+    }
+    match route {
+        None => not_found(call),
+        Some(Route { available: Available::WithPage(otherwise), .. }) if !call.service.live => {
+            text(StatusCode::NOT_FOUND, *otherwise)
+        }
+        Some(route) => (route.handler)(call).await,
+    }
+}
+
+fn method_not_allowed(methods: &[Method]) -> HttpResponse {
+    let names: Vec<_> = methods.iter().map(Method::as_str).collect();
+    let mut response =
+        text(StatusCode::METHOD_NOT_ALLOWED, format!("method not allowed: use {}\n", names.join(" or ")));
+    if let Ok(allow) = HeaderValue::from_str(&names.join(", ")) {
+        response.headers_mut().insert(ALLOW, allow);
+    }
+    response
+}
+
+/// Names the paths that exist: those of the API to a client that looked for the API.
+fn not_found(call: &Call<'_>) -> HttpResponse {
+    let is_api = call.path == "/api" || call.path.starts_with("/api/");
+    let routes = available(call.service.live).filter(|route| !is_api || route.path.starts_with("/api/"));
+    let paths: Vec<_> = routes.map(|route| route.path).collect();
+    text(StatusCode::NOT_FOUND, format!("not found; available paths: {}\n", paths.join(", ")))
+}
+
+async fn metrics(call: &Call<'_>) -> HttpResponse {
+    let format = negotiate::format(call.headers);
+    let encode =
+        move |snapshot: &Snapshot, config: &ServeConfig| expose::encode(snapshot, config.histograms, format);
+    match body(call, ("/metrics", format.content_type()), encode).await {
+        Ok((_, mut response)) => {
+            set(&mut response, VARY, "Accept, Accept-Encoding");
+            response
+        }
+        Err(error) => error,
+    }
+}
+
+async fn snapshot(call: &Call<'_>) -> HttpResponse {
+    const JSON: &str = "application/json";
+    // All keys are strings, and writing to memory does not fail.
+    let encode = |snapshot: &Snapshot, config: &ServeConfig| {
+        serde_json::to_vec(&api::Snapshot::of(snapshot, &config.host, config.interval)).unwrap_or_default()
+    };
+    let mut response = match call.service.bodies.snapshot().map(|snapshot| conditional::etag(&snapshot)) {
+        None => return not_ready(),
+        Some(etag) if conditional::matches(call.headers, &etag) => {
+            let mut response = with_etag(not_modified(), &etag);
+            set(&mut response, CONTENT_TYPE, JSON);
+            set(&mut response, VARY, "Accept-Encoding");
+            response
+        }
+        Some(_) => match body(call, ("/api/v1/snapshot", JSON), encode).await {
+            Ok((snapshot, response)) => with_etag(response, &conditional::etag(&snapshot)),
+            Err(error) => return error,
+        },
+    };
+    set(&mut response, CACHE_CONTROL, "no-cache");
+    response
+}
+
+async fn events(call: &Call<'_>) -> HttpResponse {
+    if call.method == Method::GET && !call.slot.become_stream() {
+        let mut response = retry_later(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many event streams: poll /api/v1/snapshot instead\n",
+            "10",
+        );
+        set(&mut response, CONNECTION, "close");
+        return response;
+    }
+    let stream = EventStream::new(call.service.bodies.snapshots(), call.admission.clone(), call.slot);
+    let mut response = Response::new(Either::Right(stream));
+    set(&mut response, CONTENT_TYPE, "text/event-stream");
+    set(&mut response, CACHE_CONTROL, "no-store");
+    // The slot stays a stream's until the connection closes.
+    set(&mut response, CONNECTION, "close");
+    // nginx would buffer some kilobytes of events.
+    set(&mut response, HeaderName::from_static("x-accel-buffering"), "no");
+    response
+}
+
+async fn ready(call: &Call<'_>) -> HttpResponse {
+    match call.service.bodies.snapshot() {
+        Some(_) => text(StatusCode::OK, "ready\n"),
+        None => not_ready(),
+    }
+}
+
+async fn index(call: &Call<'_>) -> HttpResponse {
+    const HTML: &str = "text/html; charset=utf-8";
+    let live = call.service.live;
+    let mut response = match call.service.bodies.snapshot() {
+        Some(_) => {
+            let encode =
+                move |snapshot: &Snapshot, _: &ServeConfig| page::render(Some(snapshot), live).into();
+            match body(call, ("/", HTML), encode).await {
+                Ok((_, response)) => response,
+                Err(error) => return error,
+            }
+        }
+        None => full(page::render(None, live), HTML, false),
+    };
+    set(&mut response, VARY, "Accept-Encoding");
+    set(&mut response, CACHE_CONTROL, "no-store");
+    set(&mut response, CONTENT_SECURITY_POLICY, page::content_security_policy(live));
+    response
+}
+
+/// The latest snapshot, and a response with its body. It is encoded once per snapshot, on a blocking thread.
+async fn body(
+    call: &Call<'_>,
+    representation: (&'static str, &'static str),
+    encode: impl FnOnce(&Snapshot, &ServeConfig) -> Vec<u8> + Send + 'static,
+) -> Result<(Arc<Snapshot>, HttpResponse), HttpResponse> {
+    let (bodies, gzip) = (Arc::clone(&call.service.bodies), negotiate::gzip(call.headers));
+    let encoded = tokio::task::spawn_blocking(move || bodies.body(representation, gzip, encode)).await;
+    let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the snapshot could not be encoded\n");
+    let (snapshot, body): (_, Bytes) = encoded.map_err(failed)?.ok_or_else(not_ready)?;
+    let mut response = full(body, representation.1, gzip);
+    set(&mut response, VARY, "Accept-Encoding");
+    Ok((snapshot, response))
+}
+
+fn with_etag(mut response: HttpResponse, etag: &str) -> HttpResponse {
+    if let Ok(etag) = HeaderValue::from_str(etag) {
+        response.headers_mut().insert(ETAG, etag);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Available, ROUTES, available};
+    use crate::generated_docs;
+
+    #[test]
+    fn paths_are_unique() {
+        let paths: BTreeSet<_> = ROUTES.iter().map(|route| route.path).collect();
+        assert_eq!(paths.len(), ROUTES.len());
+        assert!(paths.iter().all(|path| path.starts_with('/') && !path.contains('?')));
+    }
+
+    #[test]
+    fn without_the_page_there_are_no_events() {
+        let gone: Vec<_> = ROUTES
+            .iter()
+            .filter(|route| matches!(route.available, Available::WithPage(_)))
+            .map(|r| r.path)
+            .collect();
+        assert_eq!(gone, ["/api/v1/events"]);
+        assert!(available(false).all(|route| !gone.contains(&route.path)));
+        assert_eq!(available(true).count(), ROUTES.len());
+    }
+
+    #[test]
+    fn endpoints_are_documented() {
+        let row = |route: &super::Route| {
+            let methods: Vec<_> = route.methods.iter().map(|method| format!("`{method}`")).collect();
+            format!("| `{}` | {} | {} |\n", route.path, methods.join(", "), route.description)
+        };
+        let rows: String = ROUTES.iter().map(row).collect();
+        let table = format!("| path | methods | response |\n|---|---|---|\n{rows}");
+        generated_docs::check("docs/api.md", "endpoints", &table);
+    }
+}

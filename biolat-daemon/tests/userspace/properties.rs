@@ -1,0 +1,183 @@
+//! Properties that hold for every input: negotiation of any header, and the formats of any snapshot.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use biolat_daemon::{
+    device::{Device, diskstats::Group},
+    expose::Format,
+    histogram::Histogram,
+    http::negotiate,
+    snapshot::{DeviceView, Health, ProbeRuns, Process, SeriesView, Snapshot},
+};
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
+use proptest::{collection, option, prelude::*, sample::subsequence};
+
+use crate::formats::{assert_json_is_the_protobuf, assert_texts_are_the_protobuf};
+
+fn histogram() -> impl Strategy<Value = Histogram> {
+    let count = 1..1_u64 << 40;
+    let buckets = collection::btree_map(-159..=80_i32, count.clone(), 0..6);
+    // serde_json may read the last digit of longer decimals wrong.
+    let sum = 0..1_000_000_000_000_000_u64;
+    (option::of(count.clone()), buckets, option::of(count), sum).prop_map(
+        |(zero, buckets, overflow, sum_ns)| Histogram {
+            zero: zero.unwrap_or(0),
+            buckets: buckets.into_iter().collect(),
+            overflow: overflow.unwrap_or(0),
+            sum_ns: sum_ns.into(),
+        },
+    )
+}
+
+fn series() -> impl Strategy<Value = Vec<SeriesView>> {
+    let op = subsequence(vec!["read", "write", "flush", "discard", "zone_append"], 0..=3);
+    let errors = (subsequence(vec!["ioerr", "medium", "timeout", "nospc"], 0..=4), 1..1_u64 << 40);
+    (op, any::<u64>(), [histogram(), histogram(), histogram()], errors).prop_map(
+        |(ops, bytes, histograms, (statuses, errors))| {
+            let series = |op: &str| SeriesView {
+                op: op.to_owned(),
+                bytes,
+                histograms: histograms.clone(),
+                errors: statuses.iter().map(|&status| (status, errors)).collect(),
+            };
+            ops.into_iter().map(series).collect()
+        },
+    )
+}
+
+fn device() -> impl Strategy<Value = DeviceView> {
+    // Models and serial numbers are what drives report: any text.
+    let texts = (any::<String>(), any::<String>(), collection::vec("[a-z]{1,3}[0-9]", 0..3));
+    (texts, any::<bool>(), any::<[bool; 3]>(), series(), any::<[u32; 4]>(), any::<u32>()).prop_map(
+        |((model, serial, holders), rotational, phases, series, missed, since)| DeviceView {
+            device: Device { model, serial, holders, rotational, ..Device::default() },
+            since: UNIX_EPOCH + Duration::from_millis(since.into()),
+            phases,
+            series,
+            unseen: Group::ALL.into_iter().zip(missed.map(u64::from)).collect(),
+        },
+    )
+}
+
+prop_compose! {
+    fn snapshot()(
+        mut devices in collection::vec(device(), 0..3),
+        taken in 0..1_u64 << 52,
+        lost in subsequence(vec!["clock", "no_room", "passthrough", "recursion"], 0..=4),
+        count in any::<u32>(),
+        durations in histogram(),
+        runs in option::of((any::<u32>(), 0..1_000_000_000_u64)),
+    ) -> Snapshot {
+        for (number, view) in devices.iter_mut().enumerate() {
+            view.device.name = format!("nvme{number}n1");
+        }
+        Snapshot {
+            taken: UNIX_EPOCH + Duration::from_micros(taken),
+            started: UNIX_EPOCH,
+            devices,
+            lost: lost.into_iter().map(|reason| (reason, count.into())).collect(),
+            health: Health { durations, failures: count.into(), ..Health::default() },
+            probe: runs.map(|(runs, ns)| ProbeRuns { count: runs.into(), time: Duration::from_nanos(ns) }),
+            process: Process { resident_bytes: count.into(), ..Process::default() },
+        }
+    }
+}
+
+/// Parts of headers that parsers know, and arbitrary bytes.
+fn header() -> impl Strategy<Value = Vec<u8>> {
+    let known = prop::sample::select(vec![
+        "application/openmetrics-text",
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+        "text/plain",
+        "*/*",
+        "gzip",
+        "x-gzip",
+        "identity",
+        "*",
+        ";q=0",
+        ";q=0.5",
+        ";Q=1",
+        ";q=nan",
+        ";version=1.0.0",
+        ",",
+        ", ",
+        "=",
+        "\"",
+    ]);
+    let part = prop_oneof![
+        4 => known.prop_map(|text| text.as_bytes().to_vec()),
+        1 => collection::vec(any::<u8>(), 0..8),
+    ];
+    collection::vec(part, 0..8).prop_map(|parts| parts.concat())
+}
+
+/// With this value, if it can be one.
+fn headers(name: HeaderName, value: &[u8]) -> HeaderMap {
+    HeaderValue::from_bytes(value).map(|value| (name, value)).into_iter().collect()
+}
+
+const NAMES: [(Format, &str); 3] = [
+    (
+        Format::Protobuf,
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+    ),
+    (Format::OpenMetrics, "application/openmetrics-text"),
+    (Format::Text, "text/plain"),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_formats_of_a_snapshot_have_the_same_values(snapshot in snapshot()) {
+        assert_texts_are_the_protobuf(&snapshot);
+        assert_json_is_the_protobuf(&snapshot);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A format other than the default is only chosen if the header names it.
+    #[test]
+    fn a_chosen_format_is_named(value in header()) {
+        let text = String::from_utf8_lossy(&value).to_ascii_lowercase();
+        match negotiate::format(&headers(ACCEPT, &value)) {
+            Format::Protobuf => prop_assert!(text.contains("application/vnd.google.protobuf")),
+            Format::OpenMetrics => prop_assert!(text.contains("application/openmetrics-text")),
+            Format::Text => {}
+        }
+    }
+
+    /// `q=0` excludes a format, whatever else is accepted. The text format is what is left when nothing is accepted.
+    #[test]
+    fn a_weight_of_zero_excludes_a_format(
+        weights in [0..=1000_u16, 0..=1000_u16, 0..=1000_u16],
+        order in Just(vec![0, 1, 2]).prop_shuffle(),
+    ) {
+        let element = |&at: &usize| format!("{};q={}", NAMES[at].1, f64::from(weights[at]) / 1000.0);
+        let accept = order.iter().map(element).collect::<Vec<_>>().join(", ");
+        let chosen = negotiate::format(&headers(ACCEPT, accept.as_bytes()));
+        let at = NAMES.iter().position(|(format, _)| *format == chosen).unwrap();
+        let most = *weights.iter().max().unwrap();
+        prop_assert!(chosen == Format::Text && most == 0 || weights[at] > 0, "{chosen:?} of {accept}");
+        // Thousandths of a float may be off by one.
+        prop_assert!(weights[at] + 1 >= most, "{chosen:?} of {accept}");
+    }
+
+    #[test]
+    fn gzip_is_only_chosen_if_it_is_named(value in header()) {
+        let text = String::from_utf8_lossy(&value).to_ascii_lowercase();
+        let chosen = negotiate::gzip(&headers(ACCEPT_ENCODING, &value));
+        prop_assert!(!chosen || text.contains("gzip") || text.contains('*'), "{text}");
+    }
+
+    #[test]
+    fn a_weight_of_zero_excludes_gzip(identity in 0..=1000_u16, first in any::<bool>()) {
+        let identity = format!("identity;q={}", f64::from(identity) / 1000.0);
+        for gzip in ["gzip;q=0", "gzip;q=0.0, *", "x-gzip;q=0, br"] {
+            let value = if first { format!("{gzip}, {identity}") } else { format!("{identity}, {gzip}") };
+            prop_assert!(!negotiate::gzip(&headers(ACCEPT_ENCODING, value.as_bytes())), "{value}");
+        }
+    }
+}
