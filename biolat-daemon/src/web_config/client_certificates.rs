@@ -1,4 +1,4 @@
-//! Which clients a TLS server lets in, by their certificates.
+//! Client certificates: which clients may connect to the TLS server.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -20,17 +20,17 @@ use x509_cert::{
 
 use super::WebConfigError;
 
-/// What `client_auth_type` says.
+/// The value of `client_auth_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientAuthPolicy {
-    asked: bool,
+    requested: bool,
     pub(super) required: bool,
     pub(super) verified: bool,
 }
 
 impl ClientAuthPolicy {
     pub(super) fn parse(name: &str) -> Result<Self, WebConfigError> {
-        let (asked, required, verified) = match name {
+        let (requested, required, verified) = match name {
             "" | "NoClientCert" => (false, false, false),
             "RequestClientCert" => (true, false, false),
             "RequireAnyClientCert" | "RequireClientCert" => (true, true, false),
@@ -38,16 +38,16 @@ impl ClientAuthPolicy {
             "RequireAndVerifyClientCert" => (true, true, true),
             _ => {
                 return Err(WebConfigError(format!(
-                    "client_auth_type '{name}' is none of NoClientCert, RequestClientCert, RequireAnyClientCert, \
-                     VerifyClientCertIfGiven and RequireAndVerifyClientCert"
+                    "client_auth_type '{name}' is not one of NoClientCert, RequestClientCert, RequireAnyClientCert, \
+                     VerifyClientCertIfGiven, RequireAndVerifyClientCert"
                 )));
             }
         };
-        Ok(Self { asked, required, verified })
+        Ok(Self { requested, required, verified })
     }
 }
 
-/// What checks the clients' certificates; nothing if they are not asked for one.
+/// The verifier of client certificates; none if they are not requested.
 pub(super) fn verifier(
     policy: ClientAuthPolicy,
     authorities: Option<RootCertStore>,
@@ -56,8 +56,8 @@ pub(super) fn verifier(
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, WebConfigError> {
     if allowed_sans.is_some() && !(policy.required && policy.verified) {
         return Err(WebConfigError(
-            "client_allowed_sans takes client_auth_type RequireAndVerifyClientCert: anybody can make a certificate \
-             of any name"
+            "client_allowed_sans requires client_auth_type RequireAndVerifyClientCert: anybody can make a certificate \
+             with any name"
                 .into(),
         ));
     }
@@ -65,13 +65,13 @@ pub(super) fn verifier(
         (false, None) => None,
         (false, Some(_)) => {
             return Err(WebConfigError(
-                "client_ca_file is given and no client's certificate is verified by it: set client_auth_type to \
+                "client_ca_file is given, but client certificates are not verified: set client_auth_type to \
                  RequireAndVerifyClientCert"
                     .into(),
             ));
         }
         (true, None) => {
-            return Err(WebConfigError("client_auth_type takes a client_ca_file to verify by".into()));
+            return Err(WebConfigError("client_auth_type requires client_ca_file".into()));
         }
         (true, Some(authorities)) => Some(
             WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider))
@@ -79,7 +79,7 @@ pub(super) fn verifier(
                 .map_err(|error| WebConfigError(format!("client_ca_file: {error}")))?,
         ),
     };
-    if !policy.asked {
+    if !policy.requested {
         return Ok(None);
     }
     let algorithms = provider.signature_verification_algorithms;
@@ -89,7 +89,7 @@ pub(super) fn verifier(
 #[derive(Debug)]
 struct ClientVerifier {
     required: bool,
-    /// Checks who issued it and when; without, any certificate will do.
+    /// Checks issuer and validity; without it, any certificate is accepted.
     issued: Option<Arc<dyn ClientCertVerifier>>,
     allowed_sans: Option<Vec<String>>,
     algorithms: WebPkiSupportedAlgorithms,
@@ -144,7 +144,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// A certificate's alternative names: DNS, e-mail, URI and IP.
+/// The alternative names of a certificate: DNS, e-mail, URI and IP.
 fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, Error> {
     let bad = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
     let certificate = Certificate::from_der(certificate).map_err(bad)?;
@@ -178,20 +178,20 @@ mod tests {
     use super::{ClientAuthPolicy, verifier};
 
     #[test]
-    fn what_would_guard_nothing_is_refused() {
+    fn options_without_effect_are_errors() {
         let refused = |policy: &str, authorities: bool, names: bool| {
             let policy = ClientAuthPolicy::parse(policy).unwrap();
             let authorities = authorities.then(RootCertStore::empty);
             let names = names.then(|| vec!["client.example".to_owned()]);
-            verifier(policy, authorities, names, &Arc::new(default_provider())).err().map(|wrong| wrong.0)
+            verifier(policy, authorities, names, &Arc::new(default_provider())).err().map(|error| error.0)
         };
         for policy in ["", "NoClientCert", "RequestClientCert", "RequireClientCert", "RequireAnyClientCert"] {
             assert_eq!(refused(policy, false, false), None, "{policy}");
             let authorities = refused(policy, true, false).unwrap_or_default();
-            assert!(authorities.contains("client_ca_file is given and"), "{policy}: {authorities}");
+            assert!(authorities.contains("client_ca_file is given, but"), "{policy}: {authorities}");
             for authorities in [false, true] {
                 let names = refused(policy, authorities, true).unwrap_or_default();
-                assert!(names.contains("client_allowed_sans takes"), "{policy}: {names}");
+                assert!(names.contains("client_allowed_sans requires"), "{policy}: {names}");
             }
         }
         assert!(refused("VerifyClientCertIfGiven", true, true).is_some());

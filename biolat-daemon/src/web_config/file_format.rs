@@ -1,6 +1,6 @@
-//! The file's format, key by key, as [Prometheus' exporters share it]. What the values mean is not known here.
+//! Syntax of the file: the keys that [Prometheus' exporters share]. The meaning of their values is not known here.
 //!
-//! [Prometheus' exporters share it]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
+//! [Prometheus' exporters share]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
 use std::collections::BTreeMap;
 
@@ -41,15 +41,15 @@ pub(super) struct HttpSection {
     pub(super) headers: Option<BTreeMap<String, String>>,
 }
 
-/// Reads the format. Keys that are unknown or stand twice are wrong.
+/// Parses a file. Unknown and duplicate keys are errors, of one line each.
 pub(super) fn parse(text: &str) -> Result<WebConfigFile, WebConfigError> {
-    let wrong = |error: yaml_serde::Error| WebConfigError(without_values(&error.to_string()));
-    // Of maps, only the plain value knows of keys that stand twice.
-    yaml_serde::from_str::<yaml_serde::Value>(text).map_err(wrong)?;
-    Ok(yaml_serde::from_str::<Option<WebConfigFile>>(text).map_err(wrong)?.unwrap_or_default())
+    let invalid = |error: yaml_serde::Error| WebConfigError(without_values(&error.to_string()));
+    // Maps accept duplicate keys; only the plain value reports them.
+    yaml_serde::from_str::<yaml_serde::Value>(text).map_err(invalid)?;
+    Ok(yaml_serde::from_str::<Option<WebConfigFile>>(text).map_err(invalid)?.unwrap_or_default())
 }
 
-/// A message less the value that it quotes: that may be a key or a password.
+/// A message without the value that it quotes, which may be a key or a password.
 fn without_values(message: &str) -> String {
     let quoted = ["invalid type: ", "invalid value: "].iter().find_map(|kind| {
         let kind_ends = message.find(kind)? + kind.len();
@@ -68,7 +68,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn nothing_is_given() {
+    fn an_empty_file() {
         for text in ["", "# nothing\n", "{}", "tls_server_config:\nbasic_auth_users:\nhttp_server_config:\n"]
         {
             let format = parse(text).unwrap();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_no_secret_is() {
+    fn errors_name_the_key_and_no_secret() {
         for (text, expected) in [
             ("tls_server_confg: {}", "unknown field `tls_server_confg`"),
             ("tls_server_config:\n  certfile: x", "unknown field `certfile`"),

@@ -1,5 +1,5 @@
-//! The files that a configuration is read from, and whether they are still the same. Looking is enough: a watch
-//! would have to follow every symbolic link on the way, which Kubernetes swaps when a secret changes.
+//! The files of a configuration, and whether they have changed. They are polled: a watch would have to follow every symbolic
+//! link on the way, which Kubernetes swaps when a secret changes.
 
 use std::{
     fs,
@@ -10,16 +10,15 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// What was read, with what the files were like just before.
+/// The files that were read, each with its identity just before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files(Vec<(PathBuf, Option<FileIdentity>)>);
 
-/// What changes when a file does: device, inode, size, and when its content and its inode were last written.
+/// Changes when a file does: device, inode, size, times of the last change of its content and of its inode.
 type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl Files {
-    /// Reads a file that belongs to the configuration. One that is there and cannot be read counts as changed: it may be
-    /// read the next time.
+    /// Reads a file of the configuration. A file that exists but cannot be read counts as changed, so that it is tried again.
     pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>> {
         let identity = identity(path);
         let read = read(path);
@@ -27,25 +26,25 @@ impl Files {
         read.with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// Whether any of them is another one, or gone, or there at last.
+    /// Whether any file has been replaced, changed, removed or created.
     pub(super) fn changed(&self) -> bool {
         self.0.iter().any(|(path, before)| identity(path) != *before)
     }
 }
 
-/// Of what a configuration is made of, nothing is larger.
+/// No file of a configuration is larger.
 const LARGEST: u64 = 1 << 20;
 
-/// A file, and nothing that has no end or keeps us waiting.
+/// Reads a regular file, without blocking on pipes and endless devices.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {
-        return Err(io::Error::other("it is larger than 1 MiB"));
+        return Err(io::Error::other("larger than 1 MiB"));
     }
     Ok(bytes)
 }
@@ -62,9 +61,9 @@ mod tests {
 
     use super::Files;
 
-    /// A folder is there, and reading it fails.
+    /// A folder exists, and reading it fails.
     #[test]
-    fn what_cannot_be_read_is_tried_again() {
+    fn a_file_that_cannot_be_read_is_tried_again() {
         let mut files = Files::default();
         assert!(files.read(&std::env::temp_dir()).is_err());
         assert!(files.changed());
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_not_read() {
+    fn endless_files_are_not_read() {
         let folder = std::env::temp_dir().join(format!("biolat-endless-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let pipe = folder.join("pipe");
@@ -82,8 +81,8 @@ mod tests {
         let large = folder.join("large");
         fs::File::create(&large).unwrap().set_len((1 << 20) + 1).unwrap();
         for (path, expected) in [
-            (Path::new("/dev/zero"), "no regular file"),
-            (pipe.as_path(), "no regular file"),
+            (Path::new("/dev/zero"), "not a regular file"),
+            (pipe.as_path(), "not a regular file"),
             (large.as_path(), "larger than 1 MiB"),
         ] {
             let error = format!("{:#}", Files::default().read(path).unwrap_err());
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swapped_link_is_a_change() {
+    fn a_swapped_symbolic_link_is_a_change() {
         let folder = std::env::temp_dir().join(format!("biolat-files-{}", std::process::id()));
         for generation in ["1", "2"] {
             fs::create_dir_all(folder.join(generation)).unwrap();

@@ -1,10 +1,10 @@
-//! `--web-config`: TLS, passwords and headers, in the file format that [Prometheus' exporters share]. The files are
-//! checked_at at again while the daemon runs; what is broken then changes nothing, and is said once.
+//! `--web-config`: TLS, passwords and headers, in the file format that [Prometheus' exporters share]. Changed files are
+//! reloaded while the daemon runs. If the new configuration has an error, the previous one is kept and the error is logged
+//! once.
 //!
-//! Stricter than the exporters: TLS is 1.2 or 1.3, HTTP is 1.1, a client's certificate is verified by a `client_ca`
-//! that is given and never by the system's, and nothing that keeps strangers out (TLS and its least version, client
-//! certificates and their names, passwords) goes away without a restart, as a file that is just being written may look
-//! as if it should.
+//! Stricter than the exporters: TLS is 1.2 or 1.3, HTTP is 1.1, client certificates are verified with the given `client_ca`
+//! and never with the system's authorities, and a reload never removes a protection (TLS, its minimum version, client
+//! certificates and their names, passwords): a file that is just being written may look as if it did.
 //!
 //! [Prometheus' exporters share]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
@@ -16,7 +16,7 @@ mod tls;
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt::{self, Write as _},
     net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -33,12 +33,12 @@ use passwords::{Passwords, Users};
 
 pub(crate) use passwords::AuthOutcome;
 
-/// How long what was seen of the files holds.
+/// How often the files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a connection waits for a look: the files may be on a sick drive.
+/// How long a connection waits for a check: the files may be on a drive that hangs.
 const RELOAD_WAIT: Duration = Duration::from_millis(200);
 
-/// The headers that can be set, as for the exporters, and the values where not any will do.
+/// The headers that can be set, as in the exporters, and the allowed values of those that have some.
 const HEADERS: [(&str, &[&str]); 5] = [
     ("Content-Security-ClientAuthPolicy", &[]),
     ("Strict-Transport-Security", &[]),
@@ -47,31 +47,33 @@ const HEADERS: [(&str, &[&str]); 5] = [
     ("X-XSS-Protection", &[]),
 ];
 
-/// What a file says that it must not.
+/// An error in the configuration itself. Starting again does not help.
 #[derive(Debug)]
 pub struct WebConfigError(String);
 
+/// In one line: names in the file may contain line feeds.
 impl fmt::Display for WebConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let plain = |character: char| if character.is_control() { ' ' } else { character };
+        self.0.chars().try_for_each(|character| f.write_char(plain(character)))
     }
 }
 
 impl std::error::Error for WebConfigError {}
 
-/// What the files say.
+/// A configuration that has been loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
     /// The TLS server; none for plain HTTP.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// What every answer has, unless it says that itself.
+    /// Headers of every response that does not set them itself.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    /// What keeps strangers out.
+    /// Names of what restricts access.
     protections: Vec<&'static str>,
     users: Users,
 }
 
-/// A file, what it said last, and who has shown a good password since.
+/// A configuration file, what was loaded from it last, and the passwords verified so far.
 pub struct WebConfig {
     path: PathBuf,
     state: Mutex<LoadState>,
@@ -83,11 +85,11 @@ struct LoadState {
     files: Files,
     checked_at: Instant,
     checking: bool,
-    /// Why what the files say now is not taken, if it is not.
-    refused: Option<String>,
+    /// Why the last reload failed.
+    reload_error: Option<String>,
 }
 
-/// A look at the files: one at a time, and however it ends there is another one.
+/// A check of the files for changes: one at a time. Dropping it, even by a panic, allows the next one.
 struct ReloadCheck(Arc<WebConfig>);
 
 impl Drop for ReloadCheck {
@@ -98,7 +100,7 @@ impl Drop for ReloadCheck {
 }
 
 impl WebConfig {
-    /// Reads a file and those that it names. What is wrong in the file itself is [`WebConfigError`], as no second try will mend it.
+    /// Loads a file and the files that it names. An error in the file itself is a [`WebConfigError`].
     pub fn open(path: &Path) -> Result<Self> {
         let (access, files) = load(path);
         let access = Arc::new(access?);
@@ -107,7 +109,7 @@ impl WebConfig {
             files,
             checked_at: Instant::now(),
             checking: false,
-            refused: None,
+            reload_error: None,
         });
         Ok(Self { path: path.to_owned(), state, passwords: Passwords::new()? })
     }
@@ -117,20 +119,20 @@ impl WebConfig {
         if self.state().access.tls.is_some() { "https" } else { "http" }
     }
 
-    /// What keeps strangers out: `TLS`, `passwords`, …
+    /// What restricts access: `TLS`, `passwords`, …
     pub fn protections(&self) -> Vec<&'static str> {
         self.state().access.protections.clone()
     }
 
-    /// What the files say now, or did a second ago.
+    /// The current configuration, at most about a second old.
     pub(crate) async fn access(self: &Arc<Self>) -> Arc<Access> {
-        if let Some(look) = self.due_check() {
-            let _ = timeout(RELOAD_WAIT, spawn_blocking(move || look.0.look())).await;
+        if let Some(check) = self.due_check() {
+            let _ = timeout(RELOAD_WAIT, spawn_blocking(move || check.0.reload_if_changed())).await;
         }
         Arc::clone(&self.state().access)
     }
 
-    /// Whether a request with these headers is let in.
+    /// Checks the credentials of a request.
     pub(crate) async fn authenticate(
         &self,
         access: &Access,
@@ -152,29 +154,29 @@ impl WebConfig {
         Some(ReloadCheck(Arc::clone(self)))
     }
 
-    fn look(&self) {
+    fn reload_if_changed(&self) {
         let before = self.state().files.clone();
         if !before.changed() {
             return;
         }
         let (access, files) = load(&self.path);
-        let (before, refused) = {
+        let (before, last_error) = {
             let mut state = self.state();
             state.files = files;
-            (Arc::clone(&state.access), state.refused.take())
+            (Arc::clone(&state.access), state.reload_error.take())
         };
         match access.and_then(|access| keeps_protections(&before, &access).map(|()| access)) {
             Ok(access) => {
-                log::info!("{} has changed and was read again", self.path.display());
+                log::info!("{} has changed: reloaded", self.path.display());
                 self.state().access = Arc::new(access);
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                // What cannot be read is tried again and again.
-                if refused.as_ref() != Some(&error) {
-                    log::warn!("{error}; what was read before holds on");
+                // A file that cannot be read is tried again with every check.
+                if last_error.as_ref() != Some(&error) {
+                    log::warn!("{error}; keeping the previous configuration");
                 }
-                self.state().refused = Some(error);
+                self.state().reload_error = Some(error);
             }
         }
     }
@@ -184,11 +186,11 @@ impl WebConfig {
     }
 }
 
-/// An error if a protection that was there before is not there any more.
+/// An error if the new configuration lacks a protection of the previous one.
 fn keeps_protections(before: &Access, access: &Access) -> Result<()> {
     match before.protections.iter().find(|protection| !access.protections.contains(protection)) {
         Some(protection) => {
-            anyhow::bail!("the web config has no {protection} any more: that takes a restart")
+            anyhow::bail!("the web config no longer has {protection}: removing it requires a restart")
         }
         None => Ok(()),
     }
@@ -201,12 +203,12 @@ fn load(path: &Path) -> (Result<Access>, Files) {
 }
 
 fn access(path: &Path, files: &mut Files) -> Result<Access> {
-    let text = String::from_utf8(files.read(path)?).map_err(|_| WebConfigError("it is not UTF-8".into()))?;
+    let text = String::from_utf8(files.read(path)?).map_err(|_| WebConfigError("not UTF-8".into()))?;
     let format = file_format::parse(&text)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let http = format.http_server_config.unwrap_or_default();
     if http.http2 == Some(true) {
-        log::info!("http2: biolat speaks HTTP/1.1 alone, as every client does");
+        log::info!("http2: ignored, biolat serves HTTP/1.1 only");
     }
     let tls = tls::server(format.tls_server_config.unwrap_or_default(), folder, files)?;
     let users = Users::new(format.basic_auth_users.unwrap_or_default())?;
@@ -224,14 +226,14 @@ fn headers(given: BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderVal
         .map(|(name, value)| {
             let Some((_, values)) = HEADERS.iter().find(|(known, _)| *known == name) else {
                 let known = HEADERS.map(|(name, _)| name).join(", ");
-                return Err(WebConfigError(format!("headers: {name} cannot be set; there is {known}")));
+                return Err(WebConfigError(format!("headers: {name} cannot be set; allowed: {known}")));
             };
             if !values.is_empty() && !values.contains(&value.as_str()) {
-                return Err(WebConfigError(format!("headers: {name} is {}", values.join(" or "))));
+                return Err(WebConfigError(format!("headers: {name} must be {}", values.join(" or "))));
             }
-            let wrong =
-                |_| WebConfigError(format!("headers: what {name} is set to is not allowed in a header"));
-            let value = HeaderValue::from_str(&value).map_err(wrong)?;
+            let invalid =
+                |_| WebConfigError(format!("headers: the value of {name} is not valid in a header"));
+            let value = HeaderValue::from_str(&value).map_err(invalid)?;
             Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| WebConfigError(name))?, value))
         })
         .collect()
@@ -243,7 +245,17 @@ mod certificates;
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, thread, time::Instant};
+    use std::{
+        sync::{Arc, OnceLock},
+        thread,
+        time::Instant,
+    };
+
+    use proptest::{
+        collection::vec,
+        prelude::*,
+        sample::{Index, select},
+    };
 
     use super::{
         CHECK_INTERVAL, WebConfig, WebConfigError,
@@ -253,7 +265,7 @@ mod tests {
 
     const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
 
-    /// A folder with a server's certificate and an authority's.
+    /// A folder with the certificates of a server and an authority.
     fn folder(name: &str) -> Folder {
         let folder = Folder::new(name);
         let authority = Authority::new("authority");
@@ -262,37 +274,104 @@ mod tests {
         folder
     }
 
+    /// Lines of valid files, and what a half-written or mistyped one may contain.
+    fn yaml() -> impl Strategy<Value = String> {
+        let line = prop_oneof![
+            8 => select(vec![
+                "tls_server_config:",
+                "  cert_file: server.pem",
+                "  key_file: server.key",
+                "  cert: x",
+                "  client_auth_type: RequireAndVerifyClientCert",
+                "  client_ca_file: authority.pem",
+                "  client_allowed_sans: [client.example]",
+                "  min_version: TLS13",
+                "  max_version: TLS12",
+                "  cipher_suites: [TLS_NULL]",
+                "  curve_preferences: [X25519]",
+                "http_server_config:",
+                "  http2: true",
+                "  headers:",
+                "    X-Frame-Options: deny",
+                "    X-Frame-Options: \"a\\nb\"",
+                "basic_auth_users:",
+                "  alice: $2y$10$abc",
+                "  alice: [hunter2]",
+                "  ? |",
+                "&a [*a]",
+                "--- !!binary",
+                "\t",
+            ]).prop_map(str::to_owned),
+            1 => "\\PC{0,12}",
+        ];
+        vec(line, 0..10).prop_map(|lines| lines.join("\n"))
+    }
+
+    fn assert_error_has_one_line(config: &[u8]) {
+        let folder = FOLDER.get_or_init(|| folder("properties"));
+        let path = folder.0.join(format!("{:?}.yml", thread::current().id()));
+        std::fs::write(&path, config).unwrap();
+        if let Err(error) = load(&path).0 {
+            let text = format!("{error:#}");
+            assert!(text.starts_with("web config ") && !text.contains('\n'), "{text:?}");
+        }
+    }
+
+    static FOLDER: OnceLock<Folder> = OnceLock::new();
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_file_is_loaded_or_an_error_of_one_line(config in yaml()) {
+            assert_error_has_one_line(config.as_bytes());
+        }
+
+        #[test]
+        fn any_truncated_or_damaged_file_is_loaded_or_an_error_of_one_line(
+            config in yaml(),
+            at in any::<Index>(),
+            damage in vec(any::<u8>(), 0..4),
+        ) {
+            let mut bytes = config.into_bytes();
+            let at = at.index(bytes.len() + 1);
+            bytes.truncate(at);
+            bytes.extend(damage);
+            assert_error_has_one_line(&bytes);
+        }
+    }
+
     #[test]
-    fn a_look_that_panics_is_not_the_last() {
+    fn a_check_that_panics_is_not_the_last() {
         let folder = folder("looks");
         let web_config = Arc::new(WebConfig::open(&folder.write("web.yml", TLS)).unwrap());
         let due = || {
             web_config.state().checked_at = Instant::now().checked_sub(CHECK_INTERVAL).unwrap();
             web_config.due_check()
         };
-        let look = due().unwrap();
+        let check = due().unwrap();
         assert!(due().is_none(), "one at a time");
         let panics = thread::spawn(move || {
-            let _look = look;
+            let _check = check;
             panic!("on purpose");
         });
         panics.join().unwrap_err();
-        assert!(web_config.due_check().is_none(), "it is not checked_at all the time");
+        assert!(web_config.due_check().is_none(), "not before the interval has passed");
         folder.write("web.yml", &format!("{TLS}  min_version: TLS13\n"));
-        due().unwrap().0.look();
-        assert!(web_config.state().access.protections.contains(&"TLS 1.3 alone"), "it was read again");
+        due().unwrap().0.reload_if_changed();
+        assert!(web_config.state().access.protections.contains(&"TLS 1.3 alone"), "reloaded");
     }
 
-    /// Files that are just being replaced are good a moment later, so that a start that meets them is worth another one.
+    /// Other files may be about to be replaced, and starting again may help.
     #[test]
-    fn what_other_files_hold_is_no_fault_of_the_configuration() {
+    fn errors_in_other_files_are_no_web_config_errors() {
         let folder = folder("faults");
         Authority::new("other").issue("other").write(&folder);
         folder.write("text.pem", "no PEM");
         let inline = "cert: x\n  key: y";
         let verify = "client_auth_type: RequireAndVerifyClientCert";
         for (tls, expected, is_own) in [
-            ("cert_file: server.pem\n  key_file: other.key", "server.pem do not go together", false),
+            ("cert_file: server.pem\n  key_file: other.key", "server.pem do not match", false),
             ("cert_file: text.pem\n  key_file: server.key", "text.pem holds no certificate", false),
             ("cert_file: server.pem\n  key_file: text.pem", "text.pem holds no private key", false),
             ("cert_file: missing.pem\n  key_file: server.key", "missing.pem", false),
@@ -305,7 +384,7 @@ mod tests {
             ),
             (inline, "cert holds no certificate", true),
             ("cert_file: server.pem\n  key: y", "key holds no private key", true),
-            ("cert_file: server.pem", "key_file is lacking", true),
+            ("cert_file: server.pem", "key_file is missing", true),
         ] {
             let config = folder.write("web.yml", &format!("tls_server_config:\n  {tls}\n"));
             let error = load(&config).0.unwrap_err();
@@ -315,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_the_place_of_its_name_is_not_shown() {
+    fn a_key_given_as_a_file_name_is_not_logged() {
         let folder = folder("key");
         let key = std::fs::read_to_string(folder.0.join("server.key")).unwrap();
         let lines: Vec<_> = key.lines().collect();
@@ -323,14 +402,14 @@ mod tests {
             let tls = TLS.replace("server.key", &format!("{begin}{}", lines.join(between)));
             let error = load(&folder.write("web.yml", &tls)).0.unwrap_err();
             let said = format!("{error:#}");
-            assert!(said.ends_with("key_file takes a file's name; PEM goes to key"), "{said}");
+            assert!(said.ends_with("key_file must be a file name; put PEM into key"), "{said}");
             assert!(error.is::<WebConfigError>() && !said.contains(lines[1]), "{said}");
         }
     }
 
-    /// Each without the value of a key, as a half-written file has it, or with a weaker one.
+    /// Each with a key that lacks its value, as in a file that is half-written, or that has a weaker one.
     #[test]
-    fn no_guard_goes_away() {
+    fn a_reload_removes_no_protection() {
         let folder = folder("protections");
         let verified = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: authority.pem\n";
         let named = format!("{TLS}{verified}  client_allowed_sans: [client.example]\n");
@@ -357,8 +436,8 @@ mod tests {
         ] {
             let [was, is] = [before, after].map(|text: &str| load(&folder.write("web.yml", text)).0.unwrap());
             let said = keeps_protections(&was, &is).err().map(|error| error.to_string());
-            let expected =
-                lost.map(|lost| format!("the web config has no {lost} any more: that takes a restart"));
+            let expected = lost
+                .map(|lost| format!("the web config no longer has {lost}: removing it requires a restart"));
             assert_eq!(said, expected, "{before} to {after}");
         }
     }

@@ -1,4 +1,4 @@
-//! The TLS server that `tls_server_config` describes: rustls, with the names that Go has for things.
+//! The TLS server of `tls_server_config`: rustls, configured with Go's names for versions, ciphers and curves.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use super::{
     files::Files,
 };
 
-/// What Go has and rustls deliberately has not.
+/// Ciphers of Go that rustls leaves out as unsafe.
 const CIPHERS_LEFT_OUT: [&str; 4] = [
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
@@ -33,18 +33,18 @@ const CIPHERS_LEFT_OUT: [&str; 4] = [
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
 ];
 
-/// In TLS 1.3 every suite is sound and, as in Go, none is chosen.
+/// All suites of TLS 1.3 are safe and, as in Go, not configurable.
 const CIPHERS_OF_TLS13: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
 /// A TLS server.
 pub(super) struct TlsServer {
     pub(super) config: Arc<ServerConfig>,
-    /// What keeps strangers out.
+    /// Names of what restricts access.
     pub(super) protections: Vec<&'static str>,
 }
 
-/// A server as described; nothing if nothing is.
+/// The server of a configuration; none if nothing is configured.
 pub(super) fn server(tls: TlsSection, folder: &Path, files: &mut Files) -> Result<Option<TlsServer>> {
     if tls == TlsSection::default() {
         return Ok(None);
@@ -73,14 +73,14 @@ pub(super) fn server(tls: TlsSection, folder: &Path, files: &mut Files) -> Resul
     let authorities = authorities.as_ref().map(roots).transpose()?;
     let verifier = client_certificates::verifier(policy, authorities, tls.client_allowed_sans, &provider)?;
 
-    let certificates = certificates.ok_or_else(|| WebConfigError("cert_file is lacking".into()))?;
-    let pem = key.ok_or_else(|| WebConfigError("key_file is lacking".into()))?;
+    let certificates = certificates.ok_or_else(|| WebConfigError("cert_file is missing".into()))?;
+    let pem = key.ok_or_else(|| WebConfigError("key_file is missing".into()))?;
     let chain = chain(&certificates)?;
     let key = PrivateKeyDer::from_pem_slice(&pem.bytes)
-        .map_err(|_| pem.unfit("holds no private key in PEM, or one under a passphrase"))?;
+        .map_err(|_| pem.error("holds no private key in PEM, or an encrypted one"))?;
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
-        .map_err(|error| WebConfigError(format!("versions and ciphers do not go together: {error}")))?;
+        .map_err(|error| WebConfigError(format!("versions and ciphers do not match: {error}")))?;
     let builder = match verifier {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
@@ -88,16 +88,16 @@ pub(super) fn server(tls: TlsSection, folder: &Path, files: &mut Files) -> Resul
     let (file, other) = if pem.from.is_ok() { (&pem, &certificates) } else { (&certificates, &pem) };
     let mut server = builder
         .with_single_cert(chain, key)
-        .map_err(|error| file.unfit(&format!("and {other} do not go together: {error}")))?;
+        .map_err(|error| file.error(&format!("and {other} do not match: {error}")))?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     server.ignore_client_order = tls.prefer_server_cipher_suites.unwrap_or(true);
-    // Who keeps a connection needs no session; and a certificate is checked_at at each time.
+    // No session resumption: clients keep connections, and every handshake checks the certificate.
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
     Ok(Some(TlsServer { config: Arc::new(server), protections }))
 }
 
-/// PEM, and where it stands: the key whose value it is, or a file.
+/// PEM, and where it comes from: a file, or the key of the configuration that contains it.
 struct Pem {
     bytes: Vec<u8>,
     from: Result<PathBuf, &'static str>,
@@ -113,14 +113,14 @@ impl fmt::Display for Pem {
 }
 
 impl Pem {
-    /// An error. [`WebConfigError`] only if the PEM stands in the configuration itself: other files may be about to be replaced.
-    fn unfit(&self, what: &str) -> anyhow::Error {
+    /// An error: a [`WebConfigError`] only for PEM in the configuration itself, as other files may be about to be replaced.
+    fn error(&self, what: &str) -> anyhow::Error {
         let message = format!("{self} {what}");
         if self.from.is_ok() { anyhow!(message) } else { WebConfigError(message).into() }
     }
 }
 
-/// What is given inline or by a file's name; both is one too many.
+/// PEM that is given inline or as a file name, but not both.
 fn pem(
     name: &'static str,
     inline: Option<String>,
@@ -128,35 +128,39 @@ fn pem(
     folder: &Path,
     files: &mut Files,
 ) -> Result<Option<Pem>> {
-    // As for the exporters, what is empty is not given.
+    // As in the exporters, an empty value is no value.
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     Ok(match (given(inline), given(file)) {
         (None, None) => None,
         (Some(inline), None) => Some(Pem { bytes: inline.into_bytes(), from: Err(name) }),
-        // An error would name it, private key and all.
+        // The error of opening it would contain the private key.
         (None, Some(file)) if file.contains('\n') || file.contains("-----BEGIN") => {
-            return Err(WebConfigError(format!("{name}_file takes a file's name; PEM goes to {name}")).into());
+            return Err(
+                WebConfigError(format!("{name}_file must be a file name; put PEM into {name}")).into()
+            );
         }
         (None, Some(file)) => {
             let path = folder.join(file);
             Some(Pem { bytes: files.read(&path)?, from: Ok(path) })
         }
         (Some(_), Some(_)) => {
-            return Err(WebConfigError(format!("{name} and {name}_file are both given: keep one")).into());
+            return Err(WebConfigError(format!("{name} and {name}_file are both given: remove one")).into());
         }
     })
 }
 
 fn chain(pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.bytes).collect();
-    let chain = chain.map_err(|_| pem.unfit("is not PEM"))?;
-    if chain.is_empty() { Err(pem.unfit("holds no certificate in PEM")) } else { Ok(chain) }
+    let chain = chain.map_err(|_| pem.error("is not PEM"))?;
+    if chain.is_empty() { Err(pem.error("holds no certificate in PEM")) } else { Ok(chain) }
 }
 
 fn roots(pem: &Pem) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in chain(pem)? {
-        roots.add(certificate).map_err(|error| pem.unfit(&format!("is not an authority's: {error}")))?;
+        roots
+            .add(certificate)
+            .map_err(|error| pem.error(&format!("is not a certificate of an authority: {error}")))?;
     }
     Ok(roots)
 }
@@ -171,16 +175,16 @@ fn versions(
         Some("TLS11") => Ok(11),
         Some("TLS12") => Ok(12),
         Some("TLS13") => Ok(13),
-        Some(other) => Err(WebConfigError(format!("{name} '{other}' is neither TLS12 nor TLS13"))),
+        Some(other) => Err(WebConfigError(format!("{name} '{other}' is not TLS12 or TLS13"))),
     };
     let (min, max) = (number("min_version", min, 12)?, number("max_version", max, 13)?);
     if max < 12 || max < min {
         return Err(WebConfigError(
-            "no version lies between min_version and max_version: biolat speaks TLS12 and TLS13".into(),
+            "no version between min_version and max_version: biolat supports TLS12 and TLS13".into(),
         ));
     }
     if min < 12 {
-        log::warn!("min_version below TLS12: TLS 1.0 and 1.1 are unsafe and not spoken, it is TLS12");
+        log::warn!("min_version below TLS12: using TLS12, as TLS 1.0 and 1.1 are unsafe");
     }
     let mut versions = Vec::new();
     if max == 13 {
@@ -192,7 +196,7 @@ fn versions(
     Ok(versions)
 }
 
-/// The suites of these names, in this order, and those of TLS 1.3.
+/// The suites with these names, in this order, and those of TLS 1.3.
 fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, WebConfigError> {
     let all = default_provider().cipher_suites;
     if names.is_empty() {
@@ -203,10 +207,10 @@ fn ciphers(names: Vec<String>) -> Result<Vec<SupportedCipherSuite>, WebConfigErr
         if let Some(suite) = others.iter().find(|suite| suite.suite().as_str() == Some(name)) {
             chosen.push(*suite);
         } else if CIPHERS_LEFT_OUT.contains(&name.as_str()) {
-            log::warn!("cipher_suites: {name} is unsafe and left out");
+            log::warn!("cipher_suites: {name} is unsafe: ignored");
         } else if !CIPHERS_OF_TLS13.contains(&name.as_str()) {
             return Err(WebConfigError(format!(
-                "cipher_suites: there is no {name}; there is {}",
+                "cipher_suites: unknown suite {name}; supported: {}",
                 others.iter().filter_map(|suite| suite.suite().as_str()).collect::<Vec<_>>().join(", ")
             )));
         }
@@ -224,18 +228,18 @@ fn curves(names: Vec<String>) -> Result<Vec<&'static dyn SupportedKxGroup>, WebC
             "X25519" => chosen.push(kx_group::X25519),
             "CurveP256" => chosen.push(kx_group::SECP256R1),
             "CurveP384" => chosen.push(kx_group::SECP384R1),
-            "CurveP521" => log::warn!("curve_preferences: biolat has no CurveP521, it is left out"),
-            _ => return Err(WebConfigError(format!("curve_preferences: there is no {name}; {CURVES}"))),
+            "CurveP521" => log::warn!("curve_preferences: CurveP521 is not supported: ignored"),
+            _ => return Err(WebConfigError(format!("curve_preferences: unknown curve {name}; {CURVES}"))),
         }
     }
     if chosen.is_empty() {
-        Err(WebConfigError(format!("curve_preferences: none is left; {CURVES}")))
+        Err(WebConfigError(format!("curve_preferences: no supported curve; {CURVES}")))
     } else {
         Ok(chosen)
     }
 }
 
-const CURVES: &str = "there is X25519, CurveP256 and CurveP384";
+const CURVES: &str = "supported: X25519, CurveP256, CurveP384";
 
 #[cfg(test)]
 mod tests {
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_those_that_are_safe() {
+    fn only_safe_versions_are_used() {
         let between = |min: &str, max: &str| {
             let versions = versions(Some(min.to_owned()), Some(max.to_owned()));
             versions.ok().map(|versions| versions.iter().map(|version| version.version).collect::<Vec<_>>())
@@ -263,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn ciphers_keep_their_order_and_unsafe_ones_are_left_out() {
+    fn ciphers_keep_their_order_without_unsafe_ones() {
         let chosen = |names: &[&str]| {
             let suites = ciphers(texts(names)).unwrap();
             let old = suites.iter().filter(|suite| suite.tls13().is_none());

@@ -257,7 +257,7 @@ fn a_lost_daemon_is_shown_and_found_again() {
     wait_for("the age to be told", || {
         let told = browser.text("#banner");
         let seconds =
-            told.split("figures are ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
+            told.split("The data is ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
         (seconds.unwrap() - age(&mut browser)).abs() < 1.0
     });
 
@@ -471,7 +471,7 @@ fn a_pass_holds_what_was_done_in_it() {
         const snapshots = [snapshot(2, []), snapshot(3, [device('a', life, 0)]), snapshot(4, [device('a', life + 3, 0), device('b', 0, 0)]),
             snapshot(5, [device('a', life + 3, 0), device('b', 0, 2)])];
         const history = new History();
-        for (const each of snapshots) history.take(each);
+        for (const each of snapshots) history.add(each);
         return history.passes.map((pass) => [new Sum().addPass(pass, 'a', null).all[2] - (pass.from < 3 ? life : 0), [...pass.devices.keys()]]);
         }})()"
     ));

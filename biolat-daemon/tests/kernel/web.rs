@@ -80,16 +80,16 @@ fn it_serves_https_and_takes_up_changes() {
     fs::write(&config, with_password("new")).unwrap();
     wait_for("the new password to be taken", || status("new") == "200");
     assert_eq!(status("old"), "401");
-    assert_eq!(daemon.said("was read again").len(), 1);
+    assert_eq!(daemon.said("has changed: reloaded").len(), 1);
 
     fs::write(&config, "tls_server_config: [").unwrap();
     wait_for("the broken file to be named", || {
         let _ = status("new");
-        !daemon.said("holds on").is_empty()
+        !daemon.said("keeping the previous configuration").is_empty()
     });
     thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!((status("new"), status("new")), ("200".into(), "200".into()));
-    let said = daemon.said("holds on");
+    let said = daemon.said("keeping the previous configuration");
     assert!(said.len() == 1 && said[0].contains("web.yml"), "once: {said:?}");
 }
 
@@ -107,7 +107,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ("tls_server_config: [".to_owned(), 2, "line 2"),
         ("tls_server_confg: {}".into(), 2, "unknown field `tls_server_confg`"),
         ("basic_auth_users:\n  alice: hunter2\n".into(), 2, "alice is no bcrypt hash"),
-        ("tls_server_config:\n  min_version: TLS12\n".into(), 2, "cert_file is lacking"),
+        ("tls_server_config:\n  min_version: TLS12\n".into(), 2, "cert_file is missing"),
         ("tls_server_config:\n  cert_file: server.pem\n".into(), 2, "key_file is lacking"),
         ("tls_server_config:\n  cert_file: text.pem\n  key_file: server.key\n".into(), 1, "no certificate"),
         ("tls_server_config:\n  cert_file: server.pem\n  key_file: text.pem\n".into(), 1, "no private key"),

@@ -1,146 +1,146 @@
-// From the daemon to the page: events say that there is a snapshot, and it is fetched. Where events do not come
-// through, it is asked for now and then. What fails is tried again, less and less often.
+// Connection to the daemon. An event announces a new snapshot, which is then fetched. Without events (a proxy may block them)
+// the page polls. Failed requests are repeated with backoff.
 
-/** How seldom a tab asks that nobody sees, in seconds. */
-const UNSEEN = 30;
+/** Polling interval of a hidden tab, in seconds. */
+const HIDDEN_INTERVAL = 30;
 const BACKOFF = [0.5, 1, 2, 4, 8, 15];
-// With what is before the page's path, and without a password, which no question may have.
+// Relative to the page, as there may be a proxy; without credentials in the URL, which fetch() rejects.
 const API = new URL('api/v1/', location.origin + location.pathname);
 const now = () => performance.now() / 1000;
 
 class Connection {
-  /** Whether the last question was answered. */
+  /** Whether the last request succeeded. */
   connected = false;
-  /** What was wrong with the last answer, in words; empty if nothing was. */
-  trouble = '';
+  /** Problem with the last response, as a sentence; empty if none. */
+  problem = '';
   retryAt = 0;
-  /** Since when the tab is to be seen. */
+  /** When the tab became visible. */
   shownAt = 0;
   #events = null;
-  #listenAt = 0;
-  #deaf = 0;
-  #asking = false;
-  #again = false;
+  #reconnectAt = 0;
+  #eventFailures = 0;
+  #fetching = false;
+  #fetchAgain = false;
   #etag = null;
   #failures = 0;
   #timer = 0;
-  #asked = 0;
+  #fetchedAt = 0;
   #cost = 0;
   #interval = 5;
-  #born = null;
+  #takenAt = null;
 
   constructor(onSnapshot, onChange) {
     this.onSnapshot = onSnapshot;
     this.onChange = onChange;
-    addEventListener('online', () => this.ask());
-    document.addEventListener('visibilitychange', () => this.#turned());
-    this.ask();
+    addEventListener('online', () => this.refresh());
+    document.addEventListener('visibilitychange', () => this.#visibilityChanged());
+    this.refresh();
   }
 
-  /** How old the figures are, in seconds; null without any. */
+  /** Age of the latest snapshot in seconds; null without one. */
   get age() {
-    return this.#born === null ? null : Math.max(0, now() - this.#born);
+    return this.#takenAt === null ? null : Math.max(0, now() - this.#takenAt);
   }
 
-  /** Asks for the latest snapshot, now or when the one that is under way is here. */
-  async ask() {
-    this.#again = this.#asking;
-    if (this.#asking) return;
-    this.#asking = true;
+  /** Fetches the latest snapshot, now or after the current request. */
+  async refresh() {
+    this.#fetchAgain = this.#fetching;
+    if (this.#fetching) return;
+    this.#fetching = true;
     const began = now();
     try {
-      const answer = await this.#fetch();
-      if (answer) this.onSnapshot(answer);
-      this.#answered();
+      const snapshot = await this.#fetch();
+      if (snapshot) this.onSnapshot(snapshot);
+      this.#succeeded();
     } catch (error) {
       this.#failed(error, began);
     }
-    this.#asked = now();
-    this.#cost = this.#asked - began;
-    this.#asking = false;
-    if (this.#again && this.connected) this.#plan(0);
+    this.#fetchedAt = now();
+    this.#cost = this.#fetchedAt - began;
+    this.#fetching = false;
+    if (this.#fetchAgain && this.connected) this.#schedule(0);
   }
 
   async #fetch() {
     const headers = this.#etag ? { 'If-None-Match': this.#etag } : {};
-    const answer = await fetch(`${API}snapshot`, { headers, cache: 'no-store', signal: AbortSignal.timeout(10000) });
-    if (answer.status === 304) return null;
-    if (!answer.ok) {
-      throw new Error(answer.status === 503 ? 'biolat has no figures yet' : `biolat answers with status ${answer.status}; reload the page`);
+    const response = await fetch(`${API}snapshot`, { headers, cache: 'no-store', signal: AbortSignal.timeout(10000) });
+    if (response.status === 304) return null;
+    if (!response.ok) {
+      throw new Error(response.status === 503 ? 'biolat has no data yet' : `biolat responded with status ${response.status}; reload the page`);
     }
-    const snapshot = await answer.json();
-    if (snapshot.version !== 1) throw new Error('biolat is of another version than this page; reload it');
-    this.#etag = answer.headers.get('etag');
+    const snapshot = await response.json();
+    if (snapshot.version !== 1) throw new Error('biolat has another version than this page; reload the page');
+    this.#etag = response.headers.get('etag');
     this.#interval = snapshot.interval;
-    // The daemon's clock against its own clock, as ours may be wrong.
-    const date = Date.parse(answer.headers.get('date') ?? '') / 1000;
-    this.#born = now() - Math.max(0, date - snapshot.taken || 0);
+    // Both times are of the daemon's clock, as the browser's may be wrong.
+    const date = Date.parse(response.headers.get('date') ?? '') / 1000;
+    this.#takenAt = now() - Math.max(0, date - snapshot.taken || 0);
     return snapshot;
   }
 
-  #answered() {
+  #succeeded() {
     this.connected = true;
-    this.trouble = '';
+    this.problem = '';
     this.#failures = 0;
-    if (!document.hidden && !this.#events && now() >= this.#listenAt) this.#listen();
-    this.#plan(this.#pace);
+    if (!document.hidden && !this.#events && now() >= this.#reconnectAt) this.#listen();
+    this.#schedule(this.#pollInterval);
     this.onChange();
   }
 
   #failed(error, began) {
-    this.#hush();
-    // A daemon that was started anew counts its snapshots anew.
+    this.#closeEvents();
+    // The ETag of a daemon that has been restarted is another one.
     this.#etag = null;
-    // A browser holds up what nobody sees, so that this may say nothing of the daemon.
+    // Browsers throttle hidden tabs, so the failure may not be the daemon's.
     if (document.hidden || began < this.shownAt) {
-      this.#plan(document.hidden ? this.#pace : 0);
+      this.#schedule(document.hidden ? this.#pollInterval : 0);
       return;
     }
     this.connected = false;
-    this.trouble = error.constructor === Error ? error.message : '';
+    this.problem = error.constructor === Error ? error.message : '';
     const wait = BACKOFF[Math.min(this.#failures++, BACKOFF.length - 1)] * (0.8 + 0.4 * Math.random());
     this.retryAt = now() + wait;
-    this.#plan(wait);
+    this.#schedule(wait);
     this.onChange();
   }
 
   #listen() {
     const events = new EventSource(`${API}events`);
-    // No more of them than can be dealt with: three quarters of the time are for other things.
-    events.addEventListener('pass', () => this.#plan(Math.max(0, this.#asked + 3 * this.#cost - now())));
-    events.onopen = () => { this.#deaf = 0; };
+    // At most a quarter of the time is spent on fetching.
+    events.addEventListener('pass', () => this.#schedule(Math.max(0, this.#fetchedAt + 3 * this.#cost - now())));
+    events.onopen = () => { this.#eventFailures = 0; };
     events.onerror = () => {
-      this.#hush();
-      this.#listenAt = now() + BACKOFF[Math.min(this.#deaf++, BACKOFF.length - 1)];
-      this.#plan(this.#deaf === 1 ? 0.2 : Math.max(0, this.#asked + this.#pace - now()));
+      this.#closeEvents();
+      this.#reconnectAt = now() + BACKOFF[Math.min(this.#eventFailures++, BACKOFF.length - 1)];
+      this.#schedule(this.#eventFailures === 1 ? 0.2 : Math.max(0, this.#fetchedAt + this.#pollInterval - now()));
     };
     this.#events = events;
   }
 
-  #hush() {
+  #closeEvents() {
     this.#events?.close();
     this.#events = null;
   }
 
-  /** A browser has six connections to a host for all of its tabs: one that nobody sees keeps none. */
-  #turned() {
+  /** Browsers allow six connections to a host, for all tabs together: a hidden tab keeps none. */
+  #visibilityChanged() {
     if (document.hidden) {
-      this.#hush();
-      this.#plan(this.#pace);
+      this.#closeEvents();
+      this.#schedule(this.#pollInterval);
     } else {
       this.shownAt = now();
-      this.ask();
+      this.refresh();
     }
   }
 
-  /** When to ask next if nothing is heard. */
-  get #pace() {
-    if (document.hidden) return Math.max(UNSEEN, this.#interval);
+  /** Seconds until the next request if no event comes. */
+  get #pollInterval() {
+    if (document.hidden) return Math.max(HIDDEN_INTERVAL, this.#interval);
     return Math.min(15, this.#events ? this.#interval * 1.5 + 1 : this.#interval);
   }
 
-  #plan(seconds) {
+  #schedule(seconds) {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.ask(), seconds * 1000);
+    this.#timer = setTimeout(() => this.refresh(), seconds * 1000);
   }
 }

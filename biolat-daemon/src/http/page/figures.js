@@ -1,15 +1,15 @@
-// Buckets, percentiles, and how numbers are written.
+// Buckets, percentiles and number formats.
 
-// The zero bucket and the overflow are taken for the buckets below the first and above the last one.
+// The zero bucket and the overflow have the indices below the first and above the last bucket.
 const ZERO = -160, OVER = 81, CELLS = OVER - ZERO + 1;
 const PHASES = ['queue', 'device', 'total'];
 
 const lower = (index) => (index <= ZERO ? 0 : 2 ** ((index - 1) / 8));
 const upper = (index) => (index >= OVER ? Infinity : 2 ** (index / 8));
-/** The geometric middle, or the one bound that there is. */
+/** The geometric middle; for the zero bucket and the overflow their finite bound. */
 const middle = (index) => (index <= ZERO ? upper(ZERO) : index >= OVER ? lower(OVER) : 2 ** ((index - 0.5) / 8));
 
-/** The index of the bucket that holds a quantile of these counts; null if there are none. */
+/** Index of the bucket that contains a quantile of these counts; null without counts. */
 function quantile(counts, all, q) {
   const rank = Math.ceil(all * q);
   let sum = 0;
@@ -32,7 +32,7 @@ const bounds = (index) =>
   index <= ZERO ? `at most ${latency(upper(index))}` :
   index >= OVER ? `above ${latency(lower(index))}` : `${latency(lower(index))} to ${latency(upper(index))}`;
 
-/** A percentile as text, and the bucket that it is known to lie in. */
+/** A percentile as text, and the bounds of its bucket. */
 const percentile = (index) => (index === null ? [NONE, ''] :
   [`${index <= ZERO ? '≤ ' : index >= OVER ? '> ' : ''}${latency(middle(index))}`, bounds(index)]);
 

@@ -1,11 +1,11 @@
-// The map of latencies over time, and the small charts beside it.
+// The heatmap of latency over time, and the small charts.
 
-/** Viridis at 16 places: even to the eye, and to one that does not tell red from green. */
+/** Viridis at 16 points: perceptually uniform, also for colour-blind readers. */
 const VIRIDIS = ('440154 481a6c 472f7d 414487 39568c 31688e 2a788e 23888e 1f988b 22a884 35b779 54c568 7ad151 a5db36 ' +
   'd2e21b fde725').split(' ').map((rgb) => [0, 2, 4].map((at) => parseInt(rgb.slice(at, at + 2), 16)));
 const SHADES = 64;
 const mix = (one, other, share) => one.map((value, part) => Math.round(value + (other[part] - value) * share));
-/** From few to many. On a dark ground few are dark; on a light one they are light, and pale, as they matter least. */
+/** Colours from few to many I/Os: few are close to the background. */
 function shades(dark) {
   return Array.from({ length: SHADES }, (_, shade) => {
     const share = shade / (SHADES - 1), at = (dark ? 0.1 + 0.9 * share : 0.85 - 0.85 * share) * 15;
@@ -16,12 +16,12 @@ function shades(dark) {
 
 const QUANTILES = [['p50', 0.5], ['p99', 0.99], ['p999', 0.999]];
 
-/** Passes side by side, each at least two pixels wide: where there are more, some share a column. */
+/** Columns of at least two pixels; several passes share one where there are many. */
 function columns(passes, from, to, width, device, op) {
   const all = [], least = ((to - from) / width) * 2, key = `${device}\n${op}`;
   for (const pass of passes) {
     if (pass.to <= from || pass.from >= to) continue;
-    // Summed once for as long as the choice stays.
+    // Cached until the selection changes.
     if (pass.summed?.key !== key) pass.summed = { key, sum: new Sum().addPass(pass, device, op) };
     const last = all.at(-1);
     if (last && pass.from - last.to < 1e-3 && last.to - last.from < least) {
@@ -46,7 +46,7 @@ function columns(passes, from, to, width, device, op) {
   return all;
 }
 
-/** A canvas as sharp as the screen, and its size in CSS pixels. */
+/** Sets a canvas to the resolution of the screen; returns its size in CSS pixels. */
 function prepare(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas, ratio = devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -64,7 +64,7 @@ const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14
 
 class Heatmap {
   columns = [];
-  /** The cell that is read: a column and an index. */
+  /** The cell that the reader points at: a column and an index. */
   cell = null;
 
   constructor(canvas) {
@@ -99,7 +99,7 @@ class Heatmap {
         context.fillRect(left, top, wide, Math.max(y(cell + ZERO) - top, 1 / ratio));
       }
     }
-    // Where they meet, the lower one is on top.
+    // Where they meet, the lower percentile is on top.
     const labels = QUANTILES.toReversed().map(([name, q]) => this.#percentiles(context, name, q, colours[name], ground));
     context.restore();
     this.#labels(context, labels.filter(Boolean), width, family);
@@ -107,7 +107,7 @@ class Heatmap {
     this.palette = palette;
   }
 
-  /** Indices that hold all that was seen of any phase, so that the axis stays when the phase changes. */
+  /** Indices of all phases, so that the axis stays when the phase changes. */
   #range() {
     let low = Infinity, high = -Infinity;
     for (const { parts } of this.columns) {
@@ -121,23 +121,23 @@ class Heatmap {
         }
       }
     }
-    // From 10 µs to 100 ms where there is nothing to see, and three decades at least.
+    // 10 µs to 100 ms without data, and at least three decades.
     if (low > high) [low, high] = [-133, -26];
     low = Math.floor((low - 2) / 8) * 8;
     high = Math.ceil((high + 3) / 8) * 8;
     for (let turn = 0; high - low < 80; turn++) turn % 2 ? (low -= 8) : (high += 8);
-    // Half a row above what never is more than what is.
+    // Not beyond the zero bucket and the overflow.
     return [Math.max(ZERO, low), Math.min(OVER + 1, high)];
   }
 
-  /** I/Os a second and cell, from the colour of the fewest to that of the most. */
+  /** I/Os per second and cell at both ends of the colour scale. */
   #scale() {
     let most = 0, longest = 0;
     for (const column of this.columns) {
       for (const count of column.counts(this.phase)) most = Math.max(most, count / column.seconds);
       longest = Math.max(longest, column.seconds);
     }
-    // Round numbers, which also stay while the figures move.
+    // Round numbers, so that the scale changes rarely.
     const round = (value, parts) => parts.map((part) => part * 10 ** Math.floor(Math.log10(value)));
     const least = round(1 / (longest || 1), [5, 2, 1]).find((part) => part <= 1 / (longest || 1) * 1.001);
     return { least, most: round(Math.max(most, least * 10), [1, 2, 5, 10]).find((part) => part >= Math.max(most, least * 10) * 0.999) };
@@ -166,7 +166,7 @@ class Heatmap {
     }
     const span = to - from;
     const step = STEPS.find((step) => (step / span) * (plot.right - plot.left) >= 84) ?? 86400;
-    // Whole steps of the reader's own time of day.
+    // Whole steps in local time.
     const zone = new Date(from * 1000).getTimezoneOffset() * 60;
     context.textAlign = 'center';
     for (let time = Math.ceil((from - zone) / step) * step + zone; time <= to; time += step) {
@@ -178,7 +178,7 @@ class Heatmap {
     }
   }
 
-  /** Where there was something before and after, but it is not known what happened. */
+  /** Hatches the gaps between columns: no data. */
   #gaps(context, line) {
     const { plot, x } = this;
     context.strokeStyle = line;
@@ -230,7 +230,7 @@ class Heatmap {
     return end;
   }
 
-  /** At the right end, where there is room: which line is which, and its last value; none hides another. */
+  /** Labels of the lines at the right end, with the last value, without overlap. */
   #labels(context, labels, width, family) {
     if (width < 500) return;
     labels.sort((one, other) => one.y - other.y);
@@ -247,7 +247,7 @@ class Heatmap {
     }
   }
 
-  /** The cell at a place of the canvas, if there is one. */
+  /** The cell at a position of the canvas; null if there is none. */
   at(left, top) {
     const { plot, from, to, low, high } = this;
     if (!plot || left < plot.left || left >= plot.right || top < plot.top || top >= plot.bottom) return null;
@@ -257,7 +257,7 @@ class Heatmap {
     return { column, index: Math.min(OVER, Math.ceil(low + ((plot.bottom - top) / (plot.bottom - plot.top)) * (high - low)) - 1) };
   }
 
-  /** Of a cell: where it is drawn, and what it says. */
+  /** Position and text of a cell. */
   read({ column, index }) {
     const count = column.counts(this.phase)[index - ZERO], all = column.all[this.phase];
     const left = this.x(column.from), top = this.y(index + 1);
@@ -266,13 +266,13 @@ class Heatmap {
       lines: [
         `${clock(column.from)} – ${clock(column.to)} (${duration(column.seconds)})`,
         bounds(index),
-        all === 0 ? 'no I/O' : `${many(count, 'I/O')} of ${number(all)}${count ? `, ${number(count / column.seconds)} a second` : ''}`,
+        all === 0 ? 'no I/O' : `${many(count, 'I/O')} of ${number(all)}${count ? `, ${number(count / column.seconds)} per second` : ''}`,
       ],
     };
   }
 }
 
-/** A small chart of something a second, from zero, as wide in time as the map. */
+/** A small chart of a rate, from zero, with the time range of the heatmap. */
 function chart(canvas, list, value, from, to) {
   const { context, width, height, ink, line } = prepare(canvas);
   const most = list.reduce((most, column) => Math.max(most, value(column)), 0) || 1;
@@ -289,7 +289,7 @@ function chart(canvas, list, value, from, to) {
   }
 }
 
-/** How latencies are spread, as a strip from `low` to `high`. */
+/** Distribution of latencies as a strip from `low` to `high`. */
 function strip(canvas, counts, [low, high], palette) {
   const { context, width, height, line } = prepare(canvas);
   const x = (index) => Math.round(((index - low) / (high - low)) * width);

@@ -1,15 +1,15 @@
-// What came between two snapshots: a pass. The last of them are kept.
+// History: the differences between consecutive snapshots. One difference is called a pass, as in the API.
 
 const MOST_PASSES = 600;
-/** 4 bytes each. A host with hundreds of busy devices gets a shorter history rather than a browser out of memory. */
+/** 4 bytes each. With hundreds of busy devices, the history is shorter, so that the browser does not run out of memory. */
 const MOST_WORDS = 16e6;
-/** In seconds, or 20 intervals. */
+/** Longest time between two snapshots that is shown, in seconds; or 20 intervals. */
 const LONGEST = 60;
 
 const EMPTY = { count: 0, seconds: 0, zero: 0, overflow: 0, buckets: [] };
 
-/** Appends to `words` how many cells have grown, and each of them with its growth. */
-function grown(words, before, now) {
+/** Appends the number of cells that have grown, then index and growth of each. */
+function appendGrowth(words, before, now) {
   const had = new Map(before.buckets), start = words.push(0);
   const add = (index, count) => { if (count > 0) words.push(index - ZERO, count); };
   add(ZERO, now.zero - before.zero);
@@ -18,23 +18,23 @@ function grown(words, before, now) {
   words[start - 1] = (words.length - start) / 2;
 }
 
-const less = (now, before = {}) =>
+const difference = (now, before = {}) =>
   Object.fromEntries(Object.entries(now).map(([name, count]) => [name, Math.max(0, count - (before[name] ?? 0))]));
 
-/** What an op has done, with its three histograms in one array. */
+/** The difference of an op, with its three histograms in one array. */
 function opBetween(before, now) {
   const words = [];
-  for (const phase of PHASES) grown(words, before ? before[phase] : EMPTY, now[phase]);
+  for (const phase of PHASES) appendGrowth(words, before ? before[phase] : EMPTY, now[phase]);
   return {
     bytes: now.bytes - (before?.bytes ?? 0),
-    errors: sum(less(now.errors, before?.errors)),
+    errors: sum(difference(now.errors, before?.errors)),
     seconds: PHASES.map((phase) => now[phase].seconds - (before?.[phase].seconds ?? 0)),
-    // What grew in one pass fits 32 bits; what did in a life may not.
+    // Growth within one pass fits into 32 bits; that since the start may not.
     words: (before ? Uint32Array : Float64Array).from(words),
   };
 }
 
-/** The pass between two snapshots. What is new since the first of them, daemon or device, began at zero. */
+/** The difference of two snapshots. A daemon or device that is new in the second one started at zero. */
 function between(before, now) {
   const same = before.started === now.started;
   const had = new Map(same ? before.devices.map((device) => [device.name, device]) : []);
@@ -50,14 +50,14 @@ function between(before, now) {
         pass.words += growth.words.byteLength / 4;
       }
     }
-    const unseen = sum(less(device.unseen, last?.unseen));
-    // Of hundreds of devices most are idle, and nothing is kept of those.
+    const unseen = sum(difference(device.unseen, last?.unseen));
+    // Idle devices are not kept: of hundreds, most are idle.
     if (ops.size || unseen) pass.devices.set(device.name, { ops, unseen });
   }
-  pass.lost = less(now.lost, same ? before.lost : {});
+  pass.lost = difference(now.lost, same ? before.lost : {});
   const was = same ? before.daemon : { cpu_seconds: null, passes: 0, pass_seconds: 0, probe: null };
   pass.daemon = {
-    // Of a daemon that began anew, what it took before its first pass is no part of this stretch.
+    // After a restart, CPU time before the first collection does not belong to this range.
     cpu: was.cpu_seconds === null ? null : now.daemon.cpu_seconds - was.cpu_seconds,
     passes: now.daemon.passes - was.passes,
     seconds: now.daemon.pass_seconds - was.pass_seconds,
@@ -72,16 +72,16 @@ class History {
   latest = null;
   #words = 0;
 
-  /** Takes a snapshot in; tells whether it is a new one. */
-  take(snapshot) {
+  /** Adds a snapshot; false if it is known already. */
+  add(snapshot) {
     const before = this.latest;
     if (before && before.started === snapshot.started && snapshot.taken === before.taken) return false;
     this.latest = snapshot;
     if (!before) return true;
     const pass = between(before, snapshot), length = pass.to - pass.from;
-    // What was missed for long is better not shown than as one mean that hides what came after.
+    // A long gap is not shown: one mean over it would hide later detail.
     if (length > Math.max(LONGEST, 20 * snapshot.interval)) return true;
-    // A clock that was set back would have time run backwards on the map.
+    // The clock was set back: time would run backwards on the heatmap.
     if (length <= 0 || (this.passes.length && pass.from < this.passes.at(-1).to - 1)) this.#forget(this.passes.length);
     if (length <= 0) return true;
     this.passes.push(pass);
@@ -100,7 +100,7 @@ class History {
   }
 }
 
-/** What a device (or all) did by an op (or all) in some passes: a sum of whatever is added. */
+/** Sum of passes, for one device or all and one op or all. */
 class Sum {
   counts = PHASES.map(() => new Float64Array(CELLS));
   all = [0, 0, 0];
@@ -129,7 +129,7 @@ class Sum {
     return this;
   }
 
-  /** Everything since the device is known. */
+  /** Everything since biolat first saw the device. */
   addDevice(device, op) {
     for (const each of device.ops) if (op === null || each.op === op) this.add(opBetween(null, each));
     return this;
@@ -139,7 +139,7 @@ class Sum {
     return quantile(this.counts[phase], this.all[phase], q);
   }
 
-  /** How much of the total passes in the queue, where the kernel tells the two apart. */
+  /** Share of the total latency spent in the queue; null if the kernel does not record it. */
   get queueShare() {
     return this.all[0] > 0 && this.seconds[2] > 0 ? this.seconds[0] / this.seconds[2] : null;
   }

@@ -1,33 +1,33 @@
-// The page itself: what the reader has chosen, and everything drawn anew when there is something new.
-// Names of devices are what drives say of themselves: they become text and never markup.
+// The page: the selection, and rendering of every new snapshot.
+// Names and models come from drives: they are inserted as text, never as markup.
 
 const at = (id) => document.getElementById(id);
 const history = new History();
 const heatmap = new Heatmap(at('heat'));
 const SPANS = [30, 60, 120, 300, MOST_PASSES];
-const calm = matchMedia('(prefers-reduced-motion: reduce)'), darkness = matchMedia('(prefers-color-scheme: dark)');
+const reducedMotion = matchMedia('(prefers-reduced-motion: reduce)'), darkScheme = matchMedia('(prefers-color-scheme: dark)');
 
-/** What is shown. Null is all of them. */
+/** The selection. Null means all. */
 const choice = { device: null, op: null, phase: 2, span: 2 };
-/** What was there when the page was paused. */
-let held = null;
-/** What was drawn last: passes, their ends, sums. */
-let shown = null;
+/** History at the time of the pause; null if the page is live. */
+let paused = null;
+/** What was rendered last: collections, time range, sums. */
+let rendered = null;
 
 function make(tag, text = '', properties = {}) {
   return Object.assign(document.createElement(tag), { textContent: text }, properties);
 }
-/** Text, only where it has changed: a screen reader is told, and a selection lost, for nothing else. */
-function write(element, text, title) {
+/** Sets the text if it has changed: otherwise screen readers would repeat it and selections would be lost. */
+function setText(element, text, title) {
   if (element.textContent !== text) element.textContent = text;
   if (title !== undefined && element.title !== title) element.title = title;
 }
 const stored = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
 const store = (name, value) => { try { localStorage.setItem(name, value); } catch { /* the page works without */ } };
 
-// The choice, which is in the address too, so that it can be handed on.
+// The selection. It is part of the address, so that it can be shared.
 
-function fromAddress() {
+function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
   choice.device = given.get('device');
   choice.op = given.get('op');
@@ -42,11 +42,11 @@ function choose(change) {
   if (choice.op !== null) given.set('op', choice.op);
   if (choice.phase !== 2) given.set('latency', PHASES[choice.phase]);
   window.history.replaceState(null, '', `#${given}`);
-  unread();
+  clearReading();
   draw();
 }
 
-function options(select, list, chosen) {
+function setOptions(select, list, chosen) {
   if (select.dataset.list !== JSON.stringify(list)) {
     select.dataset.list = JSON.stringify(list);
     select.replaceChildren(...list.map(([value, text]) => make('option', text, { value })));
@@ -54,8 +54,8 @@ function options(select, list, chosen) {
   select.value = chosen;
 }
 
-/** Buttons of which one is pressed. */
-function buttons(fieldset, list, chosen, pick) {
+/** Buttons, one of which is pressed. */
+function setButtons(fieldset, list, chosen, pick) {
   if (fieldset.dataset.list !== JSON.stringify(list)) {
     fieldset.dataset.list = JSON.stringify(list);
     fieldset.querySelectorAll('button').forEach((button) => button.remove());
@@ -71,90 +71,90 @@ function buttons(fieldset, list, chosen, pick) {
 function showChoice(snapshot) {
   const names = snapshot.devices.map(({ name }) => name);
   if (choice.device !== null && !names.includes(choice.device)) names.push(choice.device);
-  options(at('device'), [['', 'all'], ...names.map((name) => [`=${name}`, name])], choice.device === null ? '' : `=${choice.device}`);
+  setOptions(at('device'), [['', 'all'], ...names.map((name) => [`=${name}`, name])], choice.device === null ? '' : `=${choice.device}`);
   const ops = new Set(snapshot.devices.flatMap(({ ops }) => ops.map(({ op }) => op)));
   if (choice.op !== null) ops.add(choice.op);
   const usual = ['read', 'write', 'flush', 'discard'], place = (op) => (usual.indexOf(op) + 9) % 9;
   const sorted = [...ops].sort((one, other) => place(one) - place(other) || (one < other ? -1 : 1));
-  buttons(at('ops'), [['', 'all'], ...sorted.map((op) => [`=${op}`, op])], choice.op === null ? '' : `=${choice.op}`,
+  setButtons(at('ops'), [['', 'all'], ...sorted.map((op) => [`=${op}`, op])], choice.op === null ? '' : `=${choice.op}`,
     (value) => choose({ op: value === '' ? null : value.slice(1) }));
-  buttons(at('phases'), PHASES.map((name, phase) => [phase, name,
-    ['from the making of a request to its hand-over to the driver (1)', 'from the hand-over to completion (2)', 'both (3)'][phase]]),
+  setButtons(at('phases'), PHASES.map((name, phase) => [phase, name,
+    ['from allocation of a request to its dispatch to the driver (1)', 'from dispatch to completion (2)', 'both (3)'][phase]]),
   choice.phase, (phase) => choose({ phase }));
-  options(at('span'), SPANS.map((count, span) => [span, duration(count * snapshot.interval)]), choice.span);
+  setOptions(at('span'), SPANS.map((count, span) => [span, duration(count * snapshot.interval)]), choice.span);
 }
 
-// What is drawn.
+// Rendering.
 
-let asked = 0, last = 0;
-/** Draws soon, and not too often. */
+let drawTimer = 0, lastDrawn = 0;
+/** Schedules rendering, with a limited rate. */
 function draw() {
-  if (asked || document.hidden) return;
-  asked = setTimeout(() => requestAnimationFrame(() => {
-    asked = 0;
-    last = performance.now();
+  if (drawTimer || document.hidden) return;
+  drawTimer = setTimeout(() => requestAnimationFrame(() => {
+    drawTimer = 0;
+    lastDrawn = performance.now();
     drawNow();
-  }), Math.max(0, last + (calm.matches ? 1000 : 100) - performance.now()));
+  }), Math.max(0, lastDrawn + (reducedMotion.matches ? 1000 : 100) - performance.now()));
 }
 
-function window_() {
-  const { passes, latest } = held ?? { passes: history.passes, latest: history.latest };
-  // It grows with what there is, up to what was chosen.
+function timeRange() {
+  const { passes, latest } = paused ?? { passes: history.passes, latest: history.latest };
+  // The range grows with the history up to the selected time.
   const end = latest.taken, most = SPANS[choice.span];
   const first = passes.length ? Math.max(passes[0].from, end - MOST_PASSES * latest.interval) : end;
   const wanted = SPANS.find((count) => count >= most || count * latest.interval >= end - first);
   const span = wanted * latest.interval;
-  // From left to right until it is full, and then along.
+  // Filled from left to right, then scrolling.
   const from = passes.length && end - first < span ? first : end - span;
   return { snapshot: latest, from, to: from + span, passes: passes.filter((pass) => pass.to > from) };
 }
 
 function drawNow() {
   if (!history.latest) return;
-  const view = window_(), { snapshot, passes, from, to } = view;
+  const view = timeRange(), { snapshot, passes, from, to } = view;
   const dark = isDark();
   showChoice(snapshot);
-  write(at('host'), snapshot.host);
+  setText(at('host'), snapshot.host);
   document.title = `${snapshot.host} · biolat`;
   const colours = Object.fromEntries(QUANTILES.map(([name]) => [name, getComputedStyle(document.querySelector(`dt.${name}`)).color]));
   heatmap.draw({ passes, from, to, device: choice.device, op: choice.op, phase: choice.phase, dark, colours });
   const total = new Sum();
   for (const pass of passes) total.addPass(pass, choice.device, choice.op);
-  shown = { ...view, chosen: { ...choice }, sum: total, seconds: passes.reduce((all, pass) => all + pass.to - pass.from, 0) };
-  showFigures(shown);
-  showDevices(shown);
+  rendered = { ...view, chosen: { ...choice }, sum: total, seconds: passes.reduce((all, pass) => all + pass.to - pass.from, 0) };
+  showFigures(rendered);
+  showDevices(rendered);
   showLegend();
-  showLacks(snapshot);
-  showLost(shown);
-  showCost(shown);
-  reread();
+  showHints(snapshot);
+  showLost(rendered);
+  showCost(rendered);
+  updateReading();
 }
 
 const selection = () => `${choice.device ?? 'all devices'}, ${choice.op ?? 'all ops'}`;
 
 function showFigures({ passes, from, to, sum: total, seconds, snapshot }) {
-  write(at('title'), `${PHASES[choice.phase]} latency of ${selection()}`);
-  for (const [name, q] of QUANTILES) write(at(name), ...percentile(total.quantile(choice.phase, q)));
+  setText(at('title'), `${PHASES[choice.phase]} latency of ${selection()}`);
+  for (const [name, q] of QUANTILES) setText(at(name), ...percentile(total.quantile(choice.phase, q)));
   const list = heatmap.columns, known = passes.length > 0 && seconds > 0;
   const ios = (column) => column.all[2] / column.seconds, bytes = (column) => column.bytes / column.seconds;
-  write(at('iops'), number(known ? total.all[2] / seconds : null), 'mean of the time shown');
-  write(at('rate'), `${megabytes(known ? total.bytes / seconds : null)}${known ? ' MB/s' : ''}`, 'mean of the time shown');
+  setText(at('iops'), number(known ? total.all[2] / seconds : null), 'mean over the time shown');
+  setText(at('rate'), `${megabytes(known ? total.bytes / seconds : null)}${known ? ' MB/s' : ''}`, 'mean over the time shown');
   for (const [id, value] of [['iops-chart', ios], ['rate-chart', bytes]]) chart(at(id), list, value, from, to);
-  at('iops-chart').ariaLabel = `I/Os a second over time, ${at('iops').textContent} on average`;
+  at('iops-chart').ariaLabel = `I/Os per second over time, ${at('iops').textContent} on average`;
   at('rate-chart').ariaLabel = `throughput over time, ${at('rate').textContent} on average`;
-  write(at('queue'), percent(total.queueShare));
-  write(at('errors'), known ? number(total.errors) : NONE);
+  setText(at('queue'), percent(total.queueShare));
+  setText(at('errors'), known ? number(total.errors) : NONE);
   at('errors').className = total.errors > 0 ? 'bad' : '';
   at('heat').ariaLabel = `${at('title').textContent}, ${duration(seconds)}: p50 ${at('p50').textContent}, p99 ${at('p99').textContent}. Arrows read a cell.`;
-  const nothing = !known ? `Waiting for the second pass, to take the difference: there is one each ${duration(snapshot.interval)}.` :
+  const nothing = !known ? `Waiting for the second collection: values are differences between two. There is one every ${duration(snapshot.interval)}.` :
     total.all[choice.phase] > 0 ? '' :
-    total.all[2] > 0 ? `The kernel does not tell ${PHASES[choice.phase]} latency of this from the total: see below.` : 'No I/O in this time.';
-  write(at('nothing'), nothing);
+    total.all[2] > 0 ? `The kernel records no ${PHASES[choice.phase]} latency here, only the total: see below.` : 'No I/O in this time.';
+  setText(at('nothing'), nothing);
   at('nothing').hidden = nothing === '';
 }
 
-/** Figures of each device: of the time shown or, before there is any, since it is known. */
-function ofDevices({ snapshot, passes, seconds }) {
+/** Values of each device: for the time shown or, before there is any, since biolat first saw it. */
+function deviceRows({ snapshot, passes, seconds }) {
   return snapshot.devices.map((device) => {
     const sum_ = new Sum(), row = { device, sum: sum_, unseen: 0, seconds };
     if (passes.length === 0) {
@@ -178,7 +178,7 @@ function rowOf(name) {
     const row = make('tr');
     const label = make('th', '', { scope: 'row' }), button = make('button', name, { type: 'button' });
     label.append(button);
-    row.append(label, ...['model', 'IOPS', 'MB/s', 'p50', 'p99', 'p99.9', 'spread', 'in queue', 'errors', 'unseen'].map((column) => {
+    row.append(label, ...['model', 'IOPS', 'MB/s', 'p50', 'p99', 'p99.9', 'spread', 'in queue', 'errors', 'missed'].map((column) => {
       const cell = make('td', '', { className: column === 'model' || column === 'spread' ? column : 'n' });
       cell.dataset.column = column;
       return cell;
@@ -191,9 +191,9 @@ function rowOf(name) {
 }
 
 function showDevices(view) {
-  const list = ofDevices(view), body = at('devices').tBodies[0];
-  write(at('devices-of'), `${PHASES[choice.phase]} latency of ${choice.op ?? 'all ops'}, ${
-    view.passes.length ? `last ${duration(view.seconds)}` : 'since biolat knows them'}, worst p99 first`);
+  const list = deviceRows(view), body = at('devices').tBodies[0];
+  setText(at('devices-of'), `${PHASES[choice.phase]} latency of ${choice.op ?? 'all ops'}, ${
+    view.passes.length ? `last ${duration(view.seconds)}` : 'since biolat first saw them'}, worst p99 first`);
   for (const name of rows.keys()) if (!list.some((row) => row.device.name === name)) rows.delete(name);
   const wanted = list.map(({ device }) => rowOf(device.name));
   if (wanted.length !== body.rows.length || wanted.some((row, place) => body.rows[place] !== row)) {
@@ -205,24 +205,24 @@ function showDevices(view) {
     const row = rowOf(device.name), cells = row.cells, known = seconds > 0;
     row.setAttribute('aria-current', choice.device === device.name);
     cells[0].firstChild.title = [device.serial && `serial ${device.serial}`, device.rotational && 'rotational',
-      device.holders.length && `holds ${device.holders.join(', ')}`].filter(Boolean).join('; ');
-    write(cells[1], device.model || NONE, device.model);
-    write(cells[2], number(known ? figures.all[2] / seconds : null));
-    write(cells[3], megabytes(known ? figures.bytes / seconds : null));
-    QUANTILES.forEach(([, q], place) => write(cells[4 + place], ...percentile(figures.quantile(choice.phase, q))));
-    write(cells[8], percent(figures.queueShare));
+      device.holders.length && `used by ${device.holders.join(', ')}`].filter(Boolean).join('; ');
+    setText(cells[1], device.model || NONE, device.model);
+    setText(cells[2], number(known ? figures.all[2] / seconds : null));
+    setText(cells[3], megabytes(known ? figures.bytes / seconds : null));
+    QUANTILES.forEach(([, q], place) => setText(cells[4 + place], ...percentile(figures.quantile(choice.phase, q))));
+    setText(cells[8], percent(figures.queueShare));
     const errors = {};
     for (const op of device.ops) for (const [status, count] of Object.entries(op.errors)) errors[status] = (errors[status] ?? 0) + count;
-    write(cells[9], number(sum(errors)), Object.entries(errors).map(([status, count]) => `${status} ${count}`).join(', '));
+    setText(cells[9], number(sum(errors)), Object.entries(errors).map(([status, count]) => `${status} ${count}`).join(', '));
     cells[9].classList.toggle('bad', view.passes.length > 0 && figures.errors > 0);
     const audited = Object.keys(device.unseen).length > 0;
-    write(cells[10], number(audited ? sum(device.unseen) : null), audited ? '' : 'this device is not audited');
+    setText(cells[10], number(audited ? sum(device.unseen) : null), audited ? '' : 'this device is not audited');
     cells[10].classList.toggle('unsure', unseen > 0);
   }
   // Strips that can be compared, drawn when all of the text is in place, as that moves the canvases.
   const any = (cell) => list.some((row) => row.sum.counts[choice.phase][cell] > 0);
   const cells = [...Array(CELLS).keys()].filter(any), ends = [(cells[0] ?? 0) - 2 + ZERO, (cells.at(-1) ?? 9) + 3 + ZERO];
-  write(at('spread'), 'spread', `of ${latency(middle(ends[0]))} to ${latency(middle(ends[1]))}`);
+  setText(at('spread'), 'spread', `of ${latency(middle(ends[0]))} to ${latency(middle(ends[1]))}`);
   for (const { device, sum: figures } of list) {
     strip(rowOf(device.name).querySelector('canvas'), figures.counts[choice.phase], ends, heatmap.palette);
   }
@@ -231,8 +231,8 @@ function showDevices(view) {
 function showLegend() {
   const { least, most } = heatmap.scale, any = heatmap.columns.some((column) => column.all[choice.phase] > 0);
   at('legend').hidden = !any;
-  write(at('least'), number(least));
-  write(at('most'), `${number(most)} I/Os a second`);
+  setText(at('least'), number(least));
+  setText(at('most'), `${number(most)} I/Os a second`);
   const context = at('scale').getContext('2d'), wide = at('scale').width / SHADES;
   heatmap.palette.forEach((colour, shade) => {
     context.fillStyle = colour;
@@ -240,14 +240,14 @@ function showLegend() {
   });
 }
 
-function showLacks(snapshot) {
+function showHints(snapshot) {
   const list = snapshot.devices.filter(({ lacks, name }) => lacks && (choice.device === null || choice.device === name));
   const text = JSON.stringify(list.map(({ lacks }) => lacks));
   if (at('lacks').dataset.list === text) return;
   at('lacks').dataset.list = text;
   at('lacks').replaceChildren(...list.map(({ lacks }) => {
-    // The command, set apart so that it can be copied.
-    const [said, command] = lacks.split(/ with: (?=echo )/), item = make('li', command ? `${said} with: ` : said);
+    // The command as an element of its own, so that it can be copied.
+    const [hint, command] = lacks.split(/ with: (?=echo )/), item = make('li', command ? `${hint} with: ` : hint);
     if (command) item.append(make('code', command));
     return item;
   }));
@@ -262,8 +262,8 @@ function pairs(list, items) {
   }
   items.forEach(([name, value, title = '', bad = false], place) => {
     const [term, text] = list.children[place].children;
-    write(term, name);
-    write(text, value);
+    setText(term, name);
+    setText(text, value);
     list.children[place].title = title;
     text.className = bad ? 'bad' : '';
   });
@@ -286,30 +286,30 @@ function showCost({ snapshot, passes }) {
   const cpuSeconds = measured.reduce((all, pass) => all + pass.to - pass.from, 0), made = add('passes'), runs = add('runs');
   const [span, seconds, count] = passes.length ? ['time shown', add('seconds'), made] : ['life of biolat', daemon.pass_seconds, daemon.passes];
   pairs(at('cost'), [
-    ['processor', cpuSeconds > 0 ? `${percent(add('cpu') / cpuSeconds)} of one CPU` : NONE, 'the daemon itself, in the time shown; the probe runs in the kernel'],
-    ...(runs > 0 ? [['probe', `${number(Math.round((add('runSeconds') / runs) * 1e9))} ns an I/O`, 'as the kernel measures it (--probe-stats)']] : []),
+    ['processor', cpuSeconds > 0 ? `${percent(add('cpu') / cpuSeconds)} of one CPU` : NONE, 'the daemon, in the time shown; without the probe, which runs in the kernel'],
+    ...(runs > 0 ? [['probe', `${number(Math.round((add('runSeconds') / runs) * 1e9))} ns per I/O`, 'measured by the kernel (--probe-stats)']] : []),
     ['memory', memory(daemon.resident_bytes), 'resident'],
     ['maps', memory(daemon.map_bytes), `in the kernel: room for ${daemon.slots} series`],
-    ['a pass', count > 0 ? latency(seconds / count) : NONE, `on average, in the ${span}; one each ${duration(snapshot.interval)}`],
-    ['failed passes', number(daemon.failures), 'since biolat started', daemon.failures > 0],
-    ['late passes', number(daemon.overruns), 'longer than the interval, since biolat started', daemon.overruns > 0],
+    ['collection', count > 0 ? latency(seconds / count) : NONE, `mean over the ${span}; one every ${duration(snapshot.interval)}`],
+    ['failed collections', number(daemon.failures), 'since biolat started', daemon.failures > 0],
+    ['late collections', number(daemon.overruns), 'longer than the interval, since biolat started', daemon.overruns > 0],
   ]);
 }
 
-// Reading a cell.
+// Reading a cell of the heatmap.
 
-function unread() {
+function clearReading() {
   heatmap.cell = null;
   at('cell').hidden = at('reading').hidden = true;
 }
 
-/** The cell again, where it is now. */
-function reread() {
+/** Moves the reading with its cell. */
+function updateReading() {
   if (!heatmap.cell) return;
   const { column, index } = heatmap.cell;
   const same = heatmap.columns.find((other) => other.from <= column.from && column.from < other.to);
   if (same) readCell({ column: same, index });
-  else unread();
+  else clearReading();
 }
 
 function readCell(cell) {
@@ -332,7 +332,7 @@ function move(columns, cells) {
   if (list.length === 0) return;
   let { column, index } = heatmap.cell ?? { column: list.findLast((column) => column.all[choice.phase] > 0) ?? list.at(-1), index: null };
   const place = Math.max(0, Math.min(list.length - 1, list.indexOf(column) + columns));
-  // The first cell to be read is the median's.
+  // Start at the median.
   index = index === null ? quantile(column.counts(choice.phase), column.all[choice.phase], 0.5) ?? heatmap.low :
     Math.max(heatmap.low, Math.min(heatmap.high - 1, index + cells));
   readCell({ column: list[place], index });
@@ -341,26 +341,26 @@ function move(columns, cells) {
 at('heat').onpointermove = at('heat').onpointerdown = (event) => {
   const cell = heatmap.at(event.offsetX, event.offsetY);
   if (cell) readCell(cell);
-  else unread();
+  else clearReading();
 };
-at('heat').onpointerleave = (event) => { if (event.pointerType === 'mouse') unread(); };
-at('heat').onblur = unread;
+at('heat').onpointerleave = (event) => { if (event.pointerType === 'mouse') clearReading(); };
+at('heat').onblur = clearReading;
 
 // Pause, theme, help, keys.
 
 function pause() {
-  held = held || !history.latest ? null : { passes: [...history.passes], latest: history.latest };
-  at('pause').setAttribute('aria-pressed', held !== null);
-  write(at('pause'), held ? 'Go on' : 'Pause');
+  paused = paused || !history.latest ? null : { passes: [...history.passes], latest: history.latest };
+  at('pause').setAttribute('aria-pressed', paused !== null);
+  setText(at('pause'), paused ? 'Resume' : 'Pause');
   showState();
   draw();
 }
 
 const THEMES = ['auto', 'light', 'dark'];
-const isDark = () => (document.documentElement.dataset.theme === 'dark') || (document.documentElement.dataset.theme !== 'light' && darkness.matches);
+const isDark = () => (document.documentElement.dataset.theme === 'dark') || (document.documentElement.dataset.theme !== 'light' && darkScheme.matches);
 function theme(name) {
   document.documentElement.dataset.theme = name;
-  write(at('theme'), `Theme: ${name}`);
+  setText(at('theme'), `Theme: ${name}`);
   draw();
 }
 function nextTheme() {
@@ -388,7 +388,7 @@ const KEYS = {
   '+': () => nextSpan(1), '=': () => nextSpan(1), '-': () => nextSpan(-1),
 };
 const READING = {
-  ArrowLeft: () => move(-1, 0), ArrowRight: () => move(1, 0), ArrowUp: () => move(0, 1), ArrowDown: () => move(0, -1), Escape: unread,
+  ArrowLeft: () => move(-1, 0), ArrowRight: () => move(1, 0), ArrowUp: () => move(0, 1), ArrowDown: () => move(0, -1), Escape: clearReading,
 };
 addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || at('about').open) return;
@@ -406,60 +406,60 @@ at('help').onclick = () => at('about').showModal();
 at('device').onchange = (event) => choose({ device: event.target.value === '' ? null : event.target.value.slice(1) });
 at('span').onchange = (event) => choose({ span: Number(event.target.value) });
 at('choice').onsubmit = (event) => event.preventDefault();
-darkness.addEventListener('change', draw);
+darkScheme.addEventListener('change', draw);
 document.addEventListener('visibilitychange', draw);
-addEventListener('hashchange', () => { fromAddress(); draw(); });
+addEventListener('hashchange', () => { readAddress(); draw(); });
 new ResizeObserver(draw).observe(at('field'));
 
-// How old it is, and whether anybody answers.
+// State of the connection and age of the values.
 
 const connection = new Connection((snapshot) => {
-  if (!history.take(snapshot)) return;
-  // From here on there is something better than the plain page.
+  if (!history.add(snapshot)) return;
+  // The live page replaces the plain one.
   if (at('live').hidden) {
     at('live').hidden = false;
     at('plain').remove();
   }
-  if (!held) draw();
+  if (!paused) draw();
 }, () => showState());
 
 function showState() {
   const age = connection.age, interval = history.latest?.interval ?? 5;
-  // A tab that was out of sight is given the time to catch up.
+  // A tab that was hidden gets time to catch up.
   const late = age !== null && Math.min(age, now() - connection.shownAt) > 3 * interval + 2;
-  const state = !connection.connected ? (age === null ? 'waiting' : 'lost') : held ? 'paused' : late ? 'late' : 'live';
+  const state = !connection.connected ? (age === null ? 'waiting' : 'lost') : paused ? 'paused' : late ? 'late' : 'live';
   at('status').dataset.state = state;
-  write(at('state'), { lost: 'connection lost', late: 'no new figures' }[state] ?? state);
-  write(at('age'), age === null ? '' : `${held ? 'newest' : 'figures'} ${duration(Math.max(age, 0.1))} old`);
+  setText(at('state'), { lost: 'connection lost', late: 'no new data' }[state] ?? state);
+  setText(at('age'), age === null ? '' : `${paused ? 'newest' : 'data'} ${duration(Math.max(age, 0.1))} old`);
   at('banner').hidden = state !== 'lost' && !(late && connection.connected);
-  const [said, more] = at('banner').children;
+  const [message, details] = at('banner').children;
   if (state === 'lost') {
-    write(said, connection.trouble || 'The connection to biolat is lost.');
+    setText(message, connection.problem || 'The connection to biolat is lost.');
     const wait = connection.retryAt - now();
-    write(more, `These figures are ${duration(age)} old. ${wait > 0.5 ? `Trying again in ${Math.ceil(wait)} s.` : 'Trying again.'}`);
+    setText(details, `The data is ${duration(age)} old. ${wait > 0.5 ? `Trying again in ${Math.ceil(wait)} s.` : 'Trying again.'}`);
   } else if (late) {
-    write(said, 'biolat answers, but has no new figures.');
-    write(more, `These are ${duration(age)} old, where there should be some each ${duration(interval)}. Its log may say why; a sick drive may hold it up.`);
+    setText(message, 'biolat responds but has no new data.');
+    setText(details, `The data is ${duration(age)} old; the interval is ${duration(interval)}. The log of biolat may tell why; a drive that hangs can block it.`);
   }
 }
 setInterval(() => { if (!document.hidden) showState(); }, 250);
 
-fromAddress();
+readAddress();
 theme(THEMES.includes(stored('biolat-theme')) ? stored('biolat-theme') : 'auto');
 
-/** For tests and the curious: what is drawn, to be read only. */
+/** Rendered state, read-only, for tests. */
 Object.defineProperty(window, 'biolat', {
   value: Object.freeze({
     row: (index) => heatmap.y(index + 0.5),
     get palette() { return heatmap.palette; },
     get state() {
-      if (!shown) return { drawn: 0 };
-      const { columns, phase } = heatmap, { device, op } = shown.chosen, cells = {};
+      if (!rendered) return { drawn: 0 };
+      const { columns, phase } = heatmap, { device, op } = rendered.chosen, cells = {};
       for (const column of columns) {
         column.counts(phase).forEach((count, cell) => { if (count) cells[cell + ZERO] = (cells[cell + ZERO] ?? 0) + count; });
       }
       return {
-        device, op, latency: PHASES[phase], paused: held !== null, connected: connection.connected, age: connection.age,
+        device, op, latency: PHASES[phase], paused: paused !== null, connected: connection.connected, age: connection.age,
         passes: history.passes.length, drawn: columns.length, cells, count: sum(cells),
         columns: columns.map((column) => ({ from: column.from, to: column.to, count: column.all[phase] })),
       };
