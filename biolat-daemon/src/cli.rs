@@ -9,6 +9,7 @@ use crate::{
     config::{self, Config, OptionError, non_empty, parse_address},
     expose::{HistogramFormat, HistogramKinds},
     host::Host,
+    interval,
     log_lines::LogFormat,
     report, version,
 };
@@ -132,9 +133,9 @@ pub struct Cli {
 pub enum Command {
     /// Check whether biolat works on this host, and show the fix for each failure
     #[command(long_about = check::ABOUT)]
-    Check(check::Options),
+    Check(check::CheckOptions),
     /// Show latencies in the terminal, like biolatency
-    Report(Box<report::Options>),
+    Report(Box<report::ReportOptions>),
 }
 
 impl Cli {
@@ -154,20 +155,8 @@ impl Cli {
     }
 }
 
-/// Parses a number and a unit: 500ms, 5s, 1m.
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    const ALLOWED: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        _ => return Err("give a number and a unit, as in 500ms, 5s or 1m".to_owned()),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| format!("'{number}' is not a number"))? * scale;
-    let interval = Duration::try_from_secs_f64(seconds).map_err(|_| "out of range".to_owned())?;
-    if ALLOWED.contains(&interval) { Ok(interval) } else { Err("allowed is from 100ms to 5m".to_owned()) }
+    interval::parse(text, interval::Unit::Required, Duration::from_secs(300))
 }
 
 #[cfg(test)]
@@ -176,7 +165,7 @@ mod tests {
 
     use clap::{CommandFactory as _, Parser as _};
 
-    use super::{Cli, parse_interval};
+    use super::Cli;
     use crate::expose::HistogramKinds;
 
     fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
@@ -205,16 +194,6 @@ mod tests {
     fn several_addresses() {
         let options = parse(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2,127.0.0.2:3"]).unwrap();
         assert_eq!(options.listen.len(), 3);
-    }
-
-    #[test]
-    fn intervals() {
-        assert_eq!(parse_interval("100ms"), Ok(Duration::from_millis(100)));
-        assert_eq!(parse_interval("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_interval("5m"), Ok(Duration::from_secs(300)));
-        for wrong in ["99ms", "6m", "5", "s", "-1s", "1h", "", "1e9s", "NaNs"] {
-            assert!(parse_interval(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

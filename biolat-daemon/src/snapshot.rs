@@ -1,4 +1,4 @@
-//! What one collection found: plain data, immutable. It depends neither on aya nor on Prometheus.
+//! What one pass of the collector found: plain data, never changed once made. No aya in it, no Prometheus.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,10 +9,10 @@ use crate::{
     histogram::Histogram,
 };
 
-/// Everything that is exposed of one collection.
+/// Everything that is exposed.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When it was collected.
+    /// When the pass was made.
     pub taken: SystemTime,
     /// When the probe was attached: every counter was zero then.
     pub started: SystemTime,
@@ -20,9 +20,9 @@ pub struct Snapshot {
     pub devices: Vec<DeviceView>,
     /// Completions in no histogram, by reason.
     pub lost: Vec<(&'static str, u64)>,
-    /// Statistics of the collector.
+    /// How the collector fares.
     pub health: Health,
-    /// Runs of the probe and their time, if the kernel measures them.
+    /// Runs of the probe and the time in them, if the kernel was asked to count.
     pub probe: Option<ProbeRuns>,
     /// This process.
     pub process: Process,
@@ -31,14 +31,15 @@ pub struct Snapshot {
 /// One device.
 #[derive(Clone, Debug)]
 pub struct DeviceView {
+    /// What it is.
     pub device: Device,
     /// When its counters were zero.
     pub since: SystemTime,
-    /// Which phases are available, in the order of `Phase`.
+    /// Which phases are to be had, in the order of `Phase`.
     pub phases: [bool; PHASES],
     /// By op.
     pub series: Vec<SeriesView>,
-    /// Completions in the disk statistics that the probe missed.
+    /// Completions in the kernel's books that the probe was not run for.
     pub unseen: Vec<(Group, u64)>,
 }
 
@@ -47,7 +48,7 @@ pub struct DeviceView {
 pub struct SeriesView {
     /// The kernel's name of the op, in lower case.
     pub op: String,
-    /// Bytes transferred.
+    /// Bytes moved.
     pub bytes: u64,
     /// In the order of `Phase`.
     pub histograms: [Histogram; PHASES],
@@ -55,38 +56,42 @@ pub struct SeriesView {
     pub errors: Vec<(&'static str, u64)>,
 }
 
-/// Statistics of the collector.
+/// How the collector fares.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// How long collections took.
+    /// How long its passes took.
     pub durations: Histogram,
-    /// Collections that failed.
+    /// Passes that failed.
     pub failures: u64,
-    /// Collections that took longer than the interval.
+    /// Passes that took longer than the interval.
     pub overruns: u64,
-    /// Slots for series in the probe's maps, used or not.
+    /// Series that the probe has room for, used or not.
     pub slots: u64,
-    /// Kernel memory of these slots.
+    /// Bytes that the kernel holds for them.
     pub map_bytes: u64,
 }
 
-/// The kernel's statistics of the probe's runs.
+/// Runs of the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeRuns {
+    /// How many.
     pub count: u64,
-    /// Total time of all runs.
+    /// How long they took together.
     pub time: Duration,
 }
 
-/// This process, as in `/proc/self`.
+/// This process, as `/proc/self` has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
-    /// User and system CPU time.
+    /// User and system time.
     pub cpu_seconds: f64,
+    /// Resident memory.
     pub resident_bytes: u64,
+    /// Virtual memory.
     pub virtual_bytes: u64,
+    /// Open file descriptors.
     pub open_fds: u64,
-    /// Limit of open file descriptors.
+    /// How many there may be.
     pub max_fds: u64,
     /// Seconds since the epoch.
     pub start_time_seconds: f64,

@@ -1,9 +1,20 @@
-//! What the terminal below shows, as its variables and the kernel tell, and text that fits it.
+//! What standard output can show, and text that fits it: colours, width, character set, bars, line breaks.
 
-use std::env;
+use std::{
+    env,
+    io::{self, IsTerminal as _},
+    ops::RangeInclusive,
+};
 
 use clap::ValueEnum;
-use rustix::{stdio::stdout, termios::tcgetwinsize};
+
+use crate::format::NumberFormat;
+
+/// The width of a terminal that does not tell its own, and of a pipe.
+const DEFAULT_WIDTH: usize = 80;
+
+/// Narrower than that nothing fits; wider lines are hard to read.
+const WIDTHS: RangeInclusive<usize> = 40..=200;
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -16,39 +27,126 @@ pub enum Color {
     Never,
 }
 
-impl Color {
-    /// Whether to use them on what is or is not a terminal, in an environment with these variables.
-    pub(crate) fn is_used(self, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
-        let is_wanted =
-            || variable("NO_COLOR").is_none() && variable("TERM").is_some_and(|term| term != "dumb");
-        match self {
-            Self::Always => true,
-            Self::Never => false,
-            Self::Auto => is_terminal && is_wanted(),
+/// What standard output can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terminal {
+    /// Whether to use colours.
+    pub(crate) color: bool,
+    /// Whether it shows more than ASCII.
+    pub(crate) unicode: bool,
+    /// Whether it is a terminal at all, and not a file or a pipe.
+    pub(crate) is_terminal: bool,
+}
+
+/// How a piece of text is highlighted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Highlight {
+    /// A heading, or something to copy.
+    Strong,
+    /// A bar of a histogram.
+    Bar,
+    /// It works.
+    Good,
+    /// It failed.
+    Bad,
+    /// Worth knowing.
+    Note,
+}
+
+impl Terminal {
+    /// Of standard output and this process' environment.
+    pub(crate) fn of_stdout(color: Color) -> Self {
+        // An empty variable is the same as none.
+        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        Self::detect(color, io::stdout().is_terminal(), variable)
+    }
+
+    /// Of an environment with these variables.
+    pub(crate) fn detect(color: Color, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let term = variable("TERM");
+        let color = match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                is_terminal
+                    && variable("NO_COLOR").is_none()
+                    && term.as_deref().is_some_and(|term| term != "dumb")
+            }
+        };
+        // The font of the kernel's console has no parts of blocks.
+        let unicode = is_terminal && term.is_none_or(|term| term != "linux") && is_utf8(variable);
+        Self { color, unicode, is_terminal }
+    }
+
+    /// The width now: a window may be resized at any time.
+    pub(crate) fn width(self) -> usize {
+        let given = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let width = given.or_else(|| self.is_terminal.then(columns).flatten()).filter(|width| *width > 0);
+        width.unwrap_or(DEFAULT_WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
+    }
+
+    /// How numbers are written on it.
+    pub(crate) fn numbers(self, milliseconds: bool) -> NumberFormat {
+        NumberFormat { unicode: self.unicode, milliseconds }
+    }
+
+    /// Text in the colour of its kind.
+    pub(crate) fn paint(self, highlight: Highlight, text: &str) -> String {
+        let code = match highlight {
+            Highlight::Strong => "1",
+            Highlight::Bar => "36",
+            Highlight::Good => "32",
+            Highlight::Bad => "1;31",
+            Highlight::Note => "33",
+        };
+        if self.color && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A bar of this share of a width, padded with spaces if `padded`. Anything above zero is visible.
+    pub(crate) fn bar(self, share: f64, width: usize, padded: bool) -> String {
+        const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+        let (whole, part) = if self.unicode {
+            let eighths = (share * width as f64 * 8.0).round() as usize;
+            let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
+            (eighths / 8, EIGHTHS[eighths % 8])
+        } else {
+            let stars = (share * width as f64).round() as usize;
+            (if share > 0.0 { stars.max(1) } else { 0 }, "")
+        };
+        let bar = format!("{}{part}", if self.unicode { "█" } else { "*" }.repeat(whole));
+        let pad = if padded { width.saturating_sub(bar.chars().count()) } else { 0 };
+        format!("{}{:pad$}", self.paint(Highlight::Bar, &bar), "")
+    }
+
+    /// One character as high as this share. Anything above zero is visible.
+    pub(crate) fn height(self, share: Option<f64>) -> char {
+        const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
+        match share {
+            Some(share) if share > 0.0 => {
+                let level = ((share * 8.0).ceil() as usize).clamp(1, 8) - 1;
+                if self.unicode { UNICODE[level] } else { ASCII[level] }
+            }
+            _ => ' ',
         }
     }
 }
 
-/// A variable of the environment. One that is empty says nothing.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// Whether more than ASCII is read, by the first of the locale's variables that says something.
-pub(crate) fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
+/// Whether the locale's character set is UTF-8, by the first of its variables that is set.
+fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();
     let locale = locale.to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// How wide standard output is; nothing if it is no terminal, or one that does not know.
-pub(crate) fn columns() -> Option<usize> {
-    let width = tcgetwinsize(stdout()).ok()?.ws_col;
-    (width > 0).then_some(usize::from(width))
+/// The width of standard output, if it is a terminal that knows it.
+fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Breaks text between words, so that no line is wider; lines after the first begin with the indent, and the first one stands
-/// behind it already. What stands in backquotes is one word.
+/// Breaks text between words so that no line is wider than that. Lines after the first begin with the indent; the first one
+/// is printed behind it. A passage in backquotes counts as one word.
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let mut lines = vec![String::new()];
     let mut wide = indent;
@@ -76,36 +174,67 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     lines.join(&format!("\n{:indent$}", ""))
 }
 
-/// Text in which nothing is an order to a terminal: drives and other hosts may say anything of themselves.
-pub(crate) fn plain(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{is_utf8, wrapped};
+    use super::{
+        Color::{self, Always, Auto, Never},
+        Highlight, Terminal, wrapped,
+    };
+
+    const PLAIN: Terminal = Terminal { color: false, unicode: false, is_terminal: false };
+    const RICH: Terminal = Terminal { color: true, unicode: true, is_terminal: true };
+
+    fn detect(color: Color, is_terminal: bool, variables: &[(&str, &str)]) -> Terminal {
+        Terminal::detect(color, is_terminal, |name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn environments() {
+        let utf8 = [("LANG", "en_GB.UTF-8"), ("TERM", "xterm")];
+        assert_eq!(detect(Auto, true, &utf8), RICH);
+        assert_eq!(detect(Auto, false, &utf8), PLAIN);
+        assert!(!detect(Auto, true, &[("NO_COLOR", "1"), ("TERM", "xterm")]).color);
+        assert!(!detect(Auto, true, &[("TERM", "dumb")]).color && !detect(Never, true, &utf8).color);
+        assert!(detect(Always, false, &[("NO_COLOR", "1")]).color);
+    }
 
     #[test]
     fn locales() {
-        const NAMES: [&str; 3] = ["LC_ALL", "LC_CTYPE", "LANG"];
-        let utf8 = |variables: [&str; 3]| {
-            is_utf8(|name| {
-                let place = NAMES.iter().position(|known| *known == name);
-                place.map(|place| variables[place].to_owned()).filter(|value| !value.is_empty())
-            })
-        };
-        assert!(
-            utf8(["", "", "de_DE.UTF-8"]) && utf8(["C.utf8", "C", "C"]) && utf8(["", "de_DE.UTF-8@euro", ""])
-        );
-        assert!(
-            !utf8(["C", "", "de_DE.UTF-8"]) && !utf8(["", "", ""]) && !utf8(["", "POSIX", "en_US.UTF-8"])
-        );
+        let utf8 = |variables: &[(&str, &str)]| detect(Auto, true, variables).unicode;
+        assert!(utf8(&[("LANG", "de_DE.UTF-8")]) && utf8(&[("LANG", "de_DE.UTF-8@euro")]));
+        assert!(utf8(&[("LC_ALL", "C.utf8"), ("LC_CTYPE", "C"), ("LANG", "C")]));
+        assert!(!utf8(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]) && !utf8(&[]));
+        assert!(!utf8(&[("LC_CTYPE", "POSIX"), ("LANG", "en_US.UTF-8")]));
+        assert!(!utf8(&[("LANG", "C.UTF-8"), ("TERM", "linux")]));
+    }
+
+    #[test]
+    fn bars_and_heights() {
+        let unicode = Terminal { color: false, ..RICH };
+        assert_eq!(unicode.bar(1.0, 4, false), "████");
+        assert_eq!(unicode.bar(0.5, 3, false), "█▌");
+        assert_eq!(unicode.bar(0.5, 3, true), "█▌ ");
+        assert_eq!((unicode.bar(1e-9, 4, false), unicode.bar(0.0, 4, false)), ("▏".into(), String::new()));
+        assert_eq!((PLAIN.bar(1.0, 4, false), PLAIN.bar(1e-9, 4, true)), ("****".into(), "*   ".into()));
+        assert_eq!(RICH.bar(1.0, 2, false), "\x1b[36m██\x1b[0m");
+        let heights = [None, Some(0.0), Some(1e-9), Some(0.5), Some(1.0)].map(|share| RICH.height(share));
+        assert_eq!(heights, [' ', ' ', '▁', '▄', '█']);
+    }
+
+    #[test]
+    fn colours() {
+        assert_eq!(PLAIN.paint(Highlight::Bad, "x"), "x");
+        assert_eq!(RICH.paint(Highlight::Bad, "x"), "\x1b[1;31mx\x1b[0m");
     }
 
     #[test]
     fn lines_are_no_wider() {
         assert_eq!(wrapped("one two three", 9, 2), "one two\n  three");
         assert_eq!(wrapped("incomprehensibilities a", 9, 2), "incomprehensibilities\n  a");
+        assert_eq!(wrapped("run `a b c` now", 9, 2), "run\n  `a b c`\n  now");
         assert_eq!(wrapped("", 9, 2), "");
     }
 }

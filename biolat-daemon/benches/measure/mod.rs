@@ -1,4 +1,4 @@
-//! The cost of some work: CPU time of this thread, and its allocations.
+//! What a piece of work costs: CPU time of this thread, and what it allocates.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -9,7 +9,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// The system's allocator, with counters per thread.
+/// The system's allocator, with a count for each thread.
 struct Counting;
 
 thread_local! {
@@ -17,29 +17,29 @@ thread_local! {
 }
 
 fn count(bytes: usize) {
-    // A thread may still allocate after its thread-local variables are dropped.
+    // A thread that ends may allocate when its own variables are gone.
     let _ = ALLOCATIONS.try_with(|cell| {
         let [calls, sum] = cell.get();
         cell.set([calls + 1, sum + bytes as u64]);
     });
 }
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: all of it is the system's allocator, unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller upholds the contract.
+        // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract.
+        // SAFETY: as the caller promises.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
-        // SAFETY: the caller upholds the contract.
+        // SAFETY: as the caller promises.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -47,17 +47,17 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The cost of one run.
+/// Of one piece of work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Median.
+    /// The median.
     pub(crate) cpu: Duration,
     pub(crate) allocations: u64,
     pub(crate) allocated_bytes: u64,
 }
 
 impl Cost {
-    /// Runs the work that often, after one run to warm up.
+    /// Does the work so often, and once before.
     pub(crate) fn of<T>(times: usize, mut work: impl FnMut() -> T) -> Self {
         drop(work());
         let before = ALLOCATIONS.get();
@@ -89,7 +89,7 @@ impl Cost {
     }
 }
 
-/// User and system CPU time of this thread.
+/// Of this thread, user and system.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)

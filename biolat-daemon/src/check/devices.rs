@@ -1,4 +1,4 @@
-//! Each device: what it is, and which of its latencies are to be had.
+//! Each device, and which of its latencies the kernel records.
 
 use std::{io, path::Path};
 
@@ -10,13 +10,13 @@ use crate::{
 
 const SUBJECT: &str = "devices";
 
-/// What was found, those that are shown among them.
+/// Findings, and the number of devices that are measured.
 pub(super) struct Devices {
     pub(super) findings: Vec<Finding>,
     pub(super) shown: usize,
 }
 
-/// `is_root`: whether settings can be changed without asking for more rights.
+/// `is_root`: whether this user can change settings without sudo.
 pub(super) fn devices(
     found: io::Result<Vec<Device>>,
     selection: &Selection,
@@ -27,8 +27,8 @@ pub(super) fn devices(
         Ok(found) => found,
         Err(error) => {
             let text = format!("cannot list {}: {error}", root.join("block").display());
-            let finding =
-                Finding::fail("devices.list", SUBJECT, text).step("give --sysfs, where sysfs is mounted");
+            let finding = Finding::fail("devices.list", SUBJECT, text)
+                .step("give the mount point of sysfs with --sysfs");
             return Devices { findings: vec![finding], shown: 0 };
         }
     };
@@ -39,14 +39,14 @@ pub(super) fn devices(
     if shown.is_empty() {
         findings.push(none(&names));
     } else if !hidden.is_empty() {
-        findings.push(Finding::ok("devices.left_out", SUBJECT, format!("left out: {names}")));
+        findings.push(Finding::ok("devices.left_out", SUBJECT, format!("excluded: {names}")));
     }
     if let Ok(stacked) = sysfs::stacked(root)
         && !stacked.is_empty()
     {
         let each: Vec<_> =
             stacked.iter().map(|(name, below)| format!("{name} ({})", below.join(", "))).collect();
-        let text = format!("seen through what is below: {}", each.join(", "));
+        let text = format!("measured on the devices below: {}", each.join(", "));
         findings.push(Finding::ok("devices.stacked", SUBJECT, text));
     }
     Devices { findings, shown: shown.len() }
@@ -57,8 +57,8 @@ fn none(left_out: &str) -> Finding {
     if left_out.is_empty() {
         return Finding::note(ID, SUBJECT, "none yet; one that appears will be measured");
     }
-    Finding::note(ID, SUBJECT, format!("none is chosen; there is {left_out}"))
-        .step("choose others by --device and --device-exclude, which match a device's whole name")
+    Finding::note(ID, SUBJECT, format!("none is selected; there are {left_out}"))
+        .step("change --device and --device-exclude, which match whole device names")
 }
 
 fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
@@ -71,14 +71,14 @@ fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
     let finding = match device.missing_latency() {
         None => return Finding::ok(ID, name, format!("{is}: queue, device and total latency")),
         Some(MissingLatency::QueueAndDevice) => {
-            let text = format!(
-                "{is}: total latency; no queue and device latency, unless a cgroup's io.latency or io.cost is set"
-            );
+            let text = format!("{is}: total latency only, unless io.latency or io.cost of a cgroup is set");
             Finding::note(ID, name, text)
         }
-        Some(MissingLatency::All) => {
-            Finding::fail(ID, name, format!("{is}: no latency, as the kernel takes no statistics of it"))
-        }
+        Some(MissingLatency::All) => Finding::fail(
+            ID,
+            name,
+            format!("{is}: no latency: I/O statistics are disabled (queue/iostats is 0)"),
+        ),
     };
     match command {
         Some(command) => finding.command(command),
@@ -138,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn each_with_what_it_lacks() {
-        let tree = host("lacks");
+    fn each_with_its_missing_latencies() {
+        let tree = host("missing");
         let everything = Selection::new(None, None).unwrap();
         let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, true);
         assert_eq!(found.shown, 4);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(sda.fix, command(format!("echo 75000 > {block}/sda/queue/wbt_lat_usec")));
         assert!(matches!(&sdb.fix[..], [Fix::Step(step)] if step.contains("CONFIG_BLK_WBT")), "{sdb:?}");
         assert_eq!((stacked.id, stacked.verdict), ("devices.stacked", Fine));
-        assert_eq!(stacked.text, "seen through what is below: dm-0 (sda)");
+        assert_eq!(stacked.text, "measured on the devices below: dm-0 (sda)");
         let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, false);
         let wanted = format!("sudo sh -c 'echo 1 > {block}/loop3/queue/iostats'");
         assert_eq!(found.findings[0].fix, command(wanted), "who is not root asks for it");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_chosen() {
+    fn selected_devices() {
         let tree = host("chosen");
         let select = |device: &str| {
             let selection = Selection::new(Some(device), None).unwrap();
@@ -194,7 +194,7 @@ mod tests {
         };
         let (shown, id, verdict, left_out) = select("nvme.*");
         assert_eq!((shown, id, verdict), (1, "device.latencies", Fine));
-        assert_eq!((left_out.verdict, left_out.text.as_str()), (Fine, "left out: loop3, sda, sdb"));
+        assert_eq!((left_out.verdict, left_out.text.as_str()), (Fine, "excluded: loop3, sda, sdb"));
         let (shown, id, verdict, _) = select("vda");
         assert_eq!((shown, id, verdict), (0, "devices.none", Note));
     }

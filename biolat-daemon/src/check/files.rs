@@ -1,13 +1,13 @@
-//! How many files the daemon may have open.
+//! The limit of open files.
 
 use super::finding::Finding;
 
-/// From here on there is room for as many connections as the daemon takes at all: half of the files are theirs.
+/// Enough for the most connections that the daemon accepts: half of the files are theirs.
 const PLENTY: u64 = 512;
-/// The probe, its maps, sockets, and some to read.
+/// The probe, its maps, sockets, and files to read.
 const FEWEST: u64 = 32;
 
-/// By the limit up to which the daemon raises its own.
+/// Of the hard limit, up to which the daemon raises its soft limit.
 pub(super) fn open_files(limit: u64) -> Finding {
     const ID: &str = "limits.files";
     const SUBJECT: &str = "open files";
@@ -15,12 +15,16 @@ pub(super) fn open_files(limit: u64) -> Finding {
     let connections = limit / 2;
     match limit {
         PLENTY.. => Finding::ok(ID, SUBJECT, format!("{limit}")),
-        FEWEST.. => Finding::note(ID, SUBJECT, format!("{limit}: {connections} connections at once, of 256"))
-            .step(step),
+        FEWEST.. => Finding::note(
+            ID,
+            SUBJECT,
+            format!("{limit}: at most {connections} connections at a time instead of 256"),
+        )
+        .step(step),
         _ => Finding::fail(
             ID,
             SUBJECT,
-            format!("{limit} are not enough for the probe's maps and a few connections"),
+            format!("{limit} is not enough for the probe's maps and a few connections"),
         )
         .step(step),
     }
@@ -39,7 +43,7 @@ mod tests {
             (u64::MAX, Fine, ""),
             (1024, Fine, "1024"),
             (256, Note, "128 connections"),
-            (20, Fail, "20 are not enough"),
+            (20, Fail, "20 is not enough"),
         ] {
             let finding = open_files(limit);
             assert_eq!((finding.id, finding.verdict), ("limits.files", verdict));

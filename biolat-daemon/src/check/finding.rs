@@ -1,40 +1,40 @@
-//! What a check finds: plain data.
+//! A finding: plain data.
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Finding {
-    /// What kind of thing, for programs: `kernel.btf`. It does not change.
+    /// The kind of thing, for programs: `kernel.btf`. Stable.
     pub(super) id: &'static str,
-    /// Which of them, for people: `vda`.
+    /// The thing, for people: `vda`.
     pub(super) subject: String,
-    /// Whether it will do.
+    /// Whether it works.
     pub(super) verdict: Verdict,
     /// What was found.
     pub(super) text: String,
-    /// What mends it: any one of these.
+    /// Fixes, any one of which is enough.
     pub(super) fix: Vec<Fix>,
 }
 
-/// Whether something will do.
+/// Whether something works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
-    /// It will.
+    /// It works.
     Ok,
-    /// It will, and there is something to know about it.
+    /// It works, with something to know about it.
     Note,
-    /// It will not.
+    /// It does not work.
     Fail,
 }
 
-/// What mends something.
+/// How to fix something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fix {
-    /// A command, as a shell takes it.
+    /// A shell command.
     Command(String),
-    /// Something that is to be done otherwise.
+    /// Instructions.
     Step(String),
 }
 
@@ -62,13 +62,13 @@ impl Finding {
         Self { verdict: Verdict::Fail, ..Self::ok(id, subject, text) }
     }
 
-    /// Mended by this command, or by another fix.
+    /// Adds a fix.
     pub(super) fn command(mut self, command: impl Into<String>) -> Self {
         self.fix.push(Fix::Command(command.into()));
         self
     }
 
-    /// Mended by this step, or by another fix.
+    /// Adds a fix.
     pub(super) fn step(mut self, step: impl Into<String>) -> Self {
         self.fix.push(Fix::Step(step.into()));
         self
@@ -78,9 +78,4 @@ impl Finding {
 /// How many findings have this verdict.
 pub(super) fn count(findings: &[Finding], verdict: Verdict) -> usize {
     findings.iter().filter(|finding| finding.verdict == verdict).count()
-}
-
-/// Bytes, for people.
-pub(super) fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
 }

@@ -1,4 +1,4 @@
-//! The kernel: its release, its BTF, and what biolat reads of a request.
+//! The kernel: release, BTF, tracepoint.
 
 use std::{io, path::Path};
 
@@ -8,7 +8,7 @@ use crate::probe::{
     release::Release,
 };
 
-/// Before it an interrupt can run the probe within itself on one CPU.
+/// Before it, an interrupt can run the probe within itself on one CPU.
 const WITHOUT_NESTING: Release = Release(6, 1);
 /// The first one whose disks have a sequence number.
 pub(super) const WITH_SEQUENCE: Release = Release(5, 15);
@@ -18,8 +18,8 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
     let release = match found {
         Ok(release) => release,
         Err(error) => {
-            return Finding::note(ID, "kernel", format!("its release is not to be read: {error}"))
-                .step("give --procfs, where procfs is mounted");
+            return Finding::note(ID, "kernel", format!("cannot read its release: {error}"))
+                .step("give the mount point of procfs with --procfs");
         }
     };
     let name = format!("Linux {}.{}", release.0, release.1);
@@ -32,15 +32,16 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
         return Finding::note(
             ID,
             "kernel",
-            format!("{name} on {machine}, where biolat has not been tried yet"),
+            format!("{name} on {machine}, on which biolat has not been tested"),
         );
     }
     if release < WITH_SEQUENCE {
-        let text = format!("{name}: counts may be lost, and hidden paths of NVMe multipath have no name");
+        let text =
+            format!("{name}: counts may be lost, and the hidden paths of NVMe multipath are not measured");
         return Finding::note(ID, "kernel", text).step("boot a kernel of 6.1 or later");
     }
     if release < WITHOUT_NESTING {
-        let text = format!("{name}: a count may be lost when an interrupt comes within the probe");
+        let text = format!("{name}: a count may be lost when an interrupt occurs within the probe");
         return Finding::note(ID, "kernel", text).step("boot a kernel of 6.1 or later");
     }
     Finding::ok(ID, "kernel", name)
@@ -57,9 +58,9 @@ pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Op
             let finding = Finding::fail(ID, SUBJECT, format!("{named}: {error}"));
             let finding = match error.kind() {
                 io::ErrorKind::NotFound => finding.step(
-                    "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, or give --sysfs, where sysfs is mounted",
+                    "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, or give the mount point of sysfs with --sysfs",
                 ),
-                _ => finding.step(format!("let this user read {named}")),
+                _ => finding.step(format!("make {named} readable for this user")),
             };
             return (vec![finding], None);
         }
@@ -69,7 +70,7 @@ pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Op
         Ok(kernel) => (vec![fine, tracepoint(Ok(()))], Some((kernel, bytes))),
         Err(UnsupportedKernel::Malformed(malformed)) => {
             let finding = Finding::fail(ID, SUBJECT, format!("{named}: {malformed}"));
-            (vec![finding.step("give --sysfs, where the running kernel's sysfs is mounted")], None)
+            (vec![finding.step("give the mount point of this kernel's sysfs with --sysfs")], None)
         }
         Err(unsupported) => (vec![fine, tracepoint(Err(unsupported))], None),
     }
@@ -79,7 +80,7 @@ fn tracepoint(found: Result<(), UnsupportedKernel>) -> Finding {
     const ID: &str = "kernel.tracepoint";
     const SUBJECT: &str = "tracepoint";
     match found {
-        Ok(()) => Finding::ok(ID, SUBJECT, "block_rq_complete, and all that the probe reads of a request"),
+        Ok(()) => Finding::ok(ID, SUBJECT, "block_rq_complete, with all fields that the probe reads"),
         Err(UnsupportedKernel::Missing(what)) => Finding::fail(
             ID,
             SUBJECT,
@@ -110,10 +111,10 @@ mod tests {
             (Ok(Release(6, 12)), "x86_64", Fine, "Linux 6.12"),
             (Ok(Release(6, 1)), "x86_64", Fine, "Linux 6.1"),
             (Ok(Release(5, 15)), "x86_64", Note, "Linux 5.15: a count may be lost"),
-            (Ok(Release(5, 10)), "x86_64", Note, "NVMe multipath have no name"),
+            (Ok(Release(5, 10)), "x86_64", Note, "NVMe multipath are not measured"),
             (Ok(Release(5, 4)), "x86_64", Fail, "this is Linux 5.4, biolat requires 5.8 or later"),
             (Ok(Release(6, 12)), "aarch64", Note, "Linux 6.12 on aarch64"),
-            (Err(io::Error::from(io::ErrorKind::NotFound)), "x86_64", Note, "not to be read"),
+            (Err(io::Error::from(io::ErrorKind::NotFound)), "x86_64", Note, "cannot read"),
         ] {
             let finding = release(found, machine);
             assert_eq!((finding.id, finding.verdict), ("kernel.release", verdict), "{finding:?}");
@@ -130,11 +131,11 @@ mod tests {
             (
                 Ok(modern("")),
                 &[("kernel.btf", Fine), ("kernel.tracepoint", Fine)],
-                "all that the probe reads",
+                "all fields that the probe reads",
                 "",
             ),
             (Err(missing()), &[("kernel.btf", Fail)], "not found", "CONFIG_DEBUG_INFO_BTF=y"),
-            (Err(denied()), &[("kernel.btf", Fail)], "denied", "let this user read /sys/kernel/btf/vmlinux"),
+            (Err(denied()), &[("kernel.btf", Fail)], "denied", "make /sys/kernel/btf/vmlinux readable"),
             (Ok(vec![7; 100]), &[("kernel.btf", Fail)], "malformed BTF", "--sysfs"),
             (
                 Ok(without_tracepoint()),

@@ -1,44 +1,44 @@
-//! Memory: what the counters take, what the start takes, and what there is.
+//! Memory: the probe's maps, the peak at the start, and what is available.
 
 use std::{fs, path::Path};
 
-use super::finding::{Finding, mib};
-use crate::probe::release::Release;
+use super::finding::Finding;
+use crate::{format::mib, probe::release::Release};
 
-/// Maps beside the counters, about.
+/// The other maps, about.
 const OTHER_MAPS: u64 = 512 << 10;
-/// What the daemon takes for a moment at its start, in times of the size of the kernel's types.
-const TYPES_TIMES: u64 = 7;
-/// To be on the safe side of a limit.
+/// The daemon's peak memory at its start, in multiples of the size of the kernel's BTF.
+const BTF_TIMES: u64 = 7;
+/// Headroom below a limit.
 const SPARE: u64 = 8 << 20;
-/// What it takes from then on.
+/// The daemon's memory from then on.
 const DAEMON: u64 = 6 << 20;
 
-/// What the counters are made of.
+/// The size of the maps that hold the counters.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counters {
+pub(super) struct MapSize {
     pub(super) slots: u32,
     pub(super) cpus: u64,
     /// Of one slot, on all CPUs.
     pub(super) slot_bytes: u64,
 }
 
-impl Counters {
+impl MapSize {
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.slots) * self.slot_bytes
     }
 
-    /// What the daemon needs at its start, with types of this size.
-    pub(super) fn with_start(&self, types: usize) -> u64 {
-        self.bytes() + OTHER_MAPS + (types as u64 * TYPES_TIMES).max(DAEMON)
+    /// The daemon's peak memory at its start, with BTF of this size.
+    pub(super) fn with_start(&self, btf_bytes: usize) -> u64 {
+        self.bytes() + OTHER_MAPS + (btf_bytes as u64 * BTF_TIMES).max(DAEMON)
     }
 }
 
-pub(super) fn counters(counters: Counters, available: Option<u64>) -> Finding {
+pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     const ID: &str = "memory.counters";
     const SUBJECT: &str = "memory";
-    let Counters { slots, cpus, slot_bytes } = counters;
-    let bytes = counters.bytes();
+    let MapSize { slots, cpus, slot_bytes } = map_size;
+    let bytes = map_size.bytes();
     let text = format!(
         "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes",
         mib(bytes),
@@ -46,30 +46,30 @@ pub(super) fn counters(counters: Counters, available: Option<u64>) -> Finding {
     );
     match available {
         Some(available) if bytes > available => {
-            Finding::fail(ID, SUBJECT, format!("{text}, where {} are available", mib(available)))
-                .step("leave devices out by --device-exclude, or have the kernel start with possible_cpus=")
+            Finding::fail(ID, SUBJECT, format!("{text}, but only {} are available", mib(available)))
+                .step("exclude devices with --device-exclude, or boot the kernel with possible_cpus=")
         }
         Some(available) if bytes > available / 20 => {
             Finding::note(ID, SUBJECT, format!("{text}, of {} available", mib(available)))
-                .step("leave devices out by --device-exclude")
+                .step("exclude devices with --device-exclude")
         }
         _ => Finding::ok(ID, SUBJECT, text),
     }
 }
 
-/// What `/proc/meminfo` calls available.
+/// `MemAvailable` of `/proc/meminfo`.
 pub(super) fn available(procfs: &Path) -> Option<u64> {
     let text = fs::read_to_string(procfs.join("meminfo")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(value.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// Of the control group; none if that is without a limit.
+/// Of the cgroup; none without a limit.
 pub(super) fn limit(limit: Option<u64>, needed: u64) -> Option<Finding> {
     const ID: &str = "memory.limit";
     const SUBJECT: &str = "memory limit";
     let limit = limit?;
-    let text = format!("{} for this control group; the start takes {}", mib(limit), mib(needed));
+    let text = format!("{} for this cgroup; the start needs {}", mib(limit), mib(needed));
     Some(if limit >= needed {
         Finding::ok(ID, SUBJECT, text)
     } else {
@@ -82,7 +82,7 @@ pub(super) fn limit(limit: Option<u64>, needed: u64) -> Option<Finding> {
     })
 }
 
-/// The least limit of this process' control group and of those that it is in.
+/// The lowest limit of this process' cgroup and its ancestors.
 pub(super) fn group_limit(sysfs: &Path, procfs: &Path) -> Option<u64> {
     let groups = fs::read_to_string(procfs.join("self/cgroup")).ok()?;
     let root = sysfs.join("fs/cgroup");
@@ -102,29 +102,29 @@ pub(super) fn group_limit(sysfs: &Path, procfs: &Path) -> Option<u64> {
             .filter_map(|group| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok())
             .collect()
     });
-    // The first version of control groups has no word for "none", but the greatest number.
+    // cgroup v1 has no word for "no limit" but a very large number.
     limits.min().filter(|&limit| limit < 1 << 60)
 }
 
-/// Of locked memory, on the kernels where maps count against it.
-pub(super) fn locked(release: Release, limit: u64, may_raise: bool, counters: Counters) -> Option<Finding> {
+/// Of locked memory, on kernels that count maps against it.
+pub(super) fn locked(release: Release, limit: u64, may_raise: bool, map_size: MapSize) -> Option<Finding> {
     const ID: &str = "memory.locked";
     const SUBJECT: &str = "locked memory";
     if release > Release::LAST_WITH_MEMLOCK {
         return None;
     }
-    let needed = counters.bytes() + OTHER_MAPS;
+    let needed = map_size.bytes() + OTHER_MAPS;
     Some(if may_raise || limit == libc::RLIM_INFINITY {
         Finding::ok(ID, SUBJECT, "no limit")
     } else if limit >= needed {
         Finding::ok(
             ID,
             SUBJECT,
-            format!("{} of {}, which this kernel counts maps against", mib(needed), mib(limit)),
+            format!("{} of {}, against which this kernel counts maps", mib(needed), mib(limit)),
         )
     } else {
         let text =
-            format!("{}, which this kernel counts maps against: {} are needed", mib(limit), mib(needed));
+            format!("{}, against which this kernel counts maps: they need {}", mib(limit), mib(needed));
         Finding::fail(ID, SUBJECT, text).step(
             "in the shell that starts it: `ulimit -l unlimited`; in a systemd unit: LimitMEMLOCK=infinity",
         )
@@ -135,16 +135,16 @@ pub(super) fn locked(release: Release, limit: u64, may_raise: bool, counters: Co
 mod tests {
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
-        Counters, available, counters, group_limit, limit, locked,
+        MapSize, available, counters, group_limit, limit, locked,
     };
     use crate::{device::tree::Tree, probe::release::Release};
 
-    const WIDE: Counters = Counters { slots: 48, cpus: 384, slot_bytes: 384 * 3200 };
+    const WIDE: MapSize = MapSize { slots: 48, cpus: 384, slot_bytes: 384 * 3200 };
     const MIB: u64 = 1 << 20;
 
     /// The figures are those that README and ARCHITECTURE name.
     #[test]
-    fn what_counters_take() {
+    fn size_of_the_counters() {
         let finding = counters(WIDE, None);
         assert_eq!(finding.text, "56.2 MiB of counters: 48 series x 384 possible CPUs x 3200 bytes");
         for (available, verdict) in [(2000 * MIB, Fine), (1000 * MIB, Note), (56 * MIB, Fail)] {
@@ -155,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_start_takes() {
-        let small = Counters { slots: 68, cpus: 2, slot_bytes: 6400 };
+    fn peak_at_the_start() {
+        let small = MapSize { slots: 68, cpus: 2, slot_bytes: 6400 };
         assert!((35 * MIB..45 * MIB).contains(&small.with_start(5_500_000)), "a node of 40 MiB");
         assert_eq!(limit(None, MIB), None);
         assert_eq!(limit(Some(64 * MIB), 40 * MIB).unwrap().verdict, Fine);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn locked_memory_counts_on_old_kernels() {
-        let small = Counters { slots: 68, cpus: 2, slot_bytes: 6400 };
+        let small = MapSize { slots: 68, cpus: 2, slot_bytes: 6400 };
         let old = Release(5, 10);
         assert_eq!(locked(Release(5, 11), 0, false, small), None);
         assert_eq!(locked(old, 64 << 10, true, small).unwrap().verdict, Fine);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_available() {
+    fn available_memory() {
         let tree = Tree::new("meminfo", &[]);
         assert_eq!(available(&tree.0), None);
         tree.write("meminfo", b"MemTotal:  3000 kB\nMemAvailable:   2000 kB\n");

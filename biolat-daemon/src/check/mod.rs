@@ -1,26 +1,26 @@
-//! `biolat-daemon check`: what works here, what does not, and what to do about it.
+//! `biolat-daemon check`: what works on this host, what does not, and how to fix it.
 //!
-//! Each subject is a function from facts to findings; only this file and what it calls to collect facts looks at the
-//! host. Nothing there is changed: the probe is loaded at most, attached to nothing and thrown away, and nobody is
-//! connected to but who has the address that is to be listened on.
+//! Each subject is a function from facts to findings; only this file and what it calls to collect facts reads the
+//! host. It changes nothing: it loads the probe and discards it without attaching it, and connects only to the addresses
+//! that the daemon is to listen on.
 
+mod auth_modes;
 mod devices;
 mod files;
 mod finding;
-mod guards;
 mod json;
 mod kernel;
 mod memory;
-mod neighbour;
 mod port;
-mod process;
+mod port_probe;
+mod probe_load;
+mod process_rights;
 mod rights;
 mod text;
-mod trial;
 
 use std::{
     fs,
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, Write as _},
     net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
@@ -41,44 +41,43 @@ use crate::{
     probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
     process::hard_limit,
     rights as own_rights,
-    terminal::Color,
+    terminal::{Color, Terminal},
 };
 use finding::{Finding, Verdict, count};
-use memory::Counters;
-use process::Process;
-use text::Style;
-use trial::Untried;
+use memory::MapSize;
+use probe_load::Skipped;
+use process_rights::ProcessRights;
 
-/// Something will not work.
-const FAILED: u8 = 1;
+/// The exit status if something does not work.
+const EXIT_FAILED: u8 = 1;
 
-/// What it does, at length.
-pub const ABOUT: &str = "Say what works here, what does not, and the command that mends it
+/// The long help.
+pub const ABOUT: &str = "Check what works on this host; every failure is shown with its fix
 
-It looks at all that the daemon needs: the kernel and its types, rights, memory, each device and which of its latencies \
-are to be had, the port. The probe is really loaded, if this process may, attached to nothing and thrown away; nothing \
-on the host is changed. The port is asked who is there: where systemd listens in biolat's stead, that starts it.
+It checks all that the daemon needs: the kernel and its BTF, capabilities, memory, which latencies the kernel records of \
+each device, the port. It loads the probe, if this process may, and discards it without attaching it; it changes nothing \
+on the host. It connects to the port to find out who listens there: with socket activation, that starts biolat.
 
-A web config is read with the rights of whoever runs this: run it as the service's user to know what that one may read.
+It reads a web config with the permissions of the user that runs it: run it as the service's user to check those.
 
-Options are the daemon's, from the environment too: give those that the daemon gets. With the Debian package these \
-stand in /etc/default/biolat.";
+Options and environment variables are the daemon's: give the same ones. The Debian package has them in \
+/etc/default/biolat.";
 
 const EXAMPLES: &str = "Examples:
-  sudo biolat-daemon check                             what the daemon would find
+  sudo biolat-daemon check                             check this host
   biolat-daemon check --json | jq '.findings[] | select(.verdict == \"fail\")'
   sudo sh -c 'set -a; . /etc/default/biolat; biolat-daemon check'
 
-Exit status: 0 if all works, notes or not; 1 if something will not; 2 for a wrong option.";
+Exit status: 0 if everything works, possibly with notes; 1 if something does not; 2 for an invalid option.";
 
 /// Options of `check`.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Options {
-    /// Write one JSON document instead of text
+pub struct CheckOptions {
+    /// Print a JSON document instead of text
     ///
-    /// It has a version, whether all works, and the findings: id, subject, verdict (ok, note, fail), text, and what
-    /// mends it, each a command or a step, of which one will do.
+    /// It has a version, whether everything works, and the findings: id, subject, verdict (ok, note, fail), text, and fixes,
+    /// each a command or a step, any one of which is enough.
     #[arg(long)]
     pub json: bool,
 
@@ -86,20 +85,20 @@ pub struct Options {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
 
-    /// Address and port that the daemon is to serve on; may be given more than once [default: 0.0.0.0:9976]
+    /// Address and port for the daemon to listen on; may be given more than once [default: 0.0.0.0:9976]
     #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
     #[arg(value_delimiter = ',', value_parser = config::parse_address)]
     pub listen: Vec<SocketAddr>,
 
-    /// File that says how the daemon is to serve: TLS, passwords, headers
+    /// The daemon's web config: TLS, passwords, headers
     #[arg(long, value_name = "FILE", env = "BIOLAT_WEB_CONFIG", hide_env_values = true)]
     pub web_config: Option<PathBuf>,
 
-    /// Look only at devices whose whole name matches this regular expression
+    /// Check only devices whose whole name matches this regular expression
     #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE", hide_env_values = true)]
     pub device: Option<String>,
 
-    /// Leave out devices whose whole name matches this regular expression
+    /// Skip devices whose whole name matches this regular expression
     #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
     pub device_exclude: Option<String>,
 
@@ -107,9 +106,9 @@ pub struct Options {
     pub host: Host,
 }
 
-/// Checks, and says what it found.
-pub fn run(options: Options) -> Result<ExitCode> {
-    let style = Style::of_environment(options.color, io::stdout().is_terminal());
+/// Checks, and prints the findings.
+pub fn run(options: CheckOptions) -> Result<ExitCode> {
+    let terminal = Terminal::of_stdout(options.color);
     let is_json = options.json;
     let subjects = match Subjects::of(options) {
         Ok(subjects) => subjects,
@@ -118,19 +117,22 @@ pub fn run(options: Options) -> Result<ExitCode> {
             return Ok(EXIT_USAGE.into());
         }
     };
-    let findings = subjects.look()?;
-    let said = if is_json { json::document(&findings) } else { text::report(&findings, style) };
-    match io::stdout().lock().write_all(said.as_bytes()) {
-        // Who has seen enough is told by the exit status all the same.
+    let findings = subjects.check()?;
+    let output = match is_json {
+        true => json::document(&findings),
+        false => text::report(&findings, terminal, terminal.width()),
+    };
+    match io::stdout().lock().write_all(output.as_bytes()) {
+        // A closed pipe is not an error: the exit status tells.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(error).context("cannot write what was found");
+            return Err(error).context("cannot write the findings");
         }
         _ => {}
     }
-    Ok(if count(&findings, Verdict::Fail) == 0 { ExitCode::SUCCESS } else { FAILED.into() })
+    Ok(if count(&findings, Verdict::Fail) == 0 { ExitCode::SUCCESS } else { EXIT_FAILED.into() })
 }
 
-/// What is looked at.
+/// What is checked.
 struct Subjects {
     host: Host,
     selection: Selection,
@@ -139,7 +141,7 @@ struct Subjects {
 }
 
 impl Subjects {
-    fn of(options: Options) -> Result<Self, OptionError> {
+    fn of(options: CheckOptions) -> Result<Self, OptionError> {
         let listen = if options.listen.is_empty() { vec![listen::DEFAULT] } else { options.listen };
         Ok(Self {
             host: options.host,
@@ -149,13 +151,13 @@ impl Subjects {
         })
     }
 
-    fn look(&self) -> Result<Vec<Finding>> {
+    fn check(&self) -> Result<Vec<Finding>> {
         let Host { sysfs, procfs } = &self.host;
-        // As the daemon does, which is content with rights that are permitted.
+        // Like the daemon, for which permitted capabilities are enough.
         let _ = own_rights::raise();
-        let process = Process::read(procfs).with_context(|| {
+        let process = ProcessRights::read(procfs).with_context(|| {
             format!(
-                "cannot read what this process may do from {}: see --procfs",
+                "cannot read the capabilities of this process from {}: see --procfs",
                 procfs.join("self").display()
             )
         })?;
@@ -163,39 +165,39 @@ impl Subjects {
         let release = Release::of_this_kernel(procfs);
         let known = release.as_ref().ok().copied();
         let mut findings = vec![kernel::release(release, std::env::consts::ARCH)];
-        let suffices = known.is_none_or(|release| release.supported().is_ok());
+        let is_supported = known.is_none_or(|release| release.supported().is_ok());
         let path = self.host.btf();
         let (found, kernel) = kernel::types(&path, fs::read(&path));
         findings.extend(found);
 
         let devices = self.devices(kernel.as_ref().map(|(kernel, _)| kernel), known, process.user == 0);
-        let counters = counters(devices.shown)?;
-        let needed = counters.with_start(kernel.as_ref().map_or(0, |(_, types)| types.len()));
+        let map_size = map_size(devices.shown)?;
+        let needed = map_size.with_start(kernel.as_ref().map_or(0, |(_, types)| types.len()));
 
         let rights = rights::capabilities(&process, &program());
         let limit = memory::limit(memory::group_limit(sysfs, procfs), needed);
         let fails = |finding: &Finding| finding.verdict == Verdict::Fail;
-        let trial = match kernel {
-            Some((kernel, types)) if suffices => {
+        let loaded = match kernel {
+            Some((kernel, types)) if is_supported => {
                 if fails(&rights) {
-                    trial::untried(&Untried::Rights)
+                    probe_load::skipped(&Skipped::Rights)
                 } else if limit.as_ref().is_some_and(fails) {
-                    trial::untried(&Untried::Memory)
+                    probe_load::skipped(&Skipped::Memory)
                 } else {
-                    trial::tried(probe::test_load(&kernel, types, &self.host, counters.slots))
+                    probe_load::tried(probe::test_load(&kernel, types, &self.host, map_size.slots))
                 }
             }
-            _ => trial::untried(&Untried::Kernel),
+            _ => probe_load::skipped(&Skipped::Kernel),
         };
         findings.push(rights);
-        findings.extend(rights::lockdown(&self.host.lockdown(), trial.verdict == Verdict::Ok));
-        findings.push(trial);
+        findings.extend(rights::lockdown(&self.host.lockdown(), loaded.verdict == Verdict::Ok));
+        findings.push(loaded);
 
-        findings.push(memory::counters(counters, memory::available(procfs)));
+        findings.push(memory::counters(map_size, memory::available(procfs)));
         findings.extend(limit);
         let may_raise = process.effective.contains(&CAP_SYS_RESOURCE);
         let locked = hard_limit(Resource::Memlock);
-        findings.extend(known.and_then(|release| memory::locked(release, locked, may_raise, counters)));
+        findings.extend(known.and_then(|release| memory::locked(release, locked, may_raise, map_size)));
         findings.push(files::open_files(hard_limit(Resource::Nofile)));
 
         findings.extend(devices.findings);
@@ -203,12 +205,12 @@ impl Subjects {
         findings.extend(all.iter().enumerate().map(|(place, &at)| {
             match listen::overlap(at, &all[..place]) {
                 Some(other) => port::twice(at, other),
-                None => port::port(at, listen::is_free(at, all), neighbour::ask),
+                None => port::port(at, listen::is_free(at, all), port_probe::probe),
             }
         }));
-        // The daemon reads it when it has given up what lets root read anybody's files.
+        // The daemon reads it without the capabilities that let root read any file.
         own_rights::clear_effective().context("cannot drop capabilities")?;
-        findings.extend(self.web_config.as_deref().map(guards::guards));
+        findings.extend(self.web_config.as_deref().map(auth_modes::auth_modes));
         Ok(findings)
     }
 
@@ -223,14 +225,14 @@ impl Subjects {
     }
 }
 
-/// Of so many devices, at the start.
-fn counters(devices: usize) -> Result<Counters> {
+/// Of the probe's maps at the start, with so many devices.
+fn map_size(devices: usize) -> Result<MapSize> {
     let slot_bytes = slot_bytes()?;
     let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
-    Ok(Counters { slots, cpus: slot_bytes / size_of::<Series>() as u64, slot_bytes })
+    Ok(MapSize { slots, cpus: slot_bytes / size_of::<Series>() as u64, slot_bytes })
 }
 
-/// Where this program is.
+/// The path of this program.
 fn program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "biolat-daemon".into())
 }

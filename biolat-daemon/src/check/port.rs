@@ -1,17 +1,17 @@
-//! Each address to serve on: whether it is free, and if not, whether biolat is there already.
+//! Each address to listen on: whether it is free, and if not, whether biolat has it.
 
 use std::{io, net::SocketAddr};
 
-use super::{finding::Finding, neighbour::Neighbour};
+use super::{finding::Finding, port_probe::PortOwner};
 use crate::listen;
 
 const ID: &str = "port";
 
-/// `neighbour` asks who has an address.
+/// `probe` finds out who listens there.
 pub(super) fn port(
     address: SocketAddr,
     bound: io::Result<()>,
-    neighbour: impl Fn(SocketAddr) -> Neighbour,
+    probe: impl Fn(SocketAddr) -> PortOwner,
 ) -> Finding {
     let subject = format!("port {}", address.port());
     let Err(error) = bound else { return Finding::ok(ID, subject, format!("{address} is free")) };
@@ -22,31 +22,31 @@ pub(super) fn port(
             None => finding,
         };
     }
-    let is_here = match neighbour(address) {
-        Neighbour::Ready(version) => format!("biolat runs already, and is ready: {version}"),
-        Neighbour::NotReady => "biolat runs already, and is not ready yet".to_owned(),
-        Neighbour::Https => "biolat runs already, by https, which was not asked further".to_owned(),
-        Neighbour::Password => "biolat runs already, and wants a password".to_owned(),
-        Neighbour::Other => return taken(address, subject, "is taken by another program"),
-        Neighbour::Silent(why) => {
-            return taken(address, subject, &format!("is taken, and who has it does not answer: {why}"));
+    let is_here = match probe(address) {
+        PortOwner::Ready(version) => format!("biolat is already running, and ready: {version}"),
+        PortOwner::NotReady => "biolat is already running, and not ready yet".to_owned(),
+        PortOwner::Https => "biolat is already running, with TLS".to_owned(),
+        PortOwner::Password => "biolat is already running, and requires a password".to_owned(),
+        PortOwner::Other => return taken(address, subject, "is taken by another program"),
+        PortOwner::Silent(why) => {
+            return taken(address, subject, &format!("is taken by a program that does not answer: {why}"));
         }
     };
     Finding::note(ID, subject, is_here)
 }
 
-/// An address that another one takes, which is to be served on too.
+/// An address that conflicts with another one of the options.
 pub(super) fn twice(address: SocketAddr, other: SocketAddr) -> Finding {
     let text = match address == other {
         true => format!("{address} is given twice"),
-        false => format!("{address} and {other} cannot be listened on at once"),
+        false => format!("{address} and {other} conflict"),
     };
-    Finding::fail(ID, format!("port {}", address.port()), text).step("give --listen one of the two")
+    Finding::fail(ID, format!("port {}", address.port()), text).step("give only one of them to --listen")
 }
 
 fn taken(address: SocketAddr, subject: String, how: &str) -> Finding {
     Finding::fail(ID, subject, format!("{address} {how}")).step(format!(
-        "choose another port with --listen, or end that program: `sudo ss -ltnp 'sport = :{}'` tells which it is",
+        "choose another port with --listen, or stop that program: `sudo ss -ltnp 'sport = :{}'` shows it",
         address.port()
     ))
 }
@@ -58,26 +58,26 @@ mod tests {
     use super::{
         super::{
             finding::Verdict::{Fail, Note, Ok as Fine},
-            neighbour::Neighbour,
+            port_probe::PortOwner,
         },
         port, twice,
     };
 
     #[test]
-    fn who_has_it() {
+    fn owners_of_a_port() {
         let address = "127.0.0.1:9976".parse().unwrap();
-        let finding = port(address, Ok(()), |_| panic!("nobody to ask"));
+        let finding = port(address, Ok(()), |_| panic!("not needed"));
         assert_eq!((finding.id, finding.verdict, finding.subject.as_str()), ("port", Fine, "port 9976"));
-        for (neighbour, verdict, expected) in [
-            (Neighbour::Ready("0.1.0 (abc)".into()), Note, "is ready: 0.1.0 (abc)"),
-            (Neighbour::NotReady, Note, "not ready"),
-            (Neighbour::Https, Note, "https"),
-            (Neighbour::Password, Note, "password"),
-            (Neighbour::Other, Fail, "another program"),
-            (Neighbour::Silent("timed out".into()), Fail, "timed out"),
+        for (probe, verdict, expected) in [
+            (PortOwner::Ready("0.1.0 (abc)".into()), Note, "and ready: 0.1.0 (abc)"),
+            (PortOwner::NotReady, Note, "not ready"),
+            (PortOwner::Https, Note, "TLS"),
+            (PortOwner::Password, Note, "password"),
+            (PortOwner::Other, Fail, "another program"),
+            (PortOwner::Silent("timed out".into()), Fail, "timed out"),
         ] {
             let in_use = io::Error::from_raw_os_error(libc::EADDRINUSE);
-            let finding = port(address, Err(in_use), |_| neighbour.clone());
+            let finding = port(address, Err(in_use), |_| probe.clone());
             assert_eq!(finding.verdict, verdict, "{finding:?}");
             assert!(finding.text.contains(expected), "{finding:?}");
             let fix = format!("{:?}", finding.fix);
@@ -86,10 +86,10 @@ mod tests {
     }
 
     #[test]
-    fn two_of_one() {
+    fn conflicts() {
         let [any, one] = ["0.0.0.0:80", "127.0.0.1:80"].map(|address| address.parse().unwrap());
         for (finding, expected) in
-            [(twice(one, any), "127.0.0.1:80 and 0.0.0.0:80"), (twice(one, one), "given twice")]
+            [(twice(one, any), "127.0.0.1:80 and 0.0.0.0:80 conflict"), (twice(one, one), "given twice")]
         {
             assert_eq!((finding.id, finding.verdict), ("port", Fail));
             assert!(finding.text.contains(expected), "{finding:?}");
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_listened_on() {
+    fn addresses_that_cannot_be_used() {
         for (code, expected) in [(libc::EADDRNOTAVAIL, "does not have"), (libc::EACCES, "below 1024")] {
             let refused = Err(io::Error::from_raw_os_error(code));
-            let finding = port("192.0.2.1:80".parse().unwrap(), refused, |_| panic!("nobody to ask"));
+            let finding = port("192.0.2.1:80".parse().unwrap(), refused, |_| panic!("not needed"));
             assert_eq!(finding.verdict, Fail);
             assert!(format!("{:?}", finding.fix).contains(expected), "{finding:?}");
         }
         let refused = Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
-        assert!(port("[::1]:80".parse().unwrap(), refused, |_| panic!("nobody to ask")).fix.is_empty());
+        assert!(port("[::1]:80".parse().unwrap(), refused, |_| panic!("not needed")).fix.is_empty());
     }
 }

@@ -2,28 +2,31 @@
 
 use std::path::Path;
 
-use super::{finding::Finding, process::Process};
+use super::{finding::Finding, process_rights::ProcessRights};
 use crate::{rights, shell::quoted};
 
 const ID: &str = "rights.capabilities";
 const SUBJECT: &str = "rights";
 
-pub(super) fn capabilities(process: &Process, program: &Path) -> Finding {
+pub(super) fn capabilities(process: &ProcessRights, program: &Path) -> Finding {
     if !process.in_first_namespace {
         return Finding::fail(
             ID,
             SUBJECT,
-            "this is a user namespace of its own, where capabilities count for nothing in the kernel at large",
+            "this is not the initial user namespace: capabilities here do not apply to the kernel as a whole",
         )
-        .step("outside of it: a container that root runs; no PrivateUsers= in a unit; no hostUsers: false in a pod");
+        .step("run it in the initial one: a rootful container; no PrivateUsers= in a unit; no hostUsers: false in a pod");
     }
-    let Some(lacking) = rights::missing_of(&process.effective) else {
+    let Some(missing) = rights::missing_of(&process.effective) else {
         let text =
-            if process.user == 0 { "root, who may do all that it takes" } else { "CAP_BPF and CAP_PERFMON" };
+            if process.user == 0 { "root, with all that is needed" } else { "CAP_BPF and CAP_PERFMON" };
         return Finding::ok(ID, SUBJECT, text);
     };
-    let finding =
-        Finding::fail(ID, SUBJECT, format!("loading the probe takes {lacking}, which this process lacks"));
+    let finding = Finding::fail(
+        ID,
+        SUBJECT,
+        format!("loading the probe requires {missing}, which this process does not have"),
+    );
     if rights::missing_of(&process.bounding).is_some() {
         return finding
             .step("in a container: --cap-add=BPF --cap-add=PERFMON; in a pod: capabilities: {add: [BPF, PERFMON]}")
@@ -31,7 +34,7 @@ pub(super) fn capabilities(process: &Process, program: &Path) -> Finding {
     }
     if process.no_new_privs {
         return finding
-            .step("no_new_privs is set, which sudo and setcap cannot get past. In a pod: allowPrivilegeEscalation: true")
+            .step("no_new_privs is set, which rules out sudo and setcap. In a pod: allowPrivilegeEscalation: true")
             .step("in a systemd unit: AmbientCapabilities=CAP_BPF CAP_PERFMON");
     }
     let program = program.display().to_string();
@@ -39,23 +42,19 @@ pub(super) fn capabilities(process: &Process, program: &Path) -> Finding {
     finding
         .command(format!("sudo {program} check"))
         .command(format!("sudo setcap cap_bpf,cap_perfmon+p {program}"))
-        .step("with the Debian package: `sudo systemctl start biolat`, whose unit grants them")
+        .step("with the Debian package: `sudo systemctl start biolat` (its unit grants them)")
 }
 
-/// The kernel's lockdown, where it is on.
+/// The kernel's lockdown mode, if it is enabled.
 pub(super) fn lockdown(modes: &str, is_loaded: bool) -> Option<Finding> {
     const ID: &str = "rights.lockdown";
     const SUBJECT: &str = "lockdown";
     let (_, rest) = modes.split_once('[')?;
     let mode = rest.split_once(']').map(|(mode, _)| mode).filter(|&mode| mode != "none")?;
     Some(if is_loaded {
-        Finding::ok(ID, SUBJECT, format!("{mode}, and the probe loads all the same"))
+        Finding::ok(ID, SUBJECT, format!("{mode}; the probe loads nevertheless"))
     } else {
-        Finding::note(
-            ID,
-            SUBJECT,
-            format!("{mode}: if the kernel refuses the probe for no other reason, it is this"),
-        )
+        Finding::note(ID, SUBJECT, format!("{mode}: it may be why the kernel rejects the probe"))
     })
 }
 
@@ -69,7 +68,7 @@ mod tests {
                 Fix,
                 Verdict::{Fail, Note, Ok as Fine},
             },
-            process::tests::{
+            process_rights::tests::{
                 in_a_container, in_a_namespace, nobody, root, with_perfmon_alone, without_new_privileges,
             },
         },
@@ -77,21 +76,21 @@ mod tests {
     };
 
     #[test]
-    fn who_may_and_who_may_not() {
+    fn capabilities_by_process() {
         for (process, verdict, text, fix) in [
             (root(), Fine, "root", ""),
             (
                 nobody(),
                 Fail,
-                "takes CAP_BPF and CAP_PERFMON,",
+                "requires CAP_BPF and CAP_PERFMON,",
                 "setcap cap_bpf,cap_perfmon+p /opt/biolat-daemon",
             ),
-            (with_perfmon_alone(), Fail, "takes CAP_BPF,", "sudo /opt/biolat-daemon check"),
-            (in_a_container(), Fail, "takes CAP_BPF and CAP_PERFMON,", "--cap-add=BPF --cap-add=PERFMON"),
+            (with_perfmon_alone(), Fail, "requires CAP_BPF,", "sudo /opt/biolat-daemon check"),
+            (in_a_container(), Fail, "requires CAP_BPF and CAP_PERFMON,", "--cap-add=BPF --cap-add=PERFMON"),
             (
                 without_new_privileges(),
                 Fail,
-                "takes CAP_BPF and CAP_PERFMON,",
+                "requires CAP_BPF and CAP_PERFMON,",
                 "allowPrivilegeEscalation: true",
             ),
             (in_a_namespace(), Fail, "user namespace", "PrivateUsers="),
@@ -104,12 +103,12 @@ mod tests {
         let fixes = capabilities(&without_new_privileges(), Path::new("/x")).fix;
         assert!(!fixes.iter().any(|fix| matches!(fix, Fix::Command(_))), "sudo would not help: {fixes:?}");
         let two = caps::CapsHashSet::from([caps::Capability::CAP_BPF, caps::Capability::CAP_PERFMON]);
-        let daemon = super::Process { effective: two, ..nobody() };
+        let daemon = super::ProcessRights { effective: two, ..nobody() };
         assert_eq!(capabilities(&daemon, Path::new("/x")).verdict, Fine);
     }
 
     #[test]
-    fn lockdown_counts_where_the_probe_was_not_seen_to_load() {
+    fn lockdown_is_a_note_unless_the_probe_loads() {
         assert_eq!(lockdown("[none] integrity confidentiality\n", false), None);
         assert_eq!(lockdown("", false), None);
         let verdict = |is_loaded| lockdown("none integrity [confidentiality]\n", is_loaded).unwrap().verdict;

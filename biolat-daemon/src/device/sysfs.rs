@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::terminal::plain;
+use crate::sanitize;
 
 /// Whether the kernel accounts and timestamps a device's requests, which may change at any time.
 pub(crate) fn iostats_enabled(sysfs: &Path, name: &str) -> io::Result<bool> {
@@ -81,7 +81,7 @@ pub(super) fn names(directory: &Path) -> Vec<String> {
 
 /// Trimmed, and without control characters: a drive's text is printed on terminals.
 pub(super) fn clean(text: &str) -> String {
-    plain(text.trim_matches(|c: char| c.is_whitespace() || c.is_control()))
+    sanitize::text(text.trim_matches(|c: char| c.is_whitespace() || c.is_control()))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! A temporary sysfs for tests.
+//! A sysfs of a test's own.
 
 use std::{fs, path::PathBuf};
 
-/// Its mount point, removed when dropped.
+/// Its root, gone when the test is over.
 pub(crate) struct Tree(pub(crate) PathBuf);
 
 impl Tree {
@@ -16,7 +16,7 @@ impl Tree {
         tree
     }
 
-    /// Adds a file, anywhere below the root.
+    /// With this file too, wherever.
     pub(crate) fn write(&self, path: &str, bytes: &[u8]) {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

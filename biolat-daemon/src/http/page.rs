@@ -9,6 +9,7 @@ use ring::digest::{SHA256, digest};
 
 use super::routes::{self, Route};
 use crate::{
+    format::NumberFormat,
     histogram::Histogram,
     losses,
     snapshot::{DeviceView, SeriesView, Snapshot},
@@ -111,10 +112,7 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
 fn row(page: &mut String, view: &DeviceView, series: &SeriesView) {
     let phases = Phase::ALL.into_iter().filter(|&phase| view.phases[phase as usize]).map(Phase::name);
     let total = &series.histograms[Phase::Total as usize];
-    let mean = match total.count() {
-        0 => "–".to_owned(),
-        count => latency(total.sum_seconds() / count as f64),
-    };
+    let mean = total.mean().map_or("–".to_owned(), |mean| NumberFormat::UNICODE.latency(mean));
     let _ = writeln!(
         page,
         "<tr><td>{}<td>{}<td>{}<td class=\"n\">{}<td class=\"n\">{mean}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
@@ -130,31 +128,9 @@ fn row(page: &mut String, view: &DeviceView, series: &SeriesView) {
     );
 }
 
-/// The geometric middle of the bucket that holds a quantile.
-fn percentile(histogram: &Histogram, quantile: f64) -> String {
-    match histogram.percentile(quantile) {
-        None => "–".to_owned(),
-        Some(bounds) => match bounds.middle() {
-            Some(middle) => latency(middle),
-            None if bounds.lower == 0.0 => format!("≤ {}", latency(bounds.upper)),
-            None => format!("> {}", latency(bounds.lower)),
-        },
-    }
-}
-
-/// With three digits, in the unit that fits.
-fn latency(seconds: f64) -> String {
-    let (value, unit) = match seconds {
-        ..0.9995e-3 => (seconds * 1e6, "µs"),
-        ..0.9995 => (seconds * 1e3, "ms"),
-        _ => (seconds, "s"),
-    };
-    let decimals = match value {
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$} {unit}")
+fn percentile(histogram: &Histogram, share: f64) -> String {
+    let percentile = histogram.percentile(share);
+    percentile.map_or("–".to_owned(), |bounds| escape(&NumberFormat::UNICODE.bounds(bounds)))
 }
 
 fn duration(time: Duration) -> String {
@@ -174,7 +150,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use std::time::SystemTime;
 
-    use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, latency, percentile, render};
+    use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, percentile, render};
     use crate::{
         device::Device,
         histogram::Histogram,
@@ -259,11 +235,10 @@ mod tests {
     #[test]
     fn percentiles_are_the_middle_of_their_bucket() {
         let histogram = Histogram { zero: 2, buckets: vec![(-80, 97), (1, 1)], overflow: 0, sum_ns: 0 };
-        assert_eq!(percentile(&histogram, 0.01), "≤ 0.95 µs");
+        assert_eq!(percentile(&histogram, 0.01), "&lt;954 ns");
         assert_eq!(percentile(&histogram, 0.5), "935 µs");
         assert_eq!(percentile(&histogram, 0.999), "1.04 s");
         assert_eq!(percentile(&Histogram::new(), 0.5), "–");
-        assert_eq!(percentile(&Histogram { overflow: 1, ..Histogram::new() }, 0.5), "> 1024 s");
-        assert_eq!((latency(9.996e-6), latency(0.0999)), ("10.0 µs".to_owned(), "99.9 ms".to_owned()));
+        assert_eq!(percentile(&Histogram { overflow: 1, ..Histogram::new() }, 0.5), "&gt;1024 s");
     }
 }

@@ -7,38 +7,40 @@ use biolat_common::series::Phase;
 use serde::Serialize;
 
 use super::{
-    units::Units,
-    verdict,
-    view::{Block, View},
+    breakdown::{Block, Breakdown},
+    findings,
     window::Window,
 };
-use crate::histogram::{Bounds, Histogram};
+use crate::{
+    format::NumberFormat,
+    histogram::{Bounds, Histogram},
+};
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct WindowJson<'a> {
     ended: f64,
     seconds: f64,
     host: &'a str,
     restarted: bool,
-    blocks: Vec<Told<'a>>,
+    blocks: Vec<BlockJson<'a>>,
     lost: &'a BTreeMap<String, u64>,
     failed_passes: u64,
     findings: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct BlockJson<'a> {
     device: Option<&'a str>,
     op: Option<&'a str>,
     ios: u64,
     bytes: u64,
     errors: &'a BTreeMap<String, u64>,
     unseen: &'a BTreeMap<String, u64>,
-    latency: BTreeMap<&'static str, Latency>,
+    latency: BTreeMap<&'static str, LatencyJson>,
 }
 
 #[derive(Serialize)]
-struct Latency {
+struct LatencyJson {
     count: u64,
     seconds: f64,
     p50: Option<f64>,
@@ -51,36 +53,36 @@ struct Latency {
 }
 
 /// The line, with its end.
-pub(super) fn line(window: &Window, host: &str, view: &View) -> Result<String> {
-    let blocks = view.blocks(window);
-    let told = |block: &Block<'_>| -> BTreeMap<&'static str, Latency> {
-        Phase::ALL.map(|phase| (phase.name(), Latency::of(block.figures.of(phase)))).into()
+pub(super) fn line(window: &Window, host: &str, breakdown: &Breakdown) -> Result<String> {
+    let blocks = breakdown.blocks(window);
+    let latency = |block: &Block<'_>| -> BTreeMap<&'static str, LatencyJson> {
+        Phase::ALL.map(|phase| (phase.name(), LatencyJson::of(block.figures.of(phase)))).into()
     };
-    let line = Line {
+    let line = WindowJson {
         ended: window.ended,
         seconds: window.seconds,
         host,
         restarted: window.restarted,
         blocks: blocks
             .iter()
-            .map(|block| Told {
+            .map(|block| BlockJson {
                 device: block.device.map(|device| device.name.as_str()),
                 op: block.op,
                 ios: block.figures.ios(),
                 bytes: block.figures.bytes,
                 errors: &block.figures.errors,
                 unseen: &block.unseen,
-                latency: told(block),
+                latency: latency(block),
             })
             .collect(),
         lost: &window.lost,
         failed_passes: window.failures,
-        findings: verdict::findings(window, Units { unicode: true, milliseconds: false }),
+        findings: findings::findings(window, NumberFormat::UNICODE),
     };
     Ok(format!("{}\n", serde_json::to_string(&line)?))
 }
 
-impl Latency {
+impl LatencyJson {
     fn of(histogram: &Histogram) -> Self {
         let at = |share| histogram.percentile(share).map(number);
         let mut buckets = Vec::new();

@@ -1,4 +1,4 @@
-//! The command line of `report`. Letters mean what they mean to biolatency.
+//! The command line of `report`. Short options are those of biolatency.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,28 +6,28 @@ use anyhow::{Result, anyhow};
 use clap::{Args, builder::TypedValueParser, error::ErrorKind};
 
 use super::remote::target::Target;
-use crate::{device::selection::Selection, host::Host, terminal::Color};
+use crate::{device::selection::Selection, host::Host, interval, terminal::Color};
 
 const EXAMPLES: &str = "Examples:
-  biolat-daemon report                       until Ctrl-C, then all of it
+  biolat-daemon report                       one histogram, at Ctrl-C
   biolat-daemon report 1 10                  ten windows of one second
   biolat-daemon report -DF 5                 by device and op, every 5 s
   biolat-daemon report -P -d 'nvme.*' 1      queue, device and total side by side
-  biolat-daemon report --from db1:9976 5     what biolat on db1 sees; takes no root
-  biolat-daemon report -jDF 1 | jq           a JSON object a window
+  biolat-daemon report --from db1:9976 5     from biolat on db1; needs no root
+  biolat-daemon report -jDF 1 | jq           a JSON object per window
 
-Without --from it takes root, or the capabilities CAP_BPF and CAP_PERFMON. Exit status: 0 when it is done or was \
-interrupted, 1 if it cannot run, 2 for a wrong option.";
+Without --from, it needs root or the capabilities CAP_BPF and CAP_PERFMON. Exit status: 0 when done or interrupted, 1 \
+if it cannot run, 2 for an invalid option.";
 
 /// Options of `report`.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Options {
-    /// Seconds in a window, or a time as 500ms, 1s, 2m; without, it is one window until Ctrl-C
-    #[arg(value_parser = interval)]
+pub struct ReportOptions {
+    /// Length of a window: seconds, or a time such as 500ms, 1s, 2m [default: one window until Ctrl-C]
+    #[arg(value_parser = window)]
     pub interval: Option<Duration>,
 
-    /// How many windows; without, until Ctrl-C
+    /// Number of windows [default: until Ctrl-C]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
@@ -41,35 +41,35 @@ pub struct Options {
 
     /// Only devices whose whole name matches this regular expression; may be given more than once
     ///
-    /// Commas separate several of them. By default every device that has requests of its own, but disks made of memory.
+    /// Separate several with commas. By default every device that has requests of its own, except RAM disks.
     #[arg(short, long = "device", value_name = "REGEX", value_parser = devices)]
     pub devices: Vec<String>,
 
-    /// Include the time in the queue: the total latency. By default it is the device's
+    /// Include the time in the queue: total latency instead of device latency
     #[arg(short = 'Q', long, conflicts_with = "phases")]
     pub queued: bool,
 
-    /// Queue, device and total side by side
+    /// Queue, device and total latency side by side
     #[arg(short = 'P', long)]
     pub phases: bool,
 
-    /// Say when each window ended
+    /// Print the time at the end of each window
     #[arg(short = 'T', long)]
     pub timestamp: bool,
 
-    /// Times in milliseconds
+    /// Latencies in milliseconds
     #[arg(short, long)]
     pub milliseconds: bool,
 
-    /// A row for each bucket: eight for a power of two
+    /// A row for each bucket: eight per power of two
     #[arg(long)]
     pub fine: bool,
 
-    /// A JSON object a line and window (docs/report.md)
+    /// A line of JSON for each window (see docs/report.md)
     #[arg(short, long)]
     pub json: bool,
 
-    /// A live table in place of histograms
+    /// A live table of devices instead of histograms
     #[arg(long, conflicts_with_all = ["json", "fine", "by_op", "phases", "timestamp", "milliseconds"])]
     pub top: bool,
 
@@ -77,22 +77,22 @@ pub struct Options {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
 
-    /// Read a biolat that runs already, here or elsewhere: no root, no probe of its own
+    /// Read a running daemon, here or on another host: needs no root and loads no probe
     ///
-    /// HOST or HOST:PORT is short for http://HOST:9976. A window is then as long as the time between that biolat's passes (its
-    /// --interval), or several of them. A password in the URL is seen by whoever lists processes: see --user.
+    /// HOST or HOST:PORT is short for http://HOST:9976. A window is then the interval between that daemon's collections (its
+    /// --interval), or a multiple of it. A password in the URL is visible in the list of processes: see --user.
     #[arg(long, value_name = "URL", value_parser = Url)]
     pub from: Option<Target>,
 
-    /// The user's name, if it wants a password: that is in BIOLAT_PASSWORD, or in --password-file
+    /// User name, if that daemon requires a password: give it in BIOLAT_PASSWORD or --password-file
     #[arg(long, value_name = "NAME", requires = "from")]
     pub user: Option<String>,
 
-    /// A file whose first line is the password
+    /// File whose first line is the password
     #[arg(long, value_name = "FILE", requires = "from")]
     pub password_file: Option<PathBuf>,
 
-    /// Certificates in PEM to trust in place of the system's: the authority's, or the server's own
+    /// PEM file of certificates to trust instead of the system's: the CA's, or the server's own
     #[arg(long, value_name = "FILE", requires = "from")]
     pub ca_file: Option<PathBuf>,
 
@@ -105,8 +105,8 @@ pub struct Options {
     pub no_seccomp: bool,
 }
 
-impl Options {
-    /// Which devices are wanted; nothing if that was not said.
+impl ReportOptions {
+    /// The devices of `--device`; none if it was not given.
     pub fn selection(&self) -> Result<Option<Selection>> {
         if self.devices.is_empty() {
             return Ok(None);
@@ -116,7 +116,7 @@ impl Options {
     }
 }
 
-/// A [`Target`]. What is wrong is told without the text that was given, as clap would: there may be a password in it.
+/// Parses a [`Target`]. Unlike clap's own parsers, its errors do not quote the value: it may contain a password.
 #[derive(Clone)]
 struct Url;
 
@@ -135,25 +135,11 @@ impl TypedValueParser for Url {
     }
 }
 
-/// Seconds, or a number and a unit.
-fn interval(text: &str) -> Result<Duration, String> {
-    const ALLOWED: std::ops::RangeInclusive<Duration> =
-        Duration::from_millis(100)..=Duration::from_secs(86_400);
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("give seconds, or a number and a unit, as in 500ms, 1s or 2m".to_owned()),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| format!("'{number}' is not a number"))? * scale;
-    let interval = Duration::try_from_secs_f64(seconds).map_err(|_| "out of range".to_owned())?;
-    if ALLOWED.contains(&interval) { Ok(interval) } else { Err("allowed is from 100ms to 24h".to_owned()) }
+fn window(text: &str) -> Result<Duration, String> {
+    interval::parse(text, interval::Unit::Optional, Duration::from_secs(86_400))
 }
 
-/// Expressions with commas between them, as one that stands for any of them. A comma in braces is the expression's own.
+/// Combines expressions that are separated by commas. A comma in braces belongs to the expression.
 fn devices(text: &str) -> Result<String, String> {
     let mut braces = 0;
     let separates = |c: char| {
@@ -182,39 +168,27 @@ mod tests {
 
     use clap::Parser as _;
 
-    use super::{Options, devices, interval};
+    use super::{ReportOptions, devices};
 
     #[derive(clap::Parser, Debug)]
-    struct Line {
+    struct TestCommand {
         #[command(flatten)]
-        options: Options,
+        options: ReportOptions,
     }
 
-    fn parse(line: &str) -> Result<Options, String> {
+    fn parse(line: &str) -> Result<ReportOptions, String> {
         let words = ["report"].into_iter().chain(line.split_whitespace());
-        Line::try_parse_from(words).map(|line| line.options).map_err(|error| error.to_string())
+        TestCommand::try_parse_from(words).map(|line| line.options).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn as_one_writes_it_for_biolatency() {
+    fn options_of_biolatency() {
         let options = parse("-mT 1 10").unwrap();
         assert_eq!((options.interval, options.count), (Some(Duration::from_secs(1)), Some(10)));
         assert!(options.milliseconds && options.timestamp && !options.by_device);
         let options = parse("-DFQ -d sdc").unwrap();
         assert!(options.by_device && options.by_op && options.queued && options.interval.is_none());
         assert!(parse("").unwrap().selection().unwrap().is_none());
-    }
-
-    #[test]
-    fn intervals() {
-        for (text, milliseconds) in
-            [("1", 1000), ("0.5", 500), ("500ms", 500), ("2s", 2000), ("2m", 120_000), ("1h", 3_600_000)]
-        {
-            assert_eq!(interval(text), Ok(Duration::from_millis(milliseconds)), "{text}");
-        }
-        for wrong in ["0", "50ms", "", "s", "1d", "-1", "25h", "1e3", "x"] {
-            assert!(interval(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]
@@ -233,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together() {
+    fn conflicts_and_errors() {
         for line in ["-Q -P", "--user x", "--ca-file x", "--top -j", "--color blue", "1 0", "--from"] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -30,7 +30,7 @@ pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> Device {
     }
 }
 
-/// Of a daemon that has made 20 passes, one each 5 s.
+/// Of a daemon that has finished 20 collections, one every 5 s.
 pub(crate) fn snapshot(taken: f64, devices: Vec<Device>) -> Snapshot {
     Snapshot {
         version: VERSION,

@@ -1,38 +1,30 @@
-//! Where snapshots come from: a probe of this process' own, or a biolat that runs already.
+//! Where snapshots come from: a probe of this process, or a running daemon.
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use tokio::sync::watch;
 
-use super::{options::Options, remote::Remote};
+use super::{options::ReportOptions, remote::Remote, update::Update};
 use crate::{
     api::Snapshot,
     collect::{self, Settings},
+    format,
     rights::{self, Role},
     snapshot, version,
 };
 
-/// The kernel's counters are 32 bits wide and wrap: they are read at least that often, however long a window is.
-const LONGEST: Duration = Duration::from_secs(5);
-
-/// What a source tells.
-#[derive(Clone, Debug)]
-pub enum News {
-    /// A pass that was not told of yet. Counters are cumulative: take a [`Window`](super::window::Window) of two.
-    Pass(Arc<Snapshot>),
-    /// Something is wrong for now, and it goes on all the same.
-    Trouble(String),
-}
+/// The probe's counters are 32 bits wide and wrap: they are read at least this often, however long a window is.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A source of snapshots.
-pub struct Source {
+pub(super) struct Source {
     /// The first snapshot.
-    pub first: Arc<Snapshot>,
-    /// How many passes there are in a window as long as it is wanted.
-    pub passes: u64,
-    /// What it is, in words: `tracing with an own probe (kernel 6.18.0)`.
-    pub about: String,
+    pub(super) first: Arc<Snapshot>,
+    /// The number of collections in a window of the requested length.
+    pub(super) passes: u64,
+    /// In words: `tracing with its own probe (biolat 0.1.0, kernel 6.18.0)`.
+    pub(super) about: String,
     origin: Origin,
 }
 
@@ -41,7 +33,7 @@ enum Origin {
     Remote(Remote),
 }
 
-/// A probe of this process' own.
+/// A probe of this process.
 struct Own {
     collector: collect::Handle,
     snapshots: watch::Receiver<Option<Arc<snapshot::Snapshot>>>,
@@ -50,30 +42,30 @@ struct Own {
 }
 
 impl Source {
-    /// Opens what the options name, for windows of that length at the least. The calling thread keeps no capability; with an
-    /// own probe, and unless the options say otherwise, no system call either but those it takes to show things.
-    pub async fn open(options: &Options, window: Duration) -> Result<Self> {
+    /// Opens the source that the options name, for windows of at least this length. Afterwards the calling thread has no
+    /// capabilities, and with its own probe only the system calls that it needs for output, unless `--no-seccomp` is given.
+    pub(super) async fn open(options: &ReportOptions, window: Duration) -> Result<Self> {
         match &options.from {
             Some(target) => {
                 let remote = Remote::open(target.clone(), options).await?;
                 rights::drop_privileges(Role::Serving, false)?;
                 let first = Arc::clone(&remote.first);
                 let about = format!(
-                    "reading biolat {} on {} at {target}, a pass every {}",
+                    "reading biolat {} on {} at {target}, which collects every {}",
                     first.biolat,
-                    if first.host.is_empty() { "a host without a name" } else { &first.host },
-                    super::units::seconds(first.interval),
+                    if first.host.is_empty() { "an unnamed host" } else { &first.host },
+                    format::duration(first.interval),
                 );
-                // A window that is next to a whole number of passes is that.
+                // Rounded up, but for a hundredth of a collection.
                 let passes = (window.as_secs_f64() / first.interval.max(0.001) - 0.01).ceil().max(1.0) as u64;
                 Ok(Self { first, passes, about, origin: Origin::Remote(remote) })
             }
             None => {
-                let passes = window.as_nanos().div_ceil(LONGEST.as_nanos()).max(1) as u64;
+                let passes = window.as_nanos().div_ceil(LONGEST_INTERVAL.as_nanos()).max(1) as u64;
                 let interval = window / u32::try_from(passes).unwrap_or(u32::MAX);
                 let mut own = Own::start(options, interval).await?;
                 let about = format!(
-                    "tracing with an own probe (biolat {}, kernel {})",
+                    "tracing with its own probe (biolat {}, kernel {})",
                     version::VERSION,
                     options.host.kernel_release()
                 );
@@ -84,31 +76,30 @@ impl Source {
         }
     }
 
-    /// What comes next. May be dropped and called again at any time: nothing is lost but what is overtaken. An error is the end.
-    pub async fn next(&mut self) -> Result<News> {
+    /// The next update. Cancel-safe: only snapshots that a later one replaces are skipped. After an error there are no more.
+    pub(super) async fn next(&mut self) -> Result<Update> {
         match &mut self.origin {
-            Origin::Own(own) => own.next().await.map(News::Pass),
+            Origin::Own(own) => own.next().await.map(Update::Snapshot),
             Origin::Remote(remote) => remote.next().await,
         }
     }
 
-    /// A last pass, or a last look, of what came since the last one; nothing if there is nothing new or it takes too long.
-    pub async fn last(&mut self) -> Option<Arc<Snapshot>> {
+    /// A last snapshot, of now; none if there is nothing new or it takes too long.
+    pub(super) async fn last(&mut self) -> Option<Arc<Snapshot>> {
         match &mut self.origin {
             Origin::Own(own) => own.last().await,
             Origin::Remote(remote) => remote.last().await,
         }
     }
 
-    /// How long a window is, as far as passes allow.
-    #[must_use]
-    pub fn window(&self) -> Duration {
+    /// The actual length of a window: a multiple of the interval between collections.
+    pub(super) fn window(&self) -> Duration {
         Duration::try_from_secs_f64(self.first.interval * self.passes as f64).unwrap_or_default()
     }
 }
 
 impl Own {
-    async fn start(options: &Options, interval: Duration) -> Result<Self> {
+    async fn start(options: &ReportOptions, interval: Duration) -> Result<Self> {
         let settings = Settings {
             host: options.host.clone(),
             selection: options.selection()?.unwrap_or_default(),
@@ -123,21 +114,21 @@ impl Own {
     async fn next(&mut self) -> Result<Arc<Snapshot>> {
         loop {
             if self.snapshots.changed().await.is_err() {
-                bail!("the collector ended by itself: please report what it logged");
+                bail!("the collector has stopped: please report this bug with what it logged");
             }
-            if let Some(snapshot) = self.seen() {
+            if let Some(snapshot) = self.latest() {
                 return Ok(snapshot);
             }
         }
     }
 
-    fn seen(&mut self) -> Option<Arc<Snapshot>> {
+    fn latest(&mut self) -> Option<Arc<Snapshot>> {
         let snapshot = self.snapshots.borrow_and_update().clone()?;
         Some(Arc::new(Snapshot::of(&snapshot, &self.host, self.interval)))
     }
 
     async fn last(&mut self) -> Option<Arc<Snapshot>> {
         self.collector.collect_and_stop().await;
-        self.seen()
+        self.latest()
     }
 }

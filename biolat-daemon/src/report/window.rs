@@ -1,4 +1,4 @@
-//! What came between two snapshots. Counters of the API only grow: a client takes differences, and this is where.
+//! The I/O between two snapshots: the differences of their cumulative counters.
 
 use std::{collections::BTreeMap, ops::AddAssign, path::Path};
 
@@ -6,83 +6,85 @@ use biolat_common::series::{PHASES, Phase};
 
 use crate::{
     api::{self, Snapshot},
+    device::sysfs,
     histogram::Histogram,
 };
 
-/// What came between two snapshots.
+/// The I/O between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Window {
+pub(super) struct Window {
     /// When it ended, in seconds since the epoch.
-    pub ended: f64,
-    /// How long it is.
-    pub seconds: f64,
-    /// Whether the daemon began anew within it, so that it holds what came since then.
-    pub restarted: bool,
-    /// The devices that were there at its end, by name, quiet ones too.
-    pub devices: Vec<Device>,
-    /// Devices that went away within it, by name: what they did in it is not to be had.
-    pub gone: Vec<String>,
+    pub(super) ended: f64,
+    /// Its length.
+    pub(super) seconds: f64,
+    /// Whether the daemon was restarted within it: then it begins with the restart.
+    pub(super) restarted: bool,
+    /// The devices at its end by name, idle ones too.
+    pub(super) devices: Vec<DeviceWindow>,
+    /// Devices that were removed within it, by name: their I/O in it is unknown.
+    pub(super) gone: Vec<String>,
     /// Completions of all devices that are in no histogram, by reason; no zeros.
-    pub lost: BTreeMap<String, u64>,
-    /// Passes that failed: what they would have told came with the next one.
-    pub failures: u64,
+    pub(super) lost: BTreeMap<String, u64>,
+    /// Collections that failed: their I/O is counted by the next one that succeeded.
+    pub(super) failures: u64,
 }
 
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Device {
+pub(super) struct DeviceWindow {
     /// The kernel's name.
-    pub name: String,
-    /// The drive's own words; empty if it has none.
-    pub model: String,
-    /// Whether it spins.
-    pub rotational: bool,
-    /// What is stacked on it: dm and md devices.
-    pub holders: Vec<String>,
-    /// Whether a phase is to be had, in the order of [`Phase`].
-    pub phases: [bool; PHASES],
-    /// What is missing and the command that turns it on; empty if nothing is.
-    pub lacks: String,
-    /// I/Os that the driver or the queue has at this moment, where it can be asked: no histogram holds those.
-    pub under_way: u64,
-    /// By op, quiet ones too.
-    pub ops: Vec<Op>,
-    /// Completions that the probe was not run for, by group of ops; no zeros.
-    pub unseen: BTreeMap<String, u64>,
+    pub(super) name: String,
+    /// What the drive reports; empty if it reports none.
+    pub(super) model: String,
+    /// Whether it is a rotating disk.
+    pub(super) rotational: bool,
+    /// Devices that are stacked on it: dm and md.
+    pub(super) holders: Vec<String>,
+    /// Whether the latency of a phase is recorded, in the order of [`Phase`].
+    pub(super) phases: [bool; PHASES],
+    /// Which latencies are missing, and the command that enables them; empty if none are.
+    pub(super) hint: String,
+    /// I/Os that have not completed now, where that is known: they are in no histogram.
+    pub(super) inflight: u64,
+    /// By op, idle ones too.
+    pub(super) ops: Vec<OpWindow>,
+    /// Completions that the probe missed, by group of ops; no zeros.
+    pub(super) unseen: BTreeMap<String, u64>,
 }
 
 /// One op of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Op {
+pub(super) struct OpWindow {
     /// The kernel's name, in lower case.
-    pub name: String,
-    /// What it did.
-    pub figures: Figures,
+    pub(super) name: String,
+    /// Its I/O.
+    pub(super) figures: Figures,
 }
 
-/// What can be added up over ops and devices.
+/// What can be summed over ops and devices.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
+pub(super) struct Figures {
     /// Bytes moved.
-    pub bytes: u64,
+    pub(super) bytes: u64,
     /// Failed completions by status; no zeros.
-    pub errors: BTreeMap<String, u64>,
+    pub(super) errors: BTreeMap<String, u64>,
     /// Latencies, in the order of [`Phase`].
-    pub histograms: [Histogram; PHASES],
+    pub(super) histograms: [Histogram; PHASES],
 }
 
 impl Window {
-    /// What came between these two of one daemon. What is new counts from zero, and so does all of a daemon that began
-    /// anew; what is gone is left out.
-    #[must_use]
-    pub fn between(before: &Snapshot, after: &Snapshot) -> Self {
+    /// Of two snapshots of one daemon. A new device counts from zero, and so does everything after a restart; a device that
+    /// was removed is left out.
+    pub(super) fn between(before: &Snapshot, after: &Snapshot) -> Self {
         let restarted = before.started != after.started;
         let counted = |name: &str, since: f64| {
             let same = |device: &&api::Device| device.name == name && device.since == since;
             if restarted { None } else { before.devices.iter().find(same) }
         };
-        let devices =
-            after.devices.iter().map(|device| Device::since(counted(&device.name, device.since), device));
+        let devices = after
+            .devices
+            .iter()
+            .map(|device| DeviceWindow::since(counted(&device.name, device.since), device));
         let is_there = |had: &api::Device| {
             after.devices.iter().any(|device| device.name == had.name && device.since == had.since)
         };
@@ -100,50 +102,35 @@ impl Window {
         }
     }
 
-    /// Asks this host's devices that ended nothing what they have under way.
-    #[must_use]
-    pub fn asking(mut self, sysfs: &Path) -> Self {
+    /// Reads how many I/Os this host's devices have not completed yet, of those devices that completed none.
+    pub(super) fn with_inflight(mut self, root: &Path) -> Self {
         for device in self.devices.iter_mut().filter(|device| device.all().ios() == 0) {
-            device.under_way = crate::device::sysfs::inflight(sysfs, &device.name);
+            device.inflight = sysfs::inflight(root, &device.name);
         }
         self
     }
 
-    /// All devices together.
-    #[must_use]
-    pub fn all(&self) -> Figures {
-        sum(self.devices.iter().flat_map(|device| &device.ops).map(|op| &op.figures))
-    }
-
-    /// One op of all devices.
-    #[must_use]
-    pub fn of_op(&self, name: &str) -> Figures {
-        let ops = self.devices.iter().flat_map(|device| &device.ops);
-        sum(ops.filter(|op| op.name == name).map(|op| &op.figures))
-    }
-
-    /// So many of something, for each second.
-    #[must_use]
-    pub fn rate(&self, count: u64) -> f64 {
+    /// A count per second.
+    pub(super) fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
 }
 
-/// The clock that snapshots go by may be set. Then the passes in between tell, as good as they can.
+/// The clock of the snapshots may be set back. Then the number of collections in between tells, about.
 fn seconds(before: &Snapshot, after: &Snapshot, restarted: bool) -> f64 {
     if restarted {
         return (after.taken - after.started).max(0.0);
     }
     let by_clock = after.taken - before.taken;
-    let by_passes = after.daemon.passes.saturating_sub(before.daemon.passes) as f64 * after.interval;
-    if by_clock > 0.0 { by_clock } else { by_passes }
+    let by_collections = after.daemon.passes.saturating_sub(before.daemon.passes) as f64 * after.interval;
+    if by_clock > 0.0 { by_clock } else { by_collections }
 }
 
-impl Device {
+impl DeviceWindow {
     fn since(before: Option<&api::Device>, after: &api::Device) -> Self {
         let op = |op: &api::Op| {
             let before = before.and_then(|device| device.ops.iter().find(|had| had.op == op.op));
-            Op { name: op.op.clone(), figures: Figures::since(before, op) }
+            OpWindow { name: op.op.clone(), figures: Figures::since(before, op) }
         };
         Self {
             name: after.name.clone(),
@@ -151,22 +138,20 @@ impl Device {
             rotational: after.rotational,
             holders: after.holders.clone(),
             phases: Phase::ALL.map(|phase| after.phases.iter().any(|name| name == phase.name())),
-            lacks: after.lacks.clone(),
-            under_way: 0,
+            hint: after.lacks.clone(),
+            inflight: 0,
             ops: after.ops.iter().map(op).collect(),
             unseen: grown(before.map_or(&BTreeMap::new(), |device| &device.unseen), &after.unseen),
         }
     }
 
     /// All ops together.
-    #[must_use]
-    pub fn all(&self) -> Figures {
+    pub(super) fn all(&self) -> Figures {
         sum(self.ops.iter().map(|op| &op.figures))
     }
 
-    /// Whether a phase is to be had.
-    #[must_use]
-    pub fn has(&self, phase: Phase) -> bool {
+    /// Whether the latency of a phase is recorded.
+    pub(super) fn has(&self, phase: Phase) -> bool {
         self.phases[phase as usize]
     }
 }
@@ -183,26 +168,22 @@ impl Figures {
     }
 
     /// The latencies of a phase.
-    #[must_use]
-    pub fn of(&self, phase: Phase) -> &Histogram {
+    pub(super) fn of(&self, phase: Phase) -> &Histogram {
         &self.histograms[phase as usize]
     }
 
-    /// How many I/Os there were: each has a total.
-    #[must_use]
-    pub fn ios(&self) -> u64 {
+    /// The number of I/Os: each has a total latency.
+    pub(super) fn ios(&self) -> u64 {
         self.of(Phase::Total).count()
     }
 
     /// Failed completions, whatever the status.
-    #[must_use]
-    pub fn failed(&self) -> u64 {
+    pub(super) fn failed(&self) -> u64 {
         self.errors.values().sum()
     }
 
-    /// The part of its time that an I/O waits before the driver has it, of those that have both stamps; none of nothing.
-    #[must_use]
-    pub fn queue_share(&self) -> Option<f64> {
+    /// The share of the queue in the total latency, of I/Os that have both phases. None without any.
+    pub(super) fn queue_share(&self) -> Option<f64> {
         let (queue, device) = (self.of(Phase::Queue).sum_seconds(), self.of(Phase::Device).sum_seconds());
         (queue + device > 0.0).then(|| queue / (queue + device))
     }
@@ -227,7 +208,7 @@ fn sum<'a>(figures: impl Iterator<Item = &'a Figures>) -> Figures {
     })
 }
 
-/// By how much counters grew, those that did.
+/// The growth of counters, of those that grew.
 fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let had = |name| before.get(name).copied().unwrap_or_default();
     let grown = after.iter().map(|(name, count)| (name.clone(), count.saturating_sub(had(name))));
@@ -238,19 +219,19 @@ fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTree
 mod tests {
     use biolat_common::series::Phase;
 
-    use super::{Histogram, Window};
+    use super::{Figures, Window, sum};
     use crate::{
         api::{self, Snapshot},
         report::samples::{device, histogram, op, snapshot},
     };
 
-    fn counted(window: &Window, phase: Phase) -> Histogram {
-        window.all().of(phase).clone()
+    fn all(window: &Window) -> Figures {
+        sum(window.devices.iter().flat_map(|device| &device.ops).map(|op| &op.figures))
     }
 
     /// 10 reads, then 15: 5 came, of which 3 in a bucket that was empty.
     #[test]
-    fn what_came_in_between() {
+    fn differences() {
         let read = |buckets: &[(i32, u64)], seconds, bytes| {
             let total = histogram(0, buckets, 0, seconds);
             op("read", bytes, histogram(0, &[], 0, 0.0), histogram(0, &[], 0, 0.0), total)
@@ -265,18 +246,18 @@ mod tests {
         after.lost.insert("passthrough".into(), 3);
         let window = Window::between(&before, &after);
         assert_eq!((window.seconds, window.ended, window.restarted), (5.5, 105.5, false));
-        let all = window.all();
-        assert_eq!((all.ios(), all.bytes, all.failed()), (5 + 1, 36864 + 512, 2));
+        let figures = all(&window);
+        assert_eq!((figures.ios(), figures.bytes, figures.failed()), (5 + 1, 36864 + 512, 2));
         let total = window.devices[0].ops[0].figures.of(Phase::Total);
         assert_eq!(total.buckets, [(-80, 2), (-60, 3)]);
         assert_eq!(total.sum_ns, 30_000_000);
         assert_eq!(window.devices[0].unseen["read"], 7);
         assert_eq!(window.lost["passthrough"], 3);
         assert_eq!(window.lost.len(), 1);
-        assert!((window.rate(all.ios()) - 6.0 / 5.5).abs() < 1e-9);
-        assert_eq!(window.of_op("write").bytes, 512);
+        assert!((window.rate(figures.ios()) - 6.0 / 5.5).abs() < 1e-9);
+        assert_eq!(window.devices[0].ops[1].figures.bytes, 512);
         let nothing = Window::between(&after, &after);
-        assert_eq!((nothing.all().ios(), nothing.lost.len(), nothing.rate(3)), (0, 0, 0.0));
+        assert_eq!((all(&nothing).ios(), nothing.lost.len(), nothing.rate(3)), (0, 0, 0.0));
     }
 
     fn op_write() -> api::Op {
@@ -293,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_counts_from_zero_and_what_is_gone_does_not() {
+    fn new_devices_count_from_zero_and_removed_ones_do_not_count() {
         let before = of(&[("old", 1.0, 10), ("same", 1.0, 10), ("replaced", 1.0, 10)]);
         let after = of(&[("new", 99.0, 3), ("replaced", 98.0, 11), ("same", 1.0, 14)]);
         let window = Window::between(&before, &after);
@@ -302,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_began_anew() {
+    fn a_restart() {
         let mut before = of(&[("sda", 1.0, 10)]);
         before.lost.insert("clock".into(), 9);
         let mut after = of(&[("sda", 1.0, 7)]);
@@ -310,10 +291,7 @@ mod tests {
         (after.started, after.taken) = (103.0, 105.0);
         let window = Window::between(&before, &after);
         assert!(window.restarted);
-        assert_eq!(
-            (window.seconds, counted(&window, Phase::Total).count(), window.lost["clock"]),
-            (2.0, 7, 1)
-        );
+        assert_eq!((window.seconds, all(&window).ios(), window.lost["clock"]), (2.0, 7, 1));
     }
 
     #[test]
@@ -324,11 +302,11 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_share_is_of_those_with_both_stamps() {
+    fn the_queue_share_is_of_ios_that_have_both_phases() {
         let figures = |queue, device| {
             let one = |seconds| histogram(0, &[(-70, 1)], 0, seconds);
             let ops = vec![op("read", 0, one(queue), one(device), one(queue + device))];
-            Window::between(&of(&[]), &snapshot(1.0, vec![super::tests::device("sda", 99.0, ops)])).all()
+            all(&Window::between(&of(&[]), &snapshot(1.0, vec![super::tests::device("sda", 99.0, ops)])))
         };
         assert_eq!(figures(0.3, 0.1).queue_share(), Some(0.3 / 0.4));
         assert_eq!(figures(0.0, 0.1).queue_share(), Some(0.0));

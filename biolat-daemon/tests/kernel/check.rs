@@ -43,7 +43,7 @@ fn all_is_fine_with_root() {
         assert_eq!(finding(&output, id)["verdict"], "ok", "{id}");
     }
     let walked = finding(&output, "probe.load")["text"].clone();
-    assert!(walked.as_str().unwrap().starts_with("the kernel takes it"), "{walked}");
+    assert!(walked.as_str().unwrap().starts_with("the kernel accepts it"), "{walked}");
 }
 
 /// What it says of the counters is what the daemon then has, and a little more for what other devices do meanwhile.
@@ -82,9 +82,9 @@ fn nobody_is_told_what_is_lacking() {
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("takes CAP_BPF and CAP_PERFMON, which this process lacks"), "{said}");
+    assert!(said.contains("requires CAP_BPF and CAP_PERFMON, which this process does not have"), "{said}");
     assert!(said.contains(&format!("run: sudo setcap cap_bpf,cap_perfmon+p {}", copy.display())), "{said}");
-    assert!(said.contains("note probe") && said.contains("not tried, for want of rights"), "{said}");
+    assert!(said.contains("note probe") && said.contains("skipped: missing capabilities"), "{said}");
 }
 
 /// Root without capabilities, as which the daemon serves, reads no file that is another user's alone.
@@ -136,7 +136,7 @@ fn a_daemon_and_a_stranger_on_the_port() {
     let output = both(&address);
     let found = finding(&output, "port");
     assert_eq!((output.status.code(), &found["verdict"]), (Some(0), &"note".into()), "{found}");
-    assert!(found["text"].as_str().unwrap().starts_with("biolat runs already, and is ready: "), "{found}");
+    assert!(found["text"].as_str().unwrap().starts_with("biolat is already running, and ready: "), "{found}");
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

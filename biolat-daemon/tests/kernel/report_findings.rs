@@ -22,7 +22,7 @@ fn words(disks: &[&NullBlk], name: &str) -> String {
     let report = Report::start(name, &["-d", &names.join(",")]);
     read_all(disks);
     let text = report.end();
-    text.split("In words").nth(1).unwrap_or_else(|| panic!("{text}")).replace("\n  ", " ")
+    text.split("Findings in").nth(1).unwrap_or_else(|| panic!("{text}")).replace("\n  ", " ")
 }
 
 /// One of three takes twenty times as long as the others.
@@ -32,7 +32,7 @@ fn the_slow_one_is_named() {
     let takes = |ns| NullBlk::that_takes(ns, &[("submit_queues", "2")]);
     let (one, slow, other) = (takes(2_000_000), takes(40_000_000), takes(2_000_000));
     let said = words(&[&one, &slow, &other], "slow");
-    let expected = format!("{}: its reads are slower than those of 2 others (median) of its kind", slow.name);
+    let expected = format!("{}: its reads are slower than those of 2 other devices of its kind", slow.name);
     assert!(said.contains(&expected), "{said}");
     let slowest = format!("The slowest of 3 devices with 500 I/Os or more is {}: p99 ", slow.name);
     assert!(said.contains(&slowest), "{said}");
@@ -48,5 +48,5 @@ fn a_queue_that_waits_is_told() {
     let disk = NullBlk::that_takes(5_000_000, &[("submit_queues", "1"), ("hw_queue_depth", "1")]);
     std::fs::write(format!("/sys/block/{}/queue/scheduler", disk.name), "mq-deadline").unwrap();
     let said = words(&[&disk], "queue");
-    assert!(said.contains("% of the time is waiting before the driver has the I/O"), "{said}");
+    assert!(said.contains("% of the total latency is time in the queue"), "{said}");
 }

@@ -179,7 +179,7 @@ fn a_daemon_that_is_gone_is_said_to_be_and_waited_for() {
     assert!(screen.shows(&url), "{screen:?}");
     drop(daemon);
     let screen = terminal.wait_for("the loss", |s| s.shows("LOST") && s.shows("no answer for 2 s"));
-    assert!(screen.shows("trying again") && !screen.shows("LIVE") && screen.shows("DEVICE"), "{screen:?}");
+    assert!(screen.shows("retrying") && !screen.shows("LIVE") && screen.shows("DEVICE"), "{screen:?}");
     let _daemon = daemon_on(address);
     terminal.wait_for("its return", |s| s.shows("LIVE") && !s.shows("no answer"));
     terminal.press("q");
@@ -193,6 +193,6 @@ fn without_a_terminal_it_says_so() {
     let output = Command::new(program()).args(["report", "--top"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.starts_with("error: --top takes a terminal"), "{said}");
+    assert!(said.starts_with("error: --top needs a terminal"), "{said}");
     assert!(output.stdout.is_empty());
 }

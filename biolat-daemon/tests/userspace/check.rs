@@ -74,19 +74,19 @@ fn biolat_is_known_whatever_it_wants() {
     let tls = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
     let clients = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: authority.pem\n";
     let guarded = |name: &str, text: &str| server(true, Some(&folder.write(name, text)));
-    let version = format!("is ready: {} (", env!("CARGO_PKG_VERSION"));
+    let version = format!("and ready: {} (", env!("CARGO_PKG_VERSION"));
     for (address, expected) in [
         (server(true, None), version.as_str()),
-        (server(false, None), "is not ready yet"),
-        (guarded("password.yml", &password), "wants a password"),
-        (guarded("tls.yml", tls), "by https"),
-        (guarded("all.yml", &format!("{tls}{clients}{password}")), "by https"),
+        (server(false, None), "and not ready yet"),
+        (guarded("password.yml", &password), "requires a password"),
+        (guarded("tls.yml", tls), "with TLS"),
+        (guarded("all.yml", &format!("{tls}{clients}{password}")), "with TLS"),
     ] {
         let found = finding(&["--listen", &address.to_string()], "port");
         assert_eq!(found["verdict"], "note", "{found}");
         assert_eq!(found["subject"], format!("port {}", address.port()));
         let text = found["text"].as_str().unwrap();
-        assert!(text.starts_with("biolat runs already, ") && text.contains(expected), "{text}");
+        assert!(text.starts_with("biolat is already running, ") && text.contains(expected), "{text}");
     }
 }
 
@@ -151,7 +151,7 @@ fn text_and_json_agree() {
             other => other,
         };
         let line = lines.next().unwrap();
-        let text = finding["text"].as_str().unwrap().replace('\u{1b}', "?");
+        let text = finding["text"].as_str().unwrap().replace('\u{1b}', "\u{fffd}");
         assert!(line.starts_with(word) && line.contains(finding["subject"].as_str().unwrap()), "{line}");
         assert!(line.ends_with(&text), "{line} is not {text}");
         for fix in finding["fix"].as_array().unwrap() {

@@ -103,7 +103,7 @@ fn report(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// One window, should it work after all.
+/// One window at most.
 fn once(arguments: &[&str]) -> Output {
     report(&[arguments, &["200ms", "1"]].concat())
 }
@@ -119,7 +119,7 @@ fn fails(output: &Output, expected: &[&str]) {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(output.stdout.is_empty() && !said.contains("panicked"), "{said}");
     for part in expected {
-        assert!(said.contains(part), "{said} lacks: {part}");
+        assert!(said.contains(part), "{said} does not contain: {part}");
     }
 }
 
@@ -130,7 +130,7 @@ fn works(output: &Output) {
 }
 
 #[test]
-fn windows_are_of_whole_passes() {
+fn windows_are_of_whole_collections() {
     let address = biolat(None).to_string();
     let output = report(&["--from", &address, "-j", "400ms", "3"]);
     assert_eq!(output.status.code(), Some(0));
@@ -154,7 +154,7 @@ fn windows_are_of_whole_passes() {
         last = line["ended"].as_f64().unwrap();
     }
     let said = text(&output.stderr);
-    assert!(said.contains(&format!("on example at http://{address}, a pass every 200 ms")), "{said}");
+    assert!(said.contains(&format!("on example at http://{address}, which collects every 200 ms")), "{said}");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn an_interval_that_is_shorter_than_a_pass_is_told_and_no_window_is_empty() {
     let said = text(&output.stdout);
     // A window is of two passes where this machine was slow.
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let expected = "ms long and not 100 ms: that biolat reads every 200 ms (its --interval)";
+    let expected = "ms instead of 100 ms: that biolat collects every 200 ms (its --interval)";
     assert!(words.contains(expected), "{said}");
     assert!(!said.contains("no I/O"), "{said}");
     assert!(said.is_ascii() && said.lines().all(|line| line.len() <= 80), "{said}");
@@ -182,7 +182,7 @@ fn ctrl_c_shows_what_there_is_and_is_no_failure() {
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();
         works(&output);
-        assert!(text(&output.stdout).contains("In words"), "{}", text(&output.stdout));
+        assert!(text(&output.stdout).contains("Findings in"), "{}", text(&output.stdout));
     }
 }
 
@@ -230,10 +230,10 @@ fn passwords() {
     let whole = format!("http://alice:geheim%3a%20%40%25@{address}");
     works(&report(&["--from", &whole, "200ms", "1"]));
     works(&command(&["--from", &whole, "200ms", "1"]).env("BIOLAT_PASSWORD", "another's").output().unwrap());
-    fails(&once(&["--from", &url]), &["wants a password", "--user", "BIOLAT_PASSWORD"]);
+    fails(&once(&["--from", &url]), &["requires a password", "--user", "BIOLAT_PASSWORD"]);
     fails(&report(&user), &["no password for alice"]);
     let wrong = command(&user).env("BIOLAT_PASSWORD", "falsch").output().unwrap();
-    fails(&wrong, &["does not take this user and password"]);
+    fails(&wrong, &["rejects this user name and password"]);
     assert!(!text(&wrong.stderr).contains("falsch"));
     fails(
         &report(&[&user[..], &["--password-file", "/nonexistent"]].concat()),
@@ -257,16 +257,16 @@ fn https() {
     let own = folder.0.join("server.pem");
     works(&report(&["--from", &url, "--ca-file", own.to_str().unwrap(), "200ms", "1"]));
     for by in [&["--from", &url][..], &["--from", &url, "--ca-file", stranger.to_str().unwrap()]] {
-        fails(&once(by), &["cannot trust", "authority that is not trusted here", "--ca-file"]);
+        fails(&once(by), &["no TLS connection to", "CA that is not trusted here", "--ca-file"]);
     }
     // Somebody who means to use TLS, and to send a password by it.
     fails(
         &once(&["--from", &address.to_string(), "--ca-file", trusted]),
-        &["--ca-file is for TLS", "give https://"],
+        &["--ca-file requires TLS", "give https://"],
     );
     let other_name = format!("https://localhost:{}", address.port());
     for file in [trusted, own.to_str().unwrap()] {
-        fails(&once(&["--from", &other_name, "--ca-file", file]), &["another host's"]);
+        fails(&once(&["--from", &other_name, "--ca-file", file]), &["for another name"]);
     }
     fails(
         &report(&["--from", &url, "--ca-file", config.to_str().unwrap()]),
@@ -294,15 +294,15 @@ fn what_is_no_biolat_of_now() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     fails(&once(&["--from", &free.to_string()]), &["Connection refused", "is biolat-daemon running there"]);
     for (bytes, expected) in [
-        (&b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..], "too old"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "not what biolat answers"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nhello", "broke off"),
+        (&b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..], "it is not biolat, or one older than"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "not a snapshot of biolat"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nhello", "closed the connection within its answer"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 35\r\n\r\n{\"version\":2,\"biolat\":\"9.1\",\"x\":[]}\n",
-            "it is biolat 9.1",
+            "biolat 9.1 there has version 2 of the API",
         ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 29\r\n\r\n{\"version\":1,\"biolat\":\"0.1\"}\n", "malformed"),
-        (b"HTTP/1.1 302 Found\r\nLocation: https://x\r\nContent-Length: 0\r\n\r\n", "at https://x now"),
+        (b"HTTP/1.1 302 Found\r\nLocation: https://x\r\nContent-Length: 0\r\n\r\n", "redirects to https://x"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 6\r\n\r\nbroken", "500 Internal Server Error: broken"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer"),
         (b"", "does not answer"),

@@ -102,9 +102,7 @@ impl Machine {
             "-machine",
             "q35",
             "-accel",
-            // One thread for both CPUs: with one for each, a CPU may execute code that the other is just patching, as the
-            // kernel does where a program is attached.
-            "tcg,thread=single",
+            "tcg,thread=multi",
             "-cpu",
             "max",
             "-smp",

@@ -1,4 +1,4 @@
-//! One HTTP client for one URL: a connection that is kept while it can be, and what went wrong in words.
+//! An HTTP client for one URL: it keeps its connection, and explains its errors.
 
 use std::{
     io::{self, Read as _},
@@ -31,26 +31,25 @@ use tokio_rustls::{
 };
 
 use super::{
-    sound::sound,
     target::{PATH, Target},
     tls,
 };
-use crate::{api, api::Snapshot, terminal::plain, version};
+use crate::{api, api::Snapshot, sanitize, version};
 
-/// How long a connection, a handshake and an answer may take, each.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For each of connecting, the handshake, and the answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A snapshot of many hundred devices has a few megabytes.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
-/// What an answer was.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// A snapshot that was not seen yet.
+    /// A new snapshot.
     New(Box<Snapshot>),
-    /// The same as the last one.
+    /// No new snapshot since the last request.
     Same,
-    /// There is none yet.
+    /// No snapshot yet.
     NotReady,
 }
 
@@ -59,12 +58,12 @@ pub(super) struct Client {
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
     connection: Option<SendRequest<Empty<Bytes>>>,
-    /// Of the last snapshot.
+    /// The ETag of the last snapshot.
     tag: Option<HeaderValue>,
 }
 
 impl Client {
-    /// A client that has not said anything yet.
+    /// Does not connect yet.
     pub(super) fn new(
         target: Target,
         credentials: Option<(String, String)>,
@@ -80,36 +79,36 @@ impl Client {
         Ok(Self { target, authorization, tls, connection: None, tag: None })
     }
 
-    /// Asks for the latest snapshot.
+    /// Requests the latest snapshot.
     pub(super) async fn fetch(&mut self) -> Result<Fetched> {
         let kept = self.connection.take().filter(SendRequest::is_ready);
         let answer = match kept {
-            // A server may end an idle connection at any time: then another one is made.
-            Some(mut connection) => match self.ask(&mut connection).await {
+            // A server may close an idle connection at any time: then a new one is made.
+            Some(mut connection) => match self.request(&mut connection).await {
                 Ok(answer) => Ok((connection, answer)),
-                Err(_) => self.ask_anew().await,
+                Err(_) => self.reconnect().await,
             },
-            None => self.ask_anew().await,
+            None => self.reconnect().await,
         };
         let (connection, answer) = answer?;
-        let fetched = timeout(PATIENCE, self.read(answer));
-        let fetched = fetched.await.unwrap_or_else(|_| Err(self.too_slow("its answer")));
+        let fetched = timeout(REQUEST_TIMEOUT, self.read(answer));
+        let fetched = fetched.await.unwrap_or_else(|_| Err(self.too_slow("the answer")));
         if fetched.is_ok() {
             self.connection = Some(connection);
         }
         fetched
     }
 
-    async fn ask_anew(&self) -> Result<(SendRequest<Empty<Bytes>>, Response<Incoming>)> {
+    async fn reconnect(&self) -> Result<(SendRequest<Empty<Bytes>>, Response<Incoming>)> {
         let mut connection = self.connect().await?;
-        let answer = self.ask(&mut connection).await?;
+        let answer = self.request(&mut connection).await?;
         Ok((connection, answer))
     }
 
     async fn connect(&self) -> Result<SendRequest<Empty<Bytes>>> {
         let target = &self.target;
-        let stream = timeout(PATIENCE, TcpStream::connect((target.host.as_str(), target.port)));
-        let stream = stream.await.map_err(|_| self.too_slow("a connection"))?.map_err(|error| {
+        let stream = timeout(REQUEST_TIMEOUT, TcpStream::connect((target.host.as_str(), target.port)));
+        let stream = stream.await.map_err(|_| self.too_slow("connecting"))?.map_err(|error| {
             let hint = match error.kind() {
                 io::ErrorKind::ConnectionRefused => ": is biolat-daemon running there, on that port?",
                 _ => "",
@@ -117,29 +116,29 @@ impl Client {
             anyhow!("cannot connect to {target}: {error}{hint}")
         })?;
         let _ = stream.set_nodelay(true);
-        let Some(config) = &self.tls else { return self.greet(stream).await };
+        let Some(config) = &self.tls else { return self.http(stream).await };
         let name = ServerName::try_from(target.host.clone())
-            .map_err(|_| anyhow!("'{}' is not a name that a certificate can be for", target.host))?;
-        let stream = timeout(PATIENCE, TlsConnector::from(Arc::clone(config)).connect(name, stream));
-        let stream = stream.await.map_err(|_| self.too_slow("a TLS handshake"))?.map_err(|error| {
+            .map_err(|_| anyhow!("'{}' is not a valid name for a TLS certificate", target.host))?;
+        let stream = timeout(REQUEST_TIMEOUT, TlsConnector::from(Arc::clone(config)).connect(name, stream));
+        let stream = stream.await.map_err(|_| self.too_slow("the TLS handshake"))?.map_err(|error| {
             let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
             let said = cause.map_or_else(|| error.to_string(), tls::explain);
-            anyhow!("cannot trust {target}: {said}")
+            anyhow!("no TLS connection to {target}: {said}")
         })?;
-        self.greet(stream).await
+        self.http(stream).await
     }
 
-    async fn greet<S>(&self, stream: S) -> Result<SendRequest<Empty<Bytes>>>
+    async fn http<S>(&self, stream: S) -> Result<SendRequest<Empty<Bytes>>>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // What fails there fails the request.
+        // Its errors are those of the request too.
         tokio::spawn(connection);
         Ok(sender)
     }
 
-    async fn ask(&self, connection: &mut SendRequest<Empty<Bytes>>) -> Result<Response<Incoming>> {
+    async fn request(&self, connection: &mut SendRequest<Empty<Bytes>>) -> Result<Response<Incoming>> {
         let mut request = Request::get(format!("{}{PATH}", self.target.prefix))
             .header(HOST, self.target.authority())
             .header(USER_AGENT, concat!("biolat-daemon/", env!("CARGO_PKG_VERSION")))
@@ -149,19 +148,19 @@ impl Client {
                 request = request.header(name, value);
             }
         }
-        let answer = timeout(PATIENCE, connection.send_request(request.body(Empty::new())?));
-        let answer = answer.await.map_err(|_| self.too_slow("an answer"))?;
-        answer.map_err(|error| match refusal(&error) {
-            Some(refused) => anyhow!("{} refused the connection: {}", self.target, tls::explain(refused)),
+        let answer = timeout(REQUEST_TIMEOUT, connection.send_request(request.body(Empty::new())?));
+        let answer = answer.await.map_err(|_| self.too_slow("the answer"))?;
+        answer.map_err(|error| match tls_error(&error) {
+            Some(error) => anyhow!("{} refused the connection: {}", self.target, tls::explain(error)),
             None => anyhow!(error).context(format!("{} does not answer", self.target)),
         })
     }
 
     async fn read(&mut self, answer: Response<Incoming>) -> Result<Fetched> {
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, MOST_BYTES).collect().await.map(|body| body.to_bytes());
-        let body =
-            body.map_err(|error| anyhow!("{} broke off in the midst of its answer: {error}", self.target))?;
+        let body = Limited::new(body, MAX_BYTES).collect().await.map(|body| body.to_bytes());
+        let body = body
+            .map_err(|error| anyhow!("{} closed the connection within its answer: {error}", self.target))?;
         match head.status {
             StatusCode::OK => {}
             StatusCode::NOT_MODIFIED => return Ok(Fetched::Same),
@@ -181,31 +180,31 @@ impl Client {
         let target = &self.target;
         match (status, location) {
             (StatusCode::UNAUTHORIZED, _) if self.authorization.is_some() => {
-                anyhow!("{target} does not take this user and password")
+                anyhow!("{target} rejects this user name and password")
             }
             (StatusCode::UNAUTHORIZED, _) => anyhow!(
-                "{target} wants a password: give --user NAME, and it in BIOLAT_PASSWORD or --password-file FILE"
+                "{target} requires a password: give --user NAME, and the password in BIOLAT_PASSWORD or --password-file FILE"
             ),
             (StatusCode::NOT_FOUND, _) => anyhow!(
-                "{target} has no {PATH}: a biolat that is too old for `report --from` (before {}), or not biolat",
+                "{target} has no {PATH}: it is not biolat, or one older than {} that does not support `report --from`",
                 version::VERSION
             ),
-            (_, Some(location)) => anyhow!("{target} answers that it is at {location} now: give that"),
+            (_, Some(location)) => anyhow!("{target} redirects to {location}: give that URL"),
             _ => {
                 let said = String::from_utf8_lossy(&body[..body.len().min(200)]);
-                let said = plain(said.lines().next().unwrap_or_default().trim());
+                let said = sanitize::text(said.lines().next().unwrap_or_default().trim());
                 anyhow!("{target} answers {status}{}{said}", if said.is_empty() { "" } else { ": " })
             }
         }
     }
 
     fn too_slow(&self, what: &str) -> anyhow::Error {
-        anyhow!("{}: no end of {what} after {} s", self.target, PATIENCE.as_secs())
+        anyhow!("{}: {what} took longer than {} s", self.target, REQUEST_TIMEOUT.as_secs())
     }
 }
 
-/// What rustls has to say of a failed request: a server may refuse a client after the handshake.
-fn refusal(error: &hyper::Error) -> Option<&rustls::Error> {
+/// The TLS error of a failed request: with TLS 1.3 a server rejects a client after the handshake.
+fn tls_error(error: &hyper::Error) -> Option<&rustls::Error> {
     let io = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
     io.get_ref()?.downcast_ref()
 }
@@ -218,21 +217,21 @@ fn snapshot(body: &[u8], gzip: bool) -> Result<Snapshot> {
     }
     let mut unpacked = Vec::new();
     let json = if gzip {
-        GzDecoder::new(body).take(MOST_BYTES as u64).read_to_end(&mut unpacked)?;
+        GzDecoder::new(body).take(MAX_BYTES as u64).read_to_end(&mut unpacked)?;
         &unpacked[..]
     } else {
         body
     };
-    // The version first: another one's fields may be others.
+    // The version first: another version may have other fields.
     let versions: Versions = serde_json::from_slice(json)
-        .map_err(|error| anyhow!("what it answers is not what biolat answers: {error}"))?;
+        .map_err(|error| anyhow!("the answer is not a snapshot of biolat: {error}"))?;
     if versions.version != api::VERSION {
         bail!(
-            "it is biolat {}, whose answers are of version {}, and this one reads version {}: use the same biolat",
-            plain(&versions.biolat),
+            "biolat {} there has version {} of the API, and this one reads version {}: use the same version of biolat",
+            sanitize::text(&versions.biolat),
             versions.version,
             api::VERSION
         );
     }
-    sound(serde_json::from_slice(json).map_err(|error| anyhow!("its answer is malformed: {error}"))?)
+    sanitize::snapshot(serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?)
 }

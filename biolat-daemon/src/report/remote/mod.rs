@@ -1,8 +1,7 @@
-//! A biolat that runs already, here or elsewhere: it is asked for its latest snapshot again and again.
+//! A running daemon, here or on another host: a task polls it for new snapshots.
 
 mod client;
-mod sound;
-pub mod target;
+pub(super) mod target;
 mod tls;
 
 use std::{
@@ -16,67 +15,70 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{options::Options, source::News};
+use super::{options::ReportOptions, update::Update};
 use crate::{api::Snapshot, device::selection::Selection};
 use client::{Client, Fetched};
 use target::Target;
 
-/// Where the password is, if it is in no file.
-const PASSWORD: &str = "BIOLAT_PASSWORD";
+/// The environment variable of the password.
+const PASSWORD_VARIABLE: &str = "BIOLAT_PASSWORD";
 
-/// How long a daemon that has just begun may take for its first pass.
-const FIRST_PASS: Duration = Duration::from_secs(10);
+/// How long a daemon that was only just started may take for its first collection.
+const FIRST_COLLECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a daemon may be gone, once it has answered: it may be restarted.
-const ABSENCE: Duration = Duration::from_secs(30);
+/// How long a daemon that has answered before may be unreachable: it may be restarting.
+const MAX_OUTAGE: Duration = Duration::from_secs(30);
 
-/// How long a last look may take.
-const LAST_LOOK: Duration = Duration::from_secs(2);
+/// How long the last request may take.
+const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A biolat that has answered.
+/// A daemon that has answered.
 pub(super) struct Remote {
     pub(super) first: Arc<Snapshot>,
-    news: mpsc::Receiver<Result<News>>,
+    updates: mpsc::Receiver<Result<Update>>,
     stop: Option<oneshot::Sender<()>>,
 }
 
 impl Remote {
-    /// Asks it once, and then whenever there should be something new.
-    pub(super) async fn open(target: Target, options: &Options) -> Result<Self> {
+    /// Requests the first snapshot, and starts to poll for others.
+    pub(super) async fn open(target: Target, options: &ReportOptions) -> Result<Self> {
         if options.ca_file.is_some() && !target.tls {
-            bail!("--ca-file is for TLS, which {target} is without: give https://{}", target.authority());
+            bail!("--ca-file requires TLS: give https://{} instead of {target}", target.authority());
         }
         let credentials = credentials(&target, options)?;
-        // Who watches a table sees that it is gone, and how long, and leaves it when that is enough.
-        let absence = if options.top { Duration::MAX } else { ABSENCE };
+        // The table shows that the daemon is unreachable and for how long, until the user quits.
+        let max_outage = if options.top { Duration::MAX } else { MAX_OUTAGE };
         let tls = if target.tls { Some(tls::config(options.ca_file.as_deref())?) } else { None };
-        let mut poll =
-            Poll { client: Client::new(target, credentials, tls)?, selection: options.selection()?, absence };
+        let mut poll = Poll {
+            client: Client::new(target, credentials, tls)?,
+            selection: options.selection()?,
+            max_outage,
+        };
         let first = poll.first().await?;
-        let (sender, news) = mpsc::channel(1);
+        let (sender, updates) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel();
-        let pause = Duration::try_from_secs_f64(first.interval).unwrap_or(FIRST_PASS);
+        let pause = Duration::try_from_secs_f64(first.interval).unwrap_or(FIRST_COLLECTION_TIMEOUT);
         tokio::spawn(poll.run(pause, sender, stopped));
-        Ok(Self { first, news, stop: Some(stop) })
+        Ok(Self { first, updates, stop: Some(stop) })
     }
 
-    /// What comes next.
-    pub(super) async fn next(&mut self) -> Result<News> {
-        self.news.recv().await.unwrap_or_else(|| bail!("nobody asks any more"))
+    /// The next update. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<Update> {
+        self.updates.recv().await.unwrap_or_else(|| bail!("the polling task has ended"))
     }
 
-    /// A last look, if there is something new.
+    /// The latest snapshot, if it is a new one.
     pub(super) async fn last(&mut self) -> Option<Arc<Snapshot>> {
         drop(self.stop.take());
         let mut latest = None;
-        let look = async {
-            while let Some(news) = self.news.recv().await {
-                if let Ok(News::Pass(snapshot)) = news {
+        let drained = async {
+            while let Some(update) = self.updates.recv().await {
+                if let Ok(Update::Snapshot(snapshot)) = update {
                     latest = Some(snapshot);
                 }
             }
         };
-        let _ = timeout(LAST_LOOK, look).await;
+        let _ = timeout(LAST_REQUEST_TIMEOUT, drained).await;
         latest
     }
 }
@@ -84,61 +86,61 @@ impl Remote {
 struct Poll {
     client: Client,
     selection: Option<Selection>,
-    absence: Duration,
+    max_outage: Duration,
 }
 
 impl Poll {
     async fn first(&mut self) -> Result<Arc<Snapshot>> {
         let began = Instant::now();
-        while began.elapsed() < FIRST_PASS {
+        while began.elapsed() < FIRST_COLLECTION_TIMEOUT {
             if let Fetched::New(snapshot) = self.client.fetch().await? {
-                return Ok(self.chosen(snapshot));
+                return Ok(self.selected(snapshot));
             }
             sleep(Duration::from_millis(200)).await;
         }
-        bail!("biolat has no figures there yet, after {} s: what does its log say?", FIRST_PASS.as_secs())
+        bail!("biolat has no snapshot yet after {} s: see its log", FIRST_COLLECTION_TIMEOUT.as_secs())
     }
 
-    /// Asks little before a pass is due, and often then. A daemon that is gone is waited for.
+    /// Polls often from shortly before the next collection is due. Retries while the daemon is unreachable.
     async fn run(
         mut self,
         interval: Duration,
-        news: mpsc::Sender<Result<News>>,
+        updates: mpsc::Sender<Result<Update>>,
         mut stop: oneshot::Receiver<()>,
     ) {
         let often = (interval / 20).clamp(Duration::from_millis(20), Duration::from_millis(500));
         let mut pause = often;
-        let mut gone: Option<Instant> = None;
+        let mut unreachable: Option<Instant> = None;
         loop {
             let is_over = timeout(pause, &mut stop).await.is_ok();
             let fetched = match self.client.fetch().await {
-                Ok(Fetched::NotReady) => Err(anyhow!("biolat has no figures there")),
+                Ok(Fetched::NotReady) => Err(anyhow!("biolat has no snapshot yet")),
                 other => other,
             };
-            let told = match fetched {
+            let update = match fetched {
                 Ok(Fetched::New(snapshot)) => {
-                    (gone, pause) = (None, interval.mul_f64(0.9));
-                    Some(Ok(News::Pass(self.chosen(snapshot))))
+                    (unreachable, pause) = (None, interval.mul_f64(0.9));
+                    Some(Ok(Update::Snapshot(self.selected(snapshot))))
                 }
                 Ok(Fetched::Same | Fetched::NotReady) => {
-                    (gone, pause) = (None, often);
+                    (unreachable, pause) = (None, often);
                     None
                 }
                 Err(error) => {
                     pause = Duration::from_secs(1);
-                    match gone {
+                    match unreachable {
                         None => {
-                            gone = Some(Instant::now());
-                            Some(Ok(News::Trouble(format!("{error:#}"))))
+                            unreachable = Some(Instant::now());
+                            Some(Ok(Update::Retrying(format!("{error:#}"))))
                         }
-                        Some(since) if since.elapsed() > self.absence => Some(Err(error)),
+                        Some(since) if since.elapsed() > self.max_outage => Some(Err(error)),
                         Some(_) => None,
                     }
                 }
             };
-            let is_final = told.as_ref().is_some_and(Result::is_err);
-            if let Some(told) = told
-                && news.send(told).await.is_err()
+            let is_final = update.as_ref().is_some_and(Result::is_err);
+            if let Some(update) = update
+                && updates.send(update).await.is_err()
             {
                 return;
             }
@@ -148,7 +150,7 @@ impl Poll {
         }
     }
 
-    fn chosen(&self, mut snapshot: Box<Snapshot>) -> Arc<Snapshot> {
+    fn selected(&self, mut snapshot: Box<Snapshot>) -> Arc<Snapshot> {
         if let Some(selection) = &self.selection {
             snapshot.devices.retain(|device| selection.shows(&device.name));
         }
@@ -156,8 +158,8 @@ impl Poll {
     }
 }
 
-/// Who asks, and the password.
-fn credentials(target: &Target, options: &Options) -> Result<Option<(String, String)>> {
+/// User name and password.
+fn credentials(target: &Target, options: &ReportOptions) -> Result<Option<(String, String)>> {
     let user = options.user.clone().or_else(|| target.user.clone());
     let password = match &options.password_file {
         Some(path) => {
@@ -165,16 +167,17 @@ fn credentials(target: &Target, options: &Options) -> Result<Option<(String, Str
             let text = text.with_context(|| format!("cannot read {}", path.display()))?;
             Some(text.lines().next().unwrap_or_default().to_owned())
         }
-        // One that is in the environment may be another biolat's.
-        None => target.password.clone().or_else(|| std::env::var(PASSWORD).ok()),
+        None => target.password.clone().or_else(|| std::env::var(PASSWORD_VARIABLE).ok()),
     };
     match (user, password) {
         (Some(user), Some(password)) => Ok(Some((user, password))),
         (Some(user), None) => {
-            bail!("no password for {user}: give it in {PASSWORD}, or by --password-file FILE")
+            bail!("no password for {user}: give it in {PASSWORD_VARIABLE}, or in --password-file FILE")
         }
-        (None, Some(_)) if options.password_file.is_some() => bail!("--password-file takes --user NAME too"),
-        // One that is in the environment may be for others.
+        (None, Some(_)) if options.password_file.is_some() => {
+            bail!("--password-file requires --user NAME too")
+        }
+        // The variable may be set for another daemon.
         (None, _) => Ok(None),
     }
 }

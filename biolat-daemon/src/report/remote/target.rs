@@ -1,29 +1,29 @@
-//! Where a running biolat is: the URL that the user gave, with what goes without saying.
+//! The URL of a running daemon, with defaults for the parts that are left out.
 
 use std::fmt;
 
 use hyper::Uri;
 
-/// Where the figures are on a biolat.
-pub const PATH: &str = "/api/v1/snapshot";
+/// The path of the snapshot.
+pub(crate) const PATH: &str = "/api/v1/snapshot";
 
-/// Where biolat listens if it was not told otherwise.
-pub const PORT: u16 = 9976;
+/// The default port of the daemon.
+pub(crate) const PORT: u16 = 9976;
 
-/// A running biolat.
+/// A running daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Whether it is reached by TLS.
+    /// Whether it is `https`.
     pub tls: bool,
     /// A name or an address, without brackets.
     pub host: String,
-    /// Its port.
+    /// TCP port.
     pub port: u16,
-    /// What stands before [`PATH`], behind a proxy.
+    /// The path before [`PATH`], behind a proxy.
     pub prefix: String,
-    /// Who asks, if the URL says it.
+    /// The user name in the URL.
     pub user: Option<String>,
-    /// Likewise.
+    /// The password in the URL.
     pub password: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Target {
             None => (false, PORT),
             Some("http") => (false, 80),
             Some("https") => (true, 443),
-            Some(other) => return Err(format!("'{other}' is not spoken here: give http:// or https://")),
+            Some(other) => return Err(format!("unsupported scheme '{other}': give http:// or https://")),
         };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let (user, place) = authority.rsplit_once('@').map_or((None, authority), |(u, at)| (Some(u), at));
@@ -54,19 +54,19 @@ impl Target {
         };
         let port = given.map_or(Ok(port), str::parse).map_err(|_| bad())?;
         if host.contains(':') && !host.starts_with('[') {
-            return Err(format!("an IPv6 address stands in brackets, as in http://[::1]:{PORT}"));
+            return Err(format!("put an IPv6 address in brackets, as in http://[::1]:{PORT}"));
         }
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let prefix = path.strip_suffix(PATH).or(path.strip_suffix("/metrics")).unwrap_or(path);
         let prefix = prefix.trim_end_matches('/').to_owned();
         let target = Self { tls, host: host.to_owned(), port, prefix, user, password };
-        // Whatever cannot stand in a URL is found by those who know.
+        // Finds characters that are not allowed in a URL.
         let is_url = !target.host.is_empty() && format!("{target}{PATH}").parse::<Uri>().is_ok();
         if is_url { Ok(target) } else { Err(bad()) }
     }
 
-    /// Host and port, as a `Host` header has them.
+    /// Host and port, as in a `Host` header.
     #[must_use]
     pub fn authority(&self) -> String {
         let default = if self.tls { 443 } else { 80 };
@@ -75,7 +75,7 @@ impl Target {
     }
 }
 
-/// Without a password: it goes to terminals and logs.
+/// Without user name and password: for terminals and logs.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
@@ -87,7 +87,7 @@ fn without_password(text: &str) -> &str {
     text.rsplit_once('@').map_or(text, |(_, place)| place)
 }
 
-/// `%40` is `@`.
+/// Percent-decoding: `%40` is `@`.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -108,7 +108,7 @@ mod tests {
     use super::Target;
 
     #[test]
-    fn what_goes_without_saying() {
+    fn defaults() {
         for (given, means) in [
             ("db1", "http://db1:9976"),
             ("db1:80", "http://db1"),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_taken_and_not_shown() {
+    fn passwords_are_read_and_not_shown() {
         let target = Target::parse("https://alice:p%40ss:w%25@db1:1/").unwrap();
         assert_eq!((target.user.as_deref(), target.password.as_deref()), (Some("alice"), Some("p@ss:w%")));
         assert_eq!(target.to_string(), "https://db1:1");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url() {
+    fn invalid_urls() {
         for wrong in
             ["", "ftp://db1", "http://", "db1:port", "db1:70000", "http://a b", "http://x%zz@db1", ":1"]
         {

@@ -1,4 +1,4 @@
-//! Whom a client of `report --from` trusts.
+//! The servers that a client of `report --from` trusts.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{
 };
 use x509_cert::{Certificate, der::Decode as _};
 
-/// Where distributions keep the certificates of those whom everybody trusts: Debian, Fedora, openSUSE, Alpine.
+/// Where distributions keep the CA certificates: Debian, Fedora, openSUSE, Alpine.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -27,20 +27,19 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// A client that trusts the certificates in this file, or else those that the system does.
+/// Trusts the certificates in this file, or by default those that the system trusts.
 pub(super) fn config(file: Option<&Path>) -> Result<ClientConfig> {
     let path = match file {
         Some(path) => path.to_owned(),
-        None => bundle().context(
-            "this system has no certificates of authorities: install ca-certificates, or give --ca-file FILE",
-        )?,
+        None => bundle()
+            .context("this system has no CA certificates: install ca-certificates, or give --ca-file FILE")?,
     };
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let trusted: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let trusted = trusted.map_err(|error| anyhow!("{} is not PEM: {error}", path.display()))?;
     let mut roots = RootCertStore::empty();
     if roots.add_parsable_certificates(trusted.iter().cloned()).0 == 0 {
-        bail!("{} holds no certificate in PEM", path.display());
+        bail!("{} contains no PEM certificate", path.display());
     }
     let provider = Arc::new(default_provider());
     let issued =
@@ -48,7 +47,7 @@ pub(super) fn config(file: Option<&Path>) -> Result<ClientConfig> {
     let own = if file.is_some() { trusted } else { Vec::new() };
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        // So called as it is for us to say whom to trust.
+        // rustls' name for a verifier of one's own.
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Servers { issued, own }))
         .with_no_client_auth();
@@ -60,8 +59,8 @@ fn bundle() -> Option<PathBuf> {
     BUNDLES.iter().map(PathBuf::from).find(|path| path.is_file())
 }
 
-/// Servers whose certificate an authority has issued that is trusted, or is itself among those that are: a certificate of
-/// one's own making is its own authority, and rustls takes no authority's for a server's.
+/// Accepts a certificate that a trusted CA has issued, or that is itself trusted: a self-signed certificate is a CA's, which
+/// rustls' own verifier rejects as a server's.
 #[derive(Debug)]
 struct Servers {
     issued: Arc<WebPkiServerVerifier>,
@@ -80,7 +79,7 @@ impl ServerCertVerifier for Servers {
         if !self.own.iter().any(|own| own == certificate) {
             return self.issued.verify_server_cert(certificate, intermediates, name, ocsp, now);
         }
-        is_of_now(certificate, now)?;
+        check_validity(certificate, now)?;
         verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
         Ok(ServerCertVerified::assertion())
     }
@@ -108,7 +107,7 @@ impl ServerCertVerifier for Servers {
     }
 }
 
-fn is_of_now(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let parsed = Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
     let validity = parsed.tbs_certificate().validity();
     let since = |time: x509_cert::time::Time| time.to_unix_duration().as_secs();
@@ -121,21 +120,21 @@ fn is_of_now(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Erro
     Ok(())
 }
 
-/// What is the matter with a handshake, and what to do.
+/// Why a handshake failed, and the fix.
 pub(super) fn explain(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "its certificate is of an authority that is not trusted here: give that authority's certificate, or the \
-             server's own, by --ca-file FILE"
+            "its certificate is issued by a CA that is not trusted here: give that CA's certificate, or the server's \
+             own, with --ca-file FILE"
                 .to_owned()
         }
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => format!("its certificate is another host's ({error}): use the name that it is for"),
+        ) => format!("its certificate is for another name ({error}): use that name"),
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "its certificate has expired".to_owned()
         }
-        Error::InvalidMessage(_) => "it does not speak TLS there: is it http://?".to_owned(),
+        Error::InvalidMessage(_) => "it does not speak TLS: is it http://?".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -1,10 +1,10 @@
-//! The columns: what they are called, which there is room for, how wide they are.
+//! The columns: titles, which of them fit, and their widths.
 
 use biolat_common::series::Phase;
 
 use super::{
     rows::Row,
-    state::{Ops, State},
+    state::{Ops, TopState},
 };
 
 /// A column, in the order on the screen.
@@ -27,7 +27,7 @@ pub(super) enum Column {
     History,
 }
 
-/// Those that rows can be sorted by, in the order on the screen.
+/// Columns to sort by, in the order on the screen.
 const SORTABLE: [Column; 11] = [
     Column::Device,
     Column::Model,
@@ -42,7 +42,7 @@ const SORTABLE: [Column; 11] = [
     Column::Errors,
 ];
 
-/// In the order in which they get their room.
+/// In the order in which they get space.
 const WANTED: [Column; 13] = [
     Column::Device,
     Column::P99,
@@ -59,10 +59,10 @@ const WANTED: [Column; 13] = [
     Column::History,
 ];
 
-/// From here on there is room between columns.
+/// The width from which columns are two spaces apart.
 pub(super) const ROOMY: u16 = 60;
 
-/// From here on there is room for bars.
+/// The width from which the queue's share has a bar.
 const WIDE: u16 = 110;
 
 /// A column that is shown.
@@ -75,14 +75,14 @@ pub(super) struct Placed {
 
 impl Column {
     pub(super) fn next(self) -> Self {
-        self.neighbour(1)
+        self.step(1)
     }
 
     pub(super) fn previous(self) -> Self {
-        self.neighbour(SORTABLE.len() - 1)
+        self.step(SORTABLE.len() - 1)
     }
 
-    fn neighbour(self, by: usize) -> Self {
+    fn step(self, by: usize) -> Self {
         let place = SORTABLE.iter().position(|&column| column == self).unwrap_or_default();
         SORTABLE[(place + by) % SORTABLE.len()]
     }
@@ -105,7 +105,7 @@ impl Column {
         }
     }
 
-    /// Of a percentile.
+    /// Of a column with a percentile.
     pub(super) fn share(self) -> Option<f64> {
         match self {
             Self::P50 => Some(0.5),
@@ -116,12 +116,12 @@ impl Column {
         }
     }
 
-    /// Numbers stand at the right.
+    /// Numbers are aligned to the right.
     pub(super) fn is_number(self) -> bool {
         !matches!(self, Self::Device | Self::Model | Self::Op | Self::Shape | Self::History)
     }
 
-    /// The least that it takes, and the most that it can use.
+    /// The least width and the most useful one.
     fn widths(self, rows: &[Row], screen: u16) -> (u16, u16) {
         let longest = |text: fn(&Row) -> &str| {
             let longest = rows.iter().map(|row| text(row).chars().count()).max().unwrap_or_default();
@@ -149,15 +149,15 @@ impl Column {
     }
 }
 
-/// The columns that there is room for, from left to right. The one that rows are sorted by is always among them, and errors
-/// come early if there are any.
-pub(super) fn place(width: u16, state: &State, rows: &[Row]) -> Vec<Placed> {
+/// The columns that fit, from left to right. The one that rows are sorted by is always among them, and so are errors if there
+/// are any.
+pub(super) fn place(width: u16, state: &TopState, rows: &[Row]) -> Vec<Placed> {
     let gap = if width < ROOMY { 1 } else { 2 };
     let mut wanted = WANTED.to_vec();
     wanted.retain(|column| match column {
         Column::Op => state.ops == Ops::Each || state.sort == Column::Op,
         Column::Model => rows.iter().any(|row| !row.model.is_empty()) || state.sort == Column::Model,
-        // Of the queue alone it says nothing.
+        // It is always 100 % of the queue's latency.
         Column::Queue => state.phase != Phase::Queue || state.sort == Column::Queue,
         _ => true,
     });
@@ -172,7 +172,7 @@ pub(super) fn place(width: u16, state: &State, rows: &[Row]) -> Vec<Placed> {
         let (least, most) = column.widths(rows, width);
         let more = least + if chosen.is_empty() { 0 } else { gap };
         if used + more > width {
-            // What is next would be of less use, and columns that jump in and out are a nuisance.
+            // The next ones are less useful, and columns should not come and go with the width of others.
             break;
         }
         used += more;

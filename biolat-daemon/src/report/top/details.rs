@@ -1,18 +1,20 @@
-//! The marked row's histogram, below the table.
+//! The histogram of the selected row, below the table.
 
 use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use super::{
     columns::ROOMY,
-    draw::{BARS, BOLD, View, fitting, line},
     rows::Row,
-    words::{count, percent},
+    view::{BARS, BOLD, TopView, fitting, line},
 };
-use crate::histogram::upper_bound;
+use crate::{
+    format::{short_count, short_share},
+    histogram::upper_bound,
+};
 
-/// Latencies above one bound and at most another: native indices of buckets. Without `lower`, those too short for any bucket, and
-/// without `upper`, those too long.
+/// A line: latencies above one bound and at most another, by native index. Without `lower` it is the zero bucket, without `upper`
+/// the overflow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bin {
     lower: Option<i32>,
@@ -20,42 +22,42 @@ struct Bin {
     count: u64,
 }
 
-/// What names of percentiles take behind a bar.
+/// The width of the names of percentiles behind a bar.
 const MARKS: usize = 12;
 
-/// More of them tell no more.
+/// The most useful number of lines.
 const MOST: usize = 16;
 
 const SHORTEST: i32 = ZERO_EXPONENT * PER_OCTAVE;
 const LONGEST: i32 = TOP_EXPONENT * PER_OCTAVE;
 const PER_OCTAVE: i32 = 1 << SCHEMA;
 
-/// How many of so many lines are the table's: all, if no row is open.
-pub(super) fn room_above(view: &View<'_>, available: u16) -> u16 {
+/// The table's share of the lines: all, if no histogram is shown.
+pub(super) fn room_above(view: &TopView<'_>, available: u16) -> u16 {
     let Some(row) = open(view) else { return available };
     let rows = view.rows.len().min(usize::from(u16::MAX) - 1) as u16 + 1;
     let wanted = 2 + bins(row, view, MOST).len().max(1) as u16;
-    // Half for either, and to each what the other leaves.
+    // Half each, and what the other does not use.
     rows.min(available - wanted.min(available / 2))
 }
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View<'_>) {
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
     let Some(row) = open(view) else { return };
     if area.height < 2 {
         return;
     }
-    // A line apart, if there is one to spare.
+    // A blank line, if there is space.
     let top = u16::from(area.height > 4);
-    line(buffer, area, top, &fitting(&title(row, view), view.look.dot(), area.width), BOLD);
+    line(buffer, area, top, &fitting(&title(row, view), view.numbers().separator(), area.width), BOLD);
     let latencies = row.figures.of(view.state.phase);
     let all = latencies.count();
     if all == 0 {
-        let why = match &row.lacks {
-            Some(lacks) if !lacks.is_empty() => lacks,
-            Some(_) => "this phase is not to be had of this device",
+        let why = match &row.hint {
+            Some(hint) if !hint.is_empty() => hint,
+            Some(_) => "the latency of this phase is not recorded for this device",
             None => "no I/O",
         };
-        line(buffer, area, top + 1, why, view.look.dim());
+        line(buffer, area, top + 1, why, view.dim());
         return;
     }
     let bins = bins(row, view, usize::from(area.height - top - 1).min(MOST));
@@ -64,12 +66,12 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View<'_>) {
     for (y, bin) in (top + 1..).zip(&bins) {
         let share = bin.count as f64 / all as f64;
         let range = range(*bin, view);
-        let mut head = format!("{range:>13} {:>5} ", count(bin.count));
+        let mut head = format!("{range:>13} {:>5} ", short_count(bin.count));
         if area.width >= ROOMY {
-            head = format!("{head} {:>4}  ", percent(Some(share)));
+            head = format!("{head} {:>4}  ", short_share(Some(share)));
         }
         let room = usize::from(area.width).saturating_sub(head.chars().count() + MARKS);
-        let bar = view.look.bar(bin.count as f64 / highest, room);
+        let bar = view.bar(bin.count as f64 / highest, room);
         let marks: Vec<_> = ["p50", "p99", "max"]
             .into_iter()
             .zip(longest)
@@ -83,28 +85,31 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View<'_>) {
             width: bar.chars().count() as u16,
             height: 1,
         };
-        buffer.set_style(place.intersection(area), view.look.ink(BARS));
+        buffer.set_style(place.intersection(area), view.ink(BARS));
     }
 }
 
-fn open<'a>(view: &View<'a>) -> Option<&'a Row> {
+fn open<'a>(view: &TopView<'a>) -> Option<&'a Row> {
     if !view.state.is_open {
         return None;
     }
     view.rows.get(view.state.place(view.rows)?)
 }
 
-fn title(row: &Row, view: &View<'_>) -> Vec<String> {
+fn title(row: &Row, view: &TopView<'_>) -> Vec<String> {
     let figures = &row.figures;
     let latencies = figures.of(view.state.phase);
-    let mut parts = vec![format!("{} {}", row.device, row.op), format!("{} I/Os", count(latencies.count()))];
-    parts.extend(latencies.mean().map(|mean| format!("mean {}", view.look.seconds(mean))));
-    parts.extend(figures.errors.iter().map(|(status, failed)| format!("{} {status} errors", count(*failed))));
+    let mut parts =
+        vec![format!("{} {}", row.device, row.op), format!("{} I/Os", short_count(latencies.count()))];
+    parts.extend(latencies.mean().map(|mean| format!("mean {}", view.numbers().short_latency(mean))));
+    parts.extend(
+        figures.errors.iter().map(|(status, failed)| format!("{} {status} errors", short_count(*failed))),
+    );
     parts
 }
 
-fn range(bin: Bin, view: &View<'_>) -> String {
-    let edge = |index: i32| view.look.seconds(upper_bound(index));
+fn range(bin: Bin, view: &TopView<'_>) -> String {
+    let edge = |index: i32| view.numbers().short_latency(upper_bound(index));
     match (bin.lower, bin.upper) {
         (Some(lower), Some(upper)) => format!("{} - {}", edge(lower), edge(upper)),
         (None, upper) => format!("up to {}", edge(upper.unwrap_or(SHORTEST))),
@@ -119,8 +124,8 @@ impl Bin {
     }
 }
 
-/// The row's latencies in at most so many bins, as fine as that allows, without a gap.
-fn bins(row: &Row, view: &View<'_>, most: usize) -> Vec<Bin> {
+/// The row's latencies in at most so many bins, as fine as possible, without gaps.
+fn bins(row: &Row, view: &TopView<'_>, most: usize) -> Vec<Bin> {
     let latencies = row.figures.of(view.state.phase);
     let buckets = &latencies.buckets;
     let others = usize::from(latencies.zero > 0) + usize::from(latencies.overflow > 0);
@@ -130,7 +135,7 @@ fn bins(row: &Row, view: &View<'_>, most: usize) -> Vec<Bin> {
         bins.push(Bin { lower: None, upper: Some(SHORTEST), count: latencies.zero });
     }
     if let Some((&(first, _), &(last, _))) = buckets.first().zip(buckets.last()) {
-        // Bins end where powers of two do, as far as they are not finer.
+        // Bins end at powers of two, unless they are finer.
         let end = |index: i32, width: i32| (index + width - 1).div_euclid(width) * width;
         let number = |width: i32| ((end(last, width) - end(first, width)) / width + 1) as usize;
         let width = (0..12).map(|power| 1 << power).find(|&width| number(width) <= room).unwrap_or(1 << 12);

@@ -1,28 +1,28 @@
-//! The keys, one a line.
+//! The help: a line for each key and column.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use super::draw::line;
+use super::view::line;
 
 const HELP: &[&str] = &[
-    "s S < >  the column to sort by",
-    "r        the other way round",
-    "p        latency: total, queue, device",
-    "o        ops: all in one, each, one only",
-    "f /      devices with this in their names",
-    "up down  mark a row (j k, PgUp PgDn too)",
-    "Enter    the marked row's histogram",
+    "s S < >  sort by the next, previous column",
+    "r        reverse the order",
+    "p        phase: total, queue, device",
+    "o        ops: together, each, one only",
+    "f /      filter devices by name",
+    "up down  select a row (also j k PgUp PgDn)",
+    "Enter    histogram of the selected row",
     "space    pause",
-    "+ -      figures of a longer, shorter time",
+    "+ -      longer, shorter window",
     "q Esc    quit",
     "",
-    "total    from its making to its completion",
-    "queue    before the driver has it",
-    "device   after that",
-    "QUEUE    the queue's share of the total",
+    "total    from allocation to completion",
+    "queue    from allocation to dispatch",
+    "device   from dispatch to completion",
+    "QUEUE    share of the queue in the total",
     "ERR      failed I/Os",
     "",
-    "Percentiles and max are right to 4.4 %.",
+    "Percentiles and max are exact to 4.4 %.",
 ];
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect) {

@@ -1,41 +1,40 @@
-//! What comes from outside: keys, another size, signals.
+//! Events of the terminal: keys, resizing, signals.
 
 use std::{io, thread};
 
-use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use ratatui::crossterm::event::{self, KeyEvent, KeyEventKind};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
 };
 
-use super::state::Asks;
+use super::state::Action;
 
-/// What came.
-pub(super) enum Came {
+pub(super) enum Event {
     Key(KeyEvent),
-    /// A signal that asks for this.
-    Signal(Asks),
-    /// The terminal has another size.
+    /// A signal that means this.
+    Signal(Action),
+    /// The terminal was resized.
     Resized,
-    /// We were stopped and go on.
+    /// The process was stopped and continued.
     Continued,
-    /// Nothing can be read any more.
+    /// The terminal cannot be read any more.
     End(io::Error),
 }
 
 pub(super) struct Input {
-    events: mpsc::Receiver<io::Result<Event>>,
+    events: mpsc::Receiver<io::Result<event::Event>>,
     ends: [Signal; 4],
     stop: Signal,
-    go_on: Signal,
+    resume: Signal,
 }
 
 impl Input {
     pub(super) fn listen() -> io::Result<Self> {
         let on = |number| signal(SignalKind::from_raw(number));
         let ends = [on(libc::SIGTERM)?, on(libc::SIGHUP)?, on(libc::SIGINT)?, on(libc::SIGQUIT)?];
-        let (stop, go_on) = (on(libc::SIGTSTP)?, on(libc::SIGCONT)?);
-        // Nothing is read but there: a terminal that somebody else has left in a line of its own may keep a reader waiting.
+        let (stop, resume) = (on(libc::SIGTSTP)?, on(libc::SIGCONT)?);
+        // In a thread of its own, as reading blocks: another process may have left the terminal in line mode.
         let (sender, events) = mpsc::channel(1);
         thread::Builder::new().name("keys".to_owned()).spawn(move || {
             let mut is_well = true;
@@ -45,27 +44,27 @@ impl Input {
                 is_well &= sender.blocking_send(event).is_ok();
             }
         })?;
-        Ok(Self { events, ends, stop, go_on })
+        Ok(Self { events, ends, stop, resume })
     }
 
-    /// What comes next. May be dropped and called again at any time.
-    pub(super) async fn next(&mut self) -> Came {
+    /// The next event. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Event {
         loop {
             let [terminate, hang_up, interrupt, quit] = &mut self.ends;
             tokio::select! {
                 event = self.events.recv() => match event {
-                    Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => return Came::Key(key),
-                    Some(Ok(Event::Resize(..))) => return Came::Resized,
+                    Some(Ok(event::Event::Key(key))) if key.kind != KeyEventKind::Release => return Event::Key(key),
+                    Some(Ok(event::Event::Resize(..))) => return Event::Resized,
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => return Came::End(error),
-                    None => return Came::End(io::ErrorKind::UnexpectedEof.into()),
+                    Some(Err(error)) => return Event::End(error),
+                    None => return Event::End(io::ErrorKind::UnexpectedEof.into()),
                 },
-                _ = terminate.recv() => return Came::Signal(Asks::Quit),
-                _ = hang_up.recv() => return Came::Signal(Asks::Quit),
-                _ = interrupt.recv() => return Came::Signal(Asks::Quit),
-                _ = quit.recv() => return Came::Signal(Asks::Quit),
-                _ = self.stop.recv() => return Came::Signal(Asks::Suspend),
-                _ = self.go_on.recv() => return Came::Continued,
+                _ = terminate.recv() => return Event::Signal(Action::Quit),
+                _ = hang_up.recv() => return Event::Signal(Action::Quit),
+                _ = interrupt.recv() => return Event::Signal(Action::Quit),
+                _ = quit.recv() => return Event::Signal(Action::Quit),
+                _ = self.stop.recv() => return Event::Signal(Action::Suspend),
+                _ = self.resume.recv() => return Event::Continued,
             }
         }
     }

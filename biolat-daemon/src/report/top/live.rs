@@ -1,4 +1,4 @@
-//! What is known by now, and what the person has chosen.
+//! The snapshots so far and what the user has chosen: together, what is on the screen.
 
 use std::{
     collections::VecDeque,
@@ -9,55 +9,51 @@ use std::{
 use ratatui::{buffer::Buffer, crossterm::event::KeyEvent};
 
 use super::{
-    draw::{View, draw},
+    draw::draw,
     rows::{Row, ops, rows},
-    state::{Asks, MOST_PASSES, Shown, State},
-    words::{Look, time},
+    state::{Action, MOST_PASSES, Shown, TopState},
+    view::TopView,
 };
 use crate::{
     api::Snapshot,
+    format::rounded_duration,
     log_lines,
-    report::{
-        options::Options,
-        source::{News, Source},
-        terminal::Terminal,
-        window::Window,
-    },
+    report::{options::ReportOptions, source::Source, update::Update, window::Window},
+    terminal::Terminal,
 };
 
 /// Windows that are kept for the history.
 const HISTORY: usize = 60;
 
-/// What is known by now.
 pub(super) struct Live {
-    state: State,
-    look: Look,
+    state: TopState,
+    terminal: Terminal,
     host: String,
     source: String,
-    /// Between passes.
+    /// Between two collections.
     interval: Duration,
-    /// The latest, the oldest of them first.
+    /// The latest, in order of time.
     snapshots: VecDeque<Arc<Snapshot>>,
     windows: VecDeque<Window>,
-    /// When the last window came.
-    came: Option<Instant>,
+    /// When the last window was made.
+    updated: Option<Instant>,
     trouble: Option<(String, Instant)>,
-    /// Passes until the end, if it was said when that is.
+    /// Collections until the end, if `count` was given.
     left: Option<u64>,
 }
 
 impl Live {
-    pub(super) fn of(source: &Source, options: &Options) -> Self {
-        let (from, terminal) = (options.from.as_ref(), Terminal::of_output(options));
+    pub(super) fn of(source: &Source, options: &ReportOptions) -> Self {
+        let from = options.from.as_ref();
         Self {
-            state: State::new(source.passes),
-            look: Look { unicode: terminal.unicode, color: terminal.color },
+            state: TopState::new(source.passes),
+            terminal: Terminal::of_stdout(options.color),
             host: source.first.host.clone(),
             source: from.map_or_else(|| "own probe".to_owned(), ToString::to_string),
             interval: Duration::try_from_secs_f64(source.first.interval).unwrap_or_default(),
             snapshots: VecDeque::from([Arc::clone(&source.first)]),
             windows: VecDeque::new(),
-            came: None,
+            updated: None,
             trouble: None,
             left: options.count.map(|windows| windows.saturating_mul(source.passes)),
         }
@@ -67,20 +63,20 @@ impl Live {
         self.left == Some(0)
     }
 
-    pub(super) fn take(&mut self, news: News) {
-        match news {
-            News::Pass(snapshot) => self.pass(snapshot),
-            News::Trouble(trouble) => {
+    pub(super) fn update(&mut self, update: Update) {
+        match update {
+            Update::Snapshot(snapshot) => self.push(snapshot),
+            Update::Retrying(trouble) => {
                 let since = self.trouble.take().map_or_else(Instant::now, |(_, since)| since);
                 self.trouble = Some((trouble, since));
             }
         }
     }
 
-    fn pass(&mut self, snapshot: Arc<Snapshot>) {
+    fn push(&mut self, snapshot: Arc<Snapshot>) {
         self.trouble = None;
         self.left = self.left.map(|left| left.saturating_sub(1));
-        // Of a daemon that began anew, all but the last one tell nothing more.
+        // After a restart, only the last snapshot before it is of use.
         if let Some(last) = self.snapshots.back()
             && last.started != snapshot.started
         {
@@ -89,20 +85,20 @@ impl Live {
         self.snapshots.push_back(snapshot);
         self.snapshots.drain(..self.snapshots.len().saturating_sub(MOST_PASSES as usize + 1));
         if !self.state.is_paused {
-            self.look_again();
+            self.refresh();
         }
     }
 
-    /// A window as long as is wanted now, up to the last snapshot.
-    fn look_again(&mut self) {
+    /// Adds a window of the chosen length up to the last snapshot.
+    fn refresh(&mut self) {
         let Some(after) = self.snapshots.back() else { return };
         let place = self.snapshots.len().saturating_sub(1 + self.state.passes as usize);
         self.windows.push_back(Window::between(&self.snapshots[place], after));
         self.windows.drain(..self.windows.len().saturating_sub(HISTORY));
-        self.came = Some(Instant::now());
+        self.updated = Some(Instant::now());
     }
 
-    pub(super) fn press(&mut self, key: KeyEvent) -> Asks {
+    pub(super) fn press(&mut self, key: KeyEvent) -> Action {
         let rows = self.rows();
         let ops = self.windows.back().map(ops).unwrap_or_default();
         self.state.apply(key, &Shown { rows: &rows, ops: &ops })
@@ -113,22 +109,22 @@ impl Live {
     }
 
     pub(super) fn draw(&self, buffer: &mut Buffer) {
-        let trouble = self.trouble.as_ref().map(|(trouble, since)| {
-            let ago = time(Duration::from_secs(since.elapsed().as_secs()));
-            format!("no answer for {ago}, trying again: {trouble}")
+        let trouble = self.trouble.as_ref().map(|(trouble, began)| {
+            let since = rounded_duration(Duration::from_secs(began.elapsed().as_secs()));
+            format!("no answer for {since}, retrying: {trouble}")
         });
         let logged = log_lines::last_held();
-        let view = View {
+        let view = TopView {
             state: &self.state,
             windows: &self.windows,
             rows: &self.rows(),
             host: &self.host,
             source: &self.source,
             interval: self.interval,
-            age: self.came.map(|came| came.elapsed()),
+            age: self.updated.map(|updated| updated.elapsed()),
             trouble: trouble.as_deref(),
             logged: logged.as_deref(),
-            look: self.look,
+            terminal: self.terminal,
         };
         draw(buffer, &view);
     }

@@ -1,5 +1,6 @@
-//! `report --top`: the devices in a table that is drawn anew in place, the worst at the top.
+//! `report --top`: a live table of devices, the worst at the top.
 
+mod alternate_screen;
 mod columns;
 mod details;
 mod draw;
@@ -9,12 +10,11 @@ mod live;
 mod rows;
 #[cfg(test)]
 mod samples;
-mod screen;
 mod state;
 mod table;
 #[cfg(test)]
 mod tests;
-mod words;
+mod view;
 
 use std::{
     io::{IsTerminal as _, stdin, stdout},
@@ -25,51 +25,51 @@ use std::{
 use anyhow::{Context as _, Result};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{options::Options, source::Source};
-use input::{Came, Input};
+use super::{options::ReportOptions, source::Source};
+use alternate_screen::AlternateScreen;
+use input::{Event, Input};
 use live::Live;
-use screen::Screen;
-use state::Asks;
+use state::Action;
 
 const CANNOT_DRAW: &str = "cannot draw on the terminal";
 
-/// Whether there is something to draw on, and keys. Another terminal than ours could not be opened any more.
+/// Whether it can draw and read keys. Another terminal could not be opened any more once privileges are dropped.
 pub(super) fn has_terminal() -> bool {
     stdin().is_terminal() && stdout().is_terminal()
 }
 
-/// Shows the table until it is left.
-pub(super) async fn run(mut source: Source, options: &Options) -> Result<ExitCode> {
+/// Shows the table until the user quits.
+pub(super) async fn run(mut source: Source, options: &ReportOptions) -> Result<ExitCode> {
     let mut input = Input::listen().context("cannot listen to keys and signals")?;
     let mut live = Live::of(&source, options);
-    let mut screen = Screen::take().context(CANNOT_DRAW)?;
-    // How old the figures are is shown.
+    let mut screen = AlternateScreen::enter().context(CANNOT_DRAW)?;
+    // The age of the figures is on the screen.
     let mut clock = interval(Duration::from_secs(1));
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !live.is_over() {
         screen.draw(|buffer| live.draw(buffer)).context(CANNOT_DRAW)?;
-        let came = tokio::select! {
-            news = source.next() => {
-                live.take(news?);
+        let event = tokio::select! {
+            update = source.next() => {
+                live.update(update?);
                 continue;
             }
             _ = clock.tick() => continue,
-            came = input.next() => came,
+            event = input.next() => event,
         };
-        let asks = match came {
-            Came::Key(key) => live.press(key),
-            Came::Signal(asks) => asks,
-            Came::Resized => Asks::Nothing,
-            Came::Continued => {
-                screen.retake().context(CANNOT_DRAW)?;
-                Asks::Nothing
+        let action = match event {
+            Event::Key(key) => live.press(key),
+            Event::Signal(action) => action,
+            Event::Resized => Action::Nothing,
+            Event::Continued => {
+                screen.reenter().context(CANNOT_DRAW)?;
+                Action::Nothing
             }
-            Came::End(error) => return Err(error).context("cannot read keys any more"),
+            Event::End(error) => return Err(error).context("cannot read from the terminal"),
         };
-        match asks {
-            Asks::Nothing => {}
-            Asks::Quit => break,
-            Asks::Suspend => screen.suspend().context(CANNOT_DRAW)?,
+        match action {
+            Action::Nothing => {}
+            Action::Quit => break,
+            Action::Suspend => screen.suspend().context(CANNOT_DRAW)?,
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,14 +1,14 @@
-//! The rows of a window, filtered and in order.
+//! The rows of a window, filtered and sorted.
 
 use std::cmp::Ordering;
 
 use super::{
     columns::Column,
-    state::{Ops, State},
+    state::{Ops, TopState},
 };
-use crate::report::window::{Device, Figures, Window};
+use crate::report::window::{DeviceWindow, Figures, Window};
 
-/// What a row of all ops has for an op.
+/// The op of a row of all ops.
 pub(super) const ALL: &str = "all";
 
 /// One row.
@@ -17,15 +17,15 @@ pub(super) struct Row {
     pub(super) device: String,
     pub(super) model: String,
     pub(super) op: String,
-    /// Of how many seconds the figures are.
+    /// The length of the window.
     pub(super) seconds: f64,
     pub(super) figures: Figures,
-    /// What is missing of the phase that is shown, and the command that turns it on.
-    pub(super) lacks: Option<String>,
+    /// If the phase that is shown is not recorded: why, and the command that enables it.
+    pub(super) hint: Option<String>,
 }
 
-/// The rows that are to be seen, the first at the top.
-pub(super) fn rows(window: &Window, state: &State) -> Vec<Row> {
+/// The rows from the top down.
+pub(super) fn rows(window: &Window, state: &TopState) -> Vec<Row> {
     let devices = window.devices.iter().filter(|device| device.name.contains(&state.filter));
     let mut rows: Vec<_> = devices.flat_map(|device| of_device(device, window.seconds, state)).collect();
     rows.sort_by(|a, b| {
@@ -36,7 +36,7 @@ pub(super) fn rows(window: &Window, state: &State) -> Vec<Row> {
     rows
 }
 
-/// Ops that anything was done of, by name.
+/// All ops, the usual ones first.
 pub(super) fn ops(window: &Window) -> Vec<String> {
     let mut ops: Vec<_> =
         window.devices.iter().flat_map(|device| &device.ops).map(|op| op.name.clone()).collect();
@@ -50,14 +50,14 @@ fn usual(op: &str) -> usize {
     ["read", "write", "discard", "flush"].iter().position(|one| *one == op).unwrap_or(usize::MAX)
 }
 
-fn of_device(device: &Device, seconds: f64, state: &State) -> Vec<Row> {
+fn of_device(device: &DeviceWindow, seconds: f64, state: &TopState) -> Vec<Row> {
     let row = |op: &str, figures: Figures| Row {
         device: device.name.clone(),
         model: device.model.clone(),
         op: op.to_owned(),
         seconds,
         figures,
-        lacks: (!device.has(state.phase)).then(|| device.lacks.clone()),
+        hint: (!device.has(state.phase)).then(|| device.hint.clone()),
     };
     match &state.ops {
         Ops::Merged => vec![row(ALL, device.all())],
@@ -87,8 +87,8 @@ impl Row {
     }
 }
 
-/// The worst first; names in their own order.
-fn compare(a: &Row, b: &Row, state: &State) -> Ordering {
+/// The worst first; names in ascending order.
+fn compare(a: &Row, b: &Row, state: &TopState) -> Ordering {
     let figure = |row: &Row| {
         let latencies = row.figures.of(state.phase);
         match state.sort {
@@ -107,7 +107,7 @@ fn compare(a: &Row, b: &Row, state: &State) -> Ordering {
     }
 }
 
-/// loop9 before loop10.
+/// Numbers in names by value: loop9 before loop10.
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
@@ -124,7 +124,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The digits, or what are none, that a text begins with.
+/// Splits off the digits, or the characters that are none, at the beginning.
 fn word(text: &str) -> (&str, &str) {
     let is_digit = |char: char| char.is_ascii_digit();
     let begins = text.starts_with(is_digit);

@@ -1,4 +1,4 @@
-//! Windows made by hand.
+//! Windows and a user, for tests.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,14 +9,15 @@ use ratatui::{
 };
 
 use super::{
-    draw::{View, draw},
+    draw::draw,
     rows::{ops, rows},
-    state::{Asks, Shown, State},
-    words::Look,
+    state::{Action, Shown, TopState},
+    view::TopView,
 };
 use crate::{
     histogram::Histogram,
-    report::window::{Device, Figures, Op, Window},
+    report::window::{DeviceWindow, Figures, OpWindow, Window},
+    terminal::Terminal,
 };
 
 /// Latencies by the exponent of the power of two of a second that they end at.
@@ -26,14 +27,14 @@ fn histogram(octaves: &[(i32, u64)]) -> Histogram {
     Histogram { zero: 0, overflow: 0, buckets, sum_ns: (seconds * 1e9) as u128 }
 }
 
-pub(super) fn op(name: &str, bytes: u64, queue: &[(i32, u64)], device: &[(i32, u64)]) -> Op {
+pub(super) fn op(name: &str, bytes: u64, queue: &[(i32, u64)], device: &[(i32, u64)]) -> OpWindow {
     // As if the queue did not matter, which is enough here.
     let histograms = [histogram(queue), histogram(device), histogram(device)];
-    Op { name: name.into(), figures: Figures { bytes, histograms, ..Figures::default() } }
+    OpWindow { name: name.into(), figures: Figures { bytes, histograms, ..Figures::default() } }
 }
 
-pub(super) fn device(name: &str, model: &str, ops: Vec<Op>) -> Device {
-    Device { name: name.into(), model: model.into(), phases: [true; 3], ops, ..Device::default() }
+pub(super) fn device(name: &str, model: &str, ops: Vec<OpWindow>) -> DeviceWindow {
+    DeviceWindow { name: name.into(), model: model.into(), phases: [true; 3], ops, ..DeviceWindow::default() }
 }
 
 /// Two seconds of a fast drive, a slow one, and one that does nothing.
@@ -52,30 +53,30 @@ pub(super) fn window() -> Window {
     Window { ended: 100.0, seconds: 2.0, devices, ..Window::default() }
 }
 
-/// A screen and who sits before it.
+/// A screen and its user.
 pub(super) struct Person {
-    pub(super) state: State,
+    pub(super) state: TopState,
     pub(super) windows: VecDeque<Window>,
     pub(super) trouble: Option<String>,
-    pub(super) look: Look,
+    pub(super) terminal: Terminal,
 }
 
 impl Person {
     pub(super) fn before(window: Window) -> Self {
         Self {
-            state: State::new(1),
+            state: TopState::new(1),
             windows: VecDeque::from([window]),
             trouble: None,
-            look: Look { unicode: true, color: false },
+            terminal: Terminal { color: false, unicode: true, is_terminal: true },
         }
     }
 
     /// Presses a key.
-    pub(super) fn press(&mut self, code: KeyCode) -> Asks {
+    pub(super) fn press(&mut self, code: KeyCode) -> Action {
         self.chord(code, KeyModifiers::NONE)
     }
 
-    pub(super) fn chord(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Asks {
+    pub(super) fn chord(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Action {
         let window = self.windows.back().unwrap();
         let (rows, ops) = (rows(window, &self.state), ops(window));
         self.state.apply(KeyEvent::new(code, modifiers), &Shown { rows: &rows, ops: &ops })
@@ -97,7 +98,7 @@ impl Person {
 
     pub(super) fn buffer(&self, width: u16, height: u16) -> Buffer {
         let rows = self.windows.back().map(|window| rows(window, &self.state)).unwrap_or_default();
-        let view = View {
+        let view = TopView {
             state: &self.state,
             windows: &self.windows,
             rows: &rows,
@@ -107,7 +108,7 @@ impl Person {
             age: self.windows.back().map(|_| Duration::from_millis(400)),
             trouble: self.trouble.as_deref(),
             logged: None,
-            look: self.look,
+            terminal: self.terminal,
         };
         let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
         draw(&mut buffer, &view);

@@ -1,22 +1,22 @@
-//! What the person has chosen: pure data, changed by keys alone.
+//! What the user has chosen: plain data, changed by keys only.
 
 use biolat_common::series::Phase;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{columns::Column, rows::Row};
 
-/// Which ops are rows.
+/// Which ops have rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ops {
-    /// All of a device in one row.
+    /// One row for all ops of a device.
     Merged,
-    /// A row for each.
+    /// A row for each op.
     Each,
-    /// This one alone.
+    /// Only this op.
     Only(String),
 }
 
-/// A row, whatever its place.
+/// The selected row, wherever it is sorted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) device: String,
@@ -33,9 +33,9 @@ impl Mark {
     }
 }
 
-/// What has been chosen.
+/// What the user has chosen.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct TopState {
     pub(super) sort: Column,
     pub(super) is_reversed: bool,
     pub(super) phase: Phase,
@@ -45,38 +45,38 @@ pub(super) struct State {
     pub(super) is_typing: bool,
     pub(super) is_paused: bool,
     pub(super) is_help: bool,
-    /// Whether the marked row's histogram is shown.
+    /// Whether the histogram of the selected row is shown.
     pub(super) is_open: bool,
     pub(super) mark: Option<Mark>,
-    /// How many passes the figures are of.
+    /// The number of collections in a window.
     pub(super) passes: u64,
 }
 
-/// What is on the screen: keys go by it.
+/// What is on the screen, which keys refer to.
 pub(super) struct Shown<'a> {
     pub(super) rows: &'a [Row],
-    /// Ops that there are.
+    /// All ops.
     pub(super) ops: &'a [String],
 }
 
-/// What a key asks of others.
+/// What a key or a signal does beyond changing the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum Action {
     Nothing,
     Quit,
-    /// To go to the background, as Ctrl-Z does elsewhere.
+    /// Stop the process, like Ctrl-Z elsewhere.
     Suspend,
 }
 
-/// What + and - go through.
+/// The steps of + and -.
 const PASSES: [u64; 6] = [1, 2, 5, 10, 30, MOST_PASSES];
 
-/// The most passes that figures are of.
+/// The most collections in a window.
 pub(super) const MOST_PASSES: u64 = 60;
 
 const PAGE: isize = 10;
 
-impl State {
+impl TopState {
     pub(super) fn new(passes: u64) -> Self {
         Self {
             sort: Column::P99,
@@ -93,31 +93,31 @@ impl State {
         }
     }
 
-    pub(super) fn apply(&mut self, key: KeyEvent, shown: &Shown<'_>) -> Asks {
+    pub(super) fn apply(&mut self, key: KeyEvent, shown: &Shown<'_>) -> Action {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c' | 'd' | '\\') => Asks::Quit,
-                KeyCode::Char('z') => Asks::Suspend,
+                KeyCode::Char('c' | 'd' | '\\') => Action::Quit,
+                KeyCode::Char('z') => Action::Suspend,
                 KeyCode::Char('u' | 'w') if self.is_typing => {
                     self.filter.clear();
-                    Asks::Nothing
+                    Action::Nothing
                 }
-                _ => Asks::Nothing,
+                _ => Action::Nothing,
             };
         }
         if key.modifiers.contains(KeyModifiers::ALT) {
-            return Asks::Nothing;
+            return Action::Nothing;
         }
         if self.is_typing {
             self.type_filter(key.code);
-            return Asks::Nothing;
+            return Action::Nothing;
         }
         if self.is_help {
             self.is_help = false;
-            return if key.code == KeyCode::Char('q') { Asks::Quit } else { Asks::Nothing };
+            return if key.code == KeyCode::Char('q') { Action::Quit } else { Action::Nothing };
         }
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Asks::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
             KeyCode::Char('s' | '>' | '.') | KeyCode::Right => self.sort_by(self.sort.next()),
             KeyCode::Char('S' | '<' | ',') | KeyCode::Left => self.sort_by(self.sort.previous()),
             KeyCode::Char('r') => self.is_reversed = !self.is_reversed,
@@ -137,10 +137,10 @@ impl State {
             KeyCode::Char('-') => self.change_passes(false),
             _ => {}
         }
-        Asks::Nothing
+        Action::Nothing
     }
 
-    /// Where the mark is: at its device at least, if ops are other rows now.
+    /// The place of the selected row: one of its device at least, if other ops have rows now.
     pub(super) fn place(&self, rows: &[Row]) -> Option<usize> {
         let mark = self.mark.as_ref()?;
         let exact = rows.iter().position(|row| mark.is(row));
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// Another column begins with its worst.
+    /// A newly chosen column begins with its worst value.
     fn sort_by(&mut self, column: Column) {
         self.sort = column;
         self.is_reversed = false;

@@ -1,4 +1,4 @@
-//! The table: a title for each column, and a line for each row.
+//! The table: titles and rows.
 
 use ratatui::{
     buffer::Buffer,
@@ -8,31 +8,33 @@ use ratatui::{
 
 use super::{
     columns::{Column, Placed, place},
-    draw::{BARS, BOLD, REVERSED, View, line},
     rows::Row,
-    state::{Ops, State},
-    words::{count, number, percent},
+    state::{Ops, TopState},
+    view::{BARS, BOLD, REVERSED, TopView, line},
 };
-use crate::report::window::{Figures, Window};
+use crate::{
+    format::{short_count, short_number, short_share},
+    report::window::{Figures, Window},
+};
 
-/// A latency from here on is worth a look on whatever drive, and one from there on is bad.
+/// Latencies that are high on any drive: in yellow, and in red.
 const SLOW: f64 = 0.02;
 const BAD: f64 = 0.2;
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View<'_>) {
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
     let columns = place(area.width, view.state, view.rows);
     let octaves = Octaves::of(view);
     titles(buffer, area, &columns, octaves, view);
     let height = usize::from(area.height.saturating_sub(1));
     if view.rows.is_empty() {
-        line(buffer, area, 1, nothing(view), view.look.dim());
+        line(buffer, area, 1, nothing(view), view.dim());
         return;
     }
-    // The marked row is always to be seen.
+    // Scrolls to the selected row.
     let marked = view.state.place(view.rows);
     let first = marked.map_or(0, |place| (place + 1).saturating_sub(height));
     for (y, (place, row)) in (1..area.height).zip(view.rows.iter().enumerate().skip(first)) {
-        let base = if row.is_idle() { view.look.dim() } else { Style::new() };
+        let base = if row.is_idle() { view.dim() } else { Style::new() };
         for &placed in &columns {
             let (text, style) = cell(row, placed, octaves, view);
             put(buffer, area, y, placed, &text, base.patch(style));
@@ -44,15 +46,15 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View<'_>) {
     }
 }
 
-fn nothing(view: &View<'_>) -> &'static str {
+fn nothing(view: &TopView<'_>) -> &'static str {
     match view.windows.back() {
         None => "waiting for the first figures",
         Some(_) if view.state.filter.is_empty() => "no devices",
-        Some(_) => "no device has this in its name (f: filter)",
+        Some(_) => "no device with this in its name (f: filter)",
     }
 }
 
-fn titles(buffer: &mut Buffer, area: Rect, columns: &[Placed], octaves: Octaves, view: &View<'_>) {
+fn titles(buffer: &mut Buffer, area: Rect, columns: &[Placed], octaves: Octaves, view: &TopView<'_>) {
     let whole = Rect { height: 1, ..area };
     buffer.set_style(whole, Style::new().add_modifier(Modifier::UNDERLINED));
     for &placed in columns {
@@ -61,56 +63,56 @@ fn titles(buffer: &mut Buffer, area: Rect, columns: &[Placed], octaves: Octaves,
             Column::Shape => octaves.title(usize::from(placed.width), view),
             column => column.title().to_owned(),
         };
-        let style = if is_sorted { BOLD.patch(view.look.ink(Color::Cyan)).patch(REVERSED) } else { BOLD };
+        let style = if is_sorted { BOLD.patch(view.ink(Color::Cyan)).patch(REVERSED) } else { BOLD };
         put(buffer, area, 0, placed, &title, style);
     }
 }
 
-/// Writes a cell, numbers at the right.
+/// Draws a cell.
 fn put(buffer: &mut Buffer, area: Rect, row: u16, placed: Placed, text: &str, style: Style) {
     let width = usize::from(placed.width);
     let indent = if placed.column.is_number() { width.saturating_sub(text.chars().count()) } else { 0 };
     buffer.set_stringn(area.x + placed.x + indent as u16, area.y + row, text, width - indent, style);
 }
 
-fn cell(row: &Row, placed: Placed, octaves: Octaves, view: &View<'_>) -> (String, Style) {
-    let (look, state) = (view.look, view.state);
+fn cell(row: &Row, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (String, Style) {
+    let state = view.state;
     let width = usize::from(placed.width);
     let plain = Style::new();
     match placed.column {
         Column::Device => (row.device.clone(), plain),
         Column::Model => (row.model.clone(), plain),
         Column::Op => (row.op.clone(), plain),
-        Column::Iops => (number(row.ios()), plain),
-        Column::Bytes => (number(row.bytes() / 1e6), plain),
+        Column::Iops => (short_number(row.ios()), plain),
+        Column::Bytes => (short_number(row.bytes() / 1e6), plain),
         Column::P50 | Column::P99 | Column::P999 | Column::Max => {
             let share = placed.column.share().unwrap_or_default();
             let bounds = row.figures.of(state.phase).percentile(share);
             let style = match bounds.map(|bounds| bounds.lower) {
-                Some(lower) if lower >= BAD => look.ink(Color::Red),
-                Some(lower) if lower >= SLOW => look.ink(Color::Yellow),
+                Some(lower) if lower >= BAD => view.ink(Color::Red),
+                Some(lower) if lower >= SLOW => view.ink(Color::Yellow),
                 _ => plain,
             };
-            (look.latency(bounds), style)
+            (view.numbers().short_bounds(bounds), style)
         }
         Column::Queue => {
             let share = row.figures.queue_share();
-            let words = percent(share);
-            let bar = width.checked_sub(6).map(|width| look.bar(share.unwrap_or_default(), width));
+            let words = short_share(share);
+            let bar = width.checked_sub(6).map(|width| view.bar(share.unwrap_or_default(), width));
             let padding = width.saturating_sub(6);
-            let style = if bar.is_some() { look.ink(BARS) } else { plain };
+            let style = if bar.is_some() { view.ink(BARS) } else { plain };
             (bar.map_or(words.clone(), |bar| format!("{bar:<padding$} {words:>5}")), style)
         }
         Column::Errors => {
             let failed = row.figures.failed();
-            (count(failed), if failed > 0 { look.ink(Color::Red).patch(BOLD) } else { plain })
+            (short_count(failed), if failed > 0 { view.ink(Color::Red).patch(BOLD) } else { plain })
         }
-        Column::Shape => (octaves.shape(row, width, view), look.ink(BARS)),
-        Column::History => (history(row, width, view), look.ink(BARS)),
+        Column::Shape => (octaves.shape(row, width, view), view.ink(BARS)),
+        Column::History => (history(row, width, view), view.ink(BARS)),
     }
 }
 
-/// Powers of two that all rows' latencies lie in, so that their shapes can be compared.
+/// The powers of two of all rows' latencies, so that their shapes can be compared.
 #[derive(Clone, Copy)]
 struct Octaves {
     first: i32,
@@ -118,7 +120,7 @@ struct Octaves {
 }
 
 impl Octaves {
-    fn of(view: &View<'_>) -> Self {
+    fn of(view: &TopView<'_>) -> Self {
         let all = view.rows.iter().flat_map(|row| &row.figures.of(view.state.phase).buckets);
         let (first, last) = all.fold((i32::MAX, i32::MIN), |(first, last), &(index, _)| {
             (first.min((index + 7) >> 3), last.max((index + 7) >> 3))
@@ -126,7 +128,7 @@ impl Octaves {
         if first > last { Self { first: 0, last: -1 } } else { Self { first, last } }
     }
 
-    /// How many cells an octave has, and how many octaves a cell.
+    /// Cells per octave, and octaves per cell.
     fn scale(self, width: usize) -> (usize, usize) {
         let octaves = (self.last - self.first + 1).max(1) as usize;
         ([4, 2].into_iter().find(|&fine| octaves * fine <= width).unwrap_or(1), octaves.div_ceil(width))
@@ -137,17 +139,18 @@ impl Octaves {
         (((self.last - self.first + 1).max(0) as usize) * fine).div_ceil(coarse).min(width)
     }
 
-    fn title(self, width: usize, view: &View<'_>) -> String {
+    fn title(self, width: usize, view: &TopView<'_>) -> String {
         if self.first > self.last {
             return "LATENCIES".to_owned();
         }
-        let ends = [self.first - 1, self.last].map(|octave| view.look.seconds(f64::from(octave).exp2()));
+        let ends =
+            [self.first - 1, self.last].map(|octave| view.numbers().short_latency(f64::from(octave).exp2()));
         let between = self.cells(width).saturating_sub(ends[0].chars().count() + ends[1].chars().count());
         format!("{}{}{}", ends[0], " ".repeat(between.max(1)), ends[1])
     }
 
-    /// How the latencies are spread, the shortest at the left.
-    fn shape(self, row: &Row, width: usize, view: &View<'_>) -> String {
+    /// The distribution of the latencies, the shortest at the left.
+    fn shape(self, row: &Row, width: usize, view: &TopView<'_>) -> String {
         let (fine, coarse) = self.scale(width);
         let mut cells = vec![0_u64; self.cells(width)];
         let start = (self.first - 1) * 8 + 1;
@@ -158,20 +161,20 @@ impl Octaves {
             }
         }
         let highest = cells.iter().copied().max().unwrap_or_default().max(1) as f64;
-        cells.iter().map(|&count| view.look.height(Some(count as f64 / highest))).collect()
+        cells.iter().map(|&count| view.terminal.height(Some(count as f64 / highest))).collect()
     }
 }
 
-/// The 99th percentile of each window so far, the latest at the right.
-fn history(row: &Row, width: usize, view: &View<'_>) -> String {
+/// The 99th percentile of each window, the latest at the right.
+fn history(row: &Row, width: usize, view: &TopView<'_>) -> String {
     let windows = view.windows.iter().skip(view.windows.len().saturating_sub(width));
     let past: Vec<_> = windows.map(|window| past(row, window, view.state)).collect();
     let highest = past.iter().flatten().copied().fold(0.0, f64::max);
     let blank = " ".repeat(width - past.len());
-    blank + &past.iter().map(|p99| view.look.height(p99.map(|p99| p99 / highest))).collect::<String>()
+    blank + &past.iter().map(|p99| view.terminal.height(p99.map(|p99| p99 / highest))).collect::<String>()
 }
 
-fn past(row: &Row, window: &Window, state: &State) -> Option<f64> {
+fn past(row: &Row, window: &Window, state: &TopState) -> Option<f64> {
     let device = window.devices.iter().find(|device| device.name == row.device)?;
     let upper =
         |figures: &Figures| figures.of(state.phase).percentile(0.99).map(|bounds| bounds.upper.min(1100.0));

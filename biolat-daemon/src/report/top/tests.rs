@@ -1,4 +1,4 @@
-//! What a person sees, and what keys do.
+//! What the user sees, and what keys do.
 
 use ratatui::{
     Terminal,
@@ -13,7 +13,7 @@ use ratatui::{
 use super::{
     columns::Column,
     samples::{Person, device, op, window},
-    state::{Asks, Ops},
+    state::{Action, Ops},
 };
 use crate::{histogram::Histogram, report::window::Window};
 
@@ -105,7 +105,7 @@ fn nothing_yet_and_nothing_at_all() {
     let mut person = Person::before(Window::default());
     assert_eq!(person.sees(80, 8)[3], "no devices");
     person.hit("fx");
-    assert_eq!(person.sees(80, 8)[3], "no device has this in its name (f: filter)");
+    assert_eq!(person.sees(80, 8)[3], "no device with this in its name (f: filter)");
     person.windows.clear();
     let sees = person.sees(80, 8);
     assert!(
@@ -151,7 +151,7 @@ fn numbers_in_names_are_numbers() {
 fn phases() {
     let mut person = Person::before(window());
     person.windows[0].devices[1].phases[0] = false;
-    person.windows[0].devices[1].lacks = "echo 1 > /sys/block/sda/queue/iostats".into();
+    person.windows[0].devices[1].hint = "echo 1 > /sys/block/sda/queue/iostats".into();
     person.windows[0].devices[1].ops[0].figures.histograms[0] = Histogram::default();
     person.hit("p");
     let sees = person.sees(80, 12);
@@ -200,30 +200,30 @@ fn filter() {
     assert!(person.sees(80, 8)[7].starts_with("filter: sdq▏"));
     assert!(person.devices().is_empty());
     person.press(Backspace);
-    assert_eq!((person.devices(), person.press(Enter)), (own(&["sda", "sdb"]), Asks::Nothing));
+    assert_eq!((person.devices(), person.press(Enter)), (own(&["sda", "sdb"]), Action::Nothing));
     // What is typed no more is a key again.
-    assert_eq!(person.press(Char('q')), Asks::Quit);
+    assert_eq!(person.press(Char('q')), Action::Quit);
     assert!(person.sees(80, 8)[1].starts_with("devices with 'sd' · total latency"));
     person.hit("f");
-    assert_eq!(person.press(Esc), Asks::Nothing);
+    assert_eq!(person.press(Esc), Action::Nothing);
     assert_eq!(person.devices().len(), 3);
 }
 
 #[test]
 fn ways_out() {
     let mut person = Person::before(window());
-    assert_eq!(person.press(Esc), Asks::Quit);
-    assert_eq!(person.chord(Char('c'), KeyModifiers::CONTROL), Asks::Quit);
-    assert_eq!(person.chord(Char('z'), KeyModifiers::CONTROL), Asks::Suspend);
+    assert_eq!(person.press(Esc), Action::Quit);
+    assert_eq!(person.chord(Char('c'), KeyModifiers::CONTROL), Action::Quit);
+    assert_eq!(person.chord(Char('z'), KeyModifiers::CONTROL), Action::Suspend);
     person.hit("f");
-    assert_eq!(person.press(Char('q')), Asks::Nothing);
-    assert_eq!(person.chord(Char('c'), KeyModifiers::CONTROL), Asks::Quit);
+    assert_eq!(person.press(Char('q')), Action::Nothing);
+    assert_eq!(person.chord(Char('c'), KeyModifiers::CONTROL), Action::Quit);
     person.press(Esc);
     person.hit("?");
     assert!(person.sees(80, 24)[11].starts_with("q Esc"));
-    assert_eq!((person.press(Esc), person.state.is_help), (Asks::Nothing, false));
+    assert_eq!((person.press(Esc), person.state.is_help), (Action::Nothing, false));
     person.hit("?");
-    assert_eq!(person.press(Char('q')), Asks::Quit);
+    assert_eq!(person.press(Char('q')), Action::Quit);
 }
 
 #[test]
@@ -288,13 +288,13 @@ fn what_must_not_be_overlooked() {
     person.windows[0].lost.insert("no_room".into(), 12);
     person.windows[0].devices[0].unseen.insert("read".into(), 3);
     person.windows[0].failures = 1;
-    person.trouble = Some("no answer for 3s, trying again: Connection refused".into());
+    person.trouble = Some("no answer for 3s, retrying: Connection refused".into());
     let sees = person.sees(80, 24);
     assert!(sees[0].ends_with("LOST"));
     let expected = [
-        "1 failed passes",
-        "not measured: 12 no_room, 3 unseen",
-        "no answer for 3s, trying again: Connection refused",
+        "1 collection failed",
+        "not measured: 12 no_room, 3 missed by the probe",
+        "no answer for 3s, retrying: Connection refused",
     ];
     assert_eq!(sees[20..23], expected);
     // The table is not pushed out.
@@ -304,7 +304,7 @@ fn what_must_not_be_overlooked() {
 #[test]
 fn letters_that_every_terminal_has() {
     let mut person = Person::before(window());
-    person.look.unicode = false;
+    person.terminal.unicode = false;
     person.press(Enter);
     for (width, height) in [(40, 10), (80, 24), (200, 24)] {
         let sees = person.sees(width, height).join("\n");
@@ -321,7 +321,7 @@ fn colour_where_it_is_wanted() {
         buffer.content.iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
     };
     assert!(!colored(&person));
-    person.look.color = true;
+    person.terminal.color = true;
     assert!(colored(&person));
     // 30 ms is worth a look, 117 µs is none.
     let buffer = person.buffer(80, 24);

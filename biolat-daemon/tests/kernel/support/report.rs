@@ -36,7 +36,7 @@ impl Report {
         };
         wait_for("the report to begin", || {
             let about = about();
-            about.contains("tracing with an own probe") || about.contains("reading biolat")
+            about.contains("tracing with its own probe") || about.contains("reading biolat")
         });
         report
     }

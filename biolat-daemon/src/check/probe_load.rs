@@ -1,4 +1,4 @@
-//! Whether the kernel takes the probe: tried where this process may, and thrown away.
+//! Whether the kernel accepts the probe: loaded if this process may, and discarded.
 
 use anyhow::Result;
 
@@ -12,11 +12,11 @@ pub(super) fn tried(outcome: Result<ProgramCounts>) -> Finding {
     match outcome {
         Ok(counts) => {
             let walked = match counts.verified_instructions {
-                // Kernels before 5.16 do not tell.
+                // Unknown before Linux 5.16.
                 0 => String::new(),
-                walked => format!(": the verifier walked {walked} instructions"),
+                walked => format!(": the verifier processed {walked} instructions"),
             };
-            Finding::ok(ID, SUBJECT, format!("the kernel takes it{walked}"))
+            Finding::ok(ID, SUBJECT, format!("the kernel accepts it{walked}"))
         }
         Err(error) => match error.downcast::<LoadError>() {
             Ok(refusal) => {
@@ -31,23 +31,23 @@ pub(super) fn tried(outcome: Result<ProgramCounts>) -> Finding {
     }
 }
 
-/// Why it was not tried.
-pub(super) enum Untried {
-    /// This process may not.
+/// Why the probe was not loaded.
+pub(super) enum Skipped {
+    /// Capabilities are missing.
     Rights,
-    /// There is nothing to load it by.
+    /// The kernel is not supported.
     Kernel,
-    /// The kernel would end this process on the way.
+    /// The memory limit is too low: the kernel would kill this process.
     Memory,
 }
 
-pub(super) fn untried(why: &Untried) -> Finding {
+pub(super) fn skipped(why: &Skipped) -> Finding {
     let why = match why {
-        Untried::Rights => "for want of rights",
-        Untried::Kernel => "as the kernel is not what it takes",
-        Untried::Memory => "for want of memory",
+        Skipped::Rights => "missing capabilities",
+        Skipped::Kernel => "unsupported kernel",
+        Skipped::Memory => "too little memory",
     };
-    Finding::note(ID, SUBJECT, format!("not tried, {why}"))
+    Finding::note(ID, SUBJECT, format!("skipped: {why}"))
 }
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
             Fix,
             Verdict::{Fail, Note, Ok as Fine},
         },
-        Untried, tried, untried,
+        Skipped, skipped, tried,
     };
     use crate::probe::{ProgramCounts, load_error::LoadError};
 
@@ -68,8 +68,8 @@ mod tests {
         let counts = |verified_instructions| ProgramCounts { verified_instructions, ..Default::default() };
         let finding = tried(Ok(counts(4900)));
         assert_eq!(finding.verdict, Fine);
-        assert_eq!(finding.text, "the kernel takes it: the verifier walked 4900 instructions");
-        assert_eq!(tried(Ok(counts(0))).text, "the kernel takes it");
+        assert_eq!(finding.text, "the kernel accepts it: the verifier processed 4900 instructions");
+        assert_eq!(tried(Ok(counts(0))).text, "the kernel accepts it");
         for (remedy, expected) in [(Some("do that"), "do that"), (None, "report it")] {
             let refusal = LoadError { what: "cannot load".into(), remedy: remedy.map(str::to_owned) };
             let finding = tried(Err(refusal.into()));
@@ -80,8 +80,8 @@ mod tests {
             );
         }
         assert_eq!(tried(Err(anyhow!("else"))).text, "else");
-        assert_eq!(untried(&Untried::Rights).verdict, Note);
-        assert_eq!(untried(&Untried::Memory).text, "not tried, for want of memory");
-        assert_eq!(untried(&Untried::Kernel).text, "not tried, as the kernel is not what it takes");
+        assert_eq!(skipped(&Skipped::Rights).verdict, Note);
+        assert_eq!(skipped(&Skipped::Memory).text, "skipped: too little memory");
+        assert_eq!(skipped(&Skipped::Kernel).text, "skipped: unsupported kernel");
     }
 }

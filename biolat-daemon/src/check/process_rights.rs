@@ -1,23 +1,23 @@
-//! What a process may do, as `/proc/self` shows it.
+//! The capabilities of this process, by `/proc/self`.
 
 use std::{fs, io, path::Path};
 
 use caps::{Capability, CapsHashSet};
 
-/// The rights of this process and the bounds that it was put in.
+/// Capabilities and restrictions of a process.
 #[derive(Clone, Debug)]
-pub(super) struct Process {
-    /// Its user.
+pub(super) struct ProcessRights {
+    /// User id.
     pub(super) user: u32,
     pub(super) effective: CapsHashSet,
-    /// What it could ever have.
+    /// The most that it can ever have.
     pub(super) bounding: CapsHashSet,
     pub(super) no_new_privs: bool,
-    /// Whether its rights count in the kernel at large.
+    /// Whether it is in the initial user namespace, where capabilities apply to the whole kernel.
     pub(super) in_first_namespace: bool,
 }
 
-impl Process {
+impl ProcessRights {
     pub(super) fn read(procfs: &Path) -> io::Result<Self> {
         let own = procfs.join("self");
         let status = fs::read_to_string(own.join("status"))?;
@@ -47,42 +47,42 @@ impl Process {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::Process;
+    use super::ProcessRights;
 
     const ALL: &str = "000001ffffffffff";
     const NONE: &str = "0000000000000000";
 
-    fn process(user: u32, effective: &str, bounding: &str, no_new_privs: u8, users: &str) -> Process {
+    fn process(user: u32, effective: &str, bounding: &str, no_new_privs: u8, users: &str) -> ProcessRights {
         let status = format!(
             "Name:\tbiolat\nUid:\t{user}\t{user}\t{user}\t{user}\nCapEff:\t{effective}\nCapBnd:\t{bounding}\n\
              NoNewPrivs:\t{no_new_privs}\n"
         );
-        Process::from_files(&status, users).unwrap()
+        ProcessRights::from_files(&status, users).unwrap()
     }
 
     const FIRST: &str = "         0          0 4294967295\n";
 
-    pub(in crate::check) fn root() -> Process {
+    pub(in crate::check) fn root() -> ProcessRights {
         process(0, ALL, ALL, 0, FIRST)
     }
 
-    pub(in crate::check) fn nobody() -> Process {
+    pub(in crate::check) fn nobody() -> ProcessRights {
         process(65534, NONE, ALL, 0, FIRST)
     }
 
-    pub(in crate::check) fn with_perfmon_alone() -> Process {
+    pub(in crate::check) fn with_perfmon_alone() -> ProcessRights {
         process(65534, "0000004000000000", ALL, 0, FIRST)
     }
 
-    pub(in crate::check) fn in_a_container() -> Process {
+    pub(in crate::check) fn in_a_container() -> ProcessRights {
         process(0, "00000000a80425fb", "00000000a80425fb", 0, FIRST)
     }
 
-    pub(in crate::check) fn without_new_privileges() -> Process {
+    pub(in crate::check) fn without_new_privileges() -> ProcessRights {
         process(65532, NONE, ALL, 1, FIRST)
     }
 
-    pub(in crate::check) fn in_a_namespace() -> Process {
+    pub(in crate::check) fn in_a_namespace() -> ProcessRights {
         process(0, ALL, ALL, 0, "         0     100000      65536\n")
     }
 
@@ -94,7 +94,7 @@ pub(super) mod tests {
         assert!(some.effective.contains(&CAP_PERFMON) && !some.effective.contains(&CAP_BPF));
         assert!(without_new_privileges().no_new_privs && !nobody().no_new_privs && nobody().user == 65534);
         assert!(!in_a_namespace().in_first_namespace && !in_a_container().bounding.contains(&CAP_BPF));
-        assert!(Process::from_files("Name: x\n", FIRST).is_none());
-        Process::read(std::path::Path::new("/proc")).unwrap();
+        assert!(ProcessRights::from_files("Name: x\n", FIRST).is_none());
+        ProcessRights::read(std::path::Path::new("/proc")).unwrap();
     }
 }

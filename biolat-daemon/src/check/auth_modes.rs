@@ -1,20 +1,20 @@
-//! The web config, if there is one.
+//! The web config, if there is one: TLS and the ways to authenticate.
 
 use std::path::Path;
 
 use super::finding::Finding;
 use crate::web_config::WebConfig;
 
-pub(super) fn guards(path: &Path) -> Finding {
+pub(super) fn auth_modes(path: &Path) -> Finding {
     const ID: &str = "web_config";
     const SUBJECT: &str = "web config";
     match WebConfig::open(path) {
         Ok(web_config) => {
-            let guards = match web_config.protections() {
-                guards if guards.is_empty() => "keeps nobody out".to_owned(),
-                guards => guards.join(", "),
+            let modes = match web_config.protections() {
+                modes if modes.is_empty() => "no authentication".to_owned(),
+                modes => modes.join(", "),
             };
-            Finding::ok(ID, SUBJECT, format!("{}: {}, {guards}", path.display(), web_config.scheme()))
+            Finding::ok(ID, SUBJECT, format!("{}: {}, {modes}", path.display(), web_config.scheme()))
         }
         Err(error) => {
             let text = format!("{error:#}");
@@ -28,16 +28,16 @@ pub(super) fn guards(path: &Path) -> Finding {
 mod tests {
     use super::{
         super::finding::Verdict::{Fail, Ok as Fine},
-        guards,
+        auth_modes,
     };
     use crate::device::tree::Tree;
 
     #[test]
-    fn what_it_says() {
-        let tree = Tree::new("guards", &[]);
+    fn schemes_and_modes() {
+        let tree = Tree::new("auth_modes", &[]);
         let path = tree.0.join("web.yml");
         for (text, verdict, expected) in [
-            ("", Fine, "http, keeps nobody out"),
+            ("", Fine, "http, no authentication"),
             (
                 "basic_auth_users: {a: $2y$04$V6LaZZ1z8T9IRnzO9hNiDOeDWdXzHGzHNTNqp7Mw0VZyTxfUfVtEa}",
                 Fine,
@@ -47,11 +47,11 @@ mod tests {
             ("tls_server_config: [", Fail, "web.yml: "),
         ] {
             tree.write("web.yml", text.as_bytes());
-            let finding = guards(&path);
+            let finding = auth_modes(&path);
             assert_eq!((finding.id, finding.verdict), ("web_config", verdict), "{finding:?}");
             assert!(finding.text.contains(expected), "{finding:?}");
             assert!(!finding.text.contains("hunter2"), "{finding:?}");
         }
-        assert_eq!(guards(&tree.0.join("missing.yml")).verdict, Fail);
+        assert_eq!(auth_modes(&tree.0.join("missing.yml")).verdict, Fail);
     }
 }

@@ -1,4 +1,4 @@
-//! Who answers on a port: biolat or something else. A client of three questions.
+//! Who listens on a port: biolat or another program. A minimal HTTP client.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -6,69 +6,69 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Who is there.
+/// Who listens there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Neighbour {
-    /// biolat of this version, with figures.
+pub(super) enum PortOwner {
+    /// biolat of this version, with a snapshot.
     Ready(String),
-    /// biolat without figures yet.
+    /// biolat without a snapshot yet.
     NotReady,
-    /// biolat, which wants TLS.
+    /// biolat with TLS.
     Https,
-    /// biolat, which wants a password.
+    /// biolat with passwords.
     Password,
-    /// Not biolat.
+    /// Another program.
     Other,
-    /// Nobody knows, and why.
+    /// Unknown, and why.
     Silent(String),
 }
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Of an answer that is not what was looked for, as much is read.
-const LONGEST: usize = 64 << 20;
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+/// The longest part of an answer that is searched.
+const MAX_BYTES: usize = 64 << 20;
 
-/// Asks who serves on an address of this host.
-pub(super) fn ask(address: SocketAddr) -> Neighbour {
-    who(address).unwrap_or_else(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => Neighbour::Silent(format!("nothing came within {PATIENCE:?}")),
-        // Not a word of HTTP.
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Neighbour::Other,
-        _ => Neighbour::Silent(error.to_string()),
+/// Finds out who listens on an address of this host.
+pub(super) fn probe(address: SocketAddr) -> PortOwner {
+    owner(address).unwrap_or_else(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => PortOwner::Silent(format!("no answer within {PROBE_TIMEOUT:?}")),
+        // It does not speak HTTP.
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => PortOwner::Other,
+        _ => PortOwner::Silent(error.to_string()),
     })
 }
 
-fn who(address: SocketAddr) -> io::Result<Neighbour> {
+fn owner(address: SocketAddr) -> io::Result<PortOwner> {
     let healthy = get(address, "/-/healthy", |_| false)?;
     if healthy.starts_with("HTTP/1.1 401") && healthy.contains("realm=\"biolat\"") {
-        return Ok(Neighbour::Password);
+        return Ok(PortOwner::Password);
     }
     if healthy.starts_with("HTTP/1.1 400")
         && healthy.contains("this is an HTTPS server and got plain HTTP: begin with")
     {
-        return Ok(Neighbour::Https);
+        return Ok(PortOwner::Https);
     }
     if !healthy.starts_with("HTTP/1.1 200") || !healthy.ends_with("\r\n\r\nhealthy\n") {
-        return Ok(Neighbour::Other);
+        return Ok(PortOwner::Other);
     }
     let metrics = get(address, "/metrics", |read| version(read).is_some())?;
     Ok(match version(&metrics) {
-        Some(version) => Neighbour::Ready(version),
+        Some(version) => PortOwner::Ready(version),
         None if metrics.starts_with("HTTP/1.1 503") && metrics.contains("not ready: no ") => {
-            Neighbour::NotReady
+            PortOwner::NotReady
         }
-        None => Neighbour::Other,
+        None => PortOwner::Other,
     })
 }
 
-/// What the answer is until its end, or until there is enough of it.
+/// The answer, or as much of it as is enough.
 fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io::Result<String> {
-    let ends = Instant::now() + PATIENCE;
-    let mut stream = TcpStream::connect_timeout(&reachable(address), PATIENCE)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let question =
+    let ends = Instant::now() + PROBE_TIMEOUT;
+    let mut stream = TcpStream::connect_timeout(&reachable(address), PROBE_TIMEOUT)?;
+    stream.set_write_timeout(Some(PROBE_TIMEOUT))?;
+    let request =
         format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\nConnection: close\r\n\r\n");
-    stream.write_all(question.as_bytes())?;
+    stream.write_all(request.as_bytes())?;
     let (mut answer, mut searched) = (Vec::new(), 0);
     let mut part = vec![0; 64 << 10];
     loop {
@@ -78,15 +78,15 @@ fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io:
         }
         stream.set_read_timeout(Some(left))?;
         let length = match stream.read(&mut part) {
-            // With a time limit, a process that was stopped for a while is told so: signal(7).
+            // With a timeout, a read fails with EINTR after the process was stopped: signal(7).
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };
         answer.extend_from_slice(&part[..length]);
-        if length == 0 || answer.len() > LONGEST {
+        if length == 0 || answer.len() > MAX_BYTES {
             break;
         }
-        // What is looked for may have begun at the end of what was there before.
+        // A match may begin in the part before.
         if is_enough(&String::from_utf8_lossy(&answer[searched..])) {
             break;
         }
@@ -95,7 +95,7 @@ fn get(address: SocketAddr, path: &str, is_enough: impl Fn(&str) -> bool) -> io:
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Who serves on every address serves on the host's own.
+/// Wildcard addresses include the loopback address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -120,9 +120,9 @@ mod tests {
         thread,
     };
 
-    use super::{Neighbour, ask, reachable, version};
+    use super::{PortOwner, probe, reachable, version};
 
-    /// Says these things in turn, to whoever comes.
+    /// A server with these answers, one per connection.
     fn saying(answers: &[&str]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -138,27 +138,27 @@ mod tests {
     }
 
     #[test]
-    fn strangers() {
+    fn other_programs() {
         for said in ["", "SSH-2.0-OpenSSH\r\n", "HTTP/1.1 200 OK\r\n\r\nPrometheus Server is Healthy.\n"] {
-            assert_eq!(ask(saying(&[said])), Neighbour::Other, "{said}");
+            assert_eq!(probe(saying(&[said])), PortOwner::Other, "{said}");
         }
         for said in [
             "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"other\"\r\n\r\n",
             "HTTP/1.1 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.",
         ] {
-            assert_eq!(ask(saying(&[said])), Neighbour::Other, "{said}");
+            assert_eq!(probe(saying(&[said])), PortOwner::Other, "{said}");
         }
         let healthy = "HTTP/1.1 200 OK\r\n\r\nhealthy\n";
-        assert_eq!(ask(saying(&[healthy, "HTTP/1.1 200 OK\r\n\r\nup 1\n"])), Neighbour::Other);
+        assert_eq!(probe(saying(&[healthy, "HTTP/1.1 200 OK\r\n\r\nup 1\n"])), PortOwner::Other);
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert!(matches!(ask(closed), Neighbour::Silent(_)));
+        assert!(matches!(probe(closed), PortOwner::Silent(_)));
     }
 
     #[test]
-    fn one_that_says_nothing() {
+    fn a_program_that_does_not_answer() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let said = ask(listener.local_addr().unwrap());
-        assert_eq!(said, Neighbour::Silent("nothing came within 3s".into()));
+        let said = probe(listener.local_addr().unwrap());
+        assert_eq!(said, PortOwner::Silent("no answer within 3s".into()));
     }
 
     #[test]

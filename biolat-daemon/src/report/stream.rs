@@ -1,4 +1,4 @@
-//! Windows as they come, until there are enough or somebody ends it; then the words.
+//! Windows as they complete, until there are enough or the user stops it; then the findings.
 
 use std::{
     future::pending,
@@ -15,32 +15,29 @@ use rustix::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
-    clock, draw,
-    draw::Style,
-    json,
-    options::Options,
-    source::{News, Source},
-    terminal::{Look, Terminal},
-    units, verdict,
-    view::View,
-    window::Window,
+    breakdown::Breakdown, clock, findings, json, options::ReportOptions, source::Source, text,
+    text::TextStyle, update::Update, window::Window,
 };
-use crate::{api::Snapshot, terminal::wrapped};
+use crate::{
+    api::Snapshot,
+    format,
+    terminal::{Highlight, Terminal, wrapped},
+};
 
-/// What ends it, other than having shown enough. Made before anything else, so that a signal never finds its default.
-pub(super) struct End {
+/// The signals that stop a report. Created first, so that they never have their default action.
+pub(super) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl End {
-    /// Listens from now on.
+impl StopSignals {
+    /// Catches them from now on.
     pub(super) fn listen() -> Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Until somebody ends it.
-    pub(super) async fn came(&mut self) {
+    /// Waits for one.
+    pub(super) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -48,17 +45,18 @@ impl End {
     }
 }
 
-/// Shows windows. Nobody reading any more is an end like any other.
-pub(super) async fn run(source: Source, options: &Options, end: End) -> Result<ExitCode> {
-    match show(source, options, end).await {
+/// Shows windows. A closed pipe is not an error.
+pub(super) async fn run(source: Source, options: &ReportOptions, stop: StopSignals) -> Result<ExitCode> {
+    match show(source, options, stop).await {
         Err(error) if is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
         outcome => outcome.map(|()| ExitCode::SUCCESS),
     }
 }
 
-async fn show(mut source: Source, options: &Options, mut end: End) -> Result<()> {
-    let mut screen = Screen { terminal: Terminal::of_output(options), view: View::of(options), options };
-    screen.begin(&source)?;
+async fn show(mut source: Source, options: &ReportOptions, mut stop: StopSignals) -> Result<()> {
+    let terminal = Terminal::of_stdout(options.color);
+    let output = Output { terminal, breakdown: Breakdown::of(options), options };
+    output.begin(&source)?;
     let (first, mut last) = (Arc::clone(&source.first), Arc::clone(&source.first));
     let mut latest = Arc::clone(&last);
     let mut shown = 0;
@@ -71,18 +69,18 @@ async fn show(mut source: Source, options: &Options, mut end: End) -> Result<()>
         if options.interval.is_some() && shown >= wanted {
             break;
         }
-        let news = tokio::select! {
-            news = source.next() => news,
-            () = end.came() => {
+        let update = tokio::select! {
+            update = source.next() => update,
+            () = stop.received() => {
                 latest = source.last().await.unwrap_or(latest);
                 break;
             }
-            () = closed(screen.terminal) => return Ok(()),
+            () = closed(output.terminal) => return Ok(()),
         };
-        match news {
-            Ok(News::Pass(snapshot)) => latest = snapshot,
-            Ok(News::Trouble(what)) => {
-                tell(&format!("{what}; trying again\n"));
+        match update {
+            Ok(Update::Snapshot(snapshot)) => latest = snapshot,
+            Ok(Update::Retrying(error)) => {
+                to_stderr(&format!("{error}; retrying\n"));
                 continue;
             }
             Err(error) => {
@@ -91,25 +89,25 @@ async fn show(mut source: Source, options: &Options, mut end: End) -> Result<()>
             }
         }
         if options.interval.is_some() && is_whole(&last, &latest, source.passes) {
-            screen.show(&last, &latest)?;
+            output.show(&last, &latest)?;
             last = Arc::clone(&latest);
             shown += 1;
         }
     }
-    // What came since the last whole window.
+    // A last window that is shorter than the others.
     if latest.taken != last.taken && (options.interval.is_none() || shown < wanted) {
-        screen.show(&last, &latest)?;
+        output.show(&last, &latest)?;
     }
-    screen.end(&first, &latest)?;
+    output.end(&first, &latest)?;
     outcome
 }
 
-/// To standard error; if that is closed there is nobody to tell.
-fn tell(text: &str) {
+/// A closed standard error is not an error.
+fn to_stderr(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Whether there are enough passes between these two. One that failed brings nothing.
+/// Whether there are enough collections between these two.
 fn is_whole(before: &Snapshot, after: &Snapshot, passes: u64) -> bool {
     let restarted = before.started != after.started;
     let passed = after.daemon.passes.saturating_sub(before.daemon.passes);
@@ -120,7 +118,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Until nobody reads any more what is written to a pipe, which between two windows nothing else tells.
+/// Waits until the reader of a pipe closes it, which between two windows no write would notice.
 async fn closed(terminal: Terminal) {
     if terminal.is_terminal {
         return pending().await;
@@ -136,35 +134,35 @@ async fn closed(terminal: Terminal) {
     }
 }
 
-struct Screen<'a> {
+struct Output<'a> {
     terminal: Terminal,
-    view: View,
-    options: &'a Options,
+    breakdown: Breakdown,
+    options: &'a ReportOptions,
 }
 
-impl Screen<'_> {
-    /// Says what it is, where it is in nobody's way.
+impl Output<'_> {
+    /// What is measured and how; to standard error where standard output is JSON.
     fn begin(&self, source: &Source) -> Result<()> {
         let mut lines = vec![source.about.clone()];
         if let Some(wanted) = self.options.interval
             && (source.window().as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() > 0.01
         {
             lines.push(format!(
-                "a window is {} long and not {}: that biolat reads every {} (its --interval)",
-                units::seconds(source.window().as_secs_f64()),
-                units::seconds(wanted.as_secs_f64()),
-                units::seconds(source.first.interval)
+                "a window is {} instead of {}: that biolat collects every {} (its --interval)",
+                format::duration(source.window().as_secs_f64()),
+                format::duration(wanted.as_secs_f64()),
+                format::duration(source.first.interval)
             ));
         }
         if !self.options.devices.is_empty() && source.first.devices.is_empty() {
-            lines.push("no device has such a name (a partition has no requests of its own, its drive does); one that comes will be shown".to_owned());
+            lines.push("no device has a matching name (partitions are measured as part of their drive); one that appears will be shown".to_owned());
         }
         if self.terminal.is_terminal {
-            lines.push("Ctrl-C ends it".to_owned());
+            lines.push("Ctrl-C to stop".to_owned());
         }
         let text = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect::<String>();
         if self.options.json {
-            tell(&text);
+            to_stderr(&text);
             return Ok(());
         }
         self.write(&text)
@@ -172,47 +170,49 @@ impl Screen<'_> {
 
     fn window(&self, before: &Snapshot, after: &Snapshot) -> Window {
         let window = Window::between(before, after);
-        if self.options.from.is_none() { window.asking(&self.options.host.sysfs) } else { window }
+        if self.options.from.is_none() { window.with_inflight(&self.options.host.sysfs) } else { window }
     }
 
-    fn show(&mut self, before: &Snapshot, after: &Snapshot) -> Result<()> {
+    fn show(&self, before: &Snapshot, after: &Snapshot) -> Result<()> {
         let window = self.window(before, after);
         if self.options.json {
-            return self.write(&json::line(&window, &after.host, &self.view)?);
+            return self.write(&json::line(&window, &after.host, &self.breakdown)?);
         }
         let mut text = String::from("\n");
         if self.options.timestamp {
             let clock = clock::local(window.ended);
-            text.push_str(&self.terminal.paint(Look::Title, &clock));
+            text.push_str(&self.terminal.paint(Highlight::Strong, &clock));
             text.push('\n');
         }
         let terminal = self.terminal;
-        let style = Style {
+        let style = TextStyle {
             terminal,
             width: terminal.width(),
-            units: terminal.units(self.options.milliseconds),
+            numbers: terminal.numbers(self.options.milliseconds),
             fine: self.options.fine,
         };
-        text.push_str(&draw::window(&window, &self.view, &style));
+        text.push_str(&text::window(&window, &self.breakdown, &style));
         self.write(&text)
     }
 
-    /// What stands out of all that was seen.
+    /// The findings in all windows together.
     fn end(&self, first: &Snapshot, last: &Snapshot) -> Result<()> {
         if self.options.json {
             return Ok(());
         }
         if first.taken == last.taken {
-            let pass = units::seconds(last.interval);
-            return self.write(&format!("\nnothing to show: no pass has ended yet, one does every {pass}\n"));
+            let interval = format::duration(last.interval);
+            return self.write(&format!(
+                "\nnothing to show: no collection since the start, there is one every {interval}\n"
+            ));
         }
         let window = self.window(first, last);
-        let words = verdict::findings(&window, self.terminal.units(self.options.milliseconds));
-        let since = if window.restarted { " since biolat was started anew" } else { "" };
-        let title = format!("In words, of {}{since}:", units::seconds(window.seconds));
-        let mut text = format!("\n{}\n", self.terminal.paint(Look::Title, &title));
-        for words in words {
-            text.push_str(&format!("- {}\n", self.wrapped(&words, 2)));
+        let findings = findings::findings(&window, self.terminal.numbers(self.options.milliseconds));
+        let since = if window.restarted { " since the restart of biolat" } else { "" };
+        let title = format!("Findings in {}{since}:", format::duration(window.seconds));
+        let mut text = format!("\n{}\n", self.terminal.paint(Highlight::Strong, &title));
+        for finding in findings {
+            text.push_str(&format!("- {}\n", self.wrapped(&finding, 2)));
         }
         self.write(&text)
     }

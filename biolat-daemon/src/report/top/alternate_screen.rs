@@ -1,4 +1,4 @@
-//! The terminal while it is ours, and its return to how it was, whatever ends us.
+//! The terminal's alternate screen, and the terminal's state restored whatever ends this process.
 
 use std::{
     io::{self, Stdout},
@@ -22,13 +22,13 @@ use ratatui::{
 use crate::{c_library::stop_process, log_lines};
 
 /// Whether the terminal has to be restored.
-static IS_OURS: AtomicBool = AtomicBool::new(false);
+static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// The terminal, ours until it is dropped.
-pub(super) struct Screen(Terminal<CrosstermBackend<Stdout>>);
+/// Left when it is dropped.
+pub(super) struct AlternateScreen(Terminal<CrosstermBackend<Stdout>>);
 
-impl Screen {
-    pub(super) fn take() -> io::Result<Self> {
+impl AlternateScreen {
+    pub(super) fn enter() -> io::Result<Self> {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             restore();
@@ -37,35 +37,35 @@ impl Screen {
         enter().map(Self)
     }
 
-    /// Whatever the size is by now.
+    /// At the current size.
     pub(super) fn draw(&mut self, fill: impl FnOnce(&mut Buffer)) -> io::Result<()> {
         self.0.draw(|frame| fill(frame.buffer_mut())).map(|_| ())
     }
 
-    /// Somebody else has had the terminal in the meantime.
-    pub(super) fn retake(&mut self) -> io::Result<()> {
+    /// Enters it anew, after another process has used the terminal.
+    pub(super) fn reenter(&mut self) -> io::Result<()> {
         restore();
         self.0 = enter()?;
         Ok(())
     }
 
-    /// Gives the terminal back and stops, as every program does on Ctrl-Z, until somebody has us go on.
+    /// Restores the terminal and stops this process, as Ctrl-Z does elsewhere, until it is continued.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         restore();
         stop_process();
-        self.retake()
+        self.reenter()
     }
 }
 
-impl Drop for Screen {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
         restore();
     }
 }
 
-/// With nothing on it, and nothing remembered of what was.
+/// Clears it too.
 fn enter() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
-    IS_OURS.store(true, Ordering::SeqCst);
+    IS_ENTERED.store(true, Ordering::SeqCst);
     log_lines::hold();
     let entered = enable_raw_mode()
         .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Hide, Clear(ClearType::All)))
@@ -73,10 +73,10 @@ fn enter() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     entered.inspect_err(|_| restore())
 }
 
-/// Makes the terminal what it was, once.
+/// Restores the terminal, once.
 fn restore() {
-    if IS_OURS.swap(false, Ordering::SeqCst) {
-        // If it is gone, there is nothing to restore.
+    if IS_ENTERED.swap(false, Ordering::SeqCst) {
+        // A terminal that is gone needs no restoring.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
         log_lines::release();

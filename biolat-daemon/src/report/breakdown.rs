@@ -1,42 +1,41 @@
-//! Which histograms a window is shown as: one for all, or for each device, each op, or both.
+//! How a window is broken down: one histogram for all I/O, or one for each device, each op, or both.
 
 use std::collections::BTreeMap;
 
 use biolat_common::series::Phase;
 
 use super::{
-    options::Options,
-    window::{Device, Figures, Window},
+    options::ReportOptions,
+    window::{DeviceWindow, Figures, Window},
 };
 
-/// What is wanted to be seen.
+/// What is shown of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub(super) struct Breakdown {
     /// A block for each device.
-    pub by_device: bool,
+    pub(super) by_device: bool,
     /// A block for each op.
-    pub by_op: bool,
-    /// Which latencies.
-    pub phases: Vec<Phase>,
+    pub(super) by_op: bool,
+    /// The latencies that are shown.
+    pub(super) phases: Vec<Phase>,
 }
 
 /// One histogram, or several side by side, and what belongs to it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Block<'a> {
-    /// Whose, if it is one device's.
-    pub device: Option<&'a Device>,
-    /// Of which op, if it is of one.
-    pub op: Option<&'a str>,
-    /// What happened.
-    pub figures: Figures,
-    /// Completions that the probe was not run for, by group of ops.
-    pub unseen: BTreeMap<String, u64>,
+pub(super) struct Block<'a> {
+    /// None for all devices.
+    pub(super) device: Option<&'a DeviceWindow>,
+    /// None for all ops.
+    pub(super) op: Option<&'a str>,
+    /// The I/O.
+    pub(super) figures: Figures,
+    /// Completions that the probe missed, by group of ops.
+    pub(super) unseen: BTreeMap<String, u64>,
 }
 
-impl View {
-    /// As the options want it.
-    #[must_use]
-    pub fn of(options: &Options) -> Self {
+impl Breakdown {
+    /// As the options ask for.
+    pub(super) fn of(options: &ReportOptions) -> Self {
         let phases = match (options.phases, options.queued) {
             (true, _) => Phase::ALL.to_vec(),
             (false, true) => vec![Phase::Total],
@@ -45,10 +44,9 @@ impl View {
         Self { by_device: options.by_device, by_op: options.by_op, phases }
     }
 
-    /// The blocks of a window in which something happened, and the one of everything in any case.
-    #[must_use]
-    pub fn blocks<'a>(&self, window: &'a Window) -> Vec<Block<'a>> {
-        let groups: Vec<(Option<&Device>, Vec<&Device>)> = if self.by_device {
+    /// The blocks of a window in which something happened; the one of everything in any case.
+    pub(super) fn blocks<'a>(&self, window: &'a Window) -> Vec<Block<'a>> {
+        let groups: Vec<(Option<&DeviceWindow>, Vec<&DeviceWindow>)> = if self.by_device {
             window.devices.iter().map(|device| (Some(device), vec![device])).collect()
         } else {
             vec![(None, window.devices.iter().collect())]
@@ -76,7 +74,7 @@ impl View {
             for op in members.iter().flat_map(|member| &member.ops) {
                 *ops.entry(&op.name).or_default() += &op.figures;
             }
-            // A group that has no op here to stand with is not left out.
+            // A group without an op of its name gets a block too.
             for group in members.iter().flat_map(|member| member.unseen.keys()) {
                 ops.entry(group).or_default();
             }
@@ -94,15 +92,13 @@ impl View {
 }
 
 impl Block<'_> {
-    /// Whether there is anything to tell.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
+    /// Whether anything happened.
+    pub(super) fn is_busy(&self) -> bool {
         self.figures.ios() > 0 || !self.unseen.is_empty() || self.figures.failed() > 0
     }
 
-    /// What it is of, in words: `vda read`, `every device and op`.
-    #[must_use]
-    pub fn name(&self) -> String {
+    /// In words: `vda read`, `every device and op`.
+    pub(super) fn name(&self) -> String {
         match (self.device, self.op) {
             (None, None) => "every device and op".to_owned(),
             (None, Some(op)) => format!("{op} on every device"),
@@ -116,7 +112,7 @@ impl Block<'_> {
 mod tests {
     use biolat_common::series::Phase;
 
-    use super::View;
+    use super::Breakdown;
     use crate::report::{samples, window::Window};
 
     fn window() -> Window {
@@ -133,13 +129,13 @@ mod tests {
 
     fn blocks(by_device: bool, by_op: bool) -> Vec<(String, u64, u64)> {
         let window = window();
-        let view = View { by_device, by_op, phases: vec![Phase::Device] };
-        let told = view.blocks(&window);
-        told.iter().map(|block| (block.name(), block.figures.ios(), block.unseen.values().sum())).collect()
+        let breakdown = Breakdown { by_device, by_op, phases: vec![Phase::Device] };
+        let blocks = breakdown.blocks(&window);
+        blocks.iter().map(|block| (block.name(), block.figures.ios(), block.unseen.values().sum())).collect()
     }
 
     #[test]
-    fn one_for_each_that_has_something_to_tell() {
+    fn one_block_for_each_that_was_busy() {
         assert_eq!(blocks(false, false), [("every device and op".into(), 9, 2)]);
         assert_eq!(blocks(true, false), [("sda".into(), 4, 2), ("sdb".into(), 5, 0)]);
         assert_eq!(

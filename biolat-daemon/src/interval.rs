@@ -1,0 +1,69 @@
+//! Lengths of time on the command line: `500ms`, `5s`, `1m`.
+
+use std::time::Duration;
+
+/// The shortest interval between two collections.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Whether a number may stand without a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Required,
+    /// Seconds by default.
+    Optional,
+}
+
+/// Parses a number and a unit, at most `longest`.
+pub(crate) fn parse(text: &str, unit: Unit, longest: Duration) -> Result<Duration, String> {
+    let interval = duration(text, unit).filter(|interval| (SHORTEST..=longest).contains(interval));
+    interval.ok_or_else(|| {
+        let seconds = if unit == Unit::Optional { "seconds or " } else { "" };
+        let longest = match longest.as_secs() / 60 {
+            minutes @ ..60 => format!("{minutes}m"),
+            minutes => format!("{}h", minutes / 60),
+        };
+        format!("give {seconds}a time from 100ms to {longest}, as in 500ms, 5s or 1m")
+    })
+}
+
+fn duration(text: &str, unit: Unit) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let scale = match suffix {
+        "" if unit == Unit::Optional => 1.0,
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * scale).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Unit, parse};
+
+    #[test]
+    fn numbers_and_units() {
+        let day = Duration::from_secs(86_400);
+        for (text, milliseconds) in
+            [("100ms", 100), ("0.5", 500), ("1", 1000), ("1.5s", 1500), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(parse(text, Unit::Optional, day), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for wrong in ["0", "99ms", "", "s", "1d", "-1", "-1s", "25h", "1e3", "1e9s", "NaNs", "x", "1..5s"] {
+            assert!(parse(wrong, Unit::Optional, day).is_err(), "{wrong}");
+        }
+        let minutes = Duration::from_secs(300);
+        assert_eq!(parse("5m", Unit::Required, minutes), Ok(minutes));
+        let error = "give a time from 100ms to 5m, as in 500ms, 5s or 1m".to_owned();
+        assert_eq!(parse("5", Unit::Required, minutes), Err(error.clone()));
+        assert_eq!(parse("6m", Unit::Required, minutes), Err(error));
+        assert!(
+            parse("25h", Unit::Optional, day).unwrap_err().contains("seconds or a time from 100ms to 24h")
+        );
+    }
+}

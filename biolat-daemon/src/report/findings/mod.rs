@@ -1,0 +1,76 @@
+//! What stands out in a window, as sentences. Each rule has a minimum below which it says nothing: few I/Os prove nothing.
+
+mod coverage;
+mod latency;
+mod siblings;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use super::window::{DeviceWindow, Figures, Window};
+use crate::{
+    format::{self, NumberFormat},
+    histogram::Histogram,
+};
+use biolat_common::series::Phase;
+
+/// The fewest I/Os of a device that anything is concluded from.
+const MINIMUM: u64 = 100;
+
+/// The fewest I/Os whose 99th percentile is compared.
+const MINIMUM_FOR_P99: u64 = 500;
+
+/// The sentences. The last one names the slowest device, or says that nothing stands out.
+pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
+    let p99s = siblings::p99s(window);
+    let mut findings = Vec::new();
+    for device in &window.devices {
+        findings.extend(status::hang(device, window.seconds));
+        findings.extend(status::errors(device));
+        findings.extend(latency::stalls(device, numbers));
+        findings.extend(latency::slow(device, numbers));
+        findings.extend(latency::queue(device, numbers));
+        findings.extend(siblings::slower(device, window, &p99s, numbers));
+        findings.extend(latency::bimodal(device, numbers));
+        findings.extend(coverage::missing_latency(device));
+        findings.extend(coverage::missed(device));
+    }
+    findings.extend(status::removed(window));
+    findings.extend(coverage::losses(window));
+    if findings.is_empty() {
+        findings.push(nothing(window));
+    }
+    findings.extend(latency::slowest(window, numbers));
+    findings
+}
+
+fn nothing(window: &Window) -> String {
+    if window.devices.iter().all(|device| device.all().ios() < MINIMUM) {
+        format!("No device completed {MINIMUM} I/Os: too few to draw conclusions.")
+    } else {
+        "Nothing stands out: no errors, no stalls, no device whose I/O mostly waits in the queue, none slower than its \
+         siblings."
+            .to_owned()
+    }
+}
+
+/// Without the queue where that is recorded apart: what the drive itself does.
+fn drive_latency<'a>(device: &DeviceWindow, figures: &'a Figures) -> &'a Histogram {
+    let phase = if device.has(Phase::Device) { Phase::Device } else { Phase::Total };
+    figures.of(phase)
+}
+
+/// `1 read`, `1,234 flushes`.
+fn counted(count: u64, noun: &str) -> String {
+    let noun = if count == 1 { singular(noun) } else { plural(noun) };
+    format!("{} {noun}", format::count(count))
+}
+
+/// An op whose name is no English word is that kind of I/O.
+fn singular(noun: &str) -> String {
+    if noun.contains('_') { format!("{noun} I/O") } else { noun.to_owned() }
+}
+
+fn plural(noun: &str) -> String {
+    singular(noun) + if noun == "flush" { "es" } else { "s" }
+}

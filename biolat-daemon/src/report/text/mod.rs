@@ -1,0 +1,194 @@
+//! A window as text: for each block a histogram, percentiles, the load, and what is missing.
+
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use biolat_common::series::Phase;
+
+use super::{
+    breakdown::{Block, Breakdown},
+    window::{DeviceWindow, Window},
+};
+use crate::{
+    format::{self, NumberFormat},
+    histogram::{ERROR_PERCENT, Histogram},
+    losses,
+    terminal::{Highlight, Terminal, wrapped},
+};
+
+/// The percentiles that are shown.
+const SHARES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+
+/// The indent of everything but titles.
+const INDENT: usize = 2;
+
+/// How a window is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextStyle {
+    pub(super) terminal: Terminal,
+    /// The width of the terminal.
+    pub(super) width: usize,
+    pub(super) numbers: NumberFormat,
+    /// A row for each bucket instead of each power of two.
+    pub(super) fine: bool,
+}
+
+/// A window as text.
+pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) -> String {
+    let mut text = String::new();
+    if window.restarted {
+        style.note(&mut text, "biolat was restarted: this is what completed since then");
+    }
+    let blocks = breakdown.blocks(window);
+    if blocks.iter().all(|block| !block.is_busy()) {
+        let _ = writeln!(text, "no I/O in {}", format::duration(window.seconds));
+    }
+    for (number, block) in blocks.iter().filter(|block| block.is_busy()).enumerate() {
+        if number > 0 {
+            text.push('\n');
+        }
+        style.block(&mut text, block, window, breakdown);
+    }
+    for (reason, count) in &window.lost {
+        let line =
+            format!("in no histogram: {} {reason} ({})", format::count(*count), losses::meaning(reason));
+        style.note(&mut text, &line);
+    }
+    if window.failures > 0 {
+        let collections = if window.failures == 1 { "collection" } else { "collections" };
+        let line = format!(
+            "{} {collections} failed: the I/O of that time is counted in a later window",
+            window.failures
+        );
+        style.note(&mut text, &line);
+    }
+    text
+}
+
+impl TextStyle {
+    fn block(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
+        let figures = &block.figures;
+        // Where the phase is not recorded at all, the total is.
+        let has_latencies = |phase: &Phase| figures.of(*phase).count() > 0;
+        let mut phases: Vec<_> = breakdown.phases.iter().copied().filter(has_latencies).collect();
+        if phases.is_empty() {
+            phases.push(Phase::Total);
+        }
+        let names: Vec<_> = phases.iter().map(|phase| phase.name()).collect();
+        let title = format!("{}: {} latency", full_name(block), names.join(" | "));
+        let title: String = title.chars().take(self.width).collect();
+        let _ = writeln!(text, "{}", self.terminal.paint(Highlight::Strong, &title));
+        if figures.ios() > 0 {
+            self.rows(text, figures, &phases);
+            for &phase in &phases {
+                let label = if phases.len() > 1 { phase.name() } else { "" };
+                self.percentiles(text, label, figures.of(phase));
+            }
+        }
+        self.load(text, block, window, &phases);
+        self.faults(text, block);
+        self.missing_latency(text, block, window, breakdown);
+    }
+
+    fn percentiles(&self, text: &mut String, label: &str, histogram: &Histogram) {
+        let percentiles = SHARES.iter().filter_map(|(name, share)| {
+            let bounds = histogram.percentile(*share)?;
+            Some(format!("{name} {}", self.numbers.bounds(bounds)))
+        });
+        let label = if label.is_empty() { String::new() } else { format!("{label:<6}  ") };
+        let line = format!("{label}{}", percentiles.collect::<Vec<_>>().join("  "));
+        let _ = writeln!(text, "{:INDENT$}{line}", "");
+    }
+
+    /// I/Os, rates and the mean.
+    fn load(&self, text: &mut String, block: &Block<'_>, window: &Window, phases: &[Phase]) {
+        let (ios, bytes) = (block.figures.ios(), block.figures.bytes);
+        let mut parts = vec![
+            format!("{} I/O in {}", format::count(ios), format::duration(window.seconds)),
+            format!("{}/s", format::rate(window.rate(ios))),
+        ];
+        if bytes > 0 {
+            parts.push(format!("{}/s", format::bytes(window.rate(1) * bytes as f64)));
+        }
+        if let &[phase] = phases
+            && let Some(mean) = block.figures.of(phase).mean()
+        {
+            parts.push(format!("mean {}", self.numbers.latency(mean)));
+        }
+        if ios > 0 {
+            parts.push(format!("percentiles {}", self.numbers.error(ERROR_PERCENT)));
+        }
+        let _ = writeln!(text, "{:INDENT$}{}", "", wrapped(&parts.join(", "), self.width, INDENT));
+    }
+
+    /// Errors, and completions that the probe missed.
+    fn faults(&self, text: &mut String, block: &Block<'_>) {
+        let list = |counts: &BTreeMap<String, u64>| {
+            let counts = counts.iter().map(|(name, count)| format!("{} {name}", format::count(*count)));
+            counts.collect::<Vec<_>>().join(", ")
+        };
+        if !block.figures.errors.is_empty() {
+            let line = format!("errors: {}", list(&block.figures.errors));
+            self.indented(text, Highlight::Bad, &line);
+        }
+        if !block.unseen.is_empty() {
+            let line = format!(
+                "missed: {} (completed according to diskstats, but the kernel did not run the probe)",
+                list(&block.unseen)
+            );
+            self.indented(text, Highlight::Note, &line);
+        }
+    }
+
+    /// Why I/Os have no queue and device latency, if those were to be shown.
+    fn missing_latency(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
+        let is_total_alone = breakdown.phases.iter().all(|phase| *phase == Phase::Total);
+        let with_device_latency = block.figures.of(Phase::Device).count();
+        let without = block.figures.ios().saturating_sub(with_device_latency);
+        if is_total_alone || without == 0 {
+            return;
+        }
+        let devices: Vec<&DeviceWindow> = match block.device {
+            Some(device) => vec![device],
+            None => window.devices.iter().collect(),
+        };
+        let is_busy = |device: &&DeviceWindow| device.all().ios() > 0 && !device.hint.is_empty();
+        let mut hints = devices.into_iter().filter(is_busy).map(|device| &device.hint).peekable();
+        if hints.peek().is_none() {
+            let line = format!(
+                "{} of them have a total latency only (see -Q): an empty flush is never issued to the driver",
+                format::count(without)
+            );
+            self.indented(text, Highlight::Note, &line);
+        }
+        for hint in hints {
+            self.indented(text, Highlight::Note, hint);
+        }
+    }
+
+    fn indented(&self, text: &mut String, highlight: Highlight, line: &str) {
+        for line in wrapped(line, self.width, INDENT).lines() {
+            let _ = writeln!(text, "{:INDENT$}{}", "", self.terminal.paint(highlight, line.trim_start()));
+        }
+    }
+
+    fn note(&self, text: &mut String, line: &str) {
+        for line in wrapped(line, self.width, 0).lines() {
+            let _ = writeln!(text, "{}", self.terminal.paint(Highlight::Note, line));
+        }
+    }
+}
+
+/// With the model, where it is one device's.
+fn full_name(block: &Block<'_>) -> String {
+    match block.device {
+        Some(device) if !device.model.is_empty() => {
+            let op = block.op.map(|op| format!(" {op}")).unwrap_or_default();
+            format!("{} ({}){op}", device.name, device.model)
+        }
+        _ => block.name(),
+    }
+}

@@ -1,0 +1,100 @@
+//! What a window looks like.
+
+use biolat_common::series::Phase;
+
+use super::{TextStyle, window};
+use crate::{
+    report::{breakdown::Breakdown, samples, window::Window},
+    terminal::Terminal,
+};
+
+fn style(unicode: bool, width: usize, fine: bool) -> TextStyle {
+    let terminal = Terminal { color: false, unicode, is_terminal: unicode };
+    TextStyle { terminal, width, numbers: terminal.numbers(false), fine }
+}
+
+/// 8 reads of at most 1/1024 s, 4 of at most twice that, one a second, one too long, one too short to tell.
+fn seen() -> Window {
+    let total = || samples::histogram(1, &[(-82, 4), (-80, 4), (-73, 4), (0, 1)], 1, 30.0);
+    let queue = samples::histogram(14, &[(-159, 1)], 0, 0.0);
+    let mut op = samples::op("read", 15 * 4096, queue, total(), total());
+    op.errors.insert("medium".into(), 2);
+    let mut sda = samples::device("sda", 9.0, vec![op]);
+    (sda.model, sda.unseen) = ("Fast Drive 9".into(), [("read".to_owned(), 3)].into());
+    let mut after = samples::snapshot(105.0, vec![sda]);
+    after.lost.insert("no_room".into(), 7);
+    Window::between(&samples::snapshot(100.0, vec![]), &after)
+}
+
+fn view(phases: &[Phase]) -> Breakdown {
+    Breakdown { by_device: true, by_op: true, phases: phases.to_vec() }
+}
+
+#[test]
+fn every_figure_has_its_place() {
+    let text = window(&seen(), &view(&[Phase::Device]), &style(false, 60, false));
+    let expected = "\
+sda (Fast Drive 9) read: device latency
+        0 ->  954 ns  1 ****
+        :
+   488 us ->  977 us  8 ***********************************
+   977 us -> 1.95 ms  4 ******************
+        :
+   500 ms ->  1.00 s  1 ****
+        :
+   1024 s ->          1 ****
+";
+    // Where a bar ends is the terminal's business; that the longest ends at the edge is this.
+    let bars = |line: &str| line.trim_end_matches('*').trim_end().to_owned();
+    let lines: Vec<_> = text.lines().map(bars).collect();
+    for line in expected.lines().map(bars) {
+        assert!(lines.contains(&line), "{line} is not in:\n{text}");
+    }
+    assert!(text.lines().any(|line| line.contains(" 8 ***") && line.len() == 60), "{text}");
+    for part in [
+        "p50 935 us  p90 ",
+        "max >1024 s",
+        "15 I/O in 5 s, 3.00/s, 12.0 KiB/s, mean 2.00 s,\n  percentiles +-4.4 %\n",
+        "errors: 2 medium",
+        "missed: 3 read",
+        "in no histogram: 7 no_room",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn nothing_is_wider_than_the_terminal() {
+    for width in [60, 80, 120] {
+        for phases in [&[Phase::Total][..], &Phase::ALL] {
+            for (unicode, fine) in [(true, false), (false, true)] {
+                let text = window(&seen(), &view(phases), &style(unicode, width, fine));
+                for line in text.lines() {
+                    assert!(line.chars().count() <= width.max(78), "{width}: {line}");
+                }
+                assert_eq!(text.is_ascii(), !unicode, "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_no_device_latency_says_why_and_shows_the_total() {
+    let nothing = || samples::histogram(0, &[], 0, 0.0);
+    let op = samples::op("read", 4096, nothing(), nothing(), samples::histogram(0, &[(-80, 9)], 0, 0.1));
+    let mut sda = samples::device("sda", 9.0, vec![op]);
+    sda.phases = vec!["total".into()];
+    sda.lacks = "device sda: turn it on with: echo 2000 > /sys/block/sda/queue/wbt_lat_usec".into();
+    let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(2.0, vec![sda]));
+    let text = window(&seen, &view(&[Phase::Device]), &style(false, 90, false));
+    assert!(text.starts_with("sda read: total latency\n"), "{text}");
+    assert!(text.contains("echo 2000 > /sys/block/sda/queue/wbt_lat_usec"), "{text}");
+    let text = window(&seen, &view(&[Phase::Total]), &style(false, 90, false));
+    assert!(!text.contains("echo"), "it was not asked for: {text}");
+}
+
+#[test]
+fn no_io_is_one_line() {
+    let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(3.0, vec![]));
+    assert_eq!(window(&seen, &view(&[Phase::Device]), &style(false, 80, false)), "no I/O in 2 s\n");
+}
