@@ -48,8 +48,8 @@ def main():
             sys.exit("\n".join(f"{path.name}: {fault}" for fault in found))
         if "--check" not in sys.argv:
             path.write_text(text)
-        elif unseen := list(missed(json.loads(text))):
-            sys.exit("\n".join(f"{path.name}: {mistake}" for mistake in unseen))
+        elif undetected := list(missed(json.loads(text))):
+            sys.exit("\n".join(f"{path.name}: {mistake}" for mistake in undetected))
         elif not path.exists() or path.read_text() != text:
             stale.append(path.name)
     if stale:
