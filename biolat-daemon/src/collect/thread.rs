@@ -23,7 +23,7 @@ pub(super) enum Command {
     Stop,
 }
 
-/// Least time between two log lines about collections.
+/// Least time between two log lines about the same problem of collections.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Least time between two scans that uevents ask for.
@@ -35,12 +35,35 @@ pub(super) struct CollectionStats {
     sum_ns: u128,
     pub(super) failures: u64,
     pub(super) overruns: u64,
-    last_logged: Option<Instant>,
+    failure_log: LogLimit,
+    overrun_log: LogLimit,
+}
+
+/// Limits the rate of a log line: what goes wrong usually goes wrong on each collection. One for each problem, so that none
+/// hides another.
+#[derive(Default)]
+struct LogLimit(Option<Instant>);
+
+impl LogLimit {
+    fn allows(&mut self) -> bool {
+        let allowed = self.0.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
+        if allowed {
+            self.0 = Some(Instant::now());
+        }
+        allowed
+    }
 }
 
 impl Default for CollectionStats {
     fn default() -> Self {
-        Self { durations: [0; CELLS], sum_ns: 0, failures: 0, overruns: 0, last_logged: None }
+        Self {
+            durations: [0; CELLS],
+            sum_ns: 0,
+            failures: 0,
+            overruns: 0,
+            failure_log: LogLimit::default(),
+            overrun_log: LogLimit::default(),
+        }
     }
 }
 
@@ -51,21 +74,12 @@ impl CollectionStats {
         self.sum_ns += ns;
         if duration > interval {
             self.overruns += 1;
-            if self.may_log() {
+            if self.overrun_log.allows() {
                 log::warn!(
                     "a collection took {duration:.1?}, longer than the interval of {interval:?}: raise --interval"
                 );
             }
         }
-    }
-
-    /// Limits the rate of log lines: what goes wrong usually goes wrong on each collection.
-    fn may_log(&mut self) -> bool {
-        let may = self.last_logged.is_none_or(|when| when.elapsed() >= LOG_INTERVAL);
-        if may {
-            self.last_logged = Some(Instant::now());
-        }
-        may
     }
 
     pub(super) fn histogram(&self) -> Histogram {
@@ -133,7 +147,7 @@ impl Collector {
             }
             Err(error) => {
                 self.stats.failures += 1;
-                if self.stats.may_log() {
+                if self.stats.failure_log.allows() {
                     log::error!("a collection failed, keeping the previous snapshot: {error:#}");
                 }
                 let health = self.health();
@@ -144,5 +158,20 @@ impl Collector {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::CollectionStats;
+
+    #[test]
+    fn an_overrun_does_not_hide_a_failure() {
+        let mut stats = CollectionStats::default();
+        stats.record(Duration::from_secs(2), Duration::from_secs(1));
+        assert!(!stats.overrun_log.allows(), "a second overrun within a minute");
+        assert!(stats.failure_log.allows() && !stats.failure_log.allows());
     }
 }
