@@ -1,6 +1,6 @@
-//! Writes what is made of the daemon's options: manual pages, one for each command, and completions for shells.
+//! Generates the manual pages, one for each command, and shell completions from the daemon's options.
 //!
-//! `cargo run --example documents -- 2026-01-31 FOLDER`; the date is the pages'. `cargo xtask dist` packs them.
+//! `cargo run --example documents -- 2026-01-31 FOLDER`; the date is printed on the pages. `cargo xtask dist` packages them.
 
 use std::{error::Error, fs, io, path::Path};
 
@@ -12,7 +12,7 @@ use clap_mangen::{
     roff::{Roff, bold, italic, roman},
 };
 
-/// Daemons and what administers a system.
+/// Daemons and system administration commands.
 const SECTION: &str = "8";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -30,13 +30,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         generate_to(shell, &mut daemon.clone(), "biolat-daemon", folder)?;
     }
-    mend_bash(&folder.join("biolat-daemon.bash"))?;
+    fix_bash(&folder.join("biolat-daemon.bash"))?;
     Ok(())
 }
 
-/// clap_complete (4.6, a known fault) names a command by its program in two ways if that has a hyphen, so that bash never finds what a
-/// command offers: one of them it is.
-fn mend_bash(path: &Path) -> io::Result<()> {
+/// Works around a bug of clap_complete 4.6: if the program's name has a hyphen, the script spells the names of its subcommands
+/// in two ways, so that bash finds no completions for them.
+fn fix_bash(path: &Path) -> io::Result<()> {
     let script = fs::read_to_string(path)?;
     fs::write(path, script.replace("biolat__subcmd__daemon", "biolat__daemon"))
 }
@@ -48,7 +48,7 @@ fn manual(command: &Command, date: &str) -> io::Result<Vec<u8>> {
     page(command.clone().subcommand_value_name("COMMAND"), date, &sections)
 }
 
-/// A command's page. What follows the options in --help has sections of its own there.
+/// A command's page. Each paragraph after the options in --help becomes a section.
 fn command_manual(command: &Command, date: &str) -> io::Result<Vec<u8>> {
     let mut sections = vec![environment(command, &[])];
     sections.extend(closing(command));
@@ -84,7 +84,7 @@ fn page(command: Command, date: &str, sections: &[Roff]) -> io::Result<Vec<u8>> 
     Ok(page)
 }
 
-/// What it does instead of serving.
+/// The subcommands.
 fn commands(command: &Command) -> Roff {
     let mut roff = section("COMMANDS");
     for command in command.get_subcommands() {
@@ -94,7 +94,7 @@ fn commands(command: &Command) -> Roff {
     roff
 }
 
-/// A paragraph that begins with a title is a section; indented lines are as they stand.
+/// Makes a section of each paragraph that begins with a title. Indented lines are kept as they are.
 fn closing(command: &Command) -> Vec<Roff> {
     let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     let mut sections = Vec::new();
@@ -122,12 +122,12 @@ fn section(title: &str) -> Roff {
     roff
 }
 
-/// A term, and what it is.
+/// A term and its description.
 fn item(roff: &mut Roff, term: &str, text: &str) {
     roff.control("TP", []).text([bold(term)]).text([roman(text)]);
 }
 
-/// What --help says first. Indented lines are terms and what they are.
+/// The first part of --help. Indented lines are terms and their descriptions.
 fn description(command: &Command) -> Roff {
     let mut roff = section("DESCRIPTION");
     let text = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
@@ -141,17 +141,17 @@ fn description(command: &Command) -> Roff {
     roff
 }
 
-/// Variables that are no options.
+/// Environment variables without an option.
 const VARIABLES: [(&str, &str); 3] = [
-    ("LISTEN_FDS", "how many sockets systemd hands over: sd_listen_fds(3)"),
+    ("LISTEN_FDS", "number of sockets passed by systemd: sd_listen_fds(3)"),
+    ("NOTIFY_SOCKET", "socket on which systemd is notified of the start and the end: sd_notify(3)"),
     (
-        "NOTIFY_SOCKET",
-        "where systemd is told that there are figures, and that the end has begun: sd_notify(3)",
+        "WATCHDOG_USEC",
+        "time after which systemd restarts a service that does not feed its watchdog: sd_watchdog_enabled(3)",
     ),
-    ("WATCHDOG_USEC", "how often systemd wants to hear that all is well: sd_watchdog_enabled(3)"),
 ];
 
-/// Each option's variable, and others.
+/// The environment variables of the options, and others.
 fn environment(command: &Command, others: &[(&str, &str)]) -> Roff {
     let variable = |argument: &Arg| Some((argument.get_env()?.to_owned(), argument.get_long()?.to_owned()));
     let variables: Vec<_> = command.get_arguments().filter_map(variable).collect();
@@ -160,9 +160,7 @@ fn environment(command: &Command, others: &[(&str, &str)]) -> Roff {
     }
     let mut roff = section("ENVIRONMENT");
     roff.text([
-        roman(
-            "The command line overrides what the environment says. An option that takes no value is on with ",
-        ),
+        roman("The command line overrides the environment. Enable an option without a value by "),
         bold("true"),
         roman("."),
     ]);
@@ -180,8 +178,8 @@ fn exit_status() -> Roff {
     let mut roff = section("EXIT STATUS");
     for (status, text) in [
         ("0", "after SIGTERM or SIGINT"),
-        ("1", "it cannot run, or no longer: one line on standard error says why, and what to do"),
-        ("2", "an option is wrong"),
+        ("1", "cannot run, or cannot continue: one line on standard error says why, and what to do"),
+        ("2", "wrong option or web config"),
     ] {
         item(&mut roff, status, text);
     }
@@ -193,9 +191,9 @@ fn files() -> Roff {
     for (file, text) in [
         ("/etc/default/biolat", "the environment of the systemd unit, for options"),
         ("/usr/lib/systemd/system/biolat.service", "the systemd unit"),
-        ("/usr/lib/systemd/system/biolat.socket", "has systemd listen in its stead; not enabled by default"),
-        ("/sys/kernel/btf/vmlinux", "the kernel's types, without which the probe cannot be loaded"),
-        ("/sys/block/*/stat", "the kernel's own disk statistics, against which its counts are checked"),
+        ("/usr/lib/systemd/system/biolat.socket", "makes systemd listen on the port; not enabled by default"),
+        ("/sys/kernel/btf/vmlinux", "the kernel's BTF, needed to load the probe"),
+        ("/sys/block/*/stat", "the kernel's disk statistics, against which the counts are checked"),
     ] {
         item(&mut roff, file, text);
     }
@@ -206,12 +204,9 @@ fn examples() -> Roff {
     let mut roff = section("EXAMPLES");
     for (text, command) in [
         ("Serve on port 9976 of every address:", "biolat-daemon"),
-        ("NVMe drives only, read every second:", "biolat-daemon --device 'nvme.*' --interval 1s"),
-        ("This host alone may ask:", "biolat-daemon --listen 127.0.0.1:9976 --listen [::1]:9976"),
-        (
-            "See how many I/Os there were:",
-            "curl -s localhost:9976/metrics | grep total_latency_seconds_count",
-        ),
+        ("NVMe drives only, collected every second:", "biolat-daemon --device 'nvme.*' --interval 1s"),
+        ("Serve this host only:", "biolat-daemon --listen 127.0.0.1:9976 --listen [::1]:9976"),
+        ("Show the number of I/Os:", "curl -s localhost:9976/metrics | grep total_latency_seconds_count"),
     ] {
         roff.text([roman(text)]);
         roff.control("PP", []).control("RS", ["4"]).control("EX", []);
@@ -221,7 +216,7 @@ fn examples() -> Roff {
     roff
 }
 
-/// All pages but the one that it stands on.
+/// All pages except this one.
 fn see_also(daemon: &Command, own: &str) -> Roff {
     let mut roff = section("SEE ALSO");
     let mut pages = vec!["biolat-daemon".to_owned()];

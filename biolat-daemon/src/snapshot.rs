@@ -1,4 +1,4 @@
-//! What one pass of the collector found: plain data, never changed once made. No aya in it, no Prometheus.
+//! What one collection found: plain data, immutable. It depends neither on aya nor on Prometheus.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,10 +9,10 @@ use crate::{
     histogram::Histogram,
 };
 
-/// Everything that is exposed.
+/// Everything that is exposed of one collection.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When the pass was made.
+    /// When it was collected.
     pub taken: SystemTime,
     /// When the probe was attached: every counter was zero then.
     pub started: SystemTime,
@@ -20,9 +20,9 @@ pub struct Snapshot {
     pub devices: Vec<DeviceView>,
     /// Completions in no histogram, by reason.
     pub lost: Vec<(&'static str, u64)>,
-    /// How the collector fares.
+    /// Statistics of the collector.
     pub health: Health,
-    /// Runs of the probe and the time in them, if the kernel was asked to count.
+    /// Runs of the probe and their time, if the kernel measures them.
     pub probe: Option<ProbeRuns>,
     /// This process.
     pub process: Process,
@@ -31,15 +31,14 @@ pub struct Snapshot {
 /// One device.
 #[derive(Clone, Debug)]
 pub struct DeviceView {
-    /// What it is.
     pub device: Device,
     /// When its counters were zero.
     pub since: SystemTime,
-    /// Which phases are to be had, in the order of `Phase`.
+    /// Which phases are available, in the order of `Phase`.
     pub phases: [bool; PHASES],
     /// By op.
     pub series: Vec<SeriesView>,
-    /// Completions in the kernel's books that the probe was not run for.
+    /// Completions in the disk statistics that the probe missed.
     pub unseen: Vec<(Group, u64)>,
 }
 
@@ -48,7 +47,7 @@ pub struct DeviceView {
 pub struct SeriesView {
     /// The kernel's name of the op, in lower case.
     pub op: String,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
     /// In the order of `Phase`.
     pub histograms: [Histogram; PHASES],
@@ -56,42 +55,38 @@ pub struct SeriesView {
     pub errors: Vec<(&'static str, u64)>,
 }
 
-/// How the collector fares.
+/// Statistics of the collector.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// How long its passes took.
+    /// How long collections took.
     pub durations: Histogram,
-    /// Passes that failed.
+    /// Collections that failed.
     pub failures: u64,
-    /// Passes that took longer than the interval.
+    /// Collections that took longer than the interval.
     pub overruns: u64,
-    /// Series that the probe has room for, used or not.
+    /// Slots for series in the probe's maps, used or not.
     pub slots: u64,
-    /// Bytes that the kernel holds for them.
+    /// Kernel memory of these slots.
     pub map_bytes: u64,
 }
 
-/// Runs of the probe.
+/// The kernel's statistics of the probe's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeRuns {
-    /// How many.
     pub count: u64,
-    /// How long they took together.
+    /// Total time of all runs.
     pub time: Duration,
 }
 
-/// This process, as `/proc/self` has it.
+/// This process, as in `/proc/self`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
-    /// User and system time.
+    /// User and system CPU time.
     pub cpu_seconds: f64,
-    /// Resident memory.
     pub resident_bytes: u64,
-    /// Virtual memory.
     pub virtual_bytes: u64,
-    /// Open file descriptors.
     pub open_fds: u64,
-    /// How many there may be.
+    /// Limit of open file descriptors.
     pub max_fds: u64,
     /// Seconds since the epoch.
     pub start_time_seconds: f64,

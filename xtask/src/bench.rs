@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     ebpf,
-    process::{cargo, run},
+    process::{run, static_cargo},
 };
 
 /// What to measure.
@@ -24,8 +24,8 @@ pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
         Subject::Collect => "collect",
         Subject::Scrape => "scrape",
     };
-    let mut command =
-        cargo(&["bench", "--quiet", "--locked", "--package", "biolat-daemon", "--bench", name, "--"]);
+    let mut command = static_cargo("bench");
+    command.args(["--quiet", "--bench", name, "--"]);
     if let Subject::Probe = subject {
         command.env("BIOLAT_BENCH_FLOOR", ebpf::build_floor()?);
     }

@@ -105,12 +105,6 @@ pub(crate) fn build_floor() -> Result<PathBuf> {
     Toolchain::find(None)?.build_file(FLOOR)
 }
 
-/// A `rustc` with the sources of the standard library, and its `cargo`.
-pub(crate) fn compiler_with_sources() -> Result<(PathBuf, PathBuf)> {
-    let toolchain = Toolchain::find(None)?;
-    Ok((toolchain.rustc, toolchain.cargo))
-}
-
 /// Why nothing can be built for the kernel here; nothing if it can.
 pub(crate) fn lacking() -> Option<String> {
     Toolchain::find(None).err().map(|error| format!("{error:#}"))

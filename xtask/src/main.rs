@@ -54,9 +54,12 @@ enum Verb {
     },
     /// Make what users are given, in target/dist: the static binary, the image and the Debian package
     Dist {
-        /// Make it in two folders, and fail if a byte differs
+        /// Make it here and, for this machine's architecture, in another folder; fail if a byte differs
         #[arg(long)]
         check: bool,
+        /// Only for this architecture: amd64 or arm64
+        #[arg(long, value_name = "ARCHITECTURE", conflicts_with = "check")]
+        only: Option<String>,
     },
     /// Check what stands in deploy/, by the tools of those who will use it
     Deploy {
@@ -71,8 +74,12 @@ enum Verb {
     },
     /// Take the README's picture of the page: a minute of load on devices of its own
     Screenshot,
-    /// Check formatting, clippy (daemon and probe) and documentation
-    Lint,
+    /// Check formatting, dependencies, clippy (daemon and probe) and documentation
+    Lint {
+        /// Fail if a tool is lacking
+        #[arg(long)]
+        strict: bool,
+    },
 }
 
 fn main() -> std::process::ExitCode {
@@ -83,12 +90,12 @@ fn main() -> std::process::ExitCode {
         Verb::Bench { subject, flags } => bench::bench(subject, &flags),
         Verb::Ebpf { check: false, .. } => ebpf::rebuild(),
         Verb::Ebpf { check: true, strict } => ebpf::check(strict),
-        Verb::Dist { check: false } => dist::dist(),
-        Verb::Dist { check: true } => dist::check(),
+        Verb::Dist { check: false, only } => dist::dist(only.as_deref()),
+        Verb::Dist { check: true, .. } => dist::check(),
         Verb::Deploy { write: true, part, .. } => deploy::write(part.as_deref()),
         Verb::Deploy { strict, part, .. } => deploy::check(strict, part.as_deref()),
         Verb::Screenshot => screenshot::screenshot(),
-        Verb::Lint => lint::lint(),
+        Verb::Lint { strict } => lint::lint(strict),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -24,6 +24,25 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
 }
 
+/// A cargo whose release builds are linked statically: what runs in a guest, and what benches measure, as users are given
+/// such a binary. With flags other than the workspace's, in a folder of its own.
+pub(crate) fn static_cargo(verb: &str) -> Command {
+    let mut cargo = cargo(&[verb, "--locked", "--package", "biolat-daemon", "--target", STATIC_TARGET]);
+    cargo.arg("--target-dir").arg(static_folder()).env("RUSTFLAGS", "-C target-feature=+crt-static");
+    cargo
+}
+
+/// Where [`static_cargo`] puts what it builds for release.
+pub(crate) fn static_release() -> PathBuf {
+    static_folder().join(STATIC_TARGET).join("release")
+}
+
+const STATIC_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+fn static_folder() -> PathBuf {
+    root().join("target/static-release")
+}
+
 /// Runs a command, shown first; an exit code other than zero is an error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);

@@ -1,4 +1,4 @@
-//! Loop devices of the bench's own.
+//! Loop devices for this benchmark.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ impl Disks {
             fs::write(&file, vec![0x5a; 4 << 20])
                 .with_context(|| format!("cannot make {}", file.display()))?;
             let output = Command::new("losetup").args(["--find", "--show"]).arg(&file).output();
-            // The device holds it from now on.
+            // The loop device keeps the deleted file open.
             let _ = fs::remove_file(&file);
             let output = output.context("cannot run losetup (Debian: mount)")?;
             if !output.status.success() {
@@ -37,7 +37,7 @@ impl Disks {
         names.map(|name| name.to_string_lossy().into_owned()).collect::<Vec<_>>().join("|")
     }
 
-    /// So that each has both series.
+    /// Reads and writes, so that each device has both series.
     pub(crate) fn read_and_write(&self) -> Result<()> {
         for path in &self.0 {
             let mut disk = fs::OpenOptions::new().read(true).write(true).open(path)?;

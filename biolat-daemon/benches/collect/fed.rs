@@ -1,6 +1,6 @@
-//! A machine of any number of CPUs, as far as a pass's time depends on them: its counters, read from the kernel by the
-//! same call, summed and widened by the same code. They stand in a plain array whose value is as long as that of a
-//! per-CPU one: the kernel then copies it in one piece instead of CPU by CPU, on its way through the same memory.
+//! A simulated machine with any number of CPUs, for the part of a collection whose time depends on them: the counters are read
+//! from the kernel by the same call, and summed and widened by the same code. They are in a plain array whose values are as
+//! long as those of a per-CPU array: the kernel copies such a value in one piece instead of CPU by CPU, but copies as much.
 
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, MapData};
@@ -28,12 +28,12 @@ impl<const CPUS: usize> Machine<CPUS> {
         Ok(Self { map, buffer: SeriesBuffer::default(), totals })
     }
 
-    /// Of counters that are read.
+    /// Bytes of counters that a collection reads.
     pub(crate) fn bytes(&self) -> usize {
         self.totals.len() * CPUS * size_of::<Series>()
     }
 
-    /// What a pass does with counters, up to what is exposed.
+    /// The part of a collection from the counters to what is exposed.
     pub(crate) fn collect(&mut self) -> Result<Vec<SeriesView>> {
         for (index, totals) in (0..).zip(&mut self.totals) {
             totals.add(&self.buffer.read_plain(&self.map, index)?);
@@ -42,7 +42,7 @@ impl<const CPUS: usize> Machine<CPUS> {
     }
 }
 
-/// What one CPU has counted of a drive under a varied load.
+/// One CPU's counters of a drive under a varied load.
 fn busy() -> Series {
     let mut series = Series { queue_ns: 1 << 40, device_ns: 1 << 45, bytes: 1 << 50, ..Series::ZERO };
     for (number, cell) in (1..).zip(&mut series.cells[60..108]) {

@@ -1,5 +1,5 @@
-//! What a pass of the collector costs: whole passes here, with this machine's CPUs and loop devices, and the part that
-//! grows with CPUs, fed by maps that are as large as those of larger machines. Run by `cargo xtask bench collect`.
+//! The cost of a collection: whole collections with this machine's CPUs and loop devices, and the part that grows with the
+//! number of CPUs with maps as large as those of larger machines. Run by `cargo xtask bench collect`.
 
 #[path = "../command/mod.rs"]
 mod command;
@@ -20,7 +20,7 @@ use command::Usual;
 use disks::Disks;
 use measure::Cost;
 
-/// Measure what a pass of the collector costs
+/// Measure the cost of a collection
 #[derive(Parser)]
 #[command(name = "cargo xtask bench collect", bin_name = "cargo xtask bench collect")]
 struct Options {
@@ -32,7 +32,7 @@ struct Row {
     what: &'static str,
     cpus: usize,
     devices: usize,
-    /// Bytes of counters that are read.
+    /// Bytes of counters that a collection reads.
     bytes: usize,
     cost: Cost,
 }
@@ -113,7 +113,7 @@ impl Row {
     }
 }
 
-/// Bounds so wide that only a mistake breaks them.
+/// Bounds that only a defect exceeds.
 fn check(rows: &[Row]) -> Result<()> {
     for row in rows {
         // A gigabyte a second is slow for any memory.

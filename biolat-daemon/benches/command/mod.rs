@@ -1,25 +1,25 @@
-//! What each bench is as a command: the options that all have, and how it ends.
+//! The command line of a benchmark: options that all of them have, and the exit status.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
 
-/// Flattened into each bench's own.
+/// Options of every benchmark.
 #[derive(clap::Args)]
 pub(crate) struct Usual {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Fail unless the figures are sane: for a machine that has other things to do
+    /// Fail unless the results are plausible: for machines that are not idle
     #[arg(long)]
     pub(crate) check: bool,
-    /// Cargo says that it is one.
+    /// Passed by cargo bench.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// Runs a bench with the options that it is given.
+/// Parses the options and runs a benchmark.
 pub(crate) fn main<Options: Parser>(bench: impl FnOnce(&Options) -> Result<()>) -> ExitCode {
     match bench(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,

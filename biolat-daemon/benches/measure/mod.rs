@@ -1,4 +1,4 @@
-//! What a piece of work costs: CPU time of this thread, and what it allocates.
+//! The cost of some work: CPU time of this thread, and its allocations.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -9,7 +9,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// The system's allocator, with a count for each thread.
+/// The system's allocator, with counters per thread.
 struct Counting;
 
 thread_local! {
@@ -17,29 +17,29 @@ thread_local! {
 }
 
 fn count(bytes: usize) {
-    // A thread that ends may allocate when its own variables are gone.
+    // A thread may still allocate after its thread-local variables are dropped.
     let _ = ALLOCATIONS.try_with(|cell| {
         let [calls, sum] = cell.get();
         cell.set([calls + 1, sum + bytes as u64]);
     });
 }
 
-// SAFETY: all of it is the system's allocator, unchanged.
+// SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -47,17 +47,17 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Of one piece of work.
+/// The cost of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// The median.
+    /// Median.
     pub(crate) cpu: Duration,
     pub(crate) allocations: u64,
     pub(crate) allocated_bytes: u64,
 }
 
 impl Cost {
-    /// Does the work so often, and once before.
+    /// Runs the work that often, after one run to warm up.
     pub(crate) fn of<T>(times: usize, mut work: impl FnMut() -> T) -> Self {
         drop(work());
         let before = ALLOCATIONS.get();
@@ -89,7 +89,7 @@ impl Cost {
     }
 }
 
-/// Of this thread, user and system.
+/// User and system CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)

@@ -2,8 +2,8 @@
 
 use regex_lite::Regex;
 
-/// Names that are not shown unless asked for: disks that are made of memory.
-pub const EXCLUDED_BY_DEFAULT: &str = "^z?ram[0-9]+$";
+/// Devices that are not shown by default: RAM disks.
+const EXCLUDED_BY_DEFAULT: &str = "^z?ram[0-9]+$";
 
 /// Regular expressions on device names, each matched against the whole name.
 #[derive(Clone, Debug)]
@@ -12,25 +12,25 @@ pub struct Selection {
     exclude: Option<Regex>,
 }
 
-/// An expression that is none: which of the two, and why.
+/// An invalid regular expression.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadExpression {
-    /// Whether it is the one for what is left out.
+    /// Whether it is that of excluded devices.
     pub exclude: bool,
-    /// The reason, in one line.
+    /// What is wrong with it, in one line.
     pub reason: String,
 }
 
 /// Everything but [`EXCLUDED_BY_DEFAULT`].
 impl Default for Selection {
     fn default() -> Self {
-        // A constant that compiles: a test says so.
+        // The constant is valid: a test compiles it.
         Self { include: None, exclude: whole(EXCLUDED_BY_DEFAULT).ok() }
     }
 }
 
 impl Selection {
-    /// From what the user gave. With neither, everything but [`EXCLUDED_BY_DEFAULT`].
+    /// With neither expression, everything but [`EXCLUDED_BY_DEFAULT`].
     pub fn new(include: Option<&str>, exclude: Option<&str>) -> Result<Self, BadExpression> {
         let default = include.is_none().then_some(EXCLUDED_BY_DEFAULT);
         let bad = |exclude| move |reason| BadExpression { exclude, reason };
@@ -48,7 +48,7 @@ impl Selection {
     }
 }
 
-/// Compiled as given first, so that an error is about what the user wrote.
+/// Matches whole names. The pattern is compiled alone first, so that an error message is about what the user wrote.
 fn whole(pattern: &str) -> Result<Regex, String> {
     let whole = Regex::new(pattern).and_then(|_| Regex::new(&format!("^(?:{pattern})$")));
     whole.map_err(|error| error.to_string())
@@ -59,7 +59,7 @@ mod tests {
     use super::{BadExpression, Selection};
 
     #[test]
-    fn the_default_leaves_memory_out() {
+    fn ram_disks_are_excluded_by_default() {
         for selection in [Selection::new(None, None).unwrap(), Selection::default()] {
             assert!(selection.shows("nvme0n1") && selection.shows("loop7") && selection.shows("nvme0c1n1"));
             assert!(!selection.shows("zram0") && !selection.shows("ram12"));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_expression_is_refused() {
+    fn an_invalid_expression_is_an_error() {
         let bad = Selection::new(Some("nvme["), None).unwrap_err();
         assert_eq!(bad, BadExpression { exclude: false, reason: "found unclosed character class".into() });
         assert!(Selection::new(Some("a"), Some("*")).unwrap_err().exclude);

@@ -1,8 +1,8 @@
-//! A sysfs of a test's own.
+//! A temporary sysfs for tests.
 
 use std::{fs, path::PathBuf};
 
-/// Its root, gone when the test is over.
+/// Its mount point, removed when dropped.
 pub(crate) struct Tree(pub(crate) PathBuf);
 
 impl Tree {
@@ -16,7 +16,7 @@ impl Tree {
         tree
     }
 
-    /// With this file too, wherever.
+    /// Adds a file, anywhere below the root.
     pub(crate) fn write(&self, path: &str, bytes: &[u8]) {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn map(protection: i32) -> io::Result<()> {
-        // SAFETY: a mapping of its own, used by nobody.
+        // SAFETY: a new mapping that nothing uses.
         let address = unsafe {
             libc::mmap(ptr::null_mut(), 4096, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
         };

@@ -20,7 +20,7 @@ pub(super) const NEEDS: &[Need] = &[
 
 pub(super) fn check() -> Result<()> {
     run(&mut command(machine::python(), &["deploy/grafana/dashboard.py", "--check"]))?;
-    test::on_this_kernel(true, None, |suite| suite.name == "dashboards").map(drop)
+    test::on_this_kernel(true, None, |suite| suite.name == "dashboards")
 }
 
 /// Makes the dashboards anew.

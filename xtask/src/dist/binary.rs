@@ -6,11 +6,11 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use super::Source;
 use crate::{
-    ebpf,
+    machine::tool,
     process::{cargo, command, find, root, run},
 };
 
@@ -44,8 +44,38 @@ impl Architecture {
             let package = format!("gcc-aarch64-linux-gnu libc6-dev-{}-cross", self.name);
             return Some(format!("no {linker} with {library}: apt-get install {package}"));
         }
-        ebpf::compiler_with_sources().err().map(|error| format!("{error:#}"))
+        self.cross_cargo().err().map(|error| format!("{error:#}"))
     }
+
+    /// A cargo whose compiler has the standard library of this architecture: rustup's, or Debian's as `.ci/install` sets it up.
+    fn cross_cargo(self) -> Result<Command> {
+        let debian = tool(&format!("rust-{}/rustc", self.name));
+        if has_library(Path::new("rustc"), self.target) {
+            return Ok(cargo(&[]));
+        }
+        if !has_library(&debian, self.target) {
+            bail!(
+                "no standard library for {0}: rustup target add {0}, or on Debian run .ci/install",
+                self.target
+            );
+        }
+        let mut cargo = command("/usr/bin/cargo", &[]);
+        // What rustup's cargo has set for this process is not meant for that one.
+        for (name, _) in std::env::vars().filter(|(name, _)| {
+            name.starts_with("CARGO_") && name != "CARGO_HOME" || name.starts_with("RUSTUP_TOOLCHAIN")
+        }) {
+            cargo.env_remove(name);
+        }
+        cargo.env("RUSTC", debian);
+        Ok(cargo)
+    }
+}
+
+/// Whether a compiler can build programs for this target.
+fn has_library(rustc: &Path, target: &str) -> bool {
+    let Ok(printed) = command(rustc, &["--print", "sysroot"]).output() else { return false };
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&printed.stdout).trim());
+    printed.status.success() && sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
 }
 
 /// What these builds are kept in: their flags are not those of the workspace's others.
@@ -56,7 +86,7 @@ pub(super) fn target_dir() -> PathBuf {
 /// For what is built once, downloaded often, and stays in memory: the whole is optimized at once, and what others wrote is
 /// small.
 const SMALL: [&str; 3] = [
-    "profile.release.lto='fat'",
+    "profile.release.lto='thin'",
     "profile.release.codegen-units=1",
     "profile.release.package.\"*\".opt-level='s'",
 ];
@@ -70,7 +100,10 @@ pub(super) fn build(architecture: Architecture, source: &Source) -> Result<PathB
     let mut flags = flags()?;
     let mut command = match architecture.cross {
         None => cargo(&[]),
-        Some((linker, _)) => cross(linker, &mut flags)?,
+        Some((linker, _)) => {
+            flags.push(format!("-Clinker={linker}"));
+            architecture.cross_cargo()?
+        }
     };
     command.args(["build", "--release", "--locked", "--package", "biolat-daemon"]);
     // With a target named, the flags are not those of build scripts, which run here.
@@ -83,21 +116,6 @@ pub(super) fn build(architecture: Architecture, source: &Source) -> Result<PathB
     command.env("BIOLAT_REVISION", &source.revision);
     run(&mut command)?;
     Ok(target_dir().join(architecture.target).join("release/biolat-daemon"))
-}
-
-/// A cargo that builds the standard library for the target too, as the compiler at hand has it for this machine alone.
-fn cross(linker: &str, flags: &mut Vec<String>) -> Result<Command> {
-    let (rustc, cargo) = ebpf::compiler_with_sources()?;
-    flags.push(format!("-Clinker={linker}"));
-    let mut command = command(&cargo, &["-Zbuild-std=std,panic_unwind"]);
-    // Of this process' own build nothing may leak into that one.
-    for (name, _) in std::env::vars().filter(|(name, _)| {
-        name.starts_with("CARGO_") && name != "CARGO_HOME" || name.starts_with("RUSTUP_TOOLCHAIN")
-    }) {
-        command.env_remove(name);
-    }
-    command.env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1");
-    Ok(command)
 }
 
 /// No path of this machine is left in what panics say.

@@ -46,13 +46,20 @@ pub(crate) struct Release {
     sums: PathBuf,
 }
 
-/// Makes it; the sums are listed.
-pub(crate) fn dist() -> Result<()> {
-    print!("{}", fs::read_to_string(make()?.sums)?);
+/// Makes it, for one architecture or for all that can be built for here; the sums are listed.
+pub(crate) fn dist(only: Option<&str>) -> Result<()> {
+    let architectures: Vec<_> =
+        Architecture::ALL.into_iter().filter(|each| only.is_none_or(|only| only == each.name)).collect();
+    if architectures.is_empty() {
+        let known = Architecture::ALL.map(|each| each.name).join(", ");
+        bail!("--only {}: known are {known}", only.unwrap_or_default());
+    }
+    print!("{}", fs::read_to_string(make_for_each(&architectures)?.sums)?);
     Ok(())
 }
 
-/// Makes it here and in a copy of the sources elsewhere, and fails if a byte differs, anything is left out or too large.
+/// Makes it, and fails if anything is left out or too large, or if a copy of the sources elsewhere gives other bytes. That is
+/// tried for this machine's architecture: a path of the folder that got into one would get into both.
 pub(crate) fn check() -> Result<()> {
     let release = make()?;
     if release.made.len() < Architecture::ALL.len() {
@@ -66,10 +73,12 @@ pub(crate) fn check() -> Result<()> {
             bail!("the binary for {} has {bytes} bytes, more than {most}", made.architecture.name);
         }
     }
-    let here = fs::read_to_string(release.sums)?;
+    let ours = release.of_this_machine()?.architecture;
+    let here = fs::read_to_string(&release.sums)?;
+    let here: String = here.split_inclusive('\n').filter(|line| line.contains(ours.name)).collect();
     let source = Source::find()?;
     let copy = std::env::temp_dir().join(format!("biolat-dist-{}", std::process::id()));
-    let there = make_copy(&source, &copy);
+    let there = make_copy(&source, ours, &copy);
     let _ = fs::remove_dir_all(&copy);
     let there = there?;
     if here != there {
@@ -81,11 +90,15 @@ pub(crate) fn check() -> Result<()> {
 
 /// Makes it, from what this folder holds.
 pub(crate) fn make() -> Result<Release> {
+    make_for_each(&Architecture::ALL)
+}
+
+fn make_for_each(architectures: &[Architecture]) -> Result<Release> {
     let source = Source::find()?;
     let folder = root().join("target/dist");
     make_empty(&folder)?;
     let mut made = Vec::new();
-    for architecture in Architecture::ALL {
+    for &architecture in architectures {
         match architecture.lacking() {
             None => made.push(make_for(architecture, &source, &folder)?),
             Some(reason) => println!("left out: {}: {reason}", architecture.name),
@@ -130,8 +143,8 @@ impl Release {
     }
 }
 
-/// The sums of what a copy of the sources gives.
-fn make_copy(source: &Source, copy: &PathBuf) -> Result<String> {
+/// The sums of what a copy of the sources gives for an architecture.
+fn make_copy(source: &Source, architecture: Architecture, copy: &Path) -> Result<String> {
     fs::create_dir(copy).with_context(|| format!("cannot make {}", copy.display()))?;
     let files = output(Command::new("git").args(["ls-files", "--cached", "-z"]).current_dir(root()))?;
     for file in files.split_terminator('\0') {
@@ -142,8 +155,11 @@ fn make_copy(source: &Source, copy: &PathBuf) -> Result<String> {
     let tools = root().join("target/tools");
     fs::create_dir(copy.join("target"))?;
     std::os::unix::fs::symlink(tools, copy.join("target/tools"))?;
-    let mut command =
-        crate::process::cargo(&["run", "--quiet", "--locked", "--package", "xtask", "--", "dist"]);
+    let arguments =
+        ["run", "--quiet", "--locked", "--package", "xtask", "--", "dist", "--only", architecture.name];
+    let mut command = crate::process::cargo(&arguments);
+    // What goes into no binary, this program and the one that writes manual pages, need not be built from nothing.
+    command.env("CARGO_TARGET_DIR", root().join("target"));
     command.current_dir(copy).stdout(std::process::Stdio::null());
     command.env("SOURCE_DATE_EPOCH", source.epoch.to_string()).env("BIOLAT_REVISION", &source.revision);
     run(&mut command)?;

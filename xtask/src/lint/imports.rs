@@ -103,7 +103,7 @@ fn cycles(files: &[(PathBuf, String)]) -> Vec<String> {
             // To the child that it comes from, where a parent passes it on.
             for depth in 0..target.len() {
                 let parent = target[..depth].to_vec();
-                let is_item = !modules.contains(&target[..=depth].to_vec());
+                let is_item = !modules.contains(&target[..=depth]);
                 if let (true, Some(child)) = (is_item, imported.get(&(&parent, target[depth].as_str()))) {
                     target.insert(depth, (*child).to_owned());
                     break;
@@ -111,7 +111,7 @@ fn cycles(files: &[(PathBuf, String)]) -> Vec<String> {
             }
             let common = module.iter().zip(&target).take_while(|(one, other)| one == other).count();
             let (Some(from), Some(to)) = (module.get(common), target.get(common)) else { continue };
-            if modules.contains(&target[..=common].to_vec()) {
+            if modules.contains(&target[..=common]) {
                 let place = format!("{}:{line}", file.display());
                 let edge = Edge { from: from.clone(), to: to.clone(), place };
                 graphs.entry(target[..common].to_vec()).or_default().push(edge);

@@ -27,6 +27,7 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const HALF: &str = "half";
 
 /// A kernel to boot.
+#[derive(Clone)]
 pub(crate) struct Kernel {
     /// Its release, as `uname -r` has it.
     pub(crate) release: String,

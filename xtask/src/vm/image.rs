@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use super::archive::Kernel;
 use crate::{
     folder::make_empty,
-    process::{find, output, root},
+    process::{find, output, static_cargo, static_release},
 };
 
 /// Programs that tests in the guest use, and the packages that have them.
@@ -216,6 +216,7 @@ pub(crate) fn tests(folder: &Path, built: &Built, names: &[&str]) -> Result<Vec<
 }
 
 /// Linked statically, to run where there is nothing else.
+#[derive(Clone)]
 pub(crate) struct Built {
     tests: PathBuf,
     daemon: PathBuf,
@@ -225,19 +226,15 @@ pub(crate) struct Built {
 impl Built {
     /// Builds the test binary and the daemon.
     pub(crate) fn build() -> Result<Self> {
-        const TARGET: &str = "x86_64-unknown-linux-gnu";
-        let arguments = ["test", "--release", "--locked", "--package", "biolat-daemon", "--test", "kernel"];
-        let mut command = crate::process::cargo(&arguments);
-        command.args(["--no-run", "--message-format=json", "--target", TARGET]);
-        // Flags that are not those of the workspace's other builds, hence another folder.
-        command.args(["--target-dir", "target/vm/build"]).env("RUSTFLAGS", "-C target-feature=+crt-static");
-        eprintln!("$ cargo {} (static)", arguments.join(" "));
+        let mut command = static_cargo("test");
+        command.args(["--release", "--test", "kernel", "--no-run", "--message-format=json"]);
+        eprintln!("$ cargo test --release --test kernel --no-run (static)");
         let messages = output(&mut command)?;
         let tests = messages.lines().filter(|line| line.contains(r#""kind":["test"]"#));
         let tests = tests.filter_map(|line| field(line, "executable")).next_back();
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
         // What tests start is built for them.
-        let daemon = root().join("target/vm/build").join(TARGET).join("release/biolat-daemon");
+        let daemon = static_release().join("biolat-daemon");
         Ok(Self { tests, daemon, cells: crate::ebpf::build_cells()? })
     }
 

@@ -102,7 +102,9 @@ impl Machine {
             "-machine",
             "q35",
             "-accel",
-            "tcg,thread=multi",
+            // One thread for both CPUs: with one for each, a CPU may execute code that the other is just patching, as the
+            // kernel does where a program is attached.
+            "tcg,thread=single",
             "-cpu",
             "max",
             "-smp",

@@ -1,7 +1,8 @@
-//! `cargo xtask vm`: the kernel tests on other kernels and on drives that this machine has not, in machines that
-//! are emulated; and those that can, on this machine's own kernel.
+//! `cargo xtask vm`: the kernel tests on other kernels and on drives that this machine does not have, in emulated machines.
+//! `cargo xtask test` runs those that can on this machine's own kernel.
 
 mod archive;
+mod guest;
 mod image;
 mod machine;
 mod outcome;
@@ -9,7 +10,9 @@ mod outcome;
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -17,19 +20,14 @@ use anyhow::{Context as _, Result, bail};
 pub(crate) use archive::mirror;
 pub(crate) use machine::{DRIVE, Machine};
 
-use crate::{
-    folder::make_empty,
-    machine::{Need, is_root},
-    process::root,
-    suites::{self, Suite},
-    test,
-};
+use crate::{machine::Need, process::root, suites};
 use archive::Kernel;
+use guest::{Guest, Row};
 use image::Built;
 use outcome::Limits;
 
-/// How long a guest may be silent, and how long it may take in all.
-const LIMITS: Limits = Limits { silence: Duration::from_secs(180), all: Duration::from_secs(900) };
+/// How long a guest may be silent, and how long it may take in all, on a busy machine.
+const LIMITS: Limits = Limits { silence: Duration::from_secs(240), all: Duration::from_secs(1800) };
 
 /// What is to be run.
 #[derive(clap::Args)]
@@ -48,29 +46,6 @@ pub(crate) struct Matrix {
     series: Option<String>,
     /// Run only the tests whose name contains this
     filter: Option<String>,
-}
-
-/// A line of the table of what was run.
-struct Row {
-    kernel: String,
-    machine: &'static str,
-    passed: usize,
-    took: Duration,
-    remark: &'static str,
-    failure: Option<String>,
-}
-
-impl Row {
-    fn print(&self) {
-        let remark = if self.failure.is_some() { "FAILED" } else { self.remark };
-        println!(
-            "{:<28} {:<9} {:>6} {:>6.0}  {remark}",
-            self.kernel,
-            self.machine,
-            self.passed,
-            self.took.as_secs_f64()
-        );
-    }
 }
 
 impl Matrix {
@@ -95,16 +70,14 @@ impl Matrix {
         let list = built.list()?;
         let tests = suites::tests(&list)?;
         let programs = image::programs(&folder.join("programs"))?;
-        let mut rows = Vec::new();
+        let mut guests = Vec::new();
         for kernel in &kernels {
-            rows.extend(self.rows_of(kernel, &built, &tests, &programs, &folder)?);
+            guests.extend(self.guests(kernel, &built, &tests, &programs, &folder)?);
         }
-        if self.kernel.is_none() && self.series.is_none() {
-            rows.extend(self.own_row(&tests)?);
-        }
-        if rows.is_empty() {
+        if guests.is_empty() {
             bail!("no such test runs on such a kernel: {}", self.filter.as_deref().unwrap_or_default());
         }
+        let rows = run_in_parallel(guests)?;
         println!("\n{:<28} {:<9} {:>6} {:>6}", "kernel", "machine", "passed", "s");
         rows.iter().for_each(Row::print);
         let failures: Vec<_> = rows.into_iter().filter_map(|row| row.failure).collect();
@@ -121,16 +94,17 @@ impl Matrix {
         programs.map(|(program, package)| Need::Program(program, package)).chain([Need::ProbeCompiler])
     }
 
-    fn rows_of(
+    /// The guests with this kernel that have tests to run.
+    fn guests(
         &self,
         kernel: &Kernel,
         built: &Built,
         tests: &[&str],
         programs: &[u8],
         folder: &Path,
-    ) -> Result<Vec<Row>> {
+    ) -> Result<Vec<Guest>> {
         let modules = image::modules(&folder.join("modules"), kernel)?;
-        let mut rows = Vec::new();
+        let mut guests = Vec::new();
         for machine in Machine::ALL {
             let names = suites::chosen(tests, self.filter.as_deref(), |suite| suite.there.contains(&machine));
             if names.is_empty() {
@@ -140,49 +114,33 @@ impl Matrix {
                 println!("not run: {} on {}: {reason}", machine.name(), kernel.release);
                 continue;
             }
-            let tests = image::tests(&folder.join("tests"), built, &names)?;
-            let initramfs = [programs, &modules, &tests].concat();
-            let run = || boot(machine, kernel, &initramfs, &folder.join("run"), names.len());
-            let row = match run()? {
-                Boot::Ended(row) => row,
-                Boot::Stumbled => match run()? {
-                    Boot::Ended(row) => Row { remark: "at the second boot", ..row },
-                    Boot::Stumbled => bail!("{}: the emulator cannot run this kernel", kernel.release),
-                },
-            };
-            rows.push(row);
+            let own = folder.join(format!("{}-{}", kernel.release, machine.name()));
+            guests.push(Guest::new(machine, kernel, &[programs, &modules], built, &names, own)?);
         }
-        Ok(rows)
+        Ok(guests)
     }
+}
 
-    /// What of the same tests this machine's own kernel and devices allow.
-    fn own_row(&self, tests: &[&str]) -> Result<Option<Row>> {
-        let filter = self.filter.as_deref();
-        let is_shared = |suite: &Suite| suite.here && !suite.there.is_empty();
-        if suites::chosen(tests, filter, is_shared).is_empty() {
-            return Ok(None);
-        }
-        if !is_root() {
-            println!(
-                "not run: tests on this machine's own kernel, as it takes root: cargo xtask test runs them"
-            );
-            return if self.strict { Err(anyhow::anyhow!("--strict wants them")) } else { Ok(None) };
-        }
-        let began = Instant::now();
-        let outcome = test::on_this_kernel(self.strict, filter, is_shared);
-        let left_out = outcome.as_ref().map_or(&[][..], Vec::as_slice);
-        let ran = |suite: &Suite| is_shared(suite) && !left_out.contains(&suite.name);
-        let passed = if outcome.is_ok() { suites::chosen(tests, filter, ran).len() } else { 0 };
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Ok(Some(Row {
-            kernel: release.trim().to_owned(),
-            machine: "this one",
-            passed,
-            took: began.elapsed(),
-            remark: if left_out.is_empty() { "" } else { "not all could be run: see above" },
-            failure: outcome.err().map(|error| format!("{}: {error:#}", release.trim())),
-        }))
-    }
+/// Runs as many guests at a time as there are CPUs: each keeps one busy.
+fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<Row>> {
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(guests.len());
+    let waiting = Mutex::new(guests.into_iter());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        let work = || {
+            let mut rows = Vec::new();
+            while let Some(guest) = next() {
+                rows.push(guest.run()?);
+            }
+            Ok(rows)
+        };
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let rows = workers.into_iter().map(|worker| match worker.join() {
+            Ok(rows) => rows,
+            Err(_) => bail!("a thread that runs a guest panicked"),
+        });
+        Ok(rows.collect::<Result<Vec<_>>>()?.concat())
+    })
 }
 
 /// Boots the system on a drive that stands in a folder, with the oldest of the archive's kernels, and passes on each line
@@ -208,46 +166,4 @@ fn lock(folder: &Path) -> Result<fs::File> {
     let file = fs::File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
     file.try_lock().with_context(|| format!("another run of cargo xtask vm holds {}", path.display()))?;
     Ok(file)
-}
-
-/// How a boot ended.
-enum Boot {
-    Ended(Row),
-    /// Through a fault of the emulator's, before any test had failed.
-    Stumbled,
-}
-
-fn boot(machine: Machine, kernel: &Kernel, initramfs: &[u8], folder: &Path, tests: usize) -> Result<Boot> {
-    make_empty(folder)?;
-    let image = folder.join("initramfs");
-    fs::write(&image, initramfs).context("cannot write the initramfs")?;
-    println!("\n{} {}", kernel.release, machine.name());
-    let began = Instant::now();
-    let (mut passed, mut failed) = (0, Vec::new());
-    let outcome = machine.run(kernel, &image, folder, LIMITS, |line| {
-        if let Some(test) = line.strip_prefix("test ") {
-            passed += usize::from(test.ends_with(" ... ok"));
-            failed.extend(test.strip_suffix(" ... FAILED").map(str::to_owned));
-        }
-        println!("{:>4} | {line}", began.elapsed().as_secs());
-    })?;
-    if let Some(fault) = outcome.emulators_fault()
-        && failed.is_empty()
-    {
-        println!("{fault}; it is booted once more; its kernel's log:\n{}", outcome.tail());
-        return Ok(Boot::Stumbled);
-    }
-    let failure = match outcome.verdict(&failed) {
-        Err(error) => Some(format!("{error:#}")),
-        Ok(()) if passed != tests => Some(format!("{passed} of {tests} tests passed")),
-        Ok(()) => None,
-    };
-    Ok(Boot::Ended(Row {
-        failure: failure.map(|failure| format!("{} {}: {failure}", kernel.release, machine.name())),
-        kernel: kernel.release.clone(),
-        machine: machine.name(),
-        passed,
-        took: outcome.took,
-        remark: "",
-    }))
 }

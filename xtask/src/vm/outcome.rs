@@ -127,15 +127,16 @@ impl Outcome {
         }
     }
 
-    /// What of the emulator's faults ended the run, and no fault of what is tested.
-    pub(super) fn emulators_fault(&self) -> Option<String> {
+    /// How the emulator ended the run, if it did and what is tested did not.
+    pub(super) fn emulator_fault(&self) -> Option<String> {
         if let Some(signal) = self.crash {
             return Some(format!("the emulator crashed with signal {signal}, at: {}", self.last));
         }
-        // A CPU ran into code that another one was rewriting, which no real one does. The kernel marks the place with
-        // a breakpoint meanwhile.
-        let ran_into_it = self.log.contains("int3: 0000 [#1]");
-        ran_into_it.then(|| format!("the guest stumbled over the emulator, at: {}", self.last))
+        // A CPU executed code that another one was patching, which no real one does: the kernel puts a breakpoint there
+        // meanwhile.
+        let hit_patched_code = self.log.contains("int3: 0000 [#1]");
+        hit_patched_code
+            .then(|| format!("the emulator let a CPU run into code being patched, at: {}", self.last))
     }
 
     /// An error that says what went wrong: which tests failed, or, with the end of its log, what is wrong with the
@@ -145,7 +146,7 @@ impl Outcome {
             "its kernel warned or crashed".to_owned()
         } else if self.gave_up {
             format!("it was given up after {:.0} s, at: {}", self.took.as_secs_f64(), self.last)
-        } else if let Some(fault) = self.emulators_fault() {
+        } else if let Some(fault) = self.emulator_fault() {
             fault
         } else if self.exit.is_none() || self.taint.is_none() {
             format!("it ended before the tests did, at: {}", self.last)

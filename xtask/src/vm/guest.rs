@@ -1,0 +1,154 @@
+//! A guest that runs tests: booted, watched, and booted again with the rest of them where the emulator failed.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{
+    LIMITS,
+    archive::Kernel,
+    image::{self, Built},
+    machine::Machine,
+    outcome::Outcome,
+};
+use crate::folder::make_empty;
+
+/// How often the emulator may fail at the same test before that counts as the test's own failure.
+const ATTEMPTS: u32 = 3;
+
+/// An emulated machine with a kernel, and tests to run in it.
+pub(super) struct Guest {
+    machine: Machine,
+    kernel: Kernel,
+    /// The parts of the initramfs that do not depend on the tests.
+    system: Vec<u8>,
+    built: Built,
+    tests: Vec<String>,
+    folder: PathBuf,
+}
+
+/// A line of the table of what was run.
+#[derive(Clone)]
+pub(super) struct Row {
+    kernel: String,
+    machine: &'static str,
+    passed: usize,
+    took: Duration,
+    boots: u32,
+    pub(super) failure: Option<String>,
+}
+
+/// What the tests of one boot said.
+#[derive(Default)]
+struct Results {
+    passed: BTreeSet<String>,
+    failed: Vec<String>,
+}
+
+impl Guest {
+    pub(super) fn new(
+        machine: Machine,
+        kernel: &Kernel,
+        system: &[&[u8]],
+        built: &Built,
+        tests: &[&str],
+        folder: PathBuf,
+    ) -> Result<Self> {
+        let tests = tests.iter().map(|&test| test.to_owned()).collect();
+        make_empty(&folder)?;
+        Ok(Self {
+            machine,
+            kernel: kernel.clone(),
+            system: system.concat(),
+            built: built.clone(),
+            tests,
+            folder,
+        })
+    }
+
+    /// Runs the tests to their end.
+    pub(super) fn run(self) -> Result<Row> {
+        let began = Instant::now();
+        let (mut passed, mut boots, mut attempts) = (BTreeSet::new(), 0, 0);
+        let failure = loop {
+            boots += 1;
+            let left: Vec<_> =
+                self.tests.iter().map(String::as_str).filter(|&test| !passed.contains(test)).collect();
+            let (outcome, results) = self.boot(&left)?;
+            attempts = if results.passed.is_empty() { attempts + 1 } else { 1 };
+            passed.extend(results.passed);
+            let Some(fault) = outcome.emulator_fault().filter(|_| results.failed.is_empty()) else {
+                break match outcome.verdict(&results.failed) {
+                    Err(error) => Some(format!("{error:#}")),
+                    Ok(()) if passed.len() != self.tests.len() => {
+                        Some(format!("{} of {} tests passed", passed.len(), self.tests.len()))
+                    }
+                    Ok(()) => None,
+                };
+            };
+            println!("{}: {fault}; its kernel's log:\n{}", self.name(), outcome.tail());
+            if attempts == ATTEMPTS {
+                break Some(format!("the emulator failed {ATTEMPTS} times in the same place: {fault}"));
+            }
+            println!("{}: booting again for the tests that have not passed", self.name());
+        };
+        Ok(Row {
+            failure: failure.map(|failure| format!("{}: {failure}", self.name())),
+            kernel: self.kernel.release,
+            machine: self.machine.name(),
+            passed: passed.len(),
+            took: began.elapsed(),
+            boots,
+        })
+    }
+
+    fn name(&self) -> String {
+        format!("{} {}", self.kernel.release, self.machine.name())
+    }
+
+    /// Boots it with these tests; each line that it prints is passed on.
+    fn boot(&self, tests: &[&str]) -> Result<(Outcome, Results)> {
+        let run = self.folder.join("run");
+        make_empty(&run)?;
+        let tests = image::tests(&self.folder.join("tests"), &self.built, tests)?;
+        let image = run.join("initramfs");
+        fs::write(&image, [&self.system, &tests[..]].concat()).context("cannot write the initramfs")?;
+        let began = Instant::now();
+        let mut results = Results::default();
+        let outcome = self.machine.run(&self.kernel, &image, &run, LIMITS, |line| {
+            results.hear(line);
+            println!("{} {:>4} | {line}", self.kernel.release, began.elapsed().as_secs());
+        })?;
+        Ok((outcome, results))
+    }
+}
+
+impl Results {
+    fn hear(&mut self, line: &str) {
+        let Some(test) = line.strip_prefix("test ") else { return };
+        self.passed.extend(test.strip_suffix(" ... ok").map(str::to_owned));
+        self.failed.extend(test.strip_suffix(" ... FAILED").map(str::to_owned));
+    }
+}
+
+impl Row {
+    pub(super) fn print(&self) {
+        let remark = match self.boots {
+            _ if self.failure.is_some() => "FAILED".to_owned(),
+            1 => String::new(),
+            boots => format!("in {boots} boots, as the emulator failed"),
+        };
+        println!(
+            "{:<28} {:<9} {:>6} {:>6.0}  {remark}",
+            self.kernel,
+            self.machine,
+            self.passed,
+            self.took.as_secs_f64()
+        );
+    }
+}
