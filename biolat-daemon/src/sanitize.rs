@@ -1,119 +1,14 @@
-//! Text and figures of others, made harmless: drives and other hosts may call themselves anything, and what they say goes
-//! to terminals and into sums.
-
-use std::{collections::BTreeMap, mem};
-
-use anyhow::{Context as _, Result, bail};
-use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
-
-use crate::{api, histogram::Histogram};
+//! Text of drives, other hosts and other programs, which may contain anything, made harmless for terminals and logs.
 
 /// Replaces control characters, which could steer a terminal.
 pub(crate) fn text(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
-/// A snapshot of another host with harmless text, or why it cannot be a biolat's.
-pub(crate) fn snapshot(mut snapshot: api::Snapshot) -> Result<api::Snapshot> {
-    // Sums of all that follows fit, as they are of no more than this.
-    let (mut bytes, mut counts) = (0_u64, 0_u64);
-    let add = |sum: &mut u64, count: u64| -> Result<()> {
-        *sum = sum.checked_add(count).context("the sum of its counts exceeds 64 bits")?;
-        Ok(())
-    };
-    for device in &snapshot.devices {
-        for op in &device.ops {
-            add(&mut bytes, op.bytes)?;
-            for histogram in [&op.queue, &op.device, &op.total] {
-                has_known_buckets(histogram)?;
-                for &(_, count) in &histogram.buckets {
-                    add(&mut counts, count)?;
-                }
-                add(&mut counts, histogram.zero)?;
-                add(&mut counts, histogram.overflow)?;
-            }
-            op.errors.values().try_for_each(|&count| add(&mut counts, count))?;
-        }
-        device.unseen.values().try_for_each(|&count| add(&mut counts, count))?;
-    }
-    snapshot.lost.values().try_for_each(|&count| add(&mut counts, count))?;
-
-    let api::Snapshot { biolat, host, devices, lost, .. } = &mut snapshot;
-    clean(biolat);
-    clean(host);
-    clean_keys(lost);
-    for device in devices {
-        for text in [&mut device.name, &mut device.model, &mut device.serial, &mut device.lacks] {
-            clean(text);
-        }
-        device.holders.iter_mut().for_each(clean);
-        clean_keys(&mut device.unseen);
-        for op in &mut device.ops {
-            clean(&mut op.op);
-            clean_keys(&mut op.errors);
-        }
-    }
-    Ok(snapshot)
-}
-
-fn has_known_buckets(histogram: &Histogram) -> Result<()> {
-    let known = FIRST_NATIVE_INDEX..FIRST_NATIVE_INDEX + BUCKETS as i32;
-    match histogram.buckets.iter().find(|(index, _)| !known.contains(index)) {
-        Some((index, _)) => bail!("malformed answer: there is no bucket {index}"),
-        None => Ok(()),
-    }
-}
-
-fn clean(value: &mut String) {
-    if value.contains(char::is_control) {
-        *value = text(value);
-    }
-}
-
-fn clean_keys(counts: &mut BTreeMap<String, u64>) {
-    if counts.keys().any(|name| name.contains(char::is_control)) {
-        *counts = mem::take(counts).into_iter().map(|(name, count)| (text(&name), count)).collect();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::snapshot;
-    use crate::{api::Snapshot, report::samples};
-
-    fn received(buckets: &[(i32, u64)], bytes: u64) -> Snapshot {
-        let histogram = samples::histogram(0, buckets, 0, 1.0);
-        let op = samples::op("read", bytes, histogram.clone(), histogram.clone(), histogram);
-        samples::snapshot(1.0, vec![samples::device("sda", 9.0, vec![op.clone(), op])])
-    }
-
     #[test]
-    fn impossible_figures_are_rejected() {
-        assert!(snapshot(received(&[(-159, 5), (80, 5)], 1 << 50)).is_ok());
-        for index in [i32::MIN, -160, 81, i32::MAX] {
-            let error = snapshot(received(&[(index, 1)], 0)).unwrap_err().to_string();
-            assert!(error.contains(&format!("no bucket {index}")), "{error}");
-        }
-        assert!(snapshot(received(&[(0, u64::MAX / 2)], 0)).is_err());
-        assert!(snapshot(received(&[], u64::MAX)).is_err());
-    }
-
-    #[test]
-    fn text_does_not_steer_a_terminal() {
-        let mut evil_snapshot = received(&[(0, 1)], 1);
-        let evil = "a\u{1b}[2J\r\u{9b}b";
-        let device = &mut evil_snapshot.devices[0];
-        (device.name, device.model, device.lacks) = (evil.into(), evil.into(), evil.into());
-        device.ops[0].op = evil.into();
-        device.ops[0].errors.insert(evil.into(), 1);
-        device.unseen.insert(evil.into(), 1);
-        evil_snapshot.lost.insert(evil.into(), 1);
-        (evil_snapshot.host, evil_snapshot.biolat) = (evil.into(), evil.into());
-        let shown = format!("{:?}", snapshot(evil_snapshot).unwrap());
-        assert!(
-            !shown.contains(r"\u{1b}") && !shown.contains(r"\u{9b}") && !shown.contains(r"\r"),
-            "{shown}"
-        );
-        assert_eq!(shown.matches("[2J").count(), 9, "{shown}");
+    fn control_characters_are_replaced() {
+        assert_eq!(super::text("a\u{1b}[2J\r\n\u{9b}µ"), "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}µ");
     }
 }

@@ -11,6 +11,7 @@ mod remote;
 pub(crate) mod samples;
 mod source;
 mod stream;
+mod target;
 mod text;
 mod top;
 mod update;
@@ -23,9 +24,9 @@ use log::LevelFilter;
 use tokio::{net::TcpStream, time::timeout};
 
 pub use options::ReportOptions;
-use remote::target::PORT;
 use source::Source;
 use stream::StopSignals;
+use target::PORT;
 
 use crate::{config::EXIT_USAGE, rights};
 

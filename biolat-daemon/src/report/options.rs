@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::{Result, anyhow};
 use clap::{Args, builder::TypedValueParser, error::ErrorKind};
 
-use super::remote::target::Target;
+use super::target::Target;
 use crate::{device::selection::Selection, host::Host, interval, terminal::Color};
 
 const EXAMPLES: &str = "Examples:

@@ -51,7 +51,7 @@ impl Source {
                 rights::drop_privileges(Role::Serving, false)?;
                 let first = Arc::clone(&remote.first);
                 let about = format!(
-                    "reading biolat {} on {} at {target}, which collects every {}",
+                    "reading biolat {} on {} at {target}, interval {}",
                     first.biolat,
                     if first.host.is_empty() { "an unnamed host" } else { &first.host },
                     format::duration(first.interval),

@@ -154,7 +154,7 @@ fn windows_are_of_whole_collections() {
         last = line["ended"].as_f64().unwrap();
     }
     let said = text(&output.stderr);
-    assert!(said.contains(&format!("on example at http://{address}, which collects every 200 ms")), "{said}");
+    assert!(said.contains(&format!("on example at http://{address}, interval 200 ms")), "{said}");
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn https() {
     }
     fails(
         &report(&["--from", &url, "--ca-file", config.to_str().unwrap()]),
-        &["holds no certificate in PEM"],
+        &["contains no PEM certificate"],
     );
     fails(&once(&["--from", &format!("https://{}", biolat(None))]), &["does not speak TLS"]);
     fails(&once(&["--from", &format!("http://{address}")]), &["answers 400"]);

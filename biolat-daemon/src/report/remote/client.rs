@@ -30,11 +30,13 @@ use tokio_rustls::{
     rustls::{self, ClientConfig, pki_types::ServerName},
 };
 
-use super::{
-    target::{PATH, Target},
-    tls,
+use super::{sanitize_snapshot::sanitized, tls};
+use crate::{
+    api,
+    api::Snapshot,
+    report::target::{PATH, Target},
+    sanitize, version,
 };
-use crate::{api, api::Snapshot, sanitize, version};
 
 /// For each of connecting, the handshake, and the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -233,5 +235,5 @@ fn snapshot(body: &[u8], gzip: bool) -> Result<Snapshot> {
             api::VERSION
         );
     }
-    sanitize::snapshot(serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?)
+    sanitized(serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?)
 }

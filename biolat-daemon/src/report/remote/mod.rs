@@ -1,7 +1,7 @@
 //! A running daemon, here or on another host: a task polls it for new snapshots.
 
 mod client;
-pub(super) mod target;
+mod sanitize_snapshot;
 mod tls;
 
 use std::{
@@ -15,10 +15,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{options::ReportOptions, update::Update};
+use super::{options::ReportOptions, target::Target, update::Update};
 use crate::{api::Snapshot, device::selection::Selection};
 use client::{Client, Fetched};
-use target::Target;
 
 /// The environment variable of the password.
 const PASSWORD_VARIABLE: &str = "BIOLAT_PASSWORD";

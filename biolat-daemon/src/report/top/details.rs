@@ -4,8 +4,8 @@ use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use super::{
-    columns::ROOMY,
-    rows::Row,
+    layout::ROOMY,
+    row::Row,
     view::{BARS, BOLD, TopView, fitting, line},
 };
 use crate::{

@@ -77,11 +77,8 @@ fn selection(view: &TopView<'_>) -> Vec<String> {
         Ops::Only(op) => format!("{op} only"),
     };
     let order = if state.is_reversed { ", reversed" } else { "" };
-    let mut parts = vec![
-        format!("{} latency", state.phase.name()),
-        ops,
-        format!("by {}{order}", super::columns::Column::title(state.sort)),
-    ];
+    let mut parts =
+        vec![format!("{} latency", state.phase.name()), ops, format!("by {}{order}", state.sort.title())];
     if !state.filter.is_empty() {
         parts.insert(0, format!("devices with '{}'", state.filter));
     }

@@ -10,7 +10,8 @@ use ratatui::{buffer::Buffer, crossterm::event::KeyEvent};
 
 use super::{
     draw::draw,
-    rows::{Row, ops, rows},
+    row::Row,
+    rows::{ops, rows},
     state::{Action, MOST_PASSES, Shown, TopState},
     view::TopView,
 };

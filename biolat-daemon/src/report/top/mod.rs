@@ -6,7 +6,9 @@ mod details;
 mod draw;
 mod help;
 mod input;
+mod layout;
 mod live;
+mod row;
 mod rows;
 #[cfg(test)]
 mod samples;

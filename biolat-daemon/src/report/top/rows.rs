@@ -4,25 +4,10 @@ use std::cmp::Ordering;
 
 use super::{
     columns::Column,
+    row::{ALL, Row},
     state::{Ops, TopState},
 };
 use crate::report::window::{DeviceWindow, Figures, Window};
-
-/// The op of a row of all ops.
-pub(super) const ALL: &str = "all";
-
-/// One row.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Row {
-    pub(super) device: String,
-    pub(super) model: String,
-    pub(super) op: String,
-    /// The length of the window.
-    pub(super) seconds: f64,
-    pub(super) figures: Figures,
-    /// If the phase that is shown is not recorded: why, and the command that enables it.
-    pub(super) hint: Option<String>,
-}
 
 /// The rows from the top down.
 pub(super) fn rows(window: &Window, state: &TopState) -> Vec<Row> {
@@ -66,24 +51,6 @@ fn of_device(device: &DeviceWindow, seconds: f64, state: &TopState) -> Vec<Row> 
             let op = device.ops.iter().find(|op| op.name == *only);
             vec![row(only, op.map(|op| op.figures.clone()).unwrap_or_default())]
         }
-    }
-}
-
-impl Row {
-    pub(super) fn ios(&self) -> f64 {
-        self.rate(self.figures.ios())
-    }
-
-    pub(super) fn bytes(&self) -> f64 {
-        self.rate(self.figures.bytes)
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.figures.ios() == 0 && self.figures.failed() == 0
-    }
-
-    fn rate(&self, count: u64) -> f64 {
-        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
 }
 

@@ -3,7 +3,7 @@
 use biolat_common::series::Phase;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{columns::Column, rows::Row};
+use super::{columns::Column, row::Row};
 
 /// Which ops have rows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use ratatui::{
 };
 
 use super::{
-    columns::{Column, Placed, place},
-    rows::Row,
+    columns::Column,
+    layout::{Placed, place},
+    row::Row,
     state::{Ops, TopState},
     view::{BARS, BOLD, REVERSED, TopView, line},
 };

@@ -8,7 +8,7 @@ use ratatui::{
     style::{Color, Modifier, Style},
 };
 
-use super::{rows::Row, state::TopState};
+use super::{row::Row, state::TopState};
 use crate::{format::NumberFormat, report::window::Window, terminal::Terminal};
 
 /// Everything that is shown.

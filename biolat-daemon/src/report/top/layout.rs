@@ -1,0 +1,114 @@
+//! Which columns fit, and their widths.
+
+use biolat_common::series::Phase;
+
+use super::{
+    columns::Column,
+    row::Row,
+    state::{Ops, TopState},
+};
+
+/// In the order in which they get space.
+const WANTED: [Column; 13] = [
+    Column::Device,
+    Column::P99,
+    Column::Op,
+    Column::Iops,
+    Column::Max,
+    Column::P50,
+    Column::Bytes,
+    Column::P999,
+    Column::Queue,
+    Column::Errors,
+    Column::Model,
+    Column::Shape,
+    Column::History,
+];
+
+/// The width from which columns are two spaces apart.
+pub(super) const ROOMY: u16 = 60;
+
+/// The width from which the queue's share has a bar.
+const WIDE: u16 = 110;
+
+/// A column that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) column: Column,
+    pub(super) x: u16,
+    pub(super) width: u16,
+}
+
+impl Column {
+    /// The least width and the most useful one.
+    fn widths(self, rows: &[Row], screen: u16) -> (u16, u16) {
+        let longest = |text: fn(&Row) -> &str| {
+            let longest = rows.iter().map(|row| text(row).chars().count()).max().unwrap_or_default();
+            longest.min(usize::from(u16::MAX)) as u16
+        };
+        match self {
+            Self::Device => {
+                let width = longest(|row| &row.device).clamp(6, if screen < ROOMY { 9 } else { 16 });
+                (width, width)
+            }
+            Self::Model => {
+                let width = longest(|row| &row.model).max(5);
+                (width.min(10), width.min(28))
+            }
+            Self::Op => {
+                let width = longest(|row| &row.op).clamp(2, if screen < ROOMY { 7 } else { 14 });
+                (width, width)
+            }
+            Self::Queue => (5, if screen < WIDE { 5 } else { 14 }),
+            Self::Errors => (4, 4),
+            Self::Shape => (16, 32),
+            Self::History => (12, 60),
+            _ => (5, 5),
+        }
+    }
+}
+
+/// The columns that fit, from left to right. The one that rows are sorted by is always among them, and so are errors if there
+/// are any.
+pub(super) fn place(width: u16, state: &TopState, rows: &[Row]) -> Vec<Placed> {
+    let gap = if width < ROOMY { 1 } else { 2 };
+    let mut wanted = WANTED.to_vec();
+    wanted.retain(|column| match column {
+        Column::Op => state.ops == Ops::Each || state.sort == Column::Op,
+        Column::Model => rows.iter().any(|row| !row.model.is_empty()) || state.sort == Column::Model,
+        // It is always 100 % of the queue's latency.
+        Column::Queue => state.phase != Phase::Queue || state.sort == Column::Queue,
+        _ => true,
+    });
+    let is_urgent = |column: Column| {
+        column == state.sort || column == Column::Errors && rows.iter().any(|row| row.figures.failed() > 0)
+    };
+    wanted[1..].sort_by_key(|&column| !is_urgent(column));
+
+    let mut chosen: Vec<(Column, u16, u16)> = Vec::new();
+    let mut used = 0;
+    for column in wanted {
+        let (least, most) = column.widths(rows, width);
+        let more = least + if chosen.is_empty() { 0 } else { gap };
+        if used + more > width {
+            // The next ones are less useful, and columns should not come and go with the width of others.
+            break;
+        }
+        used += more;
+        chosen.push((column, least, most));
+    }
+    let mut spare = width - used;
+    for (_, least, most) in &mut chosen {
+        let more = spare.min(*most - *least);
+        *least += more;
+        spare -= more;
+    }
+    chosen.sort_by_key(|(column, ..)| *column);
+    let mut x = 0;
+    let placed = chosen.into_iter().map(|(column, width, _)| {
+        let placed = Placed { column, x, width };
+        x += width + gap;
+        placed
+    });
+    placed.collect()
+}
