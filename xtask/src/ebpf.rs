@@ -106,7 +106,7 @@ pub(crate) fn build_floor() -> Result<PathBuf> {
 }
 
 /// Why nothing can be built for the kernel here; nothing if it can.
-pub(crate) fn lacking() -> Option<String> {
+pub(crate) fn missing() -> Option<String> {
     Toolchain::find(None).err().map(|error| format!("{error:#}"))
 }
 

@@ -5,7 +5,7 @@ mod imports;
 use anyhow::{Result, bail};
 
 use crate::{
-    machine::{Need, tool},
+    host::{Requirement, tool},
     process::{cargo, command, run},
 };
 
@@ -26,8 +26,8 @@ pub(crate) fn lint(strict: bool) -> Result<()> {
 /// Licences, sources and duplicates of dependencies: `deny.toml` says what may be. What is known of their weaknesses comes from
 /// a database on the network, and a build must not depend on that.
 fn dependencies(strict: bool) -> Result<()> {
-    if let Some(lacking) = Need::Tool("bin/cargo-deny").lacking() {
-        println!("not checked: dependencies: {lacking}");
+    if let Some(missing) = Requirement::Tool("bin/cargo-deny").missing() {
+        println!("not checked: dependencies: {missing}");
         if strict {
             bail!("dependencies cannot be checked here, and --strict wants it");
         }

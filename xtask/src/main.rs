@@ -5,8 +5,8 @@ mod deploy;
 mod dist;
 mod ebpf;
 mod folder;
+mod host;
 mod lint;
-mod machine;
 mod process;
 mod run;
 mod screenshot;
@@ -28,7 +28,7 @@ enum Verb {
     },
     /// Run every test that this machine can run, and say of each other one what it lacks
     Test {
-        /// Fail if anything is lacking
+        /// Fail if anything is missing
         #[arg(long)]
         strict: bool,
         /// Run only the kernel tests whose name contains this
@@ -63,7 +63,7 @@ enum Verb {
     },
     /// Check what stands in deploy/, by the tools of those who will use it
     Deploy {
-        /// Fail if a tool is lacking
+        /// Fail if a tool is missing
         #[arg(long)]
         strict: bool,
         /// Check nothing: write what is made of other files, as the plain manifest is of the chart
@@ -76,7 +76,7 @@ enum Verb {
     Screenshot,
     /// Check formatting, dependencies, clippy (daemon and probe) and documentation
     Lint {
-        /// Fail if a tool is lacking
+        /// Fail if a tool is missing
         #[arg(long)]
         strict: bool,
     },

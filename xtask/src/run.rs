@@ -4,12 +4,12 @@ use std::os::unix::process::CommandExt as _;
 
 use anyhow::{Result, anyhow};
 
-use crate::{machine, process::cargo};
+use crate::{host, process::cargo};
 
 /// Builds for release, as whoever we are; runs as root.
 pub(crate) fn run(flags: &[String]) -> Result<()> {
     let mut command = cargo(&["run", "--release", "--locked", "--package", "biolat-daemon"]);
-    command.args(machine::runner()).arg("--").args(flags);
+    command.args(host::runner()).arg("--").args(flags);
     // Signals go to the daemon itself, as this process becomes cargo and cargo becomes it.
     let error = command.exec();
     Err(anyhow!("cannot run cargo: {error}"))

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 
 use crate::{
-    machine::{self, Need},
+    host::{self, Requirement},
     process::{cargo, command, output, root, run},
     suites, test,
 };
@@ -22,11 +22,11 @@ const PICTURE: &str = "docs/page.png";
 /// As long as the page shows at first.
 const LOAD: Duration = Duration::from_secs(62);
 const ADDRESS: &str = "127.0.0.1:21199";
-const NEEDS: [Need; 4] = [
-    Need::RootItself,
-    Need::Program("fio", "fio"),
-    Need::Program("unshare", "util-linux"),
-    Need::TemporaryFilesOnDisk,
+const REQUIREMENTS: [Requirement; 4] = [
+    Requirement::Root,
+    Requirement::Program("fio", "fio"),
+    Requirement::Program("unshare", "util-linux"),
+    Requirement::TemporaryFilesOnDisk,
 ];
 
 /// What the devices do. The first is in memory, the others on a disk: one is read at random, with a large write in
@@ -40,22 +40,22 @@ const LOADS: [&str; 4] = [
 
 /// Takes the picture.
 pub(crate) fn screenshot() -> Result<()> {
-    let needs = test::KERNEL.iter().chain(&NEEDS).chain(suites::PAGE);
-    if let Some(lacking) = machine::lacking(needs) {
-        bail!("{lacking}");
+    let needs = test::KERNEL_TEST_REQUIREMENTS.iter().chain(&REQUIREMENTS).chain(suites::BROWSER);
+    if let Some(missing) = host::missing(needs) {
+        bail!("{missing}");
     }
     run(&mut cargo(&["build", "--release", "--locked", "--package", "biolat-daemon"]))?;
     let devices = [
-        Loop::attach(Path::new("/dev/shm"), "off")?,
-        Loop::attach(&std::env::temp_dir(), "on")?,
-        Loop::attach(&std::env::temp_dir(), "on")?,
+        LoopDevice::attach(Path::new("/dev/shm"), "off")?,
+        LoopDevice::attach(&std::env::temp_dir(), "on")?,
+        LoopDevice::attach(&std::env::temp_dir(), "on")?,
     ];
-    let mut load = Running::start(&mut fio(&devices))?;
-    let _daemon = Running::start(&mut daemon(&devices))?;
+    let mut load = KilledOnDrop::start(&mut fio(&devices))?;
+    let _daemon = KilledOnDrop::start(&mut daemon(&devices))?;
     thread::sleep(Duration::from_secs(2));
     let mut browser =
-        command(machine::python(), &["biolat-daemon/tests/kernel/support/browser.py", "/usr/bin/chromium"]);
-    let mut browser = Running::start(browser.stdin(Stdio::piped()).stdout(Stdio::null()))?;
+        command(host::python(), &["biolat-daemon/tests/kernel/support/browser.py", "/usr/bin/chromium"]);
+    let mut browser = KilledOnDrop::start(browser.stdin(Stdio::piped()).stdout(Stdio::null()))?;
     let mut orders = browser.0.stdin.take().context("no way to tell the browser")?;
     let open = json!({"do": "open", "url": format!("http://{ADDRESS}/"), "width": 1400, "height": 900});
     writeln!(orders, "{open}")?;
@@ -80,7 +80,7 @@ pub(crate) fn screenshot() -> Result<()> {
     Ok(())
 }
 
-fn fio(devices: &[Loop]) -> Command {
+fn fio(devices: &[LoopDevice]) -> Command {
     let mut fio = Command::new("fio");
     fio.args(["--output=/dev/null", "--direct=1", "--time_based", "--runtime=600", "--size=512m"]);
     for (number, load) in LOADS.iter().enumerate() {
@@ -93,7 +93,7 @@ fn fio(devices: &[Loop]) -> Command {
 }
 
 /// On a host of another name: whose machine the picture was taken on is nobody's business.
-fn daemon(devices: &[Loop]) -> Command {
+fn daemon(devices: &[LoopDevice]) -> Command {
     let names: Vec<_> = devices.iter().map(|device| &*device.name).collect();
     let mut daemon = command(
         "unshare",
@@ -106,12 +106,12 @@ fn daemon(devices: &[Loop]) -> Command {
 
 /// A loop device of 512 MiB. The kernel takes it apart once nobody has it open, whatever becomes of us, and its file
 /// has no name even now.
-struct Loop {
+struct LoopDevice {
     name: String,
     _open: File,
 }
 
-impl Loop {
+impl LoopDevice {
     fn attach(folder: &Path, direct: &str) -> Result<Self> {
         let path: PathBuf = folder.join(format!("biolat-screenshot-{}", std::process::id()));
         let direct = format!("--direct-io={direct}");
@@ -131,16 +131,16 @@ impl Loop {
 }
 
 /// A program that is ended when this is dropped.
-struct Running(Child);
+struct KilledOnDrop(Child);
 
-impl Running {
+impl KilledOnDrop {
     fn start(command: &mut Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.spawn().map(Self).with_context(|| format!("cannot run {program}"))
     }
 }
 
-impl Drop for Running {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         // fio's jobs are processes of their own, which it ends if it is asked to.
         let _ = Command::new("kill").arg(self.0.id().to_string()).stderr(Stdio::null()).status();

@@ -6,19 +6,20 @@ use anyhow::{Result, bail};
 
 use crate::{
     ebpf,
-    machine::{self, Need},
+    host::{self, Requirement},
     process::{cargo, output, run},
     suites::{self, SUITES, Suite},
 };
 
 /// What all of them need.
-pub(crate) const KERNEL: [Need; 4] = [Need::Root, Need::Btf, Need::Loop, Need::Program("losetup", "mount")];
+pub(crate) const KERNEL_TEST_REQUIREMENTS: [Requirement; 4] =
+    [Requirement::RootOrSudo, Requirement::Btf, Requirement::Loop, Requirement::Program("losetup", "mount")];
 
 /// What the tests of TLS and passwords are done with.
-const CLIENTS: [Need; 3] = [
-    Need::Program("curl", "curl"),
-    Need::Program("openssl", "openssl"),
-    Need::Program("prometheus", "prometheus"),
+const CLIENT_TEST_REQUIREMENTS: [Requirement; 3] = [
+    Requirement::Program("curl", "curl"),
+    Requirement::Program("openssl", "openssl"),
+    Requirement::Program("prometheus", "prometheus"),
 ];
 
 /// Runs unit tests, those with other people's clients, then kernel tests.
@@ -28,16 +29,16 @@ pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
         client_tests(strict)?;
     }
     check_names(filter)?;
-    on_this_kernel(strict, filter, |suite| suite.here)
+    run_kernel_suites(strict, filter, |suite| suite.on_host)
 }
 
 fn client_tests(strict: bool) -> Result<()> {
-    let Some(lacking) = machine::lacking(&CLIENTS) else {
+    let Some(missing) = host::missing(&CLIENT_TEST_REQUIREMENTS) else {
         let tests =
             ["test", "--locked", "--package", "biolat-daemon", "--test", "userspace", "--", "--ignored"];
         return run(&mut cargo(&tests));
     };
-    println!("not run: tests of TLS and passwords: {lacking}");
+    println!("not run: tests of TLS and passwords: {missing}");
     if strict {
         bail!("the tests of TLS and passwords cannot run here, and --strict wants them all");
     }
@@ -45,30 +46,30 @@ fn client_tests(strict: bool) -> Result<()> {
 }
 
 /// Runs the kernel tests of these suites, as far as this machine can; it is told which it cannot.
-pub(crate) fn on_this_kernel(
+pub(crate) fn run_kernel_suites(
     strict: bool,
     filter: Option<&str>,
     is_wanted: impl Fn(&Suite) -> bool,
 ) -> Result<()> {
-    let (mut runnable, mut others, mut lacking_here) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut runnable, mut others, mut missing_here) = (Vec::new(), Vec::new(), Vec::new());
     for suite in SUITES {
         if !is_wanted(suite) {
             others.push(suite.name);
             continue;
         }
-        match machine::lacking(KERNEL.iter().chain(suite.needs)) {
+        match host::missing(KERNEL_TEST_REQUIREMENTS.iter().chain(suite.needs)) {
             None => runnable.push(suite.name),
-            Some(lacking) => {
-                println!("not run: kernel tests {}: {lacking}", suite.name);
-                lacking_here.push(suite.name);
+            Some(missing) => {
+                println!("not run: kernel tests {}: {missing}", suite.name);
+                missing_here.push(suite.name);
             }
         }
     }
-    if strict && !lacking_here.is_empty() {
-        bail!("{} kernel suites cannot run here, and --strict wants them all", lacking_here.len());
+    if strict && !missing_here.is_empty() {
+        bail!("{} kernel suites cannot run here, and --strict wants them all", missing_here.len());
     }
     if !runnable.is_empty() {
-        others.extend(&lacking_here);
+        others.extend(&missing_here);
         kernel_tests(&runnable, &others, filter)?;
     }
     Ok(())
@@ -77,7 +78,7 @@ pub(crate) fn on_this_kernel(
 /// Fails if a test would never be run, or if none has the wanted name.
 fn check_names(filter: Option<&str>) -> Result<()> {
     let list = output(kernel(&["--ignored", "--list"]).arg("--format=terse"))?;
-    let tests = suites::tests(&list)?;
+    let tests = suites::parse_test_list(&list)?;
     match filter {
         Some(filter) if !tests.iter().any(|test| test.contains(filter)) => {
             bail!("no kernel test is called {filter}")
@@ -88,21 +89,21 @@ fn check_names(filter: Option<&str>) -> Result<()> {
 
 fn kernel(arguments: &[&str]) -> Command {
     let mut command = cargo(&["test", "--locked", "--package", "biolat-daemon", "--test", "kernel"]);
-    command.args(machine::runner()).arg("--").args(arguments);
+    command.args(host::runner()).arg("--").args(arguments);
     command
 }
 
 /// One at a time: they count I/O of one kernel.
-fn kernel_tests(runnable: &[&str], left_out: &[&str], filter: Option<&str>) -> Result<()> {
+fn kernel_tests(runnable: &[&str], skipped: &[&str], filter: Option<&str>) -> Result<()> {
     let mut command = kernel(&["--ignored", "--test-threads=1"]);
-    command.env("BIOLAT_TEST_PYTHON", machine::python());
-    command.env("BIOLAT_TEST_PROMETHEUS", machine::tool("bin/prometheus"));
+    command.env("BIOLAT_TEST_PYTHON", host::python());
+    command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus"));
     // Names given together are alternatives; what is skipped is skipped whatever else is said.
     match filter {
         Some(filter) => drop(command.arg(filter)),
         None => drop(command.args(runnable.iter().map(|suite| format!("{suite}::")))),
     }
-    command.args(left_out.iter().map(|suite| format!("--skip={suite}::")));
+    command.args(skipped.iter().map(|suite| format!("--skip={suite}::")));
     if runnable.contains(&"buckets") {
         command.env("BIOLAT_TEST_CELLS", ebpf::build_cells()?);
     }

@@ -4,23 +4,23 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{machine::Need, process::output};
+use crate::{host::Requirement, process::output};
 
 const EMULATOR: &str = "qemu-aarch64-static";
 
-pub(super) const NEEDS: &[Need] = &[
-    Need::PackageTool,
-    Need::ProbeCompiler,
-    Need::Program("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
-    Need::Program(EMULATOR, "qemu-user-static"),
-    Need::Program("dpkg-deb", "dpkg"),
+pub(super) const REQUIREMENTS: &[Requirement] = &[
+    Requirement::CargoDeb,
+    Requirement::ProbeCompiler,
+    Requirement::Program("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
+    Requirement::Program(EMULATOR, "qemu-user-static"),
+    Requirement::Program("dpkg-deb", "dpkg"),
 ];
 
 pub(super) fn check() -> Result<()> {
     let release = super::release()?;
-    let arm64 = release.made.iter().find(|made| made.architecture.name == "arm64");
+    let arm64 = release.artifacts.iter().find(|each| each.architecture.name == "arm64");
     let arm64 = arm64.context("no arm64 was made: see above")?;
-    let here = output(Command::new(&release.of_this_machine()?.binary).arg("--version"))?;
+    let here = output(Command::new(&release.for_host()?.binary).arg("--version"))?;
     let there = output(Command::new(EMULATOR).arg(&arm64.binary).arg("--version"))?;
     if here != there {
         bail!("biolat-daemon --version says {there:?} on arm64, and {here:?} here");

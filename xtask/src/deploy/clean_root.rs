@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     process::{output, root, run},
-    vm::mirror,
+    vm::debian_mirror,
 };
 
 /// The release whose kernel the checks boot, too.
@@ -27,7 +27,7 @@ pub(super) struct CleanRoot(PathBuf);
 impl CleanRoot {
     /// A copy that nothing was done to.
     pub(super) fn new(name: &str) -> Result<Self> {
-        let clean = made()?;
+        let clean = clean_system()?;
         let copy = Self(clean.with_file_name(name));
         copy.remove();
         run(Command::new("cp").arg("--archive").arg(&clean).arg(&copy.0))?;
@@ -76,7 +76,7 @@ impl Drop for CleanRoot {
 }
 
 /// The one that is copied; made anew if it is older than a week.
-fn made() -> Result<PathBuf> {
+fn clean_system() -> Result<PathBuf> {
     const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
     let folder = root().join("target/deploy");
     let (clean, half) = (folder.join(RELEASE), folder.join("half"));
@@ -91,7 +91,7 @@ fn made() -> Result<PathBuf> {
         CleanRoot(old.clone()).remove();
     }
     let mirror =
-        mirror("Debian")?.context("apt knows of no mirror of Debian's archive: run apt-get update")?;
+        debian_mirror("Debian")?.context("apt knows of no mirror of Debian's archive: run apt-get update")?;
     let mut debootstrap = Command::new("debootstrap");
     debootstrap.args(["--variant=minbase", "--include", PACKAGES, RELEASE]).arg(&half).arg(mirror);
     output(&mut debootstrap)?;

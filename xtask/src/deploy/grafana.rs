@@ -3,27 +3,27 @@
 use anyhow::Result;
 
 use crate::{
-    machine::{self, Need},
+    host::{self, Requirement},
     process::{command, run},
     test,
 };
 
-pub(super) const NEEDS: &[Need] = &[
-    Need::PythonPackage("grafana_foundation_sdk", "'grafana-foundation-sdk==1769699379!11.6.0'"),
-    Need::Program("prometheus", "prometheus"),
-    Need::Tool("bin/prometheus"),
-    Need::Root,
-    Need::Btf,
-    Need::Loop,
-    Need::Program("losetup", "mount"),
+pub(super) const REQUIREMENTS: &[Requirement] = &[
+    Requirement::PythonPackage("grafana_foundation_sdk", "'grafana-foundation-sdk==1769699379!11.6.0'"),
+    Requirement::Program("prometheus", "prometheus"),
+    Requirement::Tool("bin/prometheus"),
+    Requirement::RootOrSudo,
+    Requirement::Btf,
+    Requirement::Loop,
+    Requirement::Program("losetup", "mount"),
 ];
 
 pub(super) fn check() -> Result<()> {
-    run(&mut command(machine::python(), &["deploy/grafana/dashboard.py", "--check"]))?;
-    test::on_this_kernel(true, None, |suite| suite.name == "dashboards")
+    run(&mut command(host::python(), &["deploy/grafana/dashboard.py", "--check"]))?;
+    test::run_kernel_suites(true, None, |suite| suite.name == "dashboards")
 }
 
 /// Makes the dashboards anew.
 pub(super) fn write() -> Result<()> {
-    run(&mut command(machine::python(), &["deploy/grafana/dashboard.py"]))
+    run(&mut command(host::python(), &["deploy/grafana/dashboard.py"]))
 }

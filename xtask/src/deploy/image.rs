@@ -1,8 +1,8 @@
 //! The image, by those who run it: podman as a person starts it, and runc with what Kubernetes asks for.
 
-mod bundle;
 mod drive;
-mod engine;
+mod podman;
+mod runc;
 
 use std::{
     fs,
@@ -17,29 +17,29 @@ use serde_json::Value;
 
 use crate::{
     folder::make_empty,
-    machine::Need,
+    host::Requirement,
     process::{output, root, run},
 };
-use bundle::{Bundle, RIGHTS};
 use drive::Drive;
-use engine::Engine;
+use podman::Podman;
+use runc::{PRIVILEGE_CASES, RuncContainer};
 
-pub(super) const NEEDS: &[Need] = &[
-    Need::RootItself,
-    Need::Btf,
-    Need::Loop,
-    Need::PackageTool,
-    Need::Program("curl", "curl"),
-    Need::Program("dd", "coreutils"),
-    Need::Program("getcap", "libcap2-bin"),
-    Need::Program("ip", "iproute2"),
-    Need::Program("iptables", "iptables"),
-    Need::Program("losetup", "mount"),
-    Need::Program("nsenter", "util-linux"),
-    Need::Program("podman", "podman netavark"),
-    Need::Program("runc", "runc"),
-    Need::Program("skopeo", "skopeo"),
-    Need::Program("tar", "tar"),
+pub(super) const REQUIREMENTS: &[Requirement] = &[
+    Requirement::Root,
+    Requirement::Btf,
+    Requirement::Loop,
+    Requirement::CargoDeb,
+    Requirement::Program("curl", "curl"),
+    Requirement::Program("dd", "coreutils"),
+    Requirement::Program("getcap", "libcap2-bin"),
+    Requirement::Program("ip", "iproute2"),
+    Requirement::Program("iptables", "iptables"),
+    Requirement::Program("losetup", "mount"),
+    Requirement::Program("nsenter", "util-linux"),
+    Requirement::Program("podman", "podman netavark"),
+    Requirement::Program("runc", "runc"),
+    Requirement::Program("skopeo", "skopeo"),
+    Requirement::Program("tar", "tar"),
 ];
 
 /// How many requests a container is to count.
@@ -47,23 +47,23 @@ const READS: u64 = 64;
 
 pub(super) fn check() -> Result<()> {
     let release = super::release()?;
-    let image = &release.of_this_machine()?.image;
+    let image = &release.for_host()?.image;
     let folder = root().join("target/deploy/image");
     make_empty(&folder)?;
     let drive = Drive::attach(&folder)?;
 
     println!("the image, as a person runs it");
-    let engine = Engine::load(image, &folder)?;
+    let engine = Podman::load(image, &folder)?;
     let container = engine.run()?;
     counts(&drive, &mut || container.scrape())?;
     drop(container);
     engine.without_rights()?;
 
     let system = unpack(image, &folder)?;
-    for rights in &RIGHTS {
-        println!("the image, {}", rights.what);
-        let bundle = Bundle::start(&folder, &system, rights)?;
-        match rights.refused {
+    for rights in &PRIVILEGE_CASES {
+        println!("the image, {}", rights.description);
+        let bundle = RuncContainer::start(&folder, &system, rights)?;
+        match rights.expected_error {
             None => counts(&drive, &mut || bundle.scrape())?,
             Some(line) => refused(&bundle.ended()?, line)?,
         }
@@ -111,7 +111,7 @@ fn is_small(metrics: &str) -> Result<()> {
     Ok(())
 }
 
-/// One line that says what is lacking, and exit code 1.
+/// One line that says what is missing, and exit code 1.
 fn refused(ended: &std::process::Output, expected: &str) -> Result<()> {
     let said = String::from_utf8_lossy(&ended.stderr);
     let said: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();

@@ -10,15 +10,15 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
-    machine::{Need, python, tool},
+    host::{Requirement, python, tool},
     process::{command, output, root, run},
 };
 
-pub(super) const NEEDS: &[Need] = &[
-    Need::Tool("bin/helm"),
-    Need::Tool("prometheus-operator"),
-    Need::Program("promtool", "prometheus"),
-    Need::PythonPackage("kubernetes_validate", "kubernetes-validate==1.37.0"),
+pub(super) const REQUIREMENTS: &[Requirement] = &[
+    Requirement::Tool("bin/helm"),
+    Requirement::Tool("prometheus-operator"),
+    Requirement::Program("promtool", "prometheus"),
+    Requirement::PythonPackage("kubernetes_validate", "kubernetes-validate==1.37.0"),
 ];
 
 const CHART: &str = "deploy/kubernetes/biolat";

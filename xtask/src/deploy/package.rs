@@ -9,15 +9,15 @@ use anyhow::{Result, bail};
 
 use super::clean_root::CleanRoot;
 use crate::{
-    machine::Need,
+    host::Requirement,
     process::{output, run},
 };
 
-pub(super) const NEEDS: &[Need] = &[
-    Need::RootItself,
-    Need::PackageTool,
-    Need::Program("lintian", "lintian"),
-    Need::Program("debootstrap", "debootstrap"),
+pub(super) const REQUIREMENTS: &[Requirement] = &[
+    Requirement::Root,
+    Requirement::CargoDeb,
+    Requirement::Program("lintian", "lintian"),
+    Requirement::Program("debootstrap", "debootstrap"),
 ];
 
 /// What a package that is gone may leave: the package manager's own notes, and caches.
@@ -29,7 +29,7 @@ const COMMANDS: [&str; 2] = ["check", "report"];
 
 pub(super) fn check() -> Result<()> {
     let release = super::release()?;
-    let package = release.of_this_machine()?.package()?;
+    let package = release.for_host()?.package()?;
     run(Command::new("lintian")
         .args(["--allow-root", "--fail-on", "error", "--tag-display-limit", "0"])
         .arg(package))?;

@@ -5,11 +5,12 @@ use std::{fs, path::Path};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
-    machine::{Need, tool},
+    host::{Requirement, tool},
     process::{command, root, run},
 };
 
-pub(super) const NEEDS: &[Need] = &[Need::Program("promtool", "prometheus"), Need::Tool("bin/promtool")];
+pub(super) const REQUIREMENTS: &[Requirement] =
+    &[Requirement::Program("promtool", "prometheus"), Requirement::Tool("bin/promtool")];
 
 const FOLDER: &str = "deploy/prometheus";
 const RULES: [&str; 3] = ["recording.yml", "recording-classic.yml", "alerts.yml"];

@@ -7,20 +7,20 @@ use anyhow::{Context as _, Result, bail};
 use super::clean_root::CleanRoot;
 use crate::{
     folder::make_empty,
-    machine::Need,
+    host::Requirement,
     process::{self, find, run},
     vm,
 };
 
-pub(super) const NEEDS: &[Need] = &[
-    Need::RootItself,
-    Need::PackageTool,
-    Need::Program("debootstrap", "debootstrap"),
-    Need::Program("mkfs.ext4", "e2fsprogs"),
-    Need::Program("cpio", "cpio"),
-    Need::Program("depmod", "kmod"),
-    Need::Program("busybox", "busybox-static"),
-    Need::Program("qemu-system-x86_64", "qemu-system-x86"),
+pub(super) const REQUIREMENTS: &[Requirement] = &[
+    Requirement::Root,
+    Requirement::CargoDeb,
+    Requirement::Program("debootstrap", "debootstrap"),
+    Requirement::Program("mkfs.ext4", "e2fsprogs"),
+    Requirement::Program("cpio", "cpio"),
+    Requirement::Program("depmod", "kmod"),
+    Requirement::Program("busybox", "busybox-static"),
+    Requirement::Program("qemu-system-x86_64", "qemu-system-x86"),
 ];
 
 /// The most that `systemd-analyze security` may find, in tenths.
@@ -41,7 +41,7 @@ TTYPath=/dev/ttyS1
 
 pub(super) fn check() -> Result<()> {
     let root = CleanRoot::new("systemd")?;
-    root.install(super::release()?.of_this_machine()?.package()?)?;
+    root.install(super::release()?.for_host()?.package()?)?;
     run(&mut root.command("systemd-analyze", &["verify", "biolat.service", "biolat.socket"]))?;
     let security = ["security", "--offline=yes", "--no-pager", "--threshold", EXPOSURE, "biolat.service"];
     let judged = root.command("systemd-analyze", &security).output()?;

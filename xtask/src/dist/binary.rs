@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::Source;
 use crate::{
-    machine::tool,
+    host::tool,
     process::{cargo, command, find, root, run},
 };
 
@@ -21,24 +21,24 @@ pub(crate) struct Architecture {
     pub(crate) name: &'static str,
     pub(crate) target: &'static str,
     /// What the binary may take on a disk and of a download, in bytes: a growth beyond it is a decision, not an accident.
-    pub(super) most_bytes: u64,
+    pub(super) max_bytes: u64,
     /// The linker and the file by which the C library to link is known, if the compiler at hand does not bring both.
     cross: Option<(&'static str, &'static str)>,
 }
 
 impl Architecture {
     pub(crate) const ALL: [Self; 2] = [
-        Self { name: "amd64", target: "x86_64-unknown-linux-gnu", most_bytes: 15 << 19, cross: None },
+        Self { name: "amd64", target: "x86_64-unknown-linux-gnu", max_bytes: 15 << 19, cross: None },
         Self {
             name: "arm64",
             target: "aarch64-unknown-linux-gnu",
-            most_bytes: 13 << 19,
+            max_bytes: 13 << 19,
             cross: Some(("aarch64-linux-gnu-gcc", "/usr/aarch64-linux-gnu/lib/libc.a")),
         },
     ];
 
     /// Why nothing can be built for it here; nothing if it can.
-    pub(super) fn lacking(self) -> Option<String> {
+    pub(super) fn missing(self) -> Option<String> {
         let (linker, library) = self.cross?;
         if find(linker).is_none() || !Path::new(library).is_file() {
             let package = format!("gcc-aarch64-linux-gnu libc6-dev-{}-cross", self.name);

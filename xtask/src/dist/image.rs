@@ -90,7 +90,7 @@ pub(super) fn write(
 
     let mut blobs = [&config, &layer, &manifest].map(|blob| (place(blob), blob.as_slice()));
     blobs.sort();
-    let mut archive = Archive::new(source.epoch);
+    let mut archive = TarArchive::new(source.epoch);
     archive.folder("blobs/")?;
     archive.folder("blobs/sha256/")?;
     for (place, blob) in blobs {
@@ -106,16 +106,16 @@ pub(super) fn write(
 
 /// The binary, with its capabilities, and nothing else: a runtime makes the folders that it mounts on.
 fn layer(binary: &[u8], epoch: u64) -> Result<Vec<u8>> {
-    let mut archive = Archive::new(epoch);
+    let mut archive = TarArchive::new(epoch);
     archive.0.append_pax_extensions([("SCHILY.xattr.security.capability", &CAPABILITIES[..])])?;
     archive.file(PROGRAM, 0o755, binary)?;
     archive.finish()
 }
 
 /// A tar file whose entries are root's and of one time.
-struct Archive(Builder<Vec<u8>>, u64);
+struct TarArchive(Builder<Vec<u8>>, u64);
 
-impl Archive {
+impl TarArchive {
     fn new(epoch: u64) -> Self {
         Self(Builder::new(Vec::new()), epoch)
     }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(crate) use binary::Architecture;
-pub(crate) use package::lacking;
+pub(crate) use package::missing;
 
 /// Where a release comes from.
 struct Source {
@@ -32,7 +32,7 @@ struct Source {
 }
 
 /// What there is of a release for an architecture.
-pub(crate) struct Made {
+pub(crate) struct Artifacts {
     pub(crate) architecture: Architecture,
     pub(crate) binary: PathBuf,
     pub(crate) image: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) struct Made {
 /// A release.
 pub(crate) struct Release {
     /// For the architecture that the probe is proven on, and others if they can be built for here.
-    pub(crate) made: Vec<Made>,
+    pub(crate) artifacts: Vec<Artifacts>,
     sums: PathBuf,
 }
 
@@ -54,31 +54,31 @@ pub(crate) fn dist(only: Option<&str>) -> Result<()> {
         let known = Architecture::ALL.map(|each| each.name).join(", ");
         bail!("--only {}: known are {known}", only.unwrap_or_default());
     }
-    print!("{}", fs::read_to_string(make_for_each(&architectures)?.sums)?);
+    print!("{}", fs::read_to_string(build_all(&architectures)?.sums)?);
     Ok(())
 }
 
 /// Makes it, and fails if anything is left out or too large, or if a copy of the sources elsewhere gives other bytes. That is
 /// tried for this machine's architecture: a path of the folder that got into one would get into both.
 pub(crate) fn check() -> Result<()> {
-    let release = make()?;
-    if release.made.len() < Architecture::ALL.len() {
+    let release = build()?;
+    if release.artifacts.len() < Architecture::ALL.len() {
         bail!("an architecture was left out");
     }
-    for made in &release.made {
-        made.package()?;
-        let (bytes, most) = (fs::metadata(&made.binary)?.len(), made.architecture.most_bytes);
-        println!("{}: {bytes} bytes, at most {most}", made.binary.display());
-        if bytes > most {
-            bail!("the binary for {} has {bytes} bytes, more than {most}", made.architecture.name);
+    for artifacts in &release.artifacts {
+        artifacts.package()?;
+        let (bytes, max) = (fs::metadata(&artifacts.binary)?.len(), artifacts.architecture.max_bytes);
+        println!("{}: {bytes} bytes, at most {max}", artifacts.binary.display());
+        if bytes > max {
+            bail!("the binary for {} has {bytes} bytes, more than {max}", artifacts.architecture.name);
         }
     }
-    let ours = release.of_this_machine()?.architecture;
+    let ours = release.for_host()?.architecture;
     let here = fs::read_to_string(&release.sums)?;
     let here: String = here.split_inclusive('\n').filter(|line| line.contains(ours.name)).collect();
     let source = Source::find()?;
     let copy = std::env::temp_dir().join(format!("biolat-dist-{}", std::process::id()));
-    let there = make_copy(&source, ours, &copy);
+    let there = build_from_copy(&source, ours, &copy);
     let _ = fs::remove_dir_all(&copy);
     let there = there?;
     if here != there {
@@ -89,47 +89,48 @@ pub(crate) fn check() -> Result<()> {
 }
 
 /// Makes it, from what this folder holds.
-pub(crate) fn make() -> Result<Release> {
-    make_for_each(&Architecture::ALL)
+pub(crate) fn build() -> Result<Release> {
+    build_all(&Architecture::ALL)
 }
 
-fn make_for_each(architectures: &[Architecture]) -> Result<Release> {
+fn build_all(architectures: &[Architecture]) -> Result<Release> {
     let source = Source::find()?;
     let folder = root().join("target/dist");
     make_empty(&folder)?;
-    let mut made = Vec::new();
+    let mut artifacts = Vec::new();
     for &architecture in architectures {
-        match architecture.lacking() {
-            None => made.push(make_for(architecture, &source, &folder)?),
+        match architecture.missing() {
+            None => artifacts.push(build_one(architecture, &source, &folder)?),
             Some(reason) => println!("left out: {}: {reason}", architecture.name),
         }
     }
     let sums = folder.join("SHA256SUMS");
     let mut lines = String::new();
-    for file in made.iter().flat_map(|made| [&made.binary, &made.image].into_iter().chain(&made.package)) {
+    for file in artifacts.iter().flat_map(|each| [&each.binary, &each.image].into_iter().chain(&each.package))
+    {
         let name = file.file_name().context("no name")?.to_string_lossy();
         lines += &format!("{}  {name}\n", hash(&fs::read(file)?));
     }
     fs::write(&sums, lines)?;
-    Ok(Release { made, sums })
+    Ok(Release { artifacts, sums })
 }
 
-fn make_for(architecture: Architecture, source: &Source, folder: &Path) -> Result<Made> {
+fn build_one(architecture: Architecture, source: &Source, folder: &Path) -> Result<Artifacts> {
     let built = binary::build(architecture, source)?;
     let binary = folder.join(format!("biolat-daemon-{}-linux-{}", source.version, architecture.name));
     fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
     let image = image::write(&binary, architecture, source, folder)?;
-    let package = match lacking() {
+    let package = match missing() {
         None => Some(package::write(architecture, source, folder)?),
         Some(reason) => {
             println!("left out: the package for {}: {reason}", architecture.name);
             None
         }
     };
-    Ok(Made { architecture, binary, image, package })
+    Ok(Artifacts { architecture, binary, image, package })
 }
 
-impl Made {
+impl Artifacts {
     pub(crate) fn package(&self) -> Result<&Path> {
         self.package.as_deref().with_context(|| format!("no package for {} was made", self.architecture.name))
     }
@@ -137,14 +138,14 @@ impl Made {
 
 impl Release {
     /// What runs on this machine.
-    pub(crate) fn of_this_machine(&self) -> Result<&Made> {
-        let ours = |made: &&Made| made.architecture.target.starts_with(std::env::consts::ARCH);
-        self.made.iter().find(ours).context("nothing of the release runs on this machine")
+    pub(crate) fn for_host(&self) -> Result<&Artifacts> {
+        let ours = |each: &&Artifacts| each.architecture.target.starts_with(std::env::consts::ARCH);
+        self.artifacts.iter().find(ours).context("nothing of the release runs on this machine")
     }
 }
 
 /// The sums of what a copy of the sources gives for an architecture.
-fn make_copy(source: &Source, architecture: Architecture, copy: &Path) -> Result<String> {
+fn build_from_copy(source: &Source, architecture: Architecture, copy: &Path) -> Result<String> {
     fs::create_dir(copy).with_context(|| format!("cannot make {}", copy.display()))?;
     let files = output(Command::new("git").args(["ls-files", "--cached", "-z"]).current_dir(root()))?;
     for file in files.split_terminator('\0') {

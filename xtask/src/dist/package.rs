@@ -58,7 +58,7 @@ fn write_documents(architecture: Architecture, source: &Source) -> Result<()> {
 }
 
 /// Why no package can be made here; nothing if it can.
-pub(crate) fn lacking() -> Option<String> {
+pub(crate) fn missing() -> Option<String> {
     tool().err().map(|error| format!("{error:#}"))
 }
 

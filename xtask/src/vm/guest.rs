@@ -10,9 +10,9 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::{
-    LIMITS,
-    archive::Kernel,
-    image::{self, Built},
+    TIMEOUTS,
+    initramfs::{self, TestBinaries},
+    kernels::Kernel,
     machine::Machine,
     outcome::Outcome,
 };
@@ -27,14 +27,14 @@ pub(super) struct Guest {
     kernel: Kernel,
     /// The parts of the initramfs that do not depend on the tests.
     system: Vec<u8>,
-    built: Built,
+    built: TestBinaries,
     tests: Vec<String>,
     folder: PathBuf,
 }
 
 /// A line of the table of what was run.
 #[derive(Clone)]
-pub(super) struct Row {
+pub(super) struct ResultRow {
     kernel: String,
     machine: &'static str,
     passed: usize,
@@ -45,7 +45,7 @@ pub(super) struct Row {
 
 /// What the tests of one boot said.
 #[derive(Default)]
-struct Results {
+struct TestResults {
     passed: BTreeSet<String>,
     failed: Vec<String>,
 }
@@ -55,7 +55,7 @@ impl Guest {
         machine: Machine,
         kernel: &Kernel,
         system: &[&[u8]],
-        built: &Built,
+        built: &TestBinaries,
         tests: &[&str],
         folder: PathBuf,
     ) -> Result<Self> {
@@ -72,7 +72,7 @@ impl Guest {
     }
 
     /// Runs the tests to their end.
-    pub(super) fn run(self) -> Result<Row> {
+    pub(super) fn run(self) -> Result<ResultRow> {
         let began = Instant::now();
         let (mut passed, mut boots, mut attempts) = (BTreeSet::new(), 0, 0);
         let failure = loop {
@@ -97,7 +97,7 @@ impl Guest {
             }
             println!("{}: booting again for the tests that have not passed", self.name());
         };
-        Ok(Row {
+        Ok(ResultRow {
             failure: failure.map(|failure| format!("{}: {failure}", self.name())),
             kernel: self.kernel.release,
             machine: self.machine.name(),
@@ -112,31 +112,31 @@ impl Guest {
     }
 
     /// Boots it with these tests; each line that it prints is passed on.
-    fn boot(&self, tests: &[&str]) -> Result<(Outcome, Results)> {
+    fn boot(&self, tests: &[&str]) -> Result<(Outcome, TestResults)> {
         let run = self.folder.join("run");
         make_empty(&run)?;
-        let tests = image::tests(&self.folder.join("tests"), &self.built, tests)?;
+        let tests = initramfs::tests(&self.folder.join("tests"), &self.built, tests)?;
         let image = run.join("initramfs");
         fs::write(&image, [&self.system, &tests[..]].concat()).context("cannot write the initramfs")?;
         let began = Instant::now();
-        let mut results = Results::default();
-        let outcome = self.machine.run(&self.kernel, &image, &run, LIMITS, |line| {
-            results.hear(line);
+        let mut results = TestResults::default();
+        let outcome = self.machine.run(&self.kernel, &image, &run, TIMEOUTS, |line| {
+            results.record(line);
             println!("{} {:>4} | {line}", self.kernel.release, began.elapsed().as_secs());
         })?;
         Ok((outcome, results))
     }
 }
 
-impl Results {
-    fn hear(&mut self, line: &str) {
+impl TestResults {
+    fn record(&mut self, line: &str) {
         let Some(test) = line.strip_prefix("test ") else { return };
         self.passed.extend(test.strip_suffix(" ... ok").map(str::to_owned));
         self.failed.extend(test.strip_suffix(" ... FAILED").map(str::to_owned));
     }
 }
 
-impl Row {
+impl ResultRow {
     pub(super) fn print(&self) {
         let remark = match self.boots {
             _ if self.failure.is_some() => "FAILED".to_owned(),

@@ -9,8 +9,8 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::{
-    archive::Kernel,
-    outcome::{Limits, Outcome},
+    kernels::Kernel,
+    outcome::{Outcome, Timeouts},
 };
 
 pub(crate) const EMULATOR: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
@@ -22,9 +22,9 @@ const DRIVE_BYTES: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Machine {
     /// Two CPUs, a drive of each kind, and bays to pull drives out of.
-    Everyday,
+    Standard,
     /// As many possible CPUs as a large server has.
-    Wide,
+    ManyCpus,
     /// A virtual server that boots from its one drive.
     Server,
 }
@@ -34,21 +34,21 @@ pub(crate) const DRIVE: &str = "root";
 
 impl Machine {
     /// Those that kernel tests run on.
-    pub(crate) const ALL: [Self; 2] = [Self::Everyday, Self::Wide];
+    pub(crate) const ALL: [Self; 2] = [Self::Standard, Self::ManyCpus];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Everyday => "everyday",
-            Self::Wide => "wide",
+            Self::Standard => "standard",
+            Self::ManyCpus => "many-cpus",
             Self::Server => "server",
         }
     }
 
     /// Why a kernel of this release cannot be such a machine; nothing if it can.
-    pub(crate) fn refuses(self, release: &str) -> Option<&'static str> {
+    pub(crate) fn unsupported(self, release: &str) -> Option<&'static str> {
         let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
         let release = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        let refuses = self == Self::Wide && release >= (6, 9);
+        let refuses = self == Self::ManyCpus && release >= (6, 9);
         refuses.then_some(
             "since Linux 6.9 possible CPUs are those that the firmware tells of, and no option adds any",
         )
@@ -57,8 +57,8 @@ impl Machine {
     fn kernel_options(self) -> &'static str {
         match self {
             // Memory is mapped where a test can tell.
-            Self::Everyday => " nokaslr",
-            Self::Wide => " possible_cpus=384",
+            Self::Standard => " nokaslr",
+            Self::ManyCpus => " possible_cpus=384",
             Self::Server => "",
         }
     }
@@ -66,9 +66,9 @@ impl Machine {
     /// Devices, and the drives that they take.
     fn devices(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
-            Self::Wide => (&[], &[]),
+            Self::ManyCpus => (&[], &[]),
             Self::Server => (&["virtio-blk-pci,drive=root"], &[DRIVE]),
-            Self::Everyday => (
+            Self::Standard => (
                 &[
                     // An NVMe controller with two namespaces.
                     "nvme,id=twins,serial=twins",
@@ -149,13 +149,13 @@ impl Machine {
         kernel: &Kernel,
         initramfs: &Path,
         folder: &Path,
-        limits: Limits,
+        timeouts: Timeouts,
         line: impl FnMut(&str),
     ) -> Result<Outcome> {
         let mut command = self.command(kernel, initramfs, folder)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let guest = command.spawn().with_context(|| format!("cannot run {}", EMULATOR.0))?;
-        Outcome::of(guest, &folder.join(LOG), limits, line)
+        Outcome::of(guest, &folder.join(LOG), timeouts, line)
     }
 }
 

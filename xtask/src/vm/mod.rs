@@ -1,9 +1,9 @@
 //! `cargo xtask vm`: the kernel tests on other kernels and on drives that this machine does not have, in emulated machines.
 //! `cargo xtask test` runs those that can on this machine's own kernel.
 
-mod archive;
 mod guest;
-mod image;
+mod initramfs;
+mod kernels;
 mod machine;
 mod outcome;
 
@@ -17,22 +17,22 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use archive::mirror;
+pub(crate) use kernels::debian_mirror;
 pub(crate) use machine::{DRIVE, Machine};
 
-use crate::{machine::Need, process::root, suites};
-use archive::Kernel;
-use guest::{Guest, Row};
-use image::Built;
-use outcome::Limits;
+use crate::{host::Requirement, process::root, suites};
+use guest::{Guest, ResultRow};
+use initramfs::TestBinaries;
+use kernels::Kernel;
+use outcome::Timeouts;
 
 /// How long a guest may be silent, and how long it may take in all, on a busy machine.
-const LIMITS: Limits = Limits { silence: Duration::from_secs(240), all: Duration::from_secs(1800) };
+const TIMEOUTS: Timeouts = Timeouts { silence: Duration::from_secs(240), total: Duration::from_secs(1800) };
 
 /// What is to be run.
 #[derive(clap::Args)]
 pub(crate) struct Matrix {
-    /// Fail if anything is lacking
+    /// Fail if anything is missing
     #[arg(long)]
     strict: bool,
     /// Boot this kernel and no other
@@ -51,9 +51,9 @@ pub(crate) struct Matrix {
 impl Matrix {
     /// Runs it, and prints a table of what passed.
     pub(crate) fn run(&self) -> Result<()> {
-        let lacking: Vec<_> = self.needs().filter_map(Need::lacking).collect();
-        if !lacking.is_empty() {
-            println!("not run: tests in emulated machines: {}", lacking.join("; "));
+        let missing: Vec<_> = self.needs().filter_map(Requirement::missing).collect();
+        if !missing.is_empty() {
+            println!("not run: tests in emulated machines: {}", missing.join("; "));
             if self.strict {
                 bail!("tests in emulated machines cannot run here, and --strict wants them");
             }
@@ -63,13 +63,13 @@ impl Matrix {
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let _lock = lock(&folder)?;
         let kernels = match (&self.kernel, &self.modules) {
-            (Some(kernel), Some(modules)) => vec![Kernel::named(kernel, modules)?],
-            _ => Kernel::of_the_archive(self.series.as_deref())?,
+            (Some(kernel), Some(modules)) => vec![Kernel::from_files(kernel, modules)?],
+            _ => Kernel::from_debian(self.series.as_deref())?,
         };
-        let built = Built::build()?;
+        let built = TestBinaries::build()?;
         let list = built.list()?;
-        let tests = suites::tests(&list)?;
-        let programs = image::programs(&folder.join("programs"))?;
+        let tests = suites::parse_test_list(&list)?;
+        let programs = initramfs::programs(&folder.join("programs"))?;
         let mut guests = Vec::new();
         for kernel in &kernels {
             guests.extend(self.guests(kernel, &built, &tests, &programs, &folder)?);
@@ -79,38 +79,41 @@ impl Matrix {
         }
         let rows = run_in_parallel(guests)?;
         println!("\n{:<28} {:<9} {:>6} {:>6}", "kernel", "machine", "passed", "s");
-        rows.iter().for_each(Row::print);
+        rows.iter().for_each(ResultRow::print);
         let failures: Vec<_> = rows.into_iter().filter_map(|row| row.failure).collect();
         if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("\n")) }
     }
 
     /// What it takes here to run anything there.
-    fn needs(&self) -> impl Iterator<Item = Need> {
+    fn needs(&self) -> impl Iterator<Item = Requirement> {
         const ARCHIVE: [(&str, &str); 4] =
             [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")];
         let archive = ARCHIVE.into_iter().filter(|_| self.kernel.is_none());
         let programs =
-            [machine::EMULATOR, ("cpio", "cpio")].into_iter().chain(image::PROGRAMS).chain(archive);
-        programs.map(|(program, package)| Need::Program(program, package)).chain([Need::ProbeCompiler])
+            [machine::EMULATOR, ("cpio", "cpio")].into_iter().chain(initramfs::PROGRAMS).chain(archive);
+        programs
+            .map(|(program, package)| Requirement::Program(program, package))
+            .chain([Requirement::ProbeCompiler])
     }
 
     /// The guests with this kernel that have tests to run.
     fn guests(
         &self,
         kernel: &Kernel,
-        built: &Built,
+        built: &TestBinaries,
         tests: &[&str],
         programs: &[u8],
         folder: &Path,
     ) -> Result<Vec<Guest>> {
-        let modules = image::modules(&folder.join("modules"), kernel)?;
+        let modules = initramfs::modules(&folder.join("modules"), kernel)?;
         let mut guests = Vec::new();
         for machine in Machine::ALL {
-            let names = suites::chosen(tests, self.filter.as_deref(), |suite| suite.there.contains(&machine));
+            let names =
+                suites::select(tests, self.filter.as_deref(), |suite| suite.guests.contains(&machine));
             if names.is_empty() {
                 continue;
             }
-            if let Some(reason) = machine.refuses(&kernel.release) {
+            if let Some(reason) = machine.unsupported(&kernel.release) {
                 println!("not run: {} on {}: {reason}", machine.name(), kernel.release);
                 continue;
             }
@@ -122,7 +125,7 @@ impl Matrix {
 }
 
 /// Runs as many guests at a time as there are CPUs: each keeps one busy.
-fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<Row>> {
+fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<ResultRow>> {
     let workers = thread::available_parallelism().map_or(1, usize::from).min(guests.len());
     let waiting = Mutex::new(guests.into_iter());
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -149,15 +152,15 @@ pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()
     let place = root().join("target/vm");
     fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let _lock = lock(&place)?;
-    let kernel = Kernel::of_the_archive(Some("6.1"))?.into_iter().next().context("no kernel")?;
+    let kernel = Kernel::from_debian(Some("6.1"))?.into_iter().next().context("no kernel")?;
     let parts = [
-        image::programs(&place.join("programs"))?,
-        image::modules(&place.join("modules"), &kernel)?,
-        image::switch(&place.join("switch"))?,
+        initramfs::programs(&place.join("programs"))?,
+        initramfs::modules(&place.join("modules"), &kernel)?,
+        initramfs::switch(&place.join("switch"))?,
     ];
     let initramfs = folder.join("initramfs");
     fs::write(&initramfs, parts.concat()).context("cannot write the initramfs")?;
-    Machine::Server.run(&kernel, &initramfs, folder, LIMITS, &mut line)?.verdict(&[])
+    Machine::Server.run(&kernel, &initramfs, folder, TIMEOUTS, &mut line)?.verdict(&[])
 }
 
 /// Held until the end: two runs would use the same folders.

@@ -15,11 +15,11 @@ use anyhow::{Context as _, Result, bail};
 
 /// When to give a guest up.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct Timeouts {
     /// After so long without a line.
     pub(crate) silence: Duration,
     /// After so long in all.
-    pub(crate) all: Duration,
+    pub(crate) total: Duration,
 }
 
 /// A guest that has ended.
@@ -27,9 +27,9 @@ pub(crate) struct Outcome {
     /// The test runner's exit code, and what the kernel says of its own health: both at the end.
     exit: Option<u32>,
     taint: Option<u32>,
-    gave_up: bool,
+    timed_out: bool,
     /// The signal that the emulator crashed with.
-    crash: Option<i32>,
+    crash_signal: Option<i32>,
     /// What it printed last.
     last: String,
     log: String,
@@ -67,9 +67,9 @@ const ALARMS: [&str; 16] = [
 ];
 
 /// Killed when it is dropped: nothing of it is worth keeping.
-struct Running(Child);
+struct Emulator(Child);
 
-impl Drop for Running {
+impl Drop for Emulator {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -78,29 +78,34 @@ impl Drop for Running {
 
 impl Outcome {
     /// Follows a guest to its end, line by line.
-    pub(super) fn of(guest: Child, log: &Path, limits: Limits, mut line: impl FnMut(&str)) -> Result<Self> {
+    pub(super) fn of(
+        guest: Child,
+        log: &Path,
+        timeouts: Timeouts,
+        mut line: impl FnMut(&str),
+    ) -> Result<Self> {
         let began = Instant::now();
-        let mut running = Running(guest);
+        let mut running = Emulator(guest);
         let lines = follow(&mut running.0)?;
         let mut outcome = Self {
             exit: None,
             taint: None,
-            gave_up: false,
-            crash: None,
+            timed_out: false,
+            crash_signal: None,
             last: String::new(),
             log: String::new(),
             took: Duration::ZERO,
         };
         loop {
-            let left = limits.all.saturating_sub(began.elapsed());
-            match lines.recv_timeout(left.min(limits.silence)) {
-                Ok(text) => outcome.hear(text, &mut line),
+            let left = timeouts.total.saturating_sub(began.elapsed());
+            match lines.recv_timeout(left.min(timeouts.silence)) {
+                Ok(text) => outcome.handle_line(text, &mut line),
                 Err(RecvTimeoutError::Disconnected) => {
-                    outcome.crash = running.0.wait().context("cannot wait for the emulator")?.signal();
+                    outcome.crash_signal = running.0.wait().context("cannot wait for the emulator")?.signal();
                     break;
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    outcome.gave_up = true;
+                    outcome.timed_out = true;
                     break;
                 }
             }
@@ -109,14 +114,14 @@ impl Outcome {
         drop(running);
         // A line that it had begun comes now.
         for text in lines {
-            outcome.hear(text, &mut line);
+            outcome.handle_line(text, &mut line);
         }
         let bytes = fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
         outcome.log = String::from_utf8_lossy(&bytes).into_owned();
         Ok(outcome)
     }
 
-    fn hear(&mut self, text: String, line: &mut impl FnMut(&str)) {
+    fn handle_line(&mut self, text: String, line: &mut impl FnMut(&str)) {
         if let Some(code) = text.strip_prefix(EXIT) {
             self.exit = code.trim().parse().ok();
         } else if let Some(bits) = text.strip_prefix(TAINT) {
@@ -129,7 +134,7 @@ impl Outcome {
 
     /// How the emulator ended the run, if it did and what is tested did not.
     pub(super) fn emulator_fault(&self) -> Option<String> {
-        if let Some(signal) = self.crash {
+        if let Some(signal) = self.crash_signal {
             return Some(format!("the emulator crashed with signal {signal}, at: {}", self.last));
         }
         // A CPU executed code that another one was patching, which no real one does: the kernel puts a breakpoint there
@@ -144,7 +149,7 @@ impl Outcome {
     pub(super) fn verdict(&self, failed: &[String]) -> Result<()> {
         let wrong = if self.alarm().is_some() {
             "its kernel warned or crashed".to_owned()
-        } else if self.gave_up {
+        } else if self.timed_out {
             format!("it was given up after {:.0} s, at: {}", self.took.as_secs_f64(), self.last)
         } else if let Some(fault) = self.emulator_fault() {
             fault
@@ -199,7 +204,7 @@ mod tests {
 
     fn outcome(exit: Option<u32>, taint: Option<u32>, log: &str) -> Outcome {
         let (log, last) = (log.to_owned(), "test a ... ".to_owned());
-        Outcome { exit, taint, gave_up: false, crash: None, last, log, took: Duration::ZERO }
+        Outcome { exit, taint, timed_out: false, crash_signal: None, last, log, took: Duration::ZERO }
     }
 
     #[test]
@@ -218,9 +223,9 @@ mod tests {
             format!("before\n[    1.0] WARNING: CPU: 1 PID: 2 at block/blk-mq.c\nafter\n{END_OF_LOG}");
         let text = wrong(outcome(Some(0), Some(0), &warned));
         assert!(text.starts_with("its kernel warned") && text.contains("before\n") && text.contains("after"));
-        let late = Outcome { gave_up: true, ..outcome(None, None, &log) };
+        let late = Outcome { timed_out: true, ..outcome(None, None, &log) };
         assert!(wrong(late).contains("given up after 0 s, at: test a ... "));
-        let crashed = Outcome { crash: Some(11), ..outcome(None, None, &log) };
+        let crashed = Outcome { crash_signal: Some(11), ..outcome(None, None, &log) };
         assert!(wrong(crashed).contains("the emulator crashed with signal 11, at: test a ... "));
     }
 }

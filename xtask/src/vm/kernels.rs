@@ -24,7 +24,7 @@ const META: &str = "linux-image-cloud-amd64";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Where a package is until it is all there.
-const HALF: &str = "half";
+const PARTIAL: &str = "half";
 
 /// A kernel to boot.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     /// A kernel that stands somewhere on this machine.
-    pub(crate) fn named(image: &Path, modules: &Path) -> Result<Self> {
+    pub(crate) fn from_files(image: &Path, modules: &Path) -> Result<Self> {
         // The emulator runs in a folder of its own.
         let (image, modules) = (&std::path::absolute(image)?, &std::path::absolute(modules)?);
         fs::File::open(image).with_context(|| format!("--kernel: cannot read {}", image.display()))?;
@@ -54,7 +54,7 @@ impl Kernel {
     }
 
     /// The archive's kernels, of one series if one is wanted.
-    pub(crate) fn of_the_archive(series: Option<&str>) -> Result<Vec<Self>> {
+    pub(crate) fn from_debian(series: Option<&str>) -> Result<Vec<Self>> {
         let wanted: Vec<_> =
             RELEASES.into_iter().filter(|(_, has)| series.is_none_or(|wanted| wanted == *has)).collect();
         if wanted.is_empty() {
@@ -71,7 +71,7 @@ fn newest(release: &str) -> Result<Kernel> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let place = newest_fetched(release, &folder).or_else(|reason| {
         let kept = fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
-        let kept = kept.filter(|path| path.join("boot").is_dir() && !path.ends_with(HALF));
+        let kept = kept.filter(|path| path.join("boot").is_dir() && !path.ends_with(PARTIAL));
         let latest = kept.max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok());
         let Some(latest) = latest else {
             return Err(reason.context(format!("cannot get a kernel of {release} from the archive")));
@@ -100,11 +100,12 @@ fn prepare(release: &str, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder.join("lists/partial"))?;
     fs::create_dir_all(folder.join("cache/archives/partial"))?;
     let line = |mirror: String, suite: &str| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
-    let main = mirror("Debian")?.context(
+    let main = debian_mirror("Debian")?.context(
         "apt knows of no mirror of Debian's archive: run apt-get update, or name a kernel with --kernel and --modules",
     )?;
     // Security updates come from a mirror of their own, where there is one.
-    let security = mirror("Debian-Security")?.map(|mirror| line(mirror, &format!("{release}-security")));
+    let security =
+        debian_mirror("Debian-Security")?.map(|mirror| line(mirror, &format!("{release}-security")));
     fs::write(folder.join("sources.list"), line(main, release) + &security.unwrap_or_default())?;
     Ok(fs::write(folder.join("status"), "")?)
 }
@@ -140,7 +141,7 @@ fn apt(program: &str, folder: &Path) -> Command {
 }
 
 /// Where this machine gets those of its packages from that Debian makes under this label.
-pub(crate) fn mirror(label: &str) -> Result<Option<String>> {
+pub(crate) fn debian_mirror(label: &str) -> Result<Option<String>> {
     let format = ["indextargets", "--format", "$(LABEL) $(REPO_URI)", "Origin: Debian"];
     let targets = output(Command::new("apt-get").args(format))?;
     let found = targets.lines().filter_map(|line| line.split_once(' ')).find(|(found, _)| *found == label);
@@ -150,7 +151,7 @@ pub(crate) fn mirror(label: &str) -> Result<Option<String>> {
 /// Downloads and unpacks a package, all of it or nothing.
 fn fetch(folder: &Path, package: &str) -> Result<()> {
     println!("fetching {package}");
-    let (downloads, half) = (folder.join("downloads"), folder.join(HALF));
+    let (downloads, half) = (folder.join("downloads"), folder.join(PARTIAL));
     for place in [&downloads, &half] {
         make_empty(place)?;
     }
@@ -176,5 +177,5 @@ fn release_in(place: &Path) -> Result<String> {
 fn unpacked(place: &Path) -> Result<Kernel> {
     let release = release_in(place)?;
     let image = place.join("boot").join(format!("vmlinuz-{release}"));
-    Kernel::named(&image, &place.join("lib/modules").join(&release))
+    Kernel::from_files(&image, &place.join("lib/modules").join(&release))
 }

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::archive::Kernel;
+use super::kernels::Kernel;
 use crate::{
     folder::make_empty,
     process::{find, output, static_cargo, static_release},
@@ -64,11 +64,11 @@ const INIT: &str = include_str!("init.sh");
 const SWITCH: &str = include_str!("switch.sh");
 
 /// Makes an archive of these files (by their place in the guest) and links.
-struct Archive<'a> {
+struct CpioArchive<'a> {
     folder: &'a Path,
 }
 
-impl<'a> Archive<'a> {
+impl<'a> CpioArchive<'a> {
     /// An archive to be made from a folder, empty yet.
     fn begin(folder: &'a Path) -> Result<Self> {
         make_empty(folder)?;
@@ -118,7 +118,7 @@ impl<'a> Archive<'a> {
 
 /// The programs with their libraries. Not compressed, as the guest's CPUs are slow and its memory is not.
 pub(crate) fn programs(folder: &Path) -> Result<Vec<u8>> {
-    let archive = Archive::begin(folder)?;
+    let archive = CpioArchive::begin(folder)?;
     let mut files = BTreeSet::new();
     for (program, package) in PROGRAMS {
         let path = find(program).with_context(|| format!("no {program}: apt-get install {package}"))?;
@@ -168,12 +168,12 @@ pub(crate) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     let built_in = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
     let built_in: BTreeSet<_> = built_in.lines().map(module_name).collect();
     let is_there = |name: &str| by_name.contains_key(name) || built_in.contains(name);
-    let lacking: Vec<_> = MODULES.into_iter().filter(|name| !is_there(&module_name(name))).collect();
-    if !lacking.is_empty() {
-        println!("{} has no {}: tests that need one of them will fail", kernel.release, lacking.join(", "));
+    let missing: Vec<_> = MODULES.into_iter().filter(|name| !is_there(&module_name(name))).collect();
+    if !missing.is_empty() {
+        println!("{} has no {}: tests that need one of them will fail", kernel.release, missing.join(", "));
     }
 
-    let archive = Archive::begin(folder)?;
+    let archive = CpioArchive::begin(folder)?;
     let place = Path::new("/usr/lib/modules").join(&kernel.release);
     for module in wanted {
         archive.add(&kernel.modules.join(module), &place.join(module))?;
@@ -194,7 +194,7 @@ fn module_name(path: &str) -> String {
 
 /// The init that goes on with the system on the drive.
 pub(crate) fn switch(folder: &Path) -> Result<Vec<u8>> {
-    let archive = Archive::begin(folder)?;
+    let archive = CpioArchive::begin(folder)?;
     archive.write("/init", SWITCH, 0o755)?;
     for mount in ["dev", "proc", "sys", "root"] {
         fs::create_dir_all(archive.folder.join(mount))?;
@@ -203,8 +203,8 @@ pub(crate) fn switch(folder: &Path) -> Result<Vec<u8>> {
 }
 
 /// The tests, the daemon, and the init that runs the tests of these names.
-pub(crate) fn tests(folder: &Path, built: &Built, names: &[&str]) -> Result<Vec<u8>> {
-    let archive = Archive::begin(folder)?;
+pub(crate) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Result<Vec<u8>> {
+    let archive = CpioArchive::begin(folder)?;
     archive.add(&built.tests, Path::new("/biolat/tests"))?;
     archive.add(&built.daemon, Path::new("/biolat/biolat-daemon"))?;
     archive.add(&built.cells, Path::new("/biolat/cells.o"))?;
@@ -217,13 +217,13 @@ pub(crate) fn tests(folder: &Path, built: &Built, names: &[&str]) -> Result<Vec<
 
 /// Linked statically, to run where there is nothing else.
 #[derive(Clone)]
-pub(crate) struct Built {
+pub(crate) struct TestBinaries {
     tests: PathBuf,
     daemon: PathBuf,
     cells: PathBuf,
 }
 
-impl Built {
+impl TestBinaries {
     /// Builds the test binary and the daemon.
     pub(crate) fn build() -> Result<Self> {
         let mut command = static_cargo("test");

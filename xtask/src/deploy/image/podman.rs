@@ -18,19 +18,19 @@ const IMAGE: &str = concat!("biolat:", env!("CARGO_PKG_VERSION"));
 const LIMITS: [&str; 2] = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=512:512"];
 
 /// The engine, with its images in a folder of the check's own.
-pub(super) struct Engine {
+pub(super) struct Podman {
     folder: PathBuf,
     profile: PathBuf,
 }
 
 /// Removed when it is dropped.
-pub(super) struct Container<'a> {
-    engine: &'a Engine,
+pub(super) struct PodmanContainer<'a> {
+    engine: &'a Podman,
     id: String,
     port: u16,
 }
 
-impl Engine {
+impl Podman {
     pub(super) fn load(image: &Path, folder: &Path) -> Result<Self> {
         let engine = Self { folder: folder.join("engine"), profile: folder.join("seccomp.json") };
         fs::write(&engine.profile, profile()?)?;
@@ -39,13 +39,13 @@ impl Engine {
     }
 
     /// Starts a container.
-    pub(super) fn run(&self) -> Result<Container<'_>> {
+    pub(super) fn run(&self) -> Result<PodmanContainer<'_>> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let mut command = self.command(&["run", "--detach", "--cap-add=BPF", "--cap-add=PERFMON"]);
         command.args(["--env", "BIOLAT_INTERVAL=200ms", "--publish", &format!("127.0.0.1:{port}:9976")]);
         command.args(LIMITS).arg("--security-opt").arg(format!("seccomp={}", self.profile.display()));
         let id = output(command.arg(IMAGE))?.trim().to_owned();
-        Ok(Container { engine: self, id, port })
+        Ok(PodmanContainer { engine: self, id, port })
     }
 
     /// Who forgets the capabilities is told, in one line.
@@ -64,7 +64,7 @@ impl Engine {
     }
 }
 
-impl Container<'_> {
+impl PodmanContainer<'_> {
     pub(super) fn scrape(&self) -> Result<String> {
         let address = format!("http://127.0.0.1:{}/metrics", self.port);
         let asked =
@@ -77,7 +77,7 @@ impl Container<'_> {
     }
 }
 
-impl Drop for Container<'_> {
+impl Drop for PodmanContainer<'_> {
     fn drop(&mut self) {
         let _ = self.engine.command(&["rm", "--force", "--time=5", &self.id]).output();
     }

@@ -6,11 +6,11 @@ use crate::process::find;
 
 /// Something that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum Requirement {
     /// Root, to load the probe and attach loop devices.
-    Root,
+    RootOrSudo,
     /// Root from the start, as what is started changes root, mounts and installs.
-    RootItself,
+    Root,
     /// The kernel's types.
     Btf,
     /// The loop driver.
@@ -24,18 +24,18 @@ pub(crate) enum Need {
     /// A compiler for the kernel's side.
     ProbeCompiler,
     /// What makes the Debian package.
-    PackageTool,
+    CargoDeb,
     /// Temporary files on a disk that has requests of its own.
     TemporaryFilesOnDisk,
 }
 
-impl Need {
+impl Requirement {
     /// Why it is not there and what to do; nothing if it is there.
-    pub(crate) fn lacking(self) -> Option<String> {
+    pub(crate) fn missing(self) -> Option<String> {
         match self {
-            Self::Root => (!is_root() && find("sudo").is_none())
+            Self::RootOrSudo => (!is_root() && find("sudo").is_none())
                 .then(|| "neither root nor sudo: run it as root, or apt-get install sudo".into()),
-            Self::RootItself => (!is_root()).then(|| "not root: run it as root".into()),
+            Self::Root => (!is_root()).then(|| "not root: run it as root".into()),
             Self::Btf => (!Path::new("/sys/kernel/btf/vmlinux").exists())
                 .then(|| "no /sys/kernel/btf/vmlinux: boot a kernel with CONFIG_DEBUG_INFO_BTF".into()),
             Self::Loop => (!Path::new("/dev/loop-control").exists())
@@ -51,8 +51,8 @@ impl Need {
                     "no Python with {module}: python3 -m venv target/python && target/python/bin/pip install {package}"
                 )
             }),
-            Self::ProbeCompiler => crate::ebpf::lacking(),
-            Self::PackageTool => crate::dist::lacking(),
+            Self::ProbeCompiler => crate::ebpf::missing(),
+            Self::CargoDeb => crate::dist::missing(),
             Self::TemporaryFilesOnDisk => (!temporary_files_are_on_a_disk()).then(|| {
                 format!(
                     "{} is not on a disk or partition: set TMPDIR to a folder that is",
@@ -64,9 +64,9 @@ impl Need {
 }
 
 /// What of these is not there, and what to do about it; nothing if all are there.
-pub(crate) fn lacking<'a>(needs: impl IntoIterator<Item = &'a Need>) -> Option<String> {
-    let lacking: Vec<_> = needs.into_iter().filter_map(|need| need.lacking()).collect();
-    if lacking.is_empty() { None } else { Some(lacking.join("; ")) }
+pub(crate) fn missing<'a>(needs: impl IntoIterator<Item = &'a Requirement>) -> Option<String> {
+    let missing: Vec<_> = needs.into_iter().filter_map(|need| need.missing()).collect();
+    if missing.is_empty() { None } else { Some(missing.join("; ")) }
 }
 
 /// Whether we are root.

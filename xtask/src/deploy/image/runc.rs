@@ -18,87 +18,87 @@ use crate::{
 };
 
 /// What a container may do.
-pub(super) struct Rights {
-    pub(super) what: &'static str,
+pub(super) struct PrivilegeCase {
+    pub(super) description: &'static str,
     user: u32,
     capabilities: &'static [&'static str],
     /// Those of them that are permitted to what starts the program, before it is the program.
     permitted: &'static [&'static str],
     no_new_privileges: bool,
     /// What it says if that is not enough.
-    pub(super) refused: Option<&'static str>,
+    pub(super) expected_error: Option<&'static str>,
 }
 
 const BOTH: &[&str] = &["CAP_BPF", "CAP_PERFMON"];
 const NOBODY: u32 = 65532;
 
-pub(super) const RIGHTS: [Rights; 7] = [
-    Rights {
-        what: "as a user that the binary's own capabilities serve",
+pub(super) const PRIVILEGE_CASES: [PrivilegeCase; 7] = [
+    PrivilegeCase {
+        description: "as a user that the binary's own capabilities serve",
         user: NOBODY,
         capabilities: BOTH,
         permitted: BOTH,
         no_new_privileges: false,
-        refused: None,
+        expected_error: None,
     },
-    Rights {
-        what: "so that the capabilities are the binary's alone",
+    PrivilegeCase {
+        description: "so that the capabilities are the binary's alone",
         user: NOBODY,
         capabilities: BOTH,
         permitted: &[],
         no_new_privileges: false,
-        refused: None,
+        expected_error: None,
     },
-    Rights {
-        what: "as a user that gets no new privileges, but had them before it started",
+    PrivilegeCase {
+        description: "as a user that gets no new privileges, but had them before it started",
         user: NOBODY,
         capabilities: BOTH,
         permitted: BOTH,
         no_new_privileges: true,
-        refused: None,
+        expected_error: None,
     },
-    Rights {
-        what: "as a root that has two capabilities and gets no others",
+    PrivilegeCase {
+        description: "as a root that has two capabilities and gets no others",
         user: 0,
         capabilities: BOTH,
         permitted: BOTH,
         no_new_privileges: true,
-        refused: None,
+        expected_error: None,
     },
-    Rights {
-        what: "as a user that gets no new privileges and had none",
+    PrivilegeCase {
+        description: "as a user that gets no new privileges and had none",
         user: NOBODY,
         capabilities: BOTH,
         permitted: &[],
         no_new_privileges: true,
-        refused: Some("CAP_BPF and CAP_PERFMON"),
+        expected_error: Some("CAP_BPF and CAP_PERFMON"),
     },
-    Rights {
-        what: "as a user whose container has no capabilities",
+    PrivilegeCase {
+        description: "as a user whose container has no capabilities",
         user: NOBODY,
         capabilities: &[],
         permitted: &[],
         no_new_privileges: false,
-        refused: Some("CAP_BPF and CAP_PERFMON"),
+        expected_error: Some("CAP_BPF and CAP_PERFMON"),
     },
-    Rights {
-        what: "as a root without capabilities",
+    PrivilegeCase {
+        description: "as a root without capabilities",
         user: 0,
         capabilities: &[],
         permitted: &[],
         no_new_privileges: true,
-        refused: Some("CAP_BPF and CAP_PERFMON"),
+        expected_error: Some("CAP_BPF and CAP_PERFMON"),
     },
 ];
 
 /// A container that runs. Ended when it is dropped.
-pub(super) struct Bundle {
+pub(super) struct RuncContainer {
     folder: PathBuf,
     child: Option<Child>,
 }
 
-impl Bundle {
-    pub(super) fn start(folder: &Path, system: &Path, rights: &Rights) -> Result<Self> {
+impl RuncContainer {
+    pub(super) fn start(folder: &Path, system: &Path, rights: &PrivilegeCase) -> Result<Self> {
         let folder = folder.join("bundle");
         make_empty(&folder)?;
         run(Command::new("runc").arg("spec").arg("--bundle").arg(&folder))?;
@@ -167,7 +167,7 @@ impl Bundle {
 
 const NAME: &str = "biolat-check";
 
-impl Drop for Bundle {
+impl Drop for RuncContainer {
     fn drop(&mut self) {
         let _ = self.runc(&["delete", "--force", NAME]).output();
         if let Some(mut child) = self.child.take() {
