@@ -23,8 +23,7 @@ impl Group {
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
 
     /// The value of the label `op`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -36,8 +35,7 @@ impl Group {
     /// The group that the kernel accounts an op in, by its number and name; `None` if it does not account it.
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h#L481>
-    #[must_use]
-    pub fn of(op: u32, name: &str, accounts_passthrough: bool) -> Option<Self> {
+    pub(crate) fn of(op: u32, name: &str, accounts_passthrough: bool) -> Option<Self> {
         match name {
             "discard" => Some(Self::Discard),
             "flush" => Some(Self::Flush),
@@ -50,12 +48,12 @@ impl Group {
 
 /// Completed I/Os by group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskStats([u64; 4]);
+pub(crate) struct DiskStats([u64; 4]);
 
 impl DiskStats {
     /// From counts in the order of [`Group::ALL`].
-    #[must_use]
-    pub const fn new(counts: [u64; 4]) -> Self {
+    #[cfg(test)]
+    pub(crate) const fn new(counts: [u64; 4]) -> Self {
         Self(counts)
     }
 
@@ -79,7 +77,7 @@ impl DiskStats {
         (found >= 11).then(|| Self([fields[0], fields[4], fields[11], fields[15]]))
     }
 
-    pub fn add(&mut self, group: Group, count: u64) {
+    pub(crate) fn add(&mut self, group: Group, count: u64) {
         self.0[group as usize] += count;
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use capabilities::{clear_effective, missing_capabilities, missing_of}
 
 /// What a thread does once the probe is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// Serves HTTP and starts threads that encode. It needs no capability and never calls `bpf(2)`.
     Serving,
     /// Reads the probe's maps and sysfs. It uses no socket; creating maps for more series needs `CAP_BPF`.
@@ -26,7 +26,7 @@ pub enum Role {
 
 /// Drops what the calling thread, and the threads it starts, no longer need: capabilities, new privileges on exec and, if
 /// `filter`, system calls.
-pub fn drop_privileges(role: Role, filter: bool) -> Result<()> {
+pub(crate) fn drop_privileges(role: Role, filter: bool) -> Result<()> {
     if role == Role::Collecting {
         block_signals().context("cannot block signals in the collector's thread")?;
     }

@@ -1,4 +1,4 @@
-//! Counts and bytes, exactly those of the kernel's own books.
+//! Counts and bytes are exactly those of the kernel's disk statistics.
 
 use std::{fs, os::unix::fs::FileExt as _, path::Path};
 
@@ -26,7 +26,7 @@ fn every_op_on_a_raw_device_is_exact() {
     drop(awake);
     let growth = compare(&device.name, &before, &after);
     assert_eq!(growth.unseen, 0);
-    // What was asked for is at the least what was booked: the test is not empty.
+    // At least as many completions as were requested: the test is not empty.
     let expected = [(READ, 4000), (WRITE, 2400), (DISCARD, 200), (FLUSH, 20)];
     for (group, at_least) in expected {
         assert!(growth.of(group) >= at_least, "{group:?}: {}", growth.of(group));
@@ -46,13 +46,13 @@ fn fsync_on_a_filesystem_is_exact() {
 
 pub(crate) const FILESYSTEMS: [&str; 2] = ["ext4", "xfs"];
 
-/// Makes a filesystem, writes and syncs, each time twice.
+/// Makes a filesystem, writes and syncs, twice.
 pub(crate) fn fsync_is_exact(filesystem: &str, device: &str) {
     let path = block::path(device);
     let path = path.to_str().unwrap();
     let daemon = Daemon::of(device);
     let before = settled(&daemon, device);
-    // Whatever is on the device, and however small it is.
+    // Regardless of the device's content and size.
     let make = if filesystem == "xfs" { ["-q", "-f"] } else { ["-q", "-F"] };
     let small = if filesystem == "xfs" { &["--unsupported"][..] } else { &[] };
     run(&format!("mkfs.{filesystem}"), &[&make, small, &[path]].concat());
@@ -72,7 +72,7 @@ fn write_and_sync(folder: &Path) {
     for number in 0..200_u64 {
         file.write_all_at(&[1; 5000], number * 5000).unwrap();
         file.sync_all().unwrap();
-        // Nothing is left to write: an empty flush.
+        // Nothing left to write: an empty flush.
         file.sync_all().unwrap();
         if number % 10 == 0 {
             fs::write(folder.join(format!("small-{number}")), "x").unwrap();
@@ -80,10 +80,10 @@ fn write_and_sync(folder: &Path) {
     }
 }
 
-/// On CPUs that idle the kernel now and then does not run the probe: the audit tells how often.
+/// On idle CPUs the kernel sometimes does not run the probe: the audit counts how often.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn with_idle_cpus_the_audit_closes_the_books() {
+fn with_idle_cpus_the_audit_is_exact() {
     let device = LoopDevice::attach("idle", true);
     audit_is_exact(&device.name, || load::mixed(&device.path()));
 }

@@ -1,4 +1,4 @@
-//! Devices that live for a moment, ten thousand of them.
+//! Ten thousand short-lived devices.
 
 use std::{fs::OpenOptions, os::fd::AsRawFd as _, thread, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 /// Attaches a file to a loop device, reads a block and detaches it, as often as that.
-fn live_and_die(device: &LoopDevice, times: u32) {
+fn attach_and_detach(device: &LoopDevice, times: u32) {
     const SET_FD: libc::Ioctl = 0x4c00;
     const CLR_FD: libc::Ioctl = 0x4c01;
     device.detach();
@@ -22,7 +22,7 @@ fn live_and_die(device: &LoopDevice, times: u32) {
         let control = |request, argument: i32| {
             // SAFETY: both take a number.
             let done = || unsafe { libc::ioctl(disk.as_raw_fd(), request, argument) } == 0;
-            // Software that looks at every new disk may hold it for a moment.
+            // Software that examines every new disk may keep it open for a moment.
             wait_for("the loop device", done);
         };
         control(SET_FD, file.as_raw_fd());
@@ -34,14 +34,14 @@ fn live_and_die(device: &LoopDevice, times: u32) {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn ten_thousand_lives_leave_nothing_behind() {
+fn ten_thousand_devices_leave_nothing_behind() {
     let device = LoopDevice::attach("storm", true);
     let name = device.name.as_str();
     let daemon = Daemon::of(name);
     let before = Holdings::of(&daemon, &daemon.fresh());
     let half = || {
-        live_and_die(&device, 5000);
-        // Lives that nobody has seen in sysfs are waited for, for a while.
+        attach_and_detach(&device, 5000);
+        // Unresolved devices are waited for.
         thread::sleep(Duration::from_secs(3));
         let figures = settled(&daemon, name).figures;
         assert_eq!(figures.metrics("biolat_device_info", &[]).len(), 1);
@@ -49,14 +49,13 @@ fn ten_thousand_lives_leave_nothing_behind() {
         Holdings::of(&daemon, &figures)
     };
     let first = half();
-    // Those that there were and the device's own ops, and as many to spare again for those without a name and
-    // those that lie fallow.
+    // Those from before, the device's ops, and as many spare slots again for unresolved devices and slots in quarantine.
     let most = before.slots as u64 + slots(4);
     assert!(first.slots <= most as f64, "{before:?}, then {first:?}, and at most {most}");
     let second = half();
     assert!(second.slots <= most as f64, "{second:?}, and at most {most}");
     second.is_about(&first);
-    // And the last life is as exact as any.
+    // The last device is counted as exactly as any.
     let before = settled(&daemon, name);
     load::mixed(&device.path());
     compare(name, &before, &settled(&daemon, name));

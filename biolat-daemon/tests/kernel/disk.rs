@@ -1,4 +1,4 @@
-//! The disk that holds temporary files, whose interrupts are real.
+//! The disk with the temporary files, which has real interrupts.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::{
 
 #[test]
 #[ignore = "needs root and a disk: cargo xtask test"]
-fn the_audit_closes_the_books() {
+fn the_audit_is_exact() {
     let folder = Folder::new("disk", false);
     let file = folder.0.join("file");
     fs::write(&file, vec![1; 160 << 20]).unwrap();
@@ -22,11 +22,11 @@ fn the_audit_closes_the_books() {
     });
 }
 
-/// The disk that a folder is on, itself or one of its partitions.
+/// The whole disk that a directory is on.
 fn disk_of(folder: &Folder) -> String {
     let number = run("stat", &["--format=%Hd:%Ld", folder.0.to_str().unwrap()]);
     let path = fs::canonicalize(format!("/sys/dev/block/{}", number.trim())).unwrap();
     let disk = if path.join("partition").exists() { path.parent().unwrap() } else { &path };
-    assert!(disk.join("mq").is_dir(), "{} has no requests of its own", disk.display());
+    assert!(disk.join("mq").is_dir(), "{} is not request-based", disk.display());
     disk.file_name().unwrap().to_str().unwrap().to_owned()
 }

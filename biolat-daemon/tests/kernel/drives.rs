@@ -1,4 +1,4 @@
-//! Drives of every kind, under load from two CPUs: counts and bytes of each op, exactly those of the kernel's books.
+//! Drives of every kind, under load from two CPUs: counts and bytes of each op are exactly those of the disk statistics.
 
 use crate::support::{
     block,
@@ -11,7 +11,7 @@ use crate::support::{
     settled::{compare, settled},
 };
 
-/// Loads a device with all it can do, and holds what is counted against the books.
+/// Loads a device with every op that it supports, and compares the counts with the disk statistics.
 fn is_exact(name: &str) {
     let daemon = Daemon::of(name);
     let before = settled(&daemon, name);
@@ -19,12 +19,12 @@ fn is_exact(name: &str) {
     let after = settled(&daemon, name);
     let growth = compare(name, &before, &after);
     assert_eq!(growth.unseen, 0, "{name}");
-    // The test is not empty: what was asked for is there, under its own name.
+    // The test is not empty: what was requested is there, by op.
     assert_eq!(growth.of(READ), READS, "{name}");
     assert!(growth.of(WRITE) >= WRITES + ZEROES, "{name}: {:?}", growth.completions);
     let can = |attribute| block::number(name, attribute) > 0;
     let (discards, zeroes) = (can("queue/discard_max_bytes"), can("queue/write_zeroes_max_bytes"));
-    // Drives know all of it; of those that are software some do.
+    // Drives support all ops; some software devices do.
     let is_software = name.starts_with("nullb") || name.starts_with("loop");
     assert!(discards && (is_software || zeroes), "{name}");
     assert!(growth.of(DISCARD) >= DISCARDS, "{name}: {:?}", growth.completions);
@@ -73,7 +73,7 @@ fn scsi_debug_is_exact() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn null_blk_is_exact_however_it_completes() {
-    // At once; on the other CPU's interrupt; by a timer.
+    // Completions at once, by an interrupt on the other CPU, by a timer.
     for mode in ["0", "1", "2"] {
         let device = NullBlk::in_memory(&[("irqmode", mode), ("submit_queues", "2")]);
         is_exact(&device.name);

@@ -1,4 +1,4 @@
-//! Devices that come and go.
+//! Devices that appear and disappear.
 
 use std::{thread, time::Duration};
 
@@ -21,7 +21,7 @@ fn reads(figures: &Figures, device: &str) -> Option<u64> {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn another_file_at_the_same_number_is_another_life() {
+fn another_file_at_the_same_number_is_another_series() {
     let device = LoopDevice::attach("lives", true);
     let name = device.name.as_str();
     let daemon = Daemon::start(&["--interval", "100ms", "--device", name]);
@@ -40,11 +40,11 @@ fn another_file_at_the_same_number_is_another_life() {
     assert!(gone.metrics("biolat_device_info", &info).is_empty());
     assert!(gone.metrics("biolat_io_bytes_total", &info).is_empty());
 
-    // The books of a loop device go on from one file to the next; the series begins anew.
+    // A loop device's disk statistics continue from one file to the next; the series begins anew.
     let before = Stat::of(name).completions(READ);
     device.attach_another("b");
     Target::open(&device.path()).read(77);
-    wait_for("the new life", || reads(&daemon.fresh(), name).is_some());
+    wait_for("the new series", || reads(&daemon.fresh(), name).is_some());
     let second = settled(&daemon, name);
     assert_eq!(reads(&second.figures, name), Some(second.diskstats.completions(READ) - before));
     assert_eq!(second.figures.unseen(name), 0);
@@ -55,10 +55,10 @@ fn another_file_at_the_same_number_is_another_life() {
     assert_eq!(second.figures.metrics("biolat_device_info", &info).len(), 1);
 }
 
-/// No uevent comes in between: that a device is gone is found by the pass that finds another one.
+/// Without uevents in between, the collection that finds another device finds that this one is gone.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_pass_that_finds_a_device_gone_counts_it_no_more() {
+fn a_collection_that_finds_a_device_gone_does_not_count_it() {
     let device = LoopDevice::attach("unnoticed", true);
     let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
     let selection = Selection::new(Some(&device.name), None).unwrap();
@@ -69,10 +69,10 @@ fn a_pass_that_finds_a_device_gone_counts_it_no_more() {
     device.detach();
     device.attach_another("b");
     Target::open(&device.path()).read(100);
-    let books = || Stat::of(&device.name).completions(READ) - before;
-    wait_for("the books", || books() >= 100);
+    let completed = || Stat::of(&device.name).completions(READ) - before;
+    wait_for("the disk statistics", || completed() >= 100);
     collector.collect().unwrap();
-    // Until nobody waits any more for a name of what has none.
+    // Longer than unresolved devices are waited for.
     thread::sleep(Duration::from_millis(2200));
     collector.collect().unwrap();
     let snapshot = collector.collect().unwrap();
@@ -80,46 +80,46 @@ fn a_pass_that_finds_a_device_gone_counts_it_no_more() {
     assert_eq!(lost.1, 0);
     let view = snapshot.devices.iter().find(|view| view.device.name == device.name).unwrap();
     let reads = view.series.iter().find(|series| series.op == "read").unwrap();
-    assert_eq!(reads.histograms[2].count(), books());
+    assert_eq!(reads.histograms[2].count(), completed());
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn slots_are_used_again() {
+fn slots_are_reused() {
     let device = LoopDevice::attach("slots", true);
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
     let slots = |figures: &Figures| figures.value("biolat_series_slots", &[]);
     let _awake = Awake::all_cpus();
     let before = slots(&daemon.fresh());
-    let mut lives_with_unseen = 0;
-    // More lives than there are slots, so that each slot has had some.
+    let mut rounds_with_missed = 0;
+    // More series than there are slots, so that each slot is used several times.
     for round in 0..80 {
         device.detach();
         wait_for("the series to end", || reads(&Figures::scrape(daemon.address), &device.name).is_none());
-        let booked = Stat::of(&device.name).completions(READ);
+        let accounted = Stat::of(&device.name).completions(READ);
         device.attach_another(if round % 2 == 0 { "b" } else { "a" });
         let sequence = attribute(&device.name, "diskseq");
-        // From here on its audit is open: whatever this kernel runs no program for is found.
-        wait_for("the new life", || {
+        // From here on its audit is open, and finds completions that the kernel runs no BPF program for.
+        wait_for("the new series", || {
             let info = [("device", device.name.as_str()), ("diskseq", sequence.as_str())];
             !Figures::scrape(daemon.address).metrics("biolat_device_info", &info).is_empty()
         });
-        // From two CPUs at once, so that both may find that there is no series yet.
+        // From two CPUs at once, so that both may find no series.
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| Target::open(&device.path()).read(10 + round));
             }
         });
-        let of_this_life = Stat::of(&device.name).completions(READ) - booked;
+        let of_this_life = Stat::of(&device.name).completions(READ) - accounted;
         let figures = daemon.fresh();
         let (counted, unseen) = (reads(&figures, &device.name).unwrap_or(0), figures.unseen(&device.name));
-        assert_eq!(counted + unseen, of_this_life, "life {round}: {counted} counted, {unseen} unseen");
-        lives_with_unseen += u32::from(unseen > 0);
+        assert_eq!(counted + unseen, of_this_life, "round {round}: {counted} counted, {unseen} missed");
+        rounds_with_missed += u32::from(unseen > 0);
     }
-    // The kernel's doing is rare, even with all CPUs awake; ours would not be.
-    assert!(lives_with_unseen <= 2, "{lives_with_unseen} lives of 80 with completions unseen");
+    // The kernel rarely skips programs while all CPUs are awake; a defect of ours would not be rare.
+    assert!(rounds_with_missed <= 2, "missed completions in {rounds_with_missed} of 80 rounds");
     let after = settled(&daemon, &device.name).figures;
-    // A few more than before may be fallow at any moment.
-    assert!(slots(&after) <= before + 16.0, "{} slots after eighty lives, {before} before", slots(&after));
+    // A few more than before may be in quarantine at any moment.
+    assert!(slots(&after) <= before + 16.0, "{} slots after 80 rounds, {before} before", slots(&after));
     assert_eq!(after.lost("no_room"), 0);
 }

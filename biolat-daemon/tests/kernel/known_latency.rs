@@ -1,4 +1,4 @@
-//! Devices whose latency is known, as it was set: what is measured lies at or above it, where fio sees it too.
+//! Devices with a configured latency: what is measured is at or above it, and agrees with fio.
 
 use crate::support::{
     daemon::Daemon,
@@ -31,7 +31,7 @@ fn takes(ns: u64, requests: u32) {
         index_of(seconds)
     );
     assert!(share >= 0.99, "{share} of the device latencies are at or above {seconds} s");
-    // Buckets are coarse; the sum is exact.
+    // Unlike buckets, the sum is exact.
     let growth = compare(&disk.name, &before, &after);
     let (summed, count) = (growth.seconds("device", "read"), growth.latencies("device", "read"));
     assert!(summed >= seconds * count as f64, "{summed} s for {count} times {seconds} s");
@@ -57,7 +57,7 @@ fn of_20_ms() {
     takes(20_000_000, 150);
 }
 
-/// Longer than what the probe's common case takes.
+/// Longer than the probe's common case handles.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn of_50_ms() {

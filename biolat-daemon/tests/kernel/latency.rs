@@ -1,4 +1,4 @@
-//! Latencies, against fio's own and against the kernel's sums.
+//! Latencies agree with fio's and with the kernel's sums.
 
 use crate::support::{
     awake::Awake,
@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 fn median_agrees_with_fio(depth: u32, block: &str, engine: &str) {
-    // A disk behind it and CPUs that are awake, so that what fio spends around a request is small beside it.
+    // Backed by a disk and with CPUs that are awake, so that fio's own time per request is small in comparison.
     let _awake = Awake::all_cpus();
     let device = LoopDevice::attach("fio", false);
     load::Target::open(&device.path()).fill();
@@ -44,8 +44,8 @@ fn median_agrees_with_fio(depth: u32, block: &str, engine: &str) {
 #[test]
 #[ignore = "needs root and fio: cargo xtask test"]
 fn median_agrees_with_fio_at_depth_1() {
-    // fio's clock for an asynchronous request starts only when it is submitted, by when this one may be half
-    // done; that of a synchronous one covers the whole call.
+    // fio measures an asynchronous request from when its submission has returned, when it may be half done; a synchronous
+    // one it measures over the whole call.
     median_agrees_with_fio(1, "256k", "psync");
 }
 
@@ -55,7 +55,7 @@ fn median_agrees_with_fio_at_depth_32() {
     median_agrees_with_fio(32, "256k", "libaio");
 }
 
-/// Queue and device add up to the total, and the total to what the kernel itself has summed.
+/// Queue and device add up to the total, and the total agrees with the kernel's sum.
 #[test]
 #[ignore = "needs root and fio: cargo xtask test"]
 fn sums_agree_with_each_other_and_with_the_kernels() {
@@ -78,7 +78,7 @@ fn sums_agree_with_each_other_and_with_the_kernels() {
 
     let kernel = after.diskstats.seconds(READ) - before.diskstats.seconds(READ);
     println!("total {total:.3} s, the kernel's own {kernel:.3} s");
-    // The kernel takes the time a little later, when the request's bios have ended; it books milliseconds.
+    // The kernel reads the clock a little later, when the request's bios have ended, and accounts milliseconds.
     assert!(total <= kernel + 0.002, "{total} s, and the kernel has {kernel} s");
     assert!(total > kernel * 0.98, "{total} s, and the kernel has {kernel} s");
 }

@@ -1,4 +1,4 @@
-//! Start, end, and what is said when it does not start.
+//! Start, end, and error messages when the start fails.
 
 use std::{io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Command, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::support::{
     machine::possible_cpus,
 };
 
-/// Runs it to its end; its exit code and what it said.
+/// Runs a command to its end; returns its exit code and standard error.
 fn fails(command: &mut Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -23,12 +23,12 @@ fn fails(command: &mut Command) -> (Option<i32>, String) {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn it_ends_in_time_and_leaves_nothing() {
+fn it_ends_quickly_and_leaves_no_program_behind() {
     let before = programs();
     let daemon = Daemon::start(&["--interval", "1s"]);
     let own = &programs() - &before;
     assert_eq!(own.len(), 1, "one program");
-    // A connection that idles and one in the midst of its request hold nothing up.
+    // Neither an idle connection nor an incomplete request delays the end.
     let _idle = TcpStream::connect(daemon.address).unwrap();
     let mut slow = TcpStream::connect(daemon.address).unwrap();
     slow.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
@@ -40,7 +40,7 @@ fn it_ends_in_time_and_leaves_nothing() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_any_device_it_serves_and_says_so() {
+fn without_devices_it_serves_and_logs_that_there_are_none() {
     let daemon = Daemon::start(&["--interval", "100ms", "--device", "none-of-that-name"]);
     assert!(daemon.log().iter().any(|line| line.contains("no block device to show")), "{:?}", daemon.log());
     let figures = daemon.fresh();
@@ -58,23 +58,23 @@ fn the_kernel_measures_the_probe_on_request() {
     assert!(daemon.fresh().metrics("biolat_probe_runs_total", &[]).is_empty());
 }
 
-/// Paths multiply easily, and at a million instructions the verifier gives up.
+/// The number of paths grows fast with branches, and the verifier rejects a program after a million instructions.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn the_verifier_is_done_soon() {
+fn the_verifier_walks_few_instructions() {
     let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
     let types = kernel_btf(&host).unwrap();
     let kernel = Kernel::from_btf(&types).unwrap();
     let mut probe = Probe::attach(kernel, types, &host, 4, false).unwrap();
     let walked = probe.program_counts().unwrap().verified_instructions;
     println!("the verifier walked {walked} instructions");
-    // Before Linux 5.16 the kernel does not say.
+    // Before Linux 5.16 the kernel does not report it.
     assert!(walked == 0 || (500..10_000).contains(&walked), "{walked}");
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn another_daemon_may_run_beside_it() {
+fn two_daemons_on_different_ports() {
     let first = Daemon::start(&[]);
     let second = Daemon::start(&[]);
     assert_ne!(first.address, second.address);
@@ -84,10 +84,10 @@ fn another_daemon_may_run_beside_it() {
     assert!(said.contains(&first.address.to_string()) && said.contains("choose another port"), "{said}");
 }
 
-/// The last figures stay, the failure is counted and said, and it goes on when it can.
+/// The last snapshot stays, the failure is counted and logged, and collections resume when they can.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_pass_that_fails_is_no_gap() {
+fn a_failed_collection_is_no_gap() {
     let folder = Folder::new("sysfs", true);
     for name in ["block", "kernel"] {
         symlink(format!("/sys/{name}"), folder.0.join(name)).unwrap();
@@ -103,7 +103,7 @@ fn a_pass_that_fails_is_no_gap() {
     let devices = |figures: &Figures| figures.metrics("biolat_device_info", &[]).len();
     assert_eq!(devices(&during), devices(&before));
     let said = |part: &str| daemon.log().iter().filter(|line| line.contains(part)).count();
-    assert!(said("the last figures stay: cannot list the block devices") > 0, "{:?}", daemon.log());
+    assert!(said("keeping the previous snapshot: cannot list the block devices") > 0, "{:?}", daemon.log());
 
     symlink("/sys/block", folder.0.join("block")).unwrap();
     assert!(daemon.fresh().taken() > during.taken());

@@ -1,4 +1,4 @@
-//! What cannot be measured is counted, with its reason.
+//! I/O that cannot be measured is counted as lost, by reason.
 
 use biolat_daemon::{
     collect::Collector,
@@ -19,7 +19,7 @@ use crate::support::{
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_iostats_every_io_is_lost_for_that_reason() {
+fn without_iostats_every_io_is_lost_as_iostats_off() {
     let device = LoopDevice::attach("iostats", true);
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
     let target = Target::open(&device.path());
@@ -37,7 +37,7 @@ fn without_iostats_every_io_is_lost_for_that_reason() {
         assert_eq!(off.value("biolat_device_phase_available", &phase(name)), 0.0, "{name}");
     }
 
-    // One that starts now says so, and what to do.
+    // A daemon that starts now logs it, with the command that enables it.
     let late = Daemon::start(&["--device", &device.name]);
     let command = format!("echo 1 > /sys/block/{}/queue/iostats", device.name);
     assert!(late.log().iter().any(|line| line.ends_with(&command)), "{:?}", late.log());
@@ -54,9 +54,9 @@ fn host() -> Host {
     Host { sysfs: "/sys".into(), procfs: "/proc".into() }
 }
 
-/// A probe that reads the stamp of the hand-over where the kernel leaves a zero, as it does for a queue
-/// without statistics: there is none such to be had on every machine.
-fn probe_without_hand_over() -> Probe {
+/// A probe that reads a zero for the issue time, as the kernel leaves it for a queue without statistics. Not every machine has
+/// such a queue.
+fn probe_without_issue_times() -> Probe {
     let types = kernel_btf(&host()).unwrap();
     let mut kernel = Kernel::from_btf(&types).unwrap();
     let zero = Btf::parse(&types).unwrap().member_offset("request", "alloc_time_ns").unwrap();
@@ -66,26 +66,26 @@ fn probe_without_hand_over() -> Probe {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_stamps_of_the_hand_over_the_total_is_still_there() {
+fn without_issue_times_the_total_is_complete() {
     let device = LoopDevice::attach("stamps", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let found = device::scan(&host().sysfs, IdKind::Diskseq, |_| None).unwrap();
-    let mut collector = Collector::new(host(), selection, found, probe_without_hand_over()).unwrap();
+    let mut collector = Collector::new(host(), selection, found, probe_without_issue_times()).unwrap();
     collector.collect().unwrap();
     let before = Stat::of(&device.name).completions(READ);
     let target = Target::open(&device.path());
     target.read(100);
-    // From this pass on the series is in the table: both ways of recording are tried.
+    // From this collection on the series is in the table: both paths of the probe are tested.
     collector.collect().unwrap();
     target.read(200);
-    wait_for("the books", || Stat::of(&device.name).completions(READ) >= before + 300);
+    wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) >= before + 300);
     let snapshot = collector.collect().unwrap();
     let view = view(&snapshot, &device.name);
     assert_eq!(view.phases, [false, false, true]);
     let series = view.series.iter().find(|series| series.op == "read").unwrap();
     assert_eq!(series.histograms.each_ref().map(|histogram| histogram.count()), [0, 0, 300]);
     assert!(series.histograms[2].sum_ns > 300 * 500);
-    assert_eq!(unseen_reads(&snapshot, &device.name), 0);
+    assert_eq!(missed_reads(&snapshot, &device.name), 0);
     assert!(snapshot.lost.iter().all(|(reason, count)| *count == 0 || *reason == "passthrough"));
 }
 
@@ -98,27 +98,27 @@ fn reads(snapshot: &Snapshot, device: &str) -> u64 {
     series.iter().find(|series| series.op == "read").unwrap().histograms[2].count()
 }
 
-fn unseen_reads(snapshot: &Snapshot, device: &str) -> u64 {
+fn missed_reads(snapshot: &Snapshot, device: &str) -> u64 {
     view(snapshot, device).unseen.iter().find(|(group, _)| *group == Group::Read).unwrap().1
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_probe_that_is_taken_away_is_noticed_by_the_audit() {
+fn the_audit_notices_a_detached_probe() {
     let device = LoopDevice::attach("audit", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let mut collector = Collector::attach(host(), selection, false).unwrap();
     let target = Target::open(&device.path());
     collector.collect().unwrap();
-    let booked = Stat::of(&device.name).completions(READ);
+    let accounted = Stat::of(&device.name).completions(READ);
     target.read(100);
     let before = collector.collect().unwrap();
-    assert_eq!((reads(&before, &device.name), unseen_reads(&before, &device.name)), (100, 0));
+    assert_eq!((reads(&before, &device.name), missed_reads(&before, &device.name)), (100, 0));
 
     collector.probe_mut().detach().unwrap();
     target.read(250);
-    wait_for("the books", || Stat::of(&device.name).completions(READ) == booked + 350);
+    wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) == accounted + 350);
     let after = collector.collect().unwrap();
     assert_eq!(reads(&after, &device.name), 100);
-    assert_eq!(unseen_reads(&after, &device.name), 250, "one pass is enough");
+    assert_eq!(missed_reads(&after, &device.name), 250, "one collection is enough");
 }

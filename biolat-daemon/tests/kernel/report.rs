@@ -1,4 +1,4 @@
-//! `report` on real I/O: its figures are the books', the daemon's and biolatency's.
+//! `report` on real I/O agrees with the disk statistics, the daemon and biolatency.
 
 use std::{
     process::{Command, Output, Stdio},
@@ -40,7 +40,7 @@ fn in_buckets(block: &Value, phase: &str) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// With a probe of its own and from a daemon's API, each in windows, beside the daemon's own /metrics and the kernel's books.
+/// With a probe of its own and from a daemon's API, each in windows, compared with the daemon's /metrics and the disk statistics.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn its_histograms_are_the_books_and_the_daemons() {

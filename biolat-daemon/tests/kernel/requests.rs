@@ -1,4 +1,4 @@
-//! What a request can go through before it ends: it is counted once, when it ends, as the kernel books it.
+//! What a request can go through before it ends: it is counted once, when it ends, as the kernel accounts it.
 
 use std::{fs, os::unix::fs::FileExt as _};
 
@@ -106,8 +106,8 @@ fn fsync_on_a_volatile_cache_is_exact() {
     }
 }
 
-/// What fsync sends when there is nothing left to write is booked as a write, and ends without the driver's having
-/// had it. Its stamp of the hand-over is 0, which in the first minutes of a machine looks like a time.
+/// What fsync sends when there is nothing left to write is accounted as a write, and ends without being issued
+/// to the driver. Its issue time is 0, which in the first minutes after boot looks like a time.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn an_empty_flush_has_a_total_and_nothing_else() {
@@ -188,11 +188,11 @@ fn zone_ops_are_exact() {
             latencies(&after) - latencies(&before)
         };
         assert_eq!(ops.map(grown), [160, 20, 20, 20, 20, 1], "{round}: {ops:?}");
-        // The kernel books those with an even number as reads, and which have one differs between kernels.
-        let booked =
+        // The kernel accounts those with an even number as reads, and which have one differs between kernels.
+        let accounted =
             |moment: &Moment| moment.diskstats.completions(READ) + moment.diskstats.completions(WRITE);
         let of_ops: u64 = ops.into_iter().chain(["read"]).map(grown).sum();
-        assert_eq!(booked(&after) - booked(&before), of_ops, "{round}");
+        assert_eq!(accounted(&after) - accounted(&before), of_ops, "{round}");
         assert_eq!(after.figures.unseen(&disk.name), 0, "{round}");
         let bytes = after.figures.bytes(&disk.name, WRITE) - before.figures.bytes(&disk.name, WRITE);
         assert_eq!(bytes, 160 * 4096, "{round}");

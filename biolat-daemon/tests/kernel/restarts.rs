@@ -1,4 +1,4 @@
-//! A daemon that is killed and started again under load.
+//! A daemon that is killed and restarted under load.
 
 use std::{collections::BTreeSet, thread};
 
@@ -15,7 +15,7 @@ use crate::support::{
 
 #[test]
 #[ignore = "needs root and bpftool: cargo xtask test"]
-fn killed_and_started_again_under_load() {
+fn killed_and_restarted_under_load() {
     let device = LoopDevice::attach("restarts", true);
     let name = device.name.as_str();
     let _awake = Awake::all_cpus();
@@ -35,15 +35,15 @@ fn killed_and_started_again_under_load() {
         wait_for("figures", || killed.fresh().count(name, READ) > 0);
         // SIGKILL.
         drop(killed);
-        wait_for("the kernel to free what was the probe's", || {
+        wait_for("the kernel to free the probe", || {
             programs().is_disjoint(&own[0]) && maps().is_disjoint(&own[1])
         });
 
-        let booked = Stat::of(name).completions(READ);
+        let accounted = Stat::of(name).completions(READ);
         let daemon = Daemon::start(&["--interval", "100ms", "--device", name]);
         let first = Figures::scrape(daemon.address);
-        let since = Stat::of(name).completions(READ) - booked;
-        // It begins with nothing, and what it has is of its own time.
+        let since = Stat::of(name).completions(READ) - accounted;
+        // It starts from zero, and counts only what happened since.
         assert!(first.count(name, READ) <= since, "{} of {since}", first.count(name, READ));
         assert_eq!((first.unseen(name), first.errors(name, "read", "ioerr")), (0, 0));
         wait_for("figures", || daemon.fresh().count(name, READ) > first.count(name, READ));

@@ -1,4 +1,4 @@
-//! The least rights: what it takes to start, what is left once the probe is attached, and that all goes on with that.
+//! Privileges: the least to start with, what is left once the probe is attached, and that everything works with that.
 
 use std::{
     ffi::CString,
@@ -26,14 +26,14 @@ use crate::support::{
 
 const NOBODY: u32 = 65534;
 
-/// A copy that nobody may run: where the compiler put it, only root may look.
+/// A copy that every user can run: only root can access the build directory.
 fn copy(folder: &Folder) -> PathBuf {
     let copy = folder.0.join("biolat-daemon");
     fs::copy(program(), &copy).unwrap();
     copy
 }
 
-/// A command that runs as nobody, with these capabilities and no others.
+/// A command that runs as user nobody, with these capabilities only.
 fn as_nobody(program: &Path, capabilities: CapsHashSet) -> Command {
     let mut command = Command::new(program);
     command.args(["--listen", "127.0.0.1:0", "--interval", "100ms"]);
@@ -53,7 +53,7 @@ fn as_nobody(program: &Path, capabilities: CapsHashSet) -> Command {
         }
         Ok(())
     };
-    // SAFETY: nothing that another thread of the parent may have held: it allocates, which the C library sees to.
+    // SAFETY: it takes no lock that another thread of the parent may hold, except the allocator's, which the C library handles.
     unsafe { command.pre_exec(become_nobody) };
     command
 }
@@ -71,8 +71,8 @@ fn threads(daemon: &Daemon) -> Vec<(String, Vec<String>)> {
     tasks.map(|task| of_thread(task.unwrap())).collect()
 }
 
-/// Nothing but the right to make maps, of the one thread that makes them.
-fn assert_given_up(daemon: &Daemon, bounding: &str, seccomp: u32) {
+/// Only the collector's thread has a capability left, for creating maps.
+fn assert_dropped(daemon: &Daemon, bounding: &str, seccomp: u32) {
     let threads = threads(daemon);
     assert!(threads.iter().any(|(name, _)| name == "collect") && threads.len() > 1, "{threads:?}");
     for (name, status) in threads {
@@ -91,8 +91,8 @@ fn assert_given_up(daemon: &Daemon, bounding: &str, seccomp: u32) {
     }
 }
 
-/// What comes after the start: a device that comes, I/O that is counted, series that need another map, one that goes.
-fn assert_it_goes_on(daemon: &Daemon) {
+/// Devices that appear and disappear, I/O that is counted, and series that need another map.
+fn assert_it_works(daemon: &Daemon) {
     let slots = |figures: &Figures| figures.value("biolat_series_slots", &[]);
     let reads = |figures: &Figures, device: &str| {
         figures.histogram("total", device, "read").map_or(0, |histogram| histogram.sample_count)
@@ -114,16 +114,16 @@ fn assert_it_goes_on(daemon: &Daemon) {
         daemon.fresh().metrics("biolat_device_info", &[("device", &name)]).is_empty()
     });
     let log = daemon.log();
-    let tells_of_denial = |line: &String| line.starts_with("error: ") || line.contains("not implemented");
-    assert!(!log.iter().any(tells_of_denial), "{log:?}");
+    let is_denial = |line: &String| line.starts_with("error: ") || line.contains("not implemented");
+    assert!(!log.iter().any(is_denial), "{log:?}");
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn root_gives_up_all_but_the_making_of_maps() {
+fn root_keeps_only_the_right_to_create_maps() {
     let daemon = Daemon::start(&["--interval", "100ms"]);
-    assert_it_goes_on(&daemon);
-    assert_given_up(&daemon, &"0".repeat(16), 2);
+    assert_it_works(&daemon);
+    assert_dropped(&daemon, &"0".repeat(16), 2);
 }
 
 #[test]
@@ -135,35 +135,35 @@ fn two_capabilities_are_enough_for_nobody() {
     let bounding = bounding.lines().find_map(|line| line.strip_prefix("CapBnd:")).unwrap().trim();
     for (arguments, seccomp) in [(&[][..], 2), (&["--no-seccomp"], 0)] {
         let daemon = Daemon::start_command(as_nobody(&copy(&folder), two.clone()).args(arguments));
-        assert_it_goes_on(&daemon);
-        // The bounding set takes a right to change. Without new privileges it is of no consequence.
-        assert_given_up(&daemon, bounding, seccomp);
+        assert_it_works(&daemon);
+        // Changing the bounding set needs CAP_SETPCAP. With no_new_privs it has no effect.
+        assert_dropped(&daemon, bounding, seccomp);
         assert_eq!(daemon.terminate().0.code(), Some(0));
     }
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_files_capabilities_need_not_be_effective() {
+fn file_capabilities_need_not_be_effective() {
     let folder = Folder::new("rights", true);
     let copy = copy(&folder);
-    // cap_bpf,cap_perfmon=p, as setcap writes it: revision 2, without the bit for "effective".
+    // cap_bpf,cap_perfmon=p, as setcap writes it: revision 2, without the effective bit.
     let high = ((CAP_BPF.bitmask() | CAP_PERFMON.bitmask()) >> 32) as u32;
     let value: Vec<u8> =
         [0x0200_0000_u32, 0, 0, high, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
     let path = CString::new(copy.as_os_str().as_bytes()).unwrap();
     let (name, length) = (c"security.capability", value.len());
-    // SAFETY: the strings end, and the value is as long as is said.
+    // SAFETY: the strings are terminated, and the length is that of the value.
     let set = unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), length, 0) };
     assert_eq!(set, 0, "{}", io::Error::last_os_error());
     let daemon = Daemon::start_command(&mut as_nobody(&copy, CapsHashSet::new()));
-    assert_it_goes_on(&daemon);
+    assert_it_works(&daemon);
 }
 
-/// The handler of a fault gives it its default back and returns: what cannot be given back would come for ever.
+/// Rust's handler restores the default action and returns. If that were denied, the fault would repeat for ever.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_fault_ends_it() {
+fn a_fault_ends_the_process() {
     let daemon = Daemon::start(&["--interval", "100ms"]);
     let pid = daemon.pid().cast_signed();
     let fault = || {
@@ -179,7 +179,7 @@ fn a_fault_ends_it() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_is_lacking_is_said() {
+fn missing_capabilities_are_named() {
     let folder = Folder::new("rights", true);
     let copy = copy(&folder);
     for (capabilities, arguments, expected) in [

@@ -1,4 +1,4 @@
-//! A server's scale: 384 CPUs and 21 drives.
+//! A large server: 384 CPUs and 21 drives.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::support::{
     null_blk::NullBlk,
 };
 
-/// Seconds that passes have taken so far, and how many there were.
+/// Duration of all collections so far in seconds, and their number.
 fn passes(figures: &Figures) -> (f64, f64) {
     let metrics = figures.metrics("biolat_collect_duration_seconds", &[]);
     let histogram = metrics[0].histogram.as_ref().unwrap();
@@ -54,14 +54,14 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     let resident = figures.value("process_resident_memory_bytes", &[]);
     let cpu = |figures: &Figures| figures.value("process_cpu_seconds_total", &[]);
     let (before, mut after) = (Figures::scrape(daemon.address), figures);
-    wait_for("ten passes", || {
+    wait_for("ten collections", || {
         std::thread::sleep(Duration::from_millis(200));
         after = Figures::scrape(daemon.address);
         passes(&after).1 >= passes(&before).1 + 10.0
     });
     let ((began, first), (ended, last)) = (passes(&before), passes(&after));
     println!(
-        "RSS {:.1} MiB; a pass {:.1} ms, {:.1} ms CPU with its scrapes",
+        "RSS {:.1} MiB; a collection {:.1} ms, {:.1} ms CPU with its scrapes",
         resident / MIB,
         (ended - began) / (last - first) * 1e3,
         (cpu(&after) - cpu(&before)) / (last - first) * 1e3
@@ -70,7 +70,7 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
 
     let openmetrics = "Accept: application/openmetrics-text; version=1.0.0\r\n";
     for (format, accept) in [("protobuf", PROTOBUF), ("OpenMetrics", openmetrics), ("text", "")] {
-        // The first of a snapshot is encoded for whoever asks.
+        // The first request of a snapshot encodes it.
         let began = Instant::now();
         let answer = http::get(daemon.address, "/metrics", accept).unwrap();
         println!(
@@ -81,7 +81,7 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
         assert_eq!(answer.status, 200);
     }
 
-    // All of them gone at once, and as many others there: they find the same slots.
+    // All of them disappear at once, and as many others appear: they reuse the slots.
     drop(disks);
     let disks: Vec<_> = (0..21).map(|_| NullBlk::in_memory(&[("submit_queues", "2")])).collect();
     wait_for("the others", || {
@@ -91,7 +91,7 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     let figures = daemon.fresh();
     let missing = |disk: &NullBlk| Stat::of(&disk.name).completions(READ) - figures.count(&disk.name, READ);
     let lost = figures.lost("no_room") + figures.lost("unknown_device");
-    assert_eq!(disks.iter().map(missing).sum::<u64>(), lost, "books = counted + lost");
+    assert_eq!(disks.iter().map(missing).sum::<u64>(), lost, "disk statistics = counted + lost");
     let bytes = figures.value("biolat_map_bytes", &[]) as u64;
     println!("again: {:.2} MiB, {lost} lost", bytes as f64 / MIB);
     assert!(bytes <= slot_bytes(slots(42) + 4) && bytes <= 64 << 20, "{bytes} bytes");

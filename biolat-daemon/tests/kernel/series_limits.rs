@@ -1,4 +1,4 @@
-//! Few devices and many, some of which come and go all the time: memory follows those that are there.
+//! Memory follows the devices that are there, few or many.
 
 use std::{thread, time::Duration};
 
@@ -28,7 +28,7 @@ fn four_devices_take_little_memory() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn so_many_devices_come_and_go_and_come_again() {
+fn many_devices_appear_disappear_and_appear_again() {
     const DEVICES: usize = 256;
     let daemon = Daemon::start(&["--interval", "500ms", "--device", "nullb.*"]);
     let round = || {
@@ -48,19 +48,19 @@ fn so_many_devices_come_and_go_and_come_again() {
         let figures = daemon.fresh();
         let mut missing = 0;
         for disk in &disks {
-            // From its first request on: those that look for partitions, for which there may be no room yet.
+            // From the first request on, which the kernel sends to look for partitions, and which may find no slot yet.
             let reads = figures.count(&disk.name, READ);
             missing += Stat::of(&disk.name).completions(READ) - reads;
             assert!(reads >= 3 && figures.count(&disk.name, WRITE) == 3, "{}", disk.name);
             assert_eq!(figures.unseen(&disk.name), 0, "{}", disk.name);
         }
         let lost = lost(&figures) - before;
-        assert_eq!(missing, lost, "books = counted + lost");
+        assert_eq!(missing, lost, "disk statistics = counted + lost");
         drop(disks);
         wait_for("none of them", || {
             Figures::scrape(daemon.address).metrics("biolat_device_info", &[]).is_empty()
         });
-        // Until the slots of the last lie fallow no more.
+        // Longer than slots are in quarantine.
         thread::sleep(Duration::from_millis(600));
         println!("{lost} lost");
         (Holdings::of(&daemon, &daemon.fresh()), lost)
@@ -77,42 +77,42 @@ fn lost(figures: &Figures) -> u64 {
     figures.lost("no_room") + figures.lost("unknown_device")
 }
 
-/// More series at once than there is room for: what is lost is counted, said once, and soon there is room.
+/// More series at once than there are slots: their I/O is counted as lost and logged once, and then slots are added.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn without_room_completions_are_counted_as_lost() {
-    // Nothing is foreseen for devices that are not shown, and the next pass is far away.
+fn without_slots_completions_are_counted_as_lost() {
+    // No slots are foreseen for devices that are not shown, and the next collection is far away.
     let daemon = Daemon::start(&["--interval", "12s", "--device", "none"]);
     let settings = [("submit_queues", "1"), ("hw_queue_depth", "4"), ("size", "16")];
     let disks: Vec<_> = (0..100).map(|_| NullBlk::new(&settings)).collect();
     let slots = Figures::scrape(daemon.address).value("biolat_series_slots", &[]);
     assert!(slots < 80.0, "{slots} slots, too many for this test");
-    // Of each those that looked for partitions, in one series; the last ones come too late for a slot.
+    // Each device has one series, of the reads that look for partitions; the last ones find no slot.
     let unlucky = disks.last().unwrap();
     let target = Target::open(&unlucky.path());
     target.read_first(5);
-    let booked: Vec<_> = disks.iter().map(|disk| Stat::of(&disk.name).completions(READ)).collect();
-    let lost = next_pass(&daemon).lost("no_room");
-    println!("{lost} of {} were lost", booked.iter().sum::<u64>());
-    // Those of whole series: a slot is had at the first completion, or not at all until the next pass.
-    let mut of_the_last = booked.iter().rev().scan(0, |sum, booked| {
-        *sum += booked;
+    let accounted: Vec<_> = disks.iter().map(|disk| Stat::of(&disk.name).completions(READ)).collect();
+    let lost = next_collection(&daemon).lost("no_room");
+    println!("{lost} of {} were lost", accounted.iter().sum::<u64>());
+    // Whole series are lost: one gets a slot at its first completion, or not before the next collection.
+    let mut of_the_last = accounted.iter().rev().scan(0, |sum, accounted| {
+        *sum += accounted;
         Some(*sum)
     });
-    assert!(lost > 0 && of_the_last.any(|sum| sum == lost), "{lost} lost of {booked:?}");
+    assert!(lost > 0 && of_the_last.any(|sum| sum == lost), "{lost} lost of {accounted:?}");
     let said = |name: &str| {
-        let line = format!("no room for read of {name}:");
+        let line = format!("no slot for read of {name}:");
         daemon.log().iter().filter(|said| said.contains(&line)).count()
     };
     let told: usize = disks.iter().map(|disk| said(&disk.name)).sum();
     assert!(told >= 1 && disks.iter().all(|disk| said(&disk.name) <= 1), "{:?}", daemon.log());
-    // There is room now, and nothing stands still.
+    // There are slots now, and I/O goes on.
     target.read_first(7);
-    assert_eq!(next_pass(&daemon).lost("no_room"), lost);
+    assert_eq!(next_collection(&daemon).lost("no_room"), lost);
 }
 
-fn next_pass(daemon: &Daemon) -> Figures {
+fn next_collection(daemon: &Daemon) -> Figures {
     let last = Figures::scrape(daemon.address).taken();
-    wait_for("the next pass", || Figures::scrape(daemon.address).taken() > last);
+    wait_for("the next collection", || Figures::scrape(daemon.address).taken() > last);
     Figures::scrape(daemon.address)
 }

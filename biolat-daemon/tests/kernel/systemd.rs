@@ -1,4 +1,4 @@
-//! What systemd and the daemon say to each other.
+//! systemd: notifications, the watchdog, and socket activation.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ use crate::support::{
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn it_is_told_of_the_start_of_life_and_of_the_end() {
+fn start_watchdog_and_end_are_notified() {
     let folder = Folder::new("notify", true);
     let path = folder.0.join("socket");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -41,10 +41,10 @@ fn it_is_told_of_the_start_of_life_and_of_the_end() {
     while heard() != "STOPPING=1" {}
 }
 
-/// As a sick drive may hold up whoever asks about it.
+/// As if a drive that does not answer blocked the collector.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_collector_that_hangs_is_no_life() {
+fn a_collector_that_hangs_does_not_feed_the_watchdog() {
     let folder = Folder::new("hangs", true);
     for name in ["block", "kernel"] {
         symlink(format!("/sys/{name}"), folder.0.join(name)).unwrap();
@@ -54,7 +54,7 @@ fn a_collector_that_hangs_is_no_life() {
     let mut command = command(&["--interval", "100ms", "--sysfs", folder.0.to_str().unwrap()]);
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "600000");
     let daemon = Daemon::start_command(&mut command);
-    // A disk whose number nobody ever tells.
+    // A disk whose attribute blocks its reader.
     let block = folder.0.join("stuck");
     std::fs::create_dir_all(block.join("sick/mq")).unwrap();
     run("mkfifo", &[block.join("sick/dev").to_str().unwrap()]);
@@ -67,7 +67,7 @@ fn a_collector_that_hangs_is_no_life() {
     socket.set_nonblocking(true).unwrap();
     while socket.recv(&mut buffer).is_ok() {}
     thread::sleep(Duration::from_secs(1));
-    assert!(socket.recv(&mut buffer).is_err(), "told of life");
+    assert!(socket.recv(&mut buffer).is_err(), "the watchdog was fed");
     let (status, took) = daemon.terminate();
     assert!(status.code() == Some(0) && took < Duration::from_secs(2), "{status:?} after {took:?}");
 }
@@ -90,22 +90,22 @@ fn a_watchdog_of_another_process_is_not_fed() {
     assert_eq!(&buffer[..length], b"STOPPING=1");
 }
 
-/// A daemon that finds this as the only thing handed over.
+/// A daemon to which this is passed as the only socket.
 fn with(socket: impl Into<OwnedFd>, arguments: &[&str]) -> Command {
-    // The number of the process is known only in it.
+    // LISTEN_PID is known only in the child.
     let mut command = Command::new("sh");
     command.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(program()).args(arguments);
     command.env("LISTEN_FDS", "1");
     let socket = socket.into();
     let as_systemd_does = move || {
-        // It may have that number already, and would then be closed with the start of the program.
-        // SAFETY: plain numbers; in the child nobody else has files.
+        // If the socket has that number already, dup2 does not clear close-on-exec.
+        // SAFETY: plain numbers; the child's files have no other owner.
         if unsafe { libc::dup2(socket.as_raw_fd(), 3) < 0 || libc::fcntl(3, libc::F_SETFD, 0) < 0 } {
             return Err(std::io::Error::last_os_error());
         }
         Ok(())
     };
-    // SAFETY: two calls, which may be made there.
+    // SAFETY: both calls are async-signal-safe.
     unsafe { command.pre_exec(as_systemd_does) };
     command
 }
@@ -118,7 +118,7 @@ fn listener() -> (TcpListener, SocketAddr) {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_socket_that_is_handed_over_is_served_on() {
+fn a_passed_socket_is_served() {
     let (socket, address) = listener();
     let daemon = Daemon::start_command(&mut with(socket, &["--interval", "100ms"]));
     assert_eq!(daemon.address, address);
@@ -128,7 +128,7 @@ fn a_socket_that_is_handed_over_is_served_on() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn beside_one_that_is_asked_for() {
+fn a_passed_socket_and_an_address() {
     let (socket, handed_over) = listener();
     let (free, asked_for) = listener();
     drop(free);
@@ -141,7 +141,7 @@ fn beside_one_that_is_asked_for() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_is_no_such_socket_is_refused() {
+fn other_files_are_refused() {
     let file = File::open("/dev/null").unwrap();
     let folder = Folder::new("notify", true);
     let datagrams = UnixDatagram::bind(folder.0.join("socket")).unwrap();

@@ -1,7 +1,7 @@
-//! A queue for which neither throttling nor another rq-qos policy is set up: the kernel does not stamp the hand-over.
+//! A queue without writeback throttling or another rq-qos policy: the kernel does not record when requests are issued.
 //!
-//! The kernels here set up throttling for every device, and never take it down. What is left is a flag of the queue's
-//! that says whether to stamp; the test clears it where it stands.
+//! The kernels here set up throttling for every device, and never remove it. So the test clears the queue's flag for these
+//! timestamps in the kernel's memory.
 
 use std::{fs, path::Path};
 
@@ -17,12 +17,12 @@ use crate::support::{
     settled::{compare, settled},
 };
 
-/// `QUEUE_FLAG_STATS` where it is a macro, and so in no BTF.
+/// `QUEUE_FLAG_STATS` where it is a macro, and so is not in BTF.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blkdev.h#L563>
 const STATS_BIT_BEFORE_6_12: u64 = 20;
 
-/// Where a device's queue is in the kernel's memory: what is handed to the driver when we read says so.
+/// The address of a device's queue in the kernel's memory, from the request that the driver gets when the test reads.
 fn queue_of(disk: &NullBlk) -> u64 {
     let tracing = Path::new("/sys/kernel/debug/tracing");
     let event = tracing.join("events/biolat/hand_over");
@@ -43,7 +43,7 @@ fn queue_of(disk: &NullBlk) -> u64 {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn there_is_a_total_and_the_rest_is_said_to_be_missing() {
+fn only_the_total_is_available() {
     let disk = NullBlk::in_memory(&[]);
     block::set_attribute(&disk.name, "queue/wbt_lat_usec", "0");
     let types = fs::read("/sys/kernel/btf/vmlinux").unwrap();
@@ -57,18 +57,18 @@ fn there_is_a_total_and_the_rest_is_said_to_be_missing() {
     let daemon = Daemon::of(&disk.name);
     let target = Target::open(&disk.path());
     target.read(10);
-    for is_stamped in [false, true] {
-        memory.write(flags, if is_stamped { before } else { before & !stats });
-        // The first of these tell the daemon.
+    for has_issue_times in [false, true] {
+        memory.write(flags, if has_issue_times { before } else { before & !stats });
+        // The daemon learns it from the first of these.
         target.read(10);
         let moment = settled(&daemon, &disk.name);
         target.read(100);
         let after = settled(&daemon, &disk.name);
         let growth = compare(&disk.name, &moment, &after);
         assert_eq!((growth.of(READ), growth.unseen), (100, 0));
-        let part = if is_stamped { 100 } else { 0 };
+        let part = if has_issue_times { 100 } else { 0 };
         for (phase, count, available) in
-            [("queue", part, is_stamped), ("device", part, is_stamped), ("total", 100, true)]
+            [("queue", part, has_issue_times), ("device", part, has_issue_times), ("total", 100, true)]
         {
             assert_eq!(growth.latencies(phase, "read"), count, "{phase}");
             let labels = [("device", disk.name.as_str()), ("phase", phase)];

@@ -1,4 +1,4 @@
-//! What the kernel says of this machine and of processes.
+//! Facts about this machine and about processes, from the kernel.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use super::{daemon::Daemon, figures::Figures};
 
 pub(crate) const MIB: f64 = 1048576.0;
 
-/// CPUs that per-CPU maps have room for.
+/// CPUs that per-CPU maps have values for.
 pub(crate) fn possible_cpus() -> u64 {
     let range = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     let last = range.trim().rsplit(['-', ',']).next().unwrap();
     last.parse::<u64>().unwrap() + 1
 }
 
-/// Bytes of memory that a process' BPF maps of a type take, in the kernel's own account.
+/// Memory of a process' BPF maps of a type, by the kernel's accounting.
 pub(crate) fn map_memory(pid: u32, map_type: u32) -> u64 {
     let field = |text: &str, name: &str| -> Option<u64> {
         text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
@@ -26,14 +26,14 @@ pub(crate) fn map_memory(pid: u32, map_type: u32) -> u64 {
 
 pub(crate) const PER_CPU_ARRAY: u32 = 6;
 
-/// Files that a process has open, maps among them; connections come and go.
+/// Files that a process has open, including maps but not sockets.
 fn open_files(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let targets = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
     targets.filter(|target| !target.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// What a daemon holds on to.
+/// Resources of a daemon.
 #[derive(Debug)]
 pub(crate) struct Holdings {
     pub(crate) slots: f64,
@@ -50,9 +50,8 @@ impl Holdings {
         }
     }
 
-    /// The second time takes no more than the first, give or take what may still lie fallow, and pages that
-    /// the allocator or the page cache keeps: runs of the same have been seen to hold from 5.8 to 9.8 MiB. Five thousand
-    /// lives that leak a series each would be 35 MiB.
+    /// Asserts that it uses no more than the first time, except for slots in quarantine and for pages that the allocator or
+    /// the page cache keeps: equal runs used 5.8 to 9.8 MiB. Five thousand devices that leak a series each would use 35 MiB.
     pub(crate) fn is_about(&self, first: &Self) {
         println!("{first:?}, then {self:?}");
         let chunks = |holdings: &Self| holdings.slots / 4.0;
@@ -66,13 +65,13 @@ impl Holdings {
 
 const SERIES_BYTES: u64 = 3200;
 
-/// The formula of ARCHITECTURE: slots for so many series, when nothing comes or goes.
+/// The formula of ARCHITECTURE.md: slots for this many series, while no device appears or disappears.
 pub(crate) fn slots(series: u64) -> u64 {
     let spare = ((1 << 20) / (possible_cpus() * SERIES_BYTES)).clamp(4, 64);
     4 * (series + spare).div_ceil(4)
 }
 
-/// Bytes of the per-CPU maps that these slots are in.
+/// Bytes of the per-CPU maps with these slots.
 pub(crate) fn slot_bytes(slots: u64) -> u64 {
     slots * possible_cpus() * SERIES_BYTES
 }

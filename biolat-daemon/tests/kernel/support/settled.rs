@@ -1,4 +1,4 @@
-//! Books and figures of the same moment, and what came between two such.
+//! Disk statistics and metrics of the same moment, and the growth between two such moments.
 
 use super::{
     daemon::Daemon,
@@ -6,13 +6,13 @@ use super::{
     figures::Figures,
 };
 
-/// A device's books and the daemon's figures, with no completion between the two readings.
+/// A device's disk statistics and the daemon's metrics, without a completion between the two reads.
 pub(crate) struct Moment {
     pub(crate) diskstats: Stat,
     pub(crate) figures: Figures,
 }
 
-/// Such a moment of a device.
+/// Waits for such a moment.
 pub(crate) fn settled(daemon: &Daemon, device: &str) -> Moment {
     for _ in 0..40 {
         let diskstats = Stat::of(device);
@@ -21,19 +21,19 @@ pub(crate) fn settled(daemon: &Daemon, device: &str) -> Moment {
             return Moment { diskstats, figures };
         }
     }
-    panic!("{device} does not come to rest");
+    panic!("{device} is never quiet");
 }
 
-/// What came between two such moments.
+/// Growth between two such moments.
 pub(crate) struct Growth<'a> {
     device: &'a str,
     before: &'a Figures,
     after: &'a Figures,
-    /// By how much the books grew, by group.
+    /// Growth of the disk statistics, by group.
     pub(crate) completions: [u64; 4],
-    /// How much of that the probe was not run for, as the audit found.
+    /// Completions that the probe missed, by the audit.
     pub(crate) unseen: u64,
-    /// How much of that is in no histogram for a reason that is counted.
+    /// Completions that are neither counted nor missed.
     pub(crate) missing: u64,
 }
 
@@ -63,16 +63,16 @@ impl Growth<'_> {
     }
 }
 
-/// Holds what came between two settled moments against the books: every completion is counted or unseen, every
-/// byte is there, nothing is lost.
+/// Compares the growth with the disk statistics: every completion is counted or missed, every byte is counted, nothing is
+/// lost.
 pub(crate) fn compare<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) -> Growth<'a> {
     let growth = tally(device, before, after);
-    assert_eq!(growth.missing, 0, "{device}: books = counted + unseen");
+    assert_eq!(growth.missing, 0, "{device}: disk statistics = counted + missed");
     assert_eq!(lost_here(&after.figures), lost_here(&before.figures), "losses");
     growth
 }
 
-/// The same where completions may be lost: no more are missing than are lost.
+/// The same where completions may be lost: no more are uncounted than are lost.
 pub(crate) fn tally<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) -> Growth<'a> {
     let mut growth = Growth {
         device,
@@ -83,13 +83,17 @@ pub(crate) fn tally<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) 
         unseen: after.figures.unseen(device) - before.figures.unseen(device),
         missing: 0,
     };
-    for (group, booked) in GROUPS.into_iter().zip(growth.completions) {
+    for (group, accounted) in GROUPS.into_iter().zip(growth.completions) {
         let counted = growth.by(|figures| figures.count(device, group));
         let seen = counted + growth.by(|figures| figures.unseen_of(device, group));
-        assert!(seen <= booked, "{device} {}: {seen} counted or unseen, {booked} booked", group.name);
-        growth.missing += booked - seen;
+        assert!(
+            seen <= accounted,
+            "{device} {}: {seen} counted or missed, {accounted} accounted",
+            group.name
+        );
+        growth.missing += accounted - seen;
         if let (Some(before), Some(now)) = (before.diskstats.bytes(group), after.diskstats.bytes(group))
-            && counted == booked
+            && counted == accounted
         {
             assert_eq!(growth.bytes(group), now - before, "{device}: bytes of {}", group.name);
         }
@@ -99,7 +103,7 @@ pub(crate) fn tally<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) 
     growth
 }
 
-/// Losses that a device of the tests may have a part in, by reason.
+/// Losses that a test's device may contribute to, by reason.
 fn lost_here(figures: &Figures) -> Vec<(&'static str, u64)> {
     const REASONS: [&str; 5] = ["iostats_off", "no_room", "clock", "recursion", "unknown_device"];
     REASONS.into_iter().map(|reason| (reason, figures.lost(reason))).collect()
