@@ -9,8 +9,12 @@ use anyhow::{Context as _, Result, bail};
 
 /// The workspace's root.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+    let built_in = || Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf);
+    std::env::var_os(ROOT).map(PathBuf::from).or_else(built_in).unwrap_or_default()
 }
+
+/// Names another workspace to work on than the one that this program was built in.
+pub(crate) const ROOT: &str = "BIOLAT_ROOT";
 
 /// A command in the workspace's root.
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {

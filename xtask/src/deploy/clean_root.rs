@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use crate::{
+    host::tool,
     process::{output, root, run},
     vm::debian_mirror,
 };
@@ -28,7 +29,9 @@ impl CleanRoot {
     /// A copy that nothing was done to.
     pub(super) fn new(name: &str) -> Result<Self> {
         let clean = clean_system()?;
-        let copy = Self(clean.with_file_name(name));
+        let folder = root().join("target/deploy");
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let copy = Self(folder.join(name));
         copy.remove();
         run(Command::new("cp").arg("--archive").arg(&clean).arg(&copy.0))?;
         Ok(copy)
@@ -78,7 +81,7 @@ impl Drop for CleanRoot {
 /// The one that is copied; made anew if it is older than a week.
 fn clean_system() -> Result<PathBuf> {
     const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-    let folder = root().join("target/deploy");
+    let folder = tool("clean-root");
     let (clean, half) = (folder.join(RELEASE), folder.join("half"));
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let age =

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     folder::make_empty,
-    process::{output, root, run},
+    process::{ROOT, output, root, run},
 };
 
 pub(crate) use binary::Architecture;
@@ -156,12 +156,10 @@ fn build_from_copy(source: &Source, architecture: Architecture, copy: &Path) -> 
     let tools = root().join("target/tools");
     fs::create_dir(copy.join("target"))?;
     std::os::unix::fs::symlink(tools, copy.join("target/tools"))?;
-    let arguments =
-        ["run", "--quiet", "--locked", "--package", "xtask", "--", "dist", "--only", architecture.name];
-    let mut command = crate::process::cargo(&arguments);
-    // What goes into no binary, this program and the one that writes manual pages, need not be built from nothing.
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    command.args(["dist", "--only", architecture.name]).env(ROOT, copy).stdout(std::process::Stdio::null());
+    // The program that writes manual pages goes into no binary: it need not be built from nothing.
     command.env("CARGO_TARGET_DIR", root().join("target"));
-    command.current_dir(copy).stdout(std::process::Stdio::null());
     command.env("SOURCE_DATE_EPOCH", source.epoch.to_string()).env("BIOLAT_REVISION", &source.revision);
     run(&mut command)?;
     Ok(fs::read_to_string(copy.join("target/dist/SHA256SUMS"))?)

@@ -1,4 +1,4 @@
-//! Kernels: the newest cloud images of the distribution's archive, kept under target/, or one that a user names.
+//! Kernels: the newest cloud images of the distribution's archive, kept in `target/tools`, or one that a user names.
 //!
 //! The package tools do the work, with folders of their own, so that it takes no root.
 
@@ -12,7 +12,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{
     folder::make_empty,
-    process::{output, root, run},
+    host::tool,
+    process::{output, run},
 };
 
 /// Releases of Debian whose kernels are tried, and the series of their kernels.
@@ -67,8 +68,11 @@ impl Kernel {
 
 /// The newest image of a release; the one that was fetched last if the archive cannot be reached.
 fn newest(release: &str) -> Result<Kernel> {
-    let folder = root().join("target/vm").join(release);
+    let folder = tool("kernels").join(release);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    // Another run may want the same kernel.
+    let lock = fs::File::create(folder.join("lock"))?;
+    lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
     let place = newest_fetched(release, &folder).or_else(|reason| {
         let kept = fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
         let kept = kept.filter(|path| path.join("boot").is_dir() && !path.ends_with(PARTIAL));

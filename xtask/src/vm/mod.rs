@@ -61,7 +61,10 @@ impl Matrix {
         }
         let folder = root().join("target/vm");
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let _lock = lock(&folder)?;
+        // Two runs would use the same folders.
+        let path = folder.join("lock");
+        let lock = fs::File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        lock.try_lock().with_context(|| format!("another run of cargo xtask vm holds {}", path.display()))?;
         let kernels = match (&self.kernel, &self.modules) {
             (Some(kernel), Some(modules)) => vec![Kernel::from_files(kernel, modules)?],
             _ => Kernel::from_debian(self.series.as_deref())?,
@@ -149,24 +152,13 @@ fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<ResultRow>> {
 /// Boots the system on a drive that stands in a folder, with the oldest of the archive's kernels, and passes on each line
 /// that it prints on its second serial line, until it turns itself off.
 pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()> {
-    let place = root().join("target/vm");
-    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
-    let _lock = lock(&place)?;
     let kernel = Kernel::from_debian(Some("6.1"))?.into_iter().next().context("no kernel")?;
     let parts = [
-        initramfs::programs(&place.join("programs"))?,
-        initramfs::modules(&place.join("modules"), &kernel)?,
-        initramfs::switch(&place.join("switch"))?,
+        initramfs::programs(&folder.join("programs"))?,
+        initramfs::modules(&folder.join("modules"), &kernel)?,
+        initramfs::switch(&folder.join("switch"))?,
     ];
     let initramfs = folder.join("initramfs");
     fs::write(&initramfs, parts.concat()).context("cannot write the initramfs")?;
     Machine::Server.run(&kernel, &initramfs, folder, TIMEOUTS, &mut line)?.verdict(&[])
-}
-
-/// Held until the end: two runs would use the same folders.
-fn lock(folder: &Path) -> Result<fs::File> {
-    let path = folder.join("lock");
-    let file = fs::File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-    file.try_lock().with_context(|| format!("another run of cargo xtask vm holds {}", path.display()))?;
-    Ok(file)
 }
