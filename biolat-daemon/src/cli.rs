@@ -9,6 +9,7 @@ use crate::{
     config::{self, Config, OptionError, non_empty, parse_address},
     expose::{HistogramFormat, HistogramKinds},
     host::Host,
+    http::ServeConfig,
     interval,
     log_lines::LogFormat,
     report, version,
@@ -141,12 +142,17 @@ pub enum Command {
 impl Cli {
     /// Checks what clap cannot check.
     pub fn validate(self) -> Result<Config, OptionError> {
+        let serve = ServeConfig {
+            histograms: HistogramFormat { schema: self.schema, kinds: self.format },
+            host: self.host.name(),
+            interval: self.interval,
+            live: !self.no_ui,
+        };
         Ok(Config {
             listen: self.listen,
             web_config: non_empty(self.web_config),
             interval: self.interval,
-            histograms: HistogramFormat { schema: self.schema, kinds: self.format },
-            live: !self.no_ui,
+            serve,
             selection: config::selection(self.device, self.device_exclude)?,
             host: self.host,
             probe_stats: self.probe_stats,
@@ -186,8 +192,8 @@ mod tests {
         assert!(!options.probe_stats);
         let config = options.validate().unwrap();
         assert!(config.selection.shows("nvme0n1") && !config.selection.shows("zram0"));
-        assert!(config.seccomp && config.live);
-        assert!(!parse(&["--no-ui"]).unwrap().validate().unwrap().live);
+        assert!(config.seccomp && config.serve.live);
+        assert!(!parse(&["--no-ui"]).unwrap().validate().unwrap().serve.live);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use crate::{device::selection::Selection, expose::HistogramFormat, host::Host};
+use crate::{device::selection::Selection, host::Host, http::ServeConfig};
 
 /// The exit status for a wrong option or web config.
 pub const EXIT_USAGE: u8 = 2;
@@ -15,10 +15,7 @@ pub struct Config {
     pub web_config: Option<PathBuf>,
     /// Time between two collections.
     pub interval: Duration,
-    /// Which histograms are exposed, and at which resolution.
-    pub histograms: HistogramFormat,
-    /// Whether `/` is a live page, and collections are announced as events.
-    pub live: bool,
+    pub serve: ServeConfig,
     /// Which devices are shown.
     pub selection: Selection,
     pub host: Host,

@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::Interval};
 use crate::{
     collect::{self, Settings},
     config::Config,
-    http::{self, Limits, ServeConfig, Service},
+    http::{self, Limits, Service},
     rights::{self, Role},
     service_manager::{ServiceManager, State},
     snapshot::Snapshot,
@@ -32,12 +32,6 @@ pub async fn run(
     let mut shutdown = pin!(shutdown);
     // Its socket is opened now, as after the privileges are dropped none can be.
     let service_manager = ServiceManager::of_environment();
-    let serve_config = ServeConfig {
-        histograms: config.histograms,
-        host: config.host.name(),
-        interval: config.interval,
-        live: config.live,
-    };
     let settings = Settings {
         host: config.host,
         selection: config.selection,
@@ -59,7 +53,7 @@ pub async fn run(
     }
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
     let (stop, stopped) = watch::channel(false);
-    let mut service = Service::new(collector.snapshots(), serve_config);
+    let mut service = Service::new(collector.snapshots(), config.serve);
     if let Some(web_config) = web_config {
         service = service.with_web_config(web_config);
     }

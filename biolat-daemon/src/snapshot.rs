@@ -43,7 +43,7 @@ pub struct DeviceView {
 }
 
 /// One device and op.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SeriesView {
     /// The kernel's name of the op, in lower case.
     pub op: String,

@@ -103,13 +103,7 @@ fn scrapes(snapshot: &Snapshot, format: Format) -> Result<(Duration, Duration)> 
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
     let (stop, stopped) = watch::channel(false);
-    let content = ServeConfig {
-        histograms: HISTOGRAMS,
-        host: "bench".to_owned(),
-        interval: Duration::from_secs(5),
-        live: true,
-    };
-    let service = Service::new(seen, content);
+    let service = Service::new(seen, ServeConfig { histograms: HISTOGRAMS, ..ServeConfig::default() });
     thread::scope(|scope| {
         scope.spawn(|| runtime.block_on(serve(vec![listener], service, Limits::default(), stopped)));
         // Dropped at the end, whatever the end is: the server ends then.
@@ -154,7 +148,7 @@ fn snapshot(devices: usize) -> Snapshot {
         op: op.to_owned(),
         bytes: 123_456_789 * device as u64,
         histograms: [device, device + 1, device + 2].map(histogram),
-        errors: Vec::new(),
+        ..SeriesView::default()
     };
     let view = |number: usize| DeviceView {
         device: Device {

@@ -1,4 +1,4 @@
-//! From what the collector made.
+//! Conversion of a collector's snapshot.
 
 use std::{
     collections::BTreeMap,
@@ -87,7 +87,7 @@ fn named<T: Into<String> + Copy>(counts: &[(T, u64)]) -> BTreeMap<String, u64> {
     counts.iter().map(|&(name, count)| (name.into(), count)).collect()
 }
 
-/// To the microsecond: a decimal of so few digits is read back to the same number by every parser.
+/// Rounded to microseconds: every parser reads a decimal of so few digits back to the same number.
 pub(crate) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as f64 / 1e6
 }

@@ -1,8 +1,8 @@
-//! What `/api/v1/snapshot` serves: a [`Snapshot`](crate::snapshot::Snapshot) as JSON, for programs and for the page. The same
-//! model is read back by `biolat-daemon report --from`, so that there is one reader of figures, wherever they come from.
+//! The JSON of `/api/v1/snapshot`: a [`Snapshot`](crate::snapshot::Snapshot) for programs and for the page.
+//! `biolat-daemon report` reads the same model, from this process or another.
 //!
-//! Version 1: fields may be added, none is renamed, removed or given another meaning. Counters only grow while `since`
-//! (of a device) and `started` (of everything else) stay the same. Who reads it takes differences between two of them.
+//! Version 1: fields may be added; none is renamed, removed or given another meaning. Counters only grow while `since` (of a
+//! device) or `started` (of everything else) is the same. Clients use the difference of two snapshots.
 
 mod convert;
 
@@ -17,26 +17,26 @@ use crate::histogram::Histogram;
 /// The version of this model.
 pub const VERSION: u32 = 1;
 
-/// Everything that one pass found.
+/// The result of one collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// [`VERSION`].
     pub version: u32,
     /// The daemon's own version.
     pub biolat: String,
-    /// The host's name, as far as the daemon can tell.
+    /// The host's name; empty if unknown.
     pub host: String,
-    /// When the pass was made, in seconds since the epoch.
+    /// Time of the collection, in seconds since the epoch.
     pub taken: f64,
-    /// When the probe was attached, likewise.
+    /// Time when the probe was attached, in seconds since the epoch.
     pub started: f64,
-    /// Seconds between passes.
+    /// Seconds between collections.
     pub interval: f64,
     /// The devices that are shown, by name.
     pub devices: Vec<Device>,
     /// Completions in no histogram, by reason, over all devices.
     pub lost: BTreeMap<String, u64>,
-    /// What the daemon itself takes.
+    /// Cost of the daemon.
     pub daemon: Daemon,
 }
 
@@ -45,23 +45,23 @@ pub struct Snapshot {
 pub struct Device {
     /// The kernel's name: `nvme0n1`.
     pub name: String,
-    /// The drive's own words; empty if it has none.
+    /// As the drive reports it; empty if unknown.
     pub model: String,
-    /// Likewise.
+    /// As the drive reports it; empty if unknown.
     pub serial: String,
-    /// Whether it spins.
+    /// Whether it is a spinning drive.
     pub rotational: bool,
-    /// What is stacked on it: dm and md devices.
+    /// The dm and md devices on top of it.
     pub holders: Vec<String>,
-    /// When its counters were zero, in seconds since the epoch.
+    /// Time when its counters were zero, in seconds since the epoch.
     pub since: f64,
-    /// Phases that are to be had: of `queue`, `device` and `total`.
+    /// Available phases: of `queue`, `device` and `total`.
     pub phases: Vec<String>,
-    /// What is missing and the command that turns it on; empty if nothing is.
+    /// Missing phases and the command that enables them; empty if none is missing.
     pub lacks: String,
     /// By op.
     pub ops: Vec<Op>,
-    /// Completions in the kernel's books that the probe was not run for, by group of ops.
+    /// Completions that the probe missed, by group of ops.
     pub unseen: BTreeMap<String, u64>,
 }
 
@@ -70,38 +70,38 @@ pub struct Device {
 pub struct Op {
     /// The kernel's name, in lower case: `read`.
     pub op: String,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
     /// Failed completions by status, those that occurred.
     pub errors: BTreeMap<String, u64>,
-    /// From the making of a request to its hand-over to the driver.
+    /// From allocation of a request to its dispatch to the driver.
     pub queue: Histogram,
-    /// From the hand-over to completion.
+    /// From dispatch to completion.
     pub device: Histogram,
     /// Both.
     pub total: Histogram,
 }
 
-/// What the daemon takes.
+/// Cost of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Daemon {
-    /// Passes that were made.
+    /// Collections.
     pub passes: u64,
-    /// Seconds in them.
+    /// Seconds spent in them.
     pub pass_seconds: f64,
-    /// Those that failed.
+    /// Failed collections.
     pub failures: u64,
-    /// Those that took longer than the interval.
+    /// Collections that took longer than the interval.
     pub overruns: u64,
     /// Series that the probe has room for.
     pub slots: u64,
-    /// Bytes that the kernel holds for them.
+    /// Kernel memory of the series, in bytes.
     pub map_bytes: u64,
-    /// Processor time.
+    /// CPU time in seconds.
     pub cpu_seconds: f64,
-    /// Memory.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Runs of the probe, if the kernel was asked to count them.
+    /// Runs of the probe, if the kernel measures them (`--probe-stats`).
     pub probe: Option<Probe>,
 }
 

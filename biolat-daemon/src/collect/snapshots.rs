@@ -2,11 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use biolat_common::series::PHASES;
-
 use super::{Collector, KnownDevice, Losses, audit::Audit, keys_of};
 use crate::{
-    histogram::Histogram,
     probe::ProgramCounts,
     process,
     snapshot::{DeviceView, Health, ProbeRuns, SeriesView, Snapshot},
@@ -43,8 +40,7 @@ impl Collector {
             .collect();
         for op in ["write", "read"] {
             if !series.iter().any(|view| view.op == op) {
-                let histograms = [const { Histogram::new() }; PHASES];
-                series.insert(0, SeriesView { op: op.to_owned(), bytes: 0, histograms, errors: Vec::new() });
+                series.insert(0, SeriesView { op: op.to_owned(), ..SeriesView::default() });
             }
         }
         let has_total = known.device.iostats;

@@ -33,6 +33,13 @@ pub enum HistogramKinds {
     Both,
 }
 
+/// The defaults of the command line.
+impl Default for HistogramFormat {
+    fn default() -> Self {
+        Self { schema: 3, kinds: HistogramKinds::Both }
+    }
+}
+
 impl HistogramKinds {
     const fn native(self) -> bool {
         matches!(self, Self::Native | Self::Both)

@@ -35,6 +35,18 @@ pub struct ServeConfig {
     pub live: bool,
 }
 
+/// The defaults of the command line.
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self {
+            histograms: HistogramFormat::default(),
+            host: String::new(),
+            interval: Duration::from_secs(5),
+            live: true,
+        }
+    }
+}
+
 /// Responds to requests. Clones share the cached bodies.
 #[derive(Clone)]
 pub struct Service {

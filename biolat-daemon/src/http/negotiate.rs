@@ -1,27 +1,27 @@
-//! Which format and which encoding a client gets, from its `Accept` and `Accept-Encoding`.
+//! Content negotiation: the exposition format by `Accept`, compression by `Accept-Encoding`.
 
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName};
 
 use crate::expose::Format;
 
-/// The format that the client likes best of those it names; the text format if it names none that we have.
+/// The format that the client prefers; the text format if it accepts none of ours.
 #[must_use]
 pub fn format(headers: &HeaderMap) -> Format {
     let accepted = elements(headers, ACCEPT);
     let weight = |format: Format| {
         accepted
             .iter()
-            .filter(|element| names(element, format))
+            .filter(|element| matches_format(element, format))
             .map(|element| element.weight)
             .max()
             .unwrap_or(0)
     };
-    // Of equal weights the first wins, and the formats stand in the order of what they can carry.
+    // Of equal weights the first format wins: formats are sorted by what they can carry.
     let best = Format::ALL.into_iter().rev().max_by_key(|&format| weight(format));
     best.filter(|&format| weight(format) > 0).unwrap_or(Format::Text)
 }
 
-/// Whether the client takes gzip.
+/// Whether the client accepts gzip.
 #[must_use]
 pub fn gzip(headers: &HeaderMap) -> bool {
     let accepted = elements(headers, ACCEPT_ENCODING);
@@ -31,7 +31,7 @@ pub fn gzip(headers: &HeaderMap) -> bool {
     gzip > 0 && gzip >= weight("identity").unwrap_or(0)
 }
 
-/// One element of a header that lists what is accepted.
+/// One element of an `Accept` header.
 #[derive(Debug)]
 struct AcceptElement {
     name: String,
@@ -40,9 +40,9 @@ struct AcceptElement {
     weight: u16,
 }
 
-/// Whether an element of `Accept` means this format. Wildcards mean the text format alone: what a browser
-/// or `curl` asks for is meant to be read.
-fn names(element: &AcceptElement, format: Format) -> bool {
+/// Whether an element of `Accept` matches this format. Wildcards match the text format only: browsers and `curl` send them, and
+/// people read the response.
+fn matches_format(element: &AcceptElement, format: Format) -> bool {
     let parameter = |name: &str| {
         element.parameters.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     };
@@ -81,7 +81,7 @@ fn element(text: &str) -> Option<AcceptElement> {
     Some(AcceptElement { name, parameters, weight })
 }
 
-/// A weight of 0 to 1 in thousandths; an element with any other is ignored.
+/// A weight from 0 to 1 in thousandths. Elements with other weights are ignored.
 fn weight(text: &str) -> Option<u16> {
     let value: f32 = text.parse().ok()?;
     (0.0..=1.0).contains(&value).then_some((value * 1000.0) as u16)
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_send() {
+    fn headers_of_known_clients() {
         assert_eq!(format(&HeaderMap::new()), Text);
         // Prometheus 2.42 with native histograms, and without.
         assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_do_not_have_becomes_text() {
+    fn unsupported_formats_become_text() {
         assert_eq!(accept("application/json"), Text);
         assert_eq!(accept("application/vnd.google.protobuf"), Text);
         assert_eq!(accept(&PROTOBUF.replace("delimited", "text")), Text);

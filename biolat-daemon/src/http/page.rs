@@ -160,9 +160,9 @@ mod tests {
     fn snapshot(name: &str, histogram: &Histogram) -> Snapshot {
         let series = SeriesView {
             op: "read".to_owned(),
-            bytes: 0,
             histograms: [histogram.clone(), histogram.clone(), histogram.clone()],
             errors: vec![("ioerr", 3)],
+            ..SeriesView::default()
         };
         let device = Device { name: "sda".to_owned(), model: name.to_owned(), ..Device::default() };
         let now = SystemTime::now();

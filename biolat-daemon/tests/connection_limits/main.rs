@@ -48,7 +48,7 @@ use tokio_rustls::{
 };
 
 use support::certificates::{Authority, Folder};
-use support::snapshots::{content, snapshot};
+use support::snapshots::{serve_config, snapshot};
 
 /// Some 800 KiB.
 const DEVICES: usize = 100;
@@ -101,7 +101,7 @@ fn the_server() {
             None => Limits::default(),
         };
         let (_stop, stopped) = watch::channel(false);
-        let mut service = Service::new(seen, content());
+        let mut service = Service::new(seen, serve_config());
         if !config.is_empty() {
             service = service.with_web_config(WebConfig::open(config.as_ref()).unwrap());
         }

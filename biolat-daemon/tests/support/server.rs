@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::snapshots::content;
+use super::snapshots::serve_config;
 
 /// A running server.
 pub(crate) struct Server {
@@ -26,15 +26,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(snapshot: Option<Snapshot>, limits: Limits) -> Self {
-        Self::start_with(content(), snapshot, limits).await
+        Self::start_with(serve_config(), snapshot, limits).await
     }
 
-    pub(crate) async fn start_with(content: ServeConfig, snapshot: Option<Snapshot>, limits: Limits) -> Self {
+    pub(crate) async fn start_with(config: ServeConfig, snapshot: Option<Snapshot>, limits: Limits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (snapshots, seen) = watch::channel(snapshot.map(Arc::new));
         let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(serve(vec![listener], Service::new(seen, content), limits, stopped));
+        let serving = tokio::spawn(serve(vec![listener], Service::new(seen, config), limits, stopped));
         Self { address, snapshots, stop, serving }
     }
 

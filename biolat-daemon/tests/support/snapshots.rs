@@ -1,26 +1,19 @@
 //! Snapshots made by hand, for servers without a probe.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use biolat_daemon::{
     device::Device,
-    expose::{HistogramFormat, HistogramKinds},
     histogram::Histogram,
     http::ServeConfig,
     snapshot::{DeviceView, Health, Process, SeriesView, Snapshot},
 };
 
-/// As the daemon's own defaults have it.
-pub(crate) fn content() -> ServeConfig {
-    ServeConfig {
-        histograms: HistogramFormat { schema: 3, kinds: HistogramKinds::Both },
-        host: "example".into(),
-        interval: Duration::from_secs(5),
-        live: true,
-    }
+pub(crate) fn serve_config() -> ServeConfig {
+    ServeConfig { host: "example".into(), ..ServeConfig::default() }
 }
 
-/// A snapshot of so many devices.
+/// A snapshot of this many devices.
 pub(crate) fn snapshot(devices: usize) -> Snapshot {
     let histogram =
         Histogram { zero: 1, buckets: (-100..60).map(|index| (index, 3)).collect(), overflow: 0, sum_ns: 9 };
@@ -32,7 +25,7 @@ pub(crate) fn snapshot(devices: usize) -> Snapshot {
             op: "read".into(),
             bytes: 4096,
             histograms: [histogram.clone(), histogram.clone(), histogram.clone()],
-            errors: Vec::new(),
+            ..SeriesView::default()
         }],
         unseen: Vec::new(),
     };

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::support::certificates::{Authority, Folder};
-use crate::support::snapshots::{content, snapshot};
+use crate::support::snapshots::{serve_config, snapshot};
 
 fn check(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
@@ -54,7 +54,7 @@ fn server(has_figures: bool, web_config: Option<&Path>) -> SocketAddr {
             let (_snapshots, seen) = watch::channel(has_figures.then(|| Arc::new(snapshot(1))));
             let (_stop, stopped) = watch::channel(false);
             let listeners = vec![listener.try_into().unwrap()];
-            let mut service = Service::new(seen, content());
+            let mut service = Service::new(seen, serve_config());
             if let Some(web_config) = web_config {
                 service = service.with_web_config(web_config);
             }

@@ -19,7 +19,7 @@ use biolat_daemon::{
 use tokio::sync::watch;
 
 use crate::support::certificates::{Authority, Folder};
-use crate::support::snapshots::{content, snapshot};
+use crate::support::snapshots::{serve_config, snapshot};
 
 const PASSWORDS: &str = "basic_auth_users:\n  alice: ";
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
@@ -41,7 +41,7 @@ fn server(config: &Path) -> SocketAddr {
             let (_snapshots, seen) = watch::channel(Some(Arc::new(snapshot(1))));
             let (_stop, stopped) = watch::channel(false);
             let listeners = vec![listener.try_into().unwrap()];
-            let service = Service::new(seen, content()).with_web_config(web_config);
+            let service = Service::new(seen, serve_config()).with_web_config(web_config);
             serve(listeners, service, Limits::default(), stopped).await;
         });
     });

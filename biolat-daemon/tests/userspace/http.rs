@@ -148,7 +148,7 @@ async fn slow_and_idle_clients_are_cut_off() {
         let began = Instant::now();
         let _ = Reply::read(&mut stream).await;
         let took = began.elapsed();
-        assert!(took > Duration::from_millis(200) && took < Duration::from_secs(3), "{begin:?}: {took:?}");
+        assert!(took > Duration::from_millis(200) && took < Duration::from_secs(10), "{begin:?}: {took:?}");
     }
     assert_eq!(server.get("/metrics", "").await.status, 200);
 }
@@ -165,11 +165,11 @@ async fn a_client_that_does_not_read_is_cut_off() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(Duration::from_secs(5), freed).await.expect("the server gives up");
+    timeout(Duration::from_secs(15), freed).await.expect("the server closes it");
 }
 
 #[tokio::test]
-async fn one_connection_too_many_takes_the_place_of_the_idlest() {
+async fn one_connection_too_many_evicts_the_idlest() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Server::start(Some(snapshot(1)), limits).await;
     let mut idle = Vec::new();
@@ -179,7 +179,7 @@ async fn one_connection_too_many_takes_the_place_of_the_idlest() {
     }
     assert_eq!(server.get("/metrics", "").await.status, 200);
     let mut one = [0];
-    assert_eq!(timeout(Duration::from_secs(1), idle[0].read(&mut one)).await.unwrap().unwrap(), 0);
+    assert_eq!(timeout(Duration::from_secs(10), idle[0].read(&mut one)).await.unwrap().unwrap(), 0);
     assert!(
         timeout(Duration::from_millis(100), idle[1].read(&mut one)).await.is_err(),
         "the other one stays"
@@ -187,7 +187,7 @@ async fn one_connection_too_many_takes_the_place_of_the_idlest() {
 }
 
 #[tokio::test]
-async fn who_takes_many_places_takes_them_from_itself() {
+async fn a_network_with_many_connections_evicts_its_own() {
     let server = Server::start(Some(snapshot(1)), Limits { connections: 3, ..Limits::default() }).await;
     let from = |address: &str| {
         let socket = TcpSocket::new_v4().unwrap();
@@ -212,7 +212,7 @@ async fn who_takes_many_places_takes_them_from_itself() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_takes_the_place_of_the_slowest_reader() {
+async fn one_connection_too_many_evicts_the_slowest_reader() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Server::start(Some(snapshot(1500)), limits).await;
     let mut readers = Vec::new();
@@ -230,7 +230,9 @@ async fn one_connection_too_many_takes_the_place_of_the_slowest_reader() {
 }
 
 #[tokio::test]
-async fn an_answer_takes_its_time_and_no_longer() {
+async fn a_response_has_a_time_limit() {
+    /// Less than the ten seconds for a client that reads nothing.
+    const LONG: Duration = Duration::from_secs(8);
     let limits = Limits { answer: Duration::from_millis(500), ..Limits::default() };
     let server = Server::start(Some(snapshot(1500)), limits).await;
     let socket = TcpSocket::new_v4().unwrap();
@@ -243,7 +245,7 @@ async fn an_answer_takes_its_time_and_no_longer() {
     while matches!(stream.read(&mut some).await, Ok(read) if read > 0) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -264,7 +266,7 @@ async fn a_scrape_under_way_finishes_when_the_server_ends() {
     assert!(!server.serving.is_finished(), "the server waits for the scrape");
     let reply = Reply::read(&mut stream).await;
     assert_eq!((reply.status, reply.body.len()), (200, whole));
-    timeout(Duration::from_secs(2), server.serving).await.expect("the server ends").unwrap();
+    timeout(Duration::from_secs(15), server.serving).await.expect("the server ends").unwrap();
 }
 
 #[tokio::test]
@@ -276,7 +278,7 @@ async fn a_client_that_reads_nothing_holds_the_end_up_for_the_grace_alone() {
     stream.readable().await.unwrap();
     server.stop.send(true).unwrap();
     let began = Instant::now();
-    timeout(Duration::from_secs(3), server.serving).await.expect("the server ends").unwrap();
+    timeout(Duration::from_secs(15), server.serving).await.expect("the server ends").unwrap();
     assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
 }
 
@@ -288,5 +290,5 @@ async fn an_idle_connection_does_not_hold_up_the_end() {
     idle.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     idle.readable().await.unwrap();
     server.stop.send(true).unwrap();
-    timeout(Duration::from_millis(1500), server.serving).await.expect("the server ends").unwrap();
+    timeout(Duration::from_secs(15), server.serving).await.expect("the server ends").unwrap();
 }

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 
 use crate::support::certificates::{Authority, Folder};
-use crate::support::snapshots::{content, snapshot};
+use crate::support::snapshots::{serve_config, snapshot};
 
 /// Reads and bytes that come with each pass.
 const READS: u64 = 40;
@@ -57,9 +57,9 @@ fn biolat(config: Option<&Path>) -> SocketAddr {
             let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
             let (snapshots, seen) = watch::channel(Some(Arc::new(pass(1, started))));
             let (_stop, stopped) = watch::channel(false);
-            let mut content = content();
-            content.interval = Duration::from_millis(200);
-            let mut service = Service::new(seen, content);
+            let mut serve_config = serve_config();
+            serve_config.interval = Duration::from_millis(200);
+            let mut service = Service::new(seen, serve_config);
             if let Some(web_config) = web_config {
                 service = service.with_web_config(web_config);
             }

@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 
 use crate::support::{
     server::{Reply, Server},
-    snapshots::{content, snapshot},
+    snapshots::{serve_config, snapshot},
 };
 
 const PATH: &str = "/api/v1/snapshot";
@@ -22,14 +22,14 @@ fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
 }
 
 fn model(snapshot: &Snapshot) -> api::Snapshot {
-    api::Snapshot::of(snapshot, &content().host, content().interval)
+    api::Snapshot::of(snapshot, &serve_config().host, serve_config().interval)
 }
 
 #[tokio::test]
 async fn the_snapshot_is_the_model() {
     let server = Server::start(None, Limits::default()).await;
     let early = server.get(PATH, "").await;
-    assert_eq!(early.status, 503, "before the first pass");
+    assert_eq!(early.status, 503, "before the first collection");
     assert!(early.text().contains("not ready"));
 
     let snapshot = Arc::new(snapshot(3));
