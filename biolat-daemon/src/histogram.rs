@@ -233,7 +233,8 @@ const fn pow2(exponent: i32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use biolat_common::bucket::{CELLS, cell};
+    use biolat_common::bucket::{BUCKETS, CELLS, FIRST_NATIVE_INDEX, cell};
+    use proptest::{collection::btree_map, prelude::*};
 
     use super::{Bounds, ERROR_PERCENT, Histogram};
 
@@ -324,5 +325,61 @@ mod tests {
         let mut huge: Histogram = serde_json::from_str(json).unwrap();
         huge.add(&huge.clone());
         assert_eq!((huge.zero, huge.sum_ns), (2, u128::MAX));
+    }
+
+    fn any_histogram() -> impl Strategy<Value = Histogram> {
+        let known = FIRST_NATIVE_INDEX..FIRST_NATIVE_INDEX + BUCKETS as i32;
+        let buckets = btree_map(known, 1..1_u64 << 40, 0..40);
+        (0..1_u64 << 40, buckets, 0..1_u64 << 40, any::<u64>()).prop_map(
+            |(zero, buckets, overflow, sum_ns)| Histogram {
+                zero,
+                buckets: buckets.into_iter().collect(),
+                overflow,
+                sum_ns: sum_ns.into(),
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+        #[test]
+        fn percentiles_are_monotone_and_within_bounds(
+            histogram in any_histogram(), a in 0.0..=1.0, b in 0.0..=1.0,
+        ) {
+            let (lower, higher) = if a <= b { (a, b) } else { (b, a) };
+            match (histogram.percentile(lower), histogram.percentile(higher), histogram.max()) {
+                (Some(lower), Some(higher), Some(max)) => {
+                    prop_assert!(lower.upper <= higher.upper && higher.upper <= max.upper);
+                    prop_assert!(lower.lower < lower.upper);
+                    let is_of_a_bucket = histogram.buckets.iter().any(|&(i, _)| Bounds::of_bucket(i) == higher);
+                    prop_assert!(is_of_a_bucket || [Bounds::ZERO, Bounds::OVERFLOW].contains(&higher));
+                }
+                (lower, ..) => prop_assert!(lower.is_none() && histogram.count() == 0),
+            }
+        }
+
+        #[test]
+        fn merging_adds_and_since_subtracts(a in any_histogram(), b in any_histogram()) {
+            let mut sum = a.clone();
+            sum.add(&b);
+            prop_assert_eq!(sum.count(), a.count() + b.count());
+            prop_assert!(sum.buckets.is_sorted_by(|(a, _), (b, _)| a < b));
+            prop_assert_eq!(&sum.since(&a), &b);
+            prop_assert_eq!(&sum.since(&b), &a);
+            for schema in 0..=3 {
+                let counts = sum.at_schema(schema).iter().map(|(_, count)| count).sum::<u64>();
+                prop_assert_eq!(counts, sum.count_in(..));
+            }
+        }
+
+        #[test]
+        fn json_is_read_back(histogram in any_histogram()) {
+            let json = serde_json::to_string(&histogram).unwrap();
+            let read: Histogram = serde_json::from_str(&json).unwrap();
+            // A sum above 2^53 ns, 104 days, is rounded.
+            prop_assert!(read.sum_ns.abs_diff(histogram.sum_ns) <= histogram.sum_ns >> 51);
+            prop_assert_eq!(Histogram { sum_ns: 0, ..read }, Histogram { sum_ns: 0, ..histogram });
+        }
     }
 }

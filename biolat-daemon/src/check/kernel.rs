@@ -50,7 +50,7 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
 /// The types, and what was made of them: none if they are not to be had.
 pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Option<(Kernel, Vec<u8>)>) {
     const ID: &str = "kernel.btf";
-    const SUBJECT: &str = "types";
+    const SUBJECT: &str = "BTF";
     let named = path.display();
     let bytes = match read {
         Ok(bytes) => bytes,

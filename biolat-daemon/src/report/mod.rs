@@ -75,3 +75,25 @@ async fn report(options: &ReportOptions) -> Result<ExitCode> {
 async fn is_daemon_here() -> bool {
     matches!(timeout(LOCAL_TIMEOUT, TcpStream::connect(("localhost", PORT))).await, Ok(Ok(_)))
 }
+
+/// What `report -P` prints of two snapshots.
+#[cfg(test)]
+fn text_of(before: &crate::api::Snapshot, after: &crate::api::Snapshot) -> String {
+    let terminal = crate::terminal::Terminal { color: false, unicode: true, is_terminal: true };
+    let numbers = terminal.numbers(false);
+    let window = window::Window::between(before, after);
+    let style = text::TextStyle { terminal, width: 80, numbers, fine: true };
+    text::window(&window, &every_block(), &style) + &findings::findings(&window, numbers).join("\n")
+}
+
+/// What `report -j` prints of two snapshots.
+#[cfg(test)]
+fn json_line(before: &crate::api::Snapshot, after: &crate::api::Snapshot) -> String {
+    let window = window::Window::between(before, after);
+    json::line(&window, &after.host, &every_block()).unwrap()
+}
+
+#[cfg(test)]
+fn every_block() -> breakdown::Breakdown {
+    breakdown::Breakdown { by_device: true, by_op: true, phases: biolat_common::series::Phase::ALL.to_vec() }
+}

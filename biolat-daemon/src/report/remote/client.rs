@@ -237,3 +237,104 @@ fn snapshot(body: &[u8], gzip: bool) -> Result<Snapshot> {
     }
     sanitized(serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+    use serde_json::{Value, json};
+
+    use super::snapshot;
+    use crate::{
+        api::Snapshot,
+        report::{json_line, samples, text_of},
+    };
+
+    fn valid() -> Snapshot {
+        let histogram = || samples::histogram(3, &[(-80, 400), (-40, 300), (16, 2)], 1, 60.0);
+        let mut op = samples::op("read", 4096, histogram(), histogram(), histogram());
+        op.errors.insert("medium".into(), 2);
+        let mut device = samples::device("sda", 9.0, vec![op]);
+        device.unseen.insert("read".into(), 7);
+        samples::snapshot(100.0, vec![device])
+    }
+
+    /// Reads an answer, and shows it if it can be read: nothing may panic, nor steer a terminal.
+    fn read_and_show(answer: &[u8]) {
+        match snapshot(answer, false) {
+            Ok(read) => {
+                for (before, after) in [(&valid(), &read), (&read, &valid()), (&read, &read)] {
+                    let text = text_of(before, after);
+                    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+                    assert_eq!(json_line(before, after).lines().count(), 1);
+                }
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                assert!(!error.contains(char::is_control), "{error:?}");
+            }
+        }
+    }
+
+    /// Replaces one value within a document.
+    fn mutate(value: &mut Value, place: usize, new: &Value) {
+        let children = match value {
+            Value::Object(members) => members.values_mut().collect::<Vec<_>>(),
+            Value::Array(elements) => elements.iter_mut().collect(),
+            _ => Vec::new(),
+        };
+        let count = children.len();
+        match children.into_iter().nth(place % count.max(1)) {
+            Some(child) => mutate(child, place / count, new),
+            None => *value = new.clone(),
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            any::<u64>().prop_map(|number| json!(number)),
+            any::<i32>().prop_map(|number| json!(number)),
+            any::<f64>().prop_map(|number| json!(number)),
+            any::<String>().prop_map(|text| json!(text)),
+            Just(json!("a\u{1b}[2J\r\n")),
+            Just(json!([[16, 1], [-80, 2], [-80, u64::MAX]])),
+            Just(json!({"a\u{1b}[2J": 3})),
+            Just(Value::Null),
+        ]
+    }
+
+    #[test]
+    fn a_valid_answer_is_shown() {
+        let json = serde_json::to_vec(&valid()).unwrap();
+        assert_eq!(snapshot(&json, false).unwrap(), valid());
+        read_and_show(&json);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+        #[test]
+        fn arbitrary_bytes_are_an_error(bytes in vec(any::<u8>(), 0..200), gzip: bool) {
+            let error = format!("{:#}", snapshot(&bytes, gzip).unwrap_err());
+            prop_assert!(!error.contains(char::is_control), "{error:?}");
+        }
+
+        #[test]
+        fn changed_bytes_do_no_harm(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+            let mut json = serde_json::to_vec(&valid()).unwrap();
+            for (place, byte) in changes {
+                let place = place.index(json.len());
+                json[place] = byte;
+            }
+            read_and_show(&json);
+        }
+
+        #[test]
+        fn changed_values_do_no_harm(changes in vec((any::<usize>(), any_value()), 1..4)) {
+            let mut json = serde_json::to_value(valid()).unwrap();
+            for (place, new) in &changes {
+                mutate(&mut json, *place, new);
+            }
+            read_and_show(&serde_json::to_vec(&json).unwrap());
+        }
+    }
+}
