@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::{oneshot, watch};
 
-use super::Limits;
+use super::limits::Limits;
 use crate::net::network;
 
 /// All slots of the server.

@@ -1,12 +1,14 @@
 //! The HTTP server. It never reads a map: every response is made from the latest snapshot. `routes` has the table of
-//! endpoints, `admission` what applies to all of them.
+//! endpoints, `authentication` what applies to all of them.
 
 mod admission;
+mod authentication;
 mod bodies;
 mod conditional;
 mod connection_slots;
 mod connections;
 mod events;
+mod limits;
 pub mod negotiate;
 mod page;
 mod responses;
@@ -20,7 +22,8 @@ use tokio::sync::watch;
 use crate::{expose::HistogramFormat, snapshot::Snapshot, web_config::WebConfig};
 use bodies::BodyCache;
 
-pub use connections::{Limits, serve};
+pub use connections::serve;
+pub use limits::Limits;
 
 /// How snapshots are served.
 #[derive(Clone, Debug)]

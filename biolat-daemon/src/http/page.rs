@@ -7,7 +7,6 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use biolat_common::series::Phase;
 use ring::digest::{SHA256, digest};
 
-use super::routes::{self, Route};
 use crate::{
     format::NumberFormat,
     histogram::Histogram,
@@ -47,8 +46,12 @@ fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())))
 }
 
-/// The page: with the script, or without (`--no-ui`).
-pub(super) fn render(snapshot: Option<&Snapshot>, live: bool) -> String {
+/// The page: with the script, or without (`--no-ui`). `links` are paths and descriptions of the other endpoints.
+pub(super) fn render<'a>(
+    snapshot: Option<&Snapshot>,
+    live: bool,
+    links: impl Iterator<Item = (&'a str, &'a str)>,
+) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>biolat</title>\n\
@@ -58,7 +61,7 @@ pub(super) fn render(snapshot: Option<&Snapshot>, live: bool) -> String {
         page.push_str(LIVE);
     }
     plain(&mut page, snapshot);
-    footer(&mut page, live);
+    footer(&mut page, links);
     if live {
         let _ = writeln!(page, "<script type=\"module\">{}</script>", *SCRIPT);
     }
@@ -66,10 +69,10 @@ pub(super) fn render(snapshot: Option<&Snapshot>, live: bool) -> String {
 }
 
 /// Version, and the other endpoints.
-fn footer(page: &mut String, live: bool) {
+fn footer<'a>(page: &mut String, links: impl Iterator<Item = (&'a str, &'a str)>) {
     // Writing to a string does not fail.
     let _ = write!(page, "<footer>biolat {}: latency of every block I/O.", escape(version::LONG));
-    for Route { path, description, .. } in routes::available(live).filter(|route| route.path != "/") {
+    for (path, description) in links {
         let _ = write!(page, "<br><a href=\"{path}\">{path}</a>: {}", escape(description));
     }
     page.push_str("</footer>\n");
@@ -150,6 +153,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use std::time::SystemTime;
 
+    use super::super::routes::links;
     use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, percentile, render};
     use crate::{
         device::Device,
@@ -187,7 +191,7 @@ mod tests {
     fn attributes_of_a_drive_are_escaped() {
         let snapshot = snapshot("<script>\"&", &Histogram::new());
         for live in [true, false] {
-            let page = render(Some(&snapshot), live);
+            let page = render(Some(&snapshot), live, links(live));
             assert!(page.contains("<td>sda<td>&lt;script&gt;&quot;&amp;<td>read"), "{page}");
             assert_eq!(page.matches("<script").count(), usize::from(live));
         }
@@ -195,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_content_security_policy_allows_style_and_script() {
-        let page = render(None, true);
+        let page = render(None, true, links(true));
         let between = |start: &str, end: &str| {
             let (_, rest) = page.split_once(start).unwrap();
             hash(rest.split_once(end).unwrap().0)
@@ -213,9 +217,9 @@ mod tests {
     #[test]
     fn the_page_links_to_every_endpoint() {
         for live in [true, false] {
-            let page = render(None, live);
-            for route in super::routes::available(live).filter(|route| route.path != "/") {
-                assert!(page.contains(&format!("<a href=\"{0}\">{0}</a>", route.path)), "{}", route.path);
+            let page = render(None, live, links(live));
+            for (path, _) in links(live) {
+                assert!(page.contains(&format!("<a href=\"{path}\">{path}</a>")), "{path}");
             }
         }
     }

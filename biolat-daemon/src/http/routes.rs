@@ -1,7 +1,7 @@
 //! The routes: one table with every endpoint. A new endpoint is one entry and its handler; the responses to unknown paths,
 //! the links of the page and the table in `docs/api.md` are made from the table.
 //!
-//! Credentials are no part of it: `admission` checks them before any route is looked up, for every path.
+//! Credentials are no part of it: `authentication` checks them before any route is looked up, for every path.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -98,6 +98,11 @@ pub(super) static ROUTES: [Route; 6] = [
 /// The routes that exist with or without the page's script.
 pub(super) fn available(live: bool) -> impl Iterator<Item = &'static Route> {
     ROUTES.iter().filter(move |route| live || matches!(route.available, Available::Always))
+}
+
+/// Path and description of every other route that exists, for the page at `/`.
+pub(super) fn links(live: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
+    available(live).filter(|route| route.path != "/").map(|route| (route.path, route.description))
 }
 
 /// A request that has been admitted.
@@ -213,14 +218,15 @@ async fn index(call: &Call<'_>) -> HttpResponse {
     let live = call.service.live;
     let mut response = match call.service.bodies.snapshot() {
         Some(_) => {
-            let encode =
-                move |snapshot: &Snapshot, _: &ServeConfig| page::render(Some(snapshot), live).into();
+            let encode = move |snapshot: &Snapshot, _: &ServeConfig| {
+                page::render(Some(snapshot), live, links(live)).into()
+            };
             match body(call, ("/", HTML), encode).await {
                 Ok((_, response)) => response,
                 Err(error) => return error,
             }
         }
-        None => full(page::render(None, live), HTML, false),
+        None => full(page::render(None, live, links(live)), HTML, false),
     };
     set(&mut response, VARY, "Accept-Encoding");
     set(&mut response, CACHE_CONTROL, "no-store");

@@ -1,0 +1,99 @@
+//! Before every route: whether a request is admitted, and the headers of the web config for every response.
+
+use std::{fmt, net::IpAddr, sync::Arc};
+
+use hyper::{Request, StatusCode, header::WWW_AUTHENTICATE};
+use tokio_rustls::rustls::ServerConfig;
+
+use super::{
+    Service,
+    admission::Admission,
+    connection_slots::ConnectionSlot,
+    responses::{HttpResponse, retry_later, set, text},
+    routes::{Call, respond},
+};
+use crate::web_config::{Access, AuthOutcome, WebConfig};
+
+/// A request on a connection that was made before the TLS configuration changed. The connection is closed without a
+/// response: a client that is still allowed connects again and repeats the request, as every client does when an idle
+/// connection has been closed.
+#[derive(Debug)]
+pub(super) struct StaleTls;
+
+impl fmt::Display for StaleTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the TLS configuration has changed since the connection was made")
+    }
+}
+
+impl std::error::Error for StaleTls {}
+
+impl Service {
+    /// Serves with the TLS, passwords and headers of this web config.
+    #[must_use]
+    pub fn with_web_config(mut self, web_config: WebConfig) -> Self {
+        self.web_config = Some(Arc::new(web_config));
+        self
+    }
+
+    /// The access configuration of a connection or request at this moment.
+    pub(super) async fn access(&self) -> Arc<Access> {
+        match &self.web_config {
+            Some(web_config) => web_config.access().await,
+            None => Arc::default(),
+        }
+    }
+
+    /// Authenticates a request, and responds to it. `tls` is the configuration that its connection was made with.
+    pub(super) async fn respond<B>(
+        &self,
+        request: Request<B>,
+        from: IpAddr,
+        tls: Option<&Arc<ServerConfig>>,
+        slot: &ConnectionSlot,
+    ) -> Result<HttpResponse, StaleTls> {
+        let access = self.access().await;
+        if access.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
+            return Err(StaleTls);
+        }
+        let outcome = match &self.web_config {
+            Some(web_config) => web_config.authenticate(&access, request.headers(), from).await,
+            None => AuthOutcome::Allowed,
+        };
+        let mut response = match outcome {
+            AuthOutcome::Allowed => {
+                let call = Call {
+                    service: self,
+                    method: request.method(),
+                    path: request.uri().path(),
+                    headers: request.headers(),
+                    admission: Admission::new(self.web_config.clone(), Arc::clone(&access)),
+                    slot,
+                };
+                respond(&call).await
+            }
+            AuthOutcome::Unauthorized => unauthorized(),
+            AuthOutcome::Throttled => throttled(),
+        };
+        for (name, value) in &access.headers {
+            // The page sets its own Content-Security-Policy: any other would block its script or allow more.
+            response.headers_mut().entry(name).or_insert_with(|| value.clone());
+        }
+        Ok(response)
+    }
+}
+
+fn unauthorized() -> HttpResponse {
+    let mut response =
+        text(StatusCode::UNAUTHORIZED, "unauthorized: a user name and its password are required\n");
+    set(&mut response, WWW_AUTHENTICATE, "Basic realm=\"biolat\", charset=\"UTF-8\"");
+    response
+}
+
+fn throttled() -> HttpResponse {
+    retry_later(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too many requests: too many passwords from this address are being checked\n",
+        "1",
+    )
+}
