@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what the probe, a pass and a scrape cost. The benches themselves are the daemon's.
+//! `cargo xtask bench`: runs the daemon's benchmarks, which are in `biolat-daemon/benches`.
 
 use anyhow::Result;
 
@@ -10,9 +10,9 @@ use crate::{
 /// What to measure.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub(crate) enum Subject {
-    /// One I/O in the probe, beside the least that it could cost and beside other tools
+    /// One I/O in the probe, compared with a minimal probe and with other tools
     Probe,
-    /// One pass of the collector
+    /// One collection
     Collect,
     /// One scrape, in each format
     Scrape,

@@ -1,8 +1,8 @@
-//! `cargo xtask ebpf`: the committed probe, and the proof that it is what its sources give.
+//! `cargo xtask ebpf`: builds the committed probe object, and checks that it matches its sources.
 //!
-//! The object stands in git beside its consumer, so that building the daemon takes stable Rust alone. Its
-//! manifest records what it was made of and with: that is checked everywhere, and the bytes themselves
-//! wherever the recorded compiler is at hand.
+//! The object is committed, so that building the daemon needs stable Rust only. Its manifest records the hashes of its sources,
+//! the versions of its dependencies, the compiler and the flags. `--check` compares them, and rebuilds the object to compare
+//! its bytes where the recorded compiler is installed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::process::{cargo, find, output, root, run};
 
-/// The probe's binary, that of a test, and that of the bench.
+/// Binaries of `biolat-ebpf`: the probe, the test of its buckets, and the minimal probe of the benchmark.
 const PROBE: &str = "biolat-ebpf";
 const CELLS: &str = "cells";
 const FLOOR: &str = "floor";
@@ -26,11 +26,11 @@ const MANIFEST: &str = "biolat-daemon/probe/biolat.bpf.manifest";
 const TARGET: &str = "bpfel-unknown-none";
 const LINKER: &str = "bpf-linker 0.13.0";
 
-/// Sources beside the dependencies, which the manifest lists by version.
+/// Sources in the workspace; the manifest lists external dependencies by version.
 const SOURCES: [&str; 4] =
     ["biolat-common/Cargo.toml", "biolat-common/src", "biolat-ebpf/Cargo.toml", "biolat-ebpf/src"];
 
-/// The profile, spelled out: the workspace's own is for the daemon.
+/// The complete build profile: the workspace's is for the daemon.
 const PROFILE: [&str; 6] = [
     "profile.release.opt-level=3",
     "profile.release.codegen-units=1",
@@ -40,15 +40,15 @@ const PROFILE: [&str; 6] = [
     "profile.release.lto='off'",
 ];
 
-/// `v3` has 32-bit arithmetic and needs Linux 5.1. The linker makes BTF from debug information.
+/// `v3` has 32-bit arithmetic and needs Linux 5.1. The linker generates BTF from debug information.
 const RUSTFLAGS: [&str; 5] =
     ["--cfg", "bpf_target_arch=\"x86_64\"", "-Cdebuginfo=2", "-Ctarget-cpu=v3", "-Clink-arg=--btf"];
 
-/// A compiler with the sources of `core`.
+/// A compiler with the sources of `core`, and the tools that go with it.
 struct Toolchain {
     cargo: PathBuf,
     rustc: PathBuf,
-    /// `rustc --version`, with LLVM's.
+    /// `rustc --version` and LLVM's version.
     version: String,
     linker: PathBuf,
     strip: PathBuf,
@@ -58,14 +58,14 @@ struct Toolchain {
 pub(crate) fn rebuild() -> Result<()> {
     let toolchain = Toolchain::find(None)?;
     let object = toolchain.build(PROBE)?;
-    fs::create_dir_all(root().join(OBJECT).parent().context("no folder")?)?;
+    fs::create_dir_all(root().join(OBJECT).parent().context("no parent directory")?)?;
     fs::write(root().join(OBJECT), &object)?;
     fs::write(root().join(MANIFEST), write_manifest(&expected(&object, &toolchain.version)?))?;
     println!("{OBJECT}: {} bytes, {}", object.len(), toolchain.version);
     Ok(())
 }
 
-/// Compares the committed object with its sources, and with a rebuild if that can be made.
+/// Compares the committed object with its sources and, if the recorded compiler is installed, with a rebuild.
 pub(crate) fn check(strict: bool) -> Result<()> {
     const REMEDY: &str = "rebuild it with: cargo xtask ebpf";
     let object = fs::read(root().join(OBJECT)).with_context(|| format!("cannot read {OBJECT}: {REMEDY}"))?;
@@ -78,40 +78,40 @@ pub(crate) fn check(strict: bool) -> Result<()> {
     let differing: Vec<_> = keys.into_iter().filter(|&key| recorded.get(key) != expected.get(key)).collect();
     if !differing.is_empty() {
         let names: Vec<_> = differing.into_iter().map(String::as_str).collect();
-        bail!("the committed probe is stale, as this has changed: {}: {REMEDY}", names.join(", "));
+        bail!("the committed probe is stale, as {} changed: {REMEDY}", names.join(", "));
     }
     match Toolchain::find(Some(&compiler)) {
         Ok(toolchain) => {
             if toolchain.build(PROBE)? != object {
-                bail!("the committed probe is not what its sources give with {compiler}: {REMEDY}");
+                bail!("the committed probe differs from a rebuild with {compiler}: {REMEDY}");
             }
-            println!("{OBJECT} is what its sources give, byte for byte");
+            println!("{OBJECT} matches its sources, byte for byte");
         }
         Err(reason) if strict => return Err(reason.context("cannot rebuild the probe to compare its bytes")),
         Err(reason) => {
-            println!("{OBJECT} goes with its sources; not rebuilt to compare its bytes: {reason:#}")
+            println!("{OBJECT} matches its manifest; bytes not compared with a rebuild: {reason:#}")
         }
     }
     Ok(())
 }
 
-/// Builds the test's object; where it is.
+/// Builds the object of the `buckets` test and returns its path.
 pub(crate) fn build_cells() -> Result<PathBuf> {
     Toolchain::find(None)?.build_file(CELLS)
 }
 
-/// Builds what the bench compares the probe with; where it is.
+/// Builds the minimal probe that the benchmark compares with, and returns its path.
 pub(crate) fn build_floor() -> Result<PathBuf> {
     Toolchain::find(None)?.build_file(FLOOR)
 }
 
-/// Why nothing can be built for the kernel here; nothing if it can.
+/// Why eBPF objects cannot be built here; `None` if they can.
 pub(crate) fn missing() -> Option<String> {
     Toolchain::find(None).err().map(|error| format!("{error:#}"))
 }
 
 impl Toolchain {
-    /// The compiler that is wanted; without a wish, whichever is there.
+    /// Finds the compiler of version `wanted`, or any.
     fn find(wanted: Option<&str>) -> Result<Self> {
         let linker = linker()?;
         let candidates: Vec<_> = compilers().into_iter().filter(|(rustc, _)| rustc.is_file()).collect();
@@ -132,15 +132,15 @@ impl Toolchain {
         }
         let seen = if seen.is_empty() { "none".to_owned() } else { seen.join("; ") };
         match wanted {
-            Some(wanted) => bail!("it was built with {wanted}; here: {seen}"),
+            Some(wanted) => bail!("the object was built with {wanted}; installed: {seen}"),
             None => bail!(
-                "no compiler with the sources of core (here: {seen}): on Debian, apt-get install rustc-web cargo-web \
+                "no compiler with the sources of core (installed: {seen}): on Debian, apt-get install rustc-web cargo-web \
                  rust-web-src llvm-22; elsewhere, rustup toolchain install nightly --component rust-src"
             ),
         }
     }
 
-    /// Builds an object, the same bytes from any folder.
+    /// Builds an object: the same bytes in any directory.
     fn build(&self, binary: &str) -> Result<Vec<u8>> {
         fs::read(self.build_file(binary)?).with_context(|| format!("cannot read the built {binary}"))
     }
@@ -172,7 +172,7 @@ impl Toolchain {
         for setting in PROFILE {
             command.args(["--config", setting]);
         }
-        // Of this process' own build nothing may leak into that one.
+        // xtask's own build environment must not leak into this build.
         for (name, _) in std::env::vars().filter(|(name, _)| {
             name.starts_with("CARGO_") && name != "CARGO_HOME"
                 || name.starts_with("RUST") && name != "RUSTUP_HOME"
@@ -192,7 +192,7 @@ impl Toolchain {
     }
 }
 
-/// Compilers that may do, with their cargo: the distribution's, and those of rustup.
+/// Candidate compilers with their cargo: the distribution's and rustup's.
 fn compilers() -> Vec<(PathBuf, PathBuf)> {
     let mut found = vec![("/usr/bin/rustc".into(), "/usr/bin/cargo".into())];
     let home = std::env::var_os("RUSTUP_HOME")
@@ -215,7 +215,7 @@ fn linker() -> Result<PathBuf> {
         })?;
     let version = output(Command::new(&linker).arg("--version"))?;
     if version.trim() != LINKER {
-        bail!("{} is {}, and it takes {LINKER}", linker.display(), version.trim());
+        bail!("{} is {}, but the probe needs {LINKER}", linker.display(), version.trim());
     }
     Ok(linker)
 }
@@ -228,7 +228,7 @@ fn strip(llvm: &str) -> Result<PathBuf> {
         .ok_or_else(|| anyhow!("no llvm-objcopy: apt-get install llvm-{llvm}"))
 }
 
-/// What the manifest of this object would say now.
+/// The manifest that this object would have if built now.
 fn expected(object: &[u8], compiler: &str) -> Result<BTreeMap<String, String>> {
     let mut manifest = BTreeMap::from([
         ("object".to_owned(), hash(object)),
@@ -250,8 +250,7 @@ fn expected(object: &[u8], compiler: &str) -> Result<BTreeMap<String, String>> {
     Ok(manifest)
 }
 
-/// What goes into the probe from outside the workspace, generators of code included, with the versions that
-/// Cargo.lock holds it to.
+/// The probe's external dependencies, including procedural macros, with their versions in `Cargo.lock`.
 fn dependencies() -> Result<Vec<String>> {
     let arguments = ["tree", "--locked", "--package", "biolat-ebpf", "--target", "all", "--prefix", "none"];
     let tree = output(cargo(&arguments).args(["--edges", "normal", "--format", "{p}"]))?;
@@ -282,7 +281,7 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 fn write_manifest(manifest: &BTreeMap<String, String>) -> String {
-    let head = "# What biolat.bpf.o was made of and with. Made by `cargo xtask ebpf`; checked by `cargo xtask ebpf --check`.\n";
+    let head = "# Sources, compiler and flags of biolat.bpf.o. Written by `cargo xtask ebpf`; checked by `cargo xtask ebpf --check`.\n";
     manifest.iter().fold(head.to_owned(), |text, (key, value)| text + key + ": " + value + "\n")
 }
 

@@ -1,11 +1,11 @@
-//! Folders of our own.
+//! Scratch directories.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result};
 
-/// Makes a folder with nothing in it, whatever was there before.
+/// Creates an empty directory, after removing whatever is there.
 pub(crate) fn make_empty(folder: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(folder);
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
 }

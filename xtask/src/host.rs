@@ -1,41 +1,41 @@
-//! What this machine has of what tests need, and what to do about what it has not.
+//! Requirements of tests and checks: what this machine lacks, and the command that installs it. Also where tools are.
 
 use std::{os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
 use crate::process::find;
 
-/// Something that a test needs.
+/// A requirement of a test or a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requirement {
-    /// Root, to load the probe and attach loop devices.
+    /// Root or sudo, to load the probe and attach loop devices.
     RootOrSudo,
-    /// Root from the start, as what is started changes root, mounts and installs.
+    /// xtask itself has to run as root: it calls chroot, mounts and installs packages.
     Root,
-    /// The kernel's types.
+    /// The kernel's BTF.
     Btf,
     /// The loop driver.
     Loop,
-    /// A program, and the Debian package that has it.
+    /// A program, and its Debian package.
     Program(&'static str, &'static str),
-    /// Something that `.ci/install` puts below `target/tools`.
+    /// A file or directory that `.ci/install` creates in `target/tools`.
     Tool(&'static str),
-    /// A module of Python, and the package that has it.
+    /// A Python module, and its package.
     PythonPackage(&'static str, &'static str),
-    /// A compiler for the kernel's side.
+    /// The toolchain that builds the eBPF objects.
     ProbeCompiler,
-    /// What makes the Debian package.
+    /// `cargo-deb`, which builds the Debian package.
     CargoDeb,
-    /// Temporary files on a disk that has requests of its own.
+    /// A temporary directory on a disk or partition, for tests that need a device with its own requests.
     TemporaryFilesOnDisk,
 }
 
 impl Requirement {
-    /// Why it is not there and what to do; nothing if it is there.
+    /// Why it is missing and how to install it; `None` if it is there.
     pub(crate) fn missing(self) -> Option<String> {
         match self {
             Self::RootOrSudo => (!is_root() && find("sudo").is_none())
-                .then(|| "neither root nor sudo: run it as root, or apt-get install sudo".into()),
-            Self::Root => (!is_root()).then(|| "not root: run it as root".into()),
+                .then(|| "neither root nor sudo: run as root, or apt-get install sudo".into()),
+            Self::Root => (!is_root()).then(|| "not root: run as root".into()),
             Self::Btf => (!Path::new("/sys/kernel/btf/vmlinux").exists())
                 .then(|| "no /sys/kernel/btf/vmlinux: boot a kernel with CONFIG_DEBUG_INFO_BTF".into()),
             Self::Loop => (!Path::new("/dev/loop-control").exists())
@@ -44,18 +44,18 @@ impl Requirement {
                 find(program).is_none().then(|| format!("no {program}: apt-get install {package}"))
             }
             Self::Tool(path) => {
-                (!tool(path).exists()).then(|| format!("no target/tools/{path}: .ci/install puts it there"))
+                (!tool(path).exists()).then(|| format!("no target/tools/{path}: run .ci/install"))
             }
             Self::PythonPackage(module, package) => (!python_has(module)).then(|| {
                 format!(
-                    "no Python with {module}: python3 -m venv target/python && target/python/bin/pip install {package}"
+                    "no Python module {module}: python3 -m venv target/python && target/python/bin/pip install {package}"
                 )
             }),
             Self::ProbeCompiler => crate::ebpf::missing(),
             Self::CargoDeb => crate::dist::missing(),
             Self::TemporaryFilesOnDisk => (!temporary_files_are_on_a_disk()).then(|| {
                 format!(
-                    "{} is not on a disk or partition: set TMPDIR to a folder that is",
+                    "{} is not on a disk or partition: set TMPDIR to a directory on one",
                     std::env::temp_dir().display()
                 )
             }),
@@ -63,13 +63,13 @@ impl Requirement {
     }
 }
 
-/// What of these is not there, and what to do about it; nothing if all are there.
+/// The missing ones of these requirements with their fixes; `None` if all are there.
 pub(crate) fn missing<'a>(needs: impl IntoIterator<Item = &'a Requirement>) -> Option<String> {
     let missing: Vec<_> = needs.into_iter().filter_map(|need| need.missing()).collect();
     if missing.is_empty() { None } else { Some(missing.join("; ")) }
 }
 
-/// Whether we are root.
+/// Whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
@@ -77,18 +77,18 @@ pub(crate) fn is_root() -> bool {
         .any(|line| line.strip_prefix("Uid:").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0")))
 }
 
-/// The Python that tests use: one of the project's own, or the system's.
+/// The Python interpreter for tests: the one in `target/python`, else the system's.
 pub(crate) fn python() -> std::path::PathBuf {
     let own = crate::process::root().join("target/python/bin/python3");
     if own.exists() { own } else { "python3".into() }
 }
 
-/// Where something is that `.ci/install` puts below `target/tools`.
+/// The path of a tool in `target/tools`, where `.ci/install` puts it.
 pub(crate) fn tool(path: &str) -> std::path::PathBuf {
     crate::process::root().join("target/tools").join(path)
 }
 
-/// What makes cargo start a program as root: nothing where we are.
+/// Cargo options that run the built program with sudo; none for root.
 pub(crate) fn runner() -> Vec<&'static str> {
     if is_root() {
         Vec::new()
@@ -99,7 +99,7 @@ pub(crate) fn runner() -> Vec<&'static str> {
 
 fn temporary_files_are_on_a_disk() -> bool {
     let Ok(metadata) = std::fs::metadata(std::env::temp_dir()) else { return false };
-    // The numbers as glibc packs them into a dev_t, for as large as they are in practice.
+    // glibc's encoding of dev_t, for major numbers below 4096 and minor numbers below 2^20.
     let (major, minor) =
         (metadata.dev() >> 8 & 0xfff, metadata.dev() & 0xff | metadata.dev() >> 12 & 0xfff00);
     let device = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));

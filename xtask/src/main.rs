@@ -1,4 +1,4 @@
-//! Developer verbs: `cargo xtask <verb>`. Each has a file of its own.
+//! The developer commands, `cargo xtask <command>`: one module each.
 
 mod bench;
 mod deploy;
@@ -16,63 +16,63 @@ mod vm;
 
 use clap::Parser;
 
-/// biolat's developer verbs
+/// biolat's developer commands
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
-enum Verb {
-    /// Build the daemon for release and run it, with sudo where that is needed
+enum Command {
+    /// Build the daemon in release mode and run it as root, with sudo if needed
     Run {
-        /// What the daemon is given
+        /// Arguments for the daemon
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
-    /// Run every test that this machine can run, and say of each other one what it lacks
+    /// Run every test that this machine can run; list the others with their missing requirements
     Test {
-        /// Fail if anything is missing
+        /// Fail if a requirement is missing
         #[arg(long)]
         strict: bool,
-        /// Run only the kernel tests whose name contains this
+        /// Run only the kernel tests whose name contains FILTER
         filter: Option<String>,
     },
-    /// Run the kernel tests on other kernels and other drives, in emulated machines
+    /// Run the kernel tests on other kernels and drives, in emulated machines
     Vm(vm::Matrix),
-    /// Measure what the probe, a pass or a scrape costs
+    /// Measure the cost of the probe, a collection or a scrape
     Bench {
         subject: bench::Subject,
-        /// What the bench is given: `-- --help` lists it
+        /// Arguments for the benchmark: `-- --help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
-    /// Rebuild the committed probe and its manifest
+    /// Rebuild the committed probe object and its manifest
     Ebpf {
-        /// Change nothing: fail if the committed probe is not what its sources give
+        /// Write nothing: fail if the committed probe does not match its sources
         #[arg(long)]
         check: bool,
-        /// With --check: fail too if the recorded compiler is not here to rebuild with
+        /// With --check: also fail if the recorded compiler, needed for a rebuild, is missing
         #[arg(long, requires = "check")]
         strict: bool,
     },
-    /// Make what users are given, in target/dist: the static binary, the image and the Debian package
+    /// Build the release artifacts in target/dist: static binary, container image and Debian package
     Dist {
-        /// Make it here and, for this machine's architecture, in another folder; fail if a byte differs
+        /// Build again in another directory, for this machine's architecture, and fail if a byte differs
         #[arg(long)]
         check: bool,
-        /// Only for this architecture: amd64 or arm64
+        /// Build for this architecture only: amd64 or arm64
         #[arg(long, value_name = "ARCHITECTURE", conflicts_with = "check")]
         only: Option<String>,
     },
-    /// Check what stands in deploy/, by the tools of those who will use it
+    /// Check the files in deploy/ and the release artifacts with the tools their users use
     Deploy {
         /// Fail if a tool is missing
         #[arg(long)]
         strict: bool,
-        /// Check nothing: write what is made of other files, as the plain manifest is of the chart
+        /// Check nothing: regenerate files such as the dashboards and the plain Kubernetes manifest
         #[arg(long, conflicts_with = "strict")]
         write: bool,
-        /// Only this part
-        part: Option<String>,
+        /// Check or write this component only, such as grafana or package
+        component: Option<String>,
     },
-    /// Take the README's picture of the page: a minute of load on devices of its own
+    /// Retake the README's screenshot of the page: one minute of load on loop devices
     Screenshot,
     /// Check formatting, dependencies, clippy (daemon and probe) and documentation
     Lint {
@@ -83,19 +83,19 @@ enum Verb {
 }
 
 fn main() -> std::process::ExitCode {
-    let result = match Verb::parse() {
-        Verb::Run { flags } => run::run(&flags),
-        Verb::Test { strict, filter } => test::test(strict, filter.as_deref()),
-        Verb::Vm(matrix) => matrix.run(),
-        Verb::Bench { subject, flags } => bench::bench(subject, &flags),
-        Verb::Ebpf { check: false, .. } => ebpf::rebuild(),
-        Verb::Ebpf { check: true, strict } => ebpf::check(strict),
-        Verb::Dist { check: false, only } => dist::dist(only.as_deref()),
-        Verb::Dist { check: true, .. } => dist::check(),
-        Verb::Deploy { write: true, part, .. } => deploy::write(part.as_deref()),
-        Verb::Deploy { strict, part, .. } => deploy::check(strict, part.as_deref()),
-        Verb::Screenshot => screenshot::screenshot(),
-        Verb::Lint { strict } => lint::lint(strict),
+    let result = match Command::parse() {
+        Command::Run { flags } => run::run(&flags),
+        Command::Test { strict, filter } => test::test(strict, filter.as_deref()),
+        Command::Vm(matrix) => matrix.run(),
+        Command::Bench { subject, flags } => bench::bench(subject, &flags),
+        Command::Ebpf { check: false, .. } => ebpf::rebuild(),
+        Command::Ebpf { check: true, strict } => ebpf::check(strict),
+        Command::Dist { check: false, only } => dist::dist(only.as_deref()),
+        Command::Dist { check: true, .. } => dist::check(),
+        Command::Deploy { write: true, component, .. } => deploy::write(component.as_deref()),
+        Command::Deploy { strict, component, .. } => deploy::check(strict, component.as_deref()),
+        Command::Screenshot => screenshot::screenshot(),
+        Command::Lint { strict } => lint::lint(strict),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Other programs: run them, and find them.
+//! Runs and finds programs.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,36 +7,36 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// The workspace's root.
+/// The workspace's root directory.
 pub(crate) fn root() -> PathBuf {
     let built_in = || Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf);
     std::env::var_os(ROOT).map(PathBuf::from).or_else(built_in).unwrap_or_default()
 }
 
-/// Names another workspace to work on than the one that this program was built in.
+/// The environment variable that selects another workspace than the one xtask was built in.
 pub(crate) const ROOT: &str = "BIOLAT_ROOT";
 
-/// A command in the workspace's root.
+/// A command that runs in the workspace's root directory.
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
     command
 }
 
-/// The cargo that runs us.
+/// The cargo that started xtask.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
 }
 
-/// A cargo whose release builds are linked statically: what runs in a guest, and what benches measure, as users are given
-/// such a binary. With flags other than the workspace's, in a folder of its own.
+/// A cargo that links statically, as the released binary is: for guests and benchmarks. Its flags differ from the workspace's,
+/// so it has its own target directory.
 pub(crate) fn static_cargo(verb: &str) -> Command {
     let mut cargo = cargo(&[verb, "--locked", "--package", "biolat-daemon", "--target", STATIC_TARGET]);
     cargo.arg("--target-dir").arg(static_folder()).env("RUSTFLAGS", "-C target-feature=+crt-static");
     cargo
 }
 
-/// Where [`static_cargo`] puts what it builds for release.
+/// The directory of [`static_cargo`]'s release builds.
 pub(crate) fn static_release() -> PathBuf {
     static_folder().join(STATIC_TARGET).join("release")
 }
@@ -47,7 +47,7 @@ fn static_folder() -> PathBuf {
     root().join("target/static-release")
 }
 
-/// Runs a command, shown first; an exit code other than zero is an error.
+/// Prints a command and runs it. A nonzero exit status is an error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
@@ -58,7 +58,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a command prints.
+/// Runs a command and returns its standard output. A nonzero exit status is an error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot run {shown}"))?;
@@ -68,7 +68,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Where a program is: in PATH, or where administrators' programs are.
+/// Finds a program in PATH or in the `sbin` directories.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

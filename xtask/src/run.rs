@@ -1,4 +1,4 @@
-//! `cargo xtask run`: the daemon, for a look.
+//! `cargo xtask run`: runs the daemon from the working tree.
 
 use std::os::unix::process::CommandExt as _;
 
@@ -6,11 +6,11 @@ use anyhow::{Result, anyhow};
 
 use crate::{host, process::cargo};
 
-/// Builds for release, as whoever we are; runs as root.
+/// Builds in release mode as the current user, and runs the daemon as root.
 pub(crate) fn run(flags: &[String]) -> Result<()> {
     let mut command = cargo(&["run", "--release", "--locked", "--package", "biolat-daemon"]);
     command.args(host::runner()).arg("--").args(flags);
-    // Signals go to the daemon itself, as this process becomes cargo and cargo becomes it.
+    // This process becomes cargo, and cargo becomes the daemon: signals reach the daemon directly.
     let error = command.exec();
     Err(anyhow!("cannot run cargo: {error}"))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask screenshot`: a picture of the page for the README, of a real daemon and real devices under load.
+//! `cargo xtask screenshot`: takes the README's screenshot of the page, with a real daemon and devices under load.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ use crate::{
 };
 
 const PICTURE: &str = "docs/page.png";
-/// As long as the page shows at first.
+/// The time span that the page shows by default.
 const LOAD: Duration = Duration::from_secs(62);
 const ADDRESS: &str = "127.0.0.1:21199";
 const REQUIREMENTS: [Requirement; 4] = [
@@ -29,8 +29,8 @@ const REQUIREMENTS: [Requirement; 4] = [
     Requirement::TemporaryFilesOnDisk,
 ];
 
-/// What the devices do. The first is in memory, the others on a disk: one is read at random, with a large write in
-/// between now and then that the reads have to wait for; one is written to, and flushed.
+/// The load of each device. The first device is in memory, the other two are on a disk: one gets random reads and, every few
+/// seconds, large writes that delay them; one gets writes and flushes.
 const LOADS: [&str; 4] = [
     "--filename={0} --rw=randrw --rwmixread=80 --bs=4k --rate_iops=1500,400 --ioengine=psync",
     "--filename={1} --rw=randread --bs=4k --iodepth=4 --rate_iops=500 --ioengine=libaio",
@@ -38,7 +38,7 @@ const LOADS: [&str; 4] = [
     "--filename={2} --rw=randwrite --bs=16k --fsync=4 --rate_iops=120 --ioengine=psync",
 ];
 
-/// Takes the picture.
+/// Takes the screenshot.
 pub(crate) fn screenshot() -> Result<()> {
     let needs = test::KERNEL_TEST_REQUIREMENTS.iter().chain(&REQUIREMENTS).chain(suites::BROWSER);
     if let Some(missing) = host::missing(needs) {
@@ -56,13 +56,13 @@ pub(crate) fn screenshot() -> Result<()> {
     let mut browser =
         command(host::python(), &["biolat-daemon/tests/kernel/support/browser.py", "/usr/bin/chromium"]);
     let mut browser = KilledOnDrop::start(browser.stdin(Stdio::piped()).stdout(Stdio::null()))?;
-    let mut orders = browser.0.stdin.take().context("no way to tell the browser")?;
+    let mut orders = browser.0.stdin.take().context("the browser has no standard input")?;
     let open = json!({"do": "open", "url": format!("http://{ADDRESS}/"), "width": 1400, "height": 900});
     writeln!(orders, "{open}")?;
-    println!("a minute of load");
+    println!("running one minute of load");
     thread::sleep(LOAD);
     let picture = root().join(PICTURE);
-    // Which commit it was is soon of no interest.
+    // The footer names the commit: it would be out of date soon.
     for order in [
         json!({"do": "evaluate", "text": "document.querySelector('footer').remove()"}),
         json!({"do": "screenshot", "path": picture, "whole": true}),
@@ -74,7 +74,7 @@ pub(crate) fn screenshot() -> Result<()> {
         bail!("the browser failed");
     }
     if let Some(status) = load.0.try_wait()? {
-        bail!("fio ended before the picture was taken: {status}");
+        bail!("fio ended before the screenshot was taken: {status}");
     }
     println!("{PICTURE}: {} KiB", fs::metadata(&picture)?.len() >> 10);
     Ok(())
@@ -92,7 +92,7 @@ fn fio(devices: &[LoopDevice]) -> Command {
     fio
 }
 
-/// On a host of another name: whose machine the picture was taken on is nobody's business.
+/// Runs the daemon with another host name, as the page shows it.
 fn daemon(devices: &[LoopDevice]) -> Command {
     let names: Vec<_> = devices.iter().map(|device| &*device.name).collect();
     let mut daemon = command(
@@ -104,8 +104,8 @@ fn daemon(devices: &[LoopDevice]) -> Command {
     daemon
 }
 
-/// A loop device of 512 MiB. The kernel takes it apart once nobody has it open, whatever becomes of us, and its file
-/// has no name even now.
+/// A loop device of 512 MiB. It is already detached and its file unlinked: the kernel removes both when the last user closes
+/// it, even if xtask is killed.
 struct LoopDevice {
     name: String,
     _open: File,
@@ -115,7 +115,7 @@ impl LoopDevice {
     fn attach(folder: &Path, direct: &str) -> Result<Self> {
         let path: PathBuf = folder.join(format!("biolat-screenshot-{}", std::process::id()));
         let direct = format!("--direct-io={direct}");
-        // Blocks that are there: a hole is read in no time.
+        // Allocated blocks: reads of a hole do no I/O.
         let file = path.to_string_lossy();
         let attached = run(Command::new("dd")
             .args(["if=/dev/zero", "bs=1M", "count=512", "status=none"])
@@ -130,7 +130,7 @@ impl LoopDevice {
     }
 }
 
-/// A program that is ended when this is dropped.
+/// A child process, terminated on drop.
 struct KilledOnDrop(Child);
 
 impl KilledOnDrop {
@@ -142,7 +142,7 @@ impl KilledOnDrop {
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        // fio's jobs are processes of their own, which it ends if it is asked to.
+        // SIGTERM, not SIGKILL: fio has to end its job processes.
         let _ = Command::new("kill").arg(self.0.id().to_string()).stderr(Stdio::null()).status();
         let _ = self.0.wait();
     }

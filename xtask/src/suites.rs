@@ -1,4 +1,4 @@
-//! The kernel tests by module: what each needs, and where it runs.
+//! The kernel test suites: their requirements, and whether they run on the host, in guests or both.
 
 use anyhow::{Result, bail};
 
@@ -7,14 +7,14 @@ use crate::{
     vm::Machine::{self, ManyCpus, Standard},
 };
 
-/// A module of kernel tests.
+/// A module of kernel tests in `biolat-daemon/tests/kernel`.
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
-    /// Whether it runs on this machine's own kernel.
+    /// Runs on the host's kernel.
     pub(crate) on_host: bool,
-    /// What it needs there beyond what all of them need.
+    /// Requirements on the host, besides those of all kernel tests.
     pub(crate) needs: &'static [Requirement],
-    /// The emulated machines that it runs on.
+    /// The emulated machines it runs on.
     pub(crate) guests: &'static [Machine],
 }
 
@@ -23,13 +23,13 @@ const XFS: Requirement = Requirement::Program("mkfs.xfs", "xfsprogs");
 const FIO: Requirement = Requirement::Program("fio", "fio");
 const BPFTOOL: Requirement = Requirement::Program("bpftool", "bpftool");
 
-/// What shows a page.
+/// Requirements of tests that open the web page.
 pub(crate) const BROWSER: &[Requirement] = &[
     Requirement::Program("chromium", "chromium"),
     Requirement::PythonPackage("playwright.sync_api", "playwright==1.65.2"),
 ];
 
-/// Whatever is not here is run nowhere.
+/// All suites: one that is not listed here never runs.
 pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "api", on_host: true, needs: &[], guests: &[Standard] },
     Suite { name: "buckets", on_host: true, needs: &[Requirement::ProbeCompiler], guests: &[Standard] },
@@ -56,7 +56,7 @@ pub(crate) const SUITES: &[Suite] = &[
         guests: &[],
     },
     Suite { name: "page", on_host: true, needs: BROWSER, guests: &[] },
-    // `cargo xtask deploy grafana` runs these, and says what they need.
+    // `cargo xtask deploy grafana` runs it and has its requirements.
     Suite { name: "dashboards", on_host: false, needs: &[], guests: &[] },
     Suite { name: "drives", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "stacks", on_host: false, needs: &[], guests: &[Standard] },
@@ -96,26 +96,26 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
 ];
 
-/// The tests of the test runner's list. One whose module is not above would never be run: that is an error.
+/// Parses the test runner's `--list` output. A test whose suite is not in [`SUITES`] would never run: an error.
 pub(crate) fn parse_test_list(list: &str) -> Result<Vec<&str>> {
     let tests: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     match tests.iter().find(|test| suite_of(test).is_none()) {
-        Some(stray) => bail!("{stray}: its module is not in xtask/src/suites.rs"),
+        Some(unlisted) => bail!("{unlisted}: its suite is not listed in xtask/src/suites.rs: add it there"),
         None => Ok(tests),
     }
 }
 
-/// The suite of a test.
+/// The suite a test belongs to.
 fn suite_of(test: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| test.strip_prefix(suite.name).is_some_and(|rest| rest.starts_with("::")))
 }
 
-/// Those of these tests that are of such suites, and wanted.
+/// The tests whose suite matches `is_selected` and whose name contains `filter`.
 pub(crate) fn select<'a>(
     tests: &[&'a str],
-    wanted: Option<&str>,
-    is_such: impl Fn(&Suite) -> bool,
+    filter: Option<&str>,
+    is_selected: impl Fn(&Suite) -> bool,
 ) -> Vec<&'a str> {
-    let is_wanted = |test: &&str| wanted.is_none_or(|wanted| test.contains(wanted));
-    tests.iter().copied().filter(|test| suite_of(test).is_some_and(&is_such)).filter(is_wanted).collect()
+    let matches = |test: &&str| filter.is_none_or(|filter| test.contains(filter));
+    tests.iter().copied().filter(|test| suite_of(test).is_some_and(&is_selected)).filter(matches).collect()
 }

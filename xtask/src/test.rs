@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test that this machine can run.
+//! `cargo xtask test`: runs every test that this machine can run.
 
 use std::process::Command;
 
@@ -11,18 +11,18 @@ use crate::{
     suites::{self, SUITES, Suite},
 };
 
-/// What all of them need.
+/// Requirements of all kernel tests.
 pub(crate) const KERNEL_TEST_REQUIREMENTS: [Requirement; 4] =
     [Requirement::RootOrSudo, Requirement::Btf, Requirement::Loop, Requirement::Program("losetup", "mount")];
 
-/// What the tests of TLS and passwords are done with.
+/// Requirements of the tests that use curl, openssl and Prometheus as clients.
 const CLIENT_TEST_REQUIREMENTS: [Requirement; 3] = [
     Requirement::Program("curl", "curl"),
     Requirement::Program("openssl", "openssl"),
     Requirement::Program("prometheus", "prometheus"),
 ];
 
-/// Runs unit tests, those with other people's clients, then kernel tests.
+/// Runs the tests in user space, those with external clients, then the kernel tests.
 pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
     if filter.is_none() {
         run(&mut cargo(&["test", "--locked"]))?;
@@ -40,12 +40,12 @@ fn client_tests(strict: bool) -> Result<()> {
     };
     println!("not run: tests of TLS and passwords: {missing}");
     if strict {
-        bail!("the tests of TLS and passwords cannot run here, and --strict wants them all");
+        bail!("the tests of TLS and passwords cannot run here, and --strict requires them");
     }
     Ok(())
 }
 
-/// Runs the kernel tests of these suites, as far as this machine can; it is told which it cannot.
+/// Runs the selected kernel suites on the host's kernel; lists those it cannot run, with the missing requirements.
 pub(crate) fn run_kernel_suites(
     strict: bool,
     filter: Option<&str>,
@@ -66,7 +66,7 @@ pub(crate) fn run_kernel_suites(
         }
     }
     if strict && !missing_here.is_empty() {
-        bail!("{} kernel suites cannot run here, and --strict wants them all", missing_here.len());
+        bail!("{} kernel suites cannot run here, and --strict requires all of them", missing_here.len());
     }
     if !runnable.is_empty() {
         others.extend(&missing_here);
@@ -75,13 +75,13 @@ pub(crate) fn run_kernel_suites(
     Ok(())
 }
 
-/// Fails if a test would never be run, or if none has the wanted name.
+/// Fails if a test belongs to no listed suite, or if the filter matches no test.
 fn check_names(filter: Option<&str>) -> Result<()> {
     let list = output(kernel(&["--ignored", "--list"]).arg("--format=terse"))?;
     let tests = suites::parse_test_list(&list)?;
     match filter {
         Some(filter) if !tests.iter().any(|test| test.contains(filter)) => {
-            bail!("no kernel test is called {filter}")
+            bail!("no kernel test's name contains {filter}")
         }
         _ => Ok(()),
     }
@@ -93,12 +93,12 @@ fn kernel(arguments: &[&str]) -> Command {
     command
 }
 
-/// One at a time: they count I/O of one kernel.
+/// One test at a time: all count the I/O of the same kernel.
 fn kernel_tests(runnable: &[&str], skipped: &[&str], filter: Option<&str>) -> Result<()> {
     let mut command = kernel(&["--ignored", "--test-threads=1"]);
     command.env("BIOLAT_TEST_PYTHON", host::python());
     command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus"));
-    // Names given together are alternatives; what is skipped is skipped whatever else is said.
+    // The test runner ORs the names, and --skip overrides them.
     match filter {
         Some(filter) => drop(command.arg(filter)),
         None => drop(command.args(runnable.iter().map(|suite| format!("{suite}::")))),

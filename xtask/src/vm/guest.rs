@@ -1,4 +1,4 @@
-//! A guest that runs tests: booted, watched, and booted again with the rest of them where the emulator failed.
+//! Runs tests in a guest. If the emulator fails, boots again for the tests that have not passed.
 
 use std::{
     collections::BTreeSet,
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::folder::make_empty;
 
-/// How often the emulator may fail at the same test before that counts as the test's own failure.
+/// How many boots in a row may fail in the emulator without a test passing.
 const ATTEMPTS: u32 = 3;
 
-/// An emulated machine with a kernel, and tests to run in it.
+/// An emulated machine, a kernel and the tests to run.
 pub(super) struct Guest {
     machine: Machine,
     kernel: Kernel,
@@ -32,7 +32,7 @@ pub(super) struct Guest {
     folder: PathBuf,
 }
 
-/// A line of the table of what was run.
+/// A row of the result table.
 #[derive(Clone)]
 pub(super) struct ResultRow {
     kernel: String,
@@ -43,7 +43,7 @@ pub(super) struct ResultRow {
     pub(super) failure: Option<String>,
 }
 
-/// What the tests of one boot said.
+/// The test results of one boot.
 #[derive(Default)]
 struct TestResults {
     passed: BTreeSet<String>,
@@ -71,7 +71,7 @@ impl Guest {
         })
     }
 
-    /// Runs the tests to their end.
+    /// Runs all tests, in as many boots as the emulator needs.
     pub(super) fn run(self) -> Result<ResultRow> {
         let began = Instant::now();
         let (mut passed, mut boots, mut attempts) = (BTreeSet::new(), 0, 0);
@@ -91,9 +91,11 @@ impl Guest {
                     Ok(()) => None,
                 };
             };
-            println!("{}: {fault}; its kernel's log:\n{}", self.name(), outcome.tail());
+            println!("{}: {fault}; the guest's kernel log:\n{}", self.name(), outcome.log_excerpt());
             if attempts == ATTEMPTS {
-                break Some(format!("the emulator failed {ATTEMPTS} times in the same place: {fault}"));
+                break Some(format!(
+                    "the emulator failed {ATTEMPTS} times in a row without progress: {fault}"
+                ));
             }
             println!("{}: booting again for the tests that have not passed", self.name());
         };
@@ -111,7 +113,7 @@ impl Guest {
         format!("{} {}", self.kernel.release, self.machine.name())
     }
 
-    /// Boots it with these tests; each line that it prints is passed on.
+    /// Boots the guest once, runs these tests and prints the guest's output.
     fn boot(&self, tests: &[&str]) -> Result<(Outcome, TestResults)> {
         let run = self.folder.join("run");
         make_empty(&run)?;
@@ -141,7 +143,7 @@ impl ResultRow {
         let remark = match self.boots {
             _ if self.failure.is_some() => "FAILED".to_owned(),
             1 => String::new(),
-            boots => format!("in {boots} boots, as the emulator failed"),
+            boots => format!("{boots} boots: the emulator failed"),
         };
         println!(
             "{:<28} {:<9} {:>6} {:>6.0}  {remark}",

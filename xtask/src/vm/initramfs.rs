@@ -1,6 +1,6 @@
-//! What the guest boots into: an initramfs of the tests, the daemon, the kernel's modules and a few programs.
+//! The guest's initramfs: the tests, the daemon, kernel modules and a few programs.
 //!
-//! An initramfs may be several archives, one after another: what does not change is made once.
+//! An initramfs may consist of several archives: those that do not depend on the tests are built once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,7 +19,7 @@ use crate::{
     process::{find, output, static_cargo, static_release},
 };
 
-/// Programs that tests in the guest use, and the packages that have them.
+/// Programs that tests in the guest use, with their Debian packages.
 pub(crate) const PROGRAMS: [(&str, &str); 10] = [
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
@@ -33,7 +33,7 @@ pub(crate) const PROGRAMS: [(&str, &str); 10] = [
     ("fio", "fio"),
 ];
 
-/// Modules that there are to be in the guest, unless they are built in; some tests load others of these later.
+/// Modules that the guest needs if they are not built in. `init.sh` loads some; tests load the others.
 const MODULES: [&str; 23] = [
     "virtio_pci",
     "virtio_blk",
@@ -63,13 +63,13 @@ const MODULES: [&str; 23] = [
 const INIT: &str = include_str!("init.sh");
 const SWITCH: &str = include_str!("switch.sh");
 
-/// Makes an archive of these files (by their place in the guest) and links.
+/// A cpio archive, assembled in a directory.
 struct CpioArchive<'a> {
     folder: &'a Path,
 }
 
 impl<'a> CpioArchive<'a> {
-    /// An archive to be made from a folder, empty yet.
+    /// Begins an archive in a directory, which is emptied.
     fn begin(folder: &'a Path) -> Result<Self> {
         make_empty(folder)?;
         Ok(Self { folder })
@@ -77,7 +77,7 @@ impl<'a> CpioArchive<'a> {
 
     fn place(&self, place: &Path) -> Result<PathBuf> {
         let path = self.folder.join(place.strip_prefix("/").unwrap_or(place));
-        fs::create_dir_all(path.parent().context("no folder")?)?;
+        fs::create_dir_all(path.parent().context("no parent directory")?)?;
         Ok(path)
     }
 
@@ -92,7 +92,7 @@ impl<'a> CpioArchive<'a> {
         Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
     }
 
-    /// The archive's bytes.
+    /// Packs the directory and removes it. Returns the archive.
     fn finish(self) -> Result<Vec<u8>> {
         let names = output(Command::new("find").arg(".").current_dir(self.folder))?;
         let mut cpio = Command::new("cpio")
@@ -116,13 +116,13 @@ impl<'a> CpioArchive<'a> {
     }
 }
 
-/// The programs with their libraries. Not compressed, as the guest's CPUs are slow and its memory is not.
+/// An archive of the programs and their libraries. Uncompressed: the emulated CPUs would decompress slowly.
 pub(crate) fn programs(folder: &Path) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     let mut files = BTreeSet::new();
     for (program, package) in PROGRAMS {
         let path = find(program).with_context(|| format!("no {program}: apt-get install {package}"))?;
-        // One that is linked statically has none, and ldd says so by its exit code.
+        // ldd fails for a statically linked program, which has no libraries.
         let libraries = Command::new("ldd").arg(&path).output()?;
         for line in String::from_utf8_lossy(&libraries.stdout).lines() {
             files.extend(line.split_whitespace().find(|word| word.starts_with('/')).map(PathBuf::from));
@@ -141,7 +141,7 @@ pub(crate) fn programs(folder: &Path) -> Result<Vec<u8>> {
     archive.finish()
 }
 
-/// Where a file stands in the guest, where everything is under `/usr`.
+/// The path of a file in the guest, where `/usr` is merged.
 fn in_usr(file: &Path) -> PathBuf {
     if file.starts_with("/usr") {
         file.to_path_buf()
@@ -150,7 +150,7 @@ fn in_usr(file: &Path) -> PathBuf {
     }
 }
 
-/// The kernel's modules, with what they depend on.
+/// An archive of the kernel modules and their dependencies.
 pub(crate) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     let text = fs::read_to_string(kernel.modules.join("modules.dep"))?;
     let dependencies: BTreeMap<&str, Vec<&str>> = text
@@ -170,7 +170,11 @@ pub(crate) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     let is_there = |name: &str| by_name.contains_key(name) || built_in.contains(name);
     let missing: Vec<_> = MODULES.into_iter().filter(|name| !is_there(&module_name(name))).collect();
     if !missing.is_empty() {
-        println!("{} has no {}: tests that need one of them will fail", kernel.release, missing.join(", "));
+        println!(
+            "kernel {} has no module {}: tests that need it will fail",
+            kernel.release,
+            missing.join(", ")
+        );
     }
 
     let archive = CpioArchive::begin(folder)?;
@@ -192,7 +196,7 @@ fn module_name(path: &str) -> String {
     file.split('.').next().unwrap_or(file).replace('-', "_")
 }
 
-/// The init that goes on with the system on the drive.
+/// An archive of the init that switches to the system on the drive.
 pub(crate) fn switch(folder: &Path) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     archive.write("/init", SWITCH, 0o755)?;
@@ -202,7 +206,7 @@ pub(crate) fn switch(folder: &Path) -> Result<Vec<u8>> {
     archive.finish()
 }
 
-/// The tests, the daemon, and the init that runs the tests of these names.
+/// An archive of the test binary, the daemon, and an init that runs the tests of these names.
 pub(crate) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     archive.add(&built.tests, Path::new("/biolat/tests"))?;
@@ -215,7 +219,7 @@ pub(crate) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Resu
     archive.finish()
 }
 
-/// Linked statically, to run where there is nothing else.
+/// The binaries that guests run. They are linked statically: the guest has no libraries for them.
 #[derive(Clone)]
 pub(crate) struct TestBinaries {
     tests: PathBuf,
@@ -224,7 +228,7 @@ pub(crate) struct TestBinaries {
 }
 
 impl TestBinaries {
-    /// Builds the test binary and the daemon.
+    /// Builds the test binary, the daemon and the object of the `buckets` test.
     pub(crate) fn build() -> Result<Self> {
         let mut command = static_cargo("test");
         command.args(["--release", "--test", "kernel", "--no-run", "--message-format=json"]);
@@ -233,7 +237,7 @@ impl TestBinaries {
         let tests = messages.lines().filter(|line| line.contains(r#""kind":["test"]"#));
         let tests = tests.filter_map(|line| field(line, "executable")).next_back();
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
-        // What tests start is built for them.
+        // Cargo builds the daemon along with its tests.
         let daemon = static_release().join("biolat-daemon");
         Ok(Self { tests, daemon, cells: crate::ebpf::build_cells()? })
     }
@@ -244,7 +248,7 @@ impl TestBinaries {
     }
 }
 
-/// A text field of one of cargo's messages, which hold no escapes in paths.
+/// A string field of one of cargo's JSON messages. Paths with escapes are not supported.
 fn field<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     let value = json.split_once(&format!("\"{name}\":\""))?.1;
     value.split_once('"').map(|(value, _)| value)

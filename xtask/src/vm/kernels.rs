@@ -1,6 +1,6 @@
-//! Kernels: the newest cloud images of the distribution's archive, kept in `target/tools`, or one that a user names.
+//! Kernels to boot: the newest cloud kernels of Debian's archive, cached in `target/tools`, or one given on the command line.
 //!
-//! The package tools do the work, with folders of their own, so that it takes no root.
+//! apt downloads them, with its own directories, so that root is not needed.
 
 use std::{
     fs,
@@ -16,105 +16,105 @@ use crate::{
     process::{output, run},
 };
 
-/// Releases of Debian whose kernels are tried, and the series of their kernels.
+/// Debian releases, and the series of their kernels.
 const RELEASES: [(&str, &str); 2] = [("bookworm", "6.1"), ("trixie", "6.12")];
 
-/// The package that depends on the newest image.
+/// The package that depends on the newest kernel package.
 const META: &str = "linux-image-cloud-amd64";
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Where a package is until it is all there.
-const PARTIAL: &str = "half";
+/// The directory a package is unpacked in before it gets its final name.
+const PARTIAL: &str = "partial";
 
 /// A kernel to boot.
 #[derive(Clone)]
 pub(crate) struct Kernel {
-    /// Its release, as `uname -r` has it.
+    /// The release, as `uname -r` prints it.
     pub(crate) release: String,
     pub(crate) image: PathBuf,
-    /// The folder that holds `modules.dep`.
+    /// The directory that holds `modules.dep`.
     pub(crate) modules: PathBuf,
 }
 
 impl Kernel {
-    /// A kernel that stands somewhere on this machine.
+    /// A kernel from an image and a modules directory on this machine.
     pub(crate) fn from_files(image: &Path, modules: &Path) -> Result<Self> {
-        // The emulator runs in a folder of its own.
+        // The emulator runs in another directory.
         let (image, modules) = (&std::path::absolute(image)?, &std::path::absolute(modules)?);
         fs::File::open(image).with_context(|| format!("--kernel: cannot read {}", image.display()))?;
         if !modules.join("modules.dep").is_file() {
             bail!(
-                "--modules {}: no modules.dep in it: give the folder of one release, as /lib/modules/6.12.0, and run \
+                "--modules {}: no modules.dep: give the directory of one release, such as /lib/modules/6.12.0, and run \
                  depmod on it",
                 modules.display()
             );
         }
-        let release = modules.file_name().context("--modules: no folder's name")?.to_string_lossy();
+        let release = modules.file_name().context("--modules: no directory name")?.to_string_lossy();
         Ok(Self { release: release.into_owned(), image: image.to_path_buf(), modules: modules.to_path_buf() })
     }
 
-    /// The archive's kernels, of one series if one is wanted.
+    /// The kernels of Debian's archive: of all releases, or of one series.
     pub(crate) fn from_debian(series: Option<&str>) -> Result<Vec<Self>> {
         let wanted: Vec<_> =
             RELEASES.into_iter().filter(|(_, has)| series.is_none_or(|wanted| wanted == *has)).collect();
         if wanted.is_empty() {
             let known: Vec<_> = RELEASES.into_iter().map(|(_, series)| series).collect();
-            bail!("--series {}: known are {}", series.unwrap_or_default(), known.join(", "));
+            bail!("--series {}: expected one of {}", series.unwrap_or_default(), known.join(", "));
         }
         wanted.into_iter().map(|(suite, _)| newest(suite)).collect()
     }
 }
 
-/// The newest image of a release; the one that was fetched last if the archive cannot be reached.
+/// The newest kernel of a release, or the one downloaded last if the archive is unreachable.
 fn newest(release: &str) -> Result<Kernel> {
     let folder = tool("kernels").join(release);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     // Another run may want the same kernel.
     let lock = fs::File::create(folder.join("lock"))?;
     lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
-    let place = newest_fetched(release, &folder).or_else(|reason| {
+    let place = newest_downloaded(release, &folder).or_else(|reason| {
         let kept = fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
         let kept = kept.filter(|path| path.join("boot").is_dir() && !path.ends_with(PARTIAL));
         let latest = kept.max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok());
         let Some(latest) = latest else {
-            return Err(reason.context(format!("cannot get a kernel of {release} from the archive")));
+            return Err(reason.context(format!("cannot download a kernel of {release}")));
         };
-        println!("{release}: the archive cannot be asked ({reason:#}): {} is used", latest.display());
+        println!("{release}: cannot reach Debian's archive ({reason:#}): using {}", latest.display());
         Ok(latest)
     })?;
     unpacked(&place)
 }
 
-fn newest_fetched(release: &str, folder: &Path) -> Result<PathBuf> {
+fn newest_downloaded(release: &str, folder: &Path) -> Result<PathBuf> {
     prepare(release, folder)?;
     output(apt("apt-get", folder).args(["-qq", "update"]))?;
     let depends = output(apt("apt-cache", folder).args(["depends", META]))?;
     let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
-    let package = package.with_context(|| format!("{META} of {release} depends on no image"))?;
+    let package = package.with_context(|| format!("{META} of {release} depends on no kernel package"))?;
     let place = folder.join(package);
     if !place.is_dir() {
-        fetch(folder, package)?;
+        download(folder, package)?;
     }
     Ok(place)
 }
 
-/// Makes a folder in which package tools see one release of the archive and nothing else.
+/// Prepares a directory in which apt sees one Debian release and nothing else.
 fn prepare(release: &str, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder.join("lists/partial"))?;
     fs::create_dir_all(folder.join("cache/archives/partial"))?;
     let line = |mirror: String, suite: &str| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
     let main = debian_mirror("Debian")?.context(
-        "apt knows of no mirror of Debian's archive: run apt-get update, or name a kernel with --kernel and --modules",
+        "apt has no mirror of Debian's archive: run apt-get update, or give a kernel with --kernel and --modules",
     )?;
-    // Security updates come from a mirror of their own, where there is one.
+    // Security updates have another mirror, if the machine has one.
     let security =
         debian_mirror("Debian-Security")?.map(|mirror| line(mirror, &format!("{release}-security")));
     fs::write(folder.join("sources.list"), line(main, release) + &security.unwrap_or_default())?;
     Ok(fs::write(folder.join("status"), "")?)
 }
 
-/// A package tool that sees what such a folder says.
+/// An apt command that uses the directory from [`prepare`].
 fn apt(program: &str, folder: &Path) -> Command {
     let nothing = PathBuf::from("/dev/null");
     let places = [
@@ -130,7 +130,7 @@ fn apt(program: &str, folder: &Path) -> Command {
     for (option, path) in places {
         command.arg("-o").arg(format!("{option}={}", path.display()));
     }
-    // As whoever we are; an archive that cannot be reached is an error.
+    // Run as the current user, and fail if the archive is unreachable.
     for option in [
         "APT::Sandbox::User=root",
         "APT::Default-Release=",
@@ -144,7 +144,7 @@ fn apt(program: &str, folder: &Path) -> Command {
     command
 }
 
-/// Where this machine gets those of its packages from that Debian makes under this label.
+/// The mirror from which this machine gets Debian's packages of this label.
 pub(crate) fn debian_mirror(label: &str) -> Result<Option<String>> {
     let format = ["indextargets", "--format", "$(LABEL) $(REPO_URI)", "Origin: Debian"];
     let targets = output(Command::new("apt-get").args(format))?;
@@ -152,30 +152,30 @@ pub(crate) fn debian_mirror(label: &str) -> Result<Option<String>> {
     Ok(found.map(|(_, mirror)| mirror.to_owned()))
 }
 
-/// Downloads and unpacks a package, all of it or nothing.
-fn fetch(folder: &Path, package: &str) -> Result<()> {
-    println!("fetching {package}");
-    let (downloads, half) = (folder.join("downloads"), folder.join(PARTIAL));
-    for place in [&downloads, &half] {
+/// Downloads and unpacks a package, atomically.
+fn download(folder: &Path, package: &str) -> Result<()> {
+    println!("downloading {package}");
+    let (downloads, partial) = (folder.join("downloads"), folder.join(PARTIAL));
+    for place in [&downloads, &partial] {
         make_empty(place)?;
     }
     let mut download = apt("apt-get", folder);
     output(download.args(["-qq", "download", package]).current_dir(&downloads))?;
     let file = fs::read_dir(&downloads)?.flatten().next().context("nothing was downloaded")?.path();
-    run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&half))?;
+    run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&partial))?;
     fs::remove_dir_all(&downloads)?;
-    // Where newer packages have their modules is not where depmod looks for them.
-    if !half.join("lib").exists() {
-        std::os::unix::fs::symlink("usr/lib", half.join("lib"))?;
+    // Newer packages have their modules in /usr/lib, and depmod looks in /lib.
+    if !partial.join("lib").exists() {
+        std::os::unix::fs::symlink("usr/lib", partial.join("lib"))?;
     }
     let depmod = crate::process::find("depmod").context("no depmod")?;
-    run(Command::new(depmod).arg("-b").arg(&half).arg(release_in(&half)?))?;
-    Ok(fs::rename(half, folder.join(package))?)
+    run(Command::new(depmod).arg("-b").arg(&partial).arg(release_in(&partial)?))?;
+    Ok(fs::rename(partial, folder.join(package))?)
 }
 
 fn release_in(place: &Path) -> Result<String> {
     let modules = fs::read_dir(place.join("lib/modules"))?.flatten().next();
-    Ok(modules.context("a package without modules")?.file_name().to_string_lossy().into_owned())
+    Ok(modules.context("the package has no modules")?.file_name().to_string_lossy().into_owned())
 }
 
 fn unpacked(place: &Path) -> Result<Kernel> {

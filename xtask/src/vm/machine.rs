@@ -1,4 +1,4 @@
-//! Machines that are emulated in full, so that it takes no right and no virtualisation: their CPUs and drives.
+//! The emulated machines: their CPUs and drives. Emulation is full, so it needs neither privileges nor virtualization.
 
 use std::{
     fs,
@@ -15,25 +15,25 @@ use super::{
 
 pub(crate) const EMULATOR: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
 
-/// Each drive is as large.
+/// The size of each drive.
 const DRIVE_BYTES: u64 = 256 << 20;
 
 /// An emulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Machine {
-    /// Two CPUs, a drive of each kind, and bays to pull drives out of.
+    /// Two CPUs, a drive of each kind, and a hotplug bay.
     Standard,
-    /// As many possible CPUs as a large server has.
+    /// As many possible CPUs as a large server.
     ManyCpus,
-    /// A virtual server that boots from its one drive.
+    /// A virtual server that boots from its only drive.
     Server,
 }
 
-/// The drive of a virtual server, in the folder where it runs.
+/// The file name of [`Machine::Server`]'s drive, in the directory the guest runs in.
 pub(crate) const DRIVE: &str = "root";
 
 impl Machine {
-    /// Those that kernel tests run on.
+    /// The machines that kernel tests run on.
     pub(crate) const ALL: [Self; 2] = [Self::Standard, Self::ManyCpus];
 
     pub(crate) fn name(self) -> &'static str {
@@ -44,26 +44,26 @@ impl Machine {
         }
     }
 
-    /// Why a kernel of this release cannot be such a machine; nothing if it can.
+    /// Why a kernel of this release cannot run on this machine; `None` if it can.
     pub(crate) fn unsupported(self, release: &str) -> Option<&'static str> {
         let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
         let release = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        let refuses = self == Self::ManyCpus && release >= (6, 9);
-        refuses.then_some(
-            "since Linux 6.9 possible CPUs are those that the firmware tells of, and no option adds any",
+        let is_unsupported = self == Self::ManyCpus && release >= (6, 9);
+        is_unsupported.then_some(
+            "since Linux 6.9 the firmware alone determines the possible CPUs, and no kernel option adds any",
         )
     }
 
     fn kernel_options(self) -> &'static str {
         match self {
-            // Memory is mapped where a test can tell.
+            // A test needs fixed kernel addresses.
             Self::Standard => " nokaslr",
             Self::ManyCpus => " possible_cpus=384",
             Self::Server => "",
         }
     }
 
-    /// Devices, and the drives that they take.
+    /// The emulator's devices, and the drives behind them.
     fn devices(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Self::ManyCpus => (&[], &[]),
@@ -75,10 +75,10 @@ impl Machine {
                     "nvme-ns,bus=twins,drive=twin1,nsid=1",
                     "nvme-ns,bus=twins,drive=twin2,nsid=2",
                     "nvme,id=solo,serial=solo,drive=solo",
-                    // One in a bay that it can be pulled out of, and that another can be put into.
+                    // A hotplug bay with a drive; a test replaces it by "second".
                     "pcie-root-port,id=bay1,chassis=1,slot=1",
                     "nvme,id=first,bus=bay1,serial=first,drive=first",
-                    // Two controllers of one subsystem, with a namespace that both reach.
+                    // Multipath: two controllers of one subsystem with a shared namespace.
                     "nvme-subsys,id=pair,nqn=pair",
                     "nvme,id=left,serial=pair,subsys=pair",
                     "nvme,id=right,serial=pair,subsys=pair",
@@ -86,7 +86,7 @@ impl Machine {
                     "virtio-blk-pci,drive=virtio,serial=virtio",
                     "virtio-scsi-pci,id=scsi",
                     "scsi-hd,bus=scsi.0,drive=scsi,serial=scsi",
-                    // A device for teaching, by which a test gets at the kernel's memory.
+                    // QEMU's educational device: a test writes kernel memory with its DMA.
                     "edu,dma_mask=0xffffffffffffffff",
                 ],
                 &["twin1", "twin2", "solo", "first", "second", "pair", "virtio", "scsi"],
@@ -94,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// The emulator's command. What the guest prints comes on standard output; its kernel's log goes to a file.
+    /// The emulator's command. The guest's output is its standard output; the guest's kernel log goes to a file.
     fn command(self, kernel: &Kernel, initramfs: &Path, folder: &Path) -> Result<Command> {
         let mut command = Command::new(crate::process::find(EMULATOR.0).context("no emulator")?);
         command.current_dir(folder);
@@ -102,8 +102,8 @@ impl Machine {
             "-machine",
             "q35",
             "-accel",
-            // One thread for both CPUs: with one for each, a CPU may execute code that the other is just patching, as the
-            // kernel does where a program is attached.
+            // One thread for both CPUs: with a thread each, one may execute code that the other is patching, which the kernel
+            // does when a program is attached.
             "tcg,thread=single",
             "-cpu",
             "max",
@@ -118,7 +118,7 @@ impl Machine {
             .arg("-append")
             .arg(format!("console=ttyS0 loglevel=5 panic=-1 mitigations=off{}", self.kernel_options()));
         command.arg("-serial").arg(format!("file:{}", folder.join(LOG).display())).args(["-serial", "stdio"]);
-        // The guest's third line leads to the emulator's own control socket.
+        // The guest's third serial port is connected to the emulator's control socket (QMP).
         command.args(["-qmp", "unix:control,server=on,wait=off"]);
         command.args([
             "-chardev",
@@ -126,7 +126,7 @@ impl Machine {
             "-serial",
             "chardev:control",
         ]);
-        // Bays as real ones are, with a slot that has a power switch.
+        // Native PCIe hotplug as on real servers, instead of ACPI's.
         command.args(["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]);
         let (devices, drives) = self.devices();
         for drive in drives {
@@ -143,7 +143,7 @@ impl Machine {
         Ok(command)
     }
 
-    /// Boots it and passes on each line that it prints, until it turns itself off.
+    /// Boots the machine and calls `line` with each line of output until it powers off.
     pub(crate) fn run(
         self,
         kernel: &Kernel,
@@ -159,5 +159,5 @@ impl Machine {
     }
 }
 
-/// Where the guest's kernel log goes.
+/// The file of the guest's kernel log.
 const LOG: &str = "kernel.log";

@@ -1,5 +1,5 @@
-//! `cargo xtask vm`: the kernel tests on other kernels and on drives that this machine does not have, in emulated machines.
-//! `cargo xtask test` runs those that can on this machine's own kernel.
+//! `cargo xtask vm`: runs the kernel tests on other kernels and drives, in emulated machines. `cargo xtask test` runs them on
+//! the host's kernel.
 
 mod guest;
 mod initramfs;
@@ -26,44 +26,44 @@ use initramfs::TestBinaries;
 use kernels::Kernel;
 use outcome::Timeouts;
 
-/// How long a guest may be silent, and how long it may take in all, on a busy machine.
+/// Long enough for a busy host.
 const TIMEOUTS: Timeouts = Timeouts { silence: Duration::from_secs(240), total: Duration::from_secs(1800) };
 
-/// What is to be run.
+/// Selects the kernels and tests to run.
 #[derive(clap::Args)]
 pub(crate) struct Matrix {
-    /// Fail if anything is missing
+    /// Fail if a requirement is missing
     #[arg(long)]
     strict: bool,
-    /// Boot this kernel and no other
+    /// Boot this kernel only
     #[arg(long, value_name = "VMLINUZ", requires = "modules")]
     kernel: Option<PathBuf>,
-    /// The modules of that kernel: the folder of its release, as /lib/modules/6.12.0
+    /// The modules of that kernel: the directory of its release, such as /lib/modules/6.12.0
     #[arg(long, value_name = "DIR", requires = "kernel")]
     modules: Option<PathBuf>,
-    /// Only this series of the archive's kernels: 6.1 or 6.12
+    /// Boot only this series of Debian's kernels: 6.1 or 6.12
     #[arg(long, value_name = "SERIES", conflicts_with = "kernel")]
     series: Option<String>,
-    /// Run only the tests whose name contains this
+    /// Run only the tests whose name contains FILTER
     filter: Option<String>,
 }
 
 impl Matrix {
-    /// Runs it, and prints a table of what passed.
+    /// Runs the tests and prints a table of results.
     pub(crate) fn run(&self) -> Result<()> {
         let missing: Vec<_> = self.needs().filter_map(Requirement::missing).collect();
         if !missing.is_empty() {
             println!("not run: tests in emulated machines: {}", missing.join("; "));
             if self.strict {
-                bail!("tests in emulated machines cannot run here, and --strict wants them");
+                bail!("tests in emulated machines cannot run here, and --strict requires them");
             }
             return Ok(());
         }
         let folder = root().join("target/vm");
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         // Two runs would use the same folders.
         let path = folder.join("lock");
-        let lock = fs::File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let lock = fs::File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         lock.try_lock().with_context(|| format!("another run of cargo xtask vm holds {}", path.display()))?;
         let kernels = match (&self.kernel, &self.modules) {
             (Some(kernel), Some(modules)) => vec![Kernel::from_files(kernel, modules)?],
@@ -78,7 +78,10 @@ impl Matrix {
             guests.extend(self.guests(kernel, &built, &tests, &programs, &folder)?);
         }
         if guests.is_empty() {
-            bail!("no such test runs on such a kernel: {}", self.filter.as_deref().unwrap_or_default());
+            bail!(
+                "no selected test runs on the selected kernels: {}",
+                self.filter.as_deref().unwrap_or_default()
+            );
         }
         let rows = run_in_parallel(guests)?;
         println!("\n{:<28} {:<9} {:>6} {:>6}", "kernel", "machine", "passed", "s");
@@ -87,7 +90,7 @@ impl Matrix {
         if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("\n")) }
     }
 
-    /// What it takes here to run anything there.
+    /// What the host needs to run guests.
     fn needs(&self) -> impl Iterator<Item = Requirement> {
         const ARCHIVE: [(&str, &str); 4] =
             [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")];
@@ -99,7 +102,7 @@ impl Matrix {
             .chain([Requirement::ProbeCompiler])
     }
 
-    /// The guests with this kernel that have tests to run.
+    /// The guests with this kernel that have tests to run: one for each emulated machine.
     fn guests(
         &self,
         kernel: &Kernel,
@@ -127,7 +130,7 @@ impl Matrix {
     }
 }
 
-/// Runs as many guests at a time as there are CPUs: each keeps one busy.
+/// Runs as many guests in parallel as there are CPUs: each keeps one busy.
 fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<ResultRow>> {
     let workers = thread::available_parallelism().map_or(1, usize::from).min(guests.len());
     let waiting = Mutex::new(guests.into_iter());
@@ -149,8 +152,8 @@ fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<ResultRow>> {
     })
 }
 
-/// Boots the system on a drive that stands in a folder, with the oldest of the archive's kernels, and passes on each line
-/// that it prints on its second serial line, until it turns itself off.
+/// Boots the system on the drive image in a directory, with the oldest of Debian's kernels, and calls `line` with each line of
+/// the guest's second serial port until it powers off.
 pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()> {
     let kernel = Kernel::from_debian(Some("6.1"))?.into_iter().next().context("no kernel")?;
     let parts = [

@@ -1,4 +1,4 @@
-//! How a guest's run ended, from what it printed and from its kernel's log.
+//! The outcome of a guest's run, from its output and its kernel log.
 
 use std::{
     fs,
@@ -13,24 +13,24 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// When to give a guest up.
+/// When to kill a guest.
 #[derive(Clone, Copy)]
 pub(crate) struct Timeouts {
-    /// After so long without a line.
+    /// Time without a line of output.
     pub(crate) silence: Duration,
-    /// After so long in all.
+    /// Time of the whole run.
     pub(crate) total: Duration,
 }
 
-/// A guest that has ended.
+/// The outcome of a guest's run.
 pub(crate) struct Outcome {
-    /// The test runner's exit code, and what the kernel says of its own health: both at the end.
+    /// The test runner's exit code and the kernel's taint flags, both printed at the end.
     exit: Option<u32>,
     taint: Option<u32>,
     timed_out: bool,
-    /// The signal that the emulator crashed with.
+    /// The signal that killed the emulator.
     crash_signal: Option<i32>,
-    /// What it printed last.
+    /// The last line of output.
     last: String,
     log: String,
     pub(crate) took: Duration,
@@ -38,15 +38,15 @@ pub(crate) struct Outcome {
 
 const EXIT: &str = "biolat-guest: exit ";
 const TAINT: &str = "biolat-guest: taint ";
-/// The last line of a whole log.
+/// The last line of a complete kernel log.
 const END_OF_LOG: &str = "biolat-guest: end of log";
 
-/// Machine check, bad page, oops, warning, lock-up.
+/// Machine check, bad page, oops, warning, lockup.
 ///
 /// <https://docs.kernel.org/admin-guide/tainted-kernels.html>
 const BAD_TAINT: u32 = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14;
 
-/// What a kernel says when something is wrong with itself.
+/// Messages by which a kernel reports its own faults.
 const ALARMS: [&str; 16] = [
     "Kernel panic",
     "BUG:",
@@ -66,7 +66,7 @@ const ALARMS: [&str; 16] = [
     "messages dropped",
 ];
 
-/// Killed when it is dropped: nothing of it is worth keeping.
+/// The emulator's process, killed on drop: nothing in the guest has to be kept.
 struct Emulator(Child);
 
 impl Drop for Emulator {
@@ -77,7 +77,7 @@ impl Drop for Emulator {
 }
 
 impl Outcome {
-    /// Follows a guest to its end, line by line.
+    /// Reads a guest's output until it ends or a timeout expires.
     pub(super) fn of(
         guest: Child,
         log: &Path,
@@ -112,7 +112,7 @@ impl Outcome {
         }
         outcome.took = began.elapsed();
         drop(running);
-        // A line that it had begun comes now.
+        // Lines that were already in the pipe.
         for text in lines {
             outcome.handle_line(text, &mut line);
         }
@@ -132,56 +132,55 @@ impl Outcome {
         }
     }
 
-    /// How the emulator ended the run, if it did and what is tested did not.
+    /// The emulator's fault that ended the run, if any: it says nothing about the tested code.
     pub(super) fn emulator_fault(&self) -> Option<String> {
         if let Some(signal) = self.crash_signal {
             return Some(format!("the emulator crashed with signal {signal}, at: {}", self.last));
         }
-        // A CPU executed code that another one was patching, which no real one does: the kernel puts a breakpoint there
-        // meanwhile.
+        // An emulated CPU executed code that another one was patching. On real CPUs the kernel's temporary breakpoint prevents
+        // that.
         let hit_patched_code = self.log.contains("int3: 0000 [#1]");
         hit_patched_code
-            .then(|| format!("the emulator let a CPU run into code being patched, at: {}", self.last))
+            .then(|| format!("the emulator ran code that another CPU was patching, at: {}", self.last))
     }
 
-    /// An error that says what went wrong: which tests failed, or, with the end of its log, what is wrong with the
-    /// guest.
+    /// An error if the run failed: it names the failed tests, or what went wrong in the guest with an excerpt of its kernel log.
     pub(super) fn verdict(&self, failed: &[String]) -> Result<()> {
         let wrong = if self.alarm().is_some() {
-            "its kernel warned or crashed".to_owned()
+            "the guest's kernel warned or crashed".to_owned()
         } else if self.timed_out {
-            format!("it was given up after {:.0} s, at: {}", self.took.as_secs_f64(), self.last)
+            format!("the guest timed out after {:.0} s, at: {}", self.took.as_secs_f64(), self.last)
         } else if let Some(fault) = self.emulator_fault() {
             fault
         } else if self.exit.is_none() || self.taint.is_none() {
-            format!("it ended before the tests did, at: {}", self.last)
+            format!("the guest ended before the tests, at: {}", self.last)
         } else if self.taint.is_some_and(|taint| taint & BAD_TAINT != 0) {
-            format!("its kernel is tainted: {}", self.taint.unwrap_or_default())
+            format!("the guest's kernel is tainted: {}", self.taint.unwrap_or_default())
         } else if !self.log.contains(END_OF_LOG) {
-            "its kernel's log is not whole".to_owned()
+            "the guest's kernel log is incomplete".to_owned()
         } else if !failed.is_empty() {
             bail!("failed: {}", failed.join(", "));
         } else if let Some(code) = self.exit.filter(|&code| code != 0) {
-            bail!("the test runner ended with code {code}");
+            bail!("the test runner exited with code {code}");
         } else {
             return Ok(());
         };
-        bail!("{wrong}; its kernel's log:\n{}", self.tail())
+        bail!("{wrong}; the guest's kernel log:\n{}", self.log_excerpt())
     }
 
     fn alarm(&self) -> Option<usize> {
         self.log.lines().position(|line| ALARMS.iter().any(|alarm| line.contains(alarm)))
     }
 
-    /// The log from a little before the first alarm, or its end.
-    pub(super) fn tail(&self) -> String {
+    /// An excerpt of the log: around the first alarm, or the end.
+    pub(super) fn log_excerpt(&self) -> String {
         let lines: Vec<_> = self.log.lines().collect();
         let from = self.alarm().unwrap_or(lines.len()).saturating_sub(20);
         lines[from..].iter().take(80).copied().collect::<Vec<_>>().join("\n")
     }
 }
 
-/// Its lines, as they come.
+/// Sends the guest's output line by line from a thread.
 fn follow(guest: &mut Child) -> Result<Receiver<String>> {
     let output = guest.stdout.take().context("no output")?;
     let (sender, receiver) = channel();
@@ -208,23 +207,27 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_and_healthy_run_is_one() {
+    fn a_run_passes_only_if_complete_and_without_kernel_faults() {
         let log = format!("[    1.0] I/O error, dev sda, sector 1\n[    2.0] {END_OF_LOG}\n");
         assert!(outcome(Some(0), Some(0), &log).verdict(&[]).is_ok());
         let wrong = |outcome: Outcome| outcome.verdict(&[]).unwrap_err().to_string();
-        assert_eq!(wrong(outcome(Some(101), Some(0), &log)), "the test runner ended with code 101");
+        assert_eq!(wrong(outcome(Some(101), Some(0), &log)), "the test runner exited with code 101");
         let failed = outcome(Some(101), Some(0), &log).verdict(&["a".to_owned(), "b".to_owned()]);
         assert_eq!(failed.unwrap_err().to_string(), "failed: a, b");
-        assert!(wrong(outcome(None, None, &log)).contains("before the tests did, at: test a"));
-        assert!(wrong(outcome(Some(0), None, &log)).contains("before the tests did"));
+        assert!(wrong(outcome(None, None, &log)).contains("before the tests, at: test a"));
+        assert!(wrong(outcome(Some(0), None, &log)).contains("before the tests"));
         assert!(wrong(outcome(Some(0), Some(1 << 9), &log)).contains("tainted: 512"));
-        assert!(wrong(outcome(Some(0), Some(0), "")).contains("log is not whole"));
+        assert!(wrong(outcome(Some(0), Some(0), "")).contains("log is incomplete"));
         let warned =
             format!("before\n[    1.0] WARNING: CPU: 1 PID: 2 at block/blk-mq.c\nafter\n{END_OF_LOG}");
         let text = wrong(outcome(Some(0), Some(0), &warned));
-        assert!(text.starts_with("its kernel warned") && text.contains("before\n") && text.contains("after"));
+        assert!(
+            text.starts_with("the guest's kernel warned")
+                && text.contains("before\n")
+                && text.contains("after")
+        );
         let late = Outcome { timed_out: true, ..outcome(None, None, &log) };
-        assert!(wrong(late).contains("given up after 0 s, at: test a ... "));
+        assert!(wrong(late).contains("timed out after 0 s, at: test a ... "));
         let crashed = Outcome { crash_signal: Some(11), ..outcome(None, None, &log) };
         assert!(wrong(crashed).contains("the emulator crashed with signal 11, at: test a ... "));
     }

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first process of a guest that boots from its drive: finds the drive and hands over to the system on it.
+# Init of a guest that boots from its drive: mounts the drive and switches to the system on it.
 /bin/busybox --install -s /bin 2>/dev/null
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
