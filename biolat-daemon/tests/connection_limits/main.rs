@@ -1,5 +1,5 @@
-//! Clients that mean harm, a thousand at a time, and honest scrapes in their midst. The server is a process of its own,
-//! whose memory is what the kernel says.
+//! Connection limits: a thousand abusive clients at a time, and regular scrapes among them. The server is a process of its own;
+//! its memory is read from the kernel.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -54,20 +54,20 @@ use support::snapshots::{serve_config, snapshot};
 const DEVICES: usize = 100;
 const ATTACKERS: usize = 1000;
 const WHILE: Duration = Duration::from_secs(3);
-/// How far away an honest client is: from its connection to its request.
-const AWAY: Duration = Duration::from_millis(20);
+/// Round-trip time of a regular client: from its connection to its request.
+const CLIENT_DELAY: Duration = Duration::from_millis(20);
 const SOON: Duration = Duration::from_secs(1);
-/// What a server may grow by: 256 places, each a few buffers of 16 KiB, and what an allocator makes of it.
+/// Allowed growth of the server: 256 connections with a few buffers of 16 KiB each, and fragmentation.
 const GROWTH: u64 = 10 << 20;
-/// How often a server has new figures, if it is told to have some.
+/// Time between snapshots of a server that has new ones.
 const RENEWED: Duration = Duration::from_millis(100);
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
 const WORD: &str = "Authorization: Basic YWxpY2U6aHVudGVyMg==\r\n"; // alice:hunter2
 
-/// One at a time: each takes what the machine has.
+/// One test at a time: each uses the whole machine.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// How many files this process may have open: so many, or as many as the administrator allows.
+/// Sets the limit of open files to this, or to the hard limit if that is lower.
 fn limit_files(wanted: u64) -> u64 {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let current = maximum.unwrap_or(u64::MAX).min(wanted);
@@ -75,7 +75,7 @@ fn limit_files(wanted: u64) -> u64 {
     current
 }
 
-/// The server of the others, if it is told to be: with the web config of this name, or plain.
+/// The server process of the other tests: with the web config of this name, or plain.
 #[test]
 #[ignore = "it is started by the other tests"]
 fn the_server() {
@@ -130,7 +130,7 @@ impl Server {
         Self::start(Folder::new(&format!("abuse-{name}")), "", None, None).await
     }
 
-    /// The same, where it may have few files open.
+    /// The same with a low limit of open files.
     async fn with_files(name: &str, files: u64) -> Self {
         Self::start(
             Folder::new(&format!("abuse-{name}")),
@@ -141,7 +141,7 @@ impl Server {
         .await
     }
 
-    /// With new figures ten times a second.
+    /// With ten new snapshots per second.
     async fn renewing(name: &str) -> Self {
         Self::start(Folder::new(&format!("abuse-{name}")), "", None, Some(("BIOLAT_TEST_RENEWS", "1".into())))
             .await
@@ -176,13 +176,13 @@ impl Server {
         told: Option<(&str, String)>,
     ) -> Self {
         let alone = ALONE.lock().await;
-        // Attackers take a file each.
+        // Each attacker needs a file descriptor.
         assert!(limit_files(u64::MAX) > 2 * ATTACKERS as u64, "too few files: ulimit -n");
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "the_server", "--ignored", "--nocapture"])
             .env("BIOLAT_TEST_SERVE", config)
             .envs(told)
-            // As the daemon itself sees to.
+            // As in the daemon itself.
             .env("MALLOC_ARENA_MAX", "1")
             .stdout(Stdio::piped())
             .spawn()
@@ -203,12 +203,12 @@ impl Server {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// A whole scrape, and how long it took.
+    /// A whole scrape; its duration.
     async fn scrape(&self) -> Result<Duration, String> {
         let began = Instant::now();
         let scraped = async {
             let stream = TcpStream::connect(self.address).await?;
-            sleep(AWAY).await;
+            sleep(CLIENT_DELAY).await;
             match &self.tls {
                 None => exchange(stream, &format!("{SCRAPE}\r\n")).await,
                 Some(tls) => {
@@ -225,8 +225,8 @@ impl Server {
         if whole { Ok(began.elapsed()) } else { Err(format!("{} bytes: {beginning}", answer.len())) }
     }
 
-    /// Honest scrapes for so long, while the attackers do what they do, again and again. What the server has afterwards
-    /// is held against what it had before.
+    /// Regular scrapes for this long, while the attackers repeat their attack. Compares the memory of the server before and
+    /// during the attack.
     async fn stands<A: Future<Output = ()> + Send + 'static>(
         &self,
         what: &str,
@@ -281,10 +281,10 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, send: &str) 
     Ok(answer)
 }
 
-/// A connection from where the attackers are, that buffers next to nothing on this side.
+/// A connection from an attacker's address, with a small receive buffer.
 async fn connect(address: SocketAddr, number: u64) -> Option<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
-    // Half of them share one, the others have one each.
+    // Half of them share an address, the others have one each.
     let [.., high, low] = number.to_be_bytes();
     let from = if number.is_multiple_of(2) { [127, 0, 0, 2] } else { [127, 1, high, low] };
     socket.bind((from, 0).into()).unwrap();
@@ -292,14 +292,14 @@ async fn connect(address: SocketAddr, number: u64) -> Option<TcpStream> {
     socket.connect(address).await.ok()
 }
 
-/// Sends this and then nothing, until the server has had enough.
+/// Sends this and then nothing, until the server closes the connection.
 async fn holds_on(address: SocketAddr, number: u64, send: &[u8]) {
     let Some(mut stream) = connect(address, number).await else { return };
     let _ = stream.write_all(send).await;
     let _ = stream.read(&mut [0]).await;
 }
 
-/// Sends this in small pieces.
+/// Sends this byte by byte.
 async fn trickles(address: SocketAddr, number: u64, send: &[u8]) {
     let Some(mut stream) = connect(address, number).await else { return };
     for byte in send.iter().cycle() {
@@ -310,7 +310,7 @@ async fn trickles(address: SocketAddr, number: u64, send: &[u8]) {
     }
 }
 
-/// Asks so many times, and takes a byte of the answer now and then.
+/// Sends a request this many times, and reads the response slowly, byte by byte.
 async fn reads_slowly(address: SocketAddr, number: u64, ask: &str, times: usize) {
     let Some(mut stream) = connect(address, number).await else { return };
     let asking = ask.repeat(times);
@@ -320,7 +320,7 @@ async fn reads_slowly(address: SocketAddr, number: u64, ask: &str, times: usize)
     }
 }
 
-/// Sends all of it as fast as it is taken, and reads what comes.
+/// Sends all of it as fast as the server reads, and reads the responses.
 async fn pours(address: SocketAddr, number: u64, send: &[u8]) {
     let Some(stream) = connect(address, number).await else { return };
     let (mut from, mut to) = stream.into_split();
@@ -331,7 +331,7 @@ async fn pours(address: SocketAddr, number: u64, send: &[u8]) {
     let _ = timeout(Duration::from_secs(2), async { tokio::join!(reading, to.write_all(send)) }).await;
 }
 
-/// Numbers that look random and are the same each time: xorshift.
+/// Reproducible pseudo-random numbers: xorshift.
 struct Numbers(u64);
 
 impl Numbers {
@@ -350,7 +350,7 @@ impl Numbers {
         (0..length).map(|_| self.below(256) as u8).collect()
     }
 
-    /// A request that is almost one.
+    /// A request that is slightly damaged.
     fn request(&mut self) -> Vec<u8> {
         const PARTS: [&str; 12] = [
             "GET ",

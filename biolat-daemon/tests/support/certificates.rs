@@ -1,4 +1,4 @@
-//! Certificates of the tests' own, and folders to put them into.
+//! Certificates for tests, and temporary folders for them.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -8,7 +8,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
-/// A folder that goes when this does.
+/// A temporary folder, removed on drop.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -31,7 +31,7 @@ impl Drop for Folder {
     }
 }
 
-/// Who issues certificates.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -57,7 +57,7 @@ impl Authority {
         self.issue_until(name, 2100)
     }
 
-    /// One that was good once.
+    /// An expired one.
     pub(crate) fn issue_expired(&self, name: &str) -> Issued {
         self.issue_until(name, 2020)
     }

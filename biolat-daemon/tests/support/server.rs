@@ -1,4 +1,4 @@
-//! A server of snapshots made by hand, and what it answers.
+//! A server with snapshots made by hand, and its responses.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -61,7 +61,7 @@ impl Reply {
         let mut bytes = Vec::new();
         let read = timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes)).await;
         read.expect("the server closes the connection").unwrap_or_else(|error| {
-            // What was not read of a refused request resets the connection; the answer is there all the same.
+            // Unread data of a rejected request resets the connection; the response has arrived nevertheless.
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
             0
         });

@@ -1,5 +1,5 @@
-//! TLS and passwords by those who will use them: curl, openssl, Prometheus. No probe, no right; `cargo xtask test`
-//! runs these where the programs are.
+//! TLS and passwords with real clients: curl, openssl, Prometheus. Needs neither the probe nor privileges; `cargo xtask test`
+//! runs these tests where the programs are installed.
 
 use std::{
     fs,
@@ -48,7 +48,7 @@ fn server(config: &Path) -> SocketAddr {
     address
 }
 
-/// What curl says: its exit code, the status, head and body.
+/// Output of curl: its exit code, the status, head and body.
 fn curl(folder: &Folder, arguments: &str) -> (i32, u16, String) {
     let output = Command::new("curl")
         .current_dir(&folder.0)
@@ -61,7 +61,7 @@ fn curl(folder: &Folder, arguments: &str) -> (i32, u16, String) {
     (output.status.code().unwrap(), status, text)
 }
 
-/// What `openssl s_client` says, given this to send.
+/// Output of `openssl s_client` that sends this.
 fn openssl(folder: &Folder, address: SocketAddr, arguments: &str, send: &str) -> String {
     use std::io::Write as _;
     let mut child = Command::new("timeout")
@@ -78,7 +78,7 @@ fn openssl(folder: &Folder, address: SocketAddr, arguments: &str, send: &str) ->
     String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
 }
 
-/// Within what a reload may take, and something for a busy machine.
+/// Within the time of a reload, with room for a busy machine.
 fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -116,7 +116,7 @@ fn curl_and_passwords() {
 
 #[test]
 #[ignore = "needs curl and openssl: cargo xtask test"]
-fn what_is_refused() {
+fn rejected_connections() {
     let folder = Folder::new("refused");
     let authority = Authority::new("authority");
     authority.issue("server").write(&folder);
@@ -186,7 +186,7 @@ fn clients_by_certificate() {
 
 #[test]
 #[ignore = "needs curl and openssl: cargo xtask test"]
-fn changes_are_taken_up() {
+fn changed_files_are_reloaded() {
     let folder = Folder::new("changes");
     let authority = Authority::new("authority");
     fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
@@ -226,7 +226,7 @@ fn changes_are_taken_up() {
     soon("the new password is taken", || status("new") == 200);
     assert_eq!(status("old"), 401);
 
-    // What is broken, or less than there was, changes nothing.
+    // Errors, or fewer protections than before, change nothing.
     for broken in ["tls_server_config: [", "", TLS, &format!("{PASSWORDS}{}\n", hash("new"))] {
         fs::write(&config, broken).unwrap();
         thread::sleep(Duration::from_millis(1500));
@@ -239,7 +239,7 @@ fn changes_are_taken_up() {
 /// A stream would last for an hour.
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
-fn a_stream_of_events_ends_with_what_let_it_in() {
+fn an_event_stream_ends_when_the_web_config_changes() {
     use std::io::{BufRead as _, BufReader};
     let folder = Folder::new("events");
     let authority = Authority::new("authority");
@@ -267,7 +267,7 @@ fn a_stream_of_events_ends_with_what_let_it_in() {
     let (mut child, lines) = listen("old");
     let began = Instant::now();
     fs::write(&config, with("new")).unwrap();
-    // Nobody else asks, which would have the file looked at.
+    // No other request triggers a check of the file.
     let rest: Vec<_> = lines.collect();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}: {rest:?}", began.elapsed());
     assert!(child.wait().unwrap().success(), "an orderly end: {rest:?}");
@@ -283,11 +283,10 @@ fn a_stream_of_events_ends_with_what_let_it_in() {
     child.wait().unwrap();
 }
 
-/// Who was let in, and would not be any more, is not served on the connection that it still has. Who would be asks again
-/// on another one, by itself.
+/// A client that is no longer allowed is not served on its open connection. One that still is allowed reconnects by itself.
 #[test]
 #[ignore = "needs curl and openssl: cargo xtask test"]
-fn changes_hold_for_open_connections() {
+fn changes_apply_to_open_connections() {
     use std::io::{Read as _, Write as _};
     const ASK: &[u8] = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n";
     let folder = Folder::new("open");

@@ -1,4 +1,4 @@
-//! The HTTP server over real sockets, with a snapshot made by hand: no probe, no right.
+//! The HTTP server over real sockets, with a snapshot made by hand: neither probe nor privileges.
 
 use std::{
     io::{self, Read as _},
@@ -206,7 +206,7 @@ async fn a_network_with_many_connections_evicts_its_own() {
         let lost = timeout(Duration::from_millis(100), stream.read(&mut one)).await.is_ok();
         assert_eq!(lost, number < 4, "{number}: the last two are left");
     }
-    // Idle for longer than any of them, and still there.
+    // Idle for longer than any of them, and still open.
     honest.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     assert_eq!(Reply::read(&mut honest).await.status, 200);
 }
@@ -240,7 +240,7 @@ async fn a_response_has_a_time_limit() {
     let mut stream = socket.connect(server.address).await.unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let began = Instant::now();
-    // Never so slow that it takes nothing, but not done in time either.
+    // Never so slow that it reads nothing, but not done in time either.
     let mut some = vec![0; 64 << 10];
     while matches!(stream.read(&mut some).await, Ok(read) if read > 0) {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -251,7 +251,7 @@ async fn a_response_has_a_time_limit() {
 #[tokio::test]
 async fn a_scrape_under_way_finishes_when_the_server_ends() {
     let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
-    // Far more than sockets buffer, of which this client's takes next to nothing.
+    // Far more than socket buffers hold; this client's is small.
     let server = Server::start(Some(snapshot(1500)), limits).await;
     let whole = server.get("/metrics", "").await.body.len();
     assert!(whole > 12 << 20, "{whole} bytes");
