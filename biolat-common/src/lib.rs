@@ -1,9 +1,10 @@
-//! What the probe and the daemon share, and nothing else: the layout of every map, the bucket arithmetic, the reasons
-//! for a loss, and the layout of the running kernel's structs.
+//! What the probe and the daemon share, and nothing else: the layout of every map and event, the bucket arithmetic, the
+//! reasons for a loss, and the layout of the running kernel's structs.
 
 #![no_std]
 
 pub mod bucket;
+pub mod event;
 pub mod kernel;
 pub mod lost;
 pub mod series;

@@ -1,6 +1,7 @@
 //! The ABI between probe and daemon, byte for byte. After a change here, rebuild the probe and note it in the changelog.
 
 use biolat_common::{
+    event::{Event, EventKind},
     kernel::{Layout, device_number},
     lost::{Counts, Reason},
     series::{Key, Phase, Series},
@@ -47,6 +48,13 @@ fn keys_and_cells() {
     assert_eq!(table_cell(Key::new(9, 1)), 9 * 8 + 1);
     assert!(table_cell(Key::new((1 << 40) - 1, 35)) < TABLE_CELLS);
     assert_eq!(Cell::new(key, SLOTS - 1).slot(), SLOTS - 1);
+}
+
+#[test]
+fn an_event_is_16_bytes() {
+    let event = Event::new(EventKind::NoRoom, Key::new(0x1234, 0x56));
+    assert_eq!(bytes(&event), [1, 0, 0, 0, 0, 0, 0, 0, 0x56, 0x34, 0x12, 0, 0, 0, 0, 0]);
+    assert_eq!(Event::from_bytes(bytes(&event)), Some(event));
 }
 
 #[test]

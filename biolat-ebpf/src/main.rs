@@ -1,10 +1,10 @@
-//! The probe. This file is its entry; `common_case` and `rare_case` interpret a completion, `request` reads kernel
-//! memory, `layout` has the constants that the daemon relocates, `maps` the maps.
+//! The probe. This file is its entry; `common_case` and `rare_case` record a completion, `accounting` says what it
+//! means, `request` reads kernel memory, `layout` has the constants that the daemon relocates, `maps` the maps.
 
-#![no_std]
-#![no_main]
+#![cfg_attr(not(test), no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
+mod accounting;
 mod common_case;
 mod layout;
 mod maps;

@@ -1,10 +1,11 @@
 //! The maps and every access to them. ARCHITECTURE lists their names, sizes and writers.
 
 use aya_ebpf::{
-    btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, Queue},
+    btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, Queue, RingBuf},
     macros::btf_map,
 };
 use biolat_common::{
+    event::{Event, RING_BYTES},
     lost::{Counts, Reason},
     series::{Key, Series},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
@@ -38,7 +39,11 @@ static MORE: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNK
 #[btf_map]
 static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
 
+#[btf_map]
+static EVENTS: RingBuf<Event, RING_BYTES> = RingBuf::new();
+
 const BPF_NOEXIST: u64 = 1;
+const BPF_RB_NO_WAKEUP: u64 = 1;
 
 /// The slot of a series, if it is in the table.
 #[inline(always)]
@@ -91,5 +96,14 @@ pub(crate) fn count_lost(reason: Reason) -> u64 {
         let count = (*counts).as_mut_ptr().add(reason as usize);
         *count += 1;
         *count
+    }
+}
+
+/// Sends an event to the daemon, which reads it in its next collection. If the ring buffer is full, it is dropped.
+#[inline(always)]
+pub(crate) fn send(event: Event) {
+    if let Some(mut entry) = EVENTS.reserve(0) {
+        entry.write(event);
+        entry.submit(BPF_RB_NO_WAKEUP);
     }
 }

@@ -4,7 +4,10 @@
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::BtfTracePointContext};
 use biolat_common::kernel::device_number;
 
-use crate::layout::{field, layout_const};
+use crate::{
+    accounting::Accounting,
+    layout::{field, layout_const},
+};
 
 /// The clock of the timestamps in `struct request`.
 #[inline(always)]
@@ -97,24 +100,15 @@ pub(crate) fn is_plain(flags: u32) -> bool {
     flags & (layout_const!(flush_sequence) | layout_const!(io_stat)) == layout_const!(io_stat)
 }
 
+/// What this kernel accounts.
 #[inline(always)]
-pub(crate) fn is_in_flush_sequence(flags: u32) -> bool {
-    flags & layout_const!(flush_sequence) != 0
-}
-
-#[inline(always)]
-pub(crate) fn is_accounted(flags: u32) -> bool {
-    flags & layout_const!(io_stat) != 0
-}
-
-#[inline(always)]
-pub(crate) fn is_flush(op: u32) -> bool {
-    op == layout_const!(op_flush)
-}
-
-#[inline(always)]
-pub(crate) fn is_passthrough(op: u32) -> bool {
-    op >= layout_const!(op_passthrough)
+pub(crate) fn accounting() -> Accounting {
+    Accounting {
+        flush_sequence: layout_const!(flush_sequence),
+        io_stat: layout_const!(io_stat),
+        op_flush: layout_const!(op_flush),
+        op_passthrough: layout_const!(op_passthrough),
+    }
 }
 
 #[inline(always)]

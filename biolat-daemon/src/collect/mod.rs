@@ -168,6 +168,7 @@ impl Collector {
         }
         let diskstats = self.read_diskstats();
         let mut index = self.probe.maps.index()?;
+        self.probe.flush_log();
         self.no_room.extend(self.probe.without_room());
         if index.iter().map(|(key, _)| key).chain(&self.no_room).any(|key| self.is_unresolved(*key)) {
             self.rescan()?;

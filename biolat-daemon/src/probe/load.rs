@@ -12,12 +12,13 @@ use biolat_common::{
     kernel::Layout,
     slot::{CHUNK_SLOTS, SLOTS},
 };
+use log::Log;
 
 use super::{
+    events::Events,
     kernel::Kernel,
     load_error::{self, LoadError},
     maps::Maps,
-    messages::Messages,
     object,
     release::Release,
     sys::{self, ProgramCounts},
@@ -30,7 +31,8 @@ const PROGRAM: &str = "block_rq_complete";
 pub(super) struct Loaded {
     pub(super) object: Ebpf,
     pub(super) maps: Maps,
-    pub(super) logger: EbpfLogger<Messages>,
+    pub(super) events: Events,
+    pub(super) logger: EbpfLogger<&'static dyn Log>,
 }
 
 /// What loading depends on besides the probe. It exists only if this process may load programs.
@@ -58,10 +60,10 @@ impl LoadEnv {
     }
 
     /// Loads the probe; if memory is short, with half the slots or fewer. The collector adds slots later.
-    pub(super) fn load(&self, layout: Layout, btf: &Btf, slots: u32, messages: &Messages) -> Result<Loaded> {
+    pub(super) fn load(&self, layout: Layout, btf: &Btf, slots: u32) -> Result<Loaded> {
         let mut slots = in_whole_chunks(slots);
         loop {
-            match load(layout, btf, slots, messages.clone()) {
+            match load(layout, btf, slots) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
                     slots = in_whole_chunks(slots / 2)
@@ -97,7 +99,7 @@ impl LoadEnv {
 /// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it without attaching it.
 pub fn test_load(kernel: &Kernel, btf: Vec<u8>, host: &Host, slots: u32) -> Result<ProgramCounts> {
     let btf = parse_btf(btf)?;
-    let mut loaded = LoadEnv::of(host)?.load(kernel.layout, &btf, slots, &Messages::default())?;
+    let mut loaded = LoadEnv::of(host)?.load(kernel.layout, &btf, slots)?;
     program_counts(&mut loaded.object)
 }
 
@@ -122,17 +124,17 @@ pub(super) fn program(object: &mut Ebpf) -> Result<&mut BtfTracePoint> {
     Ok(program.try_into()?)
 }
 
-fn load(layout: Layout, btf: &Btf, slots: u32, messages: Messages) -> Result<Loaded> {
+fn load(layout: Layout, btf: &Btf, slots: u32) -> Result<Loaded> {
     let mut object = EbpfLoader::new()
         .btf(None)
         .map_max_entries("SERIES", slots)
         .load(&object::of_kernel(layout)?)
         .context("cannot load the probe")?;
-    let logger =
-        EbpfLogger::init_with_logger(&mut object, messages).context("cannot read the probe's messages")?;
+    let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
+    let events = Events::from_object(&mut object)?;
     let maps = Maps::from_object(&mut object, slots)?;
     program(&mut object)?.load(PROGRAM, btf).context("cannot load the probe")?;
-    Ok(Loaded { object, maps, logger })
+    Ok(Loaded { object, maps, events, logger })
 }
 
 /// Whether memory, or the memory that may be locked, was too small.

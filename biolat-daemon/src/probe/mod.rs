@@ -2,11 +2,11 @@
 
 pub mod btf;
 mod cpus;
+mod events;
 pub mod kernel;
 mod load;
 pub mod load_error;
 mod maps;
-mod messages;
 pub mod object;
 pub mod release;
 mod sys;
@@ -17,15 +17,16 @@ use anyhow::{Context as _, Result, anyhow};
 use aya::{Ebpf, programs::tp_btf::BtfTracePointLinkId};
 use aya_log::EbpfLogger;
 use biolat_common::series::{Key, Series};
+use log::Log;
 
 pub use load::{in_whole_chunks, test_load};
 pub use maps::{Maps, SeriesBuffer, SeriesValue};
 pub use sys::ProgramCounts;
 
 use crate::{c_library, host::Host};
+use events::Events;
 use kernel::Kernel;
 use load::{LoadEnv, Loaded, parse_btf, program};
-use messages::Messages;
 
 /// The loaded and attached probe. Dropping it removes it from the kernel.
 pub struct Probe {
@@ -35,8 +36,8 @@ pub struct Probe {
     /// The running kernel.
     pub kernel: Kernel,
     link: Option<BtfTracePointLinkId>,
-    logger: EbpfLogger<Messages>,
-    messages: Messages,
+    events: Events,
+    logger: EbpfLogger<&'static dyn Log>,
     statistics: Option<OwnedFd>,
 }
 
@@ -47,14 +48,13 @@ impl Probe {
         let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
         let statistics = statistics.then(enable_statistics).transpose()?;
-        let messages = Messages::default();
-        let Loaded { mut object, maps, logger } = env.load(kernel.layout, &btf, slots, &messages)?;
+        let Loaded { mut object, maps, events, logger } = env.load(kernel.layout, &btf, slots)?;
         drop(btf);
         let link = program(&mut object)?.attach().context("cannot attach the probe");
         let link = link.map_err(|error| env.explain(error))?;
         // Parsing BTF took some tens of megabytes.
         c_library::trim_heap();
-        Ok(Self { object, maps, kernel, link: Some(link), logger, messages, statistics })
+        Ok(Self { object, maps, kernel, link: Some(link), events, logger, statistics })
     }
 
     /// Detaches the program; the maps stay. From then on the audit reports missed completions.
@@ -76,10 +76,14 @@ impl Probe {
         self.statistics.is_some()
     }
 
+    /// Writes the probe's messages to the log.
+    pub fn flush_log(&mut self) {
+        self.logger.flush();
+    }
+
     /// Series for which no slot was free, since the last call.
     pub fn without_room(&mut self) -> BTreeSet<Key> {
-        self.logger.flush();
-        self.messages.take()
+        self.events.series_without_room()
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn programs() -> BTreeSet<u64> {
 
 /// The ids of their maps, but for those that are in others.
 pub(crate) fn maps() -> BTreeSet<u64> {
-    ids("map", &["TABLE", "INDEX", "FREE", "SERIES", "MORE", "LOST"])
+    ids("map", &["TABLE", "INDEX", "FREE", "SERIES", "MORE", "LOST", "EVENTS"])
 }
 
 fn ids(kind: &str, names: &[&str]) -> BTreeSet<u64> {

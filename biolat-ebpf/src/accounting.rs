@@ -1,0 +1,139 @@
+//! What a completion is to the kernel's disk statistics, as a pure function of numbers that tests on the host can run.
+
+/// The numbers of the running kernel that decide it.
+#[derive(Clone, Copy)]
+pub(crate) struct Accounting {
+    /// `RQF_FLUSH_SEQ` as a mask.
+    pub(crate) flush_sequence: u32,
+    /// `RQF_IO_STAT` as a mask.
+    pub(crate) io_stat: u32,
+    /// `REQ_OP_FLUSH`.
+    pub(crate) op_flush: u32,
+    /// The lowest passthrough op.
+    pub(crate) op_passthrough: u32,
+}
+
+/// What a completion is to diskstats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// The end of a request: one I/O.
+    End,
+    /// A part of a request: its bytes count, the request continues.
+    Part,
+    /// The kernel neither accounts the request nor sets its timestamps.
+    NotAccounted,
+    /// A second completion of a request that has already ended.
+    Duplicate,
+}
+
+impl Accounting {
+    /// Follows `blk_account_io_done()` and `blk_account_io_flush()`. `flags` are `RQF_*`, `bytes` are now complete of
+    /// `remaining`, and `has_bio` says whether a bio waits for the end of the request.
+    ///
+    /// <https://github.com/torvalds/linux/blob/v6.12/block/blk-mq.c#L974>
+    /// <https://github.com/torvalds/linux/blob/v6.12/block/blk-flush.c#L126>
+    #[inline(always)]
+    pub(crate) fn meaning(self, flags: u32, op: u32, bytes: u32, remaining: u32, has_bio: bool) -> Meaning {
+        if self.is_in_flush_sequence(flags) && self.is_flush(op) {
+            // The flush request itself, accounted even if `queue/iostats` is 0.
+            return Meaning::End;
+        }
+        if flags & self.io_stat == 0 {
+            return Meaning::NotAccounted;
+        }
+        if self.is_in_flush_sequence(flags) || bytes < remaining {
+            return Meaning::Part;
+        }
+        if remaining == 0 && !self.is_passthrough(op) && !has_bio {
+            // Request-based dm ends its request when the clone has moved all bytes, and then once more with none left:
+            // https://github.com/torvalds/linux/blob/v6.12/drivers/md/dm-rq.c#L76. A request that regularly ends
+            // without bytes, an empty flush or a flush sequence, still has its bio.
+            return Meaning::Duplicate;
+        }
+        Meaning::End
+    }
+
+    /// Whether the status of this completion is that of a request. A step of a flush sequence that fails ends the
+    /// sequence, and the request reports the error at its own end.
+    #[inline(always)]
+    pub(crate) fn reports_status(self, flags: u32, op: u32) -> bool {
+        self.is_flush(op) || !self.is_in_flush_sequence(flags)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_passthrough(self, op: u32) -> bool {
+        op >= self.op_passthrough
+    }
+
+    #[inline(always)]
+    fn is_flush(self, op: u32) -> bool {
+        op == self.op_flush
+    }
+
+    #[inline(always)]
+    fn is_in_flush_sequence(self, flags: u32) -> bool {
+        flags & self.flush_sequence != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Accounting,
+        Meaning::{Duplicate, End, NotAccounted, Part},
+    };
+
+    const SEQ: u32 = 1 << 1;
+    const STAT: u32 = 1 << 8;
+    const OTHER: u32 = 1 << 2 | 1 << 13;
+    const LINUX_6_12: Accounting =
+        Accounting { flush_sequence: SEQ, io_stat: STAT, op_flush: 2, op_passthrough: 34 };
+    const READ: u32 = 0;
+    const WRITE: u32 = 1;
+    const FLUSH: u32 = 2;
+    const DISCARD: u32 = 3;
+    const DRV_IN: u32 = 34;
+
+    #[test]
+    fn completions() {
+        for (case, flags, op, bytes, remaining, has_bio, expected) in [
+            ("a whole read", STAT | OTHER, READ, 4096, 4096, true, End),
+            ("a part of a write", STAT, WRITE, 512, 4096, true, Part),
+            ("the last part of a write", STAT, WRITE, 3584, 3584, true, End),
+            ("more bytes than remain", STAT, READ, 8192, 4096, true, End),
+            ("a discard", STAT, DISCARD, 1 << 20, 1 << 20, true, End),
+            ("iostats off", OTHER, READ, 4096, 4096, true, NotAccounted),
+            ("a part with iostats off", 0, READ, 512, 4096, true, NotAccounted),
+            ("no statistics, in a flush sequence", SEQ, WRITE, 4096, 4096, true, NotAccounted),
+            ("the data of a flush sequence", STAT | SEQ, WRITE, 4096, 4096, true, Part),
+            ("the end of a flush sequence", STAT, WRITE, 0, 0, true, End),
+            ("the flush request", STAT | SEQ, FLUSH, 0, 0, false, End),
+            ("the flush request with iostats off", SEQ, FLUSH, 0, 0, false, End),
+            ("an empty flush", STAT, FLUSH, 0, 0, true, End),
+            ("dm's request, when the clone has ended", STAT, READ, 4096, 4096, true, End),
+            ("dm's request, once more", STAT, READ, 0, 0, false, Duplicate),
+            ("passthrough without data", STAT, DRV_IN, 0, 0, false, End),
+            ("passthrough with data", STAT, DRV_IN, 512, 512, false, End),
+            ("passthrough without statistics", 0, DRV_IN, 512, 512, true, NotAccounted),
+        ] {
+            assert_eq!(LINUX_6_12.meaning(flags, op, bytes, remaining, has_bio), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_step_of_a_flush_sequence_reports_no_status() {
+        for (case, flags, op, expected) in [
+            ("a read", STAT, READ, true),
+            ("the data of a flush sequence", STAT | SEQ, WRITE, false),
+            ("the end of a flush sequence", STAT, WRITE, true),
+            ("the flush request", STAT | SEQ, FLUSH, true),
+        ] {
+            assert_eq!(LINUX_6_12.reports_status(flags, op), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn passthrough_begins_at_the_lowest_op() {
+        assert!(!LINUX_6_12.is_passthrough(33) && LINUX_6_12.is_passthrough(34));
+    }
+}
