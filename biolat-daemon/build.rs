@@ -1,9 +1,9 @@
-//! Finds the git revision for `--version`: without git it is `unknown`. And takes the indentation and the comments out of
-//! the page, as they are for us and not for whoever loads it.
+//! Sets the git revision that `--version` prints, `unknown` without git, and strips indentation and comments from the web
+//! page's files.
 
 use std::{fs, io, path::Path, process::Command};
 
-/// The page's script, in the order of use.
+/// The page's scripts, concatenated in this order.
 const SCRIPT: [&str; 5] = ["figures.js", "history.js", "connection.js", "heatmap.js", "page.js"];
 
 fn main() -> io::Result<()> {
@@ -21,7 +21,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// A comment has lines of its own, each of which begins like one.
+/// Joins files into one, without indentation, empty lines and comments. Comments must be whole lines that begin with `//` or
+/// `/**`.
 fn embed(name: &str, files: &[&str]) -> io::Result<()> {
     let mut embedded = String::new();
     for file in files {

@@ -1,4 +1,4 @@
-//! A Debian system with nothing on it, to install the package in: made once, copied for each check.
+//! A minimal Debian system to install the package in: built once with debootstrap, copied for each check.
 
 use std::{
     collections::BTreeSet,
@@ -16,33 +16,33 @@ use crate::{
     vm::debian_mirror,
 };
 
-/// The release whose kernel the checks boot, too.
+/// The Debian release. The boot check uses its kernel.
 pub(super) const RELEASE: &str = "bookworm";
 
-/// What there is on a server besides what every Debian has, and what a check asks with.
+/// Packages of a typical server besides the minimal system, and tools of the checks.
 const PACKAGES: &str = "ca-certificates,curl,libcap2-bin,man-db,procps,systemd,systemd-sysv";
 
-/// Such a system in a folder, removed when it is dropped.
+/// A minimal Debian system in a directory, removed on drop.
 pub(super) struct CleanRoot(PathBuf);
 
 impl CleanRoot {
-    /// A copy that nothing was done to.
+    /// A fresh copy.
     pub(super) fn new(name: &str) -> Result<Self> {
         let clean = clean_system()?;
         let folder = root().join("target/deploy");
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let copy = Self(folder.join(name));
         copy.remove();
         run(Command::new("cp").arg("--archive").arg(&clean).arg(&copy.0))?;
         Ok(copy)
     }
 
-    /// Where a path of the system is.
+    /// The host path of a path in the system.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
 
-    /// A program in the system, as root.
+    /// A command that runs in the system, as root.
     pub(super) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("chroot");
         command.arg(&self.0).arg(program).args(arguments);
@@ -51,14 +51,14 @@ impl CleanRoot {
         command
     }
 
-    /// Installs a package that stands outside.
+    /// Installs a package file from the host.
     pub(super) fn install(&self, package: &Path) -> Result<()> {
         fs::copy(package, self.path("/tmp/package.deb"))?;
         run(&mut self.command("dpkg", &["--install", "/tmp/package.deb"]))?;
         Ok(fs::remove_file(self.path("/tmp/package.deb"))?)
     }
 
-    /// Every file, folder and link in it.
+    /// Every file, directory and link in the system.
     pub(super) fn files(&self) -> Result<BTreeSet<String>> {
         let mut find = Command::new("find");
         find.arg(&self.0).args(["-mindepth", "1", "-printf", "/%P\n"]);
@@ -66,7 +66,7 @@ impl CleanRoot {
     }
 
     fn remove(&self) {
-        // Nothing is mounted in it; on one file system all the same.
+        // Nothing should be mounted in it; stay on one file system in any case.
         let _ =
             Command::new("rm").args(["--recursive", "--force", "--one-file-system"]).arg(&self.0).status();
     }
@@ -78,12 +78,12 @@ impl Drop for CleanRoot {
     }
 }
 
-/// The one that is copied; made anew if it is older than a week.
+/// The system that is copied, rebuilt if older than a week.
 fn clean_system() -> Result<PathBuf> {
     const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
     let folder = tool("clean-root");
     let (clean, half) = (folder.join(RELEASE), folder.join("half"));
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let age =
         fs::metadata(&clean).and_then(|data| data.modified()).map(|made| made.elapsed().unwrap_or_default());
     let fresh = age.is_ok_and(|age| age < WEEK);
@@ -94,7 +94,7 @@ fn clean_system() -> Result<PathBuf> {
         CleanRoot(old.clone()).remove();
     }
     let mirror =
-        debian_mirror("Debian")?.context("apt knows of no mirror of Debian's archive: run apt-get update")?;
+        debian_mirror("Debian")?.context("apt has no mirror of Debian's archive: run apt-get update")?;
     let mut debootstrap = Command::new("debootstrap");
     debootstrap.args(["--variant=minbase", "--include", PACKAGES, RELEASE]).arg(&half).arg(mirror);
     output(&mut debootstrap)?;

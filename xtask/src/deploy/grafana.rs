@@ -1,4 +1,4 @@
-//! The dashboards: they are what their source makes, and each query has data on a real Prometheus that scrapes a daemon.
+//! The dashboards: they match their source, and each query returns data from a real Prometheus that scrapes a daemon.
 
 use anyhow::Result;
 
@@ -23,7 +23,7 @@ pub(super) fn check() -> Result<()> {
     test::run_kernel_suites(true, None, |suite| suite.name == "dashboards")
 }
 
-/// Makes the dashboards anew.
+/// Regenerates the dashboards.
 pub(super) fn write() -> Result<()> {
     run(&mut command(host::python(), &["deploy/grafana/dashboard.py"]))
 }

@@ -1,4 +1,4 @@
-//! The image, by those who run it: podman as a person starts it, and runc with what Kubernetes asks for.
+//! The container image: run by podman as a user would, and by runc with the privileges Kubernetes grants.
 
 mod drive;
 mod podman;
@@ -42,7 +42,7 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("tar", "tar"),
 ];
 
-/// How many requests a container is to count.
+/// How many requests the check makes.
 const READS: u64 = 64;
 
 pub(super) fn check() -> Result<()> {
@@ -52,28 +52,28 @@ pub(super) fn check() -> Result<()> {
     make_empty(&folder)?;
     let drive = Drive::attach(&folder)?;
 
-    println!("the image, as a person runs it");
-    let engine = Podman::load(image, &folder)?;
-    let container = engine.run()?;
-    counts(&drive, &mut || container.scrape())?;
+    println!("the image in podman");
+    let podman = Podman::load(image, &folder)?;
+    let container = podman.run()?;
+    check_counts(&drive, &mut || container.scrape())?;
     drop(container);
-    engine.without_rights()?;
+    podman.check_without_capabilities()?;
 
     let system = unpack(image, &folder)?;
-    for rights in &PRIVILEGE_CASES {
-        println!("the image, {}", rights.description);
-        let bundle = RuncContainer::start(&folder, &system, rights)?;
-        match rights.expected_error {
-            None => counts(&drive, &mut || bundle.scrape())?,
-            Some(line) => refused(&bundle.ended()?, line)?,
+    for case in &PRIVILEGE_CASES {
+        println!("the image in runc: {}", case.description);
+        let container = RuncContainer::start(&folder, &system, case)?;
+        match case.expected_error {
+            None => check_counts(&drive, &mut || container.scrape())?,
+            Some(line) => check_refusal(&container.wait()?, line)?,
         }
     }
     drop(drive);
     Ok(fs::remove_dir_all(&folder)?)
 }
 
-/// What is read from the drive is in the container's histograms: as many requests as in the kernel's books.
-fn counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Result<()> {
+/// The container's histograms count as many reads of the drive as the kernel's disk statistics (diskstats).
+fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Result<()> {
     const PATIENCE: Duration = Duration::from_secs(30);
     let began = Instant::now();
     let counted = loop {
@@ -83,41 +83,43 @@ fn counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Result<(
             Err(_) => thread::sleep(Duration::from_millis(200)),
         }
     };
-    let booked = drive.books()?;
+    let accounted = drive.accounted_reads()?;
     drive.read(READS)?;
-    let booked = drive.books()? - booked;
+    let accounted = drive.accounted_reads()? - accounted;
     loop {
         let more = drive.count_in(&scrape()?) - counted;
-        if more == booked && more >= READS {
-            println!("  {more} requests, as the kernel has booked");
-            return is_small(&scrape()?);
+        if more == accounted && more >= READS {
+            println!("  {more} requests, as in the kernel's disk statistics");
+            return check_memory(&scrape()?);
         }
         if began.elapsed() > PATIENCE {
-            bail!("{READS} requests were made, {booked} were booked and {more} counted");
+            bail!(
+                "{READS} requests issued, {accounted} in the kernel's disk statistics, {more} counted by biolat"
+            );
         }
         thread::sleep(Duration::from_millis(200));
     }
 }
 
-/// What the daemon keeps in memory once it has begun, on a machine of few CPUs and devices.
-fn is_small(metrics: &str) -> Result<()> {
-    const MOST: f64 = 6.75 * 1024.0 * 1024.0;
+/// The daemon's resident memory after startup is bounded, on a machine with few CPUs and devices.
+fn check_memory(metrics: &str) -> Result<()> {
+    const MAX: f64 = 6.75 * 1024.0 * 1024.0;
     let resident = metrics.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
     let resident: f64 = resident.context("no process_resident_memory_bytes")?.parse()?;
-    println!("  {resident} bytes of memory, at most {MOST}");
-    if resident > MOST {
-        bail!("it takes {resident} bytes of memory, more than {MOST}");
+    println!("  {resident} bytes of memory, at most {MAX}");
+    if resident > MAX {
+        bail!("resident memory is {resident} bytes, more than {MAX}");
     }
     Ok(())
 }
 
-/// One line that says what is missing, and exit code 1.
-fn refused(ended: &std::process::Output, expected: &str) -> Result<()> {
+/// The daemon exited with code 1 and one line that names the missing privileges.
+fn check_refusal(ended: &std::process::Output, expected: &str) -> Result<()> {
     let said = String::from_utf8_lossy(&ended.stderr);
     let said: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
     if ended.status.code() != Some(1) || said.len() != 1 || !said[0].contains(expected) {
         bail!(
-            "without its rights it ends with {} and says {said:?}, not one line with {expected:?}",
+            "without its privileges the daemon exits with {} and prints {said:?}, expected one line with {expected:?}",
             ended.status
         );
     }
@@ -125,10 +127,10 @@ fn refused(ended: &std::process::Output, expected: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the image holds, in a folder, by tools that did not write it.
+/// Unpacks the image with independent tools, checks its content, and returns the root directory.
 fn unpack(image: &Path, folder: &Path) -> Result<PathBuf> {
     let (layout, system) = (folder.join("layout"), folder.join("system"));
-    // It checks every digest.
+    // skopeo verifies every digest.
     let (from, to) = (format!("oci-archive:{}", image.display()), format!("dir:{}", layout.display()));
     run(Command::new("skopeo").args(["copy", "--quiet", &from, &to]))?;
     let manifest: Value = serde_json::from_slice(&fs::read(layout.join("manifest.json"))?)?;
@@ -141,11 +143,11 @@ fn unpack(image: &Path, folder: &Path) -> Result<PathBuf> {
     let files =
         output(Command::new("find").arg(&system).args(["-mindepth", "1", "-printf", "%P %U:%G %m\n"]))?;
     if files.trim() != "biolat-daemon 0:0 755" {
-        bail!("the image is to hold the binary and nothing else, and it holds: {files}");
+        bail!("the image holds more than the binary: {files}");
     }
     let granted = output(Command::new("getcap").arg(system.join("biolat-daemon")))?;
     if !granted.trim().ends_with(" cap_perfmon,cap_bpf=p") {
-        bail!("the binary is to be permitted two capabilities: {granted}");
+        bail!("the binary's file capabilities are not cap_perfmon,cap_bpf=p: {granted}");
     }
     Ok(system)
 }

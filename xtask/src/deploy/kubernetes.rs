@@ -1,9 +1,7 @@
-//! `cargo xtask deploy kubernetes`: the chart by Helm, what it renders by the schemas of Kubernetes and of the Prometheus
-//! operator, and the plain manifest, which is the chart's with its defaults.
+//! `cargo xtask deploy kubernetes`: lints the Helm chart, validates the rendered manifests against the schemas of Kubernetes
+//! and the Prometheus operator, compares the plain manifest with the chart's defaults, and checks the scrape config.
 //!
-//! The scrape config is promtool's to check, but for its discovery.
-//!
-//! Each check is shown to be able to fail: values that have to be refused, and mistakes that have to be found.
+//! Wrong values and deliberate mistakes show that the checks can fail.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -26,14 +24,14 @@ const README: &str = "deploy/kubernetes/README.md";
 const NAMESPACE: &str = "deploy/kubernetes/namespace.yaml";
 const MANIFEST: &str = "deploy/kubernetes/biolat.yaml";
 const SCRAPE: &str = "deploy/kubernetes/prometheus.yml";
-/// Where the checks put what they render.
+/// The directory of rendered manifests.
 const SCRATCH: &str = "target/tmp/deploy-kubernetes";
 const CHECKER: &str = "xtask/src/deploy/kubernetes/manifests.py";
 
-/// What begins a line that says who made the manifest, which for a plain one is not so.
-const MAKERS: [&str; 2] = ["app.kubernetes.io/managed-by:", "helm.sh/chart:"];
+/// Labels that only manifests installed by Helm have: lines with them are left out of the plain manifest.
+const HELM_LABELS: [&str; 2] = ["app.kubernetes.io/managed-by:", "helm.sh/chart:"];
 
-/// Values that have to be refused, and what the refusal has to name.
+/// Values that the chart must reject, and a part of the error.
 const WRONG_VALUES: [(&str, &str); 9] = [
     ("user=admin", "'nonroot', 'root'"),
     ("privileged=true", "'privileged' not allowed"),
@@ -46,13 +44,13 @@ const WRONG_VALUES: [(&str, &str); 9] = [
     ("podMonitor.enabled=true,serviceMonitor.enabled=true", "scraped twice"),
 ];
 
-/// Mistakes in what is rendered, and what has to be said of them: where, what becomes what, the complaint.
+/// Deliberate mistakes that the checker must find: the rendered manifest, the text, its replacement, a part of the finding.
 const MISTAKES: [(&str, &str, &str, &str); 13] = [
     ("default", "privileged: false", "privileged: true", "it is privileged"),
     ("default", "add: [BPF, PERFMON]", "add: [BPF, SYS_ADMIN]", "its capabilities are not"),
     ("default", "drop: [ALL]", "drop: []", "its capabilities are not"),
-    ("default", "readOnlyRootFilesystem:", "readOnlyRootFileSystem:", "Kubernetes 1.25 refuses"),
-    ("default", "maxUnavailable: 10%", "maxUnavailable: [1]", "Kubernetes 1.37 refuses"),
+    ("default", "readOnlyRootFilesystem:", "readOnlyRootFileSystem:", "Kubernetes 1.25 rejects"),
+    ("default", "maxUnavailable: 10%", "maxUnavailable: [1]", "Kubernetes 1.37 rejects"),
     ("default", "apiVersion: apps/v1\n", "apiVersion: apps/v1beta2\n", "Kubernetes 1.37 has no"),
     ("default", "enableServiceLinks: false", "hostNetwork: true", "hostNetwork is set"),
     (
@@ -62,33 +60,33 @@ const MISTAKES: [(&str, &str, &str, &str); 13] = [
         "hostPath",
     ),
     ("default", "runAsNonRoot: true", "runAsNonRoot: false", "it may run as root"),
-    ("default", "egress: []", "egress: [{}]", "it lets something out"),
+    ("default", "egress: []", "egress: [{}]", "it allows egress"),
     (
         "root",
         "allowPrivilegeEscalation: false",
         "allowPrivilegeEscalation: true",
         "allowPrivilegeEscalation does",
     ),
-    ("everything", "scrapeNativeHistograms:", "nativeHistograms:", "the operator refuses spec"),
-    ("tls", "PrometheusProto", "Protobuf", "the operator refuses spec.scrapeProtocols.0"),
+    ("everything", "scrapeNativeHistograms:", "nativeHistograms:", "the operator rejects spec"),
+    ("tls", "PrometheusProto", "Protobuf", "the operator rejects spec.scrapeProtocols.0"),
 ];
 
-/// Checks the chart, what it renders, and that the plain manifest is in step.
+/// Checks the chart, the rendered manifests, the plain manifest and the scrape config.
 pub(super) fn check() -> Result<()> {
-    versions_agree()?;
+    check_versions()?;
     let rendered = rendered()?;
-    wrong_values_are_refused()?;
-    let complaints = complaints("rendered", &rendered)?;
-    ensure!(complaints.is_empty(), "{}", complaints.into_values().flatten().collect::<Vec<_>>().join("\n"));
-    mistakes_are_found(&rendered)?;
+    check_wrong_values()?;
+    let findings = findings("rendered", &rendered)?;
+    ensure!(findings.is_empty(), "{}", findings.into_values().flatten().collect::<Vec<_>>().join("\n"));
+    check_mistakes(&rendered)?;
     let plain = plain(&rendered)?;
     let committed = fs::read_to_string(root().join(MANIFEST)).unwrap_or_default();
     ensure!(
         plain == committed,
-        "{MANIFEST} is not what the chart gives: write it with: cargo xtask deploy --write kubernetes"
+        "{MANIFEST} is stale: regenerate it with: cargo xtask deploy --write kubernetes"
     );
-    every_value_is_explained()?;
-    scrape_config_is_taken()
+    check_values_documented()?;
+    check_scrape_config()
 }
 
 /// Writes the plain manifest.
@@ -96,7 +94,7 @@ pub(super) fn write() -> Result<()> {
     fs::write(root().join(MANIFEST), plain(&rendered()?)?).with_context(|| format!("cannot write {MANIFEST}"))
 }
 
-/// What the chart renders with its defaults and with each file of values in its `ci/`, having passed Helm's own linter.
+/// Lints and renders the chart with its defaults and with each values file in its `ci/`.
 fn rendered() -> Result<BTreeMap<String, String>> {
     let mut rendered = BTreeMap::from([("default".to_owned(), helm(&[])?)]);
     for entry in fs::read_dir(root().join(CHART).join("ci"))? {
@@ -113,37 +111,37 @@ fn helm(values: &[&str]) -> Result<String> {
     output(&mut command(&helm, &[&["template", "biolat", CHART, "--namespace", "biolat"], values].concat()))
 }
 
-fn wrong_values_are_refused() -> Result<()> {
+fn check_wrong_values() -> Result<()> {
     for (values, named) in WRONG_VALUES {
         let rendering =
             command(tool("bin/helm"), &["template", "biolat", CHART, "--set", values]).output()?;
         let said = String::from_utf8_lossy(&rendering.stderr);
-        ensure!(!rendering.status.success(), "the chart takes {values}, which it should refuse");
-        ensure!(said.contains(named), "the chart refuses {values} and does not name {named}: {said}");
+        ensure!(!rendering.status.success(), "the chart accepts {values}, expected an error");
+        ensure!(said.contains(named), "the chart's error for {values} does not contain {named}: {said}");
     }
     Ok(())
 }
 
-fn mistakes_are_found(rendered: &BTreeMap<String, String>) -> Result<()> {
+fn check_mistakes(rendered: &BTreeMap<String, String>) -> Result<()> {
     let mut mistaken = BTreeMap::new();
     for (number, (of, from, to, _)) in MISTAKES.iter().enumerate() {
         let text = rendered.get(*of).with_context(|| format!("no {of}-values.yaml in {CHART}/ci"))?;
         ensure!(text.contains(from), "{of}-values.yaml no longer renders {from}");
         mistaken.insert(format!("{number:02}"), text.replacen(from, to, 1));
     }
-    let complaints = complaints("mistaken", &mistaken)?;
+    let findings = findings("mistaken", &mistaken)?;
     for (number, (_, _, to, expected)) in MISTAKES.iter().enumerate() {
-        let said = complaints.get(&format!("{number:02}")).map_or(&[][..], Vec::as_slice);
+        let said = findings.get(&format!("{number:02}")).map_or(&[][..], Vec::as_slice);
         ensure!(
             said.iter().any(|said| said.contains(expected)),
-            "the check does not find {to}: {expected} was to be said, and {said:?} was"
+            "the checker does not find the mistake {to}: expected {expected}, got {said:?}"
         );
     }
     Ok(())
 }
 
-/// What the schemas and the rules of rights say against each of these manifests.
-fn complaints(folder: &str, manifests: &BTreeMap<String, String>) -> Result<BTreeMap<String, Vec<String>>> {
+/// The findings of the schemas and the privilege rules for each manifest.
+fn findings(folder: &str, manifests: &BTreeMap<String, String>) -> Result<BTreeMap<String, Vec<String>>> {
     let folder = root().join(SCRATCH).join(folder);
     fs::create_dir_all(&folder)?;
     let mut checker = command(python(), &[CHECKER]);
@@ -153,36 +151,37 @@ fn complaints(folder: &str, manifests: &BTreeMap<String, String>) -> Result<BTre
         fs::write(&file, manifest)?;
         checker.arg(file);
     }
-    let mut complaints = BTreeMap::<_, Vec<_>>::new();
+    let mut findings = BTreeMap::<_, Vec<_>>::new();
     for line in output(&mut checker)?.lines() {
-        let (file, complaint) = line.split_once('\t').context("a complaint about no file")?;
+        let (file, finding) = line.split_once('\t').context("a finding without a file")?;
         let name = PathBuf::from(file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        complaints.entry(name.clone()).or_default().push(format!("{name}: {complaint}"));
+        findings.entry(name.clone()).or_default().push(format!("{name}: {finding}"));
     }
-    Ok(complaints)
+    Ok(findings)
 }
 
-/// What `kubectl apply` is given: the namespace, and the chart with its defaults.
+/// The plain manifest for `kubectl apply`: the namespace, and the chart with its defaults.
 fn plain(rendered: &BTreeMap<String, String>) -> Result<String> {
     let namespace = fs::read_to_string(root().join(NAMESPACE))?;
     let chart = rendered.get("default").context("nothing rendered")?;
-    let lines = chart.lines().filter(|line| !MAKERS.iter().any(|maker| line.trim_start().starts_with(maker)));
-    let head = format!("# Made of {CHART} by: cargo xtask deploy --write kubernetes\n");
+    let lines =
+        chart.lines().filter(|line| !HELM_LABELS.iter().any(|label| line.trim_start().starts_with(label)));
+    let head = format!("# Generated from {CHART} by: cargo xtask deploy --write kubernetes\n");
     Ok(lines.fold(head + &namespace, |text, line| text + line + "\n"))
 }
 
-/// The chart and the daemon have one version.
-fn versions_agree() -> Result<()> {
+/// The chart and the daemon have the same version.
+fn check_versions() -> Result<()> {
     let chart = fs::read_to_string(root().join(CHART).join("Chart.yaml"))?;
     for field in ["version", "appVersion"] {
         let line = format!("{field}: {}", env!("CARGO_PKG_VERSION"));
-        ensure!(chart.lines().any(|of_chart| of_chart == line), "{CHART}/Chart.yaml does not say {line}");
+        ensure!(chart.lines().any(|of_chart| of_chart == line), "{CHART}/Chart.yaml does not contain {line}");
     }
     Ok(())
 }
 
-/// Every value at the top of `values.yaml` is in the README's table, and nothing else is.
-fn every_value_is_explained() -> Result<()> {
+/// The README's table lists the top-level values of `values.yaml`, in the same order.
+fn check_values_documented() -> Result<()> {
     let values = fs::read_to_string(root().join(CHART).join("values.yaml"))?;
     let values: Vec<_> = values
         .lines()
@@ -192,21 +191,19 @@ fn every_value_is_explained() -> Result<()> {
         .collect();
     let readme = fs::read_to_string(root().join(README))?;
     let table = readme.split_once("\n## Values\n").map_or("", |(_, table)| table);
-    let explained: Vec<_> = table
+    let documented: Vec<_> = table
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
         .map(|(name, _)| name)
         .collect();
-    if values != explained {
-        bail!(
-            "the table in {README} has not the values of values.yaml in their order:\n{explained:?}\n{values:?}"
-        );
+    if values != documented {
+        bail!("the table in {README} does not match values.yaml:\n{documented:?}\n{values:?}");
     }
     Ok(())
 }
 
-/// Debian's Prometheus is built without Kubernetes: where the pods are found is left out, the rest is its to check.
-fn scrape_config_is_taken() -> Result<()> {
+/// Debian's promtool is built without Kubernetes service discovery: check the scrape config without it.
+fn check_scrape_config() -> Result<()> {
     let config = fs::read_to_string(root().join(SCRAPE))?;
     let (before, rest) =
         config.split_once("    kubernetes_sd_configs:\n").context("no kubernetes_sd_configs")?;

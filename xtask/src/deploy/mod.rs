@@ -1,4 +1,4 @@
-//! `cargo xtask deploy`: that what stands in `deploy/` works, by the tools of those who will use it.
+//! `cargo xtask deploy`: checks the files in `deploy/` and the release artifacts with the tools their users use.
 
 mod arm64;
 mod clean_root;
@@ -18,12 +18,12 @@ use crate::{
     host::{self, Requirement},
 };
 
-/// Something in `deploy/`, and the check of it.
+/// A component of the deployment, and its check.
 struct Component {
     name: &'static str,
     needs: &'static [Requirement],
     check: fn() -> Result<()>,
-    /// Writes what is made of other files, where there is such.
+    /// Regenerates the component's generated files, if it has any.
     write: Option<fn() -> Result<()>>,
 }
 
@@ -47,57 +47,57 @@ const COMPONENTS: &[Component] = &[
     Component { name: "systemd", needs: systemd::REQUIREMENTS, check: systemd::check, write: None },
 ];
 
-/// Checks one part or all of them; one that this machine cannot check is named, and fails if `strict`.
-pub(crate) fn check(strict: bool, wanted: Option<&str>) -> Result<()> {
+/// Checks one component or all. Lists those that this machine cannot check: an error if `strict`.
+pub(crate) fn check(strict: bool, name: Option<&str>) -> Result<()> {
     let mut skipped = Vec::new();
-    for part in select(wanted)? {
-        match host::missing(part.needs) {
+    for component in select(name)? {
+        match host::missing(component.needs) {
             None => {
-                (part.check)()?;
-                println!("ok: deploy {}", part.name);
+                (component.check)()?;
+                println!("ok: deploy {}", component.name);
             }
             Some(missing) => {
-                println!("not checked: deploy {}: {missing}", part.name);
-                skipped.push(part.name);
+                println!("not checked: deploy {}: {missing}", component.name);
+                skipped.push(component.name);
             }
         }
     }
     if strict && !skipped.is_empty() {
-        bail!("{} cannot be checked here, and --strict wants all of it", skipped.join(", "));
+        bail!("{} cannot be checked here, and --strict requires all checks", skipped.join(", "));
     }
     Ok(())
 }
 
-/// Writes what stands in `deploy/` and is made of other files there: of one part, or of all.
-pub(crate) fn write(wanted: Option<&str>) -> Result<()> {
-    for part in select(wanted)? {
-        let Some(write) = part.write else { continue };
-        if let Some(missing) = host::missing(part.needs) {
-            bail!("cannot write deploy {}: {missing}", part.name);
+/// Regenerates the generated files in `deploy/`: of one component, or of all.
+pub(crate) fn write(name: Option<&str>) -> Result<()> {
+    for component in select(name)? {
+        let Some(write) = component.write else { continue };
+        if let Some(missing) = host::missing(component.needs) {
+            bail!("cannot write deploy {}: {missing}", component.name);
         }
-        write().with_context(|| format!("cannot write deploy {}", part.name))?;
+        write().with_context(|| format!("cannot write deploy {}", component.name))?;
     }
     Ok(())
 }
 
-/// The part of this name, or all of them.
-fn select(wanted: Option<&str>) -> Result<impl Iterator<Item = &'static Component>> {
-    if let Some(wanted) = wanted
-        && !COMPONENTS.iter().any(|part| part.name == wanted)
+/// The component of this name, or all.
+fn select(name: Option<&str>) -> Result<impl Iterator<Item = &'static Component>> {
+    if let Some(name) = name
+        && !COMPONENTS.iter().any(|component| component.name == name)
     {
         bail!(
-            "deploy/ has no part {wanted}: there is {}",
-            COMPONENTS.iter().map(|part| part.name).collect::<Vec<_>>().join(", ")
+            "no component {name}: expected one of {}",
+            COMPONENTS.iter().map(|component| component.name).collect::<Vec<_>>().join(", ")
         );
     }
-    Ok(COMPONENTS.iter().filter(move |part| wanted.is_none_or(|wanted| part.name == wanted)))
+    Ok(COMPONENTS.iter().filter(move |component| name.is_none_or(|name| component.name == name)))
 }
 
-/// What users are given, made once for all parts.
+/// The release artifacts, built once for all checks.
 fn release() -> Result<&'static Release> {
     static RELEASE: OnceLock<Release> = OnceLock::new();
     if RELEASE.get().is_none() {
         let _ = RELEASE.set(dist::build()?);
     }
-    RELEASE.get().context("no release was made")
+    RELEASE.get().context("no release was built")
 }

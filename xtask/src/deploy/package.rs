@@ -1,4 +1,4 @@
-//! The Debian package: what lintian says of it, and what it does to a system that has nothing else on it.
+//! The Debian package: lintian's findings, and its installation and removal in a minimal system.
 
 use std::{
     collections::BTreeSet,
@@ -20,11 +20,11 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("debootstrap", "debootstrap"),
 ];
 
-/// What a package that is gone may leave: the package manager's own notes, and caches.
-const OTHERS: [&str; 4] =
+/// Paths that may change when a package is installed and purged: the package manager's state, logs and caches.
+const IGNORED: [&str; 4] =
     ["/var/lib/dpkg/", "/var/log/", "/var/cache/", "/var/lib/systemd/deb-systemd-helper"];
 
-/// What the daemon does besides serving.
+/// The daemon's subcommands.
 const COMMANDS: [&str; 2] = ["check", "report"];
 
 pub(super) fn check() -> Result<()> {
@@ -40,40 +40,40 @@ pub(super) fn check() -> Result<()> {
     let listed = output(&mut root.command("dpkg", &["--listfiles", "biolat"]))?;
     for file in listed.lines() {
         if !root.path(file).exists() {
-            bail!("the package lists {file}, and it is not there");
+            bail!("the package lists {file}, which does not exist");
         }
     }
     let version = output(&mut root.command("biolat-daemon", &["--version"]))?;
     if !version.contains(env!("CARGO_PKG_VERSION")) {
-        bail!("biolat-daemon --version says {version}");
+        bail!("biolat-daemon --version prints {version}");
     }
-    manual(&root, &[])?;
+    check_manual(&root, &[])?;
     for command in COMMANDS {
-        manual(&root, &[command])?;
+        check_manual(&root, &[command])?;
     }
-    completions(&root)?;
-    enabled(&root, "biolat.service", "enabled")?;
-    enabled(&root, "biolat.socket", "disabled")?;
+    check_completions(&root)?;
+    check_enablement(&root, "biolat.service", "enabled")?;
+    check_enablement(&root, "biolat.socket", "disabled")?;
 
     run(&mut root.command("dpkg", &["--purge", "biolat"]))?;
-    let is_others = |path: &&String| OTHERS.iter().any(|others| path.starts_with(others));
+    let is_ignored = |path: &&String| IGNORED.iter().any(|ignored| path.starts_with(ignored));
     let after = root.files()?;
-    let left: BTreeSet<_> = after.difference(&before).filter(|path| !is_others(path)).collect();
-    let lost: BTreeSet<_> = before.difference(&after).filter(|path| !is_others(path)).collect();
+    let left: BTreeSet<_> = after.difference(&before).filter(|path| !is_ignored(path)).collect();
+    let lost: BTreeSet<_> = before.difference(&after).filter(|path| !is_ignored(path)).collect();
     if !left.is_empty() || !lost.is_empty() {
-        bail!("purged, the package leaves {left:?} and takes {lost:?} along");
+        bail!("after a purge, {left:?} are left over and {lost:?} are missing");
     }
     Ok(())
 }
 
-/// A command's manual page is shown without a complaint, and tells of every option.
-fn manual(root: &CleanRoot, command: &[&str]) -> Result<()> {
+/// man shows a command's manual page without warnings, and the page has all sections and options.
+fn check_manual(root: &CleanRoot, command: &[&str]) -> Result<()> {
     let name = [&["biolat-daemon"], command].concat().join("-");
     let mut man = root.command("man", &["--warnings=w", "--pager=cat", &name]);
     let shown = man.env("MANWIDTH", "100").stderr(Stdio::piped()).output()?;
-    let (page, complaints) = (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
-    if !shown.status.success() || !complaints.trim().is_empty() {
-        bail!("man {name}: {}: {complaints}", shown.status);
+    let (page, warnings) = (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
+    if !shown.status.success() || !warnings.trim().is_empty() {
+        bail!("man {name}: {}: {warnings}", shown.status);
     }
     let help = output(&mut root.command("biolat-daemon", &[command, &["--help"]].concat()))?;
     let options = help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2);
@@ -84,14 +84,14 @@ fn manual(root: &CleanRoot, command: &[&str]) -> Result<()> {
     }
     for expected in sections.into_iter().chain(options) {
         if !page.contains(expected.trim_end_matches([',', '.', ':', ';', ']'])) {
-            bail!("the manual page {name} says nothing of {expected}");
+            bail!("the manual page {name} lacks {expected}");
         }
     }
     Ok(())
 }
 
-/// What bash offers behind `biolat-daemon`, and behind a command.
-fn completions(root: &CleanRoot) -> Result<()> {
+/// Bash completes subcommands and options.
+fn check_completions(root: &CleanRoot) -> Result<()> {
     for (typed, expected) in [("biolat-daemon ''", "check"), ("biolat-daemon check --", "--json")] {
         let script = format!(
             "source /usr/share/bash-completion/completions/biolat-daemon; set -- $(complete -p biolat-daemon); \
@@ -100,18 +100,18 @@ fn completions(root: &CleanRoot) -> Result<()> {
         );
         let offered = output(&mut root.command("bash", &["-c", &script]))?;
         if !offered.split_whitespace().any(|word| word == expected) {
-            bail!("behind {typed} bash does not offer {expected}, but: {offered}");
+            bail!("bash completes {typed} without {expected}: {offered}");
         }
     }
     Ok(())
 }
 
-fn enabled(root: &CleanRoot, unit: &str, expected: &str) -> Result<()> {
-    // It tells by its exit code too.
-    let asked = root.command("systemctl", &["is-enabled", unit]).output()?;
-    let said = String::from_utf8_lossy(&asked.stdout);
-    if said.trim() != expected {
-        bail!("{unit} is {}, not {expected}", said.trim());
+fn check_enablement(root: &CleanRoot, unit: &str, expected: &str) -> Result<()> {
+    // is-enabled also fails for a disabled unit.
+    let printed = root.command("systemctl", &["is-enabled", unit]).output()?;
+    let state = String::from_utf8_lossy(&printed.stdout);
+    if state.trim() != expected {
+        bail!("{unit} is {}, not {expected}", state.trim());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Scrape configurations, rules and alerts: promtool, of the versions that they are for, is content with them.
+//! Scrape configs, recording rules and alerts: checked by promtool of the versions they support.
 
 use std::{fs, path::Path};
 
@@ -15,20 +15,20 @@ pub(super) const REQUIREMENTS: &[Requirement] =
 const FOLDER: &str = "deploy/prometheus";
 const RULES: [&str; 3] = ["recording.yml", "recording-classic.yml", "alerts.yml"];
 const TESTS: [&str; 4] = ["tests/classic.yml", "tests/drives.yml", "tests/figures.yml", "tests/past.yml"];
-/// What only one of the two files of recording rules records: the histograms themselves.
+/// The native histograms, which `recording-classic.yml` does not record.
 const HISTOGRAMS: &str = "model_op";
 
 pub(super) fn check() -> Result<()> {
     let (old, new) = (Path::new("promtool"), &*tool("bin/promtool"));
     promtool(old, &["check", "config"], &["prometheus-before-3.8.yml"])?;
     promtool(new, &["check", "config"], &["prometheus.yml"])?;
-    // Its password and certificate are the user's own.
+    // Its password and certificate files exist only on the user's machine.
     promtool(new, &["check", "config", "--syntax-only"], &["prometheus-tls.yml"])?;
     promtool(old, &["check", "rules"], &RULES)?;
     promtool(new, &["check", "rules", "--lint=all", "--lint-fatal"], &RULES)?;
     promtool(new, &["test", "rules"], &TESTS)?;
-    both_record_the_same()?;
-    alerts_are_tested_and_explained()
+    check_recorded_names()?;
+    check_alerts_tested_and_documented()
 }
 
 fn promtool(program: &Path, verb: &[&str], files: &[&str]) -> Result<()> {
@@ -40,16 +40,19 @@ fn read(file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// What follows this key, in order of the file.
+/// The values of this key, in the order of the file.
 fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.trim_start().strip_prefix(key)).map(str::trim).collect()
 }
 
-/// Alerts and dashboards read names, whichever of the two files recorded them.
-fn both_record_the_same() -> Result<()> {
+/// Both files of recording rules record the same names: alerts and dashboards work with either.
+fn check_recorded_names() -> Result<()> {
     let (native, classic) = (read("recording.yml")?, read("recording-classic.yml")?);
     let (native, classic) = (values(&native, "- record:"), values(&classic, "- record:"));
-    ensure!(native.len() == classic.len(), "recording.yml and recording-classic.yml differ in number");
+    ensure!(
+        native.len() == classic.len(),
+        "recording.yml and recording-classic.yml have different numbers of rules"
+    );
     for (native, classic) in native.into_iter().zip(classic) {
         let is_histogram = native.starts_with(HISTOGRAMS) && native.ends_with("_seconds:rate5m");
         ensure!(
@@ -60,8 +63,8 @@ fn both_record_the_same() -> Result<()> {
     Ok(())
 }
 
-/// Each alert fires in a test and keeps quiet in one, and the runbook has a section on it.
-fn alerts_are_tested_and_explained() -> Result<()> {
+/// Each alert has a test in which it fires, one in which it does not, and a section in the runbook.
+fn check_alerts_tested_and_documented() -> Result<()> {
     let (alerts, runbook) = (read("alerts.yml")?, read("runbook.md")?);
     let tests = TESTS.into_iter().map(read).collect::<Result<String>>()?;
     let alerts = values(&alerts, "- alert:");
@@ -73,10 +76,10 @@ fn alerts_are_tested_and_explained() -> Result<()> {
     let fires = values(&tests, "- alertname:");
     for alert in alerts {
         if !fires.contains(&alert) || !quiet.iter().any(|case| case.starts_with(&format!("{alert},"))) {
-            bail!("{alert} is to fire in one case in {FOLDER}/tests, and to keep quiet in another");
+            bail!("{alert} needs a case in {FOLDER}/tests in which it fires, and one in which it does not");
         }
-        let is_explained = values(&runbook, "## ").contains(&alert);
-        ensure!(is_explained, "{FOLDER}/runbook.md has no section on {alert}");
+        let is_documented = values(&runbook, "## ").contains(&alert);
+        ensure!(is_documented, "{FOLDER}/runbook.md has no section on {alert}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The units, on a system that systemd has started: in an emulated machine, from a drive that the package was installed on.
+//! The systemd units: booted in an emulated machine, from a drive with the installed package.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
@@ -23,10 +23,10 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("qemu-system-x86_64", "qemu-system-x86"),
 ];
 
-/// The most that `systemd-analyze security` may find, in tenths.
+/// The highest allowed exposure level of `systemd-analyze security`, times ten.
 const EXPOSURE: &str = "20";
 
-/// Runs in the guest when it has started.
+/// The script that runs in the booted guest.
 const CHECK: &str = include_str!("guest.sh");
 
 const CHECK_UNIT: &str = "[Unit]
@@ -44,33 +44,33 @@ pub(super) fn check() -> Result<()> {
     root.install(super::release()?.for_host()?.package()?)?;
     run(&mut root.command("systemd-analyze", &["verify", "biolat.service", "biolat.socket"]))?;
     let security = ["security", "--offline=yes", "--no-pager", "--threshold", EXPOSURE, "biolat.service"];
-    let judged = root.command("systemd-analyze", &security).output()?;
-    let table = String::from_utf8_lossy(&judged.stdout);
-    if !judged.status.success() {
-        bail!("the unit forbids too little:\n{table}");
+    let analyzed = root.command("systemd-analyze", &security).output()?;
+    let table = String::from_utf8_lossy(&analyzed.stdout);
+    if !analyzed.status.success() {
+        bail!("the unit is not sandboxed enough:\n{table}");
     }
     println!("{}", table.lines().next_back().unwrap_or_default());
     boot(&root)
 }
 
-/// Boots it; the guest says `ok` or `not ok` of each thing that must hold.
+/// Boots the system. The guest prints `ok` or `not ok` for each expectation.
 fn boot(root: &CleanRoot) -> Result<()> {
     write_check(root)?;
     let folder = process::root().join("target/deploy/boot");
     make_empty(&folder)?;
     write_drive(root, &folder)?;
-    let (mut held, mut failed) = (0, Vec::new());
+    let (mut passed, mut failed) = (0, Vec::new());
     vm::boot_drive(&folder, |line| {
         println!("  | {line}");
-        held += usize::from(line.starts_with("ok "));
+        passed += usize::from(line.starts_with("ok "));
         failed.extend(line.strip_prefix("not ok ").map(str::to_owned));
     })?;
-    let expected = CHECK.lines().filter(|line| line.starts_with("holds ")).count();
+    let expected = CHECK.lines().filter(|line| line.starts_with("expect ")).count();
     if !failed.is_empty() {
-        bail!("on a system that systemd has started: {}", failed.join("; "));
+        bail!("failed in the booted system: {}", failed.join("; "));
     }
-    if held != expected {
-        bail!("the guest told of {held} things that must hold, and there are {expected}");
+    if passed != expected {
+        bail!("the guest reported {passed} of {expected} expectations");
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ fn write_check(root: &CleanRoot) -> Result<()> {
     Ok(symlink("../check.service", units.join("multi-user.target.wants/check.service"))?)
 }
 
-/// A drive with the system on it.
+/// Creates a drive image with the system.
 fn write_drive(root: &CleanRoot, folder: &Path) -> Result<()> {
     let drive = folder.join(vm::DRIVE);
     let mkfs = find("mkfs.ext4").context("no mkfs.ext4: apt-get install e2fsprogs")?;

@@ -1,4 +1,4 @@
-//! The daemon as one file that needs no other: linked statically, stripped, at any address.
+//! The release binary of the daemon: one statically linked, stripped, position-independent file.
 
 use std::{
     fs,
@@ -14,15 +14,15 @@ use crate::{
     process::{cargo, command, find, root, run},
 };
 
-/// An architecture, as the compiler and as everyone else calls it.
+/// An architecture to build for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Architecture {
-    /// In images and packages.
+    /// The name in images and packages.
     pub(crate) name: &'static str,
     pub(crate) target: &'static str,
-    /// What the binary may take on a disk and of a download, in bytes: a growth beyond it is a decision, not an accident.
+    /// The largest allowed binary, in bytes. Raising it is a deliberate decision.
     pub(super) max_bytes: u64,
-    /// The linker and the file by which the C library to link is known, if the compiler at hand does not bring both.
+    /// For a cross build: the linker, and the C library, whose presence is checked.
     cross: Option<(&'static str, &'static str)>,
 }
 
@@ -37,7 +37,7 @@ impl Architecture {
         },
     ];
 
-    /// Why nothing can be built for it here; nothing if it can.
+    /// Why nothing can be built for this architecture here; `None` if it can.
     pub(super) fn missing(self) -> Option<String> {
         let (linker, library) = self.cross?;
         if find(linker).is_none() || !Path::new(library).is_file() {
@@ -47,7 +47,7 @@ impl Architecture {
         self.cross_cargo().err().map(|error| format!("{error:#}"))
     }
 
-    /// A cargo whose compiler has the standard library of this architecture: rustup's, or Debian's as `.ci/install` sets it up.
+    /// A cargo whose compiler has this architecture's standard library: rustup's, or Debian's as set up by `.ci/install`.
     fn cross_cargo(self) -> Result<Command> {
         let debian = tool(&format!("rust-{}/rustc", self.name));
         if has_library(Path::new("rustc"), self.target) {
@@ -60,7 +60,7 @@ impl Architecture {
             );
         }
         let mut cargo = command("/usr/bin/cargo", &[]);
-        // What rustup's cargo has set for this process is not meant for that one.
+        // Debian's cargo must not inherit rustup's environment.
         for (name, _) in std::env::vars().filter(|(name, _)| {
             name.starts_with("CARGO_") && name != "CARGO_HOME" || name.starts_with("RUSTUP_TOOLCHAIN")
         }) {
@@ -71,31 +71,30 @@ impl Architecture {
     }
 }
 
-/// Whether a compiler can build programs for this target.
+/// Whether a compiler has the standard library for this target.
 fn has_library(rustc: &Path, target: &str) -> bool {
     let Ok(printed) = command(rustc, &["--print", "sysroot"]).output() else { return false };
     let sysroot = PathBuf::from(String::from_utf8_lossy(&printed.stdout).trim());
     printed.status.success() && sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
 }
 
-/// What these builds are kept in: their flags are not those of the workspace's others.
+/// The target directory of release builds: their flags differ from those of other builds.
 pub(super) fn target_dir() -> PathBuf {
     root().join("target/static")
 }
 
-/// For what is built once, downloaded often, and stays in memory: the whole is optimized at once, and what others wrote is
-/// small.
+/// Profile for a small binary: thin LTO, and dependencies optimized for size.
 const SMALL: [&str; 3] = [
     "profile.release.lto='thin'",
     "profile.release.codegen-units=1",
     "profile.release.package.\"*\".opt-level='s'",
 ];
 
-/// What passes, scrapes and passwords take has to be fast.
+/// Dependencies in the paths of collections, scrapes and passwords, optimized for speed.
 const HOT: [&str; 8] =
     ["bcrypt", "blowfish", "flate2", "miniz_oxide", "prometheus-client", "prost", "ring", "serde_json"];
 
-/// Builds the daemon; where it is.
+/// Builds the daemon and returns the binary's path.
 pub(super) fn build(architecture: Architecture, source: &Source) -> Result<PathBuf> {
     let mut flags = flags()?;
     let mut command = match architecture.cross {
@@ -106,7 +105,7 @@ pub(super) fn build(architecture: Architecture, source: &Source) -> Result<PathB
         }
     };
     command.args(["build", "--release", "--locked", "--package", "biolat-daemon"]);
-    // With a target named, the flags are not those of build scripts, which run here.
+    // With an explicit target, the flags do not apply to build scripts, which run on the host.
     command.args(["--target", architecture.target, "--target-dir"]).arg(target_dir());
     command.args(SMALL.iter().flat_map(|setting| ["--config", setting]));
     command.args(HOT.iter().flat_map(|package| {
@@ -118,7 +117,7 @@ pub(super) fn build(architecture: Architecture, source: &Source) -> Result<PathB
     Ok(target_dir().join(architecture.target).join("release/biolat-daemon"))
 }
 
-/// No path of this machine is left in what panics say.
+/// Links statically, and removes this machine's paths from panic messages.
 fn flags() -> Result<Vec<String>> {
     let mut flags = vec![
         "-Ctarget-feature=+crt-static".to_owned(),
@@ -127,7 +126,7 @@ fn flags() -> Result<Vec<String>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
     let sources = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
-    // A folder for each registry, named by a hash of where it is.
+    // One directory for each registry, with a hash of its URL in the name.
     for registry in fs::read_dir(&sources).with_context(|| format!("cannot list {}", sources.display()))? {
         flags.push(format!("--remap-path-prefix={}=cargo", registry?.path().display()));
     }

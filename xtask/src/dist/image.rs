@@ -1,8 +1,8 @@
-//! The container image: one layer that holds the binary, in OCI's layout, as a tar file.
+//! The container image: an OCI image layout with one layer, which holds the binary, as a tar file.
 //!
 //! <https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md>
-//! The `manifest.json` beside it is for `docker load`, which knows no layout before Docker 25. Nothing is compressed,
-//! so that the layer's digest is its content's; a registry's client compresses what it pushes.
+//! `manifest.json` is for `docker load` before Docker 25, which does not support OCI layouts. The layer is not compressed, so
+//! its digest is that of its content; clients compress it when they push it to a registry.
 
 use std::{
     fs,
@@ -15,26 +15,26 @@ use tar::{Builder, EntryType, Header};
 
 use super::{Architecture, Source, hash};
 
-/// As which user and group it runs: nobody's in particular.
+/// User and group: unprivileged, as in distroless images.
 const USER: &str = "65532:65532";
 
 const NAME: &str = "biolat";
 const PROGRAM: &str = "biolat-daemon";
 const DESCRIPTION: &str = "Latency of every block I/O, as Prometheus native histograms";
 
-/// Permitted `CAP_PERFMON` (38) and `CAP_BPF` (39), not effective: `struct vfs_cap_data`, revision 2. Where the container
-/// may not have them, the program starts all the same and says so.
+/// File capabilities of the binary: `CAP_PERFMON` (38) and `CAP_BPF` (39), permitted but not effective, as `struct
+/// vfs_cap_data` of revision 2. As they are not effective, the daemon starts without them and reports what is missing.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/capability.h#L74>
 const CAPABILITIES: [u8; 20] = {
     let mut data = [0; 20];
     data[3] = 2;
-    // The upper half of the permitted ones, in little endian.
+    // The upper 32 bits of the permitted set, little endian.
     data[12] = 1 << (38 - 32) | 1 << (39 - 32);
     data
 };
 
-/// Writes the image of a binary into a folder; where it is.
+/// Writes the image to a directory and returns its path.
 pub(super) fn write(
     binary: &Path,
     architecture: Architecture,
@@ -82,29 +82,29 @@ pub(super) fn write(
         "mediaType": "application/vnd.oci.image.index.v1+json",
         "manifests": [entry],
     });
-    let dockers = json!([{
-        "Config": place(&config),
+    let docker_manifest = json!([{
+        "Config": blob_path(&config),
         "RepoTags": [format!("{NAME}:{}", source.version)],
-        "Layers": [place(&layer)],
+        "Layers": [blob_path(&layer)],
     }]);
 
-    let mut blobs = [&config, &layer, &manifest].map(|blob| (place(blob), blob.as_slice()));
+    let mut blobs = [&config, &layer, &manifest].map(|blob| (blob_path(blob), blob.as_slice()));
     blobs.sort();
     let mut archive = TarArchive::new(source.epoch);
     archive.folder("blobs/")?;
     archive.folder("blobs/sha256/")?;
-    for (place, blob) in blobs {
-        archive.file(&place, 0o644, blob)?;
+    for (path, blob) in blobs {
+        archive.file(&path, 0o644, blob)?;
     }
     archive.file("index.json", 0o644, &serde_json::to_vec(&index)?)?;
-    archive.file("manifest.json", 0o644, &serde_json::to_vec(&dockers)?)?;
+    archive.file("manifest.json", 0o644, &serde_json::to_vec(&docker_manifest)?)?;
     archive.file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
     let path = folder.join(format!("{NAME}-{}-image-{}.tar", source.version, architecture.name));
     fs::write(&path, archive.finish()?).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
-/// The binary, with its capabilities, and nothing else: a runtime makes the folders that it mounts on.
+/// The layer: the binary with its file capabilities and nothing else. Runtimes create the mount points.
 fn layer(binary: &[u8], epoch: u64) -> Result<Vec<u8>> {
     let mut archive = TarArchive::new(epoch);
     archive.0.append_pax_extensions([("SCHILY.xattr.security.capability", &CAPABILITIES[..])])?;
@@ -112,7 +112,7 @@ fn layer(binary: &[u8], epoch: u64) -> Result<Vec<u8>> {
     archive.finish()
 }
 
-/// A tar file whose entries are root's and of one time.
+/// A tar file whose entries belong to root and have the same modification time.
 struct TarArchive(Builder<Vec<u8>>, u64);
 
 impl TarArchive {
@@ -152,7 +152,7 @@ fn digest(blob: &[u8]) -> String {
     format!("sha256:{}", hash(blob))
 }
 
-/// Where a blob stands.
-fn place(blob: &[u8]) -> String {
+/// The path of a blob in the layout.
+fn blob_path(blob: &[u8]) -> String {
     format!("blobs/sha256/{}", hash(blob))
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask dist`: what users are given, in `target/dist`: binaries, images, packages and their sums.
+//! `cargo xtask dist`: builds the release artifacts in `target/dist`: binaries, images, packages and their checksums.
 //!
-//! The same commit gives the same bytes in any folder: nothing in them tells of this machine or of the time.
+//! Builds are reproducible: the same commit gives the same bytes in any directory.
 
 mod binary;
 mod image;
@@ -23,15 +23,15 @@ use crate::{
 pub(crate) use binary::Architecture;
 pub(crate) use package::missing;
 
-/// Where a release comes from.
+/// The version and commit of a release.
 struct Source {
     version: &'static str,
     revision: String,
-    /// When it was committed, in seconds since the epoch.
+    /// The commit's time, in seconds since the epoch.
     epoch: u64,
 }
 
-/// What there is of a release for an architecture.
+/// The release artifacts for one architecture.
 pub(crate) struct Artifacts {
     pub(crate) architecture: Architecture,
     pub(crate) binary: PathBuf,
@@ -41,29 +41,29 @@ pub(crate) struct Artifacts {
 
 /// A release.
 pub(crate) struct Release {
-    /// For the architecture that the probe is proven on, and others if they can be built for here.
+    /// One entry for each architecture that can be built for here.
     pub(crate) artifacts: Vec<Artifacts>,
     sums: PathBuf,
 }
 
-/// Makes it, for one architecture or for all that can be built for here; the sums are listed.
+/// Builds the artifacts for one architecture, or for all that can be built for here, and prints their checksums.
 pub(crate) fn dist(only: Option<&str>) -> Result<()> {
     let architectures: Vec<_> =
         Architecture::ALL.into_iter().filter(|each| only.is_none_or(|only| only == each.name)).collect();
     if architectures.is_empty() {
         let known = Architecture::ALL.map(|each| each.name).join(", ");
-        bail!("--only {}: known are {known}", only.unwrap_or_default());
+        bail!("--only {}: expected one of {known}", only.unwrap_or_default());
     }
     print!("{}", fs::read_to_string(build_all(&architectures)?.sums)?);
     Ok(())
 }
 
-/// Makes it, and fails if anything is left out or too large, or if a copy of the sources elsewhere gives other bytes. That is
-/// tried for this machine's architecture: a path of the folder that got into one would get into both.
+/// Builds the release. Fails if an artifact is missing or too large, or if a build from a copy of the sources in another
+/// directory gives other bytes. The copy is built for the host's architecture only: a leaked path would show in any.
 pub(crate) fn check() -> Result<()> {
     let release = build()?;
     if release.artifacts.len() < Architecture::ALL.len() {
-        bail!("an architecture was left out");
+        bail!("an architecture was skipped: see above");
     }
     for artifacts in &release.artifacts {
         artifacts.package()?;
@@ -82,13 +82,13 @@ pub(crate) fn check() -> Result<()> {
     let _ = fs::remove_dir_all(&copy);
     let there = there?;
     if here != there {
-        bail!("made in two folders, it is not the same:\n{here}\n{there}");
+        bail!("builds in two directories differ:\n{here}\n{there}");
     }
-    print!("the same bytes, made in two folders:\n{here}");
+    print!("identical builds in two directories:\n{here}");
     Ok(())
 }
 
-/// Makes it, from what this folder holds.
+/// Builds the release for all architectures that can be built for here.
 pub(crate) fn build() -> Result<Release> {
     build_all(&Architecture::ALL)
 }
@@ -101,14 +101,14 @@ fn build_all(architectures: &[Architecture]) -> Result<Release> {
     for &architecture in architectures {
         match architecture.missing() {
             None => artifacts.push(build_one(architecture, &source, &folder)?),
-            Some(reason) => println!("left out: {}: {reason}", architecture.name),
+            Some(reason) => println!("skipped: {}: {reason}", architecture.name),
         }
     }
     let sums = folder.join("SHA256SUMS");
     let mut lines = String::new();
     for file in artifacts.iter().flat_map(|each| [&each.binary, &each.image].into_iter().chain(&each.package))
     {
-        let name = file.file_name().context("no name")?.to_string_lossy();
+        let name = file.file_name().context("no file name")?.to_string_lossy();
         lines += &format!("{}  {name}\n", hash(&fs::read(file)?));
     }
     fs::write(&sums, lines)?;
@@ -123,7 +123,7 @@ fn build_one(architecture: Architecture, source: &Source, folder: &Path) -> Resu
     let package = match missing() {
         None => Some(package::write(architecture, source, folder)?),
         Some(reason) => {
-            println!("left out: the package for {}: {reason}", architecture.name);
+            println!("skipped: the package for {}: {reason}", architecture.name);
             None
         }
     };
@@ -132,33 +132,38 @@ fn build_one(architecture: Architecture, source: &Source, folder: &Path) -> Resu
 
 impl Artifacts {
     pub(crate) fn package(&self) -> Result<&Path> {
-        self.package.as_deref().with_context(|| format!("no package for {} was made", self.architecture.name))
+        self.package
+            .as_deref()
+            .with_context(|| format!("no package for {} was built: see above", self.architecture.name))
     }
 }
 
 impl Release {
-    /// What runs on this machine.
+    /// The artifacts for the host's architecture.
     pub(crate) fn for_host(&self) -> Result<&Artifacts> {
         let ours = |each: &&Artifacts| each.architecture.target.starts_with(std::env::consts::ARCH);
-        self.artifacts.iter().find(ours).context("nothing of the release runs on this machine")
+        self.artifacts
+            .iter()
+            .find(ours)
+            .context("the release has no artifacts for this machine's architecture")
     }
 }
 
-/// The sums of what a copy of the sources gives for an architecture.
+/// Builds from a copy of the sources in the directory `copy`, for one architecture. Returns the checksums.
 fn build_from_copy(source: &Source, architecture: Architecture, copy: &Path) -> Result<String> {
-    fs::create_dir(copy).with_context(|| format!("cannot make {}", copy.display()))?;
+    fs::create_dir(copy).with_context(|| format!("cannot create {}", copy.display()))?;
     let files = output(Command::new("git").args(["ls-files", "--cached", "-z"]).current_dir(root()))?;
     for file in files.split_terminator('\0') {
         let to = copy.join(file);
-        fs::create_dir_all(to.parent().context("no folder")?)?;
+        fs::create_dir_all(to.parent().context("no parent directory")?)?;
         fs::copy(root().join(file), to).with_context(|| format!("cannot copy {file}"))?;
     }
     let tools = root().join("target/tools");
     fs::create_dir(copy.join("target"))?;
     std::os::unix::fs::symlink(tools, copy.join("target/tools"))?;
-    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    let mut command = Command::new(std::env::current_exe().context("cannot find xtask's own executable")?);
     command.args(["dist", "--only", architecture.name]).env(ROOT, copy).stdout(std::process::Stdio::null());
-    // The program that writes manual pages goes into no binary: it need not be built from nothing.
+    // Share the target directory for the generator of manual pages, which is not part of the artifacts.
     command.env("CARGO_TARGET_DIR", root().join("target"));
     command.env("SOURCE_DATE_EPOCH", source.epoch.to_string()).env("BIOLAT_REVISION", &source.revision);
     run(&mut command)?;
@@ -166,23 +171,23 @@ fn build_from_copy(source: &Source, architecture: Architecture, copy: &Path) -> 
 }
 
 impl Source {
-    /// What git says of the last commit; outside of a checkout, what the environment does.
+    /// Takes version and commit from the environment, else from git.
     fn find() -> Result<Self> {
-        let said = |variable: &str, arguments: &[&str]| {
+        let get = |variable: &str, arguments: &[&str]| {
             let given = std::env::var(variable).ok().filter(|text| !text.is_empty());
-            let asked = || output(Command::new("git").args(arguments).current_dir(root()));
-            let text = given.map_or_else(asked, Ok);
-            text.with_context(|| format!("git does not know this folder's last commit: set {variable}"))
+            let from_git = || output(Command::new("git").args(arguments).current_dir(root()));
+            let text = given.map_or_else(from_git, Ok);
+            text.with_context(|| format!("cannot get the last commit from git: set {variable}"))
         };
-        let epoch = said("SOURCE_DATE_EPOCH", &["log", "-1", "--format=%ct"])?;
+        let epoch = get("SOURCE_DATE_EPOCH", &["log", "-1", "--format=%ct"])?;
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
-            revision: said("BIOLAT_REVISION", &["rev-parse", "--short=12", "HEAD"])?.trim().to_owned(),
+            revision: get("BIOLAT_REVISION", &["rev-parse", "--short=12", "HEAD"])?.trim().to_owned(),
             epoch: epoch.trim().parse().context("SOURCE_DATE_EPOCH is not a number of seconds")?,
         })
     }
 
-    /// When it was committed, in a format of date(1).
+    /// The commit's time, in a date(1) format.
     fn date(&self, format: &str) -> Result<String> {
         let mut date = Command::new("date");
         date.args(["--utc", &format!("--date=@{}", self.epoch), &format!("+{format}")]).env("LC_ALL", "C");

@@ -1,4 +1,4 @@
-//! The Debian package, by cargo-deb; `biolat-daemon/Cargo.toml` says what goes into it.
+//! The Debian package, built by cargo-deb. `biolat-daemon/Cargo.toml` lists its files.
 
 use std::{
     fs,
@@ -17,11 +17,11 @@ use crate::{
 const TOOL: &str = "cargo-deb";
 const TOOL_VERSION: &str = "3.8.0";
 
-/// Writes the package of what was built into a folder; where it is.
+/// Packages the built binary into a directory and returns the package's path.
 pub(super) fn write(architecture: Architecture, source: &Source, folder: &Path) -> Result<PathBuf> {
     write_documents(architecture, source)?;
     let path = folder.join(format!("biolat_{}_{}.deb", source.version, architecture.name));
-    let mut command = Command::new(tool()?);
+    let mut command = Command::new(cargo_deb()?);
     command.current_dir(root());
     command.args(["--package", "biolat-daemon", "--no-build", "--no-strip", "--locked", "--quiet"]);
     command.args(["--target", architecture.target, "--output"]).arg(&path);
@@ -30,7 +30,7 @@ pub(super) fn write(architecture: Architecture, source: &Source, folder: &Path) 
     Ok(path)
 }
 
-/// What is made of the daemon's options, and the package's changelog, beside the binary, where cargo-deb looks for it.
+/// Generates the manual pages, shell completions and the changelog beside the binary, where cargo-deb looks for them.
 fn write_documents(architecture: Architecture, source: &Source) -> Result<()> {
     let folder = binary::target_dir().join(architecture.target).join("release/documents");
     make_empty(&folder)?;
@@ -38,7 +38,7 @@ fn write_documents(architecture: Architecture, source: &Source) -> Result<()> {
     command.args(["--example", "documents", "--"]).arg(source.date("%Y-%m-%d")?).arg(&folder);
     run(&mut command)?;
     let changelog = format!(
-        "biolat ({}) unstable; urgency=medium\n\n  * Built from {}. What is new: CHANGELOG.md.gz, beside this file.\n\n \
+        "biolat ({}) unstable; urgency=medium\n\n  * Built from {}. Changes: CHANGELOG.md.gz in this directory.\n\n \
          -- {}  {}\n",
         source.version,
         source.revision,
@@ -57,20 +57,20 @@ fn write_documents(architecture: Architecture, source: &Source) -> Result<()> {
     run(&mut compress)
 }
 
-/// Why no package can be made here; nothing if it can.
+/// Why no package can be built here; `None` if it can.
 pub(crate) fn missing() -> Option<String> {
-    tool().err().map(|error| format!("{error:#}"))
+    cargo_deb().err().map(|error| format!("{error:#}"))
 }
 
-fn tool() -> Result<PathBuf> {
+fn cargo_deb() -> Result<PathBuf> {
     let own = Some(root().join("target/tools/bin").join(TOOL)).filter(|path| path.is_file());
     let tool = own.or_else(|| find(TOOL)).with_context(|| {
         format!("no {TOOL}: cargo install {TOOL} --version {TOOL_VERSION} --locked --root target/tools")
     })?;
     let version = output(Command::new(&tool).arg("--version"))?;
-    // Another one may give other bytes.
+    // Another version may give other bytes.
     if !version.contains(TOOL_VERSION) {
-        bail!("{} is {}, and it takes {TOOL_VERSION}", tool.display(), version.trim());
+        bail!("{} is {}, but the package needs {TOOL_VERSION}", tool.display(), version.trim());
     }
     Ok(tool)
 }

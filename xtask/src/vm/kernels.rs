@@ -70,7 +70,7 @@ impl Kernel {
 fn newest(release: &str) -> Result<Kernel> {
     let folder = tool("kernels").join(release);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    // Another run may want the same kernel.
+    // A concurrent run may download the same kernel.
     let lock = fs::File::create(folder.join("lock"))?;
     lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
     let place = newest_downloaded(release, &folder).or_else(|reason| {

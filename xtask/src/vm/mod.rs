@@ -61,7 +61,7 @@ impl Matrix {
         }
         let folder = root().join("target/vm");
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        // Two runs would use the same folders.
+        // Concurrent runs would use the same directories.
         let path = folder.join("lock");
         let lock = fs::File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         lock.try_lock().with_context(|| format!("another run of cargo xtask vm holds {}", path.display()))?;

@@ -1,7 +1,6 @@
-"""A browser that does as it is told: a JSON object a line comes in, one with the outcome goes out.
+"""Drives Chromium: reads commands from standard input and writes results to standard output, one JSON object a line.
 
-It notes what no page of ours may do: write an error to the console, break its content security policy, or ask anybody but
-its own origin for anything.
+Records the page's faults: errors in the console, violations of its content security policy, and requests to other origins.
 """
 
 import json
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Error, sync_playwright
 
-NOTE_VIOLATIONS = """
+RECORD_VIOLATIONS = """
 window.violations = [];
 document.addEventListener('securitypolicyviolation', (event) => violations.push(`${event.violatedDirective} ${event.blockedURI}`));
 """
@@ -20,32 +19,32 @@ class Browser:
     def __init__(self, chromium):
         self.chromium = chromium
         self.page = None
-        self.wrong = []
+        self.recorded = []
 
     def open(self, url, width=1400, height=900, scheme="dark", script=True, sharpness=1):
-        """A new window, without anything that the last one knew."""
+        """Opens a page in a new browser context, without the last one's state."""
         if self.page:
             self.page.context.close()
         size = {"width": width, "height": height}
         context = self.chromium.new_context(
             viewport=size, color_scheme=scheme, java_script_enabled=script, device_scale_factor=sharpness
         )
-        context.add_init_script(NOTE_VIOLATIONS)
-        self.wrong = []
+        context.add_init_script(RECORD_VIOLATIONS)
+        self.recorded = []
         page = self.page = context.new_page()
         own = self.host(url)
-        page.on("console", lambda message: message.type in ("error", "warning") and self.wrong.append(message.text))
-        page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        page.on("request", lambda request: self.note_request(request.url, own))
-        answer = page.goto(url)
-        return answer.all_headers() if answer else {}
+        page.on("console", lambda message: message.type in ("error", "warning") and self.recorded.append(message.text))
+        page.on("pageerror", lambda error: self.recorded.append(str(error)))
+        page.on("request", lambda request: self.check_request(request.url, own))
+        response = page.goto(url)
+        return response.all_headers() if response else {}
 
     def host(self, url):
         return urlsplit(url).netloc.rpartition("@")[2]
 
-    def note_request(self, url, own):
+    def check_request(self, url, own):
         if urlsplit(url).scheme != "data" and self.host(url) != own:
-            self.wrong.append(f"a request to {url}")
+            self.recorded.append(f"request to another origin: {url}")
 
     def evaluate(self, text):
         return self.page.evaluate(text)
@@ -69,9 +68,9 @@ class Browser:
         self.page.screenshot(path=path, full_page=whole)
 
     def faults(self):
-        """What was wrong since the page was opened or this was last asked for."""
-        wrong, self.wrong = self.wrong, []
-        return wrong + self.page.evaluate("window.violations.splice(0)")
+        """The faults since the page was opened or since the last call."""
+        recorded, self.recorded = self.recorded, []
+        return recorded + self.page.evaluate("window.violations.splice(0)")
 
 
 def main():
@@ -80,12 +79,12 @@ def main():
         chromium = playwright.chromium.launch(executable_path=sys.argv[1], args=["--no-sandbox"])
         browser = Browser(chromium)
         for line in sys.stdin:
-            told = json.loads(line)
+            command = json.loads(line)
             try:
-                outcome = {"done": getattr(browser, told.pop("do"))(**told)}
+                result = {"done": getattr(browser, command.pop("do"))(**command)}
             except Error as error:
-                outcome = {"error": str(error)}
-            print(json.dumps(outcome), flush=True)
+                result = {"error": str(error)}
+            print(json.dumps(result), flush=True)
         chromium.close()
 
 

@@ -1,8 +1,8 @@
-"""A terminal that a program runs in: pyte draws what the program writes, and a test looks at it.
+"""Runs a program in a terminal that pyte emulates.
 
-Takes the program's command as arguments, and a JSON object a line on standard input; answers each with what is on the
-screen by then, as one line of JSON. {"keys": "q"} types, {"size": [columns, lines]} resizes, {"signal": 15} sends the
-program a signal, {} just looks.
+The arguments are the program's command line. Reads commands from standard input, one JSON object a line, and answers each
+with the state of the screen: {"keys": "q"} types, {"size": [columns, lines]} resizes, {"signal": 15} sends a signal, {}
+only reads the screen.
 """
 
 import copy
@@ -22,21 +22,21 @@ CURSOR = 25 << 5
 
 
 class Screen(pyte.Screen):
-    """One that brings back what was there before the alternate screen, which pyte does not."""
+    """Restores the main screen when the alternate screen ends, which pyte does not."""
 
-    hidden = None
+    main_screen = None
 
     def set_mode(self, *modes, **options):
         super().set_mode(*modes, **options)
-        if self.hidden is None and ALTERNATE_SCREEN in self.mode:
-            self.hidden = copy.deepcopy(self.buffer), copy.copy(self.cursor)
+        if self.main_screen is None and ALTERNATE_SCREEN in self.mode:
+            self.main_screen = copy.deepcopy(self.buffer), copy.copy(self.cursor)
             self.erase_in_display(2)
 
     def reset_mode(self, *modes, **options):
         super().reset_mode(*modes, **options)
-        if self.hidden is not None and ALTERNATE_SCREEN not in self.mode:
-            buffer, cursor = self.hidden
-            self.hidden = None
+        if self.main_screen is not None and ALTERNATE_SCREEN not in self.mode:
+            buffer, cursor = self.main_screen
+            self.main_screen = None
             self.buffer.clear()
             self.buffer.update(buffer)
             self.cursor.x, self.cursor.y = cursor.x, cursor.y
@@ -47,28 +47,28 @@ def set_size(terminal, columns, lines):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
 
-def log_in(theirs):
-    """Makes a terminal ours."""
+def take_terminal(child_end):
+    """Makes a terminal the controlling terminal and the standard streams of this process."""
     os.setsid()
-    fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+    fcntl.ioctl(child_end, termios.TIOCSCTTY, 0)
     for descriptor in (0, 1, 2):
-        os.dup2(theirs, descriptor)
+        os.dup2(child_end, descriptor)
 
 
 def main():
     screen = Screen(80, 24)
     stream = pyte.ByteStream(screen)
-    terminal, theirs = pty.openpty()
+    terminal, child_end = pty.openpty()
     set_size(terminal, 80, 24)
-    before = termios.tcgetattr(theirs)
+    before = termios.tcgetattr(child_end)
     child = os.fork()
     if child == 0:
         os.close(terminal)
-        log_in(theirs)
+        take_terminal(child_end)
         os.execvp(sys.argv[1], sys.argv[1:])
     status, state = None, "runs"
     while True:
-        # Whatever comes within 50 ms of the last of it belongs together.
+        # Output that follows within 50 ms belongs together.
         while select.select([terminal], [], [], 0.05)[0]:
             try:
                 some = os.read(terminal, 65536)
@@ -93,20 +93,20 @@ def main():
                 os.kill(child, 9)
                 os.waitpid(child, 0)
             return
-        order = json.loads(line)
-        if "keys" in order:
-            os.write(terminal, order["keys"].encode())
-        if "size" in order:
-            columns, lines = order["size"]
+        command = json.loads(line)
+        if "keys" in command:
+            os.write(terminal, command["keys"].encode())
+        if "size" in command:
+            columns, lines = command["size"]
             screen.resize(lines, columns)
             set_size(terminal, columns, lines)
-        if "signal" in order and status is None:
-            os.kill(child, order["signal"])
+        if "signal" in command and status is None:
+            os.kill(child, command["signal"])
         answer = {
             "lines": [line.rstrip() for line in screen.display],
             "alternate": ALTERNATE_SCREEN in screen.mode,
             "cursor": CURSOR in screen.mode,
-            "restored": termios.tcgetattr(theirs) == before,
+            "restored": termios.tcgetattr(child_end) == before,
             "state": state,
             "status": status,
         }

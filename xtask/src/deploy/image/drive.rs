@@ -1,4 +1,4 @@
-//! A drive of the check's own, whose I/O nobody else adds to: a loop device.
+//! A loop device that only this check does I/O on.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 
 use crate::process::{output, run};
 
-/// Detached when it is dropped.
+/// Detached on drop.
 pub(super) struct Drive(PathBuf);
 
 impl Drive {
@@ -21,21 +21,21 @@ impl Drive {
         Ok(Self(device.trim().into()))
     }
 
-    /// Has so many requests made.
+    /// Reads `requests` blocks with direct I/O: one request each.
     pub(super) fn read(&self, requests: u64) -> Result<()> {
         let mut dd = Command::new("dd");
         dd.args(["of=/dev/null", "bs=4k", "iflag=direct", "status=none", &format!("count={requests}")]);
         run(dd.arg(format!("if={}", self.0.display())))
     }
 
-    /// Reads that the kernel has booked.
-    pub(super) fn books(&self) -> Result<u64> {
+    /// Completed reads in the kernel's disk statistics (diskstats).
+    pub(super) fn accounted_reads(&self) -> Result<u64> {
         let path = Path::new("/sys/block").join(self.name()).join("stat");
         let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(stat.split_whitespace().next().context("no books")?.parse()?)
+        Ok(stat.split_whitespace().next().context("no statistics")?.parse()?)
     }
 
-    /// Reads in the text format of `/metrics`.
+    /// The number of reads in `/metrics`, in the text format.
     pub(super) fn count_in(&self, metrics: &str) -> u64 {
         let series = format!("biolat_total_latency_seconds_count{{device=\"{}\",op=\"read\"}} ", self.name());
         let count = metrics.lines().find_map(|line| line.strip_prefix(&series));

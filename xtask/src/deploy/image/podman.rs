@@ -1,4 +1,4 @@
-//! The image by podman, as the README says to run it.
+//! The image in podman, with the README's options.
 
 use std::{
     fs,
@@ -14,28 +14,28 @@ use crate::process::{output, run};
 
 const IMAGE: &str = concat!("biolat:", env!("CARGO_PKG_VERSION"));
 
-/// Lower than the engine's own, which not every root may set.
+/// Lower than podman's defaults, which root in a container may not be able to set.
 const LIMITS: [&str; 2] = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=512:512"];
 
-/// The engine, with its images in a folder of the check's own.
+/// Podman, with its storage in the check's directory.
 pub(super) struct Podman {
     folder: PathBuf,
     profile: PathBuf,
 }
 
-/// Removed when it is dropped.
+/// A running container, removed on drop.
 pub(super) struct PodmanContainer<'a> {
-    engine: &'a Podman,
+    podman: &'a Podman,
     id: String,
     port: u16,
 }
 
 impl Podman {
     pub(super) fn load(image: &Path, folder: &Path) -> Result<Self> {
-        let engine = Self { folder: folder.join("engine"), profile: folder.join("seccomp.json") };
-        fs::write(&engine.profile, profile()?)?;
-        run(engine.command(&["load", "--quiet", "--input"]).arg(image))?;
-        Ok(engine)
+        let podman = Self { folder: folder.join("engine"), profile: folder.join("seccomp.json") };
+        fs::write(&podman.profile, profile()?)?;
+        run(podman.command(&["load", "--quiet", "--input"]).arg(image))?;
+        Ok(podman)
     }
 
     /// Starts a container.
@@ -45,20 +45,20 @@ impl Podman {
         command.args(["--env", "BIOLAT_INTERVAL=200ms", "--publish", &format!("127.0.0.1:{port}:9976")]);
         command.args(LIMITS).arg("--security-opt").arg(format!("seccomp={}", self.profile.display()));
         let id = output(command.arg(IMAGE))?.trim().to_owned();
-        Ok(PodmanContainer { engine: self, id, port })
+        Ok(PodmanContainer { podman: self, id, port })
     }
 
-    /// Who forgets the capabilities is told, in one line.
-    pub(super) fn without_rights(&self) -> Result<()> {
+    /// Without its capabilities, the daemon exits with one line that names them.
+    pub(super) fn check_without_capabilities(&self) -> Result<()> {
         let mut command = self.command(&["run", "--rm", "--network=none"]);
         let ended = command.args(LIMITS).arg(IMAGE).output().context("cannot run podman")?;
-        super::refused(&ended, "CAP_BPF and CAP_PERFMON")
+        super::check_refusal(&ended, "CAP_BPF and CAP_PERFMON")
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("podman");
         command.arg("--root").arg(self.folder.join("images")).arg("--runroot").arg(self.folder.join("run"));
-        // Neither a file system nor a service manager that may not be there.
+        // Need neither overlayfs nor systemd.
         command.args(["--storage-driver=vfs", "--cgroup-manager=cgroupfs", "--runtime=runc"]).args(arguments);
         command
     }
@@ -67,23 +67,27 @@ impl Podman {
 impl PodmanContainer<'_> {
     pub(super) fn scrape(&self) -> Result<String> {
         let address = format!("http://127.0.0.1:{}/metrics", self.port);
-        let asked =
+        let response =
             Command::new("curl").args(["--silent", "--fail", "--max-time", "5", &address]).output()?;
-        if !asked.status.success() {
-            let logs = self.engine.command(&["logs", &self.id]).output()?;
-            bail!("{address}: {}; it says: {}", asked.status, String::from_utf8_lossy(&logs.stderr));
+        if !response.status.success() {
+            let logs = self.podman.command(&["logs", &self.id]).output()?;
+            bail!(
+                "{address}: {}; the container's log: {}",
+                response.status,
+                String::from_utf8_lossy(&logs.stderr)
+            );
         }
-        Ok(String::from_utf8(asked.stdout)?)
+        Ok(String::from_utf8(response.stdout)?)
     }
 }
 
 impl Drop for PodmanContainer<'_> {
     fn drop(&mut self) {
-        let _ = self.engine.command(&["rm", "--force", "--time=5", &self.id]).output();
+        let _ = self.podman.command(&["rm", "--force", "--time=5", &self.id]).output();
     }
 }
 
-/// The engine's own profile as it is since podman 5.2: who has `CAP_BPF` may call bpf(2).
+/// Podman's default seccomp profile, with its rule since 5.2: `CAP_BPF` allows bpf(2).
 fn profile() -> Result<Vec<u8>> {
     const OWN: &str = "/usr/share/containers/seccomp.json";
     let own = fs::read(OWN)

@@ -1,5 +1,5 @@
-//! The image by runc, with rights as engines give them on Kubernetes: bounding ones, maybe permitted ones, and no ambient
-//! ones.
+//! The image in runc, with capabilities as container runtimes set them for Kubernetes: bounding, possibly permitted, never
+//! ambient.
 
 use std::{
     fs,
@@ -17,15 +17,15 @@ use crate::{
     process::{output, run},
 };
 
-/// What a container may do.
+/// The privileges of a container, and whether the daemon starts with them.
 pub(super) struct PrivilegeCase {
     pub(super) description: &'static str,
     user: u32,
     capabilities: &'static [&'static str],
-    /// Those of them that are permitted to what starts the program, before it is the program.
+    /// The runtime's permitted and effective capabilities before it executes the daemon.
     permitted: &'static [&'static str],
     no_new_privileges: bool,
-    /// What it says if that is not enough.
+    /// Part of the daemon's error if the privileges do not suffice.
     pub(super) expected_error: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ const NOBODY: u32 = 65532;
 
 pub(super) const PRIVILEGE_CASES: [PrivilegeCase; 7] = [
     PrivilegeCase {
-        description: "as a user that the binary's own capabilities serve",
+        description: "non-root, file capabilities",
         user: NOBODY,
         capabilities: BOTH,
         permitted: BOTH,
@@ -42,7 +42,7 @@ pub(super) const PRIVILEGE_CASES: [PrivilegeCase; 7] = [
         expected_error: None,
     },
     PrivilegeCase {
-        description: "so that the capabilities are the binary's alone",
+        description: "non-root, file capabilities, no permitted capabilities before exec",
         user: NOBODY,
         capabilities: BOTH,
         permitted: &[],
@@ -50,7 +50,7 @@ pub(super) const PRIVILEGE_CASES: [PrivilegeCase; 7] = [
         expected_error: None,
     },
     PrivilegeCase {
-        description: "as a user that gets no new privileges, but had them before it started",
+        description: "non-root, no new privileges, permitted capabilities before exec",
         user: NOBODY,
         capabilities: BOTH,
         permitted: BOTH,
@@ -58,7 +58,7 @@ pub(super) const PRIVILEGE_CASES: [PrivilegeCase; 7] = [
         expected_error: None,
     },
     PrivilegeCase {
-        description: "as a root that has two capabilities and gets no others",
+        description: "root, no new privileges, two capabilities",
         user: 0,
         capabilities: BOTH,
         permitted: BOTH,
@@ -66,7 +66,7 @@ pub(super) const PRIVILEGE_CASES: [PrivilegeCase; 7] = [
         expected_error: None,
     },
     PrivilegeCase {
-        description: "as a user that gets no new privileges and had none",
+        description: "non-root, no new privileges, no permitted capabilities before exec: fails",
         user: NOBODY,
         capabilities: BOTH,
         permitted: &[],
@@ -74,7 +74,7 @@ pub(super) const PRIVILEGE_CASES: [PrivilegeCase; 7] = [
         expected_error: Some("CAP_BPF and CAP_PERFMON"),
     },
     PrivilegeCase {
-        description: "as a user whose container has no capabilities",
+        description: "non-root, no capabilities in the container: fails",
         user: NOBODY,
         capabilities: &[],
         permitted: &[],
@@ -82,7 +82,7 @@ pub(super) const PRIVILEGE_CASES: [PrivilegeCase; 7] = [
         expected_error: Some("CAP_BPF and CAP_PERFMON"),
     },
     PrivilegeCase {
-        description: "as a root without capabilities",
+        description: "root, no capabilities: fails",
         user: 0,
         capabilities: &[],
         permitted: &[],
@@ -91,40 +91,40 @@ pub(super) const PRIVILEGE_CASES: [PrivilegeCase; 7] = [
     },
 ];
 
-/// A container that runs. Ended when it is dropped.
+/// A running container, deleted on drop.
 pub(super) struct RuncContainer {
     folder: PathBuf,
     child: Option<Child>,
 }
 
 impl RuncContainer {
-    pub(super) fn start(folder: &Path, system: &Path, rights: &PrivilegeCase) -> Result<Self> {
+    pub(super) fn start(folder: &Path, system: &Path, case: &PrivilegeCase) -> Result<Self> {
         let folder = folder.join("bundle");
         make_empty(&folder)?;
         run(Command::new("runc").arg("spec").arg("--bundle").arg(&folder))?;
         let path = folder.join("config.json");
-        // The rest is runc's own: namespaces, mounts, paths that are masked or read-only.
+        // The rest is runc's default: namespaces, mounts, masked and read-only paths.
         let mut config: Value = serde_json::from_slice(&fs::read(&path)?)?;
         config["root"] = json!({ "path": system, "readonly": true });
         let process = &mut config["process"];
         process["terminal"] = json!(false);
-        process["user"] = json!({ "uid": rights.user, "gid": rights.user });
+        process["user"] = json!({ "uid": case.user, "gid": case.user });
         process["args"] = json!(["/biolat-daemon", "--interval", "200ms"]);
-        process["noNewPrivileges"] = json!(rights.no_new_privileges);
+        process["noNewPrivileges"] = json!(case.no_new_privileges);
         process["rlimits"] = json!([]);
         process["capabilities"] = json!({
-            "bounding": rights.capabilities, "permitted": rights.permitted, "effective": rights.permitted,
+            "bounding": case.capabilities, "permitted": case.permitted, "effective": case.permitted,
             "inheritable": [], "ambient": [],
         });
         fs::write(&path, serde_json::to_vec(&config)?)?;
-        let mut bundle = Self { folder, child: None };
-        let mut command = bundle.runc(&["run", "--bundle"]);
-        command.arg(&bundle.folder).arg(NAME).stdin(Stdio::null()).stderr(Stdio::piped());
-        bundle.child = Some(command.spawn().context("cannot run runc")?);
-        Ok(bundle)
+        let mut container = Self { folder, child: None };
+        let mut command = container.runc(&["run", "--bundle"]);
+        command.arg(&container.folder).arg(NAME).stdin(Stdio::null()).stderr(Stdio::piped());
+        container.child = Some(command.spawn().context("cannot run runc")?);
+        Ok(container)
     }
 
-    /// By the loopback device of its own network.
+    /// Scrapes the daemon over the loopback interface of the container's network namespace.
     pub(super) fn scrape(&self) -> Result<String> {
         let state = self.runc(&["state", NAME]).output()?;
         let state: Value = serde_json::from_slice(&state.stdout).context("the container has not started")?;
@@ -136,22 +136,22 @@ impl RuncContainer {
         };
         output(&mut within(&["ip", "link", "set", "lo", "up"]))?;
         let address = "http://127.0.0.1:9976/metrics";
-        let asked = within(&["curl", "--silent", "--fail", "--max-time", "5", address]).output()?;
-        if !asked.status.success() {
-            bail!("the container does not answer: {}", asked.status);
+        let response = within(&["curl", "--silent", "--fail", "--max-time", "5", address]).output()?;
+        if !response.status.success() {
+            bail!("the daemon does not answer: {}", response.status);
         }
-        Ok(String::from_utf8(asked.stdout)?)
+        Ok(String::from_utf8(response.stdout)?)
     }
 
-    /// How it ended, which it is to do by itself.
-    pub(super) fn ended(mut self) -> Result<Output> {
+    /// Waits until the container exits by itself.
+    pub(super) fn wait(mut self) -> Result<Output> {
         const PATIENCE: Duration = Duration::from_secs(30);
         let mut child = self.child.take().context("no container")?;
         let began = Instant::now();
         while child.try_wait()?.is_none() {
             if began.elapsed() > PATIENCE {
                 self.child = Some(child);
-                bail!("it runs, and should have been refused");
+                bail!("the container still runs; it should have exited with an error");
             }
             thread::sleep(Duration::from_millis(50));
         }

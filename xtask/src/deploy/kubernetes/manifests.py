@@ -1,7 +1,7 @@
-"""Whether manifests are what Kubernetes and the Prometheus operator take, and give biolat no right too many.
+"""Validates manifests against the schemas of Kubernetes and the Prometheus operator, and checks the privileges they grant.
 
-Takes the folder of the operator's CRDs and files of manifests; prints what is wrong, one complaint a line: the file, a tab,
-the object and the complaint. Exits with 0 then, too: whether something has to be wrong is for the caller to know.
+Arguments: the directory of the operator's CRDs, and manifest files. Prints one finding a line: the file, a tab, the object
+and the finding. Exits with 0 even if there are findings: the caller knows which to expect.
 """
 
 import sys
@@ -11,11 +11,11 @@ import jsonschema
 import kubernetes_validate
 import yaml
 
-# The oldest that the chart says it takes, and the newest whose schemas there are.
+# The oldest version that the chart supports, and the newest with published schemas.
 KUBERNETES = ["1.25", "1.37"]
 
-# What a pod has unless someone takes it away, or has only if someone gives it, and biolat's has not.
-SHARED_WITH_HOST = ["hostNetwork", "hostPID", "hostIPC"]
+# The host's namespaces, which biolat's pod must not share.
+HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
 
 def main(crds, files):
@@ -24,13 +24,13 @@ def main(crds, files):
         with open(file) as text:
             for manifest in filter(None, yaml.safe_load_all(text)):
                 kind, name = manifest["kind"], manifest["metadata"]["name"]
-                complaints = monitor(manifest, monitors[kind]) if kind in monitors else builtin(manifest)
+                findings = check_monitor(manifest, monitors[kind]) if kind in monitors else check_builtin(manifest)
                 if kind == "DaemonSet":
-                    complaints += rights(manifest["spec"]["template"]["spec"])
+                    findings += check_privileges(manifest["spec"]["template"]["spec"])
                 if kind == "NetworkPolicy":
-                    complaints += reach(manifest["spec"])
-                for complaint in complaints:
-                    print(f"{file}\t{kind} {name}: {complaint}")
+                    findings += check_network_policy(manifest["spec"])
+                for finding in findings:
+                    print(f"{file}\t{kind} {name}: {finding}")
 
 
 def read(file):
@@ -38,27 +38,27 @@ def read(file):
         return yaml.safe_load(text)
 
 
-def builtin(manifest):
-    """By Kubernetes' own schemas, which know every field."""
-    complaints = []
+def check_builtin(manifest):
+    """Validates against the schemas of Kubernetes; unknown fields are errors."""
+    findings = []
     for version in KUBERNETES:
         try:
             kubernetes_validate.validate(manifest, version, strict=True)
         except kubernetes_validate.ValidationError as error:
             where = ".".join(map(str, error.path))
-            complaints.append(f"Kubernetes {version} refuses {where}: {error.message}")
+            findings.append(f"Kubernetes {version} rejects {where}: {error.message}")
         except kubernetes_validate.SchemaNotFoundError:
-            complaints.append(f"Kubernetes {version} has no {manifest['apiVersion']}")
-    return complaints
+            findings.append(f"Kubernetes {version} has no {manifest['apiVersion']}")
+    return findings
 
 
-def monitor(manifest, crd):
-    """By the operator's own definition, made as strict as kubectl is about fields that nobody knows."""
+def check_monitor(manifest, crd):
+    """Validates against the operator's CRD; unknown fields are errors, as with kubectl."""
     version = next(version for version in crd["spec"]["versions"] if version["storage"])
     schema = close(version["schema"]["openAPIV3Schema"])
     schema["properties"]["metadata"] = {"type": "object"}
-    found = jsonschema.Draft202012Validator(schema).iter_errors(manifest)
-    return [f"the operator refuses {'.'.join(map(str, error.path))}: {error.message}" for error in found]
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(manifest)
+    return [f"the operator rejects {'.'.join(map(str, error.path))}: {error.message}" for error in errors]
 
 
 def close(schema):
@@ -72,46 +72,46 @@ def close(schema):
     return closed
 
 
-def rights(pod):
-    """What docs/security.md and the README promise of the pod."""
-    complaints = [f"{field} is set" for field in SHARED_WITH_HOST if pod.get(field)]
+def check_privileges(pod):
+    """The guarantees of docs/security.md and the README."""
+    findings = [f"{field} is set" for field in HOST_NAMESPACES if pod.get(field)]
     if pod.get("automountServiceAccountToken") is not False:
-        complaints.append("it is given a token")
+        findings.append("it has a service account token")
     for volume in pod.get("volumes", []):
         kinds = volume.keys() - {"name", "projected"}
         kinds |= {kind for source in volume.get("projected", {}).get("sources", []) for kind in source} - {"secret"}
-        complaints += [f"volume {volume['name']} is of {kind}" for kind in sorted(kinds)]
+        findings += [f"volume {volume['name']} has the type {kind}" for kind in sorted(kinds)]
     of_pod = pod["securityContext"]
     if of_pod["seccompProfile"]["type"] == "Unconfined":
-        complaints.append("it runs without a seccomp profile")
+        findings.append("it runs without a seccomp profile")
     if len(pod["containers"]) != 1 or pod.get("initContainers"):
-        complaints.append("it has more than one container")
+        findings.append("it has more than one container")
     for container in pod["containers"]:
-        given = container["securityContext"]
+        security = container["securityContext"]
         root = of_pod.get("runAsUser") == 0
         if not root and of_pod.get("runAsNonRoot") is not True:
-            complaints.append("it may run as root unasked")
-        if given.get("allowPrivilegeEscalation") not in ([False] if root else [False, True]):
-            complaints.append("allowPrivilegeEscalation does not go with its user")
-        if given.get("privileged") is not False:
-            complaints.append("it is privileged")
-        if given.get("readOnlyRootFilesystem") is not True:
-            complaints.append("it may write to its root file system")
-        capabilities = given.get("capabilities", {})
+            findings.append("it may run as root")
+        if security.get("allowPrivilegeEscalation") not in ([False] if root else [False, True]):
+            findings.append("allowPrivilegeEscalation does not match its user")
+        if security.get("privileged") is not False:
+            findings.append("it is privileged")
+        if security.get("readOnlyRootFilesystem") is not True:
+            findings.append("it may write to its root file system")
+        capabilities = security.get("capabilities", {})
         if capabilities.get("drop") != ["ALL"] or sorted(capabilities.get("add", [])) != ["BPF", "PERFMON"]:
-            complaints.append("its capabilities are not BPF and PERFMON alone")
+            findings.append("its capabilities are not exactly BPF and PERFMON")
         if set(container["resources"]) < {"requests", "limits"} or "memory" not in container["resources"]["limits"]:
-            complaints.append("its memory has no limit")
-    return complaints
+            findings.append("it has no memory limit")
+    return findings
 
 
-def reach(policy):
-    """It lets in what wants its one port, and nothing out."""
+def check_network_policy(policy):
+    """The policy allows ingress to the metrics port and no egress."""
     ports = [port["port"] for rule in policy["ingress"] for port in rule.get("ports", [])]
-    complaints = [] if ports == ["metrics"] else [f"it lets in to {ports}"]
+    findings = [] if ports == ["metrics"] else [f"it allows ingress to {ports}"]
     if policy.get("egress") or "Egress" not in policy["policyTypes"]:
-        complaints.append("it lets something out")
-    return complaints
+        findings.append("it allows egress")
+    return findings
 
 
 if __name__ == "__main__":
