@@ -85,7 +85,7 @@ pub(super) fn target_dir() -> PathBuf {
 
 /// Profile for a small binary: thin LTO, and dependencies optimized for size.
 const SMALL: [&str; 3] = [
-    "profile.release.lto='thin'",
+    "profile.release.lto='fat'",
     "profile.release.codegen-units=1",
     "profile.release.package.\"*\".opt-level='s'",
 ];
