@@ -18,7 +18,7 @@ use crate::{
     suites, test,
 };
 
-const PICTURE: &str = "docs/page.png";
+const SCREENSHOT: &str = "docs/page.png";
 /// The time span that the page shows by default.
 const LOAD: Duration = Duration::from_secs(62);
 const ADDRESS: &str = "127.0.0.1:21199";
@@ -56,27 +56,27 @@ pub(crate) fn screenshot() -> Result<()> {
     let mut browser =
         command(host::python(), &["biolat-daemon/tests/kernel/support/browser.py", "/usr/bin/chromium"]);
     let mut browser = KilledOnDrop::start(browser.stdin(Stdio::piped()).stdout(Stdio::null()))?;
-    let mut orders = browser.0.stdin.take().context("the browser has no standard input")?;
+    let mut commands = browser.0.stdin.take().context("the browser has no standard input")?;
     let open = json!({"do": "open", "url": format!("http://{ADDRESS}/"), "width": 1400, "height": 900});
-    writeln!(orders, "{open}")?;
+    writeln!(commands, "{open}")?;
     println!("running one minute of load");
     thread::sleep(LOAD);
-    let picture = root().join(PICTURE);
+    let screenshot = root().join(SCREENSHOT);
     // The footer names the commit: it would be out of date soon.
-    for order in [
+    for command in [
         json!({"do": "evaluate", "text": "document.querySelector('footer').remove()"}),
-        json!({"do": "screenshot", "path": picture, "whole": true}),
+        json!({"do": "screenshot", "path": screenshot, "whole": true}),
     ] {
-        writeln!(orders, "{order}")?;
+        writeln!(commands, "{command}")?;
     }
-    drop(orders);
+    drop(commands);
     if !browser.0.wait()?.success() {
         bail!("the browser failed");
     }
     if let Some(status) = load.0.try_wait()? {
         bail!("fio ended before the screenshot was taken: {status}");
     }
-    println!("{PICTURE}: {} KiB", fs::metadata(&picture)?.len() >> 10);
+    println!("{SCREENSHOT}: {} KiB", fs::metadata(&screenshot)?.len() >> 10);
     Ok(())
 }
 

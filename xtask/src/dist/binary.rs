@@ -90,7 +90,7 @@ const SMALL: [&str; 3] = [
     "profile.release.package.\"*\".opt-level='s'",
 ];
 
-/// Dependencies in the paths of collections, scrapes and passwords, optimized for speed.
+/// Dependencies that collections, scrapes and password checks spend their time in: optimized for speed.
 const HOT: [&str; 8] =
     ["bcrypt", "blowfish", "flate2", "miniz_oxide", "prometheus-client", "prost", "ring", "serde_json"];
 

@@ -59,7 +59,8 @@ pub(crate) fn dist(only: Option<&str>) -> Result<()> {
 }
 
 /// Builds the release. Fails if an artifact is missing or too large, or if a build from a copy of the sources in another
-/// directory gives other bytes. The copy is built for the host's architecture only: a leaked path would show in any.
+/// directory gives other bytes. The copy is built for the host's architecture only: a directory's path that
+/// leaks into one architecture's build leaks into all.
 pub(crate) fn check() -> Result<()> {
     let release = build()?;
     if release.artifacts.len() < Architecture::ALL.len() {

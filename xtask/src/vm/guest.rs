@@ -18,7 +18,7 @@ use super::{
 };
 use crate::folder::make_empty;
 
-/// How many boots in a row may fail in the emulator without a test passing.
+/// The run fails after this many boots in a row in which the emulator failed before a test passed.
 const ATTEMPTS: u32 = 3;
 
 /// An emulated machine, a kernel and the tests to run.
