@@ -70,7 +70,11 @@ impl Kernel {
             btf.member_offset(structure, member)
                 .ok_or_else(|| UnsupportedKernel::Missing(format!("member {member} in struct {structure}")))
         };
-        let flag = |name: &str, otherwise: u64| 1 << btf.enumerator(name).unwrap_or(otherwise);
+        let flag = |name: &str, otherwise: u64| {
+            let bit = u32::try_from(btf.enumerator(name).unwrap_or(otherwise)).ok();
+            bit.and_then(|bit| 1_u32.checked_shl(bit))
+                .ok_or_else(|| UnsupportedKernel::Missing(format!("{name} below 32")))
+        };
 
         let ops = ops(&btf);
         let op = |name: &str| {
@@ -99,8 +103,8 @@ impl Kernel {
             },
             first_minor: member("gendisk", "first_minor")?,
             id_is_sequence: u32::from(sequence.is_some()),
-            flush_sequence: flag("__RQF_FLUSH_SEQ", FLUSH_SEQ_BIT_BEFORE_6_11),
-            io_stat: flag("__RQF_IO_STAT", IO_STAT_BIT_BEFORE_6_11),
+            flush_sequence: flag("__RQF_FLUSH_SEQ", FLUSH_SEQ_BIT_BEFORE_6_11)?,
+            io_stat: flag("__RQF_IO_STAT", IO_STAT_BIT_BEFORE_6_11)?,
             op_flush: op("flush")?,
             op_passthrough: op("scsi_in").or_else(|_| op("drv_in"))?,
             status_is_errno: u32::from(status == "int"),
@@ -233,5 +237,24 @@ pub(crate) mod tests {
     #[test]
     fn no_tracepoint() {
         assert_eq!(Kernel::from_btf(&without_tracepoint()), Err(UnsupportedKernel::NoTracepoint));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        /// The result may be any layout or error; it must not panic.
+        #[test]
+        fn mutated_and_truncated_btf_never_panics(
+            changes in proptest::collection::vec((0..2000_usize, proptest::prelude::any::<u8>()), 0..8),
+            end in 0..4000_usize,
+        ) {
+            let mut bytes = modern("");
+            for (at, byte) in changes {
+                let length = bytes.len();
+                bytes[at % length] = byte;
+            }
+            bytes.truncate(end);
+            let _ = Kernel::from_btf(&bytes);
+        }
     }
 }
