@@ -40,7 +40,7 @@ const RELOAD_WAIT: Duration = Duration::from_millis(200);
 
 /// The headers that can be set, as in the exporters, and the allowed values of those that have some.
 const HEADERS: [(&str, &[&str]); 5] = [
-    ("Content-Security-ClientAuthPolicy", &[]),
+    ("Content-Security-Policy", &[]),
     ("Strict-Transport-Security", &[]),
     ("X-Content-Type-Options", &["nosniff"]),
     ("X-Frame-Options", &["deny", "sameorigin"]),
