@@ -20,7 +20,7 @@ pub(crate) fn lint(strict: bool) -> Result<()> {
     run(cargo(&["clippy", "--locked", "--package", "biolat-ebpf", "--config", "profile.dev.panic='abort'"])
         .args(["--target-dir", "target/probe-lint", "--", "-D", "warnings"]))?;
     run(cargo(&["doc", "--locked", "--no-deps", "--document-private-items"])
-        .env("RUSTDOCFLAGS", "-D warnings"))
+        .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links"))
 }
 
 /// Checks licenses, sources and duplicate versions of dependencies against `deny.toml`. Security advisories are left out: their
@@ -33,6 +33,6 @@ fn dependencies(strict: bool) -> Result<()> {
         }
         return Ok(());
     }
-    let check = ["--locked", "--offline", "--all-features", "check", "bans", "licenses", "sources"];
+    let check = ["--locked", "--all-features", "check", "bans", "licenses", "sources"];
     run(&mut command(tool("bin/cargo-deny"), &check))
 }

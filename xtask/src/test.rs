@@ -26,6 +26,8 @@ const CLIENT_TEST_REQUIREMENTS: [Requirement; 3] = [
 pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
     if filter.is_none() {
         run(&mut cargo(&["test", "--locked"]))?;
+        // What the probe decides without the kernel, on the host.
+        run(&mut cargo(&["test", "--locked", "--package", "biolat-ebpf"]))?;
         client_tests(strict)?;
     }
     check_names(filter)?;
