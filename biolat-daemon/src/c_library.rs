@@ -2,11 +2,11 @@
 
 #![allow(unsafe_code, reason = "no dependency has safe wrappers for these")]
 
-/// Has all threads share one heap. With a heap for each, memory that was freed in one thread is not available to others: some
-/// megabytes after the kernel's BTF has been parsed.
+/// Makes all threads share one malloc arena. With an arena for each, memory that was freed in one thread is not available to
+/// others: some megabytes after the kernel's BTF has been parsed.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: a number; glibc takes its own lock.
+    // SAFETY: integer arguments only; glibc locks internally.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }

@@ -36,7 +36,7 @@ fn from_stat(stat: &str, boot_time: u64) -> Option<Process> {
     })
 }
 
-/// Seconds since the epoch. `/proc/stat` has it too, but to read that the kernel sums every interrupt of every CPU.
+/// Seconds since the epoch. `/proc/stat` has it too, but reading that sums all interrupts of all CPUs.
 fn boot_time() -> u64 {
     let now = |clock| {
         let time = clock_gettime(clock);

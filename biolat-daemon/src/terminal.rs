@@ -73,7 +73,7 @@ impl Terminal {
                     && term.as_deref().is_some_and(|term| term != "dumb")
             }
         };
-        // The font of the kernel's console has no parts of blocks.
+        // The kernel console's font has no block elements.
         let unicode = is_terminal && term.is_none_or(|term| term != "linux") && is_utf8(variable);
         Self { color, unicode, is_terminal }
     }

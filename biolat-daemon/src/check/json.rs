@@ -19,7 +19,7 @@ struct Document<'a> {
 pub(super) fn document(findings: &[Finding]) -> String {
     let works = count(findings, Verdict::Fail) == 0;
     let document = Document { version: VERSION, biolat: version::LONG, works, findings };
-    // Strings and numbers can always be written.
+    // Serializing strings and numbers cannot fail.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 

@@ -30,8 +30,7 @@ pub(crate) fn slots_at_start(devices: usize, slot_bytes: u64) -> u32 {
 }
 
 impl Collector {
-    /// Returns slots that no run of the probe writes to any more to the probe, and keeps their values as the baselines of
-    /// their next series.
+    /// Returns slots whose quarantine is over to the probe; their values become the next baselines.
     pub(super) fn end_quarantine(&mut self) -> Result<()> {
         for quarantined in self.quarantined.extract_if(.., |slot| slot.since.elapsed() >= QUARANTINE) {
             self.baselines.insert(quarantined.slot, self.probe.maps.read(quarantined.slot)?);

@@ -9,7 +9,7 @@ use super::{
     sysfs::{clean, first_of, names, text},
 };
 
-/// What a device's id is: see [`Device::id`].
+/// Where a device's id comes from: see [`Device::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     /// `diskseq`.

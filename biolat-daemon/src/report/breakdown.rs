@@ -34,7 +34,7 @@ pub(super) struct Block<'a> {
 }
 
 impl Breakdown {
-    /// As the options ask for.
+    /// The breakdown that the options select.
     pub(super) fn of(options: &ReportOptions) -> Self {
         let phases = match (options.phases, options.queued) {
             (true, _) => Phase::ALL.to_vec(),
@@ -44,7 +44,7 @@ impl Breakdown {
         Self { by_device: options.by_device, by_op: options.by_op, phases }
     }
 
-    /// The blocks of a window in which something happened; the one of everything in any case.
+    /// Blocks with activity; the block for everything is always included.
     pub(super) fn blocks<'a>(&self, window: &'a Window) -> Vec<Block<'a>> {
         let groups: Vec<(Option<&DeviceWindow>, Vec<&DeviceWindow>)> = if self.by_device {
             window.devices.iter().map(|device| (Some(device), vec![device])).collect()

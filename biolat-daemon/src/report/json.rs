@@ -109,7 +109,7 @@ impl LatencyJson {
     }
 }
 
-/// The middle; of what is below or above the range, the end of the range.
+/// The bucket's middle; for zero and overflow, the bound of the range.
 fn number(bounds: Bounds) -> f64 {
     bounds.middle().unwrap_or(if bounds.lower == 0.0 { bounds.upper } else { bounds.lower })
 }

@@ -73,7 +73,7 @@ pub struct ReportOptions {
     #[arg(long, conflicts_with_all = ["json", "fine", "by_op", "phases", "timestamp", "milliseconds"])]
     pub top: bool,
 
-    /// When to use colours
+    /// When to use colours; NO_COLOR in the environment turns them off too
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
 

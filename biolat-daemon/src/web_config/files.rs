@@ -61,7 +61,7 @@ mod tests {
 
     use super::Files;
 
-    /// A folder exists, and reading it fails.
+    /// A directory: it exists but cannot be read as a file.
     #[test]
     fn a_file_that_cannot_be_read_is_tried_again() {
         let mut files = Files::default();

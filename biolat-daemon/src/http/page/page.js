@@ -156,17 +156,17 @@ function showFigures({ passes, from, to, sum: total, seconds, snapshot }) {
 /** Values of each device: for the time shown or, before there is any, since biolat first saw it. */
 function deviceRows({ snapshot, passes, seconds }) {
   return snapshot.devices.map((device) => {
-    const sum_ = new Sum(), row = { device, sum: sum_, unseen: 0, seconds };
+    const total = new Sum(), row = { device, sum: total, unseen: 0, seconds };
     if (passes.length === 0) {
-      sum_.addDevice(device, choice.op);
+      total.addDevice(device, choice.op);
       row.seconds = snapshot.taken - device.since;
     } else {
       for (const pass of passes) {
-        sum_.addPass(pass, device.name, choice.op);
+        total.addPass(pass, device.name, choice.op);
         row.unseen += pass.devices.get(device.name)?.unseen ?? 0;
       }
     }
-    row.p99 = sum_.quantile(choice.phase, 0.99);
+    row.p99 = total.quantile(choice.phase, 0.99);
     return row;
   }).sort((one, other) => (other.p99 ?? -999) - (one.p99 ?? -999) || (one.device.name < other.device.name ? -1 : 1));
 }

@@ -54,7 +54,7 @@ fn nothing(window: &Window) -> String {
     }
 }
 
-/// Without the queue where that is recorded apart: what the drive itself does.
+/// Device latency if recorded, else total.
 fn drive_latency<'a>(device: &DeviceWindow, figures: &'a Figures) -> &'a Histogram {
     let phase = if device.has(Phase::Device) { Phase::Device } else { Phase::Total };
     figures.of(phase)

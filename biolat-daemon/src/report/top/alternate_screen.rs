@@ -1,4 +1,4 @@
-//! The terminal's alternate screen, and the terminal's state restored whatever ends this process.
+//! The terminal's alternate screen, and the terminal's state restored however the process ends.
 
 use std::{
     io::{self, Stdout},

@@ -85,7 +85,7 @@ fn selection(view: &TopView<'_>) -> Vec<String> {
     parts
 }
 
-/// What the figures lack.
+/// Warnings about missing or lost data.
 fn alerts(view: &TopView<'_>) -> Vec<(String, Style)> {
     let mut alerts = Vec::new();
     if let Some(trouble) = view.trouble {

@@ -22,7 +22,7 @@ const HELP: &[&str] = &[
     "QUEUE    share of the queue in the total",
     "ERR      failed I/Os",
     "",
-    "Percentiles and max are exact to 4.4 %.",
+    "Percentiles and max are within ±4.4 %.",
 ];
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect) {

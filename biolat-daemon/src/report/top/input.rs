@@ -12,7 +12,7 @@ use super::state::Action;
 
 pub(super) enum Event {
     Key(KeyEvent),
-    /// A signal that means this.
+    /// The action that a signal stands for.
     Signal(Action),
     /// The terminal was resized.
     Resized,
