@@ -51,11 +51,11 @@ impl Collector {
             if shown {
                 log_device(&device);
             }
-            let has_issue_times = device.throttling == Throttling::SetUp;
+            let has_dispatch_times = device.throttling == Throttling::SetUp;
             let since = SystemTime::now();
             self.devices.insert(
                 device.id,
-                KnownDevice { device, shown, since, audit: None, was_quiet: false, has_issue_times },
+                KnownDevice { device, shown, since, audit: None, was_quiet: false, has_dispatch_times },
             );
         }
         Ok(())

@@ -17,10 +17,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use biolat_common::{
-    lost::Reason,
-    series::{Key, Series},
-};
+use biolat_common::series::{Key, Series};
 
 use crate::{
     device::{
@@ -30,7 +27,7 @@ use crate::{
         sysfs,
     },
     host::Host,
-    losses,
+    losses::{CountedBy, LOSS_REASONS, LossReason},
     probe::{Probe, kernel::Kernel, kernel_btf, slot_bytes},
     snapshot::Snapshot,
 };
@@ -78,14 +75,14 @@ struct KnownDevice {
     audit: Option<Audit>,
     /// Whether the device has been quiet during a collection, so that the audit's baseline is exact.
     was_quiet: bool,
-    /// Whether the kernel records when requests are issued, judging by the latest ones.
-    has_issue_times: bool,
+    /// Whether the kernel records when requests are dispatched, judging by the latest ones.
+    has_dispatch_times: bool,
 }
 
 /// Completions in no histogram.
 struct Losses {
     by_reason: Vec<(&'static str, u64)>,
-    /// Those that are in the disk statistics, of whichever device.
+    /// Those that diskstats accounts, over all devices.
     accounted: u64,
 }
 
@@ -222,7 +219,7 @@ impl Collector {
         }
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
             if let Some(known) = self.devices.get_mut(&id) {
-                known.has_issue_times = growth.split > 0;
+                known.has_dispatch_times = growth.split > 0;
             }
         }
         Ok(())
@@ -231,12 +228,16 @@ impl Collector {
     /// Losses by reason, including reasons without any.
     fn losses(&mut self, recursion: u64) -> Result<Losses> {
         let counts = self.probe.maps.losses()?;
-        let mut by_reason: Vec<_> =
-            Reason::ALL.into_iter().map(|reason| (reason.name(), counts[reason as usize])).collect();
-        by_reason.push((losses::RECURSION.name, recursion));
-        by_reason.push((losses::UNKNOWN_DEVICE.name, self.unresolved_completions));
-        let accounted = Reason::ALL.into_iter().filter(|reason| reason.is_accounted());
-        let accounted = accounted.map(|reason| counts[reason as usize]).sum::<u64>() + recursion;
+        let (mut by_reason, mut accounted) = (Vec::new(), 0);
+        for LossReason { name, counted_by, .. } in LOSS_REASONS {
+            let count = match counted_by {
+                CountedBy::Probe(reason) => counts[*reason as usize],
+                CountedBy::Kernel => recursion,
+                CountedBy::Collector => self.unresolved_completions,
+            };
+            by_reason.push((*name, count));
+            accounted += if counted_by.is_accounted() { count } else { 0 };
+        }
         Ok(Losses { by_reason, accounted })
     }
 

@@ -44,7 +44,7 @@ impl Collector {
             }
         }
         let has_total = known.device.iostats;
-        let has_split = has_total && known.has_issue_times;
+        let has_split = has_total && known.has_dispatch_times;
         DeviceView {
             device: known.device.clone(),
             since: known.since,

@@ -27,7 +27,7 @@ pub struct Totals {
 pub struct Growth {
     /// All requests.
     pub total: u64,
-    /// Requests with a known issue time, whose latency is split into queue and device.
+    /// Requests with a known dispatch time, whose latency is split into queue and device.
     pub split: u64,
 }
 
