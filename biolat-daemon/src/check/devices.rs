@@ -71,7 +71,9 @@ fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
     let finding = match device.missing_latency() {
         None => return Finding::ok(ID, name, format!("{is}: queue, device and total latency")),
         Some(MissingLatency::QueueAndDevice) => {
-            let text = format!("{is}: total latency only, unless io.latency or io.cost of a cgroup is set");
+            let text = format!(
+                "{is}: total latency only, unless io.latency or io.cost of a cgroup or the scheduler bfq or kyber is set"
+            );
             Finding::note(ID, name, text)
         }
         Some(MissingLatency::All) => Finding::fail(

@@ -10,7 +10,7 @@ use crate::shell::quoted;
 pub(crate) enum MissingLatency {
     /// I/O statistics are disabled: there are no timestamps at all.
     All,
-    /// Nothing makes the kernel record when requests are issued.
+    /// Nothing makes the kernel record when requests are dispatched.
     QueueAndDevice,
 }
 
@@ -19,9 +19,9 @@ pub(crate) enum MissingLatency {
 /// `wbt_default_latency_nsec()`: <https://github.com/torvalds/linux/blob/v6.12/block/blk-wbt.c>
 const THROTTLING_DEFAULTS: (u32, u32) = (75_000, 2_000);
 
-/// Why no command makes the kernel record when requests are issued, and what else does.
-pub(crate) const WITHOUT_THROTTLING: &str =
-    "this kernel is built without CONFIG_BLK_WBT; io.latency or io.cost of a cgroup has the same effect";
+/// Why no command makes the kernel record when requests are dispatched, and what else does.
+pub(crate) const WITHOUT_THROTTLING: &str = "this kernel is built without CONFIG_BLK_WBT; \
+     io.latency or io.cost of a cgroup, or the scheduler bfq or kyber, has the same effect";
 
 impl Device {
     pub(crate) fn missing_latency(&self) -> Option<MissingLatency> {
@@ -52,7 +52,7 @@ impl Device {
             MissingLatency::All => "no latency: I/O statistics are disabled (queue/iostats is 0)",
             MissingLatency::QueueAndDevice => {
                 "queue and device latency may be missing (total latency is complete): nothing makes the kernel \
-                 record when requests are issued"
+                 record when requests are dispatched"
             }
         };
         Some(match self.remedy(Path::new("/sys")) {

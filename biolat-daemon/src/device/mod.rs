@@ -40,21 +40,21 @@ pub struct Device {
     /// Devices stacked on it or on its partitions: dm and md devices, by kernel name.
     pub holders: Vec<String>,
     /// Whether request-based dm sends it clones, which the kernel accounts differently from requests: a cloned flush as a
-    /// read, and a clone that could not be issued as completed.
+    /// read, and a clone that could not be dispatched as completed.
     pub has_clones: bool,
     /// Whether the kernel accounts and timestamps its requests (`queue/iostats`).
     pub iostats: bool,
     /// Whether the kernel accounts passthrough commands that have a timestamp: it does where it can be asked to timestamp
     /// them (`queue/iostats_passthrough`, Linux 6.13).
     pub accounts_passthrough: bool,
-    /// Writeback throttling makes the kernel record when a request is issued.
+    /// Writeback throttling makes the kernel record when a request is dispatched.
     pub throttling: Throttling,
 }
 
 /// State of writeback throttling, by `queue/wbt_lat_usec`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Throttling {
-    /// Initialized, whether it throttles or is off: the kernel records when requests are issued.
+    /// Initialized, whether it throttles or is off: the kernel records when requests are dispatched.
     SetUp,
     /// Not initialized; setting a latency initializes it.
     CanBeSetUp,

@@ -7,7 +7,7 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model as m
 
 use super::{
     HistogramFormat, buckets,
-    metrics::{METRICS, Metric, Source},
+    metrics::{METRICS, Metric, Samples},
 };
 use crate::{histogram::Histogram, snapshot::Snapshot};
 
@@ -19,29 +19,29 @@ pub fn families(snapshot: &Snapshot, format: HistogramFormat) -> Vec<model::Metr
 }
 
 fn family(metric: &Metric, snapshot: &Snapshot, format: HistogramFormat) -> model::MetricFamily {
-    let mut samples = Vec::new();
+    let mut metrics = Vec::new();
     let with_labels = |values: &[&str]| model::Metric {
         label: label_pairs(metric.labels, values),
         ..model::Metric::default()
     };
-    match metric.source {
-        Source::Gauge(source) => source(snapshot, &mut |labels, value| {
-            samples.push(model::Metric { gauge: Some(model::Gauge { value }), ..with_labels(labels) });
+    match metric.samples {
+        Samples::Gauge(each) => each(snapshot, &mut |labels, value| {
+            metrics.push(model::Metric { gauge: Some(model::Gauge { value }), ..with_labels(labels) });
         }),
-        Source::Counter(source) => source(snapshot, &mut |labels, value, start| {
+        Samples::Counter(each) => each(snapshot, &mut |labels, value, start| {
             let counter = model::Counter { value, start_timestamp: Some(start.into()), exemplar: None };
-            samples.push(model::Metric { counter: Some(counter), ..with_labels(labels) });
+            metrics.push(model::Metric { counter: Some(counter), ..with_labels(labels) });
         }),
-        Source::Histogram(source) => source(snapshot, &mut |labels, histogram, start| {
+        Samples::Histogram(each) => each(snapshot, &mut |labels, histogram, start| {
             let histogram = Some(encoded(histogram, format, start));
-            samples.push(model::Metric { histogram, ..with_labels(labels) });
+            metrics.push(model::Metric { histogram, ..with_labels(labels) });
         }),
     }
     model::MetricFamily {
         name: metric.name.to_owned(),
         help: metric.help.to_owned(),
-        r#type: metric.source.kind().into(),
-        metric: samples,
+        r#type: metric.samples.kind().into(),
+        metric: metrics,
         ..model::MetricFamily::default()
     }
 }

@@ -18,17 +18,17 @@ use crate::{
 pub(crate) struct Metric {
     /// Full name, with unit and `_total`.
     pub(crate) name: &'static str,
-    /// Label names, in the order of the values that `source` adds.
+    /// Label names, in the order of the values that `samples` adds.
     pub(crate) labels: &'static [&'static str],
     /// Meaning, for `# HELP` and the documentation.
     pub(crate) help: &'static str,
-    pub(crate) source: Source,
+    pub(crate) samples: Samples,
     pub(crate) exposed: Exposed,
 }
 
-/// Where samples come from. The variant is the metric's type. A counter and a histogram have a start: the time when they
-/// were zero.
-pub(crate) enum Source {
+/// The function that adds the samples. The variant is the metric's type. A counter and a histogram have a start: the time
+/// when they were zero.
+pub(crate) enum Samples {
     Gauge(fn(&Snapshot, &mut AddGauge<'_>)),
     Counter(fn(&Snapshot, &mut AddCounter<'_>)),
     Histogram(fn(&Snapshot, &mut AddHistogram<'_>)),
@@ -49,7 +49,7 @@ pub(crate) enum Exposed {
     WithProbeStats,
 }
 
-impl Source {
+impl Samples {
     pub(crate) const fn kind(&self) -> MetricType {
         match self {
             Self::Gauge(_) => MetricType::Gauge,
@@ -86,14 +86,14 @@ pub(crate) const METRICS: &[Metric] = &[
         help: "Queue latency of block requests in seconds: from allocation of the request to its dispatch to the \
                driver, in the plug and the I/O scheduler. The wait for a tag comes before the allocation and is in no \
                phase.",
-        source: Source::Histogram(|snapshot, add| latencies(snapshot, Phase::Queue, add)),
+        samples: Samples::Histogram(|snapshot, add| latencies(snapshot, Phase::Queue, add)),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_device_latency_seconds",
         labels: &["device", "op"],
         help: "Device latency of block requests in seconds: from dispatch to the driver to completion.",
-        source: Source::Histogram(|snapshot, add| latencies(snapshot, Phase::Device, add)),
+        samples: Samples::Histogram(|snapshot, add| latencies(snapshot, Phase::Device, add)),
         exposed: Exposed::Always,
     },
     Metric {
@@ -101,14 +101,14 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device", "op"],
         help: "Total latency of block requests in seconds: from allocation of the request to completion, queue and \
                device together.",
-        source: Source::Histogram(|snapshot, add| latencies(snapshot, Phase::Total, add)),
+        samples: Samples::Histogram(|snapshot, add| latencies(snapshot, Phase::Total, add)),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_io_bytes_total",
         labels: &["device", "op"],
         help: "Bytes transferred by completed block requests, as the kernel's disk statistics count them.",
-        source: Source::Counter(|snapshot, add| {
+        samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot) {
                 add(&[&device.device.name, &series.op], series.bytes as f64, device.since);
             }
@@ -119,7 +119,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_io_errors_total",
         labels: &["device", "op", "status"],
         help: "Block requests that completed with an error, by the kernel's block status.",
-        source: Source::Counter(|snapshot, add| {
+        samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot) {
                 let absent = |status: &&str| series.errors.iter().all(|(found, _)| found != status);
                 let zeros = COMMON_ERRORS.into_iter().filter(absent).map(|status| (status, 0));
@@ -134,7 +134,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_latency_overflows_total",
         labels: &["device", "op", "phase"],
         help: "Latencies above 1024 seconds, the upper end of the histograms' range.",
-        source: Source::Counter(|snapshot, add| {
+        samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot) {
                 for phase in Phase::ALL {
                     let count = series.histograms[phase as usize].overflow;
@@ -160,7 +160,7 @@ pub(crate) const METRICS: &[Metric] = &[
         ],
         help: "Attributes of a device; always 1. path_of: the multipath device that a hidden path belongs to. holders: \
                the dm and md devices on top, separated by commas.",
-        source: Source::Gauge(|snapshot, add| {
+        samples: Samples::Gauge(|snapshot, add| {
             let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
             for DeviceView { device, .. } in &snapshot.devices {
                 let node = device.numa_node.map(|node| node.to_string()).unwrap_or_default();
@@ -185,8 +185,8 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_device_phase_available",
         labels: &["device", "phase"],
         help: "Whether the kernel records the timestamps for this latency (1) or not (0). total needs queue/iostats; \
-               queue and device need writeback throttling or another rq-qos policy as well.",
-        source: Source::Gauge(|snapshot, add| {
+               queue and device also need writeback throttling, another rq-qos policy, or the scheduler BFQ or Kyber.",
+        samples: Samples::Gauge(|snapshot, add| {
             for view in &snapshot.devices {
                 for phase in Phase::ALL {
                     let available = f64::from(u8::from(view.phases[phase as usize]));
@@ -201,7 +201,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device", "op"],
         help: "Completions that the probe missed: the kernel's disk statistics account for them, but the kernel did not \
                run the probe. A lower bound, exact when the device is idle.",
-        source: Source::Counter(|snapshot, add| {
+        samples: Samples::Counter(|snapshot, add| {
             for view in &snapshot.devices {
                 for &(group, count) in &view.unseen {
                     add(&[&view.device.name, group.name()], count as f64, view.since);
@@ -214,7 +214,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_lost_completions_total",
         labels: &["reason"],
         help: "Completions that are in no histogram, by reason.",
-        source: Source::Counter(|snapshot, add| {
+        samples: Samples::Counter(|snapshot, add| {
             for &(reason, count) in &snapshot.lost {
                 add(&[reason], count as f64, snapshot.started);
             }
@@ -225,35 +225,39 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_build_info",
         labels: &["version", "revision"],
         help: "Version and git revision of biolat; always 1.",
-        source: Source::Gauge(|_, add| add(&[version::VERSION, version::REVISION], 1.0)),
+        samples: Samples::Gauge(|_, add| add(&[version::VERSION, version::REVISION], 1.0)),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_collect_duration_seconds",
         labels: &[],
         help: "Duration of a collection in seconds: read disk statistics and counters, sum, audit.",
-        source: Source::Histogram(|snapshot, add| add(&[], &snapshot.health.durations, snapshot.started)),
+        samples: Samples::Histogram(|snapshot, add| add(&[], &snapshot.health.durations, snapshot.started)),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_collect_failures_total",
         labels: &[],
         help: "Collections that failed; the values of the last successful one are still exposed.",
-        source: Source::Counter(|snapshot, add| add(&[], snapshot.health.failures as f64, snapshot.started)),
+        samples: Samples::Counter(|snapshot, add| {
+            add(&[], snapshot.health.failures as f64, snapshot.started)
+        }),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_collect_overruns_total",
         labels: &[],
         help: "Collections that took longer than the interval.",
-        source: Source::Counter(|snapshot, add| add(&[], snapshot.health.overruns as f64, snapshot.started)),
+        samples: Samples::Counter(|snapshot, add| {
+            add(&[], snapshot.health.overruns as f64, snapshot.started)
+        }),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_probe_runs_total",
         labels: &[],
         help: "Runs of the probe, counted by the kernel with --probe-stats.",
-        source: Source::Counter(|snapshot, add| {
+        samples: Samples::Counter(|snapshot, add| {
             if let Some(runs) = snapshot.probe {
                 add(&[], runs.count as f64, snapshot.started);
             }
@@ -264,7 +268,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_probe_run_seconds_total",
         labels: &[],
         help: "Seconds spent in the probe, measured by the kernel with --probe-stats.",
-        source: Source::Counter(|snapshot, add| {
+        samples: Samples::Counter(|snapshot, add| {
             if let Some(runs) = snapshot.probe {
                 add(&[], runs.time.as_secs_f64(), snapshot.started);
             }
@@ -275,7 +279,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_collect_timestamp_seconds",
         labels: &[],
         help: "Time of the last successful collection, in seconds since the epoch.",
-        source: Source::Gauge(|snapshot, add| {
+        samples: Samples::Gauge(|snapshot, add| {
             add(&[], snapshot.taken.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
         }),
         exposed: Exposed::Always,
@@ -284,14 +288,14 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_series_slots",
         labels: &[],
         help: "Series (device and op) that the probe's maps have room for; grows with the number of series.",
-        source: Source::Gauge(|snapshot, add| add(&[], snapshot.health.slots as f64)),
+        samples: Samples::Gauge(|snapshot, add| add(&[], snapshot.health.slots as f64)),
         exposed: Exposed::Always,
     },
     Metric {
         name: "biolat_map_bytes",
         labels: &[],
         help: "Kernel memory of the series in bytes, over all CPUs.",
-        source: Source::Gauge(|snapshot, add| add(&[], snapshot.health.map_bytes as f64)),
+        samples: Samples::Gauge(|snapshot, add| add(&[], snapshot.health.map_bytes as f64)),
         exposed: Exposed::Always,
     },
     // What every exporter says about itself; names and help texts are a convention.
@@ -299,7 +303,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "process_cpu_seconds_total",
         labels: &[],
         help: "Total user and system CPU time spent in seconds.",
-        source: Source::Counter(|snapshot, add| {
+        samples: Samples::Counter(|snapshot, add| {
             let start = Duration::try_from_secs_f64(snapshot.process.start_time_seconds).unwrap_or_default();
             add(&[], snapshot.process.cpu_seconds, UNIX_EPOCH + start);
         }),
@@ -327,9 +331,9 @@ pub(crate) const METRICS: &[Metric] = &[
 const fn process_gauge(
     name: &'static str,
     help: &'static str,
-    source: fn(&Snapshot, &mut AddGauge<'_>),
+    samples: fn(&Snapshot, &mut AddGauge<'_>),
 ) -> Metric {
-    Metric { name, labels: &[], help, source: Source::Gauge(source), exposed: Exposed::Always }
+    Metric { name, labels: &[], help, samples: Samples::Gauge(samples), exposed: Exposed::Always }
 }
 
 fn latencies(snapshot: &Snapshot, phase: Phase, add: &mut AddHistogram<'_>) {
@@ -353,7 +357,7 @@ mod tests {
     use crate::generated_docs;
 
     fn kind(metric: &Metric) -> &'static str {
-        match metric.source.kind() {
+        match metric.samples.kind() {
             MetricType::Counter => "counter",
             MetricType::Histogram => "histogram",
             _ => "gauge",

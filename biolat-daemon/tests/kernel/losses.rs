@@ -54,9 +54,9 @@ fn host() -> Host {
     Host { sysfs: "/sys".into(), procfs: "/proc".into() }
 }
 
-/// A probe that reads a zero for the issue time, as the kernel leaves it for a queue without statistics. Not every machine has
-/// such a queue.
-fn probe_without_issue_times() -> Probe {
+/// A probe that reads a zero for the dispatch time, as the kernel leaves it for a queue without statistics. Not
+/// every machine has such a queue.
+fn probe_without_dispatch_times() -> Probe {
     let types = kernel_btf(&host()).unwrap();
     let mut kernel = Kernel::from_btf(&types).unwrap();
     let zero = Btf::parse(&types).unwrap().member_offset("request", "alloc_time_ns").unwrap();
@@ -66,11 +66,11 @@ fn probe_without_issue_times() -> Probe {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_issue_times_the_total_is_complete() {
+fn without_dispatch_times_the_total_is_complete() {
     let device = LoopDevice::attach("stamps", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let found = device::scan(&host().sysfs, IdKind::Diskseq, |_| None).unwrap();
-    let mut collector = Collector::new(host(), selection, found, probe_without_issue_times()).unwrap();
+    let mut collector = Collector::new(host(), selection, found, probe_without_dispatch_times()).unwrap();
     collector.collect().unwrap();
     let before = Stat::of(&device.name).completions(READ);
     let target = Target::open(&device.path());

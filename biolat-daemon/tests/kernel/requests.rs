@@ -106,8 +106,8 @@ fn fsync_on_a_volatile_cache_is_exact() {
     }
 }
 
-/// What fsync sends when there is nothing left to write is accounted as a write, and ends without being issued
-/// to the driver. Its issue time is 0, which in the first minutes after boot looks like a time.
+/// What fsync sends when there is nothing left to write is accounted as a write, and ends without being
+/// dispatched to the driver. Its dispatch time is 0, which in the first minutes after boot looks like a time.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn an_empty_flush_has_a_total_and_nothing_else() {

@@ -1,4 +1,5 @@
-//! A queue without writeback throttling or another rq-qos policy: the kernel does not record when requests are issued.
+//! A queue without writeback throttling or another rq-qos policy: the kernel does not record when requests are
+//! dispatched.
 //!
 //! The kernels here set up throttling for every device, and never remove it. So the test clears the queue's flag for these
 //! timestamps in the kernel's memory.
@@ -57,8 +58,8 @@ fn only_the_total_is_available() {
     let daemon = Daemon::of(&disk.name);
     let target = Target::open(&disk.path());
     target.read(10);
-    for has_issue_times in [false, true] {
-        memory.write(flags, if has_issue_times { before } else { before & !stats });
+    for has_dispatch_times in [false, true] {
+        memory.write(flags, if has_dispatch_times { before } else { before & !stats });
         // The daemon learns it from the first of these.
         target.read(10);
         let moment = settled(&daemon, &disk.name);
@@ -66,9 +67,9 @@ fn only_the_total_is_available() {
         let after = settled(&daemon, &disk.name);
         let growth = compare(&disk.name, &moment, &after);
         assert_eq!((growth.of(READ), growth.unseen), (100, 0));
-        let part = if has_issue_times { 100 } else { 0 };
+        let part = if has_dispatch_times { 100 } else { 0 };
         for (phase, count, available) in
-            [("queue", part, has_issue_times), ("device", part, has_issue_times), ("total", 100, true)]
+            [("queue", part, has_dispatch_times), ("device", part, has_dispatch_times), ("total", 100, true)]
         {
             assert_eq!(growth.latencies(phase, "read"), count, "{phase}");
             let labels = [("device", disk.name.as_str()), ("phase", phase)];

@@ -15,7 +15,7 @@ pub(super) fn hang(device: &DeviceWindow, seconds: f64) -> Option<String> {
     };
     hangs.then(|| {
         format!(
-            "{}: no I/O completed in {}, and {inflight} in flight: the device hangs, or {they} only just issued.",
+            "{}: no I/O completed in {}, and {inflight} in flight: the device hangs, or {they} only just submitted.",
             device.name,
             format::duration(seconds)
         )

@@ -77,7 +77,7 @@ fn a_device_that_hangs() {
     assert_eq!(
         findings(&window, NumberFormat::UNICODE),
         [
-            "sda: no I/O completed in 3 s, and 4 are in flight: the device hangs, or they were only just issued."
+            "sda: no I/O completed in 3 s, and 4 are in flight: the device hangs, or they were only just submitted."
         ]
     );
 }
@@ -171,7 +171,7 @@ fn what_is_missing() {
     sda.unseen.insert("read".into(), 60);
     let mut sdb = samples::device("sdb", 9.0, vec![reads(QUICK, 0.0, 0.0)]);
     sdb.phases = vec!["total".into()];
-    sdb.lacks = "device sdb: queue and device latency may be missing; turn it on with: echo".into();
+    sdb.lacks = "device sdb: queue and device latency may be missing; enable with: echo".into();
     let told = said(vec![sda, sdb], &[("no_room", 1_234), ("passthrough", 1)]);
     assert!(
         told[0].starts_with("sda: the kernel did not run the probe for 60 of 660 I/Os (9.1 %)"),

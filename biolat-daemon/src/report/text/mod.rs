@@ -158,8 +158,9 @@ impl TextStyle {
         let is_busy = |device: &&DeviceWindow| device.all().ios() > 0 && !device.hint.is_empty();
         let mut hints = devices.into_iter().filter(is_busy).map(|device| &device.hint).peekable();
         if hints.peek().is_none() {
+            let have = if without == 1 { "I/O has" } else { "I/Os have" };
             let line = format!(
-                "{} of them have a total latency only (see -Q): an empty flush is never issued to the driver",
+                "{} {have} only a total latency: empty flushes are not dispatched to the driver (see -Q)",
                 format::count(without)
             );
             self.indented(text, Highlight::Note, &line);

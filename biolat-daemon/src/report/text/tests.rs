@@ -84,7 +84,7 @@ fn what_has_no_device_latency_says_why_and_shows_the_total() {
     let op = samples::op("read", 4096, nothing(), nothing(), samples::histogram(0, &[(-80, 9)], 0, 0.1));
     let mut sda = samples::device("sda", 9.0, vec![op]);
     sda.phases = vec!["total".into()];
-    sda.lacks = "device sda: turn it on with: echo 2000 > /sys/block/sda/queue/wbt_lat_usec".into();
+    sda.lacks = "device sda: enable with: echo 2000 > /sys/block/sda/queue/wbt_lat_usec".into();
     let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(2.0, vec![sda]));
     let text = window(&seen, &view(&[Phase::Device]), &style(false, 90, false));
     assert!(text.starts_with("sda read: total latency\n"), "{text}");
