@@ -1,6 +1,6 @@
 //! The host whose disks are measured: where its sysfs and procfs are mounted, and facts about its kernel.
 
-use std::{fs, path::PathBuf};
+use std::{fs, io, path::PathBuf};
 
 use clap::Args;
 
@@ -20,11 +20,11 @@ pub struct Host {
 impl Host {
     /// The host name; empty if it cannot be read.
     pub(crate) fn name(&self) -> String {
-        self.kernel_setting("hostname")
+        self.kernel_setting("hostname").unwrap_or_default()
     }
 
-    /// The kernel's release, `6.18.0`; empty if it cannot be read.
-    pub(crate) fn kernel_release(&self) -> String {
+    /// The kernel's release, `6.18.0`.
+    pub(crate) fn kernel_release(&self) -> io::Result<String> {
         self.kernel_setting("osrelease")
     }
 
@@ -38,8 +38,8 @@ impl Host {
         fs::read_to_string(self.sysfs.join("kernel/security/lockdown")).unwrap_or_default()
     }
 
-    fn kernel_setting(&self, name: &str) -> String {
-        let text = fs::read_to_string(self.procfs.join("sys/kernel").join(name));
-        text.unwrap_or_default().trim().to_owned()
+    fn kernel_setting(&self, name: &str) -> io::Result<String> {
+        let text = fs::read_to_string(self.procfs.join("sys/kernel").join(name))?;
+        Ok(text.trim().to_owned())
     }
 }

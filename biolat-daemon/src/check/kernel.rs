@@ -24,7 +24,7 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
     };
     let name = format!("Linux {}.{}", release.0, release.1);
     if let Err(refused) = release.supported() {
-        let Release(major, minor) = Release::FIRST;
+        let Release(major, minor) = Release::OLDEST_SUPPORTED;
         return Finding::fail(ID, "kernel", refused)
             .step(format!("boot a kernel of {major}.{minor} or later; 6.1 or later is best"));
     }
@@ -47,7 +47,7 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
     Finding::ok(ID, "kernel", name)
 }
 
-/// The types, and what was made of them: none if they are not to be had.
+/// The parsed BTF and its bytes; `None` if BTF cannot be read.
 pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Option<(Kernel, Vec<u8>)>) {
     const ID: &str = "kernel.btf";
     const SUBJECT: &str = "BTF";

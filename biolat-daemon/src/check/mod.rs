@@ -162,7 +162,7 @@ impl Subjects {
             )
         })?;
 
-        let release = Release::of_this_kernel(procfs);
+        let release = Release::of(&self.host);
         let known = release.as_ref().ok().copied();
         let mut findings = vec![kernel::release(release, std::env::consts::ARCH)];
         let is_supported = known.is_none_or(|release| release.supported().is_ok());

@@ -43,7 +43,7 @@ pub(super) struct LoadEnv {
 
 impl LoadEnv {
     pub(super) fn of(host: &Host) -> Result<Self> {
-        let release = Release::of_this_kernel(&host.procfs).unwrap_or(Release(u32::MAX, 0));
+        let release = Release::of(host).unwrap_or(Release(u32::MAX, 0));
         release.supported().map_err(anyhow::Error::msg)?;
         if let Ok(Some(lacking)) = rights::missing_capabilities() {
             bail!(

@@ -1,16 +1,17 @@
 //! The kernel's release, and the first one that biolat supports.
 
-use std::{fs, io, path::Path};
+use std::io;
+
+use crate::host::Host;
 
 /// Major and minor version of a Linux release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release(pub u32, pub u32);
 
 impl Release {
-    /// The release of the running kernel.
-    pub fn of_this_kernel(procfs: &Path) -> io::Result<Self> {
-        let text = fs::read_to_string(procfs.join("sys/kernel/osrelease"))?;
-        Self::parse(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    /// The release of the host's kernel.
+    pub fn of(host: &Host) -> io::Result<Self> {
+        Self::parse(&host.kernel_release()?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -19,19 +20,19 @@ impl Release {
     }
 
     /// The oldest release with BPF ring buffers, `CAP_BPF` and `CAP_PERFMON`.
-    pub const FIRST: Self = Self(5, 8);
+    pub const OLDEST_SUPPORTED: Self = Self(5, 8);
 
     /// Whether biolat supports this release; the error says why not.
     pub fn supported(self) -> Result<(), String> {
-        if self >= Self::FIRST {
+        if self >= Self::OLDEST_SUPPORTED {
             return Ok(());
         }
         Err(format!(
             "this is Linux {}.{}, biolat requires {}.{} or later",
             self.0,
             self.1,
-            Self::FIRST.0,
-            Self::FIRST.1
+            Self::OLDEST_SUPPORTED.0,
+            Self::OLDEST_SUPPORTED.1
         ))
     }
 

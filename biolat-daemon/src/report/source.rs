@@ -67,7 +67,7 @@ impl Source {
                 let about = format!(
                     "tracing with its own probe (biolat {}, kernel {})",
                     version::VERSION,
-                    options.host.kernel_release()
+                    options.host.kernel_release().unwrap_or_default()
                 );
                 rights::drop_privileges(Role::Tui, !options.no_seccomp)?;
                 let first = own.next().await?;

@@ -16,7 +16,7 @@ mod tls;
 
 use std::{
     collections::BTreeMap,
-    fmt::{self, Write as _},
+    fmt,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -28,6 +28,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::{task::spawn_blocking, time::timeout};
 use tokio_rustls::rustls::ServerConfig;
 
+use crate::sanitize;
 use files::Files;
 use passwords::{Passwords, Users};
 
@@ -54,8 +55,7 @@ pub struct WebConfigError(String);
 /// In one line: names in the file may contain line feeds.
 impl fmt::Display for WebConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = |character: char| if character.is_control() { ' ' } else { character };
-        self.0.chars().try_for_each(|character| f.write_char(plain(character)))
+        f.write_str(&sanitize::text(&self.0))
     }
 }
 

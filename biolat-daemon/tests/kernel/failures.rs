@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, thread};
 
-use biolat_daemon::probe::release::Release;
+use biolat_daemon::{host::Host, probe::release::Release};
 
 use crate::support::{
     block,
@@ -70,7 +70,7 @@ fn a_timeout_counts_once_under_its_name() {
 
 /// Which kernels stamp commands that are no block I/O, and so give them a latency, without being asked to.
 fn passthrough_is_stamped() -> bool {
-    Release::of_this_kernel(Path::new("/proc")).unwrap() < Release(6, 8)
+    Release::of(&Host { sysfs: "/sys".into(), procfs: "/proc".into() }).unwrap() < Release(6, 8)
 }
 
 /// What these commands came to: in histograms, and lost for their reason.
