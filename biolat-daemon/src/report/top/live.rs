@@ -50,7 +50,7 @@ impl Live {
             state: TopState::new(source.passes),
             terminal: Terminal::of_stdout(options.color),
             host: source.first.host.clone(),
-            source: from.map_or_else(|| "own probe".to_owned(), ToString::to_string),
+            source: from.map_or_else(|| "local probe".to_owned(), ToString::to_string),
             interval: Duration::try_from_secs_f64(source.first.interval).unwrap_or_default(),
             snapshots: VecDeque::from([Arc::clone(&source.first)]),
             windows: VecDeque::new(),

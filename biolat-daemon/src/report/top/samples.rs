@@ -103,7 +103,7 @@ impl Person {
             windows: &self.windows,
             rows: &rows,
             host: "db1",
-            source: "own probe",
+            source: "local probe",
             interval: Duration::from_secs(2),
             age: self.windows.back().map(|_| Duration::from_millis(400)),
             trouble: self.trouble.as_deref(),

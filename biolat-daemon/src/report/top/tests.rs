@@ -21,7 +21,7 @@ use crate::{histogram::Histogram, report::window::Window};
 fn eighty_columns() {
     let sees = Person::before(window()).sees(80, 10);
     let expected = "\
-db1 · 2 s window, 0 s old · own probe                                       LIVE
+db1 · 2 s window, 0 s old · local probe                                     LIVE
 total latency · all ops · by p99
 DEVICE   MODEL              IOPS   MB/s    p50    p99  p99.9    max  QUEUE   ERR
 sda      ST4000NM0035        500    2.0  3.7ms   30ms   30ms  239ms    26%     3
