@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The shortest interval between two collections.
-const SHORTEST: Duration = Duration::from_millis(100);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Whether a number may stand without a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum Unit {
 
 /// Parses a number and a unit, at most `longest`.
 pub(crate) fn parse(text: &str, unit: Unit, longest: Duration) -> Result<Duration, String> {
-    let interval = duration(text, unit).filter(|interval| (SHORTEST..=longest).contains(interval));
+    let interval = duration(text, unit).filter(|interval| (SHORTEST_INTERVAL..=longest).contains(interval));
     interval.ok_or_else(|| {
         let seconds = if unit == Unit::Optional { "seconds or " } else { "" };
         let longest = match longest.as_secs() / 60 {

@@ -16,11 +16,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// The address to listen on by default.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9976);
 
-/// As many as the kernel allows: a client that finds no room is not refused, but tries again a second later.
+/// The backlog; the kernel caps it. When it is full, a client's SYN is dropped and it retries after 1 s.
 const BACKLOG: i32 = 4096;
 
 /// The first socket that systemd passes.
-const FIRST: RawFd = 3;
+const LISTEN_FDS_START: RawFd = 3;
 
 /// Every socket to serve on: those that systemd passes, and these addresses.
 ///
@@ -41,7 +41,7 @@ fn passed() -> Range<RawFd> {
         Some(pid) if pid == process::id() => number("LISTEN_FDS").unwrap_or_default(),
         _ => 0,
     };
-    FIRST..FIRST.saturating_add_unsigned(count)
+    LISTEN_FDS_START..LISTEN_FDS_START.saturating_add_unsigned(count)
 }
 
 fn take(fd: RawFd) -> Result<TcpListener> {

@@ -7,13 +7,13 @@ use std::{
 
 use biolat_common::series::Phase;
 
-use super::{Daemon, Device, Op, Probe, Snapshot, VERSION};
+use super::{ApiDevice, ApiProbe, ApiSnapshot, Daemon, Op, VERSION};
 use crate::{
     snapshot::{self, DeviceView, SeriesView},
     version,
 };
 
-impl Snapshot {
+impl ApiSnapshot {
     /// The model of a snapshot, of a host of this name and a daemon that makes one each interval.
     #[must_use]
     pub fn of(snapshot: &snapshot::Snapshot, host: &str, interval: Duration) -> Self {
@@ -25,7 +25,7 @@ impl Snapshot {
             taken: seconds(snapshot.taken),
             started: seconds(snapshot.started),
             interval: interval.as_secs_f64(),
-            devices: snapshot.devices.iter().map(Device::of).collect(),
+            devices: snapshot.devices.iter().map(ApiDevice::of).collect(),
             lost: named(&snapshot.lost),
             daemon: Daemon {
                 passes: health.durations.count(),
@@ -38,13 +38,13 @@ impl Snapshot {
                 resident_bytes: snapshot.process.resident_bytes,
                 probe: snapshot
                     .probe
-                    .map(|probe| Probe { runs: probe.count, seconds: probe.time.as_secs_f64() }),
+                    .map(|probe| ApiProbe { runs: probe.count, seconds: probe.time.as_secs_f64() }),
             },
         }
     }
 }
 
-impl Device {
+impl ApiDevice {
     fn of(view: &DeviceView) -> Self {
         let device = &view.device;
         let phases = Phase::ALL.into_iter().filter(|&phase| view.phases[phase as usize]);

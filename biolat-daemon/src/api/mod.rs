@@ -19,7 +19,7 @@ pub const VERSION: u32 = 1;
 
 /// The result of one collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Snapshot {
+pub struct ApiSnapshot {
     /// [`VERSION`].
     pub version: u32,
     /// The daemon's own version.
@@ -33,7 +33,7 @@ pub struct Snapshot {
     /// Seconds between collections.
     pub interval: f64,
     /// The devices that are shown, by name.
-    pub devices: Vec<Device>,
+    pub devices: Vec<ApiDevice>,
     /// Completions in no histogram, by reason, over all devices.
     pub lost: BTreeMap<String, u64>,
     /// Cost of the daemon.
@@ -42,7 +42,7 @@ pub struct Snapshot {
 
 /// One device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Device {
+pub struct ApiDevice {
     /// The kernel's name: `nvme0n1`.
     pub name: String,
     /// As the drive reports it; empty if unknown.
@@ -102,12 +102,12 @@ pub struct Daemon {
     /// Resident memory in bytes.
     pub resident_bytes: u64,
     /// Runs of the probe, if the kernel measures them (`--probe-stats`).
-    pub probe: Option<Probe>,
+    pub probe: Option<ApiProbe>,
 }
 
 /// Runs of the probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Probe {
+pub struct ApiProbe {
     /// How many.
     pub runs: u64,
     /// How long they took together.

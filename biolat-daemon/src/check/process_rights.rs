@@ -60,26 +60,26 @@ pub(super) mod tests {
         ProcessRights::from_files(&status, users).unwrap()
     }
 
-    const FIRST: &str = "         0          0 4294967295\n";
+    const INITIAL_NAMESPACE: &str = "         0          0 4294967295\n";
 
     pub(in crate::check) fn root() -> ProcessRights {
-        process(0, ALL, ALL, 0, FIRST)
+        process(0, ALL, ALL, 0, INITIAL_NAMESPACE)
     }
 
     pub(in crate::check) fn nobody() -> ProcessRights {
-        process(65534, NONE, ALL, 0, FIRST)
+        process(65534, NONE, ALL, 0, INITIAL_NAMESPACE)
     }
 
     pub(in crate::check) fn with_perfmon_alone() -> ProcessRights {
-        process(65534, "0000004000000000", ALL, 0, FIRST)
+        process(65534, "0000004000000000", ALL, 0, INITIAL_NAMESPACE)
     }
 
     pub(in crate::check) fn in_a_container() -> ProcessRights {
-        process(0, "00000000a80425fb", "00000000a80425fb", 0, FIRST)
+        process(0, "00000000a80425fb", "00000000a80425fb", 0, INITIAL_NAMESPACE)
     }
 
     pub(in crate::check) fn without_new_privileges() -> ProcessRights {
-        process(65532, NONE, ALL, 1, FIRST)
+        process(65532, NONE, ALL, 1, INITIAL_NAMESPACE)
     }
 
     pub(in crate::check) fn in_a_namespace() -> ProcessRights {
@@ -94,7 +94,7 @@ pub(super) mod tests {
         assert!(some.effective.contains(&CAP_PERFMON) && !some.effective.contains(&CAP_BPF));
         assert!(without_new_privileges().no_new_privs && !nobody().no_new_privs && nobody().user == 65534);
         assert!(!in_a_namespace().in_first_namespace && !in_a_container().bounding.contains(&CAP_BPF));
-        assert!(ProcessRights::from_files("Name: x\n", FIRST).is_none());
+        assert!(ProcessRights::from_files("Name: x\n", INITIAL_NAMESPACE).is_none());
         ProcessRights::read(std::path::Path::new("/proc")).unwrap();
     }
 }

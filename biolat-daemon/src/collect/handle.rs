@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     Collector,
-    thread::{Command, run},
+    thread::{CollectorCommand, run},
 };
 use crate::{
     device::{selection::Selection, uevent::Uevents},
@@ -47,7 +47,7 @@ pub(crate) struct Settings {
 /// A running collector. It ends when this and the task that follows uevents are dropped.
 pub(crate) struct Handle {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-    commands: SyncSender<Command>,
+    commands: SyncSender<CollectorCommand>,
 }
 
 impl Handle {
@@ -90,7 +90,7 @@ impl Handle {
     pub(crate) async fn collect_and_stop(&self) {
         let mut snapshots = self.snapshots();
         let ended = async {
-            while let Err(TrySendError::Full(_)) = self.commands.try_send(Command::Stop) {
+            while let Err(TrySendError::Full(_)) = self.commands.try_send(CollectorCommand::Stop) {
                 sleep(Duration::from_millis(10)).await;
             }
             while snapshots.changed().await.is_ok() {}
@@ -102,7 +102,7 @@ impl Handle {
 }
 
 /// Makes the collector scan the devices whenever a disk appears or disappears.
-async fn follow_uevents(uevents: io::Result<Uevents>, commands: SyncSender<Command>) {
+async fn follow_uevents(uevents: io::Result<Uevents>, commands: SyncSender<CollectorCommand>) {
     match uevents {
         Ok(uevents) => loop {
             if let Err(error) = uevents.next().await {
@@ -110,7 +110,7 @@ async fn follow_uevents(uevents: io::Result<Uevents>, commands: SyncSender<Comma
                 return;
             }
             // If the channel is full, a rescan is pending anyway.
-            let _ = commands.try_send(Command::Rescan);
+            let _ = commands.try_send(CollectorCommand::Rescan);
         },
         Err(error) => log::warn!("cannot subscribe to uevents: {error}; scanning devices every 30 s instead"),
     }

@@ -16,7 +16,7 @@ use crate::{histogram::Histogram, snapshot::Snapshot};
 
 /// What the collector is asked to do between collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum CollectorCommand {
     /// Scan the devices: a disk appeared or disappeared.
     Rescan,
     /// Collect a last time and end.
@@ -91,7 +91,7 @@ impl CollectionStats {
 pub(super) fn run(
     mut collector: Collector,
     interval: Duration,
-    commands: &Receiver<Command>,
+    commands: &Receiver<CollectorCommand>,
     snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
 ) {
     let mut next = Instant::now();
@@ -123,11 +123,11 @@ pub(super) fn run(
             }
             let wake = [rescan, quarantine].into_iter().flatten().fold(next, Instant::min);
             match commands.recv_timeout(wake - now) {
-                Ok(Command::Rescan) => {
+                Ok(CollectorCommand::Rescan) => {
                     rescan.get_or_insert(earliest_rescan);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                Ok(CollectorCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
                     collector.collect_and_publish(interval, snapshots);
                     return;
                 }

@@ -6,7 +6,7 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bu
 use crate::histogram::Histogram;
 
 /// Up to this many empty buckets are cheaper to encode than a new span.
-const GAP: i32 = 2;
+const MAX_EMPTY_IN_SPAN: i32 = 2;
 
 /// Native buckets: spans, and the count of each bucket as a difference from the previous one.
 #[must_use]
@@ -18,7 +18,7 @@ pub fn native(histogram: &Histogram, schema: u32) -> (Vec<BucketSpan>, Vec<i64>)
     for (index, count) in merged(histogram, schema) {
         let gap = index - next;
         match spans.last_mut() {
-            Some(span) if gap <= GAP => {
+            Some(span) if gap <= MAX_EMPTY_IN_SPAN => {
                 span.length += gap.unsigned_abs() + 1;
                 for _ in 0..gap {
                     deltas.push(-last);

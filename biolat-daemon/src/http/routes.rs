@@ -24,7 +24,7 @@ use super::{
     negotiate, page,
     responses::{HttpResponse, full, not_modified, not_ready, retry_later, set, text},
 };
-use crate::{api, expose, snapshot::Snapshot};
+use crate::{api::ApiSnapshot, expose, snapshot::Snapshot};
 
 /// One endpoint.
 pub(super) struct Route {
@@ -47,7 +47,7 @@ type Handler = for<'a> fn(&'a Call<'a>) -> Pin<Box<dyn Future<Output = HttpRespo
 
 const READ_ONLY: &[Method] = &[Method::GET, Method::HEAD];
 
-pub(super) static ROUTES: [Route; 6] = [
+pub(super) static ROUTES: &[Route] = &[
     Route {
         path: "/metrics",
         methods: READ_ONLY,
@@ -166,7 +166,7 @@ async fn snapshot(call: &Call<'_>) -> HttpResponse {
     const JSON: &str = "application/json";
     // All keys are strings, and writing to memory does not fail.
     let encode = |snapshot: &Snapshot, config: &ServeConfig| {
-        serde_json::to_vec(&api::Snapshot::of(snapshot, &config.host, config.interval)).unwrap_or_default()
+        serde_json::to_vec(&ApiSnapshot::of(snapshot, &config.host, config.interval)).unwrap_or_default()
     };
     let mut response = match call.service.bodies.snapshot().map(|snapshot| conditional::etag(&snapshot)) {
         None => return not_ready(),

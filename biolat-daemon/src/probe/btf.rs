@@ -44,7 +44,7 @@ pub struct Btf<'a> {
 
 /// One type's record.
 #[derive(Clone, Copy)]
-struct Record<'a> {
+struct TypeRecord<'a> {
     name: &'a str,
     kind: u32,
     /// Number of members, enumerators or parameters.
@@ -121,19 +121,19 @@ impl<'a> Btf<'a> {
         Some(self.record(id).map_or("", |parameter| parameter.name))
     }
 
-    fn named<'b>(&'b self, name: &'b str, kinds: &'b [u32]) -> impl Iterator<Item = Record<'a>> + 'b {
+    fn named<'b>(&'b self, name: &'b str, kinds: &'b [u32]) -> impl Iterator<Item = TypeRecord<'a>> + 'b {
         self.all().filter(move |record| kinds.contains(&record.kind) && record.name == name)
     }
 
-    fn all(&self) -> impl Iterator<Item = Record<'a>> + '_ {
+    fn all(&self) -> impl Iterator<Item = TypeRecord<'a>> + '_ {
         self.records.iter().filter_map(|&at| self.record_at(at as usize))
     }
 
-    fn record(&self, id: u32) -> Option<Record<'a>> {
+    fn record(&self, id: u32) -> Option<TypeRecord<'a>> {
         self.record_at(*self.records.get((id as usize).checked_sub(1)?)? as usize)
     }
 
-    fn record_at(&self, at: usize) -> Option<Record<'a>> {
+    fn record_at(&self, at: usize) -> Option<TypeRecord<'a>> {
         let info = word(self.types, at + 4)?;
         let (kind, count) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
         let tail = match kind {
@@ -143,7 +143,7 @@ impl<'a> Btf<'a> {
             KIND_ENUM | KIND_FUNC_PROTO => count * 8,
             _ => 0,
         };
-        Some(Record {
+        Some(TypeRecord {
             name: self.string(word(self.types, at)?)?,
             kind,
             count,
@@ -153,7 +153,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    fn member_bits(&self, record: Record<'a>, member: &str, depth: usize) -> Option<u32> {
+    fn member_bits(&self, record: TypeRecord<'a>, member: &str, depth: usize) -> Option<u32> {
         let depth = depth.checked_sub(1)?;
         record.tail.as_chunks::<12>().0.iter().find_map(|entry| {
             let name = self.string(word(entry, 0)?)?;
@@ -173,7 +173,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    fn values(&self, record: Record<'a>) -> impl Iterator<Item = (&'a str, u64)> + use<'a, '_> {
+    fn values(&self, record: TypeRecord<'a>) -> impl Iterator<Item = (&'a str, u64)> + use<'a, '_> {
         let size = if record.kind == KIND_ENUM64 { 12 } else { 8 };
         record.tail.chunks_exact(size).filter_map(move |entry| {
             let high = if size == 12 { u64::from(word(entry, 8)?) << 32 } else { 0 };

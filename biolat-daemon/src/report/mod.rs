@@ -78,7 +78,7 @@ async fn is_daemon_here() -> bool {
 
 /// What `report -P` prints of two snapshots.
 #[cfg(test)]
-fn text_of(before: &crate::api::Snapshot, after: &crate::api::Snapshot) -> String {
+fn text_of(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) -> String {
     let terminal = crate::terminal::Terminal { color: false, unicode: true, is_terminal: true };
     let numbers = terminal.numbers(false);
     let window = window::Window::between(before, after);
@@ -88,7 +88,7 @@ fn text_of(before: &crate::api::Snapshot, after: &crate::api::Snapshot) -> Strin
 
 /// What `report -j` prints of two snapshots.
 #[cfg(test)]
-fn json_line(before: &crate::api::Snapshot, after: &crate::api::Snapshot) -> String {
+fn json_line(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) -> String {
     let window = window::Window::between(before, after);
     json::line(&window, &after.host, &every_block()).unwrap()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    api::{Daemon, Device, Op, Snapshot, VERSION},
+    api::{ApiDevice, ApiSnapshot, Daemon, Op, VERSION},
     histogram::Histogram,
 };
 
@@ -15,8 +15,8 @@ pub(crate) fn op(name: &str, bytes: u64, queue: Histogram, device: Histogram, to
     Op { op: name.into(), bytes, errors: BTreeMap::new(), queue, device, total }
 }
 
-pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> Device {
-    Device {
+pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> ApiDevice {
+    ApiDevice {
         name: name.into(),
         model: String::new(),
         serial: String::new(),
@@ -31,8 +31,8 @@ pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> Device {
 }
 
 /// Of a daemon that has finished 20 collections, one every 5 s.
-pub(crate) fn snapshot(taken: f64, devices: Vec<Device>) -> Snapshot {
-    Snapshot {
+pub(crate) fn snapshot(taken: f64, devices: Vec<ApiDevice>) -> ApiSnapshot {
+    ApiSnapshot {
         version: VERSION,
         biolat: "0.1.0".into(),
         host: "db1".into(),

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{options::ReportOptions, remote::Remote, update::Update};
 use crate::{
-    api::Snapshot,
+    api::ApiSnapshot,
     collect::{self, Settings},
     format,
     rights::{self, Role},
@@ -20,7 +20,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 /// A source of snapshots.
 pub(super) struct Source {
     /// The first snapshot.
-    pub(super) first: Arc<Snapshot>,
+    pub(super) first: Arc<ApiSnapshot>,
     /// The number of collections in a window of the requested length.
     pub(super) passes: u64,
     /// In words: `tracing with its own probe (biolat 0.1.0, kernel 6.18.0)`.
@@ -85,7 +85,7 @@ impl Source {
     }
 
     /// A last snapshot, of now; none if there is nothing new or it takes too long.
-    pub(super) async fn last(&mut self) -> Option<Arc<Snapshot>> {
+    pub(super) async fn last(&mut self) -> Option<Arc<ApiSnapshot>> {
         match &mut self.origin {
             Origin::Own(own) => own.last().await,
             Origin::Remote(remote) => remote.last().await,
@@ -111,7 +111,7 @@ impl Own {
         Ok(Self { snapshots: collector.snapshots(), collector, host: options.host.name(), interval })
     }
 
-    async fn next(&mut self) -> Result<Arc<Snapshot>> {
+    async fn next(&mut self) -> Result<Arc<ApiSnapshot>> {
         loop {
             if self.snapshots.changed().await.is_err() {
                 bail!("the collector has stopped: please report this bug with what it logged");
@@ -122,12 +122,12 @@ impl Own {
         }
     }
 
-    fn latest(&mut self) -> Option<Arc<Snapshot>> {
+    fn latest(&mut self) -> Option<Arc<ApiSnapshot>> {
         let snapshot = self.snapshots.borrow_and_update().clone()?;
-        Some(Arc::new(Snapshot::of(&snapshot, &self.host, self.interval)))
+        Some(Arc::new(ApiSnapshot::of(&snapshot, &self.host, self.interval)))
     }
 
-    async fn last(&mut self) -> Option<Arc<Snapshot>> {
+    async fn last(&mut self) -> Option<Arc<ApiSnapshot>> {
         self.collector.collect_and_stop().await;
         self.latest()
     }

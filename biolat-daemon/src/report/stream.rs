@@ -19,7 +19,7 @@ use super::{
     text::TextStyle, update::Update, window::Window,
 };
 use crate::{
-    api::Snapshot,
+    api::ApiSnapshot,
     format,
     terminal::{Highlight, Terminal, wrapped},
 };
@@ -108,7 +108,7 @@ fn to_stderr(text: &str) {
 }
 
 /// Whether there are enough collections between these two.
-fn is_whole(before: &Snapshot, after: &Snapshot, passes: u64) -> bool {
+fn is_whole(before: &ApiSnapshot, after: &ApiSnapshot, passes: u64) -> bool {
     let restarted = before.started != after.started;
     let passed = after.daemon.passes.saturating_sub(before.daemon.passes);
     after.taken != before.taken && (restarted || passed >= passes)
@@ -168,12 +168,12 @@ impl Output<'_> {
         self.write(&text)
     }
 
-    fn window(&self, before: &Snapshot, after: &Snapshot) -> Window {
+    fn window(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Window {
         let window = Window::between(before, after);
         if self.options.from.is_none() { window.with_inflight(&self.options.host.sysfs) } else { window }
     }
 
-    fn show(&self, before: &Snapshot, after: &Snapshot) -> Result<()> {
+    fn show(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Result<()> {
         let window = self.window(before, after);
         if self.options.json {
             return self.write(&json::line(&window, &after.host, &self.breakdown)?);
@@ -196,7 +196,7 @@ impl Output<'_> {
     }
 
     /// The findings in all windows together.
-    fn end(&self, first: &Snapshot, last: &Snapshot) -> Result<()> {
+    fn end(&self, first: &ApiSnapshot, last: &ApiSnapshot) -> Result<()> {
         if self.options.json {
             return Ok(());
         }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::api::Snapshot;
+use crate::api::ApiSnapshot;
 
 #[derive(Clone, Debug)]
 pub(super) enum Update {
     /// A new snapshot. Its counters are cumulative: [`Window`](super::window::Window) takes the difference of two.
-    Snapshot(Arc<Snapshot>),
+    Snapshot(Arc<ApiSnapshot>),
     /// A failure that is being retried.
     Retrying(String),
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::AddAssign, path::Path};
 use biolat_common::series::{PHASES, Phase};
 
 use crate::{
-    api::{self, Snapshot},
+    api::{self, ApiDevice, ApiSnapshot},
     device::sysfs,
     histogram::Histogram,
 };
@@ -75,17 +75,17 @@ pub(super) struct Figures {
 impl Window {
     /// Of two snapshots of one daemon. A new device counts from zero, and so does everything after a restart; a device that
     /// was removed is left out.
-    pub(super) fn between(before: &Snapshot, after: &Snapshot) -> Self {
+    pub(super) fn between(before: &ApiSnapshot, after: &ApiSnapshot) -> Self {
         let restarted = before.started != after.started;
         let counted = |name: &str, since: f64| {
-            let same = |device: &&api::Device| device.name == name && device.since == since;
+            let same = |device: &&ApiDevice| device.name == name && device.since == since;
             if restarted { None } else { before.devices.iter().find(same) }
         };
         let devices = after
             .devices
             .iter()
             .map(|device| DeviceWindow::since(counted(&device.name, device.since), device));
-        let is_there = |had: &api::Device| {
+        let is_there = |had: &ApiDevice| {
             after.devices.iter().any(|device| device.name == had.name && device.since == had.since)
         };
         let gone = before.devices.iter().filter(|had| !restarted && !is_there(had));
@@ -117,7 +117,7 @@ impl Window {
 }
 
 /// The clock of the snapshots may be set back. Then the number of collections in between tells, about.
-fn seconds(before: &Snapshot, after: &Snapshot, restarted: bool) -> f64 {
+fn seconds(before: &ApiSnapshot, after: &ApiSnapshot, restarted: bool) -> f64 {
     if restarted {
         return (after.taken - after.started).max(0.0);
     }
@@ -127,7 +127,7 @@ fn seconds(before: &Snapshot, after: &Snapshot, restarted: bool) -> f64 {
 }
 
 impl DeviceWindow {
-    fn since(before: Option<&api::Device>, after: &api::Device) -> Self {
+    fn since(before: Option<&ApiDevice>, after: &ApiDevice) -> Self {
         let op = |op: &api::Op| {
             let before = before.and_then(|device| device.ops.iter().find(|had| had.op == op.op));
             OpWindow { name: op.op.clone(), figures: Figures::since(before, op) }
@@ -221,7 +221,7 @@ mod tests {
 
     use super::{Figures, Window, sum};
     use crate::{
-        api::{self, Snapshot},
+        api::{self, ApiSnapshot},
         report::samples::{device, histogram, op, snapshot},
     };
 
@@ -265,7 +265,7 @@ mod tests {
         op("write", 512, one(), one(), one())
     }
 
-    fn of(devices: &[(&str, f64, u64)]) -> Snapshot {
+    fn of(devices: &[(&str, f64, u64)]) -> ApiSnapshot {
         let device = |&(name, since, count): &(&str, f64, u64)| {
             let total = histogram(0, &[(-80, count)], 0, 0.0);
             device(name, since, vec![op("read", 0, histogram(0, &[], 0, 0.0), total.clone(), total)])

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use biolat_daemon::api;
+use biolat_daemon::api::ApiSnapshot;
 
 use crate::support::{
     daemon::{Daemon, wait_for},
@@ -18,7 +18,7 @@ use crate::support::{
     native::decode,
 };
 
-fn snapshot(daemon: &Daemon, headers: &str) -> Option<(String, api::Snapshot)> {
+fn snapshot(daemon: &Daemon, headers: &str) -> Option<(String, ApiSnapshot)> {
     let answer = http::get(daemon.address, "/api/v1/snapshot", headers).unwrap();
     if answer.status == 304 {
         return None;
@@ -29,7 +29,7 @@ fn snapshot(daemon: &Daemon, headers: &str) -> Option<(String, api::Snapshot)> {
 }
 
 /// Both of the same pass.
-fn both(daemon: &Daemon) -> (api::Snapshot, Figures) {
+fn both(daemon: &Daemon) -> (ApiSnapshot, Figures) {
     let mut found = None;
     wait_for("the same pass in both", || {
         let (figures, (_, snapshot)) = (Figures::scrape(daemon.address), snapshot(daemon, "").unwrap());
@@ -40,7 +40,7 @@ fn both(daemon: &Daemon) -> (api::Snapshot, Figures) {
     found.unwrap()
 }
 
-fn reads(snapshot: &api::Snapshot) -> u64 {
+fn reads(snapshot: &ApiSnapshot) -> u64 {
     let ops = snapshot.devices.iter().flat_map(|device| &device.ops);
     ops.filter(|op| op.op == "read").map(|op| op.total.count()).sum()
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use biolat_daemon::{
-    api,
+    api::{ApiDevice, ApiSnapshot},
     device::{Device, diskstats::Group},
     expose::{Format, HistogramFormat, HistogramKinds, encode},
     histogram::Histogram,
@@ -268,9 +268,9 @@ fn json_is_the_protobuf() {
     assert_eq!(read.devices[0].ops[0].errors.len(), 2);
 }
 
-pub(crate) fn assert_json_is_the_protobuf(snapshot: &Snapshot) -> api::Snapshot {
-    let model = api::Snapshot::of(snapshot, "example", Duration::from_millis(2500));
-    let read: api::Snapshot = serde_json::from_slice(&serde_json::to_vec(&model).unwrap()).unwrap();
+pub(crate) fn assert_json_is_the_protobuf(snapshot: &Snapshot) -> ApiSnapshot {
+    let model = ApiSnapshot::of(snapshot, "example", Duration::from_millis(2500));
+    let read: ApiSnapshot = serde_json::from_slice(&serde_json::to_vec(&model).unwrap()).unwrap();
     assert_eq!(read, model);
 
     let families = families_of(snapshot, BOTH);
@@ -315,7 +315,7 @@ pub(crate) fn assert_json_is_the_protobuf(snapshot: &Snapshot) -> api::Snapshot 
 }
 
 fn assert_device_is_the_protobuf(
-    device: &api::Device,
+    device: &ApiDevice,
     families: &BTreeMap<String, MetricFamily>,
     value: &impl Fn(&str, &[(&str, &str)]) -> f64,
 ) {

@@ -100,14 +100,14 @@ fn directory() -> PathBuf {
 /// excerpt; references to types outside the excerpt become void.
 fn btf(version: &str) -> Vec<u8> {
     let text = fs::read_to_string(directory().join(format!("{version}.btf.txt"))).unwrap();
-    let mut records: Vec<Record<'_>> = Vec::new();
+    let mut records: Vec<ExcerptEntry<'_>> = Vec::new();
     for line in text.lines().map(Line::new) {
         match (line.subject, records.last_mut()) {
             ("", Some(record)) => record.entries.push(line),
-            _ => records.push(Record { head: line, entries: Vec::new() }),
+            _ => records.push(ExcerptEntry { head: line, entries: Vec::new() }),
         }
     }
-    let ids: HashMap<u32, u32> = records.iter().map(Record::id).zip(1..).collect();
+    let ids: HashMap<u32, u32> = records.iter().map(ExcerptEntry::id).zip(1..).collect();
     let mut writer = Writer::new();
     for record in &records {
         let written = record.write(&mut writer, &|id| ids.get(&id).copied().unwrap_or(0));
@@ -117,12 +117,12 @@ fn btf(version: &str) -> Vec<u8> {
 }
 
 /// `[10] STRUCT 'request' size=248 vlen=31`, with the lines that follow it.
-struct Record<'a> {
+struct ExcerptEntry<'a> {
     head: Line<'a>,
     entries: Vec<Line<'a>>,
 }
 
-impl Record<'_> {
+impl ExcerptEntry<'_> {
     fn id(&self) -> u32 {
         self.head.subject.trim_start_matches('[').split(']').next().unwrap().parse().unwrap()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::findings;
 use crate::{
-    api,
+    api::{ApiDevice, ApiSnapshot, Op},
     format::NumberFormat,
     report::{
         samples::{self, histogram, op},
@@ -13,19 +13,19 @@ use crate::{
 };
 
 /// So many reads of 2^(index/8) s or a bit less, with these means of queue and device latency.
-fn reads(buckets: &[(i32, u64)], wait: f64, work: f64) -> api::Op {
+fn reads(buckets: &[(i32, u64)], wait: f64, work: f64) -> Op {
     let count = buckets.iter().map(|(_, count)| count).sum::<u64>() as f64;
     let told = |mean: f64| histogram(0, buckets, 0, mean * count);
     op("read", 0, told(wait), told(work), told(wait + work))
 }
 
-fn drive(name: &str, op: api::Op) -> api::Device {
-    api::Device { model: "Drive 9".into(), ..samples::device(name, 9.0, vec![op]) }
+fn drive(name: &str, op: Op) -> ApiDevice {
+    ApiDevice { model: "Drive 9".into(), ..samples::device(name, 9.0, vec![op]) }
 }
 
-fn said(devices: Vec<api::Device>, lost: &[(&str, u64)]) -> Vec<String> {
+fn said(devices: Vec<ApiDevice>, lost: &[(&str, u64)]) -> Vec<String> {
     let lost: BTreeMap<_, _> = lost.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect();
-    let after = api::Snapshot { lost, ..samples::snapshot(60.0, devices) };
+    let after = ApiSnapshot { lost, ..samples::snapshot(60.0, devices) };
     let window = Window::between(&samples::snapshot(0.0, vec![]), &after);
     findings(&window, NumberFormat::UNICODE)
 }

@@ -33,7 +33,7 @@ use tokio_rustls::{
 use super::{sanitize_snapshot::sanitized, tls};
 use crate::{
     api,
-    api::Snapshot,
+    api::ApiSnapshot,
     report::target::{PATH, Target},
     sanitize, version,
 };
@@ -48,7 +48,7 @@ const MAX_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// A new snapshot.
-    New(Box<Snapshot>),
+    New(Box<ApiSnapshot>),
     /// No new snapshot since the last request.
     Same,
     /// No snapshot yet.
@@ -211,7 +211,7 @@ fn tls_error(error: &hyper::Error) -> Option<&rustls::Error> {
     io.get_ref()?.downcast_ref()
 }
 
-fn snapshot(body: &[u8], gzip: bool) -> Result<Snapshot> {
+fn snapshot(body: &[u8], gzip: bool) -> Result<ApiSnapshot> {
     #[derive(serde::Deserialize)]
     struct Versions {
         version: u32,
@@ -245,11 +245,11 @@ mod tests {
 
     use super::snapshot;
     use crate::{
-        api::Snapshot,
+        api::ApiSnapshot,
         report::{json_line, samples, text_of},
     };
 
-    fn valid() -> Snapshot {
+    fn valid() -> ApiSnapshot {
         let histogram = || samples::histogram(3, &[(-80, 400), (-40, 300), (16, 2)], 1, 60.0);
         let mut op = samples::op("read", 4096, histogram(), histogram(), histogram());
         op.errors.insert("medium".into(), 2);

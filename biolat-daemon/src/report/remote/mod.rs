@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{options::ReportOptions, target::Target, update::Update};
-use crate::{api::Snapshot, device::selection::Selection};
+use crate::{api::ApiSnapshot, device::selection::Selection};
 use client::{Client, Fetched};
 
 /// The environment variable of the password.
@@ -33,7 +33,7 @@ const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A daemon that has answered.
 pub(super) struct Remote {
-    pub(super) first: Arc<Snapshot>,
+    pub(super) first: Arc<ApiSnapshot>,
     updates: mpsc::Receiver<Result<Update>>,
     stop: Option<oneshot::Sender<()>>,
 }
@@ -67,7 +67,7 @@ impl Remote {
     }
 
     /// The latest snapshot, if it is a new one.
-    pub(super) async fn last(&mut self) -> Option<Arc<Snapshot>> {
+    pub(super) async fn last(&mut self) -> Option<Arc<ApiSnapshot>> {
         drop(self.stop.take());
         let mut latest = None;
         let drained = async {
@@ -89,7 +89,7 @@ struct Poll {
 }
 
 impl Poll {
-    async fn first(&mut self) -> Result<Arc<Snapshot>> {
+    async fn first(&mut self) -> Result<Arc<ApiSnapshot>> {
         let began = Instant::now();
         while began.elapsed() < FIRST_COLLECTION_TIMEOUT {
             if let Fetched::New(snapshot) = self.client.fetch().await? {
@@ -149,7 +149,7 @@ impl Poll {
         }
     }
 
-    fn selected(&self, mut snapshot: Box<Snapshot>) -> Arc<Snapshot> {
+    fn selected(&self, mut snapshot: Box<ApiSnapshot>) -> Arc<ApiSnapshot> {
         if let Some(selection) = &self.selection {
             snapshot.devices.retain(|device| selection.shows(&device.name));
         }

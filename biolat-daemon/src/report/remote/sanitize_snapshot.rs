@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, mem};
 use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 
-use crate::{api, histogram::Histogram, sanitize};
+use crate::{api::ApiSnapshot, histogram::Histogram, sanitize};
 
 /// A snapshot of another host with harmless text, or why it cannot be a biolat's.
-pub(super) fn sanitized(mut snapshot: api::Snapshot) -> Result<api::Snapshot> {
-    // Sums of all that follows fit, as they are of no more than this.
+pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
+    // No later sum can overflow, as these totals do not.
     let (mut bytes, mut counts) = (0_u64, 0_u64);
     let add = |sum: &mut u64, count: u64| -> Result<()> {
         *sum = sum.checked_add(count).context("the sum of its counts exceeds 64 bits")?;
@@ -32,7 +32,7 @@ pub(super) fn sanitized(mut snapshot: api::Snapshot) -> Result<api::Snapshot> {
     }
     snapshot.lost.values().try_for_each(|&count| add(&mut counts, count))?;
 
-    let api::Snapshot { biolat, host, devices, lost, .. } = &mut snapshot;
+    let ApiSnapshot { biolat, host, devices, lost, .. } = &mut snapshot;
     clean(biolat);
     clean(host);
     clean_keys(lost);
@@ -73,9 +73,9 @@ fn clean_keys(counts: &mut BTreeMap<String, u64>) {
 #[cfg(test)]
 mod tests {
     use super::sanitized;
-    use crate::{api::Snapshot, report::samples};
+    use crate::{api::ApiSnapshot, report::samples};
 
-    fn received(buckets: &[(i32, u64)], bytes: u64) -> Snapshot {
+    fn received(buckets: &[(i32, u64)], bytes: u64) -> ApiSnapshot {
         let histogram = samples::histogram(0, buckets, 0, 1.0);
         let op = samples::op("read", bytes, histogram.clone(), histogram.clone(), histogram);
         samples::snapshot(1.0, vec![samples::device("sda", 9.0, vec![op.clone(), op])])

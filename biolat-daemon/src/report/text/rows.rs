@@ -14,26 +14,26 @@ use crate::{
     report::window::Figures,
 };
 
-/// As many empty rows, one after another, are shortened to one with dots.
-const GAP: usize = 5;
+/// From this many empty rows, one after another, they are shortened to one with dots.
+const MIN_GAP: usize = 5;
 
-/// The longest bar.
-const MOST: usize = 64;
+/// The longest bar, in characters.
+const LONGEST_BAR: usize = 64;
 
 /// A row: its bounds, and the count of each histogram.
-struct Row {
+struct TextRow {
     bounds: Bounds,
     counts: Vec<u64>,
 }
 
-impl Row {
+impl TextRow {
     fn is_empty(&self) -> bool {
         self.counts.iter().all(|count| *count == 0)
     }
 }
 
 /// From the first row with a latency to the last one, at this schema.
-fn rows(histograms: &[&Histogram], schema: u32) -> Vec<Row> {
+fn rows(histograms: &[&Histogram], schema: u32) -> Vec<TextRow> {
     let (zero, top) = (ZERO_EXPONENT << schema, TOP_EXPONENT << schema);
     let counts: Vec<BTreeMap<i32, u64>> = histograms
         .iter()
@@ -47,7 +47,7 @@ fn rows(histograms: &[&Histogram], schema: u32) -> Vec<Row> {
     let last = counts.iter().filter_map(|counts| counts.keys().last()).max().copied();
     let (Some(first), Some(last)) = (first, last) else { return Vec::new() };
     let bound = |index: i32| (f64::from(index) / f64::from(1 << schema)).exp2();
-    let row = |index: i32| Row {
+    let row = |index: i32| TextRow {
         bounds: match index {
             _ if index <= zero => Bounds::ZERO,
             _ if index > top => Bounds::OVERFLOW,
@@ -75,7 +75,7 @@ impl TextStyle {
         let left = INDENT + lower + 1 + dash.chars().count() + 1 + upper;
         let column = (self.width.saturating_sub(left) / histograms.len()).max(count + 7);
         // Two spaces before the count, one after it.
-        let bar = (column - count - 3).min(MOST);
+        let bar = (column - count - 3).min(LONGEST_BAR);
         if let [others @ .., last] = phases
             && !others.is_empty()
         {
@@ -86,7 +86,7 @@ impl TextStyle {
         }
         let mut skipped = 0;
         for (number, (row, (from, to))) in rows.iter().zip(&labels).enumerate() {
-            let is_gap = || rows[number..].iter().take_while(|row| row.is_empty()).count() >= GAP;
+            let is_gap = || rows[number..].iter().take_while(|row| row.is_empty()).count() >= MIN_GAP;
             if row.is_empty() && (skipped > 0 || is_gap()) {
                 if skipped == 0 {
                     let dots = if self.numbers.unicode { "⋮" } else { ":" };

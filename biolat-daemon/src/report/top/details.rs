@@ -5,7 +5,7 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use super::{
     layout::ROOMY,
-    row::Row,
+    row::TopRow,
     view::{BARS, BOLD, TopView, fitting, line},
 };
 use crate::{
@@ -25,19 +25,19 @@ struct Bin {
 /// The width of the names of percentiles behind a bar.
 const MARKS: usize = 12;
 
-/// The most useful number of lines.
-const MOST: usize = 16;
+/// More lines of the histogram are not useful.
+const MOST_BINS: usize = 16;
 
-const SHORTEST: i32 = ZERO_EXPONENT * PER_OCTAVE;
-const LONGEST: i32 = TOP_EXPONENT * PER_OCTAVE;
+const LOWEST_INDEX: i32 = ZERO_EXPONENT * PER_OCTAVE;
+const HIGHEST_INDEX: i32 = TOP_EXPONENT * PER_OCTAVE;
 const PER_OCTAVE: i32 = 1 << SCHEMA;
 
 /// The table's share of the lines: all, if no histogram is shown.
 pub(super) fn room_above(view: &TopView<'_>, available: u16) -> u16 {
     let Some(row) = open(view) else { return available };
     let rows = view.rows.len().min(usize::from(u16::MAX) - 1) as u16 + 1;
-    let wanted = 2 + bins(row, view, MOST).len().max(1) as u16;
-    // Half each, and what the other does not use.
+    let wanted = 2 + bins(row, view, MOST_BINS).len().max(1) as u16;
+    // Each gets half of the lines, plus what the other leaves.
     rows.min(available - wanted.min(available / 2))
 }
 
@@ -60,7 +60,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
         line(buffer, area, top + 1, why, view.dim());
         return;
     }
-    let bins = bins(row, view, usize::from(area.height - top - 1).min(MOST));
+    let bins = bins(row, view, usize::from(area.height - top - 1).min(MOST_BINS));
     let highest = bins.iter().map(|bin| bin.count).max().unwrap_or(1).max(1) as f64;
     let longest = [0.5, 0.99, 1.0].map(|share| latencies.percentile(share).map_or(0.0, |b| b.upper));
     for (y, bin) in (top + 1..).zip(&bins) {
@@ -89,14 +89,14 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
     }
 }
 
-fn open<'a>(view: &TopView<'a>) -> Option<&'a Row> {
+fn open<'a>(view: &TopView<'a>) -> Option<&'a TopRow> {
     if !view.state.is_open {
         return None;
     }
     view.rows.get(view.state.place(view.rows)?)
 }
 
-fn title(row: &Row, view: &TopView<'_>) -> Vec<String> {
+fn title(row: &TopRow, view: &TopView<'_>) -> Vec<String> {
     let figures = &row.figures;
     let latencies = figures.of(view.state.phase);
     let mut parts =
@@ -112,7 +112,7 @@ fn range(bin: Bin, view: &TopView<'_>) -> String {
     let edge = |index: i32| view.numbers().short_latency(upper_bound(index));
     match (bin.lower, bin.upper) {
         (Some(lower), Some(upper)) => format!("{} - {}", edge(lower), edge(upper)),
-        (None, upper) => format!("up to {}", edge(upper.unwrap_or(SHORTEST))),
+        (None, upper) => format!("up to {}", edge(upper.unwrap_or(LOWEST_INDEX))),
         (Some(lower), None) => format!("over {}", edge(lower)),
     }
 }
@@ -125,14 +125,14 @@ impl Bin {
 }
 
 /// The row's latencies in at most so many bins, as fine as possible, without gaps.
-fn bins(row: &Row, view: &TopView<'_>, most: usize) -> Vec<Bin> {
+fn bins(row: &TopRow, view: &TopView<'_>, most: usize) -> Vec<Bin> {
     let latencies = row.figures.of(view.state.phase);
     let buckets = &latencies.buckets;
     let others = usize::from(latencies.zero > 0) + usize::from(latencies.overflow > 0);
     let room = most.saturating_sub(others).max(1);
     let mut bins = Vec::new();
     if latencies.zero > 0 {
-        bins.push(Bin { lower: None, upper: Some(SHORTEST), count: latencies.zero });
+        bins.push(Bin { lower: None, upper: Some(LOWEST_INDEX), count: latencies.zero });
     }
     if let Some((&(first, _), &(last, _))) = buckets.first().zip(buckets.last()) {
         // Bins end at powers of two, unless they are finer.
@@ -145,7 +145,7 @@ fn bins(row: &Row, view: &TopView<'_>, most: usize) -> Vec<Bin> {
         }
     }
     if latencies.overflow > 0 {
-        bins.push(Bin { lower: Some(LONGEST), upper: None, count: latencies.overflow });
+        bins.push(Bin { lower: Some(HIGHEST_INDEX), upper: None, count: latencies.overflow });
     }
     bins
 }

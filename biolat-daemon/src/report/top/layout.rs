@@ -4,7 +4,7 @@ use biolat_common::series::Phase;
 
 use super::{
     columns::Column,
-    row::Row,
+    row::TopRow,
     state::{Ops, TopState},
 };
 
@@ -41,8 +41,8 @@ pub(super) struct Placed {
 
 impl Column {
     /// The least width and the most useful one.
-    fn widths(self, rows: &[Row], screen: u16) -> (u16, u16) {
-        let longest = |text: fn(&Row) -> &str| {
+    fn widths(self, rows: &[TopRow], screen: u16) -> (u16, u16) {
+        let longest = |text: fn(&TopRow) -> &str| {
             let longest = rows.iter().map(|row| text(row).chars().count()).max().unwrap_or_default();
             longest.min(usize::from(u16::MAX)) as u16
         };
@@ -70,7 +70,7 @@ impl Column {
 
 /// The columns that fit, from left to right. The one that rows are sorted by is always among them, and so are errors if there
 /// are any.
-pub(super) fn place(width: u16, state: &TopState, rows: &[Row]) -> Vec<Placed> {
+pub(super) fn place(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<Placed> {
     let gap = if width < ROOMY { 1 } else { 2 };
     let mut wanted = WANTED.to_vec();
     wanted.retain(|column| match column {

@@ -10,13 +10,13 @@ use ratatui::{buffer::Buffer, crossterm::event::KeyEvent};
 
 use super::{
     draw::draw,
-    row::Row,
+    row::TopRow,
     rows::{ops, rows},
     state::{Action, MOST_PASSES, Shown, TopState},
     view::TopView,
 };
 use crate::{
-    api::Snapshot,
+    api::ApiSnapshot,
     format::rounded_duration,
     log_lines,
     report::{options::ReportOptions, source::Source, update::Update, window::Window},
@@ -34,7 +34,7 @@ pub(super) struct Live {
     /// Between two collections.
     interval: Duration,
     /// The latest, in order of time.
-    snapshots: VecDeque<Arc<Snapshot>>,
+    snapshots: VecDeque<Arc<ApiSnapshot>>,
     windows: VecDeque<Window>,
     /// When the last window was made.
     updated: Option<Instant>,
@@ -74,7 +74,7 @@ impl Live {
         }
     }
 
-    fn push(&mut self, snapshot: Arc<Snapshot>) {
+    fn push(&mut self, snapshot: Arc<ApiSnapshot>) {
         self.trouble = None;
         self.left = self.left.map(|left| left.saturating_sub(1));
         // After a restart, only the last snapshot before it is of use.
@@ -105,7 +105,7 @@ impl Live {
         self.state.apply(key, &Shown { rows: &rows, ops: &ops })
     }
 
-    fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<TopRow> {
         self.windows.back().map(|window| rows(window, &self.state)).unwrap_or_default()
     }
 

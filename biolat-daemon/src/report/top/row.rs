@@ -7,7 +7,7 @@ pub(super) const ALL: &str = "all";
 
 /// One row.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Row {
+pub(super) struct TopRow {
     pub(super) device: String,
     pub(super) model: String,
     pub(super) op: String,
@@ -18,7 +18,7 @@ pub(super) struct Row {
     pub(super) hint: Option<String>,
 }
 
-impl Row {
+impl TopRow {
     pub(super) fn ios(&self) -> f64 {
         self.rate(self.figures.ios())
     }

@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 
 use super::{
     columns::Column,
-    row::{ALL, Row},
+    row::{ALL, TopRow},
     state::{Ops, TopState},
 };
 use crate::report::window::{DeviceWindow, Figures, Window};
 
 /// The rows from the top down.
-pub(super) fn rows(window: &Window, state: &TopState) -> Vec<Row> {
+pub(super) fn rows(window: &Window, state: &TopState) -> Vec<TopRow> {
     let devices = window.devices.iter().filter(|device| device.name.contains(&state.filter));
     let mut rows: Vec<_> = devices.flat_map(|device| of_device(device, window.seconds, state)).collect();
     rows.sort_by(|a, b| {
@@ -35,8 +35,8 @@ fn usual(op: &str) -> usize {
     ["read", "write", "discard", "flush"].iter().position(|one| *one == op).unwrap_or(usize::MAX)
 }
 
-fn of_device(device: &DeviceWindow, seconds: f64, state: &TopState) -> Vec<Row> {
-    let row = |op: &str, figures: Figures| Row {
+fn of_device(device: &DeviceWindow, seconds: f64, state: &TopState) -> Vec<TopRow> {
+    let row = |op: &str, figures: Figures| TopRow {
         device: device.name.clone(),
         model: device.model.clone(),
         op: op.to_owned(),
@@ -55,8 +55,8 @@ fn of_device(device: &DeviceWindow, seconds: f64, state: &TopState) -> Vec<Row> 
 }
 
 /// The worst first; names in ascending order.
-fn compare(a: &Row, b: &Row, state: &TopState) -> Ordering {
-    let figure = |row: &Row| {
+fn compare(a: &TopRow, b: &TopRow, state: &TopState) -> Ordering {
+    let figure = |row: &TopRow| {
         let latencies = row.figures.of(state.phase);
         match state.sort {
             Column::Iops => Some(row.ios()),

@@ -3,7 +3,7 @@
 use biolat_common::series::Phase;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{columns::Column, row::Row};
+use super::{columns::Column, row::TopRow};
 
 /// Which ops have rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,11 +24,11 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    fn of(row: &Row) -> Self {
+    fn of(row: &TopRow) -> Self {
         Self { device: row.device.clone(), op: row.op.clone() }
     }
 
-    fn is(&self, row: &Row) -> bool {
+    fn is(&self, row: &TopRow) -> bool {
         self.device == row.device && self.op == row.op
     }
 }
@@ -54,7 +54,7 @@ pub(super) struct TopState {
 
 /// What is on the screen, which keys refer to.
 pub(super) struct Shown<'a> {
-    pub(super) rows: &'a [Row],
+    pub(super) rows: &'a [TopRow],
     /// All ops.
     pub(super) ops: &'a [String],
 }
@@ -141,7 +141,7 @@ impl TopState {
     }
 
     /// The place of the selected row: one of its device at least, if other ops have rows now.
-    pub(super) fn place(&self, rows: &[Row]) -> Option<usize> {
+    pub(super) fn place(&self, rows: &[TopRow]) -> Option<usize> {
         let mark = self.mark.as_ref()?;
         let exact = rows.iter().position(|row| mark.is(row));
         exact.or_else(|| rows.iter().position(|row| mark.device == row.device))
@@ -180,7 +180,7 @@ impl TopState {
         }
     }
 
-    fn open(&mut self, rows: &[Row]) {
+    fn open(&mut self, rows: &[TopRow]) {
         if self.place(rows).is_some() {
             self.is_open = !self.is_open;
         } else {
@@ -189,7 +189,7 @@ impl TopState {
         }
     }
 
-    fn move_mark(&mut self, by: isize, rows: &[Row]) {
+    fn move_mark(&mut self, by: isize, rows: &[TopRow]) {
         let place = match self.place(rows) {
             Some(place) => place.saturating_add_signed(by).min(rows.len().saturating_sub(1)),
             None => 0,

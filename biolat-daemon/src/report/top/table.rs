@@ -9,7 +9,7 @@ use ratatui::{
 use super::{
     columns::Column,
     layout::{Placed, place},
-    row::Row,
+    row::TopRow,
     state::{Ops, TopState},
     view::{BARS, BOLD, REVERSED, TopView, line},
 };
@@ -76,7 +76,7 @@ fn put(buffer: &mut Buffer, area: Rect, row: u16, placed: Placed, text: &str, st
     buffer.set_stringn(area.x + placed.x + indent as u16, area.y + row, text, width - indent, style);
 }
 
-fn cell(row: &Row, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (String, Style) {
+fn cell(row: &TopRow, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (String, Style) {
     let state = view.state;
     let width = usize::from(placed.width);
     let plain = Style::new();
@@ -151,7 +151,7 @@ impl Octaves {
     }
 
     /// The distribution of the latencies, the shortest at the left.
-    fn shape(self, row: &Row, width: usize, view: &TopView<'_>) -> String {
+    fn shape(self, row: &TopRow, width: usize, view: &TopView<'_>) -> String {
         let (fine, coarse) = self.scale(width);
         let mut cells = vec![0_u64; self.cells(width)];
         let start = (self.first - 1) * 8 + 1;
@@ -167,7 +167,7 @@ impl Octaves {
 }
 
 /// The 99th percentile of each window, the latest at the right.
-fn history(row: &Row, width: usize, view: &TopView<'_>) -> String {
+fn history(row: &TopRow, width: usize, view: &TopView<'_>) -> String {
     let windows = view.windows.iter().skip(view.windows.len().saturating_sub(width));
     let past: Vec<_> = windows.map(|window| past(row, window, view.state)).collect();
     let highest = past.iter().flatten().copied().fold(0.0, f64::max);
@@ -175,7 +175,7 @@ fn history(row: &Row, width: usize, view: &TopView<'_>) -> String {
     blank + &past.iter().map(|p99| view.terminal.height(p99.map(|p99| p99 / highest))).collect::<String>()
 }
 
-fn past(row: &Row, window: &Window, state: &TopState) -> Option<f64> {
+fn past(row: &TopRow, window: &Window, state: &TopState) -> Option<f64> {
     let device = window.devices.iter().find(|device| device.name == row.device)?;
     let upper =
         |figures: &Figures| figures.of(state.phase).percentile(0.99).map(|bounds| bounds.upper.min(1100.0));

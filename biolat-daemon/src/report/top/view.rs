@@ -8,7 +8,7 @@ use ratatui::{
     style::{Color, Modifier, Style},
 };
 
-use super::{row::Row, state::TopState};
+use super::{row::TopRow, state::TopState};
 use crate::{format::NumberFormat, report::window::Window, terminal::Terminal};
 
 /// Everything that is shown.
@@ -17,7 +17,7 @@ pub(super) struct TopView<'a> {
     /// The latest windows; the table is of the last one.
     pub(super) windows: &'a VecDeque<Window>,
     /// Of the last window.
-    pub(super) rows: &'a [Row],
+    pub(super) rows: &'a [TopRow],
     pub(super) host: &'a str,
     /// Where the figures come from.
     pub(super) source: &'a str,

@@ -3,13 +3,13 @@
 use std::{collections::BTreeSet, fs};
 
 use biolat_daemon::{
-    api::{Daemon, Device, Op, Probe, Snapshot, VERSION},
+    api::{ApiDevice, ApiProbe, ApiSnapshot, Daemon, Op, VERSION},
     histogram::Histogram,
 };
 use serde_json::Value;
 
 /// One of everything. Where keys are names of the kernel's, they are what the document calls them.
-fn everything() -> Snapshot {
+fn everything() -> ApiSnapshot {
     let histogram = || Histogram { buckets: vec![(0, 1)], ..Histogram::default() };
     let op = Op {
         op: String::new(),
@@ -19,7 +19,7 @@ fn everything() -> Snapshot {
         device: histogram(),
         total: histogram(),
     };
-    let device = Device {
+    let device = ApiDevice {
         name: String::new(),
         model: String::new(),
         serial: String::new(),
@@ -40,9 +40,9 @@ fn everything() -> Snapshot {
         map_bytes: 0,
         cpu_seconds: 0.0,
         resident_bytes: 0,
-        probe: Some(Probe { runs: 0, seconds: 0.0 }),
+        probe: Some(ApiProbe { runs: 0, seconds: 0.0 }),
     };
-    Snapshot {
+    ApiSnapshot {
         version: VERSION,
         biolat: String::new(),
         host: String::new(),

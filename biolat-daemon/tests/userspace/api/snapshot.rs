@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use biolat_daemon::{api, http::Limits, snapshot::Snapshot};
+use biolat_daemon::{api::ApiSnapshot, http::Limits, snapshot::Snapshot};
 use flate2::read::GzDecoder;
 
 use crate::support::{
@@ -21,8 +21,8 @@ fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
     reply.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-fn model(snapshot: &Snapshot) -> api::Snapshot {
-    api::Snapshot::of(snapshot, &serve_config().host, serve_config().interval)
+fn model(snapshot: &Snapshot) -> ApiSnapshot {
+    ApiSnapshot::of(snapshot, &serve_config().host, serve_config().interval)
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn the_snapshot_is_the_model() {
     assert_eq!((plain.status, header(&plain, "content-type")), (200, Some("application/json")));
     assert_eq!(header(&plain, "vary"), Some("accept-encoding"));
     assert_eq!(header(&plain, "cache-control"), Some("no-cache"));
-    let read: api::Snapshot = serde_json::from_slice(&plain.body).unwrap();
+    let read: ApiSnapshot = serde_json::from_slice(&plain.body).unwrap();
     assert_eq!(read, model(&snapshot));
     assert_eq!((read.host.as_str(), read.interval, read.devices.len()), ("example", 5.0, 3));
 
