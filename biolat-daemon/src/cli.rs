@@ -1,18 +1,20 @@
 //! The command line as clap parses it. [`Cli::validate`] makes it a [`Config`].
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
 use crate::{
     check,
-    config::{self, Config, OptionError, non_empty, parse_address},
+    config::{Config, OptionError},
     expose::{HistogramFormat, HistogramKinds},
     host::Host,
     http::ServeConfig,
     interval,
     log_lines::LogFormat,
-    report, version,
+    report,
+    shared_options::{DeviceOptions, ListenOptions, SeccompOptions},
+    version,
 };
 
 const ABOUT: &str = "Latency of every block I/O, as Prometheus native histograms, from one eBPF probe";
@@ -28,11 +30,6 @@ serves them on /metrics, by device and op:
   biolat_total_latency_seconds   from allocation to completion
 
 Needs root, or the capabilities CAP_BPF and CAP_PERFMON, and drops privileges once the probe is attached.";
-
-const LISTEN: &str = "Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
-
-Write an IPv6 address in brackets: [::]:9976. A port alone, :9976, means all IPv4 addresses. If systemd passes sockets \
-(a .socket unit), they are served too, and the default address is not.";
 
 const EXAMPLES: &str = "Examples:
   biolat-daemon                                        serve on port 9976 of every address
@@ -51,17 +48,8 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
-    #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
-    #[arg(value_delimiter = ',', value_parser = parse_address, long_help = LISTEN)]
-    pub listen: Vec<SocketAddr>,
-
-    /// Web config file: TLS, passwords, headers
-    ///
-    /// In the format of Prometheus' exporters: tls_server_config, basic_auth_users (bcrypt hashes) and http_server_config.
-    /// Paths in it are relative to its directory. It and the files it names are reloaded when they change.
-    #[arg(long, value_name = "FILE", env = "BIOLAT_WEB_CONFIG", hide_env_values = true)]
-    pub web_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub listen: ListenOptions,
 
     /// Time between two collections of the kernel's counters, 100ms to 5m
     ///
@@ -80,17 +68,8 @@ pub struct Cli {
     #[arg(long, value_name = "KIND", env = "BIOLAT_FORMAT", hide_env_values = true, default_value = "both")]
     pub format: HistogramKinds,
 
-    /// Expose only devices whose whole name matches this regular expression
-    ///
-    /// By default all request-based devices, including loop devices that have a file attached.
-    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE", hide_env_values = true)]
-    pub device: Option<String>,
-
-    /// Exclude devices whose whole name matches this regular expression
-    ///
-    /// By default, without --device, RAM disks: ^z?ram[0-9]+$
-    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
-    pub device_exclude: Option<String>,
+    #[command(flatten)]
+    pub devices: DeviceOptions,
 
     #[command(flatten)]
     pub host: Host,
@@ -120,13 +99,8 @@ pub struct Cli {
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub probe_stats: bool,
 
-    /// Do not filter system calls
-    ///
-    /// Once the probe is attached, biolat drops its capabilities and installs a seccomp filter that allows only the calls it
-    /// makes. This option disables the filter, in case it breaks a debugger or an unusual C library.
-    #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
-    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
-    pub no_seccomp: bool,
+    #[command(flatten)]
+    pub seccomp: SeccompOptions,
 }
 
 /// Commands other than serving.
@@ -149,14 +123,14 @@ impl Cli {
             live: !self.no_ui,
         };
         Ok(Config {
-            listen: self.listen,
-            web_config: non_empty(self.web_config),
+            web_config: self.listen.web_config(),
+            listen: self.listen.listen,
             interval: self.interval,
             serve,
-            selection: config::selection(self.device, self.device_exclude)?,
+            selection: self.devices.selection()?,
             host: self.host,
             probe_stats: self.probe_stats,
-            seccomp: !self.no_seccomp,
+            seccomp: self.seccomp.is_enabled(),
         })
     }
 }
@@ -186,7 +160,7 @@ mod tests {
     #[test]
     fn defaults() {
         let options = parse(&[]).unwrap();
-        assert!(options.listen.is_empty());
+        assert!(options.listen.listen.is_empty());
         assert_eq!((options.interval, options.schema), (Duration::from_secs(5), 3));
         assert_eq!(options.format, HistogramKinds::Both);
         assert!(!options.probe_stats);
@@ -199,7 +173,7 @@ mod tests {
     #[test]
     fn several_addresses() {
         let options = parse(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2,127.0.0.2:3"]).unwrap();
-        assert_eq!(options.listen.len(), 3);
+        assert_eq!(options.listen.listen.len(), 3);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The daemon's validated configuration, and checks of options that several commands have.
+//! The daemon's validated configuration, and what checks the values of options.
 
 use std::{ffi::OsStr, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -27,7 +27,7 @@ pub struct Config {
 
 /// An option with an invalid value, as one line.
 #[derive(Debug)]
-pub struct OptionError(String);
+pub struct OptionError(pub(crate) String);
 
 impl fmt::Display for OptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,17 +38,6 @@ impl fmt::Display for OptionError {
 /// An option that is empty counts as absent: so an environment file can have it without a value.
 pub(crate) fn non_empty<T: AsRef<OsStr>>(value: Option<T>) -> Option<T> {
     value.filter(|value| !value.as_ref().is_empty())
-}
-
-/// The selection by `--device` and `--device-exclude`.
-pub(crate) fn selection(device: Option<String>, exclude: Option<String>) -> Result<Selection, OptionError> {
-    let (include, exclude) = (non_empty(device), non_empty(exclude));
-    Selection::new(include.as_deref(), exclude.as_deref()).map_err(|bad| {
-        let (option, pattern) =
-            if bad.exclude { ("--device-exclude", exclude) } else { ("--device", include) };
-        let pattern = pattern.unwrap_or_default();
-        OptionError(format!("{option} '{pattern}' is not a regular expression: {}", bad.reason))
-    })
 }
 
 /// Parses a value of `--listen`.

@@ -36,6 +36,7 @@ pub mod report;
 pub mod rights;
 mod sanitize;
 mod service_manager;
+pub mod shared_options;
 mod shell;
 pub mod snapshot;
 mod terminal;

@@ -34,13 +34,14 @@ use rustix::process::Resource;
 
 use crate::{
     collect::slots_at_start,
-    config::{self, EXIT_USAGE, OptionError},
+    config::{EXIT_USAGE, OptionError},
     device::{self, IdKind, selection::Selection},
     host::Host,
     listen,
     probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
     process::hard_limit,
     rights as own_rights,
+    shared_options::{DeviceOptions, ListenOptions},
     terminal::{Color, Terminal},
 };
 use finding::{Finding, Verdict, count};
@@ -85,22 +86,11 @@ pub struct CheckOptions {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
 
-    /// Address and port for the daemon to listen on; may be given more than once [default: 0.0.0.0:9976]
-    #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
-    #[arg(value_delimiter = ',', value_parser = config::parse_address)]
-    pub listen: Vec<SocketAddr>,
+    #[command(flatten)]
+    pub listen: ListenOptions,
 
-    /// The daemon's web config: TLS, passwords, headers
-    #[arg(long, value_name = "FILE", env = "BIOLAT_WEB_CONFIG", hide_env_values = true)]
-    pub web_config: Option<PathBuf>,
-
-    /// Check only devices whose whole name matches this regular expression
-    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE", hide_env_values = true)]
-    pub device: Option<String>,
-
-    /// Skip devices whose whole name matches this regular expression
-    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
-    pub device_exclude: Option<String>,
+    #[command(flatten)]
+    pub devices: DeviceOptions,
 
     #[command(flatten)]
     pub host: Host,
@@ -142,12 +132,13 @@ struct Subjects {
 
 impl Subjects {
     fn of(options: CheckOptions) -> Result<Self, OptionError> {
-        let listen = if options.listen.is_empty() { vec![listen::DEFAULT] } else { options.listen };
+        let web_config = options.listen.web_config();
+        let listen = Some(options.listen.listen).filter(|listen| !listen.is_empty());
         Ok(Self {
             host: options.host,
-            selection: config::selection(options.device, options.device_exclude)?,
-            listen,
-            web_config: config::non_empty(options.web_config),
+            selection: options.devices.selection()?,
+            listen: listen.unwrap_or_else(|| vec![listen::DEFAULT]),
+            web_config,
         })
     }
 

@@ -6,7 +6,9 @@ use anyhow::{Result, anyhow};
 use clap::{Args, builder::TypedValueParser, error::ErrorKind};
 
 use super::target::Target;
-use crate::{device::selection::Selection, host::Host, interval, terminal::Color};
+use crate::{
+    device::selection::Selection, host::Host, interval, shared_options::SeccompOptions, terminal::Color,
+};
 
 const EXAMPLES: &str = "Examples:
   biolat-daemon report                       one histogram, at Ctrl-C
@@ -99,10 +101,8 @@ pub struct ReportOptions {
     #[command(flatten)]
     pub host: Host,
 
-    /// Do not filter system calls
-    #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
-    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
-    pub no_seccomp: bool,
+    #[command(flatten)]
+    pub seccomp: SeccompOptions,
 }
 
 impl ReportOptions {

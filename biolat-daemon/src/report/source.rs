@@ -69,7 +69,7 @@ impl Source {
                     version::VERSION,
                     options.host.kernel_release().unwrap_or_default()
                 );
-                rights::drop_privileges(Role::Tui, !options.no_seccomp)?;
+                rights::drop_privileges(Role::Tui, options.seccomp.is_enabled())?;
                 let first = own.next().await?;
                 Ok(Self { first, passes, about, origin: Origin::Own(own) })
             }
@@ -105,7 +105,7 @@ impl Own {
             selection: options.selection()?.unwrap_or_default(),
             probe_stats: false,
             interval,
-            seccomp: !options.no_seccomp,
+            seccomp: options.seccomp.is_enabled(),
         };
         let collector = collect::Handle::start(settings).await?;
         Ok(Self { snapshots: collector.snapshots(), collector, host: options.host.name(), interval })

@@ -1,0 +1,87 @@
+//! Options that several commands have.
+
+// The structs have no doc comments: clap would use them as the help text of the command that has these options.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+
+use crate::{
+    config::{OptionError, non_empty, parse_address},
+    device::selection::Selection,
+};
+
+const LISTEN: &str = "Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
+
+Write an IPv6 address in brackets: [::]:9976. A port alone, :9976, means all IPv4 addresses. If systemd passes sockets \
+(a .socket unit), they are served too, and the default address is not.";
+
+// Where the daemon serves, and to whom.
+#[derive(Args, Debug)]
+pub struct ListenOptions {
+    /// Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
+    #[arg(long, value_name = "ADDR:PORT", env = "BIOLAT_LISTEN", hide_env_values = true)]
+    #[arg(value_delimiter = ',', value_parser = parse_address, long_help = LISTEN)]
+    pub listen: Vec<SocketAddr>,
+
+    /// Web config file: TLS, passwords, headers
+    ///
+    /// In the format of Prometheus' exporters: tls_server_config, basic_auth_users (bcrypt hashes) and http_server_config.
+    /// Paths in it are relative to its directory. It and the files it names are reloaded when they change.
+    #[arg(long, value_name = "FILE", env = "BIOLAT_WEB_CONFIG", hide_env_values = true)]
+    web_config: Option<PathBuf>,
+}
+
+impl ListenOptions {
+    /// The web config's path; none if it is empty.
+    pub(crate) fn web_config(&self) -> Option<PathBuf> {
+        non_empty(self.web_config.clone())
+    }
+}
+
+// Which devices are shown.
+#[derive(Args, Debug)]
+pub struct DeviceOptions {
+    /// Select only devices whose whole name matches this regular expression
+    ///
+    /// By default all request-based devices, including loop devices that have a file attached.
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE", hide_env_values = true)]
+    device: Option<String>,
+
+    /// Exclude devices whose whole name matches this regular expression
+    ///
+    /// By default, without --device, RAM disks: ^z?ram[0-9]+$
+    #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
+    device_exclude: Option<String>,
+}
+
+impl DeviceOptions {
+    /// The selection by both options.
+    pub(crate) fn selection(self) -> Result<Selection, OptionError> {
+        let (include, exclude) = (non_empty(self.device), non_empty(self.device_exclude));
+        Selection::new(include.as_deref(), exclude.as_deref()).map_err(|bad| {
+            let (option, pattern) =
+                if bad.exclude { ("--device-exclude", exclude) } else { ("--device", include) };
+            let pattern = pattern.unwrap_or_default();
+            OptionError(format!("{option} '{pattern}' is not a regular expression: {}", bad.reason))
+        })
+    }
+}
+
+// Whether system calls are filtered.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct SeccompOptions {
+    /// Do not filter system calls
+    ///
+    /// Once the probe is attached, biolat drops its capabilities and installs a seccomp filter that allows only the calls it
+    /// makes. This option disables the filter, in case it breaks a debugger or an unusual C library.
+    #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    no_seccomp: bool,
+}
+
+impl SeccompOptions {
+    pub(crate) const fn is_enabled(self) -> bool {
+        !self.no_seccomp
+    }
+}
