@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::support::{
     block::set_attribute,
     daemon::{Daemon, wait_for},
-    load::{Target, Until},
+    load::{StopFlag, Target},
     loop_device::LoopDevice,
     prometheus::Prometheus,
     settled::settled,
@@ -52,13 +52,13 @@ impl Scene {
 
     /// Has the devices do so while something is looked at.
     fn during(&self, look: impl FnOnce()) {
-        let until = Until::default();
+        let stop = StopFlag::default();
         thread::scope(|scope| {
-            let _over = until.dropped();
+            let _stopper = stop.set_on_drop();
             scope.spawn(|| {
                 let [busy, failing, unmeasured] =
                     [&self.busy, &self.failing, &self.unmeasured].map(|device| Target::open(&device.path()));
-                while !until.is_over() {
+                while !stop.is_set() {
                     busy.read(20);
                     busy.write(20);
                     busy.flush();

@@ -12,7 +12,7 @@ use crate::support::{
     load::{self, Target},
     null_blk::NullBlk,
     passthrough::{nvme_identify, nvme_io, scsi_inquiry},
-    scsi_debug::{ScsiDebug, Wrong},
+    scsi_debug::{Fault, ScsiDebug},
     settled::{compare, settled},
 };
 
@@ -24,7 +24,7 @@ fn a_medium_error_counts_once_under_its_name() {
     // From then on its series is known, and what is in order goes the short way through the probe.
     Target::open(&block::path(&drive.name)).read(1);
     let before = settled(&daemon, &drive.name);
-    drive.goes(Wrong::Medium, 1);
+    drive.inject(Fault::Medium, 1);
     // The bad sectors lie in the midst of one of these: the kernel ends its good part first.
     load::on_two_cpus(|_| {
         let target = Target::open(&block::path(&drive.name));
@@ -33,7 +33,7 @@ fn a_medium_error_counts_once_under_its_name() {
             assert_eq!(outcome.is_err(), number == 1, "{number}: {outcome:?}");
         }
     });
-    drive.goes(Wrong::Medium, 0);
+    drive.inject(Fault::Medium, 0);
     let after = settled(&daemon, &drive.name);
     let growth = compare(&drive.name, &before, &after);
     assert_eq!((growth.of(READ), growth.unseen), (40, 0));
@@ -49,7 +49,7 @@ fn all_errors(figures: &Figures, device: &str) -> u64 {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_timeout_counts_once_under_its_name() {
-    let disk = NullBlk::that_takes(2_500_000_000, &[("submit_queues", "2")]);
+    let disk = NullBlk::with_latency(2_500_000_000, &[("submit_queues", "2")]);
     block::set_attribute(&disk.name, "queue/io_timeout", "100");
     let daemon = Daemon::of(&disk.name);
     let before = settled(&daemon, &disk.name);

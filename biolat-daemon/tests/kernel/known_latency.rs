@@ -10,7 +10,7 @@ use crate::support::{
 
 fn takes(ns: u64, requests: u32) {
     let seconds = ns as f64 / 1e9;
-    let disk = NullBlk::that_takes(ns, &[("submit_queues", "2")]);
+    let disk = NullBlk::with_latency(ns, &[("submit_queues", "2")]);
     let daemon = Daemon::of(&disk.name);
     let before = settled(&daemon, &disk.name);
     let report = Report::of_polled_reads(&disk.path(), requests);

@@ -16,7 +16,7 @@ use crate::support::{
     emulator::Emulator,
     figures::Figures,
     http,
-    load::{Target, Until},
+    load::{StopFlag, Target},
     settled::{Moment, compare, settled},
 };
 
@@ -63,14 +63,14 @@ impl Bay {
 }
 
 /// Reads and writes until the drive fails; how many of the calls failed.
-fn load_until_it_fails(device: &str, until: &Until) -> u64 {
+fn load_until_it_fails(device: &str, stop: &StopFlag) -> u64 {
     let failed = AtomicU64::new(0);
     thread::scope(|scope| {
         for worker in 0..12_u64 {
             let failed = &failed;
             scope.spawn(move || {
                 let target = Target::open(&block::path(device));
-                for number in (0..).take_while(|_| !until.is_over()) {
+                for number in (0..).take_while(|_| !stop.is_set()) {
                     let place = (worker << 24) + (number % 1000) * 4096;
                     let done = if worker % 2 == 0 {
                         target.try_read_at(place, 4096)
@@ -112,19 +112,19 @@ fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
     assert_eq!(before.figures.label("biolat_device_info", &info, "serial").unwrap(), "first");
 
     emulator.throttle("first", 200);
-    let until = Until::default();
+    let stop = StopFlag::default();
     let (failed, scrapes) = thread::scope(|scope| {
-        let over = until.dropped();
+        let stopper = stop.set_on_drop();
         let scraper = scope.spawn(|| {
             let mut scrapes = 0;
-            while !until.is_over() {
+            while !stop.is_set() {
                 assert_eq!(http::get(address, "/metrics", "").unwrap().status, 200);
                 scrapes += 1;
                 thread::sleep(Duration::from_millis(50));
             }
             scrapes
         });
-        let load = scope.spawn(|| load_until_it_fails(&name, &until));
+        let load = scope.spawn(|| load_until_it_fails(&name, &stop));
         let reads = || Stat::of(&name).completions(READ) - before.diskstats.completions(READ);
         wait_for("some reads", || reads() > 20);
         // So slow that all of them wait for it when it goes, and none comes then: the emulator crashes now and then
@@ -134,7 +134,7 @@ fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
         bay.pull_out();
         let failed = load.join().unwrap();
         wait_for("the series to end", || !Figures::scrape(address).has_device(&name));
-        drop(over);
+        drop(stopper);
         (failed, scraper.join().unwrap())
     });
     println!("{failed} calls failed, {scrapes} scrapes meanwhile");
@@ -146,7 +146,7 @@ fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
     assert!(gone.metrics("biolat_io_bytes_total", &info).is_empty());
     assert_eq!(gone.lost("no_room") + gone.lost("unknown_device") + gone.lost("clock"), 0);
 
-    emulator.put_in("second", "bay1");
+    emulator.insert("second", "bay1");
     wait_for("the other drive", || !block::devices_with("device/serial", "second").is_empty());
     let other = block::device_with("device/serial", "second");
     assert_eq!(other, name, "it has the same name, or this tests less than it could");

@@ -16,7 +16,7 @@ use crate::support::{
     daemon::{Daemon, program, wait_for},
     figures::{Figures, grown, index_of, quantile_index},
     http,
-    load::{Target, Until},
+    load::{StopFlag, Target},
     loop_device::LoopDevice,
     settled::settled,
 };
@@ -288,12 +288,12 @@ fn a_lost_daemon_is_shown_and_found_again() {
 #[ignore = "needs root, chromium and Playwright: cargo xtask test"]
 fn it_fits_a_phone_and_either_theme() {
     let scene = Scene::new();
-    let until = Until::default();
+    let stop = StopFlag::default();
     thread::scope(|scope| {
-        let _over = until.dropped();
+        let _stopper = stop.set_on_drop();
         scope.spawn(|| {
             let target = Target::open(&scene.one.path());
-            while !until.is_over() {
+            while !stop.is_set() {
                 target.read(20);
                 thread::sleep(Duration::from_millis(20));
             }

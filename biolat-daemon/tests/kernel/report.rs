@@ -191,17 +191,17 @@ fn without_colours(line: &str) -> String {
 #[ignore = "needs root: cargo xtask test"]
 fn it_fits_the_terminal_and_what_that_knows() {
     let device = LoopDevice::attach("terminal", true);
-    let until = load::Until::default();
+    let stop = load::StopFlag::default();
     thread::scope(|scope| {
         scope.spawn(|| {
             let target = Target::open(&device.path());
-            while !until.is_over() {
+            while !stop.is_set() {
                 target.read(20);
                 target.write(5);
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        let over = until.dropped();
+        let stopper = stop.set_on_drop();
         let utf8 = ("LANG", "C.UTF-8");
         for width in [80, 120] {
             for options in ["-DF 500ms 1", "-P 500ms 1", "--fine -QT 500ms 1"] {
@@ -228,6 +228,6 @@ fn it_fits_the_terminal_and_what_that_knows() {
         }
         let text = on_a_terminal(80, &[("NO_COLOR", "1"), utf8], &format!("--color always {arguments}"));
         assert!(text.contains("\x1b["), "{text}");
-        drop(over);
+        drop(stopper);
     });
 }

@@ -29,7 +29,7 @@ fn words(disks: &[&NullBlk], name: &str) -> String {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn the_slow_one_is_named() {
-    let takes = |ns| NullBlk::that_takes(ns, &[("submit_queues", "2")]);
+    let takes = |ns| NullBlk::with_latency(ns, &[("submit_queues", "2")]);
     let (one, slow, other) = (takes(2_000_000), takes(40_000_000), takes(2_000_000));
     let said = words(&[&one, &slow, &other], "slow");
     let expected = format!("{}: its reads are slower than those of 2 other devices of its kind", slow.name);
@@ -45,7 +45,7 @@ fn the_slow_one_is_named() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_queue_that_waits_is_told() {
-    let disk = NullBlk::that_takes(5_000_000, &[("submit_queues", "1"), ("hw_queue_depth", "1")]);
+    let disk = NullBlk::with_latency(5_000_000, &[("submit_queues", "1"), ("hw_queue_depth", "1")]);
     std::fs::write(format!("/sys/block/{}/queue/scheduler", disk.name), "mq-deadline").unwrap();
     let said = words(&[&disk], "queue");
     assert!(said.contains("% of the total latency is time in the queue"), "{said}");

@@ -9,10 +9,10 @@ use crate::{
         daemon::Daemon,
         diskstats::{FLUSH, READ, WRITE},
         fio::write_in_batches,
-        load::{self, Meeting, Target},
+        load::{self, SpinBarrier, Target},
         null_blk::NullBlk,
         run,
-        scsi_debug::{ScsiDebug, Wrong},
+        scsi_debug::{Fault, ScsiDebug},
         settled::{Moment, compare, settled},
         tracing::Events,
     },
@@ -23,15 +23,15 @@ const ROUNDS: [&str; 2] = ["while the series is new", "when it is known"];
 
 /// Reads from a drive on which something goes wrong every so many commands, and sees that it did, by another counter
 /// of the tracepoint that it passes then: each read counts once all the same, with all its phases.
-fn counts_each_read_once(wrong: Wrong, every: u32, reads: u64, (event, at_least): (&'static str, usize)) {
+fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least): (&'static str, usize)) {
     let drive = ScsiDebug::load();
     let daemon = Daemon::of(&drive.name);
     for round in ROUNDS {
         let before = settled(&daemon, &drive.name);
         let events = Events::count(event, &drive.name);
-        drive.goes(wrong, every);
+        drive.inject(fault, every);
         load::on_two_cpus(|_| Target::open(&block::path(&drive.name)).read(reads));
-        drive.goes(wrong, 0);
+        drive.inject(fault, 0);
         let events = events.stop();
         let after = settled(&daemon, &drive.name);
         let growth = compare(&drive.name, &before, &after);
@@ -45,13 +45,13 @@ fn counts_each_read_once(wrong: Wrong, every: u32, reads: u64, (event, at_least)
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_request_that_completes_in_parts_counts_at_its_end() {
-    counts_each_read_once(Wrong::Short, 3, 300, ("block_rq_complete", 750));
+    counts_each_read_once(Fault::Short, 3, 300, ("block_rq_complete", 750));
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_request_that_is_sent_again_counts_once() {
-    counts_each_read_once(Wrong::Busy, 5, 200, ("block_rq_requeue", 50));
+    counts_each_read_once(Fault::Busy, 5, 200, ("block_rq_requeue", 50));
 }
 
 /// Neighbouring blocks that are submitted together become one request.
@@ -137,11 +137,11 @@ fn a_series_that_two_cpus_make_at_once_is_one() {
     for _ in 0..20 {
         let disks: Vec<_> =
             (0..4).map(|_| NullBlk::new(&[("submit_queues", "2"), ("irqmode", "0")])).collect();
-        let meeting = Meeting::default();
+        let meeting = SpinBarrier::default();
         load::on_two_cpus(|_| {
             for (disk, round) in disks.iter().zip(1..) {
                 let target = Target::open(&disk.path());
-                meeting.of_round(round);
+                meeting.wait_for_round(round);
                 target.write(3);
             }
         });

@@ -8,7 +8,7 @@ use crate::support::{
     daemon::{Daemon, wait_for},
     diskstats::{READ, Stat},
     figures::Figures,
-    load::{Target, Until},
+    load::{StopFlag, Target},
     loop_device::LoopDevice,
     settled::{compare, settled},
 };
@@ -19,12 +19,12 @@ fn killed_and_restarted_under_load() {
     let device = LoopDevice::attach("restarts", true);
     let name = device.name.as_str();
     let _awake = Awake::all_cpus();
-    let load = Until::default();
+    let stop = StopFlag::default();
     let daemon = thread::scope(|scope| {
-        let _load = load.dropped();
+        let _stopper = stop.set_on_drop();
         scope.spawn(|| {
             let target = Target::open(&device.path());
-            while !load.is_over() {
+            while !stop.is_set() {
                 target.read(100);
             }
         });

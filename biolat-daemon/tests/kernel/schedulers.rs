@@ -19,7 +19,7 @@ const ROUNDS: u64 = 15;
 /// Mean queue and device latency of many readers of a device that takes one request at a time.
 fn means_under(scheduler: &str) -> (f64, f64) {
     let one_at_a_time = [("hw_queue_depth", "1"), ("submit_queues", "1")];
-    let disk = NullBlk::that_takes((SERVICE * 1e9) as u64, &one_at_a_time);
+    let disk = NullBlk::with_latency((SERVICE * 1e9) as u64, &one_at_a_time);
     block::set_attribute(&disk.name, "queue/scheduler", scheduler);
     if scheduler != "none" {
         // Room for all readers; by default it is twice the device's.

@@ -105,7 +105,7 @@ fn the_slow_device_is_at_the_top() {
 
     terminal.press("q");
     let screen = terminal.wait_for("its end", |s| s.state == "ended");
-    assert!(screen.is_as_before() && screen.status == Some(0), "{screen:?}");
+    assert!(screen.is_restored() && screen.status == Some(0), "{screen:?}");
 }
 
 /// A table with a probe of its own, confined as it is.
@@ -123,13 +123,13 @@ fn the_terminal_is_as_it_was_whatever_ends_it() {
         let mut terminal = shown();
         terminal.signal(signal);
         let screen = terminal.wait_for("its end", |s| s.state == "ended");
-        assert!(screen.is_as_before() && screen.status == Some(0), "after signal {signal}: {screen:?}");
+        assert!(screen.is_restored() && screen.status == Some(0), "after signal {signal}: {screen:?}");
     }
     for key in ["\x03", "\x1b", "?q"] {
         let mut terminal = shown();
         terminal.press(key);
         let screen = terminal.wait_for("its end", |s| s.state == "ended");
-        assert!(screen.is_as_before() && screen.status == Some(0), "after {key:?}: {screen:?}");
+        assert!(screen.is_restored() && screen.status == Some(0), "after {key:?}: {screen:?}");
     }
 }
 
@@ -152,7 +152,7 @@ fn it_goes_to_the_background_and_comes_back() {
     terminal.wait_for("the shell", |s| !s.alternate && s.cursor && s.shows("ready$"));
     terminal.press("clear; echo \"it ended with $?\"; stty -a | grep -o ' echo '; exit\n");
     let screen = terminal.wait_for("the shell's end", |s| s.state == "ended");
-    assert!(screen.is_as_before(), "{screen:?}");
+    assert!(screen.is_restored(), "{screen:?}");
 
     // Where nobody could have it go on, it does not stop.
     let mut terminal = shown();
@@ -184,7 +184,7 @@ fn a_daemon_that_is_gone_is_said_to_be_and_waited_for() {
     terminal.wait_for("its return", |s| s.shows("LIVE") && !s.shows("no answer"));
     terminal.press("q");
     let screen = terminal.wait_for("its end", |s| s.state == "ended");
-    assert!(screen.is_as_before() && screen.status == Some(0), "{screen:?}");
+    assert!(screen.is_restored() && screen.status == Some(0), "{screen:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Keeps every CPU from idling, with threads that run only when nothing else wants to. A completion
-//! interrupt that wakes an idle CPU now and then finds BPF programs not run at all; with this there is none.
+//! Keeps every CPU from idling, with threads of the scheduling class SCHED_IDLE. When a completion interrupt wakes an idle
+//! CPU, the kernel sometimes does not run the BPF program; this prevents such missed completions.
 
 use std::{
     sync::{
@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use super::load::stay_on;
+use super::load::pin_to_cpu;
 
-/// Until it is dropped.
+/// Keeps the CPUs awake until it is dropped.
 pub(crate) struct Awake {
     stop: Arc<AtomicBool>,
     spinners: Vec<JoinHandle<()>>,
@@ -25,7 +25,7 @@ impl Awake {
         let spinners = (0..cpus).map(|cpu| {
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
-                stay_on(cpu);
+                pin_to_cpu(cpu);
                 become_idle_class();
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();

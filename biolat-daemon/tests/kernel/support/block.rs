@@ -1,4 +1,4 @@
-//! Block devices by what they say of themselves.
+//! Block devices and their attributes in sysfs.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ pub(crate) fn number(device: &str, name: &str) -> u64 {
     hexadecimal.unwrap_or_else(|| value.parse().unwrap_or_else(|_| panic!("{device} {name}: {value}")))
 }
 
-/// Names of the devices with this value, in order.
+/// Names of the devices whose attribute has this value, sorted.
 pub(crate) fn devices_with(attribute_name: &str, value: &str) -> Vec<String> {
     let entries = fs::read_dir("/sys/block").unwrap().flatten();
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
@@ -30,7 +30,7 @@ pub(crate) fn devices_with(attribute_name: &str, value: &str) -> Vec<String> {
     names
 }
 
-/// The one device with this value.
+/// The only device whose attribute has this value.
 pub(crate) fn device_with(attribute_name: &str, value: &str) -> String {
     let names = devices_with(attribute_name, value);
     assert_eq!(names.len(), 1, "devices whose {attribute_name} is {value}: {names:?}");

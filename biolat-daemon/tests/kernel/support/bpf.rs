@@ -1,4 +1,4 @@
-//! What the kernel holds of probes, as bpftool lists it.
+//! The probe's programs and maps in the kernel, as bpftool lists them.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::run;
 
-/// The ids of the probes.
+/// IDs of the probe's programs.
 pub(crate) fn programs() -> BTreeSet<u64> {
     ids("prog", &["block_rq_complete"])
 }
 
-/// The ids of their maps, but for those that are in others.
+/// IDs of the probe's maps, except inner maps.
 pub(crate) fn maps() -> BTreeSet<u64> {
     ids("map", &["TABLE", "INDEX", "FREE", "SERIES", "MORE", "LOST", "EVENTS"])
 }

@@ -21,12 +21,12 @@ pub(crate) struct Daemon {
     log: Arc<Mutex<Vec<String>>>,
 }
 
-/// Where the daemon is: not where it was built if the tests run on another machine.
+/// Path of the daemon: `BIOLAT_TEST_DAEMON` on a machine that did not build it.
 pub(crate) fn program() -> OsString {
     std::env::var_os("BIOLAT_TEST_DAEMON").unwrap_or_else(|| env!("CARGO_BIN_EXE_biolat-daemon").into())
 }
 
-/// The daemon's command, on a port of its own.
+/// The daemon's command, on any free port.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(["--listen", "127.0.0.1:0"]).args(arguments);
@@ -34,12 +34,12 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 }
 
 impl Daemon {
-    /// One that shows the devices of these names, fresh often.
+    /// A daemon for the devices that match, with a short interval.
     pub(crate) fn of(devices: &str) -> Self {
         Self::start(&["--interval", "200ms", "--device", devices])
     }
 
-    /// Starts it and waits until it has figures.
+    /// Starts it and waits until it is ready.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_command(&mut command(arguments))
     }
@@ -80,12 +80,12 @@ impl Daemon {
         self.log.lock().unwrap().clone()
     }
 
-    /// Figures that were read from the kernel after this call: those of the second pass that ends from now on.
+    /// Metrics that were read from the kernel after this call: those of the second collection that ends from now on.
     pub(crate) fn fresh(&self) -> Figures {
         let mut figures = Figures::scrape(self.address);
         for _ in 0..2 {
             let last = figures.taken();
-            wait_for("a fresh pass", || {
+            wait_for("a new collection", || {
                 figures = Figures::scrape(self.address);
                 figures.taken() > last
             });
@@ -93,7 +93,7 @@ impl Daemon {
         figures
     }
 
-    /// Ends it as a service manager does; tells how, and after how long.
+    /// Sends SIGTERM, as a service manager does; returns the exit status and the time that it took.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
@@ -111,7 +111,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Waits for something, not for ever.
+/// Waits until a condition holds, for at most 40 s.
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {

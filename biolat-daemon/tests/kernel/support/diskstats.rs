@@ -1,4 +1,4 @@
-//! The oracle: a device's `stat`, read here on its own, not with the daemon's code.
+//! The oracle: a device's `stat` in sysfs, parsed without the daemon's code.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use std::fs;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stat(Vec<u64>);
 
-/// An op group: its field of completions, of sectors, of milliseconds.
+/// An op group and its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) name: &'static str,
@@ -42,7 +42,7 @@ impl Stat {
         self.0[group.completions]
     }
 
-    /// Requests that the driver has.
+    /// Requests in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.0[8]
     }
@@ -55,12 +55,12 @@ impl Stat {
         self.0[group.milliseconds] as f64 / 1e3
     }
 
-    /// Requests that others were merged into hold these.
+    /// I/Os that were merged into other requests.
     pub(crate) fn merged(&self, group: Fields) -> u64 {
         self.0[group.completions + 1]
     }
 
-    /// What is there of completions in all.
+    /// Completions of all groups.
     pub(crate) fn all_completions(&self) -> u64 {
         GROUPS.iter().map(|&group| self.completions(group)).sum()
     }

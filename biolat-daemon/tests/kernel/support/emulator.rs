@@ -1,4 +1,4 @@
-//! The emulator that this machine runs in: its control socket is at the other end of a serial line.
+//! The emulator of this machine (QEMU): its QMP socket is at the other end of a serial line.
 
 use std::{
     fs::{File, OpenOptions},
@@ -20,22 +20,22 @@ impl Emulator {
         let requests = OpenOptions::new().write(true).open(LINE).unwrap();
         let answers = BufReader::new(File::open(LINE).unwrap());
         let mut emulator = Self { requests, answers, number: 0 };
-        // The line may have sent a part of the emulator's greeting back to it before it was told not to. What is
-        // no part of any request makes it forget what came before.
+        // The line may have echoed a part of the emulator's greeting before echo was turned off. An invalid byte makes
+        // the emulator discard its earlier input.
         emulator.requests.write_all(b"\x01\n").unwrap();
-        emulator.tell("qmp_capabilities", json!({}));
+        emulator.execute("qmp_capabilities", json!({}));
         emulator
     }
 
-    /// Has a command carried out.
-    pub(crate) fn tell(&mut self, command: &str, arguments: Value) {
+    /// Executes a QMP command.
+    pub(crate) fn execute(&mut self, command: &str, arguments: Value) {
         self.number += 1;
         let request = json!({"execute": command, "arguments": arguments, "id": self.number});
         self.requests.write_all(format!("{request}\n").as_bytes()).unwrap();
         loop {
             let mut line = String::new();
-            assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the emulator is silent");
-            // Greetings, events and complaints about what was before come in between.
+            assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the emulator closed the line");
+            // Greetings, events and errors about earlier input may come first.
             let Ok(answer) = serde_json::from_str::<Value>(line.trim()) else { continue };
             if answer["id"] == self.number {
                 assert!(answer.get("return").is_some(), "{request}: {answer}");
@@ -44,17 +44,17 @@ impl Emulator {
         }
     }
 
-    /// Lets a drive do only so many I/Os a second; any number if it is 0.
+    /// Limits a drive to this many I/Os per second; 0 is unlimited.
     pub(crate) fn throttle(&mut self, drive: &str, iops: u64) {
         let limits = json!({
             "id": drive, "bps": 0, "bps_rd": 0, "bps_wr": 0, "iops": iops, "iops_rd": 0, "iops_wr": 0
         });
-        self.tell("block_set_io_throttle", limits);
+        self.execute("block_set_io_throttle", limits);
     }
 
-    /// Puts an NVMe drive into a bay.
-    pub(crate) fn put_in(&mut self, drive: &str, bay: &str) {
-        let device = json!({"driver": "nvme", "id": drive, "bus": bay, "drive": drive, "serial": drive});
-        self.tell("device_add", device);
+    /// Inserts an NVMe drive into a hot-plug slot.
+    pub(crate) fn insert(&mut self, drive: &str, slot: &str) {
+        let device = json!({"driver": "nvme", "id": drive, "bus": slot, "drive": drive, "serial": drive});
+        self.execute("device_add", device);
     }
 }

@@ -1,4 +1,4 @@
-//! What a scrape says, decoded from the protobuf format by its own definition.
+//! A scrape in the protobuf format, decoded with the schema of the format.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -27,7 +27,7 @@ impl Figures {
         Self(families)
     }
 
-    /// Metrics of a family that have these labels, whatever others they have.
+    /// Metrics of a family that have at least these labels.
     pub(crate) fn metrics<'a>(&'a self, name: &str, labels: &[(&str, &str)]) -> Vec<&'a Metric> {
         let family = self.0.iter().find(|family| family.name == name);
         family
@@ -79,7 +79,7 @@ impl Figures {
         self.histogram(phase, device, op).map_or(0.0, |histogram| histogram.sample_sum)
     }
 
-    /// How many latencies of a phase there are.
+    /// The number of latencies of a phase.
     pub(crate) fn latencies(&self, phase: &str, device: &str, op: &str) -> u64 {
         self.histogram(phase, device, op).map_or(0, |histogram| histogram.sample_count)
     }
@@ -112,17 +112,18 @@ impl Figures {
         self.value("biolat_lost_completions_total", &[("reason", reason)]) as u64
     }
 
-    /// When the kernel was read.
+    /// When the collection read the kernel's counters.
     pub(crate) fn taken(&self) -> Duration {
         Duration::from_secs_f64(self.value("biolat_collect_timestamp_seconds", &[]))
     }
 }
 
-/// What came between two scrapes, by native index.
+/// Growth between two scrapes, by native bucket index.
 pub(crate) fn grown(before: Option<&Histogram>, after: &Histogram) -> Vec<(i32, u64)> {
     let before = before.map(decode).unwrap_or_default();
-    let had = |index: i32| before.iter().find(|(found, _)| *found == index).map_or(0, |(_, count)| *count);
-    decode(after).into_iter().map(|(index, count)| (index, count - had(index))).collect()
+    let count_before =
+        |index: i32| before.iter().find(|(found, _)| *found == index).map_or(0, |(_, count)| *count);
+    decode(after).into_iter().map(|(index, count)| (index, count - count_before(index))).collect()
 }
 
 /// The native index of the bucket that holds a quantile.
@@ -143,7 +144,7 @@ pub(crate) fn index_of(seconds: f64) -> i32 {
     (seconds.log2() * 8.0).ceil() as i32
 }
 
-/// The share of observations in the bucket that a latency falls into, and above.
+/// The share of observations in the bucket of a latency and above.
 pub(crate) fn share_from(buckets: &[(i32, u64)], seconds: f64) -> f64 {
     let all: u64 = buckets.iter().map(|(_, count)| count).sum();
     let lowest = index_of(seconds);

@@ -1,4 +1,4 @@
-//! fio, whose latencies are an oracle of ours.
+//! fio, whose latencies are an oracle.
 
 use std::path::Path;
 
@@ -6,18 +6,16 @@ use serde_json::Value;
 
 use super::run;
 
-/// What fio tells of reads at random places, past the page cache.
+/// fio's report on random direct reads.
 pub(crate) struct Report(Value);
 
 impl Report {
-    /// Reads with these further options. It is at once on a CPU when a request of its own has ended, whatever else
-    /// the machine has to do.
+    /// Reads with additional options, at real-time priority: fio runs as soon as its request completes.
     pub(crate) fn of_reads(device: &Path, options: &[&str]) -> Self {
         Self::of("chrt", &[&["--fifo", "1", "fio"], options].concat(), device)
     }
 
-    /// As many reads, one after another. It looks for the completion of each all the time, so that what it takes
-    /// to wake it is not in its latencies.
+    /// Sequential reads. fio polls for each completion, so that its latencies contain no wakeup.
     pub(crate) fn of_polled_reads(device: &Path, count: u32) -> Self {
         let size = format!("--io_size={}", u64::from(count) * 4096);
         let polled = ["--bs=4k", "--ioengine=io_uring", "--iodepth=1", "--iodepth_batch_complete_min=0"];
@@ -32,7 +30,7 @@ impl Report {
         Self(serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap())
     }
 
-    /// The median of the time between submission and the moment when fio knew of the completion, in seconds.
+    /// Median time from submission until fio saw the completion, in seconds.
     pub(crate) fn median(&self) -> f64 {
         self.reads()["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap() / 1e9
     }
@@ -46,7 +44,7 @@ impl Report {
     }
 }
 
-/// Writes so many blocks one after another, sixteen of them in each system call.
+/// Writes this many blocks one after another, sixteen per system call.
 pub(crate) fn write_in_batches(device: &Path, blocks: u64) {
     let file = format!("--filename={}", device.display());
     let size = format!("--size={}", blocks * 4096);

@@ -1,4 +1,4 @@
-//! A client of a few lines: one request, one answer, the connection closed.
+//! A minimal HTTP client: one request per connection.
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,5 +1,4 @@
-//! The kernel's own memory, by way of a device that the emulator has for teaching: it copies to and from wherever it
-//! is told. For a state that no setting brings about.
+//! Access to the kernel's memory by DMA with QEMU's device `edu`: for states that no setting produces.
 //!
 //! <https://www.qemu.org/docs/master/specs/edu.html>
 
@@ -25,7 +24,7 @@ const COUNT: usize = 0x90;
 const COMMAND: usize = 0x98;
 const START: u64 = 1;
 const TO_MEMORY: u64 = 2;
-/// Its own memory, as it sees it.
+/// The device's buffer, in its own address space.
 const BUFFER: u64 = 0x40000;
 
 impl KernelMemory {
@@ -33,7 +32,7 @@ impl KernelMemory {
         let folder = find();
         fs::write(folder.join("enable"), "1").unwrap();
         let configuration = OpenOptions::new().read(true).write(true).open(folder.join("config")).unwrap();
-        // Memory, and the right to copy.
+        // Memory space and bus master.
         configuration.write_all_at(&[0x06], 4).unwrap();
         let registers = OpenOptions::new()
             .read(true)
@@ -56,10 +55,10 @@ impl KernelMemory {
         Self(address.cast())
     }
 
-    /// The number at an address of the kernel's.
+    /// The value at a kernel address.
     pub(crate) fn read(&self, address: u64) -> u64 {
         self.copy(physical(address), BUFFER, START);
-        // The buffer itself cannot be read: its content is brought to a page of ours.
+        // The CPU cannot read the buffer: copy it to a page of ours.
         let page = Page::new();
         self.copy(BUFFER, page.physical(), START | TO_MEMORY);
         page.number()
@@ -99,15 +98,15 @@ fn find() -> PathBuf {
         (text("vendor").as_str(), text("device").as_str()) == VENDOR_AND_DEVICE
     };
     let devices = fs::read_dir("/sys/bus/pci/devices").unwrap().flatten().map(|entry| entry.path());
-    devices.into_iter().find(is).expect("the emulator's device for teaching")
+    devices.into_iter().find(is).expect("QEMU's device edu")
 }
 
-/// The kernel maps all memory at an address whose lower bits are 0, where it does not choose one at random.
+/// The physical address of one in the direct map, whose base has zeroes in the lower bits unless it is randomized.
 fn physical(address: u64) -> u64 {
     address & ((1 << 39) - 1)
 }
 
-/// A page that stays where it is.
+/// A locked page.
 struct Page(*mut u64);
 
 impl Page {
@@ -143,7 +142,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: mapped by us, and used by nobody else.
+        // SAFETY: mapped by us, and not used elsewhere.
         unsafe { libc::munmap(self.0.cast(), Self::BYTES) };
     }
 }

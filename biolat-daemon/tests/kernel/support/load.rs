@@ -1,4 +1,4 @@
-//! I/O past the page cache, whose count is known.
+//! Direct I/O with a known number of operations.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,7 +17,7 @@ use super::block;
 
 const BLOCK: usize = 4096;
 
-/// Aligned as direct I/O wants it.
+/// Aligned as direct I/O requires.
 #[derive(Clone)]
 #[repr(align(4096))]
 struct Block([u8; BLOCK]);
@@ -29,7 +29,7 @@ impl Target {
         Self::with_flags(path, libc::O_DIRECT)
     }
 
-    /// Each write is on stable storage when it returns: FUA, or what the kernel does in its place.
+    /// Each write is on stable storage when it returns: FUA, or the kernel's emulation of it.
     pub(crate) fn open_synchronous(path: &Path) -> Self {
         Self::with_flags(path, libc::O_DIRECT | libc::O_DSYNC)
     }
@@ -53,7 +53,7 @@ impl Target {
         }
     }
 
-    /// Writes so many bytes at once.
+    /// Writes this many bytes in one call.
     pub(crate) fn write_at(&self, place: u64, bytes: usize) {
         self.try_write_at(place, bytes).unwrap();
     }
@@ -62,14 +62,14 @@ impl Target {
         self.0.write_all_at(bytes_of(&vec![Block([0x3c; BLOCK]); bytes / BLOCK]), place)
     }
 
-    /// Reads the first block, as often as that.
+    /// Reads the first block `count` times.
     pub(crate) fn read_first(&self, count: u64) {
         for _ in 0..count {
             self.try_read_at(0, BLOCK).unwrap();
         }
     }
 
-    /// Reads so many bytes at once, if they can be read.
+    /// Reads this many bytes in one call.
     pub(crate) fn try_read_at(&self, place: u64, bytes: usize) -> io::Result<()> {
         let mut blocks = vec![Block([0; BLOCK]); bytes / BLOCK];
         // SAFETY: blocks are plain bytes, one after another, and ours alone.
@@ -89,13 +89,13 @@ impl Target {
         self.0.sync_all().unwrap();
     }
 
-    /// Discards 64 KiB at a time, from a place on.
+    /// Discards `count` ranges of 64 KiB.
     pub(crate) fn discard(&self, place: u64, count: u64) {
         const BLKDISCARD: libc::Ioctl = 0x1277;
         self.on_ranges(BLKDISCARD, place, count);
     }
 
-    /// Writes zeroes, 64 KiB at a time: as a command if the device has one, else as data.
+    /// Zeroes `count` ranges of 64 KiB: by a command if the device has one, else by writing data.
     pub(crate) fn zero(&self, place: u64, count: u64) {
         const BLKZEROOUT: libc::Ioctl = 0x127f;
         self.on_ranges(BLKZEROOUT, place, count);
@@ -107,9 +107,9 @@ impl Target {
         }
     }
 
-    /// An ioctl that reads some numbers.
+    /// An ioctl whose argument is an array of numbers.
     pub(crate) fn control(&self, request: libc::Ioctl, numbers: &[u64]) {
-        // SAFETY: the kernel reads no more numbers than the request says, which is what the caller gives.
+        // SAFETY: the caller gives as many numbers as the kernel reads for this request.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request, numbers.as_ptr()) };
         assert_eq!(result, 0, "ioctl {request:#x}: {}", io::Error::last_os_error());
     }
@@ -129,14 +129,14 @@ fn place(number: u64) -> u64 {
 /// Rounds of [`mixed`] on each of two CPUs.
 const ROUNDS: u64 = 20;
 
-/// What [`mixed`] makes of each op, at the least.
+/// The minimum number of each op in [`mixed`].
 pub(crate) const READS: u64 = 2 * ROUNDS * 100;
 pub(crate) const WRITES: u64 = 2 * ROUNDS * 60;
 pub(crate) const DISCARDS: u64 = 2 * ROUNDS * 5;
 pub(crate) const ZEROES: u64 = 2 * ROUNDS * 2;
 
-/// Everything at once, from two CPUs: reads, writes, synchronous writes, flushes, zeroes, and discards if the
-/// device knows them.
+/// All ops at once, from two CPUs: reads, writes, synchronous writes, flushes, zeroes, and discards if the device
+/// supports them.
 pub(crate) fn mixed(path: &Path) {
     let name = path.file_name().unwrap().to_str().unwrap();
     let discards = block::number(name, "queue/discard_max_bytes") > 0;
@@ -157,58 +157,61 @@ pub(crate) fn mixed(path: &Path) {
     });
 }
 
-/// Says that it is over when it is dropped, whatever the reason, to those who go on until then.
+/// Tells threads to stop, even if the test panics.
 #[derive(Default)]
-pub(crate) struct Until(AtomicBool);
+pub(crate) struct StopFlag(AtomicBool);
 
-impl Until {
-    pub(crate) fn is_over(&self) -> bool {
+impl StopFlag {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// It is over when this is dropped.
-    pub(crate) fn dropped(&self) -> impl Drop + '_ {
-        struct Over<'a>(&'a AtomicBool);
-        impl Drop for Over<'_> {
+    /// Sets the flag when the result is dropped.
+    pub(crate) fn set_on_drop(&self) -> impl Drop + '_ {
+        struct SetOnDrop<'a>(&'a AtomicBool);
+        impl Drop for SetOnDrop<'_> {
             fn drop(&mut self) {
                 self.0.store(true, Ordering::Relaxed);
             }
         }
-        Over(&self.0)
+        SetOnDrop(&self.0)
     }
 }
 
-/// Where two threads meet, again and again, without a system call between their meeting and what they do then.
+/// A reusable barrier for two threads. It spins, so that both continue at the same time without a system call.
 #[derive(Default)]
-pub(crate) struct Meeting(AtomicU64);
+pub(crate) struct SpinBarrier(AtomicU64);
 
-impl Meeting {
-    /// Waits for the other one to come to this round, not for ever.
-    pub(crate) fn of_round(&self, round: u64) {
+impl SpinBarrier {
+    /// Waits until the other thread reaches this round, for at most 10 s.
+    pub(crate) fn wait_for_round(&self, round: u64) {
         let began = Instant::now();
         self.0.fetch_add(1, Ordering::AcqRel);
         while self.0.load(Ordering::Acquire) < 2 * round {
-            assert!(began.elapsed() < Duration::from_secs(10), "the other thread does not come");
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "the other thread did not reach round {round}"
+            );
             std::hint::spin_loop();
         }
     }
 }
 
-/// On a thread on each of the first two CPUs, at once.
+/// Runs this on two threads at once, one on each of the first two CPUs.
 pub(crate) fn on_two_cpus(work: impl Fn(u64) + Sync) {
     thread::scope(|scope| {
         for cpu in 0..2 {
             let work = &work;
             scope.spawn(move || {
-                stay_on(cpu);
+                pin_to_cpu(cpu);
                 work(cpu as u64);
             });
         }
     });
 }
 
-/// Has the calling thread run on one CPU only.
-pub(crate) fn stay_on(cpu: usize) {
+/// Pins the calling thread to a CPU.
+pub(crate) fn pin_to_cpu(cpu: usize) {
     // SAFETY: a plain struct, for the calling thread.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -1,4 +1,4 @@
-//! A loop device of the test's own.
+//! A loop device for a test.
 
 use std::{fs, path::PathBuf};
 
@@ -21,7 +21,7 @@ impl LoopDevice {
         let direct = if fast { "--direct-io=off" } else { "--direct-io=on" };
         let path = run("losetup", &["--find", "--show", direct, file.to_str().unwrap()]);
         let name = path.trim().trim_start_matches("/dev/").to_owned();
-        // A number keeps what was set of it, by whoever had it before.
+        // Attributes of a loop device outlive its file: reset what an earlier user may have set.
         block::set_attribute(&name, "queue/iostats", "1");
         Self { name, folder }
     }
@@ -30,7 +30,7 @@ impl LoopDevice {
         block::path(&self.name)
     }
 
-    /// The file that it is attached to at first.
+    /// The file that it was first attached to.
     pub(crate) fn file(&self) -> fs::File {
         fs::OpenOptions::new().read(true).write(true).open(self.folder.0.join("a")).unwrap()
     }
@@ -39,7 +39,7 @@ impl LoopDevice {
         run("losetup", &["--detach", self.path().to_str().unwrap()]);
     }
 
-    /// Attaches another file at the same number.
+    /// Attaches another file to the same device.
     pub(crate) fn attach_another(&self, name: &str) {
         let file = make_file(&self.folder, name);
         run("losetup", &[self.path().to_str().unwrap(), file.to_str().unwrap()]);

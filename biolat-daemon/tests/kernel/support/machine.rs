@@ -1,4 +1,4 @@
-//! Facts about this machine and about processes, from the kernel.
+//! Resources of this machine and of processes, from the kernel.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::{daemon::Daemon, figures::Figures};
 
 pub(crate) const MIB: f64 = 1048576.0;
 
-/// CPUs that per-CPU maps have values for.
+/// CPUs for which per-CPU maps have values.
 pub(crate) fn possible_cpus() -> u64 {
     let range = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     let last = range.trim().rsplit(['-', ',']).next().unwrap();
@@ -35,13 +35,13 @@ fn open_files(pid: u32) -> usize {
 
 /// Resources of a daemon.
 #[derive(Debug)]
-pub(crate) struct Holdings {
+pub(crate) struct Resources {
     pub(crate) slots: f64,
     files: usize,
     resident: f64,
 }
 
-impl Holdings {
+impl Resources {
     pub(crate) fn of(daemon: &Daemon, figures: &Figures) -> Self {
         Self {
             slots: figures.value("biolat_series_slots", &[]),
@@ -52,9 +52,9 @@ impl Holdings {
 
     /// Asserts that it uses no more than the first time, except for slots in quarantine and for pages that the allocator or
     /// the page cache keeps: equal runs used 5.8 to 9.8 MiB. Five thousand devices that leak a series each would use 35 MiB.
-    pub(crate) fn is_about(&self, first: &Self) {
+    pub(crate) fn assert_no_growth_since(&self, first: &Self) {
         println!("{first:?}, then {self:?}");
-        let chunks = |holdings: &Self| holdings.slots / 4.0;
+        let chunks = |resources: &Self| resources.slots / 4.0;
         assert!(
             self.files as f64 - chunks(self) <= first.files as f64 - chunks(first),
             "{first:?}, then {self:?}"

@@ -1,4 +1,4 @@
-//! What the kernel tests share: a device of their own, load with a known count, a daemon, its figures.
+//! Shared by the kernel tests: devices, load with a known count, daemons and their metrics.
 
 pub(crate) mod awake;
 pub(crate) mod block;
@@ -27,7 +27,7 @@ pub(crate) mod tracing;
 
 use std::{path::PathBuf, process::Command};
 
-/// Runs a program that must succeed, and gives what it printed.
+/// Runs a program that must succeed; returns its output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     let output =
         Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -40,11 +40,11 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A folder of this process' own, gone when it is dropped.
+/// A folder of this process, removed when it is dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    /// On memory if `fast`, else where temporary files are.
+    /// In memory if `fast`, else in the folder for temporary files.
     pub(crate) fn new(name: &str, fast: bool) -> Self {
         let base = if fast { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
         let path = base.join(format!("biolat-test-{name}-{}", std::process::id()));

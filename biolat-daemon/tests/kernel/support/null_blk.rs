@@ -1,8 +1,8 @@
-//! Devices of the null block driver, made to measure: it has no drive behind it, and takes as long as it is told.
+//! Devices of the null_blk driver, with chosen properties and latencies.
 
 use std::{fs, path::PathBuf};
 
-/// One device; gone when it is dropped.
+/// A device, removed when it is dropped.
 pub(crate) struct NullBlk {
     pub(crate) name: String,
     folder: PathBuf,
@@ -21,19 +21,19 @@ impl NullBlk {
             fs::write(device.folder.join(setting), value)
                 .unwrap_or_else(|error| panic!("null_blk {setting} = {value}: {error}"));
         }
-        // It is there at once, under a name that its number makes.
+        // The device exists now, and its name has its index.
         let index = fs::read_to_string(device.folder.join("index")).unwrap();
         assert_eq!(format!("nullb{}", index.trim()), device.name);
         device
     }
 
-    /// One that keeps what is written to it, and can do all that the driver can.
+    /// A device that stores its data and supports discards.
     pub(crate) fn in_memory(settings: &[(&str, &str)]) -> Self {
         Self::new(&[&[("memory_backed", "1"), ("discard", "1")], settings].concat())
     }
 
-    /// One that completes each request after so many nanoseconds.
-    pub(crate) fn that_takes(ns: u64, settings: &[(&str, &str)]) -> Self {
+    /// A device that completes each request after this many nanoseconds.
+    pub(crate) fn with_latency(ns: u64, settings: &[(&str, &str)]) -> Self {
         let ns = ns.to_string();
         Self::new(&[&[("irqmode", "2"), ("completion_nsec", ns.as_str())], settings].concat())
     }

@@ -1,4 +1,4 @@
-//! Commands that go past the block layer's own ops.
+//! NVMe and SCSI passthrough commands.
 
 use std::{
     fs::{File, OpenOptions},
@@ -43,19 +43,19 @@ fn nvme(path: &Path, request: libc::Ioctl, opcode: u8, cdw10: [u32; 6], count: u
             cdw10,
             ..NvmeCommand::default()
         };
-        // SAFETY: the command describes itself, and the buffer is as long as it says and ours alone.
+        // SAFETY: the buffer has the length that the command gives, and is not used elsewhere.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), request, &raw const command) };
         assert_eq!(result, 0, "{}: {}", path.display(), std::io::Error::last_os_error());
     }
 }
 
-/// Asks the controller who it is, as `nvme id-ctrl` does.
+/// Sends Identify Controller, as `nvme id-ctrl` does.
 pub(crate) fn nvme_identify(path: &Path, count: u64) {
     const ADMIN: libc::Ioctl = 0xc048_4e41;
     nvme(path, ADMIN, 6, [1, 0, 0, 0, 0, 0], count);
 }
 
-/// Reads 8 blocks of the first namespace, or writes them, as `nvme read` and `nvme write` do.
+/// Reads or writes 8 blocks of the first namespace, as `nvme read` and `nvme write` do.
 pub(crate) fn nvme_io(path: &Path, write: bool, count: u64) {
     const IO: libc::Ioctl = 0xc048_4e43;
     nvme(path, IO, if write { 1 } else { 2 }, [0, 0, 7, 0, 0, 0], count);
@@ -82,7 +82,7 @@ struct SgIo {
 
 const _: () = assert!(size_of::<SgIo>() == 88);
 
-/// Asks a SCSI drive who it is, as `sg_inq` does.
+/// Sends INQUIRY to a SCSI drive, as `sg_inq` does.
 pub(crate) fn scsi_inquiry(path: &Path, count: u64) {
     const SG_IO: libc::Ioctl = 0x2285;
     const FROM_DEVICE: i32 = -3;

@@ -1,4 +1,4 @@
-//! A Prometheus of the test's own.
+//! A Prometheus server for a test.
 
 use std::{
     ffi::OsStr,
@@ -34,7 +34,7 @@ impl Prometheus {
         Self::run(name, "prometheus".as_ref(), features, &[("prometheus.yml", &config)])
     }
 
-    /// Any, with these files in a folder of its own: `prometheus.yml` and what that names.
+    /// Any program, with these files in a folder: `prometheus.yml` and the files that it names.
     pub(crate) fn run(name: &str, program: &OsStr, flags: &[&str], files: &[(&str, &str)]) -> Self {
         let folder = Folder::new(name, false);
         for (file, text) in files {
@@ -53,7 +53,7 @@ impl Prometheus {
         Self { child, address, _folder: folder }
     }
 
-    /// The data of an answer of its API; nothing while it does not answer, or refuses.
+    /// The data of an API response; `None` while there is no response.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         let answer = http::get(self.address, &format!("/api/v1/{path}"), "").ok()?;
         let mut json: Value = serde_json::from_slice(&answer.body).ok()?;
@@ -61,7 +61,7 @@ impl Prometheus {
         Some(json["data"].take())
     }
 
-    /// All that an instant query gives.
+    /// The result of an instant query.
     pub(crate) fn vector(&self, query: &str) -> Vec<Value> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let data = self.get(&format!("query?query={escaped}"));

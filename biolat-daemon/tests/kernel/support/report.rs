@@ -1,4 +1,4 @@
-//! A report as a user starts it.
+//! A running `biolat-daemon report`.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use super::{
     daemon::{program, wait_for},
 };
 
-/// A report that runs, and is ended by Ctrl-C.
+/// A report without an end, which Ctrl-C ends.
 pub(crate) struct Report {
     child: Child,
     output: PathBuf,
@@ -22,26 +22,26 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Starts it, and waits until it counts.
+    /// Starts it and waits until it measures.
     pub(crate) fn start(name: &str, arguments: &[&str]) -> Self {
         let folder = Folder::new(name, true);
-        let (output, said) = (folder.0.join("output"), folder.0.join("said"));
+        let (output, messages) = (folder.0.join("output"), folder.0.join("messages"));
         let mut command = Command::new(program());
         command.arg("report").args(arguments).stdin(Stdio::null());
-        command.stdout(File::create(&output).unwrap()).stderr(File::create(&said).unwrap());
+        command.stdout(File::create(&output).unwrap()).stderr(File::create(&messages).unwrap());
         let report = Self { child: command.spawn().unwrap(), output, _folder: folder };
-        let about = || {
+        let printed = || {
             let read = |path| std::fs::read_to_string(path).unwrap();
-            format!("{}{}", read(&report.output), read(&said))
+            format!("{}{}", read(&report.output), read(&messages))
         };
         wait_for("the report to begin", || {
-            let about = about();
-            about.contains("tracing with its own probe") || about.contains("reading biolat")
+            let printed = printed();
+            printed.contains("tracing with its own probe") || printed.contains("reading biolat")
         });
         report
     }
 
-    /// Ends it by Ctrl-C; what it showed.
+    /// Ends it with Ctrl-C; returns its output.
     pub(crate) fn end(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let began = Instant::now();

@@ -1,22 +1,22 @@
-//! The SCSI debug driver's one drive: kept in memory, and wrong as often as it is told to be.
+//! A drive of the scsi_debug driver: kept in memory, with faults on demand.
 
 use std::{thread, time::Duration};
 
 use super::{block, daemon::wait_for, run};
 
-/// Gone when it is dropped.
+/// Unloads the driver when it is dropped.
 pub(crate) struct ScsiDebug {
     pub(crate) name: String,
 }
 
-/// What the driver can be told to do wrong.
+/// Faults that the driver can inject.
 #[derive(Clone, Copy)]
-pub(crate) enum Wrong {
+pub(crate) enum Fault {
     /// Sectors 0x1234 to 0x123d cannot be read.
     Medium = 2,
-    /// Every so often a command moves half of its bytes.
+    /// A command transfers half of its bytes.
     Short = 0x100,
-    /// Every so often a command has to be sent again later.
+    /// A command is rejected as busy, and the kernel requeues it.
     Busy = 0x8000,
 }
 
@@ -34,13 +34,13 @@ impl ScsiDebug {
         Self { name }
     }
 
-    /// From now on something goes wrong, every so many commands.
-    pub(crate) fn goes(&self, wrong: Wrong, every: u32) {
+    /// Injects a fault into every nth command; 0 ends that.
+    pub(crate) fn inject(&self, fault: Fault, every: u32) {
         let set = |name: &str, value: String| {
             std::fs::write(format!("/sys/bus/pseudo/drivers/scsi_debug/{name}"), value).unwrap();
         };
         set("every_nth", every.to_string());
-        set("opts", (wrong as u32).to_string());
+        set("opts", (fault as u32).to_string());
     }
 }
 

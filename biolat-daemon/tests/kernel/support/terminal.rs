@@ -1,4 +1,4 @@
-//! A terminal with a program in it, and what somebody who sits before it sees: `terminal.py` draws it.
+//! A program in a terminal that `terminal.py` emulates.
 
 use std::{
     ffi::OsStr,
@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 
 use super::daemon::wait_for;
 
-/// Ended with its program when it is dropped.
+/// A terminal; its program is killed when it is dropped.
 pub(crate) struct Terminal {
     child: Child,
-    orders: Option<ChildStdin>,
+    commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-/// What there is to see at a time.
+/// The state of the terminal.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Screen {
-    /// Without blanks at their ends.
+    /// Without trailing blanks.
     pub(crate) lines: Vec<String>,
-    /// Whether it is the one that hides what was there before.
+    /// Whether this is the alternate screen.
     pub(crate) alternate: bool,
     /// Whether the cursor is shown.
     pub(crate) cursor: bool,
@@ -41,8 +41,8 @@ impl Screen {
         self.lines.iter().any(|line| line.contains(text))
     }
 
-    /// Nothing reminds of what ran in it.
-    pub(crate) fn is_as_before(&self) -> bool {
+    /// Whether screen, cursor and modes are as at the start.
+    pub(crate) fn is_restored(&self) -> bool {
         !self.alternate && self.cursor && self.restored
     }
 }
@@ -56,43 +56,43 @@ impl Terminal {
         command.arg(script).arg(program).args(arguments);
         command.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (orders, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, orders, answers }
+        let (commands, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, commands, answers }
     }
 
     pub(crate) fn look(&mut self) -> Screen {
-        self.order(&json!({}))
+        self.execute(&json!({}))
     }
 
     pub(crate) fn press(&mut self, keys: &str) -> Screen {
-        self.order(&json!({ "keys": keys }))
+        self.execute(&json!({ "keys": keys }))
     }
 
     pub(crate) fn resize(&mut self, columns: u16, lines: u16) -> Screen {
-        self.order(&json!({ "size": [columns, lines] }))
+        self.execute(&json!({ "size": [columns, lines] }))
     }
 
     pub(crate) fn signal(&mut self, signal: i32) -> Screen {
-        self.order(&json!({ "signal": signal }))
+        self.execute(&json!({ "signal": signal }))
     }
 
-    /// Looks until it is so.
+    /// Polls the screen until the condition holds; returns that screen.
     pub(crate) fn wait_for(&mut self, what: &str, mut condition: impl FnMut(&Screen) -> bool) -> Screen {
         let mut screen = self.look();
-        let mut is_so = condition(&screen);
+        let mut holds = condition(&screen);
         wait_for(what, || {
-            if !is_so {
+            if !holds {
                 screen = self.look();
-                is_so = condition(&screen);
+                holds = condition(&screen);
                 println!("{}", screen.lines.join("\n"));
             }
-            is_so
+            holds
         });
         screen
     }
 
-    fn order(&mut self, order: &Value) -> Screen {
-        writeln!(self.orders.as_mut().unwrap(), "{order}").unwrap();
+    fn execute(&mut self, command: &Value) -> Screen {
+        writeln!(self.commands.as_mut().unwrap(), "{command}").unwrap();
         let mut answer = String::new();
         self.answers.read_line(&mut answer).unwrap();
         serde_json::from_str(&answer).unwrap()
@@ -101,7 +101,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        drop(self.orders.take());
+        drop(self.commands.take());
         let _ = self.child.wait();
     }
 }

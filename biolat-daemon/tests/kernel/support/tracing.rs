@@ -1,17 +1,17 @@
-//! Another counter of what passes a tracepoint: the kernel's own tracing.
+//! The kernel's tracing, as an independent counter of tracepoint events.
 
 use std::{fs, path::PathBuf};
 
 use super::block;
 
-/// Events of a device, counted until they are asked for.
+/// A counter of a device's events.
 pub(crate) struct Events {
     folder: PathBuf,
     event: &'static str,
 }
 
 impl Events {
-    /// Counts from now on, in a trace of its own.
+    /// Starts counting, in a separate tracing instance.
     pub(crate) fn count(event: &'static str, device: &str) -> Self {
         let folder = PathBuf::from("/sys/kernel/debug/tracing/instances/biolat");
         fs::create_dir(&folder).unwrap();
@@ -28,7 +28,7 @@ impl Events {
         events
     }
 
-    /// How many there were.
+    /// Stops counting; returns the number of events.
     pub(crate) fn stop(self) -> usize {
         fs::write(self.folder.join("events/block").join(self.event).join("enable"), "0").unwrap();
         let trace = fs::read_to_string(self.folder.join("trace")).unwrap();
