@@ -1,4 +1,4 @@
-//! Requests that fail, and commands that are no block I/O.
+//! Failed requests, and passthrough commands.
 
 use std::{fs, path::Path, thread};
 
@@ -18,14 +18,14 @@ use crate::support::{
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_medium_error_counts_once_under_its_name() {
+fn a_medium_error_counts_once_by_its_status() {
     let drive = ScsiDebug::load();
     let daemon = Daemon::of(&drive.name);
-    // From then on its series is known, and what is in order goes the short way through the probe.
+    // The series exists from here on: successful completions take the probe's fast path.
     Target::open(&block::path(&drive.name)).read(1);
     let before = settled(&daemon, &drive.name);
     drive.inject(Fault::Medium, 1);
-    // The bad sectors lie in the midst of one of these: the kernel ends its good part first.
+    // One of these requests spans the bad sectors: the kernel completes its good part first.
     load::on_two_cpus(|_| {
         let target = Target::open(&block::path(&drive.name));
         for number in 0..20 {
@@ -45,10 +45,10 @@ fn all_errors(figures: &Figures, device: &str) -> u64 {
     figures.value("biolat_io_errors_total", &[("device", device)]) as u64
 }
 
-/// A device that takes 2.5 s, and a kernel that gives it a tenth of one and then up to a second, as it rounds.
+/// The device needs 2.5 s; the timeout is 100 ms, and the kernel rounds it up by at most a second.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_timeout_counts_once_under_its_name() {
+fn a_timeout_counts_once_by_its_status() {
     let disk = NullBlk::with_latency(2_500_000_000, &[("submit_queues", "2")]);
     block::set_attribute(&disk.name, "queue/io_timeout", "100");
     let daemon = Daemon::of(&disk.name);
@@ -65,16 +65,16 @@ fn a_timeout_counts_once_under_its_name() {
     assert_eq!(after.figures.errors(&disk.name, "read", "timeout"), 4);
     assert_eq!(all_errors(&after.figures, &disk.name), 4);
     let seconds = growth.seconds("device", "read");
-    assert!((10.0..12.0).contains(&seconds), "{seconds} s for four times 2.5 s");
+    assert!((10.0..12.0).contains(&seconds), "{seconds} s for four requests of 2.5 s");
 }
 
-/// Which kernels stamp commands that are no block I/O, and so give them a latency, without being asked to.
-fn passthrough_is_stamped() -> bool {
+/// Whether this kernel timestamps passthrough commands by default, so that they have a latency.
+fn passthrough_has_timestamps() -> bool {
     Release::of(&Host { sysfs: "/sys".into(), procfs: "/proc".into() }).unwrap() < Release(6, 8)
 }
 
-/// What these commands came to: in histograms, and lost for their reason.
-fn of_passthrough(device: &str, op: &str, commands: u64, send: impl FnOnce()) {
+/// Sends passthrough commands: they are counted, or lost as `passthrough` if the kernel does not timestamp them.
+fn check_passthrough(device: &str, op: &str, commands: u64, send: impl FnOnce()) {
     let daemon = Daemon::of(device);
     let before = settled(&daemon, device);
     send();
@@ -82,7 +82,7 @@ fn of_passthrough(device: &str, op: &str, commands: u64, send: impl FnOnce()) {
     let growth = compare(device, &before, &after);
     let counted = growth.latencies("total", op);
     let lost = growth.lost("passthrough");
-    let expected = if passthrough_is_stamped() { (commands, 0) } else { (0, commands) };
+    let expected = if passthrough_has_timestamps() { (commands, 0) } else { (0, commands) };
     assert_eq!((counted, lost), expected, "{op}: counted and lost");
     assert_eq!(after.figures.unseen(device), 0);
 }
@@ -92,8 +92,8 @@ fn of_passthrough(device: &str, op: &str, commands: u64, send: impl FnOnce()) {
 fn nvme_io_commands_are_driver_commands_of_the_namespace() {
     let name = block::device_with("device/serial", "solo");
     let path = block::path(&name);
-    of_passthrough(&name, "drv_in", 50, || nvme_io(&path, false, 50));
-    of_passthrough(&name, "drv_out", 50, || nvme_io(&path, true, 50));
+    check_passthrough(&name, "drv_in", 50, || nvme_io(&path, false, 50));
+    check_passthrough(&name, "drv_out", 50, || nvme_io(&path, true, 50));
 }
 
 #[test]
@@ -114,5 +114,5 @@ fn nvme_admin_commands_have_no_disk() {
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn scsi_commands_are_driver_commands_of_the_disk() {
     let name = block::device_with("device/model", "QEMU HARDDISK");
-    of_passthrough(&name, "drv_in", 50, || scsi_inquiry(&block::path(&name), 50));
+    check_passthrough(&name, "drv_in", 50, || scsi_inquiry(&block::path(&name), 50));
 }

@@ -1,4 +1,4 @@
-//! Drives that are pulled out of their bays and put in.
+//! Surprise removal and insertion of NVMe drives, and NVMe multipath.
 
 use std::{
     fs::{self, OpenOptions},
@@ -20,19 +20,19 @@ use crate::support::{
     settled::{Moment, compare, settled},
 };
 
-/// A bay of the machine: a PCI Express slot with a power switch, and what is in it.
-struct Bay {
+/// A hot-plug PCI Express slot with a power controller, and the NVMe controller in it.
+struct PcieSlot {
     controller: PathBuf,
 }
 
-impl Bay {
-    /// The bay that a drive is in.
+impl PcieSlot {
+    /// The slot of a drive.
     fn of(device: &str) -> Self {
         Self { controller: fs::canonicalize(format!("/sys/block/{device}/device/device")).unwrap() }
     }
 
-    /// Where the slot's control register is: in the capability "PCI Express".
-    fn control(configuration: &fs::File) -> u64 {
+    /// Offset of the slot control register, which is in the capability "PCI Express".
+    fn control_offset(configuration: &fs::File) -> u64 {
         let byte = |at: u64| {
             let mut byte = [0];
             configuration.read_exact_at(&mut byte, at).unwrap();
@@ -41,28 +41,27 @@ impl Bay {
         let mut at = byte(0x34);
         while byte(at) != 0x10 {
             at = byte(at + 1);
-            assert_ne!(at, 0, "the slot has no such capability");
+            assert_ne!(at, 0, "the slot has no capability \"PCI Express\"");
         }
         at + 0x18
     }
 
-    /// The drive is gone from one moment to the next, with what it had to do.
-    fn pull_out(&self) {
+    /// Surprise removal, with requests in flight.
+    fn remove_drive(&self) {
         let slot = self.controller.parent().unwrap();
         let configuration = OpenOptions::new().read(true).write(true).open(slot.join("config")).unwrap();
-        let at = Self::control(&configuration);
+        let at = Self::control_offset(&configuration);
         let mut control = [0; 2];
         configuration.read_exact_at(&mut control, at).unwrap();
-        // Power off, and the light that says so.
+        // Power off, and its indicator.
         control[1] |= 0x07;
         configuration.write_all_at(&control, at).unwrap();
-        // The emulator does not tell of a drive that is pulled out without a word; the kernel looks for itself, and
-        // finds nothing there.
+        // The emulator sends no hot-plug event for a surprise removal. This makes the kernel find that the drive is gone.
         fs::write(self.controller.join("remove"), "1").unwrap();
     }
 }
 
-/// Reads and writes until the drive fails; how many of the calls failed.
+/// Reads and writes until the drive fails; returns the number of failed calls.
 fn load_until_it_fails(device: &str, stop: &StopFlag) -> u64 {
     let failed = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -88,23 +87,23 @@ fn load_until_it_fails(device: &str, stop: &StopFlag) -> u64 {
     failed.into_inner()
 }
 
-/// Waits until every worker's request has been with the drive for a while, and the next end of one is a while off.
-fn wait_for_calm(device: &str) {
-    let ended = || Stat::of(device).all_completions();
-    let mut last = ended();
-    wait_for("a request's end", || {
+/// Waits until every worker has a request in flight, and the next completion is some time away.
+fn wait_until_all_in_flight(device: &str) {
+    let completions = || Stat::of(device).all_completions();
+    let mut last = completions();
+    wait_for("a completion", || {
         thread::sleep(Duration::from_millis(100));
-        std::mem::replace(&mut last, ended()) + 1 == last && Stat::of(device).in_flight() == 12
+        std::mem::replace(&mut last, completions()) + 1 == last && Stat::of(device).in_flight() == 12
     });
     thread::sleep(Duration::from_millis(300));
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
+fn a_drive_is_removed_under_load_and_replaced() {
     let mut emulator = Emulator::connect();
     let name = block::device_with("device/serial", "first");
-    let bay = Bay::of(&name);
+    let slot = PcieSlot::of(&name);
     let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
     let address = daemon.address;
     let info = [("device", name.as_str())];
@@ -127,11 +126,11 @@ fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
         let load = scope.spawn(|| load_until_it_fails(&name, &stop));
         let reads = || Stat::of(&name).completions(READ) - before.diskstats.completions(READ);
         wait_for("some reads", || reads() > 20);
-        // So slow that all of them wait for it when it goes, and none comes then: the emulator crashes now and then
-        // over a request that it gets while it takes the drive apart.
+        // So slow that all requests are in flight at the removal, and none is issued during it: the emulator sometimes
+        // crashes on a request that arrives while it removes the drive.
         emulator.throttle("first", 1);
-        wait_for_calm(&name);
-        bay.pull_out();
+        wait_until_all_in_flight(&name);
+        slot.remove_drive();
         let failed = load.join().unwrap();
         wait_for("the series to end", || !Figures::scrape(address).has_device(&name));
         drop(stopper);
@@ -149,12 +148,12 @@ fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
     emulator.insert("second", "bay1");
     wait_for("the other drive", || !block::devices_with("device/serial", "second").is_empty());
     let other = block::device_with("device/serial", "second");
-    assert_eq!(other, name, "it has the same name, or this tests less than it could");
+    assert_eq!(other, name, "the names differ: stale series of the first drive would not show");
     wait_for("its figures", || Figures::scrape(address).has_device(&other));
     let info = [("device", other.as_str())];
     let start = settled(&daemon, &other);
     assert_eq!(start.figures.label("biolat_device_info", &info, "serial").unwrap(), "second");
-    // All that there is of it is its own, from its first request on.
+    // Its figures are its own, from its first request on.
     assert_eq!(start.figures.count(&other, READ), start.diskstats.completions(READ));
     let target = Target::open(&block::path(&other));
     target.read(300);
@@ -168,8 +167,8 @@ fn a_drive_that_is_pulled_out_under_load_and_another_put_in() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_path_for_each_controller_of_a_subsystem() {
-    // The head of both paths is a disk of its own without requests; the paths are hidden.
+fn multipath_io_counts_on_the_paths() {
+    // The multipath head is a disk without requests; the paths are hidden disks.
     let disks = block::devices_with("device/serial", "pair");
     let (paths, heads): (Vec<_>, Vec<_>) =
         disks.into_iter().partition(|name| block::attribute(name, "hidden") == "1");
@@ -194,5 +193,5 @@ fn a_path_for_each_controller_of_a_subsystem() {
     }
     println!("{paths:?}: {reads:?} reads");
     assert_eq!(reads.iter().sum::<u64>(), 501);
-    assert!(reads.iter().all(|&reads| reads >= 100), "one path had it all: {reads:?}");
+    assert!(reads.iter().all(|&reads| reads >= 100), "one path has nearly all reads: {reads:?}");
 }

@@ -40,10 +40,10 @@ fn in_buckets(block: &Value, phase: &str) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// With a probe of its own and from a daemon's API, each in windows, compared with the daemon's /metrics and the disk statistics.
+/// Reports with their own probe and from a daemon's API, in several windows, agree with the daemon's /metrics and diskstats.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn its_histograms_are_the_books_and_the_daemons() {
+fn its_histograms_agree_with_diskstats_and_the_daemon() {
     let device = LoopDevice::attach("report", true);
     let name = device.name.as_str();
     let daemon = Daemon::of(name);
@@ -52,7 +52,7 @@ fn its_histograms_are_the_books_and_the_daemons() {
     let (from, arguments) = (daemon.address.to_string(), ["-jDF", "300ms", "-d", name]);
     let own = Report::start("own", &arguments);
     let remote = Report::start("remote", &[&["--from", &from][..], &arguments].concat());
-    // Whatever was before has been seen by now, as it is in the first figures that each of them takes.
+    // Earlier I/O is not in the first window: both reports have their first figures by now.
     let (before, stat_before) = (daemon.fresh(), Stat::of(name));
     load::mixed(&device.path());
     let (after, stat) = (daemon.fresh(), Stat::of(name));
@@ -60,39 +60,39 @@ fn its_histograms_are_the_books_and_the_daemons() {
     thread::sleep(Duration::from_millis(900));
     for (report, by_the_same_probe) in [(own, false), (remote, true)] {
         let text = report.end();
-        let told = lines(&text);
-        assert!(told.len() >= 2, "windows, not one: {}", told.len());
+        let windows = lines(&text);
+        assert!(windows.len() >= 2, "windows: {}", windows.len());
         for (op, group) in [("read", READ), ("write", WRITE)] {
-            let ios = sum(&told, name, op, |block| block["ios"].as_u64().unwrap());
+            let ios = sum(&windows, name, op, |block| block["ios"].as_u64().unwrap());
             if op == "read" {
                 assert_eq!(ios, stat.completions(group) - stat_before.completions(group), "{text}");
                 assert_eq!(ios, load::READS);
-                let bytes = sum(&told, name, op, |block| block["bytes"].as_u64().unwrap());
+                let bytes = sum(&windows, name, op, |block| block["bytes"].as_u64().unwrap());
                 assert_eq!(bytes, stat.bytes(group).unwrap() - stat_before.bytes(group).unwrap());
             }
             for phase in ["queue", "device", "total"] {
                 let metrics = |figures: &crate::support::figures::Figures| figures.latencies(phase, name, op);
-                let counted = sum(&told, name, op, |block| {
+                let counted = sum(&windows, name, op, |block| {
                     in_buckets(block, phase).iter().map(|(_, count)| count).sum::<u64>()
                 });
                 assert_eq!(counted, metrics(&after) - metrics(&before), "{op} {phase}");
             }
-            let had = before.histogram("total", name, op);
-            let grown = grown(had, after.histogram("total", name, op).unwrap());
+            let earlier = before.histogram("total", name, op);
+            let grown = grown(earlier, after.histogram("total", name, op).unwrap());
             for &(index, count) in &grown {
                 let upper = (f64::from(index) / 8.0).exp2();
-                let within = |is_it: &dyn Fn(f64) -> bool| {
-                    sum(&told, name, op, |block| {
+                let within = |holds: &dyn Fn(f64) -> bool| {
+                    sum(&windows, name, op, |block| {
                         let buckets = in_buckets(block, "total");
-                        buckets.iter().filter(|(bound, _)| is_it(*bound / upper)).map(|(_, n)| n).sum()
+                        buckets.iter().filter(|(bound, _)| holds(*bound / upper)).map(|(_, n)| n).sum()
                     })
                 };
                 if by_the_same_probe {
                     let here = within(&|ratio| (ratio - 1.0).abs() < 1e-9);
                     assert_eq!(here, count, "{op}: bucket {index}");
                 } else {
-                    // The other probe ran just before or after, and read the clock then: a bucket's width at the most, but
-                    // for a few that were interrupted in between.
+                    // The two probes read the clock one after the other: latencies differ by a bucket at most, except for
+                    // a few that were interrupted in between.
                     let below: u64 = grown.iter().filter(|(i, _)| *i <= index).map(|(_, n)| n).sum();
                     let (least, most) = (within(&|ratio| ratio < 0.95), within(&|ratio| ratio < 1.15));
                     let slack = load::READS / 100;
@@ -106,7 +106,7 @@ fn its_histograms_are_the_books_and_the_daemons() {
     }
 }
 
-/// The rows of biolatency: what it found of at most so many microseconds.
+/// Rows of biolatency's output: an upper bound in microseconds, and a count.
 fn biolatency_rows(text: &str) -> Vec<(u64, u64)> {
     let row = |line: &str| {
         let (bounds, rest) = line.split_once(':')?;
@@ -117,11 +117,11 @@ fn biolatency_rows(text: &str) -> Vec<(u64, u64)> {
     text.lines().filter_map(row).collect()
 }
 
-/// Another program's probe, at other tracepoints, with its own clock and arithmetic.
+/// biolatency uses other tracepoints, and its own clock and arithmetic.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn its_distribution_is_biolatencys() {
-    // Behind a disk, so that latencies spread over many rows.
+fn its_distribution_agrees_with_biolatency() {
+    // Backed by a disk, so that latencies spread over many rows.
     let device = LoopDevice::attach("peer", false);
     let name = device.name.as_str();
     let target = Target::open(&device.path());
@@ -138,16 +138,16 @@ fn its_distribution_is_biolatencys() {
     thread::sleep(Duration::from_millis(700));
     target.read(READS);
     let Output { stdout, .. } = peer.wait_with_output().unwrap();
-    let told = lines(&report.end());
+    let windows = lines(&report.end());
     let rows = biolatency_rows(&String::from_utf8(stdout).unwrap());
-    let block = &told[0]["blocks"][0];
+    let block = &windows[0]["blocks"][0];
     let ours = in_buckets(block, "device");
     let all: u64 = rows.iter().map(|(_, count)| count).sum();
-    // A completion that the kernel ran no BPF program for is in neither, and the audit finds it.
+    // If the kernel did not run BPF programs for a completion, both missed it, and the audit finds it.
     let (ios, unseen) = (block["ios"].as_u64().unwrap(), block["unseen"]["read"].as_u64().unwrap_or(0));
     assert_eq!(ios + unseen, READS, "{block}");
-    assert!(all.abs_diff(ios) <= unseen, "{all} of biolatency, {ios} here, {unseen} unseen: {rows:?}");
-    assert!(rows.iter().filter(|(_, count)| *count > 0).count() >= 2, "spread over rows: {rows:?}");
+    assert!(all.abs_diff(ios) <= unseen, "biolatency {all}, biolat {ios}, {unseen} missed: {rows:?}");
+    assert!(rows.iter().filter(|(_, count)| *count > 0).count() >= 2, "not spread over rows: {rows:?}");
     let mut below = 0;
     for (upper, count) in rows {
         below += count;
@@ -158,12 +158,12 @@ fn its_distribution_is_biolatencys() {
         let (least, most) = (up_to(seconds / 1.15 - 1e-6), up_to(seconds * 1.15 + 1e-6));
         assert!(
             below + slack >= least && below <= most + slack,
-            "at most {upper} us: biolatency {below}, here between {least} and {most}"
+            "at most {upper} us: biolatency {below}, biolat between {least} and {most}"
         );
     }
 }
 
-/// A terminal of this width, as `script` makes one; what it showed.
+/// The output of a report in a terminal of this width, which `script` emulates.
 fn on_a_terminal(width: usize, environment: &[(&str, &str)], arguments: &str) -> String {
     let program = program();
     let line = format!("stty cols {width}; exec {} report {arguments}", program.to_str().unwrap());
@@ -176,20 +176,20 @@ fn on_a_terminal(width: usize, environment: &[(&str, &str)], arguments: &str) ->
     text
 }
 
-/// What is seen of a line.
+/// A line without its escape sequences.
 fn without_colours(line: &str) -> String {
-    let mut seen = String::new();
+    let mut text = String::new();
     let mut rest = line;
     while let Some((before, after)) = rest.split_once("\x1b[") {
-        seen.push_str(before);
+        text.push_str(before);
         rest = after.split_once('m').map_or("", |(_, rest)| rest);
     }
-    seen + rest
+    text + rest
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn it_fits_the_terminal_and_what_that_knows() {
+fn it_adapts_to_the_terminal() {
     let device = LoopDevice::attach("terminal", true);
     let stop = load::StopFlag::default();
     thread::scope(|scope| {
@@ -211,7 +211,7 @@ fn it_fits_the_terminal_and_what_that_knows() {
                     assert!(line.chars().count() <= width, "{width}: {line}");
                 }
                 let widest = text.lines().map(|line| without_colours(line).chars().count()).max();
-                assert!(widest > Some(width - 20), "{width} is made use of: {text}");
+                assert!(widest > Some(width - 20), "{width} columns are not used: {text}");
             }
         }
         let arguments = format!("500ms 1 -d {}", device.name);

@@ -1,4 +1,4 @@
-//! What a request can go through before it ends: it is counted once, when it ends, as the kernel accounts it.
+//! Partial completions, requeues, merges, splits, flushes, zones: each request counts once, when it ends, as in diskstats.
 
 use std::{fs, os::unix::fs::FileExt as _};
 
@@ -18,11 +18,11 @@ use crate::{
     },
 };
 
-/// The probe goes one way until the daemon has seen a series, and another one from then on: each load comes twice.
-const ROUNDS: [&str; 2] = ["while the series is new", "when it is known"];
+/// The probe has one path for a new series and another for a known one: each load runs twice.
+const ROUNDS: [&str; 2] = ["with a new series", "with a known series"];
 
-/// Reads from a drive on which something goes wrong every so many commands, and sees that it did, by another counter
-/// of the tracepoint that it passes then: each read counts once all the same, with all its phases.
+/// Reads while the drive injects a fault into every nth command; the number of `event`s shows that it did. Each read
+/// counts once, with all its phases.
 fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least): (&'static str, usize)) {
     let drive = ScsiDebug::load();
     let daemon = Daemon::of(&drive.name);
@@ -36,7 +36,7 @@ fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least)
         let after = settled(&daemon, &drive.name);
         let growth = compare(&drive.name, &before, &after);
         assert_eq!((growth.of(READ), growth.unseen), (2 * reads, 0), "{round}");
-        assert!(events >= at_least, "{events} times {event} of {} reads {round}", 2 * reads);
+        assert!(events >= at_least, "{events} times {event} in {} reads {round}", 2 * reads);
         let [device, total] = ["device", "total"].map(|phase| growth.latencies(phase, "read"));
         assert_eq!(device, total, "{round}");
     }
@@ -44,20 +44,20 @@ fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least)
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_request_that_completes_in_parts_counts_at_its_end() {
+fn a_request_that_completes_in_parts_counts_once_at_its_end() {
     counts_each_read_once(Fault::Short, 3, 300, ("block_rq_complete", 750));
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_request_that_is_sent_again_counts_once() {
+fn a_requeued_request_counts_once() {
     counts_each_read_once(Fault::Busy, 5, 200, ("block_rq_requeue", 50));
 }
 
-/// Neighbouring blocks that are submitted together become one request.
+/// Adjacent blocks that are submitted together become one request.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn merged_requests_count_as_the_one_that_they_became() {
+fn merged_requests_count_as_one() {
     const BLOCKS: u64 = 1600;
     let disk = NullBlk::in_memory(&[("submit_queues", "2")]);
     let daemon = Daemon::of(&disk.name);
@@ -76,7 +76,7 @@ fn merged_requests_count_as_the_one_that_they_became() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn what_is_split_counts_as_the_requests_that_it_became() {
+fn a_split_write_counts_as_several_requests() {
     let disk = NullBlk::in_memory(&[("submit_queues", "2"), ("max_sectors", "128")]);
     let daemon = Daemon::of(&disk.name);
     for round in ROUNDS {
@@ -89,7 +89,7 @@ fn what_is_split_counts_as_the_requests_that_it_became() {
         });
         let after = settled(&daemon, &disk.name);
         let growth = compare(&disk.name, &before, &after);
-        // 64 KiB each.
+        // Requests of 64 KiB each.
         assert_eq!((growth.of(WRITE), growth.unseen), (40 * 16, 0), "{round}");
     }
 }
@@ -106,14 +106,14 @@ fn fsync_on_a_volatile_cache_is_exact() {
     }
 }
 
-/// What fsync sends when there is nothing left to write is accounted as a write, and ends without being
-/// dispatched to the driver. Its dispatch time is 0, which in the first minutes after boot looks like a time.
+/// Without data to write, fsync sends an empty flush: it is accounted as a write and ends without being dispatched
+/// to the driver. Its dispatch time is 0, which looks like a timestamp in the first minutes after boot.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn an_empty_flush_has_a_total_and_nothing_else() {
+fn an_empty_flush_has_only_a_total() {
     let uptime = fs::read_to_string("/proc/uptime").unwrap();
     let uptime: f64 = uptime.split_whitespace().next().unwrap().parse().unwrap();
-    assert!(uptime < 1000.0, "up for {uptime} s: too long to show what this test is for");
+    assert!(uptime < 1000.0, "up for {uptime} s: 0 no longer looks like a timestamp");
     let disk = NullBlk::in_memory(&[("cache_size", "16")]);
     let daemon = Daemon::of(&disk.name);
     let target = Target::open(&disk.path());
@@ -129,19 +129,19 @@ fn an_empty_flush_has_a_total_and_nothing_else() {
     assert_eq!((phases("write"), phases("flush")), ([0, 0, 50], [50, 50, 50]));
 }
 
-/// The first write of a new device on both CPUs at once: one of them makes the series, and neither is lost.
+/// Both CPUs complete the first write of a new device at once: one creates the series, and neither write is lost.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn a_series_that_two_cpus_make_at_once_is_one() {
+fn two_cpus_create_one_series_at_once() {
     let daemon = Daemon::of("nullb.*");
     for _ in 0..20 {
         let disks: Vec<_> =
             (0..4).map(|_| NullBlk::new(&[("submit_queues", "2"), ("irqmode", "0")])).collect();
-        let meeting = SpinBarrier::default();
+        let barrier = SpinBarrier::default();
         load::on_two_cpus(|_| {
             for (disk, round) in disks.iter().zip(1..) {
                 let target = Target::open(&disk.path());
-                meeting.wait_for_round(round);
+                barrier.wait_for_round(round);
                 target.write(3);
             }
         });
@@ -153,7 +153,7 @@ fn a_series_that_two_cpus_make_at_once_is_one() {
     }
 }
 
-/// Zones are opened, written, closed, finished and reset; each of that is an op of its own.
+/// Zones are opened, written, closed, finished and reset: each is a separate op.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn zone_ops_are_exact() {
@@ -188,11 +188,11 @@ fn zone_ops_are_exact() {
             latencies(&after) - latencies(&before)
         };
         assert_eq!(ops.map(grown), [160, 20, 20, 20, 20, 1], "{round}: {ops:?}");
-        // The kernel accounts those with an even number as reads, and which have one differs between kernels.
+        // The kernel accounts ops with even numbers as reads, and the numbers differ between kernels.
         let accounted =
             |moment: &Moment| moment.diskstats.completions(READ) + moment.diskstats.completions(WRITE);
-        let of_ops: u64 = ops.into_iter().chain(["read"]).map(grown).sum();
-        assert_eq!(accounted(&after) - accounted(&before), of_ops, "{round}");
+        let counted: u64 = ops.into_iter().chain(["read"]).map(grown).sum();
+        assert_eq!(accounted(&after) - accounted(&before), counted, "{round}");
         assert_eq!(after.figures.unseen(&disk.name), 0, "{round}");
         let bytes = after.figures.bytes(&disk.name, WRITE) - before.figures.bytes(&disk.name, WRITE);
         assert_eq!(bytes, 160 * 4096, "{round}");

@@ -1,4 +1,4 @@
-//! Schedulers: what waits in one is in the queue, not in the device.
+//! I/O schedulers: the time in one is queue latency, not device latency.
 
 use std::thread;
 
@@ -16,13 +16,13 @@ const SERVICE: f64 = 0.005;
 const READERS: u64 = 8;
 const ROUNDS: u64 = 15;
 
-/// Mean queue and device latency of many readers of a device that takes one request at a time.
+/// Mean queue and device latency of many readers of a device with a queue depth of 1.
 fn means_under(scheduler: &str) -> (f64, f64) {
     let one_at_a_time = [("hw_queue_depth", "1"), ("submit_queues", "1")];
     let disk = NullBlk::with_latency((SERVICE * 1e9) as u64, &one_at_a_time);
     block::set_attribute(&disk.name, "queue/scheduler", scheduler);
     if scheduler != "none" {
-        // Room for all readers; by default it is twice the device's.
+        // Enough for all readers; the default is twice the queue depth of the device.
         block::set_attribute(&disk.name, "queue/nr_requests", "64");
     }
     let daemon = Daemon::of(&disk.name);
@@ -33,7 +33,7 @@ fn means_under(scheduler: &str) -> (f64, f64) {
             scope.spawn(move || {
                 let target = Target::open(&disk.path());
                 for round in 0..ROUNDS {
-                    // Far apart, lest they be merged.
+                    // Far apart, so that they are not merged.
                     target.try_read_at((reader * ROUNDS + round) << 20, 4096).unwrap();
                 }
             });
@@ -46,35 +46,35 @@ fn means_under(scheduler: &str) -> (f64, f64) {
     let (queue, device, total) = (mean("queue"), mean("device"), mean("total"));
     println!("{scheduler}: queue {queue:.4} s, device {device:.4} s");
     assert!((queue + device - total).abs() < 1e-9, "{queue} + {device} = {total}");
-    // The driver has one at a time, whatever waits.
+    // The driver has only one request at a time.
     assert!((SERVICE..SERVICE * 3.0).contains(&device), "{scheduler}: {device} s in the device");
     (queue, device)
 }
 
-/// A request waits for its turn: for seven others.
-fn holds_requests_in_its_queue(scheduler: &str) {
+/// Each request waits for seven others.
+fn has_queue_latency(scheduler: &str) {
     let (queue, device) = means_under(scheduler);
     assert!(queue > device * 4.0, "{scheduler}: {queue} s in the queue, {device} s in the device");
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn mq_deadline_holds_requests_in_its_queue() {
-    holds_requests_in_its_queue("mq-deadline");
+fn mq_deadline_has_queue_latency() {
+    has_queue_latency("mq-deadline");
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn bfq_holds_requests_in_its_queue() {
+fn bfq_has_queue_latency() {
     run("modprobe", &["bfq"]);
-    holds_requests_in_its_queue("bfq");
+    has_queue_latency("bfq");
 }
 
-/// Without a scheduler who wants to submit waits for a place in the driver's queue, and the kernel makes the request
-/// when there is one: nothing waits in it.
+/// Without a scheduler, a submitter waits for a free tag of the driver's queue. The kernel allocates the request after
+/// that, so its queue latency is short.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn without_a_scheduler_there_is_no_queue() {
+fn without_a_scheduler_queue_latency_is_short() {
     let (queue, device) = means_under("none");
     assert!(queue < device, "{queue} s in the queue, {device} s in the device");
 }

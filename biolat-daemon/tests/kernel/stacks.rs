@@ -1,4 +1,4 @@
-//! Devices on top of others: those that only pass I/O on have no requests, and do not appear.
+//! Stacked devices: bio-based ones have no requests and do not appear.
 
 use std::{collections::BTreeSet, fs};
 
@@ -12,7 +12,7 @@ use crate::support::{
     settled::{Moment, compare, settled, tally},
 };
 
-/// A dm device; gone when it is dropped.
+/// A dm device, removed when it is dropped.
 struct Mapped {
     /// `dm-0`
     name: String,
@@ -34,12 +34,12 @@ impl Drop for Mapped {
 
 const SECTORS: u64 = 256 << 11;
 
-fn below() -> NullBlk {
+fn lower_disk() -> NullBlk {
     NullBlk::in_memory(&[("submit_queues", "2"), ("cache_size", "8")])
 }
 
-/// Loads a device that has no requests of its own, and finds every I/O on those below, and on them alone.
-fn passes_everything_on(above: &str, below: &[&NullBlk]) {
+/// Loads a bio-based device: its I/O counts on the devices below, and only there.
+fn check_bio_based(above: &str, below: &[&NullBlk]) {
     let daemon = Daemon::of(".*");
     let before: Vec<_> = below.iter().map(|device| settled(&daemon, &device.name)).collect();
     load::mixed(&block::path(above));
@@ -55,22 +55,22 @@ fn passes_everything_on(above: &str, below: &[&NullBlk]) {
         let info = [("device", device.name.as_str())];
         assert_eq!(after.figures.label("biolat_device_info", &info, "holders").unwrap(), above);
     }
-    // Software above may read a label of its own meanwhile.
+    // The layer above may also read its superblock.
     assert!((READS..READS + 16).contains(&reads), "{reads} reads");
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn dm_linear_is_its_disk() {
-    let disk = below();
+fn dm_linear_io_counts_on_its_disk() {
+    let disk = lower_disk();
     let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
-    passes_everything_on(&mapped.name, &[&disk]);
+    check_bio_based(&mapped.name, &[&disk]);
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn dm_delay_is_its_disk_and_its_delay_is_not_the_disks() {
-    let disk = below();
+fn dm_delay_is_not_in_the_latency_of_its_disk() {
+    let disk = lower_disk();
     let table = format!("0 {SECTORS} delay /dev/{} 0 50", disk.name);
     let mapped = Mapped::create("late", &table);
     let daemon = Daemon::of(".*");
@@ -79,7 +79,7 @@ fn dm_delay_is_its_disk_and_its_delay_is_not_the_disks() {
     let after = settled(&daemon, &disk.name);
     let growth = compare(&disk.name, &before, &after);
     assert_eq!(growth.of(READ), 40);
-    // The delay is spent before there is a request: it would be 2 s.
+    // dm delays I/O before a request is allocated: with the delay it would be 2 s.
     let seconds = growth.seconds("total", "read");
     assert!(seconds < 0.4, "{seconds} s");
     assert!(!after.figures.has_device(&mapped.name));
@@ -87,7 +87,7 @@ fn dm_delay_is_its_disk_and_its_delay_is_not_the_disks() {
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn md_raid1_is_both_its_disks() {
+fn md_raid1_io_counts_on_both_disks() {
     struct Md;
     impl Drop for Md {
         fn drop(&mut self) {
@@ -95,19 +95,19 @@ fn md_raid1_is_both_its_disks() {
         }
     }
     run("modprobe", &["raid1"]);
-    let legs = [below(), below()];
+    let legs = [lower_disk(), lower_disk()];
     let paths = legs.each_ref().map(NullBlk::path);
     let create = ["--create", "/dev/md0", "--level=1", "--raid-devices=2", "--assume-clean", "--run"];
     let quiet = ["--metadata=1.0", "--bitmap=none", "--quiet"];
-    let legs_of_it = [paths[0].to_str().unwrap(), paths[1].to_str().unwrap()];
-    run("mdadm", &[&create[..], &quiet, &legs_of_it].concat());
+    let leg_paths = [paths[0].to_str().unwrap(), paths[1].to_str().unwrap()];
+    run("mdadm", &[&create[..], &quiet, &leg_paths].concat());
     let _md = Md;
-    passes_everything_on("md0", &legs.each_ref());
+    check_bio_based("md0", &legs.each_ref());
 }
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn disks_of_memory_do_not_appear() {
+fn memory_disks_do_not_appear() {
     run("modprobe", &["brd", "rd_nr=1", "rd_size=262144"]);
     run("modprobe", &["zram"]);
     fs::write("/sys/block/zram0/disksize", "268435456").unwrap();
@@ -125,15 +125,15 @@ fn disks_of_memory_do_not_appear() {
     fs::write("/sys/block/zram0/reset", "1").unwrap();
 }
 
-/// Multipath of dm has requests of its own, which end twice at the tracepoint, and sends clones of them down. Some
-/// of all that is done in the midst of the probe on the same CPU: then the kernel skips it, and counts that.
+/// dm-multipath has requests, which reach the tracepoint twice, and sends clones of them to its paths. If one of these
+/// completions interrupts the probe on the same CPU, the kernel skips the probe and counts that.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn dm_multipath_has_requests_of_its_own_and_each_counts_once() {
+fn each_request_of_dm_multipath_counts_once() {
     for module in ["dm-multipath", "dm-round-robin"] {
         run("modprobe", &[module]);
     }
-    let path = below();
+    let path = lower_disk();
     let table = format!("0 {SECTORS} multipath 0 0 1 1 round-robin 0 1 1 /dev/{} 1", path.name);
     let mapped = Mapped::create("paths", &table);
     let daemon = Daemon::of(".*");
@@ -148,19 +148,19 @@ fn dm_multipath_has_requests_of_its_own_and_each_counts_once() {
         "{} are missing, {skipped} skipped",
         growth.missing
     );
-    // Of the clones, reads are plain ones.
+    // Only the clones of reads are plain requests.
     let reads = |moment: &Moment| moment.figures.latencies("total", &path.name, "read");
     let clones = reads(&after[1]) - reads(&before[1]);
     println!("{}: {:?}; {}: {clones} reads; {skipped} skipped", mapped.name, growth.completions, path.name);
     assert!(clones <= READS && clones + skipped >= READS, "{clones} clones, {skipped} skipped");
-    assert_eq!(after[1].figures.unseen(&path.name), 0, "it is not audited");
+    assert_eq!(after[1].figures.unseen(&path.name), 0, "the path is not audited");
 }
 
-/// Of all that a machine can have, what appears is what has a queue of requests.
+/// Of all devices of the machine, exactly those with a request queue appear.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn what_has_requests_appears_and_nothing_else() {
-    let disk = below();
+fn only_devices_with_requests_appear() {
+    let disk = lower_disk();
     let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
     let daemon = Daemon::of(".*");
     let figures = daemon.fresh();
@@ -169,7 +169,7 @@ fn what_has_requests_appears_and_nothing_else() {
         .into_iter()
         .map(|metric| metric.label.iter().find(|label| label.name == "device").unwrap().value.clone())
         .collect();
-    // The drives of the machine: two namespaces, one more, one in a bay, two paths, a virtio and a SCSI disk.
+    // The drives of the machine: two namespaces, one more, one in a hot-plug slot, two paths, a virtio and a SCSI disk.
     let nvme = |serial| block::devices_with("device/serial", serial);
     let is_head = |name: &String| block::attribute(name, "hidden") == "0";
     let expected: BTreeSet<_> = nvme("twins")
