@@ -1,4 +1,4 @@
-//! The API of the daemon as a user starts it, confined as it is, under I/O: it says what `/metrics` says.
+//! The API of a sandboxed daemon under I/O agrees with `/metrics`.
 
 use std::{
     collections::BTreeSet,
@@ -28,10 +28,10 @@ fn snapshot(daemon: &Daemon, headers: &str) -> Option<(String, ApiSnapshot)> {
     Some((tag.replacen("w/", "W/", 1), serde_json::from_slice(&answer.body).unwrap()))
 }
 
-/// Both of the same pass.
+/// The API's snapshot and the metrics of the same collection.
 fn both(daemon: &Daemon) -> (ApiSnapshot, Figures) {
     let mut found = None;
-    wait_for("the same pass in both", || {
+    wait_for("the same collection in both", || {
         let (figures, (_, snapshot)) = (Figures::scrape(daemon.address), snapshot(daemon, "").unwrap());
         let same = (figures.taken().as_secs_f64() - snapshot.taken).abs() < 1e-5;
         found = same.then_some((snapshot, figures));
@@ -47,7 +47,7 @@ fn reads(snapshot: &ApiSnapshot) -> u64 {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn it_says_what_metrics_says_and_when() {
+fn it_agrees_with_metrics_and_announces_collections() {
     let device = LoopDevice::attach("api", true);
     let daemon = Daemon::of(&device.name);
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
@@ -59,13 +59,13 @@ fn it_says_what_metrics_says_and_when() {
 
     let (first, _) = both(&daemon);
     assert_eq!(first.host, std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim());
-    // As the page does it: told of a pass, it asks for what it has not.
-    let (mut told, mut fetched) = (BTreeSet::new(), vec![String::new()]);
+    // As the page does: on an event, fetch the snapshot unless it is known.
+    let (mut announced, mut fetched) = (BTreeSet::new(), vec![String::new()]);
     let mut next = || lines.find_map(|line| line.strip_prefix("id: ").map(str::to_owned)).unwrap();
     thread::scope(|scope| {
         let load = scope.spawn(|| load::mixed(&device.path()));
         while fetched.len() < 10 || !load.is_finished() {
-            told.insert(next());
+            announced.insert(next());
             let known = &fetched[fetched.len() - 1];
             if let Some((tag, _)) = snapshot(&daemon, &format!("If-None-Match: {known}\r\n")) {
                 assert_ne!(&tag, known);
@@ -73,9 +73,12 @@ fn it_says_what_metrics_says_and_when() {
             }
         }
     });
-    // What was fetched before it was told is told.
-    while fetched.iter().skip(1).any(|tag| !told.contains(tag)) {
-        assert!(told.insert(next()) && told.len() < 100, "{fetched:?} fetched, {told:?} told");
+    // A snapshot that was fetched before its event is announced later.
+    while fetched.iter().skip(1).any(|tag| !announced.contains(tag)) {
+        assert!(
+            announced.insert(next()) && announced.len() < 100,
+            "{fetched:?} fetched, {announced:?} announced"
+        );
     }
     wait_for("every read", || reads(&both(&daemon).0) >= reads(&first) + 4000);
 
@@ -94,7 +97,7 @@ fn it_says_what_metrics_says_and_when() {
             );
             let mut buckets = decode(scraped);
             buckets.retain(|(_, count)| *count > 0);
-            // What is above the last bucket is in the last one there.
+            // The last native bucket includes the overflow.
             assert!(histogram.overflow == 0 && histogram.buckets == buckets, "{phase} of {}", op.op);
             assert_eq!(histogram.zero, scraped.zero_count);
             series += 1;
@@ -104,5 +107,9 @@ fn it_says_what_metrics_says_and_when() {
 
     let (status, took) = daemon.terminate();
     assert!(status.success() && took < Duration::from_secs(2), "{status}, {took:?}");
-    assert_eq!(lines.filter(|line| !line.is_empty()).last().as_deref(), Some("0"), "an orderly end");
+    assert_eq!(
+        lines.filter(|line| !line.is_empty()).last().as_deref(),
+        Some("0"),
+        "the stream ends with the last chunk"
+    );
 }

@@ -1,5 +1,5 @@
-//! The bucket arithmetic in the kernel, instruction for instruction as its JIT runs it, against the same in
-//! user space, which is held against the definition itself in biolat-common.
+//! The bucket arithmetic as the kernel's JIT runs it, against the same code in user space, which biolat-common tests
+//! against the definition.
 
 use aya::{Ebpf, RawTracePointRunOptions, TestRun as _, maps::Array, programs::RawTracePoint};
 use biolat_common::bucket::{COMMON_LIMIT_NS, LIMIT_NS, cell};

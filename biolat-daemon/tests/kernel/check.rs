@@ -1,4 +1,4 @@
-//! `biolat-daemon check` on the real kernel: what it says will work does, what it says mends something mends it.
+//! `biolat-daemon check` on the real kernel: its verdicts are right, and its fixes work.
 
 use std::{
     fs,
@@ -35,21 +35,21 @@ fn finding(output: &Output, id: &str) -> Value {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn all_is_fine_with_root() {
+fn root_passes_every_check() {
     let device = LoopDevice::attach("check", true);
     let output = check(&["--json", "--device", &device.name]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
     for id in ["kernel.btf", "kernel.tracepoint", "rights.capabilities", "probe.load", "memory.counters"] {
         assert_eq!(finding(&output, id)["verdict"], "ok", "{id}");
     }
-    let walked = finding(&output, "probe.load")["text"].clone();
-    assert!(walked.as_str().unwrap().starts_with("the kernel accepts it"), "{walked}");
+    let text = finding(&output, "probe.load")["text"].clone();
+    assert!(text.as_str().unwrap().starts_with("the kernel accepts it"), "{text}");
 }
 
-/// What it says of the counters is what the daemon then has, and a little more for what other devices do meanwhile.
+/// The daemon allocates the counters that `check` predicts, plus a few for other devices with I/O meanwhile.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn memory_is_what_the_daemon_takes() {
+fn predicted_memory_is_what_the_daemon_allocates() {
     let device = LoopDevice::attach("check", true);
     let output = check(&["--json", "--device", &device.name]);
     let text = finding(&output, "memory.counters")["text"].as_str().unwrap().to_owned();
@@ -61,9 +61,9 @@ fn memory_is_what_the_daemon_takes() {
     let daemon = Daemon::start(&["--device", &device.name]);
     let figures = daemon.fresh();
     let value = |name| figures.value(name, &[]);
-    let made = value("biolat_series_slots");
-    assert!((slots..=slots + 32.0).contains(&made), "{made} slots, and {text}");
-    assert_eq!(value("biolat_map_bytes") / made, cpus * bytes, "{text}");
+    let allocated = value("biolat_series_slots");
+    assert!((slots..=slots + 32.0).contains(&allocated), "{allocated} slots, and {text}");
+    assert_eq!(value("biolat_map_bytes") / allocated, cpus * bytes, "{text}");
     assert!(
         text.starts_with(&format!("{:.1} MiB of counters", slots * cpus * bytes / 1_048_576.0)),
         "{text}"
@@ -72,7 +72,7 @@ fn memory_is_what_the_daemon_takes() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn nobody_is_told_what_is_lacking() {
+fn user_nobody_is_shown_the_missing_capabilities() {
     use std::os::unix::process::CommandExt as _;
     let folder = Folder::new("check", true);
     let copy = folder.0.join("biolat-daemon");
@@ -80,17 +80,23 @@ fn nobody_is_told_what_is_lacking() {
     let mut command = Command::new(&copy);
     command.args(["check", "--listen", "127.0.0.1:0"]).uid(65534).gid(65534);
     let output = command.output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("requires CAP_BPF and CAP_PERFMON, which this process does not have"), "{said}");
-    assert!(said.contains(&format!("run: sudo setcap cap_bpf,cap_perfmon+p {}", copy.display())), "{said}");
-    assert!(said.contains("note probe") && said.contains("skipped: missing capabilities"), "{said}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(
+        printed.contains("requires CAP_BPF and CAP_PERFMON, which this process does not have"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains(&format!("run: sudo setcap cap_bpf,cap_perfmon+p {}", copy.display())),
+        "{printed}"
+    );
+    assert!(printed.contains("note probe") && printed.contains("skipped: missing capabilities"), "{printed}");
 }
 
-/// Root without capabilities, as which the daemon serves, reads no file that is another user's alone.
+/// The daemon serves as root without capabilities, which cannot read the private files of other users.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_web_config_that_the_daemon_could_not_read() {
+fn a_web_config_without_read_permission_fails() {
     let folder = Folder::new("check", true);
     let path = folder.0.join("web.yml");
     fs::write(&path, "").unwrap();
@@ -104,10 +110,10 @@ fn a_web_config_that_the_daemon_could_not_read() {
     assert_eq!(verdict(), "fail");
 }
 
-/// The command, as it stands in the text, mends it.
+/// The printed command works as it is.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_device_without_statistics_is_mended_as_it_says() {
+fn the_fix_for_disabled_iostats_works() {
     let device = LoopDevice::attach("check", true);
     let verdict = || {
         let output = check(&["--json", "--device", &device.name]);
@@ -116,8 +122,8 @@ fn a_device_without_statistics_is_mended_as_it_says() {
     assert_ne!(verdict().1, "fail");
     set_attribute(&device.name, "queue/iostats", "0");
     assert_eq!(verdict(), (Some(1), "fail".into()));
-    let said = String::from_utf8(check(&["--device", &device.name]).stdout).unwrap();
-    let command = said.lines().find_map(|line| line.trim().strip_prefix("run: ")).unwrap();
+    let printed = String::from_utf8(check(&["--device", &device.name]).stdout).unwrap();
+    let command = printed.lines().find_map(|line| line.trim().strip_prefix("run: ")).unwrap();
     assert_eq!(command, format!("echo 1 > /sys/block/{}/queue/iostats", device.name));
     run("sh", &["-c", command]);
     assert_eq!(attribute(&device.name, "queue/iostats"), "1");
@@ -126,14 +132,14 @@ fn a_device_without_statistics_is_mended_as_it_says() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_daemon_and_a_stranger_on_the_port() {
+fn a_port_of_biolat_and_of_another_program() {
     let daemon = Daemon::start(&["--interval", "100ms"]);
     let address = daemon.address.to_string();
-    let both = |address: &str| {
+    let check_port = |address: &str| {
         let mut command = Command::new(program());
         command.args(["check", "--json", "--device", "none", "--listen", address]).output().unwrap()
     };
-    let output = both(&address);
+    let output = check_port(&address);
     let found = finding(&output, "port");
     assert_eq!((output.status.code(), &found["verdict"]), (Some(0), &"note".into()), "{found}");
     assert!(found["text"].as_str().unwrap().starts_with("biolat is already running, and ready: "), "{found}");
@@ -141,7 +147,7 @@ fn a_daemon_and_a_stranger_on_the_port() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || listener.incoming().for_each(drop));
-    let output = both(&address);
+    let output = check_port(&address);
     let found = finding(&output, "port");
     assert_eq!((output.status.code(), &found["verdict"]), (Some(1), &"fail".into()), "{found}");
 }

@@ -1,5 +1,4 @@
-//! What stands in `deploy/` for Prometheus and Grafana: each query is asked of a real Prometheus that scrapes a real
-//! daemon under load, and has data.
+//! The rules and dashboards in `deploy/`: each query has data in a real Prometheus that scrapes a real daemon under load.
 
 use std::{
     collections::BTreeMap,
@@ -21,24 +20,24 @@ use crate::support::{
     settled::settled,
 };
 
-/// Panels of which nothing is expected but that they are there, at zero. Every other one shows more than that.
+/// Panels that may show only zeroes, and why. Every other panel has to show more.
 const AT_ZERO: [(&str, &str); 2] = [
-    ("Missed completions", "the kernel runs the probe for each completion, or for all but a few"),
-    ("Failed and late collections", "there is nothing wrong with this daemon"),
+    ("Missed completions", "the kernel runs the probe for nearly every completion"),
+    ("Failed and late collections", "this daemon is healthy"),
 ];
 
-/// What Debian's Prometheus has no data for: it does not multiply histograms, and so has none of a model.
+/// Rules by model. They multiply histograms, which Debian's Prometheus does not support.
 const OF_MODELS: &str = "model_op:";
 
-/// Devices that do what the panels show: one is busy, one fails, one is not measured.
-struct Scene {
+/// A daemon, and devices for all panels: one is busy, one has errors, one has no iostats.
+struct DashboardSetup {
     busy: LoopDevice,
     failing: LoopDevice,
     unmeasured: LoopDevice,
     daemon: Daemon,
 }
 
-impl Scene {
+impl DashboardSetup {
     fn new() -> Self {
         let busy = LoopDevice::attach("busy", true);
         let failing = LoopDevice::attach("failing", false);
@@ -50,8 +49,8 @@ impl Scene {
         Self { busy, failing, unmeasured, daemon }
     }
 
-    /// Has the devices do so while something is looked at.
-    fn during(&self, look: impl FnOnce()) {
+    /// Runs a check while the devices are under load.
+    fn under_load(&self, check: impl FnOnce()) {
         let stop = StopFlag::default();
         thread::scope(|scope| {
             let _stopper = stop.set_on_drop();
@@ -67,7 +66,7 @@ impl Scene {
                     thread::sleep(Duration::from_millis(20));
                 }
             });
-            look();
+            check();
         });
     }
 
@@ -94,14 +93,14 @@ impl Scene {
     }
 }
 
-/// What is set of a loop device stays, whatever file it is attached to next.
-impl Drop for Scene {
+/// Attributes of a loop device outlive its file.
+impl Drop for DashboardSetup {
     fn drop(&mut self) {
         set_attribute(&self.unmeasured.name, "queue/iostats", "1");
     }
 }
 
-/// A Prometheus, and what is made for it.
+/// A kind of Prometheus, with its rules and dashboard.
 struct Kind {
     name: &'static str,
     program: OsString,
@@ -109,7 +108,7 @@ struct Kind {
     scrape: &'static str,
     rules: &'static str,
     dashboard: &'static str,
-    /// Whether it has what [`OF_MODELS`] names.
+    /// Whether it supports the rules of [`OF_MODELS`].
     has_models: bool,
 }
 
@@ -157,13 +156,13 @@ fn deploy(file: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy")).join(file)
 }
 
-/// A query of a dashboard, and where it stands.
+/// A query of a dashboard, and its panel.
 struct Query {
     panel: String,
     expression: String,
 }
 
-/// Those of a dashboard, as Grafana sends them if all is chosen.
+/// The queries of a dashboard, as Grafana sends them with `All` selected.
 fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
     let json: Value =
         serde_json::from_slice(&fs::read(deploy(&format!("grafana/{dashboard}"))).unwrap()).unwrap();
@@ -179,7 +178,7 @@ fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
         let query = variable["query"]["query"].as_str()?;
         let (metric, label) =
             query.strip_prefix("label_values(")?.strip_suffix(')')?.rsplit_once(", ").unwrap();
-        // Disks that are made of software have no model.
+        // Loop devices have no model.
         let label = if label == "model" { "device" } else { label };
         Some((format!("variable {}", variable["name"]), format!("count by ({label}) ({metric}) > 0")))
     });
@@ -191,38 +190,38 @@ fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
     variables.chain(panels).map(|(panel, expression)| Query { panel, expression: all(&expression) }).collect()
 }
 
-/// What one series of an answer has: a value, or the count of a histogram.
+/// The value of a series in a response, or the count of its histogram.
 fn number(series: &Value) -> f64 {
     let value = series["value"][1].as_str().or_else(|| series["histogram"][1]["count"].as_str());
     value.unwrap().parse().unwrap()
 }
 
-/// Whether there is anything to see.
-fn is_seen(query: &Query, answer: &[Value]) -> bool {
+/// Whether the panel shows data.
+fn shows_data(query: &Query, answer: &[Value]) -> bool {
     let at_zero = AT_ZERO.iter().any(|(panel, _)| *panel == query.panel);
     answer.iter().map(number).any(|value| value.is_finite() && (value > 0.0 || at_zero && value == 0.0))
 }
 
 fn has_data(kind: &Kind) {
-    let scene = Scene::new();
-    let prometheus = scene.prometheus(kind);
-    let devices = [&scene.busy, &scene.failing, &scene.unmeasured].map(|device| &*device.name).join("|");
+    let setup = DashboardSetup::new();
+    let prometheus = setup.prometheus(kind);
+    let devices = [&setup.busy, &setup.failing, &setup.unmeasured].map(|device| &*device.name).join("|");
     let queries = queries(kind.dashboard, &devices);
     assert!(queries.len() > 40, "{}", queries.len());
-    scene.during(|| {
+    setup.under_load(|| {
         for query in &queries {
             if !kind.has_models && query.expression.contains(OF_MODELS) {
                 continue;
             }
             wait_for(&format!("{}: {}", query.panel, query.expression), || {
-                is_seen(query, &prometheus.vector(&query.expression))
+                shows_data(query, &prometheus.vector(&query.expression))
             });
         }
         check_rules(kind, &prometheus);
     });
 }
 
-/// Every rule can be evaluated, and each that records does record.
+/// Every rule can be evaluated, and every recording rule has data.
 fn check_rules(kind: &Kind, prometheus: &Prometheus) {
     let rules = prometheus.get("rules").unwrap();
     let rules: Vec<_> = rules["groups"]
@@ -262,7 +261,7 @@ fn a_prometheus_without_native_histograms_has_data_for_every_query() {
     has_data(&classic());
 }
 
-/// What is recorded of the busy device, by its name and the rest of its labels.
+/// The recorded series of a device, by their labels.
 fn recorded(prometheus: &Prometheus, device: &str) -> BTreeMap<String, f64> {
     let series = prometheus
         .vector(&format!("{{__name__=~\"instance_device.*\", device=\"{device}\", op!=\"flush\"}}"));
@@ -272,25 +271,25 @@ fn recorded(prometheus: &Prometheus, device: &str) -> BTreeMap<String, f64> {
 /// A classic bucket is an octave, a native one an eighth of it: quantiles within an octave are the same.
 #[test]
 #[ignore = "needs root and Prometheus 3.8: cargo xtask deploy grafana"]
-fn rules_record_the_same_of_native_and_of_classic_histograms() {
-    let scene = Scene::new();
-    let (new, old) = (scene.prometheus(&native()), scene.prometheus(&classic()));
-    let device = &scene.busy.name;
-    let target = Target::open(&scene.busy.path());
+fn rules_agree_for_native_and_classic_histograms() {
+    let setup = DashboardSetup::new();
+    let (new, old) = (setup.prometheus(&native()), setup.prometheus(&classic()));
+    let device = &setup.busy.name;
+    let target = Target::open(&setup.busy.path());
     target.read(1);
     target.write(1);
     let mut both = (BTreeMap::new(), BTreeMap::new());
-    wait_for("both to have recorded both", || {
+    wait_for("both to have recorded reads and writes", || {
         both = (recorded(&new, device), recorded(&old, device));
         both.0.len() >= 8 && both.0.keys().eq(both.1.keys())
     });
-    // From here on both see all of it, so that what they differ by is when they began to look.
+    // From here on both scrape all of the load, so that they differ only by when they began.
     for _ in 0..20 {
         target.read(500);
         target.write(300);
         thread::sleep(Duration::from_millis(500));
     }
-    settled(&scene.daemon, device);
+    settled(&setup.daemon, device);
     thread::sleep(Duration::from_secs(3));
     both = (recorded(&new, device), recorded(&old, device));
     assert!(both.0.len() >= 14 && both.0.keys().eq(both.1.keys()), "{both:#?}");

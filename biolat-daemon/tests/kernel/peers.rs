@@ -1,4 +1,4 @@
-//! Real readers of what we write: Prometheus itself, promtool, the Python client's parsers.
+//! The metrics in real consumers: Prometheus, promtool, the Python client's parsers.
 
 use std::{
     fs,
@@ -18,8 +18,8 @@ use crate::support::{
     settled::settled,
 };
 
-/// A daemon on a device on which something has happened.
-fn busy(name: &str) -> (LoopDevice, Daemon) {
+/// A daemon, and a device after some load.
+fn loaded(name: &str) -> (LoopDevice, Daemon) {
     let device = LoopDevice::attach(name, true);
     let daemon = Daemon::start(&["--interval", "100ms"]);
     load::mixed(&device.path());
@@ -33,27 +33,27 @@ fn scrape(daemon: &Daemon, accept: &str) -> Vec<u8> {
     answer.body
 }
 
-/// A program that reads the body and has nothing to complain about.
-fn content(program: &mut Command, body: &[u8]) {
+/// Asserts that a program reads the body without a complaint.
+fn assert_accepts(program: &mut Command, body: &[u8]) {
     let mut child =
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(body).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    let messages = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && messages.is_empty(), "{}", String::from_utf8_lossy(&messages));
 }
 
 #[test]
 #[ignore = "needs root and promtool: cargo xtask test"]
-fn promtool_is_content() {
-    let (_device, daemon) = busy("promtool");
-    content(Command::new("promtool").args(["check", "metrics"]), &scrape(&daemon, ""));
+fn promtool_accepts_the_metrics() {
+    let (_device, daemon) = loaded("promtool");
+    assert_accepts(Command::new("promtool").args(["check", "metrics"]), &scrape(&daemon, ""));
 }
 
 #[test]
 #[ignore = "needs root and Python's prometheus_client: cargo xtask test"]
-fn the_python_clients_parsers_are_content() {
-    let (_device, daemon) = busy("python");
+fn the_python_client_parses_the_metrics() {
+    let (_device, daemon) = loaded("python");
     let python = std::env::var_os("BIOLAT_TEST_PYTHON").unwrap_or_else(|| "python3".into());
     let check = |module: &str, body: &[u8]| {
         let program = format!(
@@ -61,20 +61,20 @@ fn the_python_clients_parsers_are_content() {
              names = {{f.name: f for f in parse(sys.stdin.read())}}\n\
              assert len(names) > 20 and len(names['biolat_total_latency_seconds'].samples) > 60, names"
         );
-        content(Command::new(&python).args(["-c", &program]), body);
+        assert_accepts(Command::new(&python).args(["-c", &program]), body);
     };
     check("prometheus_client.parser", &scrape(&daemon, ""));
     let accept = "Accept: application/openmetrics-text; version=1.0.0\r\n";
     check("prometheus_client.openmetrics.parser", &scrape(&daemon, accept));
 }
 
-/// The ends of the bucket that holds a quantile: where within it depends on Prometheus' age.
+/// Bounds of the bucket that holds a quantile. Versions of Prometheus interpolate differently within it.
 fn bucket_of_quantile(buckets: &[(i32, u64)], zero: u64, quantile: f64) -> (f64, f64) {
     let all = zero + buckets.iter().map(|(_, count)| count).sum::<u64>();
     let rank = quantile * all as f64;
     let mut cumulative = zero as f64;
     if cumulative >= rank {
-        // Without any other bucket Prometheus does not know on which side of zero the values lie.
+        // Without any other bucket, Prometheus does not know the sign of the values.
         let threshold = 2f64.powi(-20);
         return (if buckets.is_empty() { -threshold } else { 0.0 }, threshold);
     }
@@ -89,7 +89,7 @@ fn bucket_of_quantile(buckets: &[(i32, u64)], zero: u64, quantile: f64) -> (f64,
 
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask test"]
-fn a_prometheus_server_answers_as_the_snapshot_says() {
+fn prometheus_agrees_with_the_snapshot() {
     let device = LoopDevice::attach("prometheus", true);
     let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
     let awake = Awake::all_cpus();
@@ -124,7 +124,7 @@ fn a_prometheus_server_answers_as_the_snapshot_says() {
     }
 }
 
-/// A daemon that is killed and started again is a counter reset to Prometheus, and nothing else.
+/// To Prometheus, a killed and restarted daemon is a counter reset, and nothing else.
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask test"]
 fn a_restart_is_a_counter_reset_to_prometheus() {
@@ -158,7 +158,7 @@ fn a_restart_is_a_counter_reset_to_prometheus() {
     let after = scraped(&settled(&second, name).figures);
     assert!(after < before && after >= 1000.0, "{before}, then {after}");
     assert_eq!(prometheus.query(&format!("resets({bytes}[1m])")), Some(1.0));
-    // Older servers have no resets() of histograms; to all of them what came after a reset is growth, and no less.
+    // Older servers have no resets() of histograms. In all of them, the count after a reset is part of the increase.
     let grown = prometheus.query(&format!("histogram_count(increase({series}[1m]))")).unwrap();
     assert!(
         (after * 0.99..(before + after) * 1.5).contains(&grown),
@@ -167,7 +167,7 @@ fn a_restart_is_a_counter_reset_to_prometheus() {
     assert_eq!(prometheus.query(&format!("count({series})")), Some(1.0));
 }
 
-/// Queries in docs/queries.md, one per line. Blocks with a further word need metrics of another exporter.
+/// Queries in docs/queries.md, one per line. Blocks with another word after `promql` need metrics of another exporter.
 fn documented_queries() -> Vec<String> {
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/queries.md")).unwrap();
     let blocks = document.split("```promql\n").skip(1).filter_map(|rest| rest.split("```").next());
@@ -177,7 +177,7 @@ fn documented_queries() -> Vec<String> {
 #[test]
 #[ignore = "needs root and prometheus: cargo xtask test"]
 fn documented_queries_have_answers() {
-    let (device, daemon) = busy("queries");
+    let (device, daemon) = loaded("queries");
     let native = Prometheus::scraping(daemon.address);
     let classic = Prometheus::start(daemon.address, &[]);
     let queries = documented_queries();

@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 /// Duration of all collections so far in seconds, and their number.
-fn passes(figures: &Figures) -> (f64, f64) {
+fn collections(figures: &Figures) -> (f64, f64) {
     let metrics = figures.metrics("biolat_collect_duration_seconds", &[]);
     let histogram = metrics[0].histogram.as_ref().unwrap();
     (histogram.sample_sum, histogram.sample_count as f64)
@@ -25,14 +25,14 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     assert_eq!(possible_cpus(), 384);
     let disks: Vec<_> = (0..21).map(|_| NullBlk::in_memory(&[("submit_queues", "2")])).collect();
     let daemon = Daemon::start(&["--interval", "500ms", "--device", "nullb.*"]);
-    let booked: Vec<_> = disks.iter().map(|disk| Stat::of(&disk.name)).collect();
+    let accounted: Vec<_> = disks.iter().map(|disk| Stat::of(&disk.name)).collect();
     for disk in &disks {
         let target = Target::open(&disk.path());
         target.read(50);
         target.write(30);
     }
     let figures = daemon.fresh();
-    for (disk, before) in disks.iter().zip(booked) {
+    for (disk, before) in disks.iter().zip(accounted) {
         let now = Stat::of(&disk.name);
         for group in [READ, WRITE] {
             let grown = now.completions(group) - before.completions(group);
@@ -45,7 +45,7 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     assert_eq!(bytes, slot_bytes(slots(42)));
     let in_kernel = map_memory(daemon.pid(), PER_CPU_ARRAY);
     println!(
-        "maps: {:.2} MiB by the formula, {:.2} MiB in the kernel's account",
+        "maps: {:.2} MiB by the formula, {:.2} MiB by the kernel's accounting",
         bytes as f64 / MIB,
         in_kernel as f64 / MIB
     );
@@ -57,9 +57,9 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     wait_for("ten collections", || {
         std::thread::sleep(Duration::from_millis(200));
         after = Figures::scrape(daemon.address);
-        passes(&after).1 >= passes(&before).1 + 10.0
+        collections(&after).1 >= collections(&before).1 + 10.0
     });
-    let ((began, first), (ended, last)) = (passes(&before), passes(&after));
+    let ((began, first), (ended, last)) = (collections(&before), collections(&after));
     println!(
         "RSS {:.1} MiB; a collection {:.1} ms, {:.1} ms CPU with its scrapes",
         resident / MIB,

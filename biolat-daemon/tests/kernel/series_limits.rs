@@ -1,4 +1,4 @@
-//! Memory follows the devices that are there, few or many.
+//! Memory depends on the number of devices; without free slots, completions are lost.
 
 use std::{thread, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::support::{
 
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
-fn four_devices_take_little_memory() {
+fn four_devices_need_little_memory() {
     assert_eq!(possible_cpus(), 2);
     let disks: Vec<_> = (0..4).map(|_| NullBlk::in_memory(&[("submit_queues", "2")])).collect();
     let daemon = Daemon::of("nullb.*");
@@ -35,7 +35,7 @@ fn many_devices_appear_disappear_and_appear_again() {
         let before = lost(&daemon.fresh());
         let settings = [("submit_queues", "1"), ("hw_queue_depth", "4"), ("size", "16")];
         let disks: Vec<_> = (0..DEVICES).map(|_| NullBlk::new(&settings)).collect();
-        wait_for("all of them", || {
+        wait_for("all devices", || {
             Figures::scrape(daemon.address).metrics("biolat_device_info", &[]).len() == DEVICES
         });
         for disk in &disks {
@@ -48,7 +48,7 @@ fn many_devices_appear_disappear_and_appear_again() {
         let figures = daemon.fresh();
         let mut missing = 0;
         for disk in &disks {
-            // From the first request on, which the kernel sends to look for partitions, and which may find no slot yet.
+            // The kernel's first reads look for partitions, and may find no slot yet.
             let reads = figures.count(&disk.name, READ);
             missing += Stat::of(&disk.name).completions(READ) - reads;
             assert!(reads >= 3 && figures.count(&disk.name, WRITE) == 3, "{}", disk.name);
@@ -57,10 +57,10 @@ fn many_devices_appear_disappear_and_appear_again() {
         let lost = lost(&figures) - before;
         assert_eq!(missing, lost, "disk statistics = counted + lost");
         drop(disks);
-        wait_for("none of them", || {
+        wait_for("no device", || {
             Figures::scrape(daemon.address).metrics("biolat_device_info", &[]).is_empty()
         });
-        // Longer than slots are in quarantine.
+        // Longer than the quarantine of slots.
         thread::sleep(Duration::from_millis(600));
         println!("{lost} lost");
         (Resources::of(&daemon, &daemon.fresh()), lost)
@@ -69,7 +69,7 @@ fn many_devices_appear_disappear_and_appear_again() {
     let most = slots(2 * DEVICES as u64) + slots(0);
     assert!(first.slots <= most as f64, "{first:?}, and at most {most}");
     let (second, lost) = round();
-    assert_eq!((second.slots, lost), (first.slots, 0), "there was room for all of it before");
+    assert_eq!((second.slots, lost), (first.slots, 0), "the slots of the first round are enough");
     second.assert_no_growth_since(&first);
 }
 
@@ -81,7 +81,7 @@ fn lost(figures: &Figures) -> u64 {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn without_slots_completions_are_counted_as_lost() {
-    // No slots are foreseen for devices that are not shown, and the next collection is far away.
+    // No slots are reserved for devices that are not shown, and the next collection is far away.
     let daemon = Daemon::start(&["--interval", "12s", "--device", "none"]);
     let settings = [("submit_queues", "1"), ("hw_queue_depth", "4"), ("size", "16")];
     let disks: Vec<_> = (0..100).map(|_| NullBlk::new(&settings)).collect();
@@ -94,18 +94,18 @@ fn without_slots_completions_are_counted_as_lost() {
     let accounted: Vec<_> = disks.iter().map(|disk| Stat::of(&disk.name).completions(READ)).collect();
     let lost = next_collection(&daemon).lost("no_room");
     println!("{lost} of {} were lost", accounted.iter().sum::<u64>());
-    // Whole series are lost: one gets a slot at its first completion, or not before the next collection.
+    // Whole series are lost: a series gets a slot at its first completion, or not before the next collection.
     let mut of_the_last = accounted.iter().rev().scan(0, |sum, accounted| {
         *sum += accounted;
         Some(*sum)
     });
     assert!(lost > 0 && of_the_last.any(|sum| sum == lost), "{lost} lost of {accounted:?}");
-    let said = |name: &str| {
+    let logged = |name: &str| {
         let line = format!("no slot for read of {name}:");
-        daemon.log().iter().filter(|said| said.contains(&line)).count()
+        daemon.log().iter().filter(|found| found.contains(&line)).count()
     };
-    let told: usize = disks.iter().map(|disk| said(&disk.name)).sum();
-    assert!(told >= 1 && disks.iter().all(|disk| said(&disk.name) <= 1), "{:?}", daemon.log());
+    let reported: usize = disks.iter().map(|disk| logged(&disk.name)).sum();
+    assert!(reported >= 1 && disks.iter().all(|disk| logged(&disk.name) <= 1), "{:?}", daemon.log());
     // There are slots now, and I/O goes on.
     target.read_first(7);
     assert_eq!(next_collection(&daemon).lost("no_room"), lost);

@@ -1,4 +1,4 @@
-//! `report --top` in a terminal, as somebody sees it who works with it.
+//! `report --top` in an emulated terminal.
 
 use std::{
     net::SocketAddr,
@@ -22,17 +22,17 @@ impl Busy {
         let mut fio = Command::new("fio");
         fio.arg(format!("--filename={}", device.path().display()));
         fio.args(["--name=reads", "--rw=randread", "--direct=1", "--time_based", "--runtime=600"]);
-        // Threads end with their process, however it ends.
+        // Threads end with fio's process, however it ends.
         let fio = fio.args(["--thread", "--ioengine=libaio"]).args(options).stdout(Stdio::null());
         Self { device, fio: fio.spawn().unwrap() }
     }
 
-    /// A block at a time, of memory.
+    /// Backed by memory, one block at a time.
     fn fast() -> Self {
         Self::with(LoopDevice::attach("fast", true), &["--bs=4k", "--iodepth=1"])
     }
 
-    /// Much at a time, so that each request has others before it.
+    /// Many large reads at a time, so that each waits for others.
     fn slow() -> Self {
         Self::with(LoopDevice::attach("slow", false), &["--bs=1M", "--iodepth=64"])
     }
@@ -45,14 +45,14 @@ impl Drop for Busy {
     }
 }
 
-/// Where the rows begin.
+/// The line of the column titles.
 const TITLES: usize = 2;
 
 fn first_row(screen: &Screen) -> &str {
     screen.lines[TITLES + 1].split_whitespace().next().unwrap_or_default()
 }
 
-/// Whether there is nothing below two rows but what could not be measured, and the keys.
+/// Whether there is nothing below the two rows but the devices that are not measured, and the keys.
 fn is_clean(screen: &Screen) -> bool {
     let below = &screen.lines[TITLES + 3..screen.lines.len() - 1];
     below.iter().all(|line| line.is_empty() || line.starts_with("not measured: "))
@@ -108,8 +108,8 @@ fn the_slow_device_is_at_the_top() {
     assert!(screen.is_restored() && screen.status == Some(0), "{screen:?}");
 }
 
-/// A table with a probe of its own, confined as it is.
-fn shown() -> Terminal {
+/// `report --top` with its own probe, in its sandbox.
+fn start_top() -> Terminal {
     let mut terminal = Terminal::run(&program(), &["report", "--top", "0.2"]);
     let screen = terminal.wait_for("the table", |s| s.shows("LIVE") && s.shows("DEVICE"));
     assert!(screen.alternate && !screen.cursor && !screen.restored, "{screen:?}");
@@ -118,15 +118,15 @@ fn shown() -> Terminal {
 
 #[test]
 #[ignore = "needs root and Python's pyte: cargo xtask test"]
-fn the_terminal_is_as_it_was_whatever_ends_it() {
+fn the_terminal_is_restored_however_it_ends() {
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
-        let mut terminal = shown();
+        let mut terminal = start_top();
         terminal.signal(signal);
         let screen = terminal.wait_for("its end", |s| s.state == "ended");
         assert!(screen.is_restored() && screen.status == Some(0), "after signal {signal}: {screen:?}");
     }
     for key in ["\x03", "\x1b", "?q"] {
-        let mut terminal = shown();
+        let mut terminal = start_top();
         terminal.press(key);
         let screen = terminal.wait_for("its end", |s| s.state == "ended");
         assert!(screen.is_restored() && screen.status == Some(0), "after {key:?}: {screen:?}");
@@ -154,8 +154,8 @@ fn it_goes_to_the_background_and_comes_back() {
     let screen = terminal.wait_for("the shell's end", |s| s.state == "ended");
     assert!(screen.is_restored(), "{screen:?}");
 
-    // Where nobody could have it go on, it does not stop.
-    let mut terminal = shown();
+    // Without a shell that could continue it, it does not stop.
+    let mut terminal = start_top();
     terminal.press("\x1a");
     terminal.press("p");
     let screen = terminal.wait_for("the queue's latency", |s| s.shows("queue latency"));
@@ -170,7 +170,7 @@ fn daemon_on(address: SocketAddr) -> Daemon {
 
 #[test]
 #[ignore = "needs root and Python's pyte: cargo xtask test"]
-fn a_daemon_that_is_gone_is_said_to_be_and_waited_for() {
+fn a_lost_daemon_is_reported_and_retried() {
     let daemon = Daemon::start_command(command(&["--interval", "200ms"]).stdout(Stdio::null()));
     let address = daemon.address;
     let url = format!("http://{address}");
@@ -189,10 +189,10 @@ fn a_daemon_that_is_gone_is_said_to_be_and_waited_for() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn without_a_terminal_it_says_so() {
+fn without_a_terminal_it_fails() {
     let output = Command::new(program()).args(["report", "--top"]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.starts_with("error: --top needs a terminal"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(stderr.starts_with("error: --top needs a terminal"), "{stderr}");
     assert!(output.stdout.is_empty());
 }

@@ -23,11 +23,11 @@ use crate::support::{
 /// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blkdev.h#L563>
 const STATS_BIT_BEFORE_6_12: u64 = 20;
 
-/// The address of a device's queue in the kernel's memory, from the request that the driver gets when the test reads.
+/// The address of a device's queue in the kernel's memory, from a read's dispatch to the driver.
 fn queue_of(disk: &NullBlk) -> u64 {
     let tracing = Path::new("/sys/kernel/debug/tracing");
-    let event = tracing.join("events/biolat/hand_over");
-    let definition = "p:biolat/hand_over blk_mq_start_request queue=+0(%di):x64";
+    let event = tracing.join("events/biolat/dispatch");
+    let definition = "p:biolat/dispatch blk_mq_start_request queue=+0(%di):x64";
     fs::write(tracing.join("kprobe_events"), definition).unwrap();
     // SAFETY: no precondition.
     let own = unsafe { libc::gettid() };
@@ -37,8 +37,12 @@ fn queue_of(disk: &NullBlk) -> u64 {
     let trace = fs::read_to_string(tracing.join("trace")).unwrap();
     fs::write(event.join("enable"), "0").unwrap();
     fs::write(tracing.join("kprobe_events"), "").unwrap();
-    let queue =
-        trace.lines().filter_map(|line| line.split_once("queue=0x")).next_back().expect("a hand-over").1;
+    let queue = trace
+        .lines()
+        .filter_map(|line| line.split_once("queue=0x"))
+        .next_back()
+        .expect("no dispatch was traced")
+        .1;
     u64::from_str_radix(queue.trim(), 16).unwrap()
 }
 
@@ -53,14 +57,14 @@ fn only_the_total_is_available() {
     let stats = 1 << btf.enumerator("QUEUE_FLAG_STATS").unwrap_or(STATS_BIT_BEFORE_6_12);
     let memory = KernelMemory::open();
     let before = memory.read(flags);
-    assert_ne!(before & stats, 0, "{before:#x}: this is not where the flags are");
+    assert_ne!(before & stats, 0, "{before:#x}: not the queue's flags");
 
     let daemon = Daemon::of(&disk.name);
     let target = Target::open(&disk.path());
     target.read(10);
     for has_dispatch_times in [false, true] {
         memory.write(flags, if has_dispatch_times { before } else { before & !stats });
-        // The daemon learns it from the first of these.
+        // The daemon detects the change with the first of these.
         target.read(10);
         let moment = settled(&daemon, &disk.name);
         target.read(100);

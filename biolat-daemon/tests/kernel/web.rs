@@ -1,4 +1,4 @@
-//! TLS and passwords of the daemon as a user starts it, confined as it is. `tests/userspace/clients.rs` has the rest.
+//! TLS and passwords of a sandboxed daemon. `tests/userspace/clients.rs` tests the rest.
 
 #[path = "../support/certificates.rs"]
 mod certificates;
@@ -21,20 +21,20 @@ fn with_password(password: &str) -> String {
     format!("{TLS}basic_auth_users:\n  alice: {}\n", bcrypt::hash(password, 5).unwrap())
 }
 
-/// A daemon that is killed when this is dropped.
-struct Daemon {
+/// A running daemon; killed when it is dropped.
+struct TlsDaemon {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
 }
 
-impl Drop for Daemon {
+impl Drop for TlsDaemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Daemon {
+impl TlsDaemon {
     fn start(config: &str) -> Self {
         let mut child =
             command(&["--web-config", config]).current_dir("/").stderr(Stdio::piped()).spawn().unwrap();
@@ -49,22 +49,22 @@ impl Daemon {
         Self { child, log }
     }
 
-    fn said(&self, what: &str) -> Vec<String> {
-        self.log.lock().unwrap().iter().filter(|line| line.contains(what)).cloned().collect()
+    fn log_with(&self, text: &str) -> Vec<String> {
+        self.log.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
     }
 }
 
 #[test]
 #[ignore = "needs root and curl: cargo xtask test"]
-fn it_serves_https_and_takes_up_changes() {
+fn it_serves_https_and_reloads_changes() {
     let folder = Folder::new("daemon");
     let authority = Authority::new("authority");
     folder.write("authority.pem", authority.pem());
     authority.issue("server").write(&folder);
     let config = folder.write("web.yml", &with_password("old"));
-    let daemon = Daemon::start(config.to_str().unwrap());
-    wait_for("the daemon to serve", || !daemon.said("serving on").is_empty());
-    let line = daemon.said("serving on").remove(0);
+    let daemon = TlsDaemon::start(config.to_str().unwrap());
+    wait_for("the daemon to serve", || !daemon.log_with("serving on").is_empty());
+    let line = daemon.log_with("serving on").remove(0);
     let url = line.split_once("serving on ").unwrap().1.to_owned();
     assert!(url.starts_with("https://127.0.0.1:"), "{line}");
     let status = |password: &str| {
@@ -74,28 +74,28 @@ fn it_serves_https_and_takes_up_changes() {
         curl.current_dir(&folder.0).args(["--cacert", "authority.pem", "--user", &user, &url]);
         String::from_utf8(curl.output().unwrap().stdout).unwrap()
     };
-    wait_for("figures", || status("old") == "200");
+    wait_for("metrics", || status("old") == "200");
     assert_eq!(status("wrong"), "401");
 
     fs::write(&config, with_password("new")).unwrap();
-    wait_for("the new password to be taken", || status("new") == "200");
+    wait_for("the new password to be loaded", || status("new") == "200");
     assert_eq!(status("old"), "401");
-    assert_eq!(daemon.said("has changed: reloaded").len(), 1);
+    assert_eq!(daemon.log_with("has changed: reloaded").len(), 1);
 
     fs::write(&config, "tls_server_config: [").unwrap();
-    wait_for("the broken file to be named", || {
+    wait_for("the broken file to be reported", || {
         let _ = status("new");
-        !daemon.said("keeping the previous configuration").is_empty()
+        !daemon.log_with("keeping the previous configuration").is_empty()
     });
     thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!((status("new"), status("new")), ("200".into(), "200".into()));
-    let said = daemon.said("keeping the previous configuration");
-    assert!(said.len() == 1 && said[0].contains("web.yml"), "once: {said:?}");
+    let lines = daemon.log_with("keeping the previous configuration");
+    assert!(lines.len() == 1 && lines[0].contains("web.yml"), "once: {lines:?}");
 }
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_is_wrong_is_said_in_one_line() {
+fn each_web_config_error_is_one_line() {
     let folder = Folder::new("wrong");
     let (authority, other) = (Authority::new("authority"), Authority::new("other"));
     authority.issue("server").write(&folder);
@@ -148,14 +148,14 @@ fn what_is_wrong_is_said_in_one_line() {
     ] {
         let config = folder.write("web.yml", &text);
         let output = command(&["--web-config", config.to_str().unwrap()]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        let errors: Vec<_> = said.lines().filter(|line| line.starts_with("error: ")).collect();
-        assert_eq!(output.status.code(), Some(code), "{text}: {said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let errors: Vec<_> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!(output.status.code(), Some(code), "{text}: {stderr}");
         assert!(
             errors.len() == 1 && errors[0].contains("web.yml") && errors[0].contains(expected),
-            "{text}: {said}"
+            "{text}: {stderr}"
         );
-        assert!(!said.contains("hunter2") && !said.contains("serving"), "{said}");
+        assert!(!stderr.contains("hunter2") && !stderr.contains("serving"), "{stderr}");
     }
     let output = command(&["--web-config", "/nonexistent/web.yml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
