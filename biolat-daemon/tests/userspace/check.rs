@@ -1,4 +1,4 @@
-//! `biolat-daemon check` as a user calls it, as far as that takes no right: who has the port, text and JSON, exit codes.
+//! `biolat-daemon check` without privileges: what listens on the port, text and JSON, exit codes.
 
 use std::{
     io::Write as _,
@@ -35,7 +35,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&check(&[&["--json"], arguments].concat()).stdout).unwrap()
 }
 
-/// The finding of this kind.
+/// The finding with this ID.
 fn finding(arguments: &[&str], id: &str) -> Value {
     let document = json(arguments);
     let findings = document["findings"].as_array().unwrap();
@@ -65,7 +65,7 @@ fn server(has_figures: bool, web_config: Option<&Path>) -> SocketAddr {
 }
 
 #[test]
-fn biolat_is_known_whatever_it_wants() {
+fn a_running_biolat_is_recognized() {
     let folder = Folder::new("check");
     let authority = Authority::new("authority");
     authority.issue("server").write(&folder);
@@ -91,7 +91,7 @@ fn biolat_is_known_whatever_it_wants() {
 }
 
 #[test]
-fn a_port_that_another_program_has() {
+fn a_port_of_another_program_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -107,7 +107,7 @@ fn a_port_that_another_program_has() {
 }
 
 #[test]
-fn each_address_by_itself() {
+fn each_address_has_a_finding() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let document = json(&["--listen", &free.to_string(), "--listen", "192.0.2.1:9976"]);
     let findings = document["findings"].as_array().unwrap();
@@ -118,7 +118,7 @@ fn each_address_by_itself() {
     assert_eq!(document["works"], false);
 }
 
-/// A kernel that will not do, a device without statistics, and an odd web config: text says what JSON says.
+/// An unsupported kernel, a device without iostats and an invalid web config: text and JSON agree.
 #[test]
 fn text_and_json_agree() {
     let folder = Folder::new("check-agree");
@@ -142,8 +142,8 @@ fn text_and_json_agree() {
     let output = check(&arguments);
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = text(output);
-    let mut lines = said.lines();
+    let printed = text(output);
+    let mut lines = printed.lines();
     let findings = document["findings"].as_array().unwrap();
     for finding in findings {
         let word = match finding["verdict"].as_str().unwrap() {
@@ -162,22 +162,22 @@ fn text_and_json_agree() {
     }
     let of = |id: &str| {
         let found = findings.iter().find(|finding| finding["id"] == id);
-        found.unwrap_or_else(|| panic!("no {id} in {said}"))["verdict"].clone()
+        found.unwrap_or_else(|| panic!("no {id} in {printed}"))["verdict"].clone()
     };
     assert_eq!([of("kernel.btf"), of("device.latencies"), of("web_config")], ["fail", "fail", "fail"]);
     assert_eq!(of("probe.load"), "note");
-    assert!(said.contains(&format!("{sysfs}/block/sda/queue/iostats")), "{said}");
-    assert!(!said.contains('\u{1b}') && !said.contains('✗'), "no mark in a pipe: {said}");
+    assert!(printed.contains(&format!("{sysfs}/block/sda/queue/iostats")), "{printed}");
+    assert!(!printed.contains('\u{1b}') && !printed.contains('✗'), "a mark in a pipe: {printed}");
 }
 
 #[test]
-fn colours_where_they_are_wanted() {
+fn colours_on_request() {
     let coloured = text(check(&["--listen", "127.0.0.1:0", "--color", "always"]));
     assert!(coloured.contains("\u{1b}[32mok"), "{coloured}");
 }
 
 #[test]
-fn wrong_usage_is_2() {
+fn usage_errors_exit_with_2() {
     for (arguments, expected) in [
         (&["--device", "nvme["][..], "--device 'nvme[' is not a regular expression"),
         (&["--listen", "localhost"], "127.0.0.1:9976"),
@@ -185,24 +185,24 @@ fn wrong_usage_is_2() {
         (&["everything"], "unexpected argument 'everything'"),
     ] {
         let output = check(arguments);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.lines().count() == 1 && said.contains(expected), "{said}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(printed.lines().count() == 1 && printed.contains(expected), "{printed}");
     }
     let output = check(&["--procfs", "/nonexistent"]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.starts_with("error: ") && said.contains("--procfs"), "{said}");
+    assert!(printed.starts_with("error: ") && printed.contains("--procfs"), "{printed}");
 }
 
 #[test]
-fn the_environment_is_the_daemons() {
+fn it_has_the_environment_variables_of_the_daemon() {
     let output = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"))
         .args(["check"])
         .env("BIOLAT_LISTEN", "127.0.0.1:0")
         .env("BIOLAT_WEB_CONFIG", "/nonexistent/web.yml")
         .output()
         .unwrap();
-    let said = text(output);
-    assert!(said.contains("127.0.0.1:0 is free") && said.contains("/nonexistent/web.yml"), "{said}");
+    let printed = text(output);
+    assert!(printed.contains("127.0.0.1:0 is free") && printed.contains("/nonexistent/web.yml"), "{printed}");
 }

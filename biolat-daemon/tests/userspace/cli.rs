@@ -1,5 +1,5 @@
-//! What the command line says when something is wrong: one line, what and what to do, the right exit code.
-//! Needs no right: all of it fails before the probe is loaded.
+//! Errors of the command line: one line with the fix, and the right exit code. Needs no privileges: all of them occur before
+//! the probe is loaded.
 
 use std::{
     fs,
@@ -16,21 +16,21 @@ fn daemon(arguments: &[&str]) -> Output {
     command.args(arguments).output().unwrap()
 }
 
-/// Holds the exit code and the one line on standard error against what is expected.
+/// Checks the exit code and the one error line.
 fn fails(arguments: &[&str], code: i32, expected: &[&str]) {
     let output = daemon(arguments);
-    let said = String::from_utf8(output.stderr).unwrap();
-    // What else is said before the end is about the devices of this machine.
-    let errors: Vec<_> = said.lines().filter(|line| line.starts_with("error: ")).collect();
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert_eq!(errors.len(), 1, "{said}");
-    assert!(!said.contains("backtrace") && !said.contains("panicked"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    // Other lines are about the devices of this machine.
+    let errors: Vec<_> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert_eq!(errors.len(), 1, "{stderr}");
+    assert!(!stderr.contains("backtrace") && !stderr.contains("panicked"), "{stderr}");
     for part in expected {
-        assert!(errors[0].contains(part), "{said} lacks: {part}");
+        assert!(errors[0].contains(part), "{stderr} does not contain: {part}");
     }
 }
 
-/// A sysfs with some bytes for the kernel's BTF.
+/// A sysfs whose BTF file has these bytes.
 fn sysfs_with_btf(name: &str, bytes: &[u8]) -> PathBuf {
     let root = std::env::temp_dir().join(format!("biolat-cli-{name}-{}", std::process::id()));
     fs::create_dir_all(root.join("block")).unwrap();
@@ -40,7 +40,7 @@ fn sysfs_with_btf(name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn wrong_usage_is_2() {
+fn usage_errors_exit_with_2() {
     fails(&["--schema", "4"], 2, &["--schema", "4 is not in 0..=3", "--help"]);
     fails(&["--interval", "5"], 2, &["--interval", "500ms, 5s or 1m"]);
     fails(&["--interval", "10m"], 2, &["--interval", "from 100ms to 5m"]);
@@ -54,7 +54,7 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
-fn the_environment_counts_too() {
+fn environment_variables_are_validated() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_biolat-daemon")).env("BIOLAT_SCHEMA", "7").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -62,7 +62,7 @@ fn the_environment_counts_too() {
 }
 
 #[test]
-fn help_and_version_are_0() {
+fn help_and_version_exit_with_0() {
     let help = daemon(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
     let help = String::from_utf8(help.stdout).unwrap();
@@ -123,7 +123,7 @@ fn garbage_for_btf() {
 
 #[test]
 fn a_kernel_without_the_tracepoint() {
-    // A header, no type, and a table of strings with the empty one.
+    // A header, no types, and a string table with only the empty string.
     let mut bytes = vec![0x9f, 0xeb, 1, 0];
     for word in [24_u32, 0, 0, 0, 1] {
         bytes.extend_from_slice(&word.to_le_bytes());

@@ -29,7 +29,7 @@ fn hash(password: &str) -> String {
     bcrypt::hash(password, 5).unwrap()
 }
 
-/// A server of this configuration, for as long as the process lives.
+/// A server with this configuration, for as long as the process lives.
 fn server(config: &Path) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -48,7 +48,7 @@ fn server(config: &Path) -> SocketAddr {
     address
 }
 
-/// Output of curl: its exit code, the status, head and body.
+/// curl's exit code, and the response's status, head and body.
 fn curl(folder: &Folder, arguments: &str) -> (i32, u16, String) {
     let output = Command::new("curl")
         .current_dir(&folder.0)
@@ -78,7 +78,7 @@ fn openssl(folder: &Folder, address: SocketAddr, arguments: &str, send: &str) ->
     String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
 }
 
-/// Within the time of a reload, with room for a busy machine.
+/// Waits for a reload, with some time for a busy machine.
 fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -89,7 +89,7 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
-fn curl_and_passwords() {
+fn curl_with_passwords() {
     let folder = Folder::new("passwords");
     let authority = Authority::new("authority");
     authority.issue("server").write(&folder);
@@ -117,26 +117,32 @@ fn curl_and_passwords() {
 #[test]
 #[ignore = "needs curl and openssl: cargo xtask test"]
 fn rejected_connections() {
-    let folder = Folder::new("refused");
+    let folder = Folder::new("rejected");
     let authority = Authority::new("authority");
     authority.issue("server").write(&folder);
     fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
     let address = server(&folder.write("web.yml", TLS));
     let (code, _, text) = curl(&folder, &format!("https://{address}/metrics"));
-    assert_eq!(code, 60, "an authority that curl does not know: {text}");
+    assert_eq!(code, 60, "a CA that curl does not trust: {text}");
     let (code, status, text) = curl(&folder, &format!("http://{address}/metrics"));
     assert_eq!((code, status), (0, 400), "plain HTTP: {text}");
     assert!(text.contains("HTTPS"), "{text}");
     for version in ["-tls1", "-tls1_1"] {
-        // Level 0, or openssl would refuse by itself.
-        let said = openssl(&folder, address, &format!("{version} -cipher ALL:@SECLEVEL=0"), "");
-        assert!(said.contains("Cipher is (NONE)") && said.contains("SSL alert number"), "{version}: {said}");
+        // Security level 0, or openssl itself rejects these versions.
+        let output = openssl(&folder, address, &format!("{version} -cipher ALL:@SECLEVEL=0"), "");
+        assert!(
+            output.contains("Cipher is (NONE)") && output.contains("SSL alert number"),
+            "{version}: {output}"
+        );
     }
     for version in ["-tls1_2", "-tls1_3"] {
         let get = "GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         let arguments = format!("{version} -CAfile authority.pem -verify_return_error -verify_ip 127.0.0.1");
-        let said = openssl(&folder, address, &arguments, get);
-        assert!(said.contains("Verification: OK") && said.contains("HTTP/1.1 200 OK"), "{version}: {said}");
+        let output = openssl(&folder, address, &arguments, get);
+        assert!(
+            output.contains("Verification: OK") && output.contains("HTTP/1.1 200 OK"),
+            "{version}: {output}"
+        );
     }
 
     authority.issue_expired("server").write(&folder);
@@ -148,14 +154,14 @@ fn rejected_connections() {
 
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
-fn clients_by_certificate() {
+fn client_certificates() {
     let folder = Folder::new("certificates");
     let (authority, other) = (Authority::new("authority"), Authority::new("other"));
     fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
     authority.issue("server").write(&folder);
     authority.issue("client").write(&folder);
     authority.issue_expired("expired").write(&folder);
-    other.issue("stranger").write(&folder);
+    other.issue("untrusted").write(&folder);
     authority.issue("unnamed").write(&folder);
     let get = |address: SocketAddr, client: &str| {
         let client =
@@ -177,7 +183,7 @@ fn clients_by_certificate() {
         ("client", [200, 200, 200, 200]),
         ("unnamed", [200, 0, 200, 200]),
         ("expired", [0, 0, 0, 200]),
-        ("stranger", [0, 0, 0, 200]),
+        ("untrusted", [0, 0, 0, 200]),
     ] {
         let found = [verified, named, if_given, any].map(|address| get(address, client));
         assert_eq!(found, expected, "'{client}' at RequireAndVerify, with names, IfGiven, RequireAny");
@@ -207,23 +213,23 @@ fn changed_files_are_reloaded() {
         let arguments = format!("--cacert authority.pem -u alice:{password} https://{address}/metrics");
         curl(&folder, &arguments).1
     };
-    let shown = || {
-        let said = openssl(&folder, address, "", "GET / HTTP/1.0\r\n\r\n");
+    let served = || {
+        let output = openssl(&folder, address, "", "GET / HTTP/1.0\r\n\r\n");
         let end = "-----END CERTIFICATE-----\n";
-        let begin = said.find("-----BEGIN CERTIFICATE-----").unwrap_or(0);
-        said[begin..].split_once(end).map(|(pem, _)| format!("{pem}{end}")).unwrap_or_default()
+        let begin = output.find("-----BEGIN CERTIFICATE-----").unwrap_or(0);
+        output[begin..].split_once(end).map(|(pem, _)| format!("{pem}{end}")).unwrap_or_default()
     };
     let on_disk = |generation: &str| {
         fs::read_to_string(folder.0.join(generation).join("server.pem")).unwrap().replace("\r\n", "\n")
     };
     assert_eq!((status("old"), status("new")), (200, 401));
-    assert_eq!(shown(), on_disk("first"));
+    assert_eq!(served(), on_disk("first"));
 
     symlink("second", folder.0.join("..next")).unwrap();
     fs::rename(folder.0.join("..next"), folder.0.join("..data")).unwrap();
-    soon("the new certificate is shown", || shown() == on_disk("second"));
+    soon("the new certificate is served", || served() == on_disk("second"));
     fs::write(&config, format!("{TLS}{PASSWORDS}{}\n", hash("new"))).unwrap();
-    soon("the new password is taken", || status("new") == 200);
+    soon("the new password works", || status("new") == 200);
     assert_eq!(status("old"), 401);
 
     // Errors, or fewer protections than before, change nothing.
@@ -233,10 +239,10 @@ fn changed_files_are_reloaded() {
         assert_eq!((status("new"), status("old"), status("")), (200, 401, 401), "{broken}");
     }
     fs::write(&config, format!("{TLS}{PASSWORDS}{}\n", hash("last"))).unwrap();
-    soon("the last password is taken", || status("last") == 200);
+    soon("the last password works", || status("last") == 200);
 }
 
-/// A stream would last for an hour.
+/// A stream lasts for an hour without such a change.
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
 fn an_event_stream_ends_when_the_web_config_changes() {
@@ -248,9 +254,9 @@ fn an_event_stream_ends_when_the_web_config_changes() {
     let with = |password: &str| format!("{TLS}{PASSWORDS}{}\n", hash(password));
     let config = folder.write("web.yml", &with("old"));
     let url = format!("https://{}/api/v1/events", server(&config));
-    let refused =
+    let status =
         |password: &str| curl(&folder, &format!("--cacert authority.pem -u alice:{password} {url}")).1;
-    assert_eq!((refused("wrong"), curl(&folder, &format!("--cacert authority.pem {url}")).1), (401, 401));
+    assert_eq!((status("wrong"), curl(&folder, &format!("--cacert authority.pem {url}")).1), (401, 401));
 
     let listen = |password: &str| {
         let mut child = Command::new("curl")
@@ -261,7 +267,7 @@ fn an_event_stream_ends_when_the_web_config_changes() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        assert!(lines.any(|line| line == "event: pass"), "it listens");
+        assert!(lines.any(|line| line == "event: pass"), "the stream has no event");
         (child, lines)
     };
     let (mut child, lines) = listen("old");
@@ -270,8 +276,8 @@ fn an_event_stream_ends_when_the_web_config_changes() {
     // No other request triggers a check of the file.
     let rest: Vec<_> = lines.collect();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}: {rest:?}", began.elapsed());
-    assert!(child.wait().unwrap().success(), "an orderly end: {rest:?}");
-    assert_eq!(refused("old"), 401);
+    assert!(child.wait().unwrap().success(), "the stream was cut off: {rest:?}");
+    assert_eq!(status("old"), 401);
 
     // The same with a certificate.
     let (mut child, lines) = listen("new");
@@ -288,7 +294,7 @@ fn an_event_stream_ends_when_the_web_config_changes() {
 #[ignore = "needs curl and openssl: cargo xtask test"]
 fn changes_apply_to_open_connections() {
     use std::io::{Read as _, Write as _};
-    const ASK: &[u8] = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n";
+    const REQUEST: &[u8] = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n";
     let folder = Folder::new("open");
     let authority = Authority::new("authority");
     fs::write(folder.0.join("authority.pem"), authority.pem()).unwrap();
@@ -299,8 +305,8 @@ fn changes_apply_to_open_connections() {
     let config = folder.write("web.yml", &named("client"));
     let address = server(&config);
     let status = |client: &str| {
-        let shows = format!("--cacert authority.pem --cert {client}.pem --key {client}.key");
-        curl(&folder, &format!("{shows} https://{address}/metrics")).1
+        let certificate = format!("--cacert authority.pem --cert {client}.pem --key {client}.key");
+        curl(&folder, &format!("{certificate} https://{address}/metrics")).1
     };
     let mut openssl = Command::new("timeout")
         .current_dir(&folder.0)
@@ -312,12 +318,12 @@ fn changes_apply_to_open_connections() {
         .spawn()
         .unwrap();
     let (mut to, mut from) = (openssl.stdin.take().unwrap(), openssl.stdout.take().unwrap());
-    to.write_all(ASK).unwrap();
+    to.write_all(REQUEST).unwrap();
     from.read_exact(&mut [0; 12]).unwrap();
     fs::write(&config, named("other")).unwrap();
-    soon("the other is let in", || status("other") == 200);
+    soon("the other client is allowed", || status("other") == 200);
     assert_eq!(status("client"), 0);
-    to.write_all(ASK).unwrap();
+    to.write_all(REQUEST).unwrap();
     let mut rest = String::new();
     from.read_to_string(&mut rest).unwrap();
     openssl.wait().unwrap();
@@ -326,9 +332,9 @@ fn changes_apply_to_open_connections() {
     // Two scrapes on one connection, three seconds apart, with another certificate in between.
     let scrapes = thread::scope(|scope| {
         let scrapes = scope.spawn(|| {
-            let shows = "--cacert authority.pem --cert other.pem --key other.key";
+            let certificate = "--cacert authority.pem --cert other.pem --key other.key";
             let healthy = format!("https://{address}/-/healthy");
-            curl(&folder, &format!("--verbose --rate 20/m {shows} {healthy} {healthy}"))
+            curl(&folder, &format!("--verbose --rate 20/m {certificate} {healthy} {healthy}"))
         });
         thread::sleep(Duration::from_secs(1));
         authority.issue("server").write(&folder);
@@ -340,19 +346,19 @@ fn changes_apply_to_open_connections() {
     let config = folder.write("plain.yml", "");
     let address = server(&config);
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream.write_all(ASK).unwrap();
+    stream.write_all(REQUEST).unwrap();
     stream.read_exact(&mut [0; 12]).unwrap();
     fs::write(&config, TLS).unwrap();
-    soon("TLS is spoken", || {
+    soon("the server speaks TLS", || {
         curl(&folder, &format!("--cacert authority.pem https://{address}/metrics")).1 == 200
     });
-    stream.write_all(ASK).unwrap();
+    stream.write_all(REQUEST).unwrap();
     let mut rest = String::new();
     stream.read_to_string(&mut rest).unwrap();
     assert!(!rest.contains("HTTP/1.1"), "a second answer in plain: {rest}");
 }
 
-/// It names its script and its style by their hashes, which nobody else can know.
+/// Its policy has the hashes of its script and style, which a configuration cannot know.
 #[test]
 #[ignore = "needs curl: cargo xtask test"]
 fn the_page_keeps_its_own_policy() {
@@ -385,7 +391,7 @@ fn the_shipped_configuration_serves() {
     for header in ["x-frame-options: deny\r\n", "x-content-type-options: nosniff\r\n"] {
         assert!(text.contains(header), "{text}");
     }
-    // What is commented out holds as well.
+    // The settings that are commented out work as well.
     let is_key = |line: &str| {
         line.trim_start().starts_with("# ") && {
             let key = line.trim_start().trim_start_matches("# ");
@@ -405,15 +411,15 @@ fn the_shipped_configuration_serves() {
         all.replace("clients-ca.crt", "authority.pem").replace("prometheus.example.org", "client.example");
     authority.issue("client").write(&folder);
     let address = server(&folder.write("all-of-it.yml", &all));
-    let shows = "--cacert authority.pem --cert client.pem --key client.key -u prometheus:changeme";
-    let (_, status, text) = curl(&folder, &format!("{shows} https://{address}/metrics"));
+    let certificate = "--cacert authority.pem --cert client.pem --key client.key -u prometheus:changeme";
+    let (_, status, text) = curl(&folder, &format!("{certificate} https://{address}/metrics"));
     assert_eq!(status, 200, "{text}");
     assert!(text.contains("strict-transport-security: max-age=31536000\r\n"), "{text}");
     let without = format!("--cacert authority.pem -u prometheus:changeme https://{address}/metrics");
     assert_ne!(curl(&folder, &without).0, 0, "no certificate");
 }
 
-/// A Prometheus of the test's own, that scrapes one target.
+/// A Prometheus that scrapes one target; killed when it is dropped.
 struct Prometheus {
     child: Child,
     address: SocketAddr,
@@ -440,7 +446,7 @@ impl Prometheus {
         Self { child, address }
     }
 
-    /// How the target is, and why: once it has been scraped.
+    /// The target's health and last error, once it has been scraped.
     fn health(&self, folder: &Folder) -> (String, String) {
         let mut found = (String::new(), String::new());
         soon("Prometheus has scraped", || {
@@ -473,22 +479,27 @@ fn prometheus_scrapes() {
     authority.issue("client").write(&folder);
     let target = server(&folder.write("web.yml", &format!("{TLS}{CLIENTS}{PASSWORDS}{}\n", hash("hunter2"))));
     let path = |name: &str| folder.0.join(name).display().to_string();
-    let trusts = format!("  tls_config:\n    ca_file: {}\n", path("authority.pem"));
-    let shows = format!("    cert_file: {}\n    key_file: {}\n", path("client.pem"), path("client.key"));
-    let knows = |password| format!("  basic_auth:\n    username: alice\n    password: {password}\n");
+    let ca = format!("  tls_config:\n    ca_file: {}\n", path("authority.pem"));
+    let certificate =
+        format!("    cert_file: {}\n    key_file: {}\n", path("client.pem"), path("client.key"));
+    let credentials = |password| format!("  basic_auth:\n    username: alice\n    password: {password}\n");
     for (name, how, expected) in [
-        ("right", format!("{trusts}{shows}{}", knows("hunter2")), ("up", "")),
-        ("wrong-password", format!("{trusts}{shows}{}", knows("hunter3")), ("down", "401 Unauthorized")),
-        ("no-password", format!("{trusts}{shows}"), ("down", "401 Unauthorized")),
-        ("no-certificate", format!("{trusts}{}", knows("hunter2")), ("down", "certificate required")),
-        ("no-authority", knows("hunter2"), ("down", "certificate signed by unknown authority")),
+        ("right", format!("{ca}{certificate}{}", credentials("hunter2")), ("up", "")),
+        (
+            "wrong-password",
+            format!("{ca}{certificate}{}", credentials("hunter3")),
+            ("down", "401 Unauthorized"),
+        ),
+        ("no-password", format!("{ca}{certificate}"), ("down", "401 Unauthorized")),
+        ("no-certificate", format!("{ca}{}", credentials("hunter2")), ("down", "certificate required")),
+        ("no-authority", credentials("hunter2"), ("down", "certificate signed by unknown authority")),
     ] {
         let (health, why) = Prometheus::scraping(&folder, name, target, &how).health(&folder);
         assert!(health == expected.0 && why.contains(expected.1), "{name}: {health}, {why}");
     }
 
     // No scrape fails when a certificate is renewed.
-    let how = format!("{trusts}{shows}{}", knows("hunter2"));
+    let how = format!("{ca}{certificate}{}", credentials("hunter2"));
     let prometheus = Prometheus::scraping(&folder, "renewed", target, &how);
     prometheus.health(&folder);
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! The formats of one snapshot, each read back and held against it: three for Prometheus, and JSON.
+//! The formats of one snapshot, each parsed and compared with it: three for Prometheus, and JSON.
 
 use std::{
     collections::BTreeMap,
@@ -97,7 +97,7 @@ fn native(histogram: &Encoded) -> Vec<(i32, u64)> {
 const BOTH: HistogramFormat = HistogramFormat { schema: 3, kinds: HistogramKinds::Both };
 
 #[test]
-fn protobuf_is_the_snapshot() {
+fn protobuf_agrees_with_the_snapshot() {
     let families = families(BOTH);
     let of_series = [("device", "nvme0n1"), ("op", "read")];
     let metric = with(&families["biolat_queue_latency_seconds"], &of_series);
@@ -109,7 +109,7 @@ fn protobuf_is_the_snapshot() {
     assert_eq!((since.seconds, since.nanos), (1_700_000_001, 250_000_000));
     let empty = with(&families["biolat_device_latency_seconds"], &of_series).histogram.as_ref().unwrap();
     assert_eq!((empty.sample_count, empty.positive_span.len()), (0, 0));
-    assert!(empty.zero_threshold > 0.0, "still to be told from a classic histogram");
+    assert!(empty.zero_threshold > 0.0, "not to be mistaken for a classic histogram");
 
     let bytes = with(&families["biolat_io_bytes_total"], &of_series).counter.as_ref().unwrap();
     assert_eq!(bytes.value, 40_960.0);
@@ -177,11 +177,11 @@ fn samples(text: &str) -> BTreeMap<&str, f64> {
 }
 
 #[test]
-fn both_texts_are_the_protobuf() {
-    assert_texts_are_the_protobuf(&snapshot());
+fn both_texts_agree_with_the_protobuf() {
+    assert_texts_agree_with_the_protobuf(&snapshot());
 }
 
-pub(crate) fn assert_texts_are_the_protobuf(snapshot: &Snapshot) {
+pub(crate) fn assert_texts_agree_with_the_protobuf(snapshot: &Snapshot) {
     let families = families_of(snapshot, BOTH);
     for format in [Format::Text, Format::OpenMetrics] {
         let bytes = encode(snapshot, BOTH, format);
@@ -237,7 +237,7 @@ pub(crate) fn assert_texts_are_the_protobuf(snapshot: &Snapshot) {
 }
 
 #[test]
-fn heads_of_the_texts() {
+fn types_and_units_of_the_texts() {
     let text = String::from_utf8(encode(&snapshot(), BOTH, Format::Text)).unwrap();
     assert!(text.contains("# TYPE biolat_io_bytes_total counter\n"));
     assert!(text.contains("# TYPE biolat_device_info gauge\n"));
@@ -257,10 +257,10 @@ fn heads_of_the_texts() {
     assert!(text.contains("le=\"+Inf\"} 248\n") && !text.contains("le=\"0.5\""));
 }
 
-/// Every value of the JSON, read back, is that of the protobuf.
+/// Every value of the parsed JSON is that of the protobuf.
 #[test]
-fn json_is_the_protobuf() {
-    let read = assert_json_is_the_protobuf(&snapshot());
+fn json_agrees_with_the_protobuf() {
+    let read = assert_json_agrees_with_the_protobuf(&snapshot());
     assert_eq!((read.version, read.biolat.as_str()), (1, env!("CARGO_PKG_VERSION")));
     assert_eq!((read.host.as_str(), read.interval), ("example", 2.5));
     assert_eq!((read.taken, read.started), (1_700_000_005.500_123, 1_700_000_000.0));
@@ -268,7 +268,7 @@ fn json_is_the_protobuf() {
     assert_eq!(read.devices[0].ops[0].errors.len(), 2);
 }
 
-pub(crate) fn assert_json_is_the_protobuf(snapshot: &Snapshot) -> ApiSnapshot {
+pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> ApiSnapshot {
     let model = ApiSnapshot::of(snapshot, "example", Duration::from_millis(2500));
     let read: ApiSnapshot = serde_json::from_slice(&serde_json::to_vec(&model).unwrap()).unwrap();
     assert_eq!(read, model);
@@ -289,7 +289,7 @@ pub(crate) fn assert_json_is_the_protobuf(snapshot: &Snapshot) -> ApiSnapshot {
     let missed = read.devices.iter().map(|device| device.unseen.len()).sum::<usize>();
     assert_eq!(missed, count("biolat_unseen_completions_total"));
     for device in &read.devices {
-        assert_device_is_the_protobuf(device, &families, &value);
+        assert_device_agrees_with_the_protobuf(device, &families, &value);
     }
 
     let daemon = &read.daemon;
@@ -314,7 +314,7 @@ pub(crate) fn assert_json_is_the_protobuf(snapshot: &Snapshot) -> ApiSnapshot {
     read
 }
 
-fn assert_device_is_the_protobuf(
+fn assert_device_agrees_with_the_protobuf(
     device: &ApiDevice,
     families: &BTreeMap<String, MetricFamily>,
     value: &impl Fn(&str, &[(&str, &str)]) -> f64,
@@ -343,7 +343,7 @@ fn assert_device_is_the_protobuf(
         }
         for (phase, histogram) in [("queue", &op.queue), ("device", &op.device), ("total", &op.total)] {
             let name = format!("biolat_{phase}_latency_seconds");
-            same(histogram, with(&families[&name], &labels).histogram.as_ref().unwrap());
+            assert_same_histogram(histogram, with(&families[&name], &labels).histogram.as_ref().unwrap());
             let labels = [labels[0], labels[1], ("phase", phase)];
             assert_eq!(histogram.overflow as f64, value("biolat_latency_overflows_total", &labels));
         }
@@ -367,14 +367,14 @@ fn output_is_the_recorded_one() {
         let differs = text.lines().zip(recorded.lines()).find(|(now, before)| now != before);
         assert!(
             text == recorded,
-            "{file} differs from the recorded output, first in (now, before) {differs:?}. If that is meant:\n\n    \
+            "{file} differs from the recorded output, first in (now, before) {differs:?}. If that is intended:\n\n    \
              BIOLAT_UPDATE_FIXTURES=1 cargo test -p biolat-daemon --test userspace output_is_the_recorded_one\n"
         );
     }
 }
 
 /// The last bucket of a native histogram has the latencies above the range as well.
-fn same(histogram: &Histogram, encoded: &Encoded) {
+fn assert_same_histogram(histogram: &Histogram, encoded: &Encoded) {
     assert_eq!((histogram.count(), histogram.sum_seconds()), (encoded.sample_count, encoded.sample_sum));
     assert_eq!(histogram.zero, encoded.zero_count);
     let mut buckets: BTreeMap<i32, u64> = histogram.buckets.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! The HTTP server over real sockets, with a snapshot made by hand: neither probe nor privileges.
+//! The HTTP server over real sockets, with synthetic snapshots: needs neither the probe nor privileges.
 
 use std::{
     io::{self, Read as _},
@@ -159,7 +159,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
     let server = Server::start(Some(snapshot(300)), limits).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(40).as_bytes()).await.unwrap();
-    // The only connection there may be is free again once the server has given up.
+    // The only allowed connection is free again once the server has closed this one.
     let freed = async {
         while server.get("/-/healthy", "").await.status != 200 {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -249,7 +249,7 @@ async fn a_response_has_a_time_limit() {
 }
 
 #[tokio::test]
-async fn a_scrape_under_way_finishes_when_the_server_ends() {
+async fn a_scrape_under_way_finishes_when_the_server_stops() {
     let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
     // Far more than socket buffers hold; this client's is small.
     let server = Server::start(Some(snapshot(1500)), limits).await;
@@ -270,7 +270,7 @@ async fn a_scrape_under_way_finishes_when_the_server_ends() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_holds_the_end_up_for_the_grace_alone() {
+async fn a_client_that_reads_nothing_delays_the_stop_by_the_grace_period_only() {
     let limits = Limits { grace: Duration::from_millis(300), ..Limits::default() };
     let server = Server::start(Some(snapshot(1500)), limits).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -283,7 +283,7 @@ async fn a_client_that_reads_nothing_holds_the_end_up_for_the_grace_alone() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_does_not_hold_up_the_end() {
+async fn an_idle_connection_does_not_delay_the_stop() {
     let limits = Limits { grace: Duration::from_secs(30), ..Limits::default() };
     let server = Server::start(Some(snapshot(1)), limits).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();

@@ -1,5 +1,5 @@
-//! What needs neither the probe nor root: the command line, the HTTP server, its formats and API, `check` and `report`, each
-//! as its user sees it. `clients` needs other people's programs and is ignored unless `cargo xtask test` asks for it.
+//! Tests that need neither the probe nor root: the command line, the HTTP server, its formats and API, `check` and `report`.
+//! `clients` needs other programs and is ignored unless `cargo xtask test` runs it.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -12,7 +12,7 @@ use biolat_daemon::{
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use proptest::{collection, option, prelude::*, sample::subsequence};
 
-use crate::formats::{assert_json_is_the_protobuf, assert_texts_are_the_protobuf};
+use crate::formats::{assert_json_agrees_with_the_protobuf, assert_texts_agree_with_the_protobuf};
 
 fn histogram() -> impl Strategy<Value = Histogram> {
     let count = 1..1_u64 << 40;
@@ -130,8 +130,8 @@ proptest! {
 
     #[test]
     fn all_formats_of_a_snapshot_have_the_same_values(snapshot in snapshot()) {
-        assert_texts_are_the_protobuf(&snapshot);
-        assert_json_is_the_protobuf(&snapshot);
+        assert_texts_agree_with_the_protobuf(&snapshot);
+        assert_json_agrees_with_the_protobuf(&snapshot);
     }
 }
 

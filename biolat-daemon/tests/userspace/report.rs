@@ -1,4 +1,4 @@
-//! `report --from` as a user runs it, against servers of snapshots made by hand: no probe, no right.
+//! `report --from` on servers with synthetic snapshots: needs neither the probe nor privileges.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -21,14 +21,14 @@ use tokio::sync::watch;
 use crate::support::certificates::{Authority, Folder};
 use crate::support::snapshots::{serve_config, snapshot};
 
-/// Reads and bytes that come with each pass.
+/// Reads and bytes per collection.
 const READS: u64 = 40;
 const BYTES: u64 = 4096 * READS;
 
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
 
-/// The figures of a pass: each brings reads of a millisecond.
-fn pass(number: u64, started: SystemTime) -> Snapshot {
+/// The snapshot of a collection: each adds reads of a millisecond.
+fn collection(number: u64, started: SystemTime) -> Snapshot {
     let mut snapshot = snapshot(1);
     snapshot.started = started;
     snapshot.taken = started + Duration::from_millis(200 * number);
@@ -45,7 +45,7 @@ fn pass(number: u64, started: SystemTime) -> Snapshot {
     snapshot
 }
 
-/// A biolat that makes a pass each 200 ms, for as long as the process lives.
+/// A biolat with a collection every 200 ms, for as long as the process lives.
 fn biolat(config: Option<&Path>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -55,7 +55,7 @@ fn biolat(config: Option<&Path>) -> SocketAddr {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-            let (snapshots, seen) = watch::channel(Some(Arc::new(pass(1, started))));
+            let (snapshots, seen) = watch::channel(Some(Arc::new(collection(1, started))));
             let (_stop, stopped) = watch::channel(false);
             let mut serve_config = serve_config();
             serve_config.interval = Duration::from_millis(200);
@@ -67,15 +67,15 @@ fn biolat(config: Option<&Path>) -> SocketAddr {
             tokio::spawn(serve(listeners, service, Limits::default(), stopped));
             for number in 2.. {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                snapshots.send_replace(Some(Arc::new(pass(number, started))));
+                snapshots.send_replace(Some(Arc::new(collection(number, started))));
             }
         });
     });
     address
 }
 
-/// Whatever asks gets these bytes.
-fn answers(bytes: &'static [u8]) -> SocketAddr {
+/// A server that answers every request with these bytes.
+fn server_of(bytes: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -112,21 +112,21 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Holds the exit code and the one line on standard error against what is expected.
+/// Checks the exit code and the one line on standard error.
 fn fails(output: &Output, expected: &[&str]) {
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(output.stdout.is_empty() && !said.contains("panicked"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(output.stdout.is_empty() && !stderr.contains("panicked"), "{stderr}");
     for part in expected {
-        assert!(said.contains(part), "{said} does not contain: {part}");
+        assert!(stderr.contains(part), "{stderr} does not contain: {part}");
     }
 }
 
 fn works(output: &Output) {
-    let (said, complained) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{said}{complained}");
-    assert!(said.contains("p50 935 us"), "{said}{complained}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+    assert!(stdout.contains("p50 935 us"), "{stdout}{stderr}");
 }
 
 #[test]
@@ -140,41 +140,41 @@ fn windows_are_of_whole_collections() {
     let mut last = 0.0;
     for line in &lines {
         let block = &line["blocks"][0];
-        // Each has two passes; one more if this machine was slow, and then all of its I/Os.
-        let passes = (line["seconds"].as_f64().unwrap() / 0.2).round() as u64;
-        assert!(passes >= 2, "{line}");
-        assert_eq!(block["ios"], READS * passes);
-        assert_eq!(block["bytes"], BYTES * passes);
+        // Each has two collections, or more if this machine was slow, and all of their I/Os.
+        let collections = (line["seconds"].as_f64().unwrap() / 0.2).round() as u64;
+        assert!(collections >= 2, "{line}");
+        assert_eq!(block["ios"], READS * collections);
+        assert_eq!(block["bytes"], BYTES * collections);
         let device = &block["latency"]["device"];
-        assert_eq!(device["count"], READS * passes);
-        assert_eq!(device["buckets"][0][2], READS * passes);
+        assert_eq!(device["count"], READS * collections);
+        assert_eq!(device["buckets"][0][2], READS * collections);
         assert_eq!(device["buckets"][0][1], 0.0009765625);
         assert!((device["p99"].as_f64().unwrap() - 935e-6).abs() < 1e-6, "{device}");
         assert!(line["ended"].as_f64().unwrap() > last);
         last = line["ended"].as_f64().unwrap();
     }
-    let said = text(&output.stderr);
-    assert!(said.contains(&format!("on example at http://{address}, interval 200 ms")), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains(&format!("on example at http://{address}, interval 200 ms")), "{stderr}");
 }
 
 #[test]
-fn an_interval_that_is_shorter_than_a_pass_is_told_and_no_window_is_empty() {
+fn an_interval_below_that_of_the_daemon_is_reported_and_no_window_is_empty() {
     let address = biolat(None).to_string();
     let output = report(&["--from", &address, "100ms", "3"]);
     works(&output);
-    let said = text(&output.stdout);
-    // A window is of two passes where this machine was slow.
-    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let stdout = text(&output.stdout);
+    // A window has two collections if this machine was slow.
+    let words = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     let expected = "ms instead of 100 ms: that biolat collects every 200 ms (its --interval)";
-    assert!(words.contains(expected), "{said}");
-    assert!(!said.contains("no I/O"), "{said}");
-    assert!(said.is_ascii() && said.lines().all(|line| line.len() <= 80), "{said}");
-    assert_eq!(said.matches("every device and op: device latency").count(), 3, "{said}");
-    assert!(said.contains("Nothing stands out"), "{said}");
+    assert!(words.contains(expected), "{stdout}");
+    assert!(!stdout.contains("no I/O"), "{stdout}");
+    assert!(stdout.is_ascii() && stdout.lines().all(|line| line.len() <= 80), "{stdout}");
+    assert_eq!(stdout.matches("every device and op: device latency").count(), 3, "{stdout}");
+    assert!(stdout.contains("Nothing stands out"), "{stdout}");
 }
 
 #[test]
-fn ctrl_c_shows_what_there_is_and_is_no_failure() {
+fn ctrl_c_prints_the_window_and_succeeds() {
     let address = biolat(None).to_string();
     for arguments in [&["--from", &address][..], &["--from", &address, "1h"]] {
         let child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -187,11 +187,11 @@ fn ctrl_c_shows_what_there_is_and_is_no_failure() {
 }
 
 #[test]
-fn ctrl_c_ends_it_while_nobody_answers() {
+fn ctrl_c_ends_it_while_the_server_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let child = command(&["--from", &address]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (_asked, _) = silent.accept().unwrap();
+    let (_connection, _) = silent.accept().unwrap();
     let began = Instant::now();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -200,7 +200,7 @@ fn ctrl_c_ends_it_while_nobody_answers() {
 }
 
 #[test]
-fn a_closed_pipe_is_a_quiet_end() {
+fn a_closed_pipe_ends_it_quietly() {
     let address = biolat(None).to_string();
     let mut child: Child = command(&["--from", &address, "200ms"])
         .stdout(Stdio::piped())
@@ -248,18 +248,18 @@ fn https() {
     authority.issue("server").write(&folder);
     let trusted = folder.write("authority.pem", authority.pem());
     let trusted = trusted.to_str().unwrap();
-    let stranger = folder.write("stranger.pem", Authority::new("another").pem());
+    let untrusted = folder.write("untrusted.pem", Authority::new("another").pem());
     let config = folder.write("web.yml", TLS);
     let address = biolat(Some(&config));
     let url = format!("https://{address}");
     works(&report(&["--from", &url, "--ca-file", trusted, "200ms", "1"]));
-    // The server's own certificate, and no authority's, is enough too.
+    // The server's own certificate instead of a CA's is enough too.
     let own = folder.0.join("server.pem");
     works(&report(&["--from", &url, "--ca-file", own.to_str().unwrap(), "200ms", "1"]));
-    for by in [&["--from", &url][..], &["--from", &url, "--ca-file", stranger.to_str().unwrap()]] {
+    for by in [&["--from", &url][..], &["--from", &url, "--ca-file", untrusted.to_str().unwrap()]] {
         fails(&once(by), &["no TLS connection to", "CA that is not trusted here", "--ca-file"]);
     }
-    // Somebody who means to use TLS, and to send a password by it.
+    // The user means to use TLS: without it, a password would be sent in plain text.
     fails(
         &once(&["--from", &address.to_string(), "--ca-file", trusted]),
         &["--ca-file requires TLS", "give https://"],
@@ -290,7 +290,7 @@ fn a_certificate_that_has_expired() {
 }
 
 #[test]
-fn what_is_no_biolat_of_now() {
+fn servers_that_are_not_a_compatible_biolat() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     fails(&once(&["--from", &free.to_string()]), &["Connection refused", "is biolat-daemon running there"]);
     for (bytes, expected) in [
@@ -307,7 +307,7 @@ fn what_is_no_biolat_of_now() {
         (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer"),
         (b"", "does not answer"),
     ] {
-        let output = once(&["--from", &answers(bytes).to_string()]);
+        let output = once(&["--from", &server_of(bytes).to_string()]);
         fails(&output, &[expected]);
     }
 }
