@@ -1,4 +1,4 @@
-//! What was measured, as a table for people and as JSON for machines.
+//! The measurements, as a table and as JSON.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use crate::{
     statistics::{Interval, Spread},
 };
 
-/// What the turns of one subject gave, one after another.
+/// The measurements of one subject, by round.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     pub(crate) name: String,
-    /// Without the kernel's statistics.
+    /// Without the kernel's BPF statistics.
     pub(crate) iops: Vec<f64>,
-    /// With them. None of the subject that has no program.
+    /// With them. Empty for a subject without programs.
     pub(crate) cost: Vec<Cost>,
     pub(crate) programs: Vec<Program>,
 }
@@ -25,18 +25,18 @@ pub(crate) const EMPTY: &str = "empty";
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const BIOLAT: &str = "biolat";
 
-/// What the figures come to.
+/// A summary of the measurements.
 pub(crate) struct Table<'a>(Vec<Row<'a>>);
 
 pub(crate) struct Row<'a> {
     pub(crate) figures: &'a Figures,
     pub(crate) ns: Option<Spread>,
-    /// Less what being called and measured costs, once for each run of a program.
+    /// Minus the cost of an empty program, for each run of a program.
     pub(crate) net: Option<Spread>,
     pub(crate) of_floor: Option<Spread>,
     pub(crate) of_biolat: Option<Spread>,
     iops: Option<Spread>,
-    /// By how many per cent the IOPS differ from those without a probe.
+    /// Difference to the IOPS without a probe, in per cent.
     change: Option<Interval>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Round by round, so that what changes on the machine meanwhile is in both.
+/// Round by round, so that changes of the machine's state are in both.
 fn by_round(a: &[f64], b: &[f64], f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect()
 }

@@ -1,4 +1,4 @@
-//! The load: small reads at random places, many at once, past the page cache, until it is dropped.
+//! The load: random direct reads of 4 KiB with a queue depth of 64, until it is dropped.
 
 use std::{
     fs::{self, OpenOptions},
@@ -32,12 +32,12 @@ enum Generator {
     Own(Arc<AtomicBool>, Vec<JoinHandle<()>>),
 }
 
-/// What is read from: a block device, or a file on one.
+/// A block device to read from, or a file on one.
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
-    /// The books of the device below it.
-    books: PathBuf,
-    /// To be removed.
+    /// The diskstats of the device below it.
+    diskstats: PathBuf,
+    /// Created by the bench, to be removed.
     is_ours: bool,
 }
 
@@ -46,18 +46,18 @@ impl Target {
     pub(crate) fn named(path: PathBuf) -> Result<Self> {
         let metadata = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
-        let books =
+        let diskstats =
             PathBuf::from(format!("/sys/dev/block/{}:{}/stat", libc::major(device), libc::minor(device)));
-        if !books.exists() {
+        if !diskstats.exists() {
             bail!("{} is on no block device: name one, or a file on one, with --path", path.display());
         }
-        Ok(Self { path, books, is_ours: false })
+        Ok(Self { path, diskstats, is_ours: false })
     }
 
-    /// A file, where what is built is.
+    /// A file in the build directory.
     pub(crate) fn scratch() -> Result<Self> {
         let path = PathBuf::from(concat!(env!("CARGO_TARGET_TMPDIR"), "/load"));
-        let made = (|| {
+        let written = (|| {
             let mut file = fs::File::create(&path)?;
             let part = vec![0x5a_u8; 1 << 20];
             for _ in 0..SCRATCH_BYTES >> 20 {
@@ -65,7 +65,7 @@ impl Target {
             }
             file.sync_all()
         })();
-        let target = made.with_context(|| format!("cannot make {}", path.display()));
+        let target = written.with_context(|| format!("cannot create {}", path.display()));
         match target.and_then(|()| Self::named(path.clone())) {
             Ok(mut target) => {
                 target.is_ours = true;
@@ -79,10 +79,10 @@ impl Target {
     }
 
     fn reads(&self) -> Result<u64> {
-        let text = fs::read_to_string(&self.books)
-            .with_context(|| format!("cannot read {}", self.books.display()))?;
+        let text = fs::read_to_string(&self.diskstats)
+            .with_context(|| format!("cannot read {}", self.diskstats.display()))?;
         let first = text.split_whitespace().next().and_then(|field| field.parse().ok());
-        first.with_context(|| format!("{} is not as expected", self.books.display()))
+        first.with_context(|| format!("{} is not diskstats", self.diskstats.display()))
     }
 }
 
@@ -95,18 +95,18 @@ impl Drop for Target {
 }
 
 impl Load {
-    /// fio where it is installed, else threads of our own.
+    /// fio if it is installed, else threads.
     pub(crate) fn start(target: Target) -> Result<Self> {
         let generator = match Command::new("fio").arg("--version").output() {
             Ok(_) => fio(&target.path)?,
             Err(_) => threads(&target.path)?,
         };
         let mut load = Self { target, generator };
-        // Some time to settle.
+        // Wait for a steady state.
         thread::sleep(Duration::from_secs(2));
-        load.is_there()?;
+        load.check_running()?;
         if load.iops_during(Duration::from_millis(200))? == 0.0 {
-            bail!("no read is in the books of what is below {}", load.target.path.display());
+            bail!("no read of {} is accounted in the diskstats of its device", load.target.path.display());
         }
         Ok(load)
     }
@@ -119,7 +119,7 @@ impl Load {
     }
 
     /// Fails if the load has ended.
-    pub(crate) fn is_there(&mut self) -> Result<()> {
+    pub(crate) fn check_running(&mut self) -> Result<()> {
         match &mut self.generator {
             Generator::Fio(fio) => match fio.0.try_wait()? {
                 Some(status) => bail!("fio ended before the bench did: {status}"),
@@ -132,7 +132,7 @@ impl Load {
         }
     }
 
-    /// Reads a second over a while, by the kernel's own books.
+    /// Reads per second during a window, by diskstats.
     pub(crate) fn iops_during(&self, window: Duration) -> Result<f64> {
         let (began, before) = (Instant::now(), self.target.reads()?);
         thread::sleep(window);
@@ -162,7 +162,7 @@ fn fio(path: &Path) -> Result<Generator> {
         "--direct=1",
         "--ioengine=libaio",
     ]);
-    // It is ended from here; should that fail, it ends by itself. As a thread it is one process to end.
+    // The bench kills fio; if that fails, fio ends by itself. With --thread it is only one process to kill.
     command.args(["--norandommap", "--time_based", "--runtime=3600", "--thread"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("cannot run fio")?;
     Ok(Generator::Fio(Process(child)))

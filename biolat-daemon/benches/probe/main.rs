@@ -1,5 +1,5 @@
-//! What one I/O costs in the probe, beside the least that it could cost and beside other tools: all take turns under
-//! the same load, round after round. Run by `cargo xtask bench probe`.
+//! The cost of one I/O in the probe, compared with a minimal probe and with other tools: all take turns under the same load,
+//! round after round. Run by `cargo xtask bench probe`.
 
 #[path = "../command/mod.rs"]
 mod command;
@@ -27,17 +27,17 @@ use figures::{BIOLAT, EMPTY, FLOOR, Figures, NOTHING, Table};
 use load::{Load, Target};
 use subject::{Own, Subject};
 
-/// Compare what one I/O costs in the probe with the least that it could cost, and with other tools
+/// Compare the cost of one I/O in the probe with that in a minimal probe and in other tools
 #[derive(Parser)]
 #[command(name = "cargo xtask bench probe", bin_name = "cargo xtask bench probe")]
 struct Options {
-    /// Block device, or file on one, to read from; without it a file of 1 GiB is made where cargo builds
+    /// Block device, or file on one, to read from; without it a file of 1 GiB is created in the build directory
     #[arg(long)]
     path: Option<PathBuf>,
-    /// How often each takes its turn
+    /// Number of turns of each
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(2..))]
     rounds: u32,
-    /// How long a turn measures IOPS, and for half as long nanoseconds, in milliseconds
+    /// Time in milliseconds that a turn measures IOPS; it measures nanoseconds for half as long
     #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..))]
     window: u64,
     /// Another daemon to compare with
@@ -77,7 +77,7 @@ fn run(options: &Options) -> Result<()> {
     };
     let mut figures: Vec<_> = subjects.iter().map(blank).collect();
     for round in 0..options.rounds as usize {
-        // Each comes first in its turn, and every other round goes the other way, so that none always follows the same.
+        // The first subject rotates, and every other round is in reverse order, so that none always follows the same one.
         for turn in 0..subjects.len() {
             let turn = if round % 2 == 0 { turn } else { subjects.len() - turn };
             let number = (round / 2 + turn) % subjects.len();
@@ -129,14 +129,14 @@ fn take_turn(
     figures.iops.push(load.iops_during(window)?);
     if !running.programs.is_empty() {
         let statistics = aya::sys::enable_stats(aya::sys::Stats::RunTime)
-            .context("cannot turn on the kernel's statistics of BPF programs: it takes Linux 5.8 and root")?;
+            .context("cannot turn on the kernel's statistics of BPF programs: requires Linux 5.8 and root")?;
         let before = programs::of(&running.programs)?;
         thread::sleep(window / 2);
         figures.programs = programs::of(&running.programs)?;
         drop(statistics);
         figures.cost.push(programs::cost(&before, &figures.programs).context("its programs did not run")?);
     }
-    load.is_there()
+    load.check_running()
 }
 
 /// Bounds so wide that only a mistake breaks them.
@@ -144,13 +144,13 @@ fn check(table: &Table<'_>) -> Result<()> {
     let biolat = table.row(BIOLAT).context("no row")?;
     let of_floor = biolat.of_floor.context("no ratio")?.median;
     if !(0.5..4.0).contains(&of_floor) {
-        bail!("the probe costs {of_floor:.2} times the floor, and that is not sane");
+        bail!("the probe costs {of_floor:.2} times the floor, which is implausible");
     }
     let others =
-        table.row("biolatency -D -F").context("biolatency is to be compared, and is not installed")?;
+        table.row("biolatency -D -F").context("--check requires biolatency, which is not installed")?;
     let of_biolat = others.of_biolat.context("no ratio")?.median;
     if of_biolat < 3.0 {
-        bail!("biolatency costs {of_biolat:.2} times the probe, and that is not sane");
+        bail!("biolatency costs {of_biolat:.2} times the probe, which is implausible");
     }
     let nothing = table.row(NOTHING).context("no row")?;
     if !nothing.figures.programs.is_empty() {

@@ -1,4 +1,4 @@
-//! Another program, for as long as it is wanted.
+//! A child process.
 
 use std::process::Child;
 

@@ -1,4 +1,4 @@
-//! The kernel's own figures of the BPF programs that are loaded.
+//! The kernel's statistics of loaded BPF programs.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result};
 use aya::programs::{ProgramInfo, loaded_programs};
 use serde_json::{Value, json};
 
-/// IdKind of every program that there is.
+/// IDs of all loaded programs.
 pub(crate) fn ids() -> Result<BTreeSet<u32>> {
     Ok(all()?.iter().map(ProgramInfo::id).collect())
 }
 
-/// Those programs, if they still are there.
+/// The programs with these IDs that are still loaded.
 pub(crate) fn of(ids: &BTreeSet<u32>) -> Result<Vec<Program>> {
     let all = all()?;
     Ok(all.iter().filter(|info| ids.contains(&info.id())).map(Program::from_info).collect())
@@ -20,17 +20,17 @@ pub(crate) fn of(ids: &BTreeSet<u32>) -> Result<Vec<Program>> {
 fn all() -> Result<Vec<ProgramInfo>> {
     loaded_programs()
         .collect::<Result<_, _>>()
-        .context("cannot list the kernel's BPF programs: it takes root")
+        .context("cannot list the kernel's BPF programs: requires root")
 }
 
-/// One program.
+/// A loaded program.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     id: u32,
     pub(crate) name: String,
     runs: u64,
     run_time: Duration,
-    /// Size as the kernel checked and rewrote it, size as machine code, instructions that the verifier walked.
+    /// Size after verification, size as machine code, instructions that the verifier processed.
     translated: u32,
     jited: u32,
     verified: u32,
@@ -63,7 +63,7 @@ impl Program {
     }
 }
 
-/// What these programs took for each I/O since then. The one that ran most often ran once for each.
+/// The cost of these programs per I/O since `before`. The one that ran most often ran once for each I/O.
 pub(crate) fn cost(before: &[Program], after: &[Program]) -> Option<Cost> {
     let (mut time, mut runs, mut ios) = (Duration::ZERO, 0, 0);
     for now in after {
@@ -76,10 +76,10 @@ pub(crate) fn cost(before: &[Program], after: &[Program]) -> Option<Cost> {
     (ios > 0).then(|| Cost { ns: each(time.as_nanos() as f64), runs: each(runs as f64) })
 }
 
-/// Of an I/O.
+/// Cost per I/O.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) ns: f64,
-    /// Of programs, of whichever.
+    /// Runs of all programs.
     pub(crate) runs: f64,
 }

@@ -1,8 +1,8 @@
-//! Few numbers that say what many did.
+//! Summary statistics.
 
 use serde_json::{Value, json};
 
-/// The middle, and where the middle half lies.
+/// A median and its quartiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Nothing if there are no values.
+    /// `None` if there are no values.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -36,7 +36,7 @@ impl Spread {
     }
 }
 
-/// A mean, and how far from it the truth may be: 95 %, by Student's t.
+/// A mean and its 95 % confidence interval, by Student's t.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
     pub(crate) mean: f64,
@@ -50,7 +50,7 @@ const STUDENT: [f64; 30] = [
 ];
 
 impl Interval {
-    /// Nothing if there are fewer than two values.
+    /// `None` if there are fewer than two values.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         if values.len() < 2 {
             return None;

@@ -1,4 +1,4 @@
-//! What is compared: nothing at all, the two programs of the bench, the daemon, and other tools.
+//! The subjects of the comparison: no probe, the two programs of the bench, the daemon, and other tools.
 
 use std::{
     collections::BTreeSet,
@@ -14,27 +14,27 @@ use biolat_daemon::probe::{kernel::Kernel, object};
 
 use crate::{process::Process, programs};
 
-/// One of those that take turns.
+/// A subject of the comparison.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
     Nothing,
     /// A program of the bench's own object.
     Own(&'static str),
-    /// The daemon, with everything on by default.
+    /// The daemon with its default options.
     Biolat,
-    /// Another daemon, to compare the probe with a former one.
+    /// Another build of the daemon, to compare the probe with an earlier one.
     OtherDaemon(PathBuf),
     Biolatency(PathBuf, &'static [&'static str]),
 }
 
-/// What is there as long as the subject is.
+/// A running subject; ended when it is dropped.
 pub(crate) struct Running {
     _subject: Box<dyn std::any::Any>,
     /// Its programs.
     pub(crate) programs: BTreeSet<u32>,
 }
 
-/// The bench's own object, and what it takes to load it.
+/// The bench's own object, and the BTF that loading it requires.
 pub(crate) struct Own {
     pub(crate) object: PathBuf,
     pub(crate) types: Vec<u8>,
@@ -88,23 +88,23 @@ impl Own {
     }
 }
 
-/// The daemon, serving.
+/// Starts a daemon and waits until it serves.
 fn daemon(path: &Path) -> Result<Box<dyn std::any::Any>> {
     let mut command = Command::new(path);
     command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut process = Process(command.spawn().with_context(|| format!("cannot run {}", path.display()))?);
     let mut log = BufReader::new(process.0.stderr.take().context("the daemon has no log")?).lines();
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     while let Some(line) = log.next().transpose()? {
         if line.contains("serving") {
             return Ok(Box::new((process, log)));
         }
-        said.push(line);
+        lines.push(line);
     }
-    bail!("the daemon does not serve: {}", said.join("; "))
+    bail!("the daemon does not serve: {}", lines.join("; "))
 }
 
-/// A tool that says nothing when it is ready: it is when there are no more new programs.
+/// Starts biolatency, which does not report when it is ready: waits until it loads no more programs.
 fn biolatency(path: &Path, options: &[&str], before: &BTreeSet<u32>) -> Result<Box<dyn std::any::Any>> {
     let mut command = Command::new(path);
     command.args(options).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

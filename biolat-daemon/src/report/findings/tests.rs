@@ -1,4 +1,4 @@
-//! What is said of which window.
+//! The findings of given windows.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use crate::{
     },
 };
 
-/// So many reads of 2^(index/8) s or a bit less, with these means of queue and device latency.
-fn reads(buckets: &[(i32, u64)], wait: f64, work: f64) -> Op {
+/// Reads with these latency buckets, and with these means of queue and device latency.
+fn reads(buckets: &[(i32, u64)], queue: f64, device: f64) -> Op {
     let count = buckets.iter().map(|(_, count)| count).sum::<u64>() as f64;
-    let told = |mean: f64| histogram(0, buckets, 0, mean * count);
-    op("read", 0, told(wait), told(work), told(wait + work))
+    let with_mean = |mean: f64| histogram(0, buckets, 0, mean * count);
+    op("read", 0, with_mean(queue), with_mean(device), with_mean(queue + device))
 }
 
 fn drive(name: &str, op: Op) -> ApiDevice {
     ApiDevice { model: "Drive 9".into(), ..samples::device(name, 9.0, vec![op]) }
 }
 
-fn said(devices: Vec<ApiDevice>, lost: &[(&str, u64)]) -> Vec<String> {
+fn findings_of(devices: Vec<ApiDevice>, lost: &[(&str, u64)]) -> Vec<String> {
     let lost: BTreeMap<_, _> = lost.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect();
     let after = ApiSnapshot { lost, ..samples::snapshot(60.0, devices) };
     let window = Window::between(&samples::snapshot(0.0, vec![]), &after);
@@ -33,33 +33,39 @@ fn said(devices: Vec<ApiDevice>, lost: &[(&str, u64)]) -> Vec<String> {
 /// 977 µs is 2^-10 s, the upper end of bucket -80.
 const QUICK: &[(i32, u64)] = &[(-80, 600)];
 
-fn quiet(said: &[String]) -> bool {
-    matches!(said, [only] if only.starts_with("Nothing stands out"))
+fn nothing_found(texts: &[String]) -> bool {
+    matches!(texts, [only] if only.starts_with("Nothing stands out"))
 }
 
 #[test]
 fn nothing_stands_out() {
-    let told =
-        said(vec![drive("sda", reads(QUICK, 1e-6, 9e-4)), drive("sdb", reads(QUICK, 1e-6, 9e-4))], &[]);
-    assert!(quiet(&told), "{told:?}");
-    // Expected losses, and the few misses of idle CPUs.
+    let found = findings_of(
+        vec![drive("sda", reads(QUICK, 1e-6, 9e-4)), drive("sdb", reads(QUICK, 1e-6, 9e-4))],
+        &[],
+    );
+    assert!(nothing_found(&found), "{found:?}");
+    // Expected losses, and a few completions that were missed on idle CPUs.
     let mut sda = drive("sda", reads(QUICK, 1e-6, 9e-4));
     sda.unseen.insert("read".into(), 3);
-    let told = said(vec![sda], &[("passthrough", 40), ("no_disk", 2), ("clock", 0)]);
-    assert!(quiet(&told), "{told:?}");
-    let told = said(vec![drive("sda", reads(&[(-80, 99)], 1.0, 0.1))], &[]);
-    assert_eq!(told, ["No device completed 100 I/Os: too few to draw conclusions."]);
+    let found = findings_of(vec![sda], &[("passthrough", 40), ("no_disk", 2), ("clock", 0)]);
+    assert!(nothing_found(&found), "{found:?}");
+    let found = findings_of(vec![drive("sda", reads(&[(-80, 99)], 1.0, 0.1))], &[]);
+    assert_eq!(found, ["No device completed 100 I/Os: too few to draw conclusions."]);
 }
 
-/// One I/O after another, 200 ms each: in 5 s there are no more of them.
+/// Sequential I/O of 200 ms each: only 25 of them in 5 s.
 #[test]
 fn a_slow_device_completes_few() {
-    let told =
-        said(vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(&[(-18, 25)], 0.0, 0.2))], &[]);
-    assert_eq!(told, ["sdb: half of its 25 reads took 201 ms or longer (total latency)."]);
-    let told =
-        said(vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(&[(-18, 9)], 0.0, 0.2))], &[]);
-    assert!(quiet(&told), "{told:?}");
+    let found = findings_of(
+        vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(&[(-18, 25)], 0.0, 0.2))],
+        &[],
+    );
+    assert_eq!(found, ["sdb: half of its 25 reads took 201 ms or longer (total latency)."]);
+    let found = findings_of(
+        vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(&[(-18, 9)], 0.0, 0.2))],
+        &[],
+    );
+    assert!(nothing_found(&found), "{found:?}");
 }
 
 #[test]
@@ -89,24 +95,24 @@ fn a_removed_device() {
         vec![drive("sda", reads(QUICK, 0.0, 9e-4)), drive("sdb", reads(QUICK, 0.0, 9e-4))],
     );
     let after = samples::snapshot(60.0, vec![drive("sda", reads(&[(-80, 1200)], 0.0, 9e-4))]);
-    let told = findings(&Window::between(&before, &after), NumberFormat::UNICODE);
-    assert_eq!(told, ["sdb was removed: its I/O is not in this summary."]);
+    let found = findings(&Window::between(&before, &after), NumberFormat::UNICODE);
+    assert_eq!(found, ["sdb was removed: its I/O is not in this summary."]);
 }
 
 #[test]
 fn the_queue_dominates() {
-    let told = said(vec![drive("sda", reads(QUICK, 3e-3, 1e-3))], &[]);
-    assert!(told[0].starts_with("sda: 75 % of the total latency is time in the queue"), "{told:?}");
-    assert!(told[0].contains("mean 3.00 ms; in the device 1.00 ms"), "{told:?}");
-    // Half of next to nothing.
-    assert!(quiet(&said(vec![drive("sda", reads(QUICK, 3e-5, 1e-5))], &[])));
-    assert!(quiet(&said(vec![drive("sda", reads(QUICK, 0.9e-3, 1e-3))], &[])));
+    let found = findings_of(vec![drive("sda", reads(QUICK, 3e-3, 1e-3))], &[]);
+    assert!(found[0].starts_with("sda: 75 % of the total latency is time in the queue"), "{found:?}");
+    assert!(found[0].contains("mean 3.00 ms; in the device 1.00 ms"), "{found:?}");
+    // Most of a latency that is negligible.
+    assert!(nothing_found(&findings_of(vec![drive("sda", reads(QUICK, 3e-5, 1e-5))], &[])));
+    assert!(nothing_found(&findings_of(vec![drive("sda", reads(QUICK, 0.9e-3, 1e-3))], &[])));
 }
 
 #[test]
 fn one_is_slower_than_its_siblings() {
     let trio = |slow: &[(i32, u64)]| {
-        said(
+        findings_of(
             vec![
                 drive("sda", reads(QUICK, 0.0, 9e-4)),
                 drive("sdb", reads(slow, 0.0, 9e-4)),
@@ -116,27 +122,27 @@ fn one_is_slower_than_its_siblings() {
         )
     };
     // 14 buckets up: 2^(14/8) times as long.
-    let told = trio(&[(-80, 500), (-66, 100)]);
+    let found = trio(&[(-80, 500), (-66, 100)]);
     assert!(
-        told[0].starts_with("sdb: its reads are slower than those of 2 other devices of its model"),
-        "{told:?}"
+        found[0].starts_with("sdb: its reads are slower than those of 2 other devices of its model"),
+        "{found:?}"
     );
-    assert!(told[0].contains("p99 3.15 ms, 3 times their median of 935 µs"), "{told:?}");
+    assert!(found[0].contains("p99 3.15 ms, 3 times their median of 935 µs"), "{found:?}");
     assert!(
-        told[1].contains("The slowest of 3 devices with 500 I/Os or more is sdb: p99 3.15 ms of 600 I/Os"),
-        "{told:?}"
+        found[1].contains("The slowest of 3 devices with 500 I/Os or more is sdb: p99 3.15 ms of 600 I/Os"),
+        "{found:?}"
     );
-    assert_eq!(told.len(), 2);
-    // Twice as long is the way of drives; four I/Os of 600 are no percentile; 400 I/Os have none.
+    assert_eq!(found.len(), 2);
+    // Twice as long is normal; four I/Os of 600 do not reach the p99; 400 I/Os are too few for one.
     assert!(trio(&[(-72, 600)])[0].starts_with("Nothing"));
     assert!(trio(&[(-80, 596), (-64, 4)])[0].starts_with("Nothing"));
     assert!(trio(&[(-64, 400)])[0].starts_with("Nothing"));
-    // Another model is no sibling; without any, the driver tells.
+    // Another model is not a sibling; without models, devices of the same driver are siblings.
     let other = |model: &str| {
         let mut slow = drive("sdb", reads(&[(-64, 600)], 0.0, 4e-3));
         let mut quick = drive("sda", reads(QUICK, 0.0, 9e-4));
         (slow.model, quick.model) = (model.into(), if model.is_empty() { "" } else { "Drive 9" }.into());
-        said(vec![quick, slow], &[])
+        findings_of(vec![quick, slow], &[])
     };
     assert!(other("Drive 10")[0].starts_with("Nothing"));
     assert!(other("")[0].starts_with("sdb: its reads are slower than those of the other device of its kind"));
@@ -144,10 +150,10 @@ fn one_is_slower_than_its_siblings() {
 
 #[test]
 fn two_kinds_of_latency() {
-    let told = said(vec![drive("sda", reads(&[(-110, 700), (-60, 300)], 0.0, 1e-3))], &[]);
+    let found = findings_of(vec![drive("sda", reads(&[(-110, 700), (-60, 300)], 0.0, 1e-3))], &[]);
     assert!(
-        told[0].starts_with("sda: reads have two typical latencies: 70 % near 69.5 µs, 30 % near 5.29 ms"),
-        "{told:?}"
+        found[0].starts_with("sda: reads have two typical latencies: 70 % near 69.5 µs, 30 % near 5.29 ms"),
+        "{found:?}"
     );
 }
 
@@ -159,25 +165,28 @@ fn errors_and_stalls() {
     flush.op = "flush".into();
     let mut sda = drive("sda", read);
     sda.ops.push(flush);
-    let told = said(vec![sda], &[]);
-    assert_eq!(told[0], "sda: 2 reads failed (medium).");
-    assert_eq!(told[1], "sda: 1 read took longer than 1 s, the longest 7.66 s.");
-    assert_eq!(told.len(), 2);
+    let found = findings_of(vec![sda], &[]);
+    assert_eq!(found[0], "sda: 2 reads failed (medium).");
+    assert_eq!(found[1], "sda: 1 read took longer than 1 s, the longest 7.66 s.");
+    assert_eq!(found.len(), 2);
 }
 
 #[test]
-fn what_is_missing() {
+fn missed_and_lost_completions() {
     let mut sda = drive("sda", reads(QUICK, 0.0, 9e-4));
     sda.unseen.insert("read".into(), 60);
     let mut sdb = samples::device("sdb", 9.0, vec![reads(QUICK, 0.0, 0.0)]);
     sdb.phases = vec!["total".into()];
     sdb.lacks = "device sdb: queue and device latency may be missing; enable with: echo".into();
-    let told = said(vec![sda, sdb], &[("no_room", 1_234), ("passthrough", 1)]);
+    let found = findings_of(vec![sda, sdb], &[("no_room", 1_234), ("passthrough", 1)]);
     assert!(
-        told[0].starts_with("sda: the kernel did not run the probe for 60 of 660 I/Os (9.1 %)"),
-        "{told:?}"
+        found[0].starts_with("sda: the kernel did not run the probe for 60 of 660 I/Os (9.1 %)"),
+        "{found:?}"
     );
-    assert!(told[1].contains("sdb: queue and device latency may be missing"), "{told:?}");
-    assert!(told[2].starts_with("1,234 completions are in no histogram (no_room): more series"), "{told:?}");
-    assert_eq!(told.len(), 3);
+    assert!(found[1].contains("sdb: queue and device latency may be missing"), "{found:?}");
+    assert!(
+        found[2].starts_with("1,234 completions are in no histogram (no_room): more series"),
+        "{found:?}"
+    );
+    assert_eq!(found.len(), 3);
 }
