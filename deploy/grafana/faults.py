@@ -14,7 +14,7 @@ def faults(board):
     shown = [panel for panel in panels if panel["type"] != "row"]
     variables = {variable["name"] for variable in board["templating"]["list"]}
     if board["editable"] or board["id"] is not None or not board["uid"]:
-        yield "it is to be uneditable, without an id, with a uid"
+        yield "must not be editable, must have no id and a uid"
     if len({panel["id"] for panel in panels}) < len(panels):
         yield "two panels have the same id"
     for panel in panels:

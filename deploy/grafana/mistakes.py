@@ -26,8 +26,8 @@ def _change_query(board, old, new):
 
 
 MISTAKES = {
-    "it is to be uneditable": lambda board: board.update(editable=True),
-    "without an id": lambda board: board.update(id=7),
+    "must not be editable": lambda board: board.update(editable=True),
+    "must have no id": lambda board: board.update(id=7),
     "the same id": lambda board: board["panels"][1].update(id=board["panels"][0]["id"]),
     "is no kind of panel": lambda board: _panel(board).update(type="graph"),
     "no sentence that describes it": lambda board: _panel(board).update(description=""),

@@ -74,7 +74,7 @@ enum Command {
     },
     /// Retake the README's screenshot of the page: one minute of load on loop devices
     Screenshot,
-    /// Check formatting, dependencies, clippy (daemon and probe) and documentation
+    /// Check for import cycles; check formatting, dependencies, clippy (daemon and probe) and documentation
     Lint {
         /// Fail if a tool is missing
         #[arg(long)]
