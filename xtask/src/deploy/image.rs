@@ -42,6 +42,9 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("tar", "tar"),
 ];
 
+/// The time within which a container serves metrics and counts requests, or exits with an error.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// How many requests the check makes.
 const READS: u64 = 64;
 
@@ -74,12 +77,11 @@ pub(super) fn check() -> Result<()> {
 
 /// The container's histograms count as many reads of the drive as the kernel's disk statistics (diskstats).
 fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(30);
     let began = Instant::now();
     let counted = loop {
         match scrape() {
             Ok(text) => break drive.count_in(&text),
-            Err(error) if began.elapsed() > PATIENCE => return Err(error),
+            Err(error) if began.elapsed() > START_TIMEOUT => return Err(error),
             Err(_) => thread::sleep(Duration::from_millis(200)),
         }
     };
@@ -92,7 +94,7 @@ fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Re
             println!("  {more} requests, as in the kernel's disk statistics");
             return check_memory(&scrape()?);
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > START_TIMEOUT {
             bail!(
                 "{READS} requests issued, {accounted} in the kernel's disk statistics, {more} counted by biolat"
             );

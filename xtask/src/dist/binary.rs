@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::Source;
+use super::ReleaseInfo;
 use crate::{
     host::tool,
     process::{cargo, command, find, root, run},
@@ -95,7 +95,7 @@ const HOT: [&str; 8] =
     ["bcrypt", "blowfish", "flate2", "miniz_oxide", "prometheus-client", "prost", "ring", "serde_json"];
 
 /// Builds the daemon and returns the binary's path.
-pub(super) fn build(architecture: Architecture, source: &Source) -> Result<PathBuf> {
+pub(super) fn build(architecture: Architecture, info: &ReleaseInfo) -> Result<PathBuf> {
     let mut flags = flags()?;
     let mut command = match architecture.cross {
         None => cargo(&[]),
@@ -112,7 +112,7 @@ pub(super) fn build(architecture: Architecture, source: &Source) -> Result<PathB
         ["--config".to_owned(), format!("profile.release.package.{package}.opt-level=3")]
     }));
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env_remove("RUSTFLAGS");
-    command.env("BIOLAT_REVISION", &source.revision);
+    command.env("BIOLAT_REVISION", &info.revision);
     run(&mut command)?;
     Ok(target_dir().join(architecture.target).join("release/biolat-daemon"))
 }

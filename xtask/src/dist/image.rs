@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
-use super::{Architecture, Source, hash};
+use super::{Architecture, ReleaseInfo, hash};
 
 /// User and group: unprivileged, as in distroless images.
 const USER: &str = "65532:65532";
@@ -38,18 +38,18 @@ const CAPABILITIES: [u8; 20] = {
 pub(super) fn write(
     binary: &Path,
     architecture: Architecture,
-    source: &Source,
+    info: &ReleaseInfo,
     folder: &Path,
 ) -> Result<PathBuf> {
-    let created = source.date("%Y-%m-%dT%H:%M:%SZ")?;
-    let layer = layer(&fs::read(binary)?, source.epoch)?;
+    let created = info.date("%Y-%m-%dT%H:%M:%SZ")?;
+    let layer = layer(&fs::read(binary)?, info.epoch)?;
     let labels = json!({
         "org.opencontainers.image.created": created,
         "org.opencontainers.image.description": DESCRIPTION,
         "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
-        "org.opencontainers.image.revision": source.revision,
+        "org.opencontainers.image.revision": info.revision,
         "org.opencontainers.image.title": NAME,
-        "org.opencontainers.image.version": source.version,
+        "org.opencontainers.image.version": info.version,
     });
     let config = serde_json::to_vec(&json!({
         "created": created,
@@ -74,8 +74,8 @@ pub(super) fn write(
     let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
     entry["platform"] = json!({ "architecture": architecture.name, "os": "linux" });
     entry["annotations"] = json!({
-        "io.containerd.image.name": format!("docker.io/library/{NAME}:{}", source.version),
-        "org.opencontainers.image.ref.name": source.version,
+        "io.containerd.image.name": format!("docker.io/library/{NAME}:{}", info.version),
+        "org.opencontainers.image.ref.name": info.version,
     });
     let index = json!({
         "schemaVersion": 2,
@@ -84,13 +84,13 @@ pub(super) fn write(
     });
     let docker_manifest = json!([{
         "Config": blob_path(&config),
-        "RepoTags": [format!("{NAME}:{}", source.version)],
+        "RepoTags": [format!("{NAME}:{}", info.version)],
         "Layers": [blob_path(&layer)],
     }]);
 
     let mut blobs = [&config, &layer, &manifest].map(|blob| (blob_path(blob), blob.as_slice()));
     blobs.sort();
-    let mut archive = TarArchive::new(source.epoch);
+    let mut archive = TarArchive::new(info.epoch);
     archive.folder("blobs/")?;
     archive.folder("blobs/sha256/")?;
     for (path, blob) in blobs {
@@ -99,7 +99,7 @@ pub(super) fn write(
     archive.file("index.json", 0o644, &serde_json::to_vec(&index)?)?;
     archive.file("manifest.json", 0o644, &serde_json::to_vec(&docker_manifest)?)?;
     archive.file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    let path = folder.join(format!("{NAME}-{}-image-{}.tar", source.version, architecture.name));
+    let path = folder.join(format!("{NAME}-{}-image-{}.tar", info.version, architecture.name));
     fs::write(&path, archive.finish()?).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }

@@ -24,7 +24,7 @@ pub(crate) use binary::Architecture;
 pub(crate) use package::missing;
 
 /// The version and commit of a release.
-struct Source {
+struct ReleaseInfo {
     version: &'static str,
     revision: String,
     /// The commit's time, in seconds since the epoch.
@@ -77,9 +77,9 @@ pub(crate) fn check() -> Result<()> {
     let ours = release.for_host()?.architecture;
     let here = fs::read_to_string(&release.sums)?;
     let here: String = here.split_inclusive('\n').filter(|line| line.contains(ours.name)).collect();
-    let source = Source::find()?;
+    let info = ReleaseInfo::find()?;
     let copy = std::env::temp_dir().join(format!("biolat-dist-{}", std::process::id()));
-    let there = build_from_copy(&source, ours, &copy);
+    let there = build_from_copy(&info, ours, &copy);
     let _ = fs::remove_dir_all(&copy);
     let there = there?;
     if here != there {
@@ -95,13 +95,13 @@ pub(crate) fn build() -> Result<Release> {
 }
 
 fn build_all(architectures: &[Architecture]) -> Result<Release> {
-    let source = Source::find()?;
+    let info = ReleaseInfo::find()?;
     let folder = root().join("target/dist");
     make_empty(&folder)?;
     let mut artifacts = Vec::new();
     for &architecture in architectures {
         match architecture.missing() {
-            None => artifacts.push(build_one(architecture, &source, &folder)?),
+            None => artifacts.push(build_one(architecture, &info, &folder)?),
             Some(reason) => println!("skipped: {}: {reason}", architecture.name),
         }
     }
@@ -116,13 +116,13 @@ fn build_all(architectures: &[Architecture]) -> Result<Release> {
     Ok(Release { artifacts, sums })
 }
 
-fn build_one(architecture: Architecture, source: &Source, folder: &Path) -> Result<Artifacts> {
-    let built = binary::build(architecture, source)?;
-    let binary = folder.join(format!("biolat-daemon-{}-linux-{}", source.version, architecture.name));
+fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> Result<Artifacts> {
+    let built = binary::build(architecture, info)?;
+    let binary = folder.join(format!("biolat-daemon-{}-linux-{}", info.version, architecture.name));
     fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
-    let image = image::write(&binary, architecture, source, folder)?;
+    let image = image::write(&binary, architecture, info, folder)?;
     let package = match missing() {
-        None => Some(package::write(architecture, source, folder)?),
+        None => Some(package::write(architecture, info, folder)?),
         Some(reason) => {
             println!("skipped: the package for {}: {reason}", architecture.name);
             None
@@ -151,7 +151,7 @@ impl Release {
 }
 
 /// Builds from a copy of the sources in the directory `copy`, for one architecture. Returns the checksums.
-fn build_from_copy(source: &Source, architecture: Architecture, copy: &Path) -> Result<String> {
+fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, copy: &Path) -> Result<String> {
     fs::create_dir(copy).with_context(|| format!("cannot create {}", copy.display()))?;
     let files = output(Command::new("git").args(["ls-files", "--cached", "-z"]).current_dir(root()))?;
     for file in files.split_terminator('\0') {
@@ -166,12 +166,12 @@ fn build_from_copy(source: &Source, architecture: Architecture, copy: &Path) -> 
     command.args(["dist", "--only", architecture.name]).env(ROOT, copy).stdout(std::process::Stdio::null());
     // Share the target directory for the generator of manual pages, which is not part of the artifacts.
     command.env("CARGO_TARGET_DIR", root().join("target"));
-    command.env("SOURCE_DATE_EPOCH", source.epoch.to_string()).env("BIOLAT_REVISION", &source.revision);
+    command.env("SOURCE_DATE_EPOCH", info.epoch.to_string()).env("BIOLAT_REVISION", &info.revision);
     run(&mut command)?;
     Ok(fs::read_to_string(copy.join("target/dist/SHA256SUMS"))?)
 }
 
-impl Source {
+impl ReleaseInfo {
     /// Takes version and commit from the environment, else from git.
     fn find() -> Result<Self> {
         let get = |variable: &str, arguments: &[&str]| {

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Architecture, Source, binary};
+use super::{Architecture, ReleaseInfo, binary};
 use crate::{
     folder::make_empty,
     process::{cargo, find, output, root, run},
@@ -18,32 +18,32 @@ const TOOL: &str = "cargo-deb";
 const TOOL_VERSION: &str = "3.8.0";
 
 /// Packages the built binary into a directory and returns the package's path.
-pub(super) fn write(architecture: Architecture, source: &Source, folder: &Path) -> Result<PathBuf> {
-    write_documents(architecture, source)?;
-    let path = folder.join(format!("biolat_{}_{}.deb", source.version, architecture.name));
+pub(super) fn write(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> Result<PathBuf> {
+    write_documents(architecture, info)?;
+    let path = folder.join(format!("biolat_{}_{}.deb", info.version, architecture.name));
     let mut command = Command::new(cargo_deb()?);
     command.current_dir(root());
     command.args(["--package", "biolat-daemon", "--no-build", "--no-strip", "--locked", "--quiet"]);
     command.args(["--target", architecture.target, "--output"]).arg(&path);
-    command.env("CARGO_TARGET_DIR", binary::target_dir()).env("SOURCE_DATE_EPOCH", source.epoch.to_string());
+    command.env("CARGO_TARGET_DIR", binary::target_dir()).env("SOURCE_DATE_EPOCH", info.epoch.to_string());
     run(&mut command)?;
     Ok(path)
 }
 
 /// Generates the manual pages, shell completions and the changelog beside the binary, where cargo-deb looks for them.
-fn write_documents(architecture: Architecture, source: &Source) -> Result<()> {
+fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()> {
     let folder = binary::target_dir().join(architecture.target).join("release/documents");
     make_empty(&folder)?;
     let mut command = cargo(&["run", "--quiet", "--locked", "--package", "biolat-daemon"]);
-    command.args(["--example", "documents", "--"]).arg(source.date("%Y-%m-%d")?).arg(&folder);
+    command.args(["--example", "documents", "--"]).arg(info.date("%Y-%m-%d")?).arg(&folder);
     run(&mut command)?;
     let changelog = format!(
         "biolat ({}) unstable; urgency=medium\n\n  * Built from {}. Changes: CHANGELOG.md.gz in this directory.\n\n \
          -- {}  {}\n",
-        source.version,
-        source.revision,
+        info.version,
+        info.revision,
         env!("CARGO_PKG_AUTHORS"),
-        source.date("%a, %d %b %Y %H:%M:%S +0000")?
+        info.date("%a, %d %b %Y %H:%M:%S +0000")?
     );
     fs::write(folder.join("changelog"), changelog)?;
     let mut compress = Command::new("gzip");

@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use super::START_TIMEOUT;
 use crate::{
     folder::make_empty,
     process::{output, run},
@@ -145,11 +146,10 @@ impl RuncContainer {
 
     /// Waits until the container exits by itself.
     pub(super) fn wait(mut self) -> Result<Output> {
-        const PATIENCE: Duration = Duration::from_secs(30);
         let mut child = self.child.take().context("no container")?;
         let began = Instant::now();
         while child.try_wait()?.is_none() {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > START_TIMEOUT {
                 self.child = Some(child);
                 bail!("the container still runs; it should have exited with an error");
             }
