@@ -203,9 +203,21 @@ impl Server {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// A whole scrape; returns its duration.
+    /// How long the server and this process had work and no CPU so far, as other processes had them: of each, the thread
+    /// that waited longest.
+    fn cpu_wait(&self) -> Duration {
+        let of_process = |process: &str| {
+            let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+            let schedstats = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
+            let waits = schedstats.filter_map(|text| text.split_whitespace().nth(1)?.parse().ok());
+            Duration::from_nanos(waits.max().unwrap_or_default())
+        };
+        of_process(&self.child.id().to_string()) + of_process("self")
+    }
+
+    /// A whole scrape; returns its duration, without what a busy neighbour took.
     async fn scrape(&self) -> Result<Duration, String> {
-        let began = Instant::now();
+        let (began, waited) = (Instant::now(), self.cpu_wait());
         let scraped = async {
             let stream = TcpStream::connect(self.address).await?;
             sleep(CLIENT_DELAY).await;
@@ -222,7 +234,8 @@ impl Server {
         let answer = answer.map_err(|error| error.to_string())?;
         let whole = answer.starts_with(b"HTTP/1.1 200") && answer.len() > 1 << 19;
         let beginning = String::from_utf8_lossy(&answer[..answer.len().min(200)]);
-        if whole { Ok(began.elapsed()) } else { Err(format!("{} bytes: {beginning}", answer.len())) }
+        let took = began.elapsed().saturating_sub(self.cpu_wait().saturating_sub(waited));
+        if whole { Ok(took) } else { Err(format!("{} bytes: {beginning}", answer.len())) }
     }
 
     /// Regular scrapes for this long, while the attackers repeat their attack. Compares the memory of the server before and
