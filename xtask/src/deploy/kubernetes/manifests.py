@@ -19,7 +19,8 @@ HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
 
 def main(crds, files):
-    monitors = {crd["spec"]["names"]["kind"]: crd for crd in map(read, Path(crds).glob("*.yaml"))}
+    # Of the operator's CRDs only these matter here, and PyYAML cannot read all of the others.
+    monitors = {crd["spec"]["names"]["kind"]: crd for crd in map(read, Path(crds).glob("*monitors.yaml"))}
     for file in files:
         with open(file) as text:
             for manifest in filter(None, yaml.safe_load_all(text)):
