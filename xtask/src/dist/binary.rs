@@ -83,11 +83,12 @@ pub(super) fn target_dir() -> PathBuf {
     root().join("target/static")
 }
 
-/// Profile for a small binary: thin LTO, and dependencies optimized for size.
-const SMALL: [&str; 3] = [
+/// Profile for a small binary, all of whose code stays in memory: fat LTO, optimized for size.
+const SMALL: [&str; 4] = [
     "profile.release.lto='fat'",
     "profile.release.codegen-units=1",
     "profile.release.package.\"*\".opt-level='s'",
+    "profile.release.package.biolat-daemon.opt-level='s'",
 ];
 
 /// Dependencies that collections, scrapes and password checks spend their time in: optimized for speed.
