@@ -7,8 +7,8 @@ use std::fmt;
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
-/// How deep anonymous structs may nest before the BTF counts as malformed.
-const MAX_DEPTH: usize = 32;
+/// How many anonymous structs and unions are searched for a member. A struct of the kernel has a few dozen.
+const MAX_ANONYMOUS: usize = 1024;
 
 const KIND_INT: u32 = 1;
 const KIND_ARRAY: u32 = 3;
@@ -42,10 +42,14 @@ pub struct Btf<'a> {
     records: Vec<u32>,
 }
 
+/// Where a name is in the section of strings. Names are compared in place: most are never needed.
+#[derive(Clone, Copy)]
+struct StringOffset(u32);
+
 /// One type's record.
 #[derive(Clone, Copy)]
 struct TypeRecord<'a> {
-    name: &'a str,
+    name: StringOffset,
     kind: u32,
     /// Number of members, enumerators or parameters.
     count: usize,
@@ -87,14 +91,17 @@ impl<'a> Btf<'a> {
     pub fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
         // Several structs may have the same name.
         self.named(structure, &[KIND_STRUCT]).find_map(|record| {
-            let bits = self.member_bits(record, member, MAX_DEPTH)?;
+            let mut budget = MAX_ANONYMOUS;
+            let bits = self.member_bits(record, member, &mut budget)?;
             bits.is_multiple_of(8).then_some(bits / 8)
         })
     }
 
     /// Names and values of the enum with this name.
     pub fn enumerators<'b>(&'b self, name: &'b str) -> impl Iterator<Item = (&'a str, u64)> + 'b {
-        self.named(name, &[KIND_ENUM, KIND_ENUM64]).flat_map(|record| self.values(record))
+        self.named(name, &[KIND_ENUM, KIND_ENUM64])
+            .flat_map(|record| self.values(record))
+            .filter_map(|(name, value)| Some((self.string(name)?, value)))
     }
 
     /// The value of an enumerator of any enum, named or anonymous.
@@ -103,7 +110,7 @@ impl<'a> Btf<'a> {
         self.all()
             .filter(|record| matches!(record.kind, KIND_ENUM | KIND_ENUM64))
             .flat_map(|record| self.values(record))
-            .find_map(|(found, value)| (found == name).then_some(value))
+            .find_map(|(found, value)| self.is(found, name).then_some(value))
     }
 
     /// The name of a parameter's type, of a typedef of a pointer to a function: for `typedef void
@@ -118,11 +125,11 @@ impl<'a> Btf<'a> {
             return Some("");
         }
         let id = word(prototype.tail, index * 8 + 4)?;
-        Some(self.record(id).map_or("", |parameter| parameter.name))
+        self.record(id).map_or(Some(""), |parameter| self.string(parameter.name))
     }
 
     fn named<'b>(&'b self, name: &'b str, kinds: &'b [u32]) -> impl Iterator<Item = TypeRecord<'a>> + 'b {
-        self.all().filter(move |record| kinds.contains(&record.kind) && record.name == name)
+        self.all().filter(move |record| kinds.contains(&record.kind) && self.is(record.name, name))
     }
 
     fn all(&self) -> impl Iterator<Item = TypeRecord<'a>> + '_ {
@@ -144,7 +151,7 @@ impl<'a> Btf<'a> {
             _ => 0,
         };
         Some(TypeRecord {
-            name: self.string(word(self.types, at)?)?,
+            name: StringOffset(word(self.types, at)?),
             kind,
             count,
             flag: info >> 31 != 0,
@@ -153,36 +160,43 @@ impl<'a> Btf<'a> {
         })
     }
 
-    fn member_bits(&self, record: TypeRecord<'a>, member: &str, depth: usize) -> Option<u32> {
-        let depth = depth.checked_sub(1)?;
+    /// `budget` is the number of anonymous structs and unions that may still be searched: malformed ones contain themselves.
+    fn member_bits(&self, record: TypeRecord<'a>, member: &str, budget: &mut usize) -> Option<u32> {
+        *budget = budget.checked_sub(1)?;
         record.tail.as_chunks::<12>().0.iter().find_map(|entry| {
-            let name = self.string(word(entry, 0)?)?;
+            let name = StringOffset(word(entry, 0)?);
             let offset = word(entry, 8)?;
             let bits = if record.flag { offset & 0x00ff_ffff } else { offset };
-            if name == member {
+            if self.is(name, member) {
                 return Some(bits);
             }
-            if !name.is_empty() {
+            if !self.is(name, "") {
                 return None;
             }
             let inner = self.record(word(entry, 4)?)?;
             if !matches!(inner.kind, KIND_STRUCT | KIND_UNION) {
                 return None;
             }
-            bits.checked_add(self.member_bits(inner, member, depth)?)
+            bits.checked_add(self.member_bits(inner, member, budget)?)
         })
     }
 
-    fn values(&self, record: TypeRecord<'a>) -> impl Iterator<Item = (&'a str, u64)> + use<'a, '_> {
+    fn values(&self, record: TypeRecord<'a>) -> impl Iterator<Item = (StringOffset, u64)> + use<'a> {
         let size = if record.kind == KIND_ENUM64 { 12 } else { 8 };
         record.tail.chunks_exact(size).filter_map(move |entry| {
             let high = if size == 12 { u64::from(word(entry, 8)?) << 32 } else { 0 };
-            Some((self.string(word(entry, 0)?)?, high | u64::from(word(entry, 4)?)))
+            Some((StringOffset(word(entry, 0)?), high | u64::from(word(entry, 4)?)))
         })
     }
 
-    fn string(&self, offset: u32) -> Option<&'a str> {
-        let rest = self.strings.get(offset as usize..)?;
+    fn is(&self, name: StringOffset, expected: &str) -> bool {
+        let rest =
+            self.strings.get(name.0 as usize..).and_then(|rest| rest.strip_prefix(expected.as_bytes()));
+        rest.is_some_and(|rest| rest.first() == Some(&0))
+    }
+
+    fn string(&self, name: StringOffset) -> Option<&'a str> {
+        let rest = self.strings.get(name.0 as usize..)?;
         let end = rest.iter().position(|&byte| byte == 0)?;
         std::str::from_utf8(&rest[..end]).ok()
     }
