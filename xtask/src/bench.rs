@@ -4,7 +4,8 @@ use anyhow::Result;
 
 use crate::{
     ebpf,
-    process::{run, static_cargo},
+    process::run,
+    static_build::{Architecture, static_cargo},
 };
 
 /// What to measure.
@@ -24,7 +25,7 @@ pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
         Subject::Collect => "collect",
         Subject::Scrape => "scrape",
     };
-    let mut command = static_cargo("bench");
+    let mut command = static_cargo("bench", Architecture::AMD64)?;
     command.args(["--quiet", "--bench", name, "--"]);
     if let Subject::Probe = subject {
         command.env("BIOLAT_BENCH_FLOOR", ebpf::build_floor()?);

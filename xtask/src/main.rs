@@ -10,6 +10,7 @@ mod lint;
 mod process;
 mod run;
 mod screenshot;
+mod static_build;
 mod suites;
 mod test;
 mod vm;

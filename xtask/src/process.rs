@@ -23,28 +23,17 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) 
     command
 }
 
-/// The cargo that started xtask.
+/// The cargo that started xtask, without the variables that it set for xtask: build scripts of dependencies would see them and
+/// run again, and all that depends on them would be built again.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
-}
-
-/// A cargo that links statically, as the released binary is: for guests and benchmarks. Its flags differ from the workspace's,
-/// so it has its own target directory.
-pub(crate) fn static_cargo(verb: &str) -> Command {
-    let mut cargo = cargo(&[verb, "--locked", "--package", "biolat-daemon", "--target", STATIC_TARGET]);
-    cargo.arg("--target-dir").arg(static_folder()).env("RUSTFLAGS", "-C target-feature=+crt-static");
+    let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(name);
+        }
+    }
     cargo
-}
-
-/// The directory of [`static_cargo`]'s release builds.
-pub(crate) fn static_release() -> PathBuf {
-    static_folder().join(STATIC_TARGET).join("release")
-}
-
-const STATIC_TARGET: &str = "x86_64-unknown-linux-gnu";
-
-fn static_folder() -> PathBuf {
-    root().join("target/static-release")
 }
 
 /// Prints a command and runs it. A nonzero exit status is an error.

@@ -36,8 +36,7 @@ pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
 
 fn client_tests(strict: bool) -> Result<()> {
     let Some(missing) = host::missing(&CLIENT_TEST_REQUIREMENTS) else {
-        let tests =
-            ["test", "--locked", "--package", "biolat-daemon", "--test", "userspace", "--", "--ignored"];
+        let tests = ["test", "--locked", "--test", "userspace", "--", "--ignored"];
         return run(&mut cargo(&tests));
     };
     println!("not run: tests of TLS and passwords: {missing}");
@@ -90,7 +89,7 @@ fn check_names(filter: Option<&str>) -> Result<()> {
 }
 
 fn kernel(arguments: &[&str]) -> Command {
-    let mut command = cargo(&["test", "--locked", "--package", "biolat-daemon", "--test", "kernel"]);
+    let mut command = cargo(&["test", "--locked", "--test", "kernel"]);
     command.args(host::runner()).arg("--").args(arguments);
     command
 }

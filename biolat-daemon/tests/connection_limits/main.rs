@@ -400,7 +400,7 @@ impl Numbers {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[tokio::test]
 async fn a_thousand_idle_clients() {
     let server = Server::plain("waiting").await;
     server
@@ -420,7 +420,7 @@ async fn a_thousand_idle_clients() {
     server.withstands("idle between requests", ATTACK_TIME, idles).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[tokio::test]
 async fn a_thousand_clients_with_few_files() {
     let server = Server::with_files("files", 64).await;
     // All from one address: 32 addresses would have all of the 32 connections.
@@ -429,7 +429,7 @@ async fn a_thousand_clients_with_few_files() {
         .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[tokio::test]
 async fn a_thousand_slow_readers() {
     let server = Server::plain("reading").await;
     let request = format!("{SCRAPE}\r\n").replace("Connection: close\r\n", "");
@@ -453,7 +453,7 @@ async fn a_thousand_slow_readers() {
 }
 
 /// With ten new snapshots per second, which are announced on each stream.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[tokio::test]
 async fn a_thousand_event_streams() {
     let server = Server::renewing("events").await;
     let request = "GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -485,7 +485,7 @@ async fn a_thousand_event_streams() {
 }
 
 /// Each response keeps its snapshot until its time limit: 2 s, and up to 1 s more until that is checked.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[tokio::test]
 async fn slow_readers_of_a_hundred_snapshots() {
     let server = Server::renewing("snapshots").await;
     server.scrape().await.unwrap();
@@ -503,7 +503,7 @@ async fn slow_readers_of_a_hundred_snapshots() {
     server.scrape().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[tokio::test]
 async fn a_thousand_clients_with_invalid_requests() {
     let server = Server::plain("nonsense").await;
     let long = |begin: &str| Arc::<[u8]>::from([begin.as_bytes(), &vec![b'a'; 1 << 20]].concat());
@@ -524,7 +524,7 @@ async fn a_thousand_clients_with_invalid_requests() {
     server.withstands("fuzzed requests", Duration::from_secs(10), fuzz).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[tokio::test]
 async fn a_thousand_clients_without_authentication() {
     let server = Server::guarded("guarded").await;
     let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
@@ -557,7 +557,7 @@ async fn a_thousand_clients_without_authentication() {
 }
 
 /// The first valid password arrives while another address has been guessing for some time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[tokio::test]
 async fn a_hundred_clients_that_guess_passwords() {
     let server = Server::guarded("guesses").await;
     let mut guessers = JoinSet::new();

@@ -13,7 +13,8 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
-use super::{Architecture, ReleaseInfo, hash};
+use super::{ReleaseInfo, hash};
+use crate::static_build::Architecture;
 
 /// User and group: unprivileged, as in distroless images.
 const USER: &str = "65532:65532";

@@ -2,7 +2,6 @@
 //!
 //! Builds are reproducible: the same commit gives the same bytes in any directory.
 
-mod binary;
 mod image;
 mod package;
 
@@ -18,9 +17,9 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     folder::make_empty,
     process::{ROOT, output, root, run},
+    static_build::{self, Architecture, from_env_or_git, static_cargo},
 };
 
-pub(crate) use binary::Architecture;
 pub(crate) use package::missing;
 
 /// The version and commit of a release.
@@ -117,7 +116,8 @@ fn build_all(architectures: &[Architecture]) -> Result<Release> {
 }
 
 fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> Result<Artifacts> {
-    let built = binary::build(architecture, info)?;
+    run(static_cargo("build", architecture)?.arg("--release"))?;
+    let built = static_build::folder(architecture).join("biolat-daemon");
     let binary = folder.join(format!("biolat-daemon-{}-linux-{}", info.version, architecture.name));
     fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
     let image = image::write(&binary, architecture, info, folder)?;
@@ -172,18 +172,12 @@ fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, copy: &Path) 
 }
 
 impl ReleaseInfo {
-    /// Takes version and commit from the environment, else from git.
+    /// Takes the commit's time from the environment, else from git.
     fn find() -> Result<Self> {
-        let get = |variable: &str, arguments: &[&str]| {
-            let given = std::env::var(variable).ok().filter(|text| !text.is_empty());
-            let from_git = || output(Command::new("git").args(arguments).current_dir(root()));
-            let text = given.map_or_else(from_git, Ok);
-            text.with_context(|| format!("cannot get the last commit from git: set {variable}"))
-        };
-        let epoch = get("SOURCE_DATE_EPOCH", &["log", "-1", "--format=%ct"])?;
+        let epoch = from_env_or_git("SOURCE_DATE_EPOCH", &["log", "-1", "--format=%ct"])?;
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
-            revision: get("BIOLAT_REVISION", &["rev-parse", "--short=12", "HEAD"])?.trim().to_owned(),
+            revision: static_build::revision()?,
             epoch: epoch.trim().parse().context("SOURCE_DATE_EPOCH is not a number of seconds")?,
         })
     }

@@ -8,10 +8,11 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Architecture, ReleaseInfo, binary};
+use super::ReleaseInfo;
 use crate::{
     folder::make_empty,
     process::{cargo, find, output, root, run},
+    static_build::{self, Architecture},
 };
 
 const TOOL: &str = "cargo-deb";
@@ -25,14 +26,16 @@ pub(super) fn write(architecture: Architecture, info: &ReleaseInfo, folder: &Pat
     command.current_dir(root());
     command.args(["--package", "biolat-daemon", "--no-build", "--no-strip", "--locked", "--quiet"]);
     command.args(["--target", architecture.target, "--output"]).arg(&path);
-    command.env("CARGO_TARGET_DIR", binary::target_dir()).env("SOURCE_DATE_EPOCH", info.epoch.to_string());
+    command
+        .env("CARGO_TARGET_DIR", static_build::target_dir())
+        .env("SOURCE_DATE_EPOCH", info.epoch.to_string());
     run(&mut command)?;
     Ok(path)
 }
 
 /// Generates the manual pages, shell completions and the changelog beside the binary, where cargo-deb looks for them.
 fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()> {
-    let folder = binary::target_dir().join(architecture.target).join("release/documents");
+    let folder = static_build::folder(architecture).join("documents");
     make_empty(&folder)?;
     let mut command = cargo(&["run", "--quiet", "--locked", "--package", "biolat-daemon"]);
     command.args(["--example", "documents", "--"]).arg(info.date("%Y-%m-%d")?).arg(&folder);

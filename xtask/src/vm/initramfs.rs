@@ -16,7 +16,8 @@ use anyhow::{Context as _, Result, bail};
 use super::kernels::Kernel;
 use crate::{
     folder::make_empty,
-    process::{find, output, static_cargo, static_release},
+    process::{find, output},
+    static_build::{self, Architecture, static_cargo},
 };
 
 /// Programs that tests in the guest use, with their Debian packages.
@@ -230,7 +231,7 @@ pub(crate) struct TestBinaries {
 impl TestBinaries {
     /// Builds the test binary, the daemon and the object of the `buckets` test.
     pub(crate) fn build() -> Result<Self> {
-        let mut command = static_cargo("test");
+        let mut command = static_cargo("test", Architecture::AMD64)?;
         command.args(["--release", "--test", "kernel", "--no-run", "--message-format=json"]);
         eprintln!("$ cargo test --release --test kernel --no-run (static)");
         let messages = output(&mut command)?;
@@ -238,7 +239,7 @@ impl TestBinaries {
         let tests = tests.filter_map(|line| field(line, "executable")).next_back();
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
         // Cargo builds the daemon along with its tests.
-        let daemon = static_release().join("biolat-daemon");
+        let daemon = static_build::folder(Architecture::AMD64).join("biolat-daemon");
         Ok(Self { tests, daemon, cells: crate::ebpf::build_cells()? })
     }
 
