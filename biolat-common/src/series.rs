@@ -107,8 +107,13 @@ impl Series {
     }
 }
 
+/// The ABI between probe and daemon. After a change here, rebuild the probe and note it in the changelog.
 const _: () = {
     assert!(align_of::<Series>() == 8);
+    assert!(offset_of!(Series, queue_ns) == 0);
+    assert!(offset_of!(Series, device_ns) == 8);
+    assert!(offset_of!(Series, unsplit_ns) == 16);
+    assert!(offset_of!(Series, bytes) == 24);
     assert!(offset_of!(Series, errors) == 32);
     assert!(offset_of!(Series, cells) == 128);
     assert!(size_of::<Series>() == 128 + CELLS * PHASES * 4);

@@ -4,7 +4,7 @@ use biolat_common::{
     event::{Event, EventKind},
     kernel::{Layout, device_number},
     lost::{Counts, Reason},
-    series::{Key, Phase, Series},
+    series::Key,
     slot::{Cell, SLOTS, TABLE_CELLS, table_cell},
 };
 use std::mem::{align_of, offset_of, size_of};
@@ -13,25 +13,6 @@ use std::mem::{align_of, offset_of, size_of};
 fn bytes<T>(value: &T) -> &[u8] {
     // SAFETY: used only with `repr(C)` types of plain integers without padding.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
-}
-
-#[test]
-fn a_series_is_3200_bytes() {
-    assert_eq!((size_of::<Series>(), align_of::<Series>()), (3200, 8));
-    let mut series = Series {
-        queue_ns: 0x0102_0304_0506_0708,
-        device_ns: 0x11,
-        unsplit_ns: 0x22,
-        bytes: 0x33,
-        ..Series::ZERO
-    };
-    series.errors[10] = 0x44;
-    series.cells[2][Phase::Total as usize] = 0x5566_7788;
-    let bytes = bytes(&series);
-    assert_eq!(bytes[..8], [8, 7, 6, 5, 4, 3, 2, 1]);
-    assert_eq!((bytes[8], bytes[16], bytes[24]), (0x11, 0x22, 0x33));
-    assert_eq!(bytes[32 + 10 * 4], 0x44);
-    assert_eq!(bytes[128 + 2 * 12 + 8..][..4], [0x88, 0x77, 0x66, 0x55]);
 }
 
 #[test]

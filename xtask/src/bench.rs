@@ -25,7 +25,7 @@ pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
         Subject::Collect => "collect",
         Subject::Scrape => "scrape",
     };
-    let mut command = static_cargo("bench", Architecture::AMD64)?;
+    let mut command = static_cargo("bench", Architecture::of_host()?)?;
     command.args(["--quiet", "--bench", name, "--"]);
     if let Subject::Probe = subject {
         command.env("BIOLAT_BENCH_FLOOR", ebpf::build_floor()?);

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// An architecture to build for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Architecture {
     /// The name in images and packages.
     pub(crate) name: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct Architecture {
 }
 
 impl Architecture {
-    pub(crate) const AMD64: Self =
+    const AMD64: Self =
         Self { name: "amd64", target: "x86_64-unknown-linux-gnu", max_bytes: 13 << 19, cross: None };
     const ARM64: Self = Self {
         name: "arm64",
@@ -36,6 +36,11 @@ impl Architecture {
         cross: Some(("aarch64-linux-gnu-gcc", "/usr/aarch64-linux-gnu/lib/libc.a")),
     };
     pub(crate) const ALL: [Self; 2] = [Self::AMD64, Self::ARM64];
+
+    pub(crate) fn of_host() -> Result<Self> {
+        let own = Self::ALL.into_iter().find(|each| each.target.starts_with(std::env::consts::ARCH));
+        own.context("nothing is built for this machine's architecture")
+    }
 
     /// Why nothing can be built for this architecture here; `None` if it can.
     pub(crate) fn missing(self) -> Option<String> {

@@ -401,9 +401,9 @@ mod tests {
         for (begin, between) in [("|\n    ", "\n    "), (">\n    ", "\n    "), ("", " ")] {
             let tls = TLS.replace("server.key", &format!("{begin}{}", lines.join(between)));
             let error = load(&folder.write("web.yml", &tls)).0.unwrap_err();
-            let said = format!("{error:#}");
-            assert!(said.ends_with("key_file must be a file name; put PEM into key"), "{said}");
-            assert!(error.is::<WebConfigError>() && !said.contains(lines[1]), "{said}");
+            let message = format!("{error:#}");
+            assert!(message.ends_with("key_file must be a file name; put PEM into key"), "{message}");
+            assert!(error.is::<WebConfigError>() && !message.contains(lines[1]), "{message}");
         }
     }
 
@@ -435,10 +435,10 @@ mod tests {
             (TLS, &users, None),
         ] {
             let [was, is] = [before, after].map(|text: &str| load(&folder.write("web.yml", text)).0.unwrap());
-            let said = keeps_protections(&was, &is).err().map(|error| error.to_string());
+            let message = keeps_protections(&was, &is).err().map(|error| error.to_string());
             let expected = lost
                 .map(|lost| format!("the web config no longer has {lost}: removing it requires a restart"));
-            assert_eq!(said, expected, "{before} to {after}");
+            assert_eq!(message, expected, "{before} to {after}");
         }
     }
 }

@@ -78,10 +78,10 @@ fn two_daemons_on_different_ports() {
     let first = Daemon::start(&[]);
     let second = Daemon::start(&[]);
     assert_ne!(first.address, second.address);
-    let (code, said) = fails(Command::new(program()).args(["--listen", &first.address.to_string()]));
+    let (code, printed) = fails(Command::new(program()).args(["--listen", &first.address.to_string()]));
     assert_eq!(code, Some(1));
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains(&first.address.to_string()) && said.contains("choose another port"), "{said}");
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    assert!(printed.contains(&first.address.to_string()) && printed.contains("choose another port"), "{printed}");
 }
 
 /// The last snapshot stays, the failure is counted and logged, and collections resume when they can.
@@ -102,8 +102,8 @@ fn a_failed_collection_is_no_gap() {
     let during = Figures::scrape(daemon.address);
     let devices = |figures: &Figures| figures.metrics("biolat_device_info", &[]).len();
     assert_eq!(devices(&during), devices(&before));
-    let said = |part: &str| daemon.log().iter().filter(|line| line.contains(part)).count();
-    assert!(said("keeping the previous snapshot: cannot list the block devices") > 0, "{:?}", daemon.log());
+    let logged = |part: &str| daemon.log().iter().filter(|line| line.contains(part)).count();
+    assert!(logged("keeping the previous snapshot: cannot list the block devices") > 0, "{:?}", daemon.log());
 
     symlink("/sys/block", folder.0.join("block")).unwrap();
     assert!(daemon.fresh().taken() > during.taken());
@@ -129,12 +129,12 @@ fn a_wrong_number_of_cpus_in_sysfs_is_refused() {
             command.args(["--mount", "sh", "-c", &script]).arg(program());
             command
         };
-        let (code, said) = fails(&mut with_mount(""));
-        assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
-        assert!(said.contains("wrong number of possible CPUs in /sys/devices/system/cpu/possible"), "{said}");
+        let (code, printed) = fails(&mut with_mount(""));
+        assert_eq!((code, printed.lines().count()), (Some(1), 1), "{printed}");
+        assert!(printed.contains("wrong number of possible CPUs in /sys/devices/system/cpu/possible"), "{printed}");
         let output = with_mount("check --device none").output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("wrong number of possible CPUs"), "{said}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.contains("wrong number of possible CPUs"), "{printed}");
     }
 }

@@ -189,9 +189,9 @@ fn missing_capabilities_are_named() {
     ] {
         let capabilities = capabilities.iter().copied().collect();
         let output = as_nobody(&copy, capabilities).args(arguments).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.contains(expected), "{said}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert_eq!(printed.lines().count(), 1, "{printed}");
+        assert!(printed.contains(expected), "{printed}");
     }
 }

@@ -147,9 +147,9 @@ fn other_files_are_refused() {
     let datagrams = UnixDatagram::bind(folder.0.join("socket")).unwrap();
     for command in [&mut with(file, &[]), &mut with(datagrams, &[])] {
         let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.contains("socket 3, passed by systemd, does not listen on TCP"), "{said}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert_eq!(printed.lines().count(), 1, "{printed}");
+        assert!(printed.contains("socket 3, passed by systemd, does not listen on TCP"), "{printed}");
     }
 }

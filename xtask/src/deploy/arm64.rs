@@ -28,10 +28,10 @@ pub(super) fn check() -> Result<()> {
     output(Command::new(EMULATOR).arg(&arm64.binary).arg("--help"))?;
     // It fails on missing privileges or loading the probe: the emulator has no bpf(2).
     let ended = Command::new(EMULATOR).arg(&arm64.binary).args(["--listen", "127.0.0.1:0"]).output()?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    if ended.status.code() != Some(1) || !said.lines().last().is_some_and(|line| line.starts_with("error: "))
+    let printed = String::from_utf8_lossy(&ended.stderr);
+    if ended.status.code() != Some(1) || !printed.lines().last().is_some_and(|line| line.starts_with("error: "))
     {
-        bail!("under emulation the daemon exits with {} and prints: {said}", ended.status);
+        bail!("under emulation the daemon exits with {} and prints: {printed}", ended.status);
     }
     let control = output(Command::new("dpkg-deb").arg("--field").arg(arm64.package()?).arg("Architecture"))?;
     if control.trim() != "arm64" {

@@ -142,11 +142,9 @@ impl Artifacts {
 impl Release {
     /// The artifacts for the host's architecture.
     pub(crate) fn for_host(&self) -> Result<&Artifacts> {
-        let ours = |each: &&Artifacts| each.architecture.target.starts_with(std::env::consts::ARCH);
-        self.artifacts
-            .iter()
-            .find(ours)
-            .context("the release has no artifacts for this machine's architecture")
+        let ours = Architecture::of_host()?;
+        let artifacts = self.artifacts.iter().find(|each| each.architecture == ours);
+        artifacts.context("the release has no artifacts for this machine's architecture")
     }
 }
 
@@ -159,13 +157,13 @@ fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, copy: &Path) 
         fs::create_dir_all(to.parent().context("no parent directory")?)?;
         fs::copy(root().join(file), to).with_context(|| format!("cannot copy {file}"))?;
     }
-    let tools = root().join("target/tools");
-    fs::create_dir(copy.join("target"))?;
-    std::os::unix::fs::symlink(tools, copy.join("target/tools"))?;
+    fs::create_dir_all(copy.join("target/static"))?;
+    std::os::unix::fs::symlink(root().join("target/tools"), copy.join("target/tools"))?;
+    // Build scripts and procedural macros, which are not part of the artifacts. They run again.
+    let host = static_build::target_dir().join("release");
+    run(Command::new("cp").arg("--archive").arg(host).arg(copy.join("target/static")))?;
     let mut command = Command::new(std::env::current_exe().context("cannot find xtask's own executable")?);
     command.args(["dist", "--only", architecture.name]).env(ROOT, copy).stdout(std::process::Stdio::null());
-    // Share the target directory for the generator of manual pages, which is not part of the artifacts.
-    command.env("CARGO_TARGET_DIR", root().join("target"));
     command.env("SOURCE_DATE_EPOCH", info.epoch.to_string()).env("BIOLAT_REVISION", &info.revision);
     run(&mut command)?;
     Ok(fs::read_to_string(copy.join("target/dist/SHA256SUMS"))?)

@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, bail};
 use super::ReleaseInfo;
 use crate::{
     folder::make_empty,
-    process::{cargo, find, output, root, run},
-    static_build::{self, Architecture},
+    process::{find, output, root, run},
+    static_build::{self, Architecture, static_cargo},
 };
 
 const TOOL: &str = "cargo-deb";
@@ -37,8 +37,9 @@ pub(super) fn write(architecture: Architecture, info: &ReleaseInfo, folder: &Pat
 fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()> {
     let folder = static_build::folder(architecture).join("documents");
     make_empty(&folder)?;
-    let mut command = cargo(&["run", "--quiet", "--locked", "--package", "biolat-daemon"]);
-    command.args(["--example", "documents", "--"]).arg(info.date("%Y-%m-%d")?).arg(&folder);
+    let mut command = static_cargo("run", Architecture::of_host()?)?;
+    command.args(["--release", "--quiet", "--example", "documents", "--"]);
+    command.arg(info.date("%Y-%m-%d")?).arg(&folder);
     run(&mut command)?;
     let changelog = format!(
         "biolat ({}) unstable; urgency=medium\n\n  * Built from {}. Changes: CHANGELOG.md.gz in this directory.\n\n \

@@ -231,7 +231,7 @@ pub(crate) struct TestBinaries {
 impl TestBinaries {
     /// Builds the test binary, the daemon and the object of the `buckets` test.
     pub(crate) fn build() -> Result<Self> {
-        let mut command = static_cargo("test", Architecture::AMD64)?;
+        let mut command = static_cargo("test", Architecture::of_host()?)?;
         command.args(["--release", "--test", "kernel", "--no-run", "--message-format=json"]);
         eprintln!("$ cargo test --release --test kernel --no-run (static)");
         let messages = output(&mut command)?;
@@ -239,7 +239,7 @@ impl TestBinaries {
         let tests = tests.filter_map(|line| field(line, "executable")).next_back();
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
         // Cargo builds the daemon along with its tests.
-        let daemon = static_build::folder(Architecture::AMD64).join("biolat-daemon");
+        let daemon = static_build::folder(Architecture::of_host()?).join("biolat-daemon");
         Ok(Self { tests, daemon, cells: crate::ebpf::build_cells()? })
     }
 

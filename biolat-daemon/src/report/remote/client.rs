@@ -124,8 +124,8 @@ impl Client {
         let stream = timeout(REQUEST_TIMEOUT, TlsConnector::from(Arc::clone(config)).connect(name, stream));
         let stream = stream.await.map_err(|_| self.too_slow("the TLS handshake"))?.map_err(|error| {
             let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-            let said = cause.map_or_else(|| error.to_string(), tls::explain);
-            anyhow!("no TLS connection to {target}: {said}")
+            let message = cause.map_or_else(|| error.to_string(), tls::explain);
+            anyhow!("no TLS connection to {target}: {message}")
         })?;
         self.http(stream).await
     }
@@ -193,9 +193,9 @@ impl Client {
             ),
             (_, Some(location)) => anyhow!("{target} redirects to {location}: give that URL"),
             _ => {
-                let said = String::from_utf8_lossy(&body[..body.len().min(200)]);
-                let said = sanitize::text(said.lines().next().unwrap_or_default().trim());
-                anyhow!("{target} answers {status}{}{said}", if said.is_empty() { "" } else { ": " })
+                let message = String::from_utf8_lossy(&body[..body.len().min(200)]);
+                let message = sanitize::text(message.lines().next().unwrap_or_default().trim());
+                anyhow!("{target} answers {status}{}{message}", if message.is_empty() { "" } else { ": " })
             }
         }
     }
