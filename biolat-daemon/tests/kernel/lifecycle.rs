@@ -81,7 +81,10 @@ fn two_daemons_on_different_ports() {
     let (code, printed) = fails(Command::new(program()).args(["--listen", &first.address.to_string()]));
     assert_eq!(code, Some(1));
     assert_eq!(printed.lines().count(), 1, "{printed}");
-    assert!(printed.contains(&first.address.to_string()) && printed.contains("choose another port"), "{printed}");
+    assert!(
+        printed.contains(&first.address.to_string()) && printed.contains("choose another port"),
+        "{printed}"
+    );
 }
 
 /// The last snapshot stays, the failure is counted and logged, and collections resume when they can.
@@ -131,7 +134,10 @@ fn a_wrong_number_of_cpus_in_sysfs_is_refused() {
         };
         let (code, printed) = fails(&mut with_mount(""));
         assert_eq!((code, printed.lines().count()), (Some(1), 1), "{printed}");
-        assert!(printed.contains("wrong number of possible CPUs in /sys/devices/system/cpu/possible"), "{printed}");
+        assert!(
+            printed.contains("wrong number of possible CPUs in /sys/devices/system/cpu/possible"),
+            "{printed}"
+        );
         let output = with_mount("check --device none").output().unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(1), "{printed}");

@@ -29,7 +29,8 @@ pub(super) fn check() -> Result<()> {
     // It fails on missing privileges or loading the probe: the emulator has no bpf(2).
     let ended = Command::new(EMULATOR).arg(&arm64.binary).args(["--listen", "127.0.0.1:0"]).output()?;
     let printed = String::from_utf8_lossy(&ended.stderr);
-    if ended.status.code() != Some(1) || !printed.lines().last().is_some_and(|line| line.starts_with("error: "))
+    if ended.status.code() != Some(1)
+        || !printed.lines().last().is_some_and(|line| line.starts_with("error: "))
     {
         bail!("under emulation the daemon exits with {} and prints: {printed}", ended.status);
     }
