@@ -106,7 +106,9 @@ impl Machine {
             // does when a program is attached.
             "tcg,thread=single",
             "-cpu",
-            "max",
+            // An old one: emulating wide vectors, string instructions and another level of page tables takes longer than the
+            // code that does without them.
+            "Nehalem",
             "-smp",
             "2",
             "-m",
