@@ -58,6 +58,9 @@ enum Command {
         /// Build again in another directory, for this machine's architecture, and fail if a byte differs
         #[arg(long)]
         check: bool,
+        /// With --check: build the dependencies again too
+        #[arg(long, requires = "check")]
+        whole: bool,
         /// Build for this architecture only: amd64 or arm64
         #[arg(long, value_name = "ARCHITECTURE", conflicts_with = "check")]
         only: Option<String>,
@@ -91,8 +94,8 @@ fn main() -> std::process::ExitCode {
         Command::Bench { subject, flags } => bench::bench(subject, &flags),
         Command::Ebpf { check: false, .. } => ebpf::rebuild(),
         Command::Ebpf { check: true, strict } => ebpf::check(strict),
-        Command::Dist { check: false, only } => dist::dist(only.as_deref()),
-        Command::Dist { check: true, .. } => dist::check(),
+        Command::Dist { check: false, only, .. } => dist::dist(only.as_deref()),
+        Command::Dist { check: true, whole, .. } => dist::check(whole),
         Command::Deploy { write: true, component, .. } => deploy::write(component.as_deref()),
         Command::Deploy { strict, component, .. } => deploy::check(strict, component.as_deref()),
         Command::Screenshot => screenshot::screenshot(),

@@ -130,16 +130,38 @@ pub(crate) fn from_env_or_git(variable: &str, arguments: &[&str]) -> Result<Stri
 
 /// Links statically, and removes this machine's paths from panic messages.
 fn flags() -> Result<Vec<String>> {
-    let mut flags = vec![
-        "-Ctarget-feature=+crt-static".to_owned(),
-        format!("--remap-path-prefix={}=biolat", root().display()),
-    ];
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
-    let sources = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
+    // The same flags for the copy, so that it can use the dependencies that were built here. The last match counts.
+    for (path, name) in [(original(), "biolat"), (copy(), "biolat")] {
+        flags.push(format!("--remap-path-prefix={}={name}", path.display()));
+    }
     // One directory for each registry, with a hash of its URL in the name.
+    let sources = cargo_home()?.join("registry/src");
     for registry in fs::read_dir(&sources).with_context(|| format!("cannot list {}", sources.display()))? {
         flags.push(format!("--remap-path-prefix={}=cargo", registry?.path().display()));
     }
     Ok(flags)
+}
+
+/// Parts of paths of this machine that must not be in an artifact.
+pub(crate) fn local_paths() -> Result<[PathBuf; 2]> {
+    Ok([original(), cargo_home()?])
+}
+
+/// The environment variable that names the workspace that this one is a copy of.
+pub(crate) const COPY_OF: &str = "BIOLAT_COPY_OF";
+
+/// Where `cargo xtask dist --check` builds a copy of the sources.
+pub(crate) fn copy() -> PathBuf {
+    original().join("target/copy")
+}
+
+fn original() -> PathBuf {
+    std::env::var_os(COPY_OF).map_or_else(root, PathBuf::from)
+}
+
+fn cargo_home() -> Result<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    home.context("neither CARGO_HOME nor HOME is set")
 }

@@ -9,9 +9,10 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    thread,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -57,30 +58,42 @@ pub(crate) fn dist(only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Builds the release. Fails if an artifact is missing or too large, or if a build from a copy of the sources in another
-/// directory gives other bytes. The copy is built for the host's architecture only: a directory's path that
-/// leaks into one architecture's build leaks into all.
-pub(crate) fn check() -> Result<()> {
-    let release = build()?;
+/// Builds the release. Fails if an artifact is missing or too large, if a binary contains a path of this machine, or if a build
+/// from a copy of the sources in another directory gives other bytes.
+///
+/// The copy is built for the host's architecture, and with the dependencies that were built for the release: their sources are
+/// at the same place for both. `whole` builds them again too, to find a dependency whose build gives other bytes each time.
+pub(crate) fn check(whole: bool) -> Result<()> {
+    let info = ReleaseInfo::find()?;
+    let ours = Architecture::of_host()?;
+    // The copy is built beside the other architectures: the last crate of each keeps one CPU busy.
+    build_all(&[ours])?;
+    let (release, there) = thread::scope(|scope| {
+        let copy = scope.spawn(|| build_from_copy(&info, ours, whole));
+        let release = build();
+        let there = copy.join().map_err(|_| anyhow!("the thread that builds the copy panicked"));
+        Ok::<_, anyhow::Error>((release?, there??))
+    })?;
     if release.artifacts.len() < Architecture::ALL.len() {
         bail!("an architecture was skipped: see above");
     }
     for artifacts in &release.artifacts {
         artifacts.package()?;
-        let (bytes, max) = (fs::metadata(&artifacts.binary)?.len(), artifacts.architecture.max_bytes);
-        println!("{}: {bytes} bytes, at most {max}", artifacts.binary.display());
-        if bytes > max {
-            bail!("the binary for {} has {bytes} bytes, more than {max}", artifacts.architecture.name);
+        let (name, max) = (artifacts.architecture.name, artifacts.architecture.max_bytes);
+        let binary = fs::read(&artifacts.binary)?;
+        println!("{}: {} bytes, at most {max}", artifacts.binary.display(), binary.len());
+        if binary.len() as u64 > max {
+            bail!("the binary for {name} has {} bytes, more than {max}", binary.len());
+        }
+        for path in static_build::local_paths()? {
+            let path = path.to_string_lossy();
+            if binary.windows(path.len()).any(|part| part == path.as_bytes()) {
+                bail!("the binary for {name} contains the path {path}");
+            }
         }
     }
-    let ours = release.for_host()?.architecture;
     let here = fs::read_to_string(&release.sums)?;
     let here: String = here.split_inclusive('\n').filter(|line| line.contains(ours.name)).collect();
-    let info = ReleaseInfo::find()?;
-    let copy = std::env::temp_dir().join(format!("biolat-dist-{}", std::process::id()));
-    let there = build_from_copy(&info, ours, &copy);
-    let _ = fs::remove_dir_all(&copy);
-    let there = there?;
     if here != there {
         bail!("builds in two directories differ:\n{here}\n{there}");
     }
@@ -148,25 +161,33 @@ impl Release {
     }
 }
 
-/// Builds from a copy of the sources in the directory `copy`, for one architecture. Returns the checksums.
-fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, copy: &Path) -> Result<String> {
-    fs::create_dir(copy).with_context(|| format!("cannot create {}", copy.display()))?;
+/// Builds from a copy of the sources, for one architecture, and removes it. Returns the checksums.
+fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) -> Result<String> {
+    let copy = static_build::copy();
+    make_empty(&copy)?;
     let files = output(Command::new("git").args(["ls-files", "--cached", "-z"]).current_dir(root()))?;
     for file in files.split_terminator('\0') {
         let to = copy.join(file);
         fs::create_dir_all(to.parent().context("no parent directory")?)?;
         fs::copy(root().join(file), to).with_context(|| format!("cannot copy {file}"))?;
     }
-    fs::create_dir_all(copy.join("target/static"))?;
+    let (built, to) = (static_build::target_dir(), copy.join("target/static"));
+    fs::create_dir_all(&to)?;
     std::os::unix::fs::symlink(root().join("target/tools"), copy.join("target/tools"))?;
-    // Build scripts and procedural macros, which are not part of the artifacts. They run again.
-    let host = static_build::target_dir().join("release");
-    run(Command::new("cp").arg("--archive").arg(host).arg(copy.join("target/static")))?;
+    if !whole {
+        // "release" has the build scripts and procedural macros.
+        for part in ["release", architecture.target] {
+            run(Command::new("cp").arg("--archive").arg(built.join(part)).arg(&to))?;
+        }
+    }
     let mut command = Command::new(std::env::current_exe().context("cannot find xtask's own executable")?);
-    command.args(["dist", "--only", architecture.name]).env(ROOT, copy).stdout(std::process::Stdio::null());
+    command.args(["dist", "--only", architecture.name]).stdout(std::process::Stdio::null());
+    command.env(ROOT, &copy).env(static_build::COPY_OF, root());
     command.env("SOURCE_DATE_EPOCH", info.epoch.to_string()).env("BIOLAT_REVISION", &info.revision);
     run(&mut command)?;
-    Ok(fs::read_to_string(copy.join("target/dist/SHA256SUMS"))?)
+    let sums = fs::read_to_string(copy.join("target/dist/SHA256SUMS"))?;
+    fs::remove_dir_all(&copy)?;
+    Ok(sums)
 }
 
 impl ReleaseInfo {
