@@ -12,14 +12,16 @@ use crate::{
     snapshot::Process,
 };
 
-/// Reads `/proc/self`; what cannot be read is zero.
-pub(crate) fn read(procfs: &Path) -> Process {
-    let own = procfs.join("self");
-    let stat = fs::read_to_string(own.join("stat")).unwrap_or_default();
-    let mut process = from_stat(&stat, boot_time()).unwrap_or_default();
-    process.open_fds = fs::read_dir(own.join("fd")).map_or(0, |entries| entries.count() as u64);
-    process.max_fds = max_fds();
-    process
+/// Reads `/proc/self`, if it can be read.
+pub(crate) fn read(procfs: &Path) -> Option<Process> {
+    let stat = fs::read_to_string(procfs.join("self/stat")).ok()?;
+    let process = from_stat(&stat, boot_time())?;
+    Some(Process { open_fds: open_fds(procfs)?, max_fds: max_fds(), ..process })
+}
+
+/// How many files this process has open.
+pub(crate) fn open_fds(procfs: &Path) -> Option<u64> {
+    Some(fs::read_dir(procfs.join("self/fd")).ok()?.count() as u64)
 }
 
 /// Fields as in proc_pid_stat(5), counted from behind the command's name, which may contain anything.
@@ -28,9 +30,9 @@ fn from_stat(stat: &str, boot_time: u64) -> Option<Process> {
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let ticks = clock_ticks_per_second() as f64;
     Some(Process {
-        cpu_seconds: (field(14)? + field(15)?) as f64 / ticks,
+        cpu_seconds: (field(14)? as f64 + field(15)? as f64) / ticks,
         virtual_bytes: field(23)?,
-        resident_bytes: field(24)? * page_size(),
+        resident_bytes: field(24)?.saturating_mul(page_size()),
         start_time_seconds: boot_time as f64 + field(22)? as f64 / ticks,
         ..Process::default()
     })
@@ -66,6 +68,8 @@ pub fn raise_file_limit() {
 mod tests {
     use std::path::Path;
 
+    use proptest::{collection::vec, prelude::*};
+
     use super::{boot_time, from_stat, read};
 
     #[test]
@@ -81,10 +85,20 @@ mod tests {
 
     #[test]
     fn this_process() {
-        let process = read(Path::new("/proc"));
+        assert!(read(Path::new("/nothing")).is_none());
+        let process = read(Path::new("/proc")).unwrap();
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
         let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
         assert_eq!(process.max_fds.to_string(), files.split_whitespace().next().unwrap());
         assert!(process.resident_bytes > 100_000 && process.open_fds > 2 && process.start_time_seconds > 1e9);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_statistics_are_read(name in "\\PC{0,15}", fields in vec("[0-9]{0,20}|-1|R|\\PC{0,3}", 0..60)) {
+            let _ = from_stat(&format!("1 ({name}) {}", fields.join(" ")), 0);
+        }
     }
 }

@@ -24,8 +24,8 @@ pub struct Snapshot {
     pub health: Health,
     /// Runs of the probe and their time, if the kernel measures them.
     pub probe: Option<ProbeRuns>,
-    /// This process.
-    pub process: Process,
+    /// This process; none without `/proc`.
+    pub process: Option<Process>,
 }
 
 /// One device.

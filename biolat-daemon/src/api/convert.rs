@@ -18,6 +18,7 @@ impl ApiSnapshot {
     #[must_use]
     pub fn of(snapshot: &snapshot::Snapshot, host: &str, interval: Duration) -> Self {
         let health = &snapshot.health;
+        let process = snapshot.process.unwrap_or_default();
         Self {
             version: VERSION,
             biolat: version::VERSION.to_owned(),
@@ -34,8 +35,8 @@ impl ApiSnapshot {
                 overruns: health.overruns,
                 slots: health.slots,
                 map_bytes: health.map_bytes,
-                cpu_seconds: snapshot.process.cpu_seconds,
-                resident_bytes: snapshot.process.resident_bytes,
+                cpu_seconds: process.cpu_seconds,
+                resident_bytes: process.resident_bytes,
                 probe: snapshot
                     .probe
                     .map(|probe| ApiProbe { runs: probe.count, seconds: probe.time.as_secs_f64() }),

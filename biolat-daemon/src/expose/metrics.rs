@@ -78,6 +78,23 @@ pub(crate) fn unit(name: &str) -> Option<&'static str> {
 /// Errors with a sample from the start, so that `increase()` sees the first one. Others get a sample when they occur.
 const COMMON_ERRORS: [&str; 3] = ["ioerr", "medium", "timeout"];
 
+/// A gauge of [`Process`](crate::snapshot::Process).
+macro_rules! process_gauge {
+    ($name:literal, $help:literal, $field:ident) => {
+        Metric {
+            name: $name,
+            labels: &[],
+            help: $help,
+            samples: Samples::Gauge(|snapshot, add| {
+                if let Some(process) = snapshot.process {
+                    add(&[], process.$field as f64);
+                }
+            }),
+            exposed: Exposed::Always,
+        }
+    };
+}
+
 /// Every metric, in the order of exposition.
 pub(crate) const METRICS: &[Metric] = &[
     Metric {
@@ -304,37 +321,23 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &[],
         help: "Total user and system CPU time spent in seconds.",
         samples: Samples::Counter(|snapshot, add| {
-            let start = Duration::try_from_secs_f64(snapshot.process.start_time_seconds).unwrap_or_default();
-            add(&[], snapshot.process.cpu_seconds, UNIX_EPOCH + start);
+            if let Some(process) = snapshot.process {
+                let start = Duration::try_from_secs_f64(process.start_time_seconds).unwrap_or_default();
+                add(&[], process.cpu_seconds, UNIX_EPOCH + start);
+            }
         }),
         exposed: Exposed::Always,
     },
-    process_gauge("process_resident_memory_bytes", "Resident memory size in bytes.", |snapshot, add| {
-        add(&[], snapshot.process.resident_bytes as f64);
-    }),
-    process_gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", |snapshot, add| {
-        add(&[], snapshot.process.virtual_bytes as f64);
-    }),
-    process_gauge("process_open_fds", "Number of open file descriptors.", |snapshot, add| {
-        add(&[], snapshot.process.open_fds as f64);
-    }),
-    process_gauge("process_max_fds", "Maximum number of open file descriptors.", |snapshot, add| {
-        add(&[], snapshot.process.max_fds as f64);
-    }),
-    process_gauge(
+    process_gauge!("process_resident_memory_bytes", "Resident memory size in bytes.", resident_bytes),
+    process_gauge!("process_virtual_memory_bytes", "Virtual memory size in bytes.", virtual_bytes),
+    process_gauge!("process_open_fds", "Number of open file descriptors.", open_fds),
+    process_gauge!("process_max_fds", "Maximum number of open file descriptors.", max_fds),
+    process_gauge!(
         "process_start_time_seconds",
         "Start time of the process since unix epoch in seconds.",
-        |snapshot, add| add(&[], snapshot.process.start_time_seconds),
+        start_time_seconds
     ),
 ];
-
-const fn process_gauge(
-    name: &'static str,
-    help: &'static str,
-    samples: fn(&Snapshot, &mut AddGauge<'_>),
-) -> Metric {
-    Metric { name, labels: &[], help, samples: Samples::Gauge(samples), exposed: Exposed::Always }
-}
 
 fn latencies(snapshot: &Snapshot, phase: Phase, add: &mut AddHistogram<'_>) {
     for (device, series) in series(snapshot) {
@@ -392,8 +395,10 @@ mod tests {
     fn metrics_are_documented() {
         let row = |metric: &Metric| {
             let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-            let only =
-                if metric.exposed == Exposed::Always { "" } else { " Exposed only with `--probe-stats`." };
+            let only = match metric.exposed {
+                Exposed::Always => "",
+                Exposed::WithProbeStats => " Exposed only with `--probe-stats`.",
+            };
             format!(
                 "| `{}` | {} | {} | {}{only} |\n",
                 metric.name,
