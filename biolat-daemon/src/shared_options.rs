@@ -2,7 +2,7 @@
 
 // The structs have no doc comments: clap would use them as the help text of the command that has these options.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
@@ -29,13 +29,14 @@ pub struct ListenOptions {
     /// In the format of Prometheus' exporters: tls_server_config, basic_auth_users (bcrypt hashes) and http_server_config.
     /// Paths in it are relative to its directory. It and the files it names are reloaded when they change.
     #[arg(long, value_name = "FILE", env = "BIOLAT_WEB_CONFIG", hide_env_values = true)]
-    web_config: Option<PathBuf>,
+    web_config: Option<OsString>,
 }
 
 impl ListenOptions {
     /// The web config's path; none if it is empty.
     pub(crate) fn web_config(&self) -> Option<PathBuf> {
-        non_empty(self.web_config.clone())
+        // clap accepts no empty path.
+        non_empty(self.web_config.clone()).map(PathBuf::from)
     }
 }
 
@@ -44,7 +45,7 @@ impl ListenOptions {
 pub struct DeviceOptions {
     /// Select only devices whose whole name matches this regular expression
     ///
-    /// By default all request-based devices, including loop devices that have a file attached.
+    /// Separate several with commas. By default all request-based devices, including loop devices that have a file attached.
     #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE", hide_env_values = true)]
     device: Option<String>,
 

@@ -146,6 +146,8 @@ fn vpd_serial(path: &Path) -> String {
 mod tests {
     use std::{fs, path::Path};
 
+    use proptest::{collection::vec, option, prelude::*, sample::select};
+
     use super::{IdKind, Throttling, device_number, multipath_head, scan};
     use crate::device::tree::Tree;
 
@@ -240,5 +242,50 @@ mod tests {
     #[test]
     fn no_sysfs_is_an_error() {
         assert!(scan(Path::new("/nonexistent"), IdKind::Diskseq, |_| None).is_err());
+    }
+
+    const ATTRIBUTES: [&str; 14] = [
+        "dev",
+        "diskseq",
+        "hidden",
+        "serial",
+        "wwid",
+        "device/model",
+        "device/serial",
+        "device/vpd_pg80",
+        "device/numa_node",
+        "queue/rotational",
+        "queue/iostats",
+        "queue/wbt_lat_usec",
+        "loop/backing_file",
+        "holders",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// An attribute may contain anything, and be a directory where a file is expected.
+        #[test]
+        fn any_attributes_are_read(
+            attributes in vec((select(&ATTRIBUTES[..]), option::of(vec(any::<u8>(), 0..40))), 0..20),
+            sequence: u64,
+        ) {
+            let tree = Tree::new("any", &[("nvme0c1n1/mq/0/tags", "")]);
+            tree.write("block/nvme0c1n1/diskseq", sequence.to_string().as_bytes());
+            for (attribute, content) in attributes {
+                let path = tree.0.join("block/nvme0c1n1").join(attribute);
+                let _ = content.map_or_else(|| fs::create_dir_all(&path), |content| {
+                    fs::create_dir_all(path.parent().unwrap())?;
+                    fs::write(&path, content)
+                });
+            }
+            for ids in [IdKind::Diskseq, IdKind::DeviceNumber] {
+                for device in scan(&tree.0, ids, |_| None).unwrap() {
+                    for text in [device.number, device.model, device.serial, device.wwid] {
+                        prop_assert!(!text.contains(char::is_control), "{text:?}");
+                    }
+                }
+            }
+        }
     }
 }

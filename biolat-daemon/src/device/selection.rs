@@ -1,11 +1,11 @@
-//! Which devices are shown.
+//! Which devices are shown: the grammar of `--device` and `--device-exclude`, which is the same for all commands.
 
 use regex_lite::Regex;
 
 /// Devices that are not shown by default: RAM disks.
 const EXCLUDED_BY_DEFAULT: &str = "^z?ram[0-9]+$";
 
-/// Regular expressions on device names, each matched against the whole name.
+/// Lists of regular expressions on device names, each matched against the whole name.
 #[derive(Clone, Debug)]
 pub struct Selection {
     include: Option<Regex>,
@@ -48,10 +48,42 @@ impl Selection {
     }
 }
 
-/// Matches whole names. The pattern is compiled alone first, so that an error message is about what the user wrote.
-fn whole(pattern: &str) -> Result<Regex, String> {
-    let whole = Regex::new(pattern).and_then(|_| Regex::new(&format!("^(?:{pattern})$")));
-    whole.map_err(|error| error.to_string())
+/// Matches whole names against any expression of a list. Each is compiled alone first, so that an error message is about what
+/// the user wrote.
+fn whole(list: &str) -> Result<Regex, String> {
+    let text = |error: regex_lite::Error| error.to_string();
+    let mut each = Vec::new();
+    for pattern in split(list) {
+        Regex::new(pattern).map_err(text)?;
+        // A line feed ends a comment, which the flag `x` allows.
+        let end = if Regex::new(&format!("(?:{pattern})")).is_ok() { "" } else { "\n" };
+        each.push(format!("(?:{pattern}{end})"));
+    }
+    if each.is_empty() {
+        return Err("it names no device".to_owned());
+    }
+    Regex::new(&format!("^(?:{})$", each.join("|"))).map_err(text)
+}
+
+/// The expressions of a list that is separated by commas, without the folder of device nodes. A comma within brackets belongs to
+/// the expression.
+fn split(list: &str) -> impl Iterator<Item = &str> {
+    let (mut depth, mut in_class, mut is_escaped) = (0, false, false);
+    let separates = move |c: char| {
+        match c {
+            _ if is_escaped => {}
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '{' | '(' if !in_class => depth += 1,
+            '}' | ')' if !in_class => depth -= 1,
+            _ => {}
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        c == ',' && depth == 0 && !in_class
+    };
+    let each = list.split(separates).map(str::trim);
+    let each = each.map(|pattern| pattern.strip_prefix("/dev/").unwrap_or(pattern));
+    each.filter(|pattern| !pattern.is_empty())
 }
 
 #[cfg(test)]
@@ -85,5 +117,19 @@ mod tests {
     fn classes_and_flags() {
         let selection = Selection::new(Some(r"nvme\d+n\d+|(?i)SD\w"), None).unwrap();
         assert!(selection.shows("nvme10n1") && selection.shows("sdb") && !selection.shows("nvmexn1"));
+        let commented = Selection::new(Some("(?x) vda # my disk"), None).unwrap();
+        assert!(commented.shows("vda") && !commented.shows("vdab"));
+    }
+
+    #[test]
+    fn lists_and_device_nodes() {
+        let selection = Selection::new(Some("sd[a,b],/dev/vda,nvme[0-9]{1,2}n1,x(y,z)?"), None).unwrap();
+        for shown in ["sda", "sdb", "vda", "nvme10n1", "x", "xy,z"] {
+            assert!(selection.shows(shown), "{shown}");
+        }
+        assert!(!selection.shows("sdc") && !selection.shows("sd[a") && !selection.shows("vdab"));
+        assert!(Selection::new(Some(","), None).is_err());
+        let spaced = Selection::new(Some("sda, /dev/sdb ,x[(]y,sdc"), None).unwrap();
+        assert!(["sda", "sdb", "x(y", "sdc"].iter().all(|name| spaced.shows(name)));
     }
 }
