@@ -1,6 +1,6 @@
 //! The web config, if there is one: TLS and the ways to authenticate.
 
-use std::path::Path;
+use std::{path::Path, time::SystemTime};
 
 use super::finding::Finding;
 use crate::web_config::WebConfig;
@@ -14,7 +14,12 @@ pub(super) fn auth_modes(path: &Path) -> Finding {
                 modes if modes.is_empty() => "no authentication".to_owned(),
                 modes => modes.join(", "),
             };
-            Finding::ok(ID, SUBJECT, format!("{}: {}, {modes}", path.display(), web_config.scheme()))
+            let text = format!("{}: {}, {modes}", path.display(), web_config.scheme());
+            if web_config.certificate_expires().is_some_and(|expires| expires <= SystemTime::now()) {
+                return Finding::fail(ID, SUBJECT, format!("{text}; its certificate has expired"))
+                    .step("renew the certificate: clients refuse it");
+            }
+            Finding::ok(ID, SUBJECT, text)
         }
         Err(error) => {
             let text = format!("{error:#}");

@@ -2,9 +2,19 @@
 //!
 //! [Prometheus' exporters share]: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
-use std::collections::BTreeMap;
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{
+        self, DeserializeSeed, EnumAccess, Error as _, IgnoredAny, MapAccess, SeqAccess, VariantAccess as _,
+        Visitor,
+    },
+};
 
 use super::WebConfigError;
 
@@ -44,9 +54,101 @@ pub(super) struct HttpSection {
 /// Parses a file. Unknown and duplicate keys are errors, of one line each.
 pub(super) fn parse(text: &str) -> Result<WebConfigFile, WebConfigError> {
     let invalid = |error: yaml_serde::Error| WebConfigError(without_values(&error.to_string()));
-    // Maps accept duplicate keys; only the plain value reports them.
-    yaml_serde::from_str::<yaml_serde::Value>(text).map_err(invalid)?;
+    // Maps accept duplicate keys, and aliases can multiply the content of a small file.
+    ContentBudget(&Cell::new(MAX_CONTENT))
+        .deserialize(yaml_serde::Deserializer::from_str(text))
+        .map_err(invalid)?;
     Ok(yaml_serde::from_str::<Option<WebConfigFile>>(text).map_err(invalid)?.unwrap_or_default())
+}
+
+/// How large the content of a file may be, in bytes of text and of nodes, with what aliases repeat.
+const MAX_CONTENT: usize = 4 << 20;
+
+/// What a node costs besides its text.
+const NODE: usize = 16;
+
+/// Reads anything and keeps nothing: an error if a key is there twice, or if there is more than [`MAX_CONTENT`].
+#[derive(Clone, Copy)]
+struct ContentBudget<'a>(&'a Cell<usize>);
+
+impl ContentBudget<'_> {
+    fn charge<E: de::Error>(self, text: usize) -> Result<(), E> {
+        let left = self.0.get().checked_sub(NODE + text);
+        self.0.set(left.ok_or_else(|| E::custom("too much content: aliases repeat parts of the file"))?);
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ContentBudget<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ContentBudget<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<(), E> {
+        self.charge(0)
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<(), E> {
+        self.charge(0)
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<(), E> {
+        self.charge(0)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<(), E> {
+        self.charge(0)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        self.charge(0)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<(), E> {
+        self.charge(0)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        self.deserialize(deserializer)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        self.charge(text.len())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        self.charge(0)?;
+        while items.next_element_seed(self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        self.charge(0)?;
+        let mut keys = BTreeSet::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            self.charge(key.len())?;
+            entries.next_value_seed(self)?;
+            if let Some(twice) = keys.replace(key) {
+                return Err(A::Error::custom(format!("duplicate key {twice}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<(), A::Error> {
+        let (_, content) = tagged.variant::<IgnoredAny>()?;
+        content.newtype_variant_seed(self)
+    }
 }
 
 /// A message without the value that it quotes, which may be a key or a password.
@@ -75,6 +177,20 @@ mod tests {
             assert!(format.tls_server_config.unwrap_or_default() == Default::default(), "{text:?}");
             assert!(format.basic_auth_users.is_none() && format.http_server_config.is_none());
         }
+    }
+
+    /// 20,001 aliases of a list of 20,001 items.
+    #[test]
+    fn aliases_do_not_multiply() {
+        let items = ["x"; 20_001].join(",");
+        let aliases = ["*a"; 20_001].join(",");
+        let error = parse(&format!("a: &a [{items}]\nb: [{aliases}]")).unwrap_err().to_string();
+        assert!(error.contains("too much content"), "{error}");
+        let long = format!("basic_auth_users:\n  a: &a {}\n", "x".repeat(1 << 19));
+        let users: String = (0..20).map(|user| format!("  u{user}: *a\n")).collect();
+        assert!(parse(&format!("{long}{users}")).unwrap_err().to_string().contains("too much content"));
+        let few = "basic_auth_users:\n  a: &a x\n  b: *a\n";
+        assert_eq!(parse(few).unwrap().basic_auth_users.unwrap()["b"], "x");
     }
 
     #[test]

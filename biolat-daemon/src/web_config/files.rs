@@ -9,10 +9,20 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use ring::digest::{Digest, SHA256, digest};
 
-/// The files that were read, each with its identity just before.
+/// The files that were read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Files(Vec<(PathBuf, Option<FileIdentity>)>);
+pub(super) struct Files(Vec<ReadFile>);
+
+#[derive(Clone, Debug)]
+struct ReadFile {
+    path: PathBuf,
+    /// Just before it was read.
+    identity: Option<FileIdentity>,
+    /// Of its content; none if it could not be read.
+    hash: Option<Digest>,
+}
 
 /// Changes when a file does: device, inode, size, times of the last change of its content and of its inode.
 type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
@@ -22,13 +32,20 @@ impl Files {
     pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>> {
         let identity = identity(path);
         let read = read(path);
-        self.0.push((path.to_owned(), identity.filter(|_| read.is_ok())));
+        let hash = read.as_ref().ok().map(|content| digest(&SHA256, content));
+        self.0.push(ReadFile { path: path.to_owned(), identity: identity.filter(|_| read.is_ok()), hash });
         read.with_context(|| format!("cannot read {}", path.display()))
     }
 
     /// Whether any file has been replaced, changed, removed or created.
     pub(super) fn changed(&self) -> bool {
-        self.0.iter().any(|(path, before)| identity(path) != *before)
+        self.0.iter().any(|file| identity(&file.path) != file.identity)
+    }
+
+    /// Whether the same files were read, with the same content.
+    pub(super) fn same_content(&self, others: &Self) -> bool {
+        let content = |file: &ReadFile| Some((file.path.clone(), file.hash?.as_ref().to_vec()));
+        self.0.iter().map(content).eq(others.0.iter().map(content))
     }
 }
 

@@ -20,7 +20,7 @@ use std::{
     net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
@@ -70,6 +70,8 @@ pub(crate) struct Access {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// Names of what restricts access.
     protections: Vec<&'static str>,
+    /// When the certificate expires.
+    expires: Option<SystemTime>,
     users: Users,
 }
 
@@ -87,6 +89,8 @@ struct LoadState {
     checking: bool,
     /// Why the last reload failed.
     reload_error: Option<String>,
+    /// The end of the certificate that was last logged to have expired.
+    logged_expiry: Option<SystemTime>,
 }
 
 /// A check of the files for changes: one at a time. Dropping it, even by a panic, allows the next one.
@@ -110,13 +114,21 @@ impl WebConfig {
             checked_at: Instant::now(),
             checking: false,
             reload_error: None,
+            logged_expiry: None,
         });
-        Ok(Self { path: path.to_owned(), state, passwords: Passwords::new()? })
+        let web_config = Self { path: path.to_owned(), state, passwords: Passwords::new()? };
+        web_config.log_expiry(SystemTime::now());
+        Ok(web_config)
     }
 
     /// `https`, or `http`.
     pub fn scheme(&self) -> &'static str {
         if self.state().access.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// When the server's certificate expires.
+    pub fn certificate_expires(&self) -> Option<SystemTime> {
+        self.state().access.expires
     }
 
     /// What restricts access: `TLS`, `passwords`, …
@@ -127,7 +139,11 @@ impl WebConfig {
     /// The current configuration, at most about a second old.
     pub(crate) async fn access(self: &Arc<Self>) -> Arc<Access> {
         if let Some(check) = self.due_check() {
-            let _ = timeout(RELOAD_WAIT, spawn_blocking(move || check.0.reload_if_changed())).await;
+            let checked = spawn_blocking(move || {
+                check.0.reload_if_changed();
+                check.0.log_expiry(SystemTime::now());
+            });
+            let _ = timeout(RELOAD_WAIT, checked).await;
         }
         Arc::clone(&self.state().access)
     }
@@ -154,17 +170,34 @@ impl WebConfig {
         Some(ReloadCheck(Arc::clone(self)))
     }
 
+    /// Logs once that the certificate has expired. Returns whether it did.
+    fn log_expiry(&self, now: SystemTime) -> bool {
+        let mut state = self.state();
+        let expired = state.access.expires.filter(|&expires| expires <= now);
+        let is_new = expired.is_some() && expired != state.logged_expiry;
+        if is_new {
+            state.logged_expiry = expired;
+            log::warn!("the certificate of {} has expired: clients refuse it", self.path.display());
+        }
+        is_new
+    }
+
     fn reload_if_changed(&self) {
         let before = self.state().files.clone();
         if !before.changed() {
             return;
         }
         let (access, files) = load(&self.path);
+        let is_same = files.same_content(&before);
         let (before, last_error) = {
             let mut state = self.state();
             state.files = files;
             (Arc::clone(&state.access), state.reload_error.take())
         };
+        if access.is_ok() && last_error.is_none() && is_same {
+            // Touched, or written again: connections and verified passwords stay valid.
+            return;
+        }
         match access.and_then(|access| keeps_protections(&before, &access).map(|()| access)) {
             Ok(access) => {
                 log::info!("{} has changed: reloaded", self.path.display());
@@ -212,11 +245,12 @@ fn access(path: &Path, files: &mut Files) -> Result<Access> {
     }
     let tls = tls::server(format.tls_server_config.unwrap_or_default(), folder, files)?;
     let users = Users::new(format.basic_auth_users.unwrap_or_default())?;
+    let expires = tls.as_ref().and_then(|tls| tls.expires);
     let (tls, mut protections) = tls.map_or_else(Default::default, |tls| (Some(tls.config), tls.protections));
     if !users.is_empty() {
         protections.push("passwords");
     }
-    Ok(Access { tls, headers: headers(http.headers.unwrap_or_default())?, protections, users })
+    Ok(Access { tls, headers: headers(http.headers.unwrap_or_default())?, protections, expires, users })
 }
 
 fn headers(given: BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderValue)>, WebConfigError> {
@@ -248,7 +282,7 @@ mod tests {
     use std::{
         sync::{Arc, OnceLock},
         thread,
-        time::Instant,
+        time::{Duration, Instant, SystemTime},
     };
 
     use proptest::{
@@ -319,8 +353,20 @@ mod tests {
 
     static FOLDER: OnceLock<Folder> = OnceLock::new();
 
+    #[test]
+    fn an_expired_certificate_is_logged_once() {
+        let folder = folder("expires");
+        let config = WebConfig::open(&folder.write("web.yml", TLS)).unwrap();
+        let expires = config.certificate_expires().unwrap();
+        assert!(!config.log_expiry(expires - Duration::from_secs(1)));
+        assert!(config.log_expiry(expires) && !config.log_expiry(expires));
+        Authority::new("authority").issue_expired("server").write(&folder);
+        config.reload_if_changed();
+        assert!(config.log_expiry(SystemTime::now()), "another certificate that has expired");
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn any_file_is_loaded_or_an_error_of_one_line(config in yaml()) {

@@ -4,6 +4,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use anyhow::{Result, anyhow};
@@ -17,6 +18,7 @@ use tokio_rustls::rustls::{
     server::NoServerSessionStorage,
     version::{TLS12, TLS13},
 };
+use x509_cert::{Certificate, der::Decode as _};
 
 use super::{
     WebConfigError,
@@ -42,6 +44,8 @@ pub(super) struct TlsServer {
     pub(super) config: Arc<ServerConfig>,
     /// Names of what restricts access.
     pub(super) protections: Vec<&'static str>,
+    /// When its certificate expires.
+    pub(super) expires: Option<SystemTime>,
 }
 
 /// The server of a configuration; none if nothing is configured.
@@ -76,6 +80,7 @@ pub(super) fn server(tls: TlsSection, folder: &Path, files: &mut Files) -> Resul
     let certificates = certificates.ok_or_else(|| WebConfigError("cert_file is missing".into()))?;
     let pem = key.ok_or_else(|| WebConfigError("key_file is missing".into()))?;
     let chain = chain(&certificates)?;
+    let expires = chain.first().and_then(expiry);
     let key = PrivateKeyDer::from_pem_slice(&pem.bytes)
         .map_err(|_| pem.error("holds no private key in PEM, or an encrypted one"))?;
     let builder = ServerConfig::builder_with_provider(provider)
@@ -94,7 +99,13 @@ pub(super) fn server(tls: TlsSection, folder: &Path, files: &mut Files) -> Resul
     // No session resumption: clients keep connections, and every handshake checks the certificate.
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
-    Ok(Some(TlsServer { config: Arc::new(server), protections }))
+    Ok(Some(TlsServer { config: Arc::new(server), protections, expires }))
+}
+
+/// When a certificate expires; `None` if it does not say.
+fn expiry(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    Some(certificate.tbs_certificate().validity().not_after.to_system_time())
 }
 
 /// PEM, and where it comes from: a file, or the key of the configuration that contains it.
