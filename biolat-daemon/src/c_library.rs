@@ -2,13 +2,18 @@
 
 #![allow(unsafe_code, reason = "no dependency has safe wrappers for these")]
 
-/// Makes all threads share one malloc arena. With an arena for each, memory that was freed in one thread is not available to
-/// others: some megabytes after the kernel's BTF has been parsed.
+/// Allocations of this size and more get pages of their own, which the kernel gets back at once. By default glibc raises the
+/// size to that of the largest allocation so far, and large bodies would stay in the heap.
+const OWN_PAGES: libc::c_int = 128 << 10;
+
+/// Makes all threads share one malloc arena, and gives large allocations pages of their own. With an arena for each thread,
+/// memory that was freed in one is not available to others: some megabytes after the kernel's BTF has been parsed.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: integer arguments only; glibc locks internally.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_PAGES);
     }
 }
 

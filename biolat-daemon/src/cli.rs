@@ -11,7 +11,7 @@ use crate::{
     host::Host,
     http::ServeConfig,
     interval,
-    log_lines::LogFormat,
+    log_lines::{LogFormat, LogLevel},
     report,
     shared_options::{DeviceOptions, ListenOptions, SeccompOptions},
     version,
@@ -90,6 +90,16 @@ pub struct Cli {
         default_value = "text"
     )]
     pub log_format: LogFormat,
+
+    /// Least serious messages to log
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "BIOLAT_LOG_LEVEL",
+        hide_env_values = true,
+        default_value = "info"
+    )]
+    pub log_level: LogLevel,
 
     /// Let the kernel measure the probe itself: biolat_probe_runs_total and biolat_probe_run_seconds_total
     ///

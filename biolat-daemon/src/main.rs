@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use biolat_daemon::{
     c_library, check,
@@ -16,6 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const EXIT_FAILURE: u8 = 1;
 
+/// Threads that encode responses, verify passwords and read the web config. One may wait for a drive that does not answer.
+const MAX_BLOCKING_THREADS: usize = 8;
+
 fn main() -> ExitCode {
     c_library::share_one_heap();
     let cli = match Cli::try_parse() {
@@ -26,7 +29,7 @@ fn main() -> ExitCode {
         }
         Err(help_or_version) => help_or_version.exit(),
     };
-    log_lines::start(cli.log_format);
+    log_lines::start(cli.log_format, cli.log_level);
     process::raise_file_limit();
     let outcome = match cli.command {
         None => return run_daemon(cli),
@@ -69,11 +72,18 @@ fn one_line(text: &str) -> String {
 
 fn serve(config: Config) -> anyhow::Result<()> {
     let listeners = listen::open(&config.listen)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // tokio panics if it cannot start the first of these threads, so that one is started now and kept.
+        .thread_keep_alive(Duration::MAX)
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
+        .build()?;
     let result = runtime.block_on(async {
         // First, so that no signal has its default effect.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        // Its effect would be the end. The files of a web config are read again whenever they change.
+        let _hangup = signal(SignalKind::hangup())?;
         daemon::run(config, listeners, async move {
             tokio::select! {
                 _ = terminate.recv() => {}

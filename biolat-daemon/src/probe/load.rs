@@ -84,7 +84,10 @@ impl LoadEnv {
         let detail = match error.downcast_ref::<ProgramError>() {
             Some(ProgramError::LoadError { verifier_log, .. }) => {
                 let text = verifier_log.to_string();
-                log::debug!("verifier: {text}");
+                let lines: Vec<_> = text.lines().collect();
+                for line in &lines[lines.len().saturating_sub(VERIFIER_LINES)..] {
+                    log::debug!("verifier: {line}");
+                }
                 let last =
                     text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("processed"));
                 last.map(|line| format!(" (verifier: {})", line.trim())).unwrap_or_default()
@@ -95,6 +98,9 @@ impl LoadEnv {
         LoadError { what, remedy: load_error::remedy(reason, self.release, self.memlock) }.into()
     }
 }
+
+/// The verifier's last lines, which have the reason, are logged at the level `debug`.
+const VERIFIER_LINES: usize = 50;
 
 /// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it without attaching it.
 pub fn test_load(kernel: &Kernel, btf: Vec<u8>, host: &Host, slots: u32) -> Result<ProgramCounts> {

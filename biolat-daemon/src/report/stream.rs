@@ -3,8 +3,10 @@
 use std::{
     future::pending,
     io::{self, Write as _},
+    pin::pin,
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -12,7 +14,12 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     stdio::stdout,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+    task::spawn_blocking,
+    time::timeout,
+};
 
 use super::{
     breakdown::Breakdown, clock, findings, json, options::ReportOptions, source::Source, text,
@@ -20,7 +27,7 @@ use super::{
 };
 use crate::{
     api::ApiSnapshot,
-    format,
+    format, log_lines,
     terminal::{Highlight, Terminal, wrapped},
 };
 
@@ -45,18 +52,31 @@ impl StopSignals {
     }
 }
 
+/// How long the last collection and its output may take after a signal.
+const END_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// Shows windows. A closed pipe is not an error.
 pub(super) async fn run(source: Source, options: &ReportOptions, stop: StopSignals) -> Result<ExitCode> {
-    match show(source, options, stop).await {
+    let (stopping, stopped) = watch::channel(false);
+    let mut signals = stop;
+    let mut shown = pin!(show(source, options, stopped));
+    let outcome = tokio::select! {
+        outcome = &mut shown => outcome,
+        () = signals.received() => {
+            stopping.send_replace(true);
+            timeout(END_TIMEOUT, shown).await.unwrap_or(Ok(()))
+        }
+    };
+    match outcome {
         Err(error) if is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
         outcome => outcome.map(|()| ExitCode::SUCCESS),
     }
 }
 
-async fn show(mut source: Source, options: &ReportOptions, mut stop: StopSignals) -> Result<()> {
+async fn show(mut source: Source, options: &ReportOptions, mut stopped: watch::Receiver<bool>) -> Result<()> {
     let terminal = Terminal::of_stdout(options.color);
     let output = Output { terminal, breakdown: Breakdown::of(options), options };
-    output.begin(&source)?;
+    output.begin(&source).await?;
     let (first, mut last) = (Arc::clone(&source.first), Arc::clone(&source.first));
     let mut latest = Arc::clone(&last);
     let mut shown = 0;
@@ -71,7 +91,7 @@ async fn show(mut source: Source, options: &ReportOptions, mut stop: StopSignals
         }
         let update = tokio::select! {
             update = source.next() => update,
-            () = stop.received() => {
+            _ = stopped.wait_for(|&stopped| stopped) => {
                 latest = source.last().await.unwrap_or(latest);
                 break;
             }
@@ -80,7 +100,7 @@ async fn show(mut source: Source, options: &ReportOptions, mut stop: StopSignals
         match update {
             Ok(Update::Snapshot(snapshot)) => latest = snapshot,
             Ok(Update::Retrying(error)) => {
-                to_stderr(&format!("{error}; retrying\n"));
+                log_lines::write_text(&format!("{error}; retrying\n"));
                 continue;
             }
             Err(error) => {
@@ -89,22 +109,17 @@ async fn show(mut source: Source, options: &ReportOptions, mut stop: StopSignals
             }
         }
         if options.interval.is_some() && is_whole(&last, &latest, source.passes) {
-            output.show(&last, &latest)?;
+            output.show(&last, &latest).await?;
             last = Arc::clone(&latest);
             shown += 1;
         }
     }
     // A last window that is shorter than the others.
     if latest.taken != last.taken && (options.interval.is_none() || shown < wanted) {
-        output.show(&last, &latest)?;
+        output.show(&last, &latest).await?;
     }
-    output.end(&first, &latest)?;
+    output.end(&first, &latest).await?;
     outcome
-}
-
-/// A closed standard error is not an error.
-fn to_stderr(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Whether there are enough collections between these two.
@@ -124,7 +139,7 @@ async fn closed(terminal: Terminal) {
         return pending().await;
     }
     loop {
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         let mut output = [PollFd::from_borrowed_fd(stdout(), PollFlags::empty())];
         if poll(&mut output, Some(&Timespec::default())) == Ok(1)
             && output[0].revents().contains(PollFlags::ERR)
@@ -142,7 +157,7 @@ struct Output<'a> {
 
 impl Output<'_> {
     /// What is measured and how; to standard error where standard output is JSON.
-    fn begin(&self, source: &Source) -> Result<()> {
+    async fn begin(&self, source: &Source) -> Result<()> {
         let mut lines = vec![source.about.clone()];
         if let Some(wanted) = self.options.interval
             && (source.window().as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() > 0.01
@@ -162,10 +177,10 @@ impl Output<'_> {
         }
         let text = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect::<String>();
         if self.options.json {
-            to_stderr(&text);
+            log_lines::write_text(&text);
             return Ok(());
         }
-        self.write(&text)
+        write(text).await
     }
 
     fn window(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Window {
@@ -173,10 +188,10 @@ impl Output<'_> {
         if self.options.from.is_none() { window.with_inflight(&self.options.host.sysfs) } else { window }
     }
 
-    fn show(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Result<()> {
+    async fn show(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Result<()> {
         let window = self.window(before, after);
         if self.options.json {
-            return self.write(&json::line(&window, &after.host, &self.breakdown)?);
+            return write(json::line(&window, &after.host, &self.breakdown)?).await;
         }
         let mut text = String::from("\n");
         if self.options.timestamp {
@@ -192,19 +207,20 @@ impl Output<'_> {
             fine: self.options.fine,
         };
         text.push_str(&text::window(&window, &self.breakdown, &style));
-        self.write(&text)
+        write(text).await
     }
 
     /// The findings in all windows together.
-    fn end(&self, first: &ApiSnapshot, last: &ApiSnapshot) -> Result<()> {
+    async fn end(&self, first: &ApiSnapshot, last: &ApiSnapshot) -> Result<()> {
         if self.options.json {
             return Ok(());
         }
         if first.taken == last.taken {
             let interval = format::duration(last.interval);
-            return self.write(&format!(
+            return write(format!(
                 "\nnothing to show: no collection since the start, there is one every {interval}\n"
-            ));
+            ))
+            .await;
         }
         let window = self.window(first, last);
         let findings = findings::findings(&window, self.terminal.numbers(self.options.milliseconds));
@@ -214,17 +230,20 @@ impl Output<'_> {
         for finding in findings {
             text.push_str(&format!("- {}\n", self.wrapped(&finding, 2)));
         }
-        self.write(&text)
+        write(text).await
     }
 
     fn wrapped(&self, line: &str, indent: usize) -> String {
         wrapped(line, self.terminal.width(), indent)
     }
+}
 
-    fn write(&self, text: &str) -> Result<()> {
+/// Writes to standard output, in another thread: a pipe may be full, a terminal may be stopped, and signals are still obeyed.
+async fn write(text: String) -> Result<()> {
+    let written = spawn_blocking(move || {
         let mut output = io::stdout().lock();
         output.write_all(text.as_bytes())?;
-        output.flush()?;
-        Ok(())
-    }
+        output.flush()
+    });
+    Ok(written.await??)
 }
