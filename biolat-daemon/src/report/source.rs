@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Result, bail};
 use tokio::sync::watch;
 
-use super::{options::ReportOptions, remote::Remote, update::Update};
+use super::{
+    options::ReportOptions,
+    remote::{Remote, clean_text},
+    update::Update,
+};
 use crate::{
     api::ApiSnapshot,
     collect::{self, Settings},
@@ -124,7 +128,9 @@ impl Own {
 
     fn latest(&mut self) -> Option<Arc<ApiSnapshot>> {
         let snapshot = self.snapshots.borrow_and_update().clone()?;
-        Some(Arc::new(ApiSnapshot::of(&snapshot, &self.host, self.interval)))
+        let mut snapshot = ApiSnapshot::of(&snapshot, &self.host, self.interval);
+        clean_text(&mut snapshot);
+        Some(Arc::new(snapshot))
     }
 
     async fn last(&mut self) -> Option<Arc<ApiSnapshot>> {

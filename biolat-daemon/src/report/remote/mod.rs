@@ -19,6 +19,8 @@ use super::{options::ReportOptions, target::Target, update::Update};
 use crate::{api::ApiSnapshot, device::selection::Selection};
 use client::{Client, Fetched};
 
+pub(super) use sanitize_snapshot::clean_text;
+
 /// The environment variable of the password.
 const PASSWORD_VARIABLE: &str = "BIOLAT_PASSWORD";
 
@@ -118,7 +120,7 @@ impl Poll {
             };
             let update = match fetched {
                 Ok(Fetched::New(snapshot)) => {
-                    (unreachable, pause) = (None, interval.mul_f64(0.9));
+                    (unreachable, pause) = (None, interval.mul_f64(0.9).max(often));
                     Some(Ok(Update::Snapshot(self.selected(snapshot))))
                 }
                 Ok(Fetched::Same | Fetched::NotReady) => {

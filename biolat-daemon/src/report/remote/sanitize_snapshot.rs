@@ -1,14 +1,20 @@
 //! Snapshots of other hosts: impossible figures are rejected, and text is made harmless.
 
-use std::{collections::BTreeMap, mem};
+use std::{collections::BTreeMap, mem, ops::RangeInclusive};
 
 use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 
 use crate::{api::ApiSnapshot, histogram::Histogram, sanitize};
 
+/// Intervals between collections that a daemon may have, in seconds: its own limits, and some more.
+const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
+
 /// A snapshot of another host with harmless text, or why it cannot be a biolat's.
 pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
+    if !INTERVALS.contains(&snapshot.interval) {
+        bail!("malformed answer: it collects every {} s", snapshot.interval);
+    }
     // No later sum can overflow, as these totals do not.
     let (mut bytes, mut counts) = (0_u64, 0_u64);
     let add = |sum: &mut u64, count: u64| -> Result<()> {
@@ -32,7 +38,13 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
     }
     snapshot.lost.values().try_for_each(|&count| add(&mut counts, count))?;
 
-    let ApiSnapshot { biolat, host, devices, lost, .. } = &mut snapshot;
+    clean_text(&mut snapshot);
+    Ok(snapshot)
+}
+
+/// Makes the text of a snapshot harmless: names of devices, and what drives and hosts say of themselves.
+pub(in crate::report) fn clean_text(snapshot: &mut ApiSnapshot) {
+    let ApiSnapshot { biolat, host, devices, lost, .. } = snapshot;
     clean(biolat);
     clean(host);
     clean_keys(lost);
@@ -47,7 +59,6 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
             clean_keys(&mut op.errors);
         }
     }
-    Ok(snapshot)
 }
 
 fn has_known_buckets(histogram: &Histogram) -> Result<()> {
