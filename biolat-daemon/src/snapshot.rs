@@ -1,6 +1,6 @@
 //! What one collection found: plain data, immutable. It depends neither on aya nor on Prometheus.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use biolat_common::series::PHASES;
 
@@ -60,6 +60,8 @@ pub struct SeriesView {
 pub struct Health {
     /// How long collections took.
     pub durations: Histogram,
+    /// When the last collection succeeded.
+    pub last_success: Option<Instant>,
     /// Collections that failed.
     pub failures: u64,
     /// Collections that took longer than the interval.

@@ -6,9 +6,9 @@ use std::{
 };
 
 use anyhow::Result;
-use biolat_common::{series::Key, slot::table_cell};
+use biolat_common::series::Key;
 
-use super::{Collector, KnownDevice, keys_of, slots::Quarantined};
+use super::{Collector, KnownDevice};
 use crate::device::{Device, Throttling};
 
 /// How long a device that the probe has seen may be missing in sysfs.
@@ -35,16 +35,28 @@ impl Collector {
         };
         let gone: Vec<u64> =
             self.devices.iter().filter(|(_, known)| !is_here(known)).map(|(&id, _)| id).collect();
+        let mut outcome = Ok(());
         for id in gone {
-            if let Some(known) = self.devices.remove(&id) {
-                log::info!("device {} is gone", known.device.name);
+            match self.store.end(&mut self.probe.maps, id, Instant::now(), |_| {}) {
+                Ok(()) => {
+                    if let Some(known) = self.devices.remove(&id) {
+                        log::info!("device {} is gone", known.device.name);
+                    }
+                }
+                // It stays until its series have ended: otherwise they would be those of an unknown device. The next scan finds
+                // it gone again.
+                Err(error) => {
+                    self.scanned = None;
+                    outcome = Err(error);
+                }
             }
-            self.end_series(id)?;
         }
         for device in found {
             self.unresolved_devices.remove(&device.id);
             if let Some(known) = self.devices.get_mut(&device.id) {
-                known.device = device;
+                if known.device.inode == device.inode {
+                    known.device = device;
+                }
                 continue;
             }
             let shown = self.selection.shows(&device.name);
@@ -55,10 +67,18 @@ impl Collector {
             let since = SystemTime::now();
             self.devices.insert(
                 device.id,
-                KnownDevice { device, shown, since, audit: None, was_quiet: false, has_dispatch_times },
+                KnownDevice {
+                    device,
+                    shown,
+                    has_series: false,
+                    since,
+                    audit: None,
+                    was_quiet: false,
+                    has_dispatch_times,
+                },
             );
         }
-        Ok(())
+        outcome
     }
 
     /// Whether no scan has found this series' device.
@@ -69,32 +89,15 @@ impl Collector {
     /// Ends the series of devices that got no name in time: their completions are counted as lost, `unknown_device`.
     pub(super) fn expire_unresolved_devices(&mut self) -> Result<()> {
         let unresolved: BTreeSet<u64> =
-            self.series.keys().filter(|key| self.is_unresolved(**key)).map(|key| key.device()).collect();
+            self.store.keys().filter(|key| self.is_unresolved(*key)).map(|key| key.device()).collect();
         for id in unresolved {
             let since = self.unresolved_devices.entry(id).or_insert_with(Instant::now);
             if since.elapsed() >= UNRESOLVED_TIMEOUT {
+                let count = |completions| self.unresolved_completions += completions;
+                self.store.end(&mut self.probe.maps, id, Instant::now(), count)?;
                 self.unresolved_devices.remove(&id);
-                self.unresolved_completions += self.end_series(id)?;
             }
         }
         Ok(())
-    }
-
-    /// Ends every series of a device; returns how many completions they held.
-    fn end_series(&mut self, id: u64) -> Result<u64> {
-        let ended: Vec<_> = self.series.extract_if(keys_of(id), |_, _| true).collect();
-        let mut completions = 0;
-        for (key, tracked) in ended {
-            completions += tracked.totals.count();
-            self.probe.maps.remove(key)?;
-            self.quarantined.push(Quarantined { slot: tracked.slot, since: Instant::now() });
-            // Another series that wanted the same cell of the table may get it now.
-            for (_, other) in
-                self.series.iter_mut().filter(|(other, _)| table_cell(**other) == table_cell(key))
-            {
-                other.in_table = false;
-            }
-        }
-        Ok(completions)
     }
 }

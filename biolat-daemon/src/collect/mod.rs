@@ -4,20 +4,20 @@
 mod audit;
 mod handle;
 mod lifetimes;
+mod series_store;
 mod slots;
 mod snapshots;
 mod thread;
 pub mod totals;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
-    ops::RangeInclusive,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
-use biolat_common::series::{Key, Series};
+use biolat_common::series::Key;
 
 use crate::{
     device::{
@@ -32,8 +32,7 @@ use crate::{
     snapshot::Snapshot,
 };
 use audit::Audit;
-use slots::Quarantined;
-use totals::{Growth, Totals};
+use series_store::SeriesStore;
 
 pub(crate) use handle::{Handle, Settings};
 pub(crate) use slots::slots_at_start;
@@ -50,11 +49,7 @@ pub struct Collector {
     /// When the devices were scanned; `None` if a scan is due.
     scanned: Option<Instant>,
     devices: BTreeMap<u64, KnownDevice>,
-    series: BTreeMap<Key, TrackedSeries>,
-    /// Slots of series that have ended, until no run of the probe can write to them.
-    quarantined: Vec<Quarantined>,
-    /// Values that free slots hold from former series.
-    baselines: HashMap<u32, Series>,
+    store: SeriesStore,
     /// Devices that the probe has seen and no scan has found, and since when.
     unresolved_devices: BTreeMap<u64, Instant>,
     /// Completions of devices that were gone before a scan found them.
@@ -71,6 +66,8 @@ pub struct Collector {
 struct KnownDevice {
     device: Device,
     shown: bool,
+    /// Whether the series of its reads and writes have been created.
+    has_series: bool,
     since: SystemTime,
     audit: Option<Audit>,
     /// Whether the device has been quiet during a collection, so that the audit's baseline is exact.
@@ -84,19 +81,6 @@ struct Losses {
     by_reason: Vec<(&'static str, u64)>,
     /// Those that diskstats accounts, over all devices.
     accounted: u64,
-}
-
-/// A series in the probe's maps.
-struct TrackedSeries {
-    slot: u32,
-    /// Whether it is in the table. If not, putting it there is tried again: the cell may have become free.
-    in_table: bool,
-    totals: Box<Totals>,
-}
-
-/// The keys of a device, for every op.
-fn keys_of(id: u64) -> RangeInclusive<Key> {
-    Key::new(id, 0)..=Key::new(id, u32::from(u8::MAX))
 }
 
 fn scan(root: &Path, kernel: &Kernel, known: &BTreeMap<u64, KnownDevice>) -> Result<Vec<Device>> {
@@ -126,9 +110,7 @@ impl Collector {
             started: SystemTime::now(),
             scanned: Some(Instant::now()),
             devices: BTreeMap::new(),
-            series: BTreeMap::new(),
-            quarantined: Vec::new(),
-            baselines: HashMap::new(),
+            store: SeriesStore::default(),
             unresolved_devices: BTreeMap::new(),
             unresolved_completions: 0,
             grow_failed: false,
@@ -138,6 +120,7 @@ impl Collector {
         };
         collector.reconcile(found)?;
         collector.provide_slots();
+        collector.create_foreseen_series();
         if !collector.devices.values().any(|known| known.shown) {
             log::warn!("no block device to show yet; devices that appear will be shown");
         }
@@ -155,6 +138,7 @@ impl Collector {
         self.reconcile(found)?;
         self.end_quarantine()?;
         self.provide_slots();
+        self.create_foreseen_series();
         Ok(())
     }
 
@@ -179,6 +163,7 @@ impl Collector {
         self.expire_unresolved_devices()?;
         self.end_quarantine()?;
         self.provide_slots();
+        self.create_foreseen_series();
         self.log_no_room();
         Ok(self.snapshot(lost, program))
     }
@@ -201,28 +186,18 @@ impl Collector {
     }
 
     fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {
-        let mut growth: BTreeMap<u64, Growth> = BTreeMap::new();
-        for &(key, slot) in index {
-            let now = self.probe.maps.read(slot)?;
-            let tracked = match self.series.entry(key) {
-                Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => {
-                    let baseline = self.baselines.remove(&slot).unwrap_or(Series::ZERO);
-                    let totals = Box::new(Totals::from_baseline(baseline));
-                    entry.insert(TrackedSeries { slot, in_table: false, totals })
-                }
-            };
-            if !tracked.in_table {
-                tracked.in_table = self.probe.maps.publish(key, slot)?;
-            }
-            *growth.entry(key.device()).or_default() += tracked.totals.add(&now);
-        }
+        let growth = self.store.read(&mut self.probe.maps, index)?;
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
             if let Some(known) = self.devices.get_mut(&id) {
                 known.has_dispatch_times = growth.split > 0;
             }
         }
         Ok(())
+    }
+
+    /// Slots whose quarantine is over can be used again.
+    fn end_quarantine(&mut self) -> Result<()> {
+        self.store.end_quarantine(&mut self.probe.maps, Instant::now())
     }
 
     /// Losses by reason, including reasons without any.
@@ -268,12 +243,12 @@ impl Collector {
     /// What the probe has counted, in the groups of the disk statistics.
     fn counted(&self) -> BTreeMap<u64, DiskStats> {
         let mut counted: BTreeMap<u64, DiskStats> = BTreeMap::new();
-        for (key, tracked) in &self.series {
+        for (key, totals) in self.store.iter() {
             let accounts_passthrough =
                 self.devices.get(&key.device()).is_some_and(|known| known.device.accounts_passthrough);
             let name = self.probe.kernel.op_name(key.op());
             if let Some(group) = Group::of(key.op(), &name, accounts_passthrough) {
-                counted.entry(key.device()).or_default().add(group, tracked.totals.count());
+                counted.entry(key.device()).or_default().add(group, totals.count());
             }
         }
         counted

@@ -1,20 +1,8 @@
-//! Slots of the probe's maps: how many there have to be, and when one can be used again.
+//! Slots of the probe's maps: how many there have to be, and the series that get one in advance.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
 use biolat_common::{series::Key, slot::SLOTS};
 
-use super::Collector;
-
-/// A slot whose series has ended. A run of the probe that began before may still write to it.
-pub(super) struct Quarantined {
-    pub(super) slot: u32,
-    pub(super) since: Instant,
-}
-
-/// Longer than any run of the probe.
-const QUARANTINE: Duration = Duration::from_millis(100);
+use super::{Collector, KnownDevice};
 
 /// Slots kept free for unforeseen series: as many as fit into this, within bounds.
 const SPARE_BYTES: u64 = 1 << 20;
@@ -30,39 +18,25 @@ pub(crate) fn slots_at_start(devices: usize, slot_bytes: u64) -> u32 {
 }
 
 impl Collector {
-    /// Returns slots whose quarantine is over to the probe; their values become the next baselines.
-    pub(super) fn end_quarantine(&mut self) -> Result<()> {
-        for quarantined in self.quarantined.extract_if(.., |slot| slot.since.elapsed() >= QUARANTINE) {
-            self.baselines.insert(quarantined.slot, self.probe.maps.read(quarantined.slot)?);
-            self.probe.maps.release(quarantined.slot)?;
-        }
-        Ok(())
-    }
-
-    /// When the slot that has been in quarantine longest can be used again.
-    pub(super) fn quarantine_ends(&self) -> Option<Instant> {
-        self.quarantined.first().map(|quarantined| quarantined.since + QUARANTINE)
-    }
-
     /// Adds slots until there is one for reads and one for writes of each device that is shown, and some to spare. If that
     /// fails, new series are counted as lost; existing ones continue.
     ///
     /// Unresolved devices and slots in quarantine get at most as many again as there are to spare: devices may come and go
     /// faster than their series end, and maps are never freed.
     pub(super) fn provide_slots(&mut self) {
-        let is_missing = |id: u64, op: u32| !self.series.contains_key(&Key::new(id, op));
+        let is_missing = |id: u64, op: u32| !self.store.contains(Key::new(id, op));
         let shown = self.devices.iter().filter(|(_, known)| known.shown);
         let foreseen = shown
             .flat_map(|(&id, _)| [is_missing(id, 0), is_missing(id, 1)])
             .filter(|&missing| missing)
             .count();
         let spare = spare(self.probe.maps.slot_bytes());
-        let unresolved = self.series.keys().filter(|key| self.is_unresolved(**key)).count();
-        let named = self.series.len() - unresolved;
-        let transient = (unresolved + self.quarantined.len()) as u64;
-        let needed = (named + foreseen) as u64 + spare + transient.min(spare);
+        let (unresolved, named): (Vec<_>, Vec<_>) =
+            self.store.keys().partition(|key| self.is_unresolved(*key));
+        let transient = (unresolved.len() + self.store.quarantined()) as u64;
+        let needed = (named.len() + foreseen) as u64 + spare + transient.min(spare);
         while u64::from(self.probe.maps.slots()) < needed {
-            let problem = match self.probe.maps.grow() {
+            let problem = match self.store.grow(&mut self.probe.maps) {
                 Ok(true) => {
                     self.grow_failed = false;
                     continue;
@@ -81,6 +55,27 @@ impl Collector {
             }
             break;
         }
+    }
+
+    /// Creates the series of reads and writes of each device that is shown. One that cannot be created now is created by the probe
+    /// at its first I/O.
+    pub(super) fn create_foreseen_series(&mut self) {
+        let keys = |(&id, _): (&u64, &KnownDevice)| [Key::new(id, 0), Key::new(id, 1)];
+        let missing: Vec<_> = self
+            .devices
+            .iter()
+            .filter(|(_, known)| known.shown && !known.has_series)
+            .flat_map(keys)
+            .filter(|key| !self.store.contains(*key))
+            .collect();
+        for key in missing {
+            match self.store.create(&mut self.probe.maps, key) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return log::debug!("cannot create a series in advance: {error:#}"),
+            }
+        }
+        self.devices.values_mut().for_each(|known| known.has_series = true);
     }
 
     /// Logs each series that there was no slot for, once. Series of unresolved devices are not logged.

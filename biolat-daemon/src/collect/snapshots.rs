@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Collector, KnownDevice, Losses, audit::Audit, keys_of};
+use super::{Collector, KnownDevice, Losses, audit::Audit};
 use crate::{
     probe::ProgramCounts,
     process,
@@ -34,9 +34,9 @@ impl Collector {
     fn device_view(&self, id: u64, known: &KnownDevice) -> DeviceView {
         let kernel = &self.probe.kernel;
         let mut series: Vec<SeriesView> = self
-            .series
-            .range(keys_of(id))
-            .map(|(key, tracked)| tracked.totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10))
+            .store
+            .of_device(id)
+            .map(|(key, totals)| totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10))
             .collect();
         for op in ["write", "read"] {
             if !series.iter().any(|view| view.op == op) {
@@ -60,6 +60,7 @@ impl Collector {
         let slots = self.probe.maps.slots();
         Health {
             durations: self.stats.histogram(),
+            last_success: self.stats.last_success,
             failures: self.stats.failures,
             overruns: self.stats.overruns,
             slots: u64::from(slots),

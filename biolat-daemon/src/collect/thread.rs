@@ -33,6 +33,7 @@ const RESCAN_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct CollectionStats {
     durations: [u64; CELLS],
     sum_ns: u128,
+    pub(super) last_success: Option<Instant>,
     pub(super) failures: u64,
     pub(super) overruns: u64,
     failure_log: LogLimit,
@@ -59,6 +60,7 @@ impl Default for CollectionStats {
         Self {
             durations: [0; CELLS],
             sum_ns: 0,
+            last_success: None,
             failures: 0,
             overruns: 0,
             failure_log: LogLimit::default(),
@@ -101,7 +103,7 @@ pub(super) fn run(
         collector.collect_and_publish(interval, snapshots);
         // A collection that took too long delays the next one; missed ones are not made up for.
         next = (next + interval).max(Instant::now());
-        let mut quarantine = collector.quarantine_ends();
+        let mut quarantine = collector.store.quarantine_ends();
         loop {
             let now = Instant::now();
             if now >= next {
@@ -113,12 +115,12 @@ pub(super) fn run(
                     log::error!("{error:#}");
                 }
                 earliest_rescan = Instant::now() + RESCAN_INTERVAL;
-                quarantine = collector.quarantine_ends();
+                quarantine = collector.store.quarantine_ends();
                 continue;
             }
             if quarantine.is_some_and(|due| now >= due) {
                 // An error here recurs on the next collection, which logs it.
-                quarantine = collector.end_quarantine().ok().and_then(|()| collector.quarantine_ends());
+                quarantine = collector.end_quarantine().ok().and_then(|()| collector.store.quarantine_ends());
                 continue;
             }
             let wake = [rescan, quarantine].into_iter().flatten().fold(next, Instant::min);
@@ -142,7 +144,9 @@ impl Collector {
         let result = self.collect();
         self.stats.record(began.elapsed(), interval);
         match result {
-            Ok(snapshot) => {
+            Ok(mut snapshot) => {
+                self.stats.last_success = Some(Instant::now());
+                snapshot.health = self.health();
                 snapshots.send_replace(Some(Arc::new(snapshot)));
             }
             Err(error) => {

@@ -183,7 +183,7 @@ mod tests {
             lost: Vec::new(),
             health: Health::default(),
             probe: None,
-            process: Process::default(),
+            process: Some(Process::default()),
         }
     }
 

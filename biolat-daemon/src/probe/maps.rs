@@ -10,13 +10,17 @@ use aya::{
 use biolat_common::{
     lost::{Counts, REASONS},
     series::{Key, Series},
-    slot::{CHUNK_SLOTS, Cell, SLOTS, table_cell},
+    slot::{CHUNK_SLOTS, Cell, SLOTS},
 };
 
 use super::{
     cpus::{self, PossibleCpus},
+    series_maps::SeriesMaps,
     sys,
 };
+
+/// Insert only a key that is not there.
+const BPF_NOEXIST: u64 = 1;
 
 /// A series as the value of a map.
 #[derive(Clone, Copy)]
@@ -112,7 +116,7 @@ impl Maps {
             losses: Vec::new(),
         };
         for slot in 0..preallocated {
-            maps.release(slot)?;
+            maps.push_free(slot)?;
         }
         Ok(maps)
     }
@@ -129,74 +133,11 @@ impl Maps {
         self.preallocated + self.chunks.len() as u32 * CHUNK_SLOTS
     }
 
-    /// Creates another chunk of slots and pushes them to the free queue. `false`: the limit is reached.
-    pub fn grow(&mut self) -> Result<bool> {
-        let slots = self.slots();
-        if slots == SLOTS {
-            return Ok(false);
-        }
-        let chunk = PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a map for more series")?;
-        self.more
-            .set(slots / CHUNK_SLOTS, chunk.map(), 0)
-            .context("cannot add a map for more series to the probe")?;
-        self.chunks.push(chunk);
-        for slot in slots..slots + CHUNK_SLOTS {
-            self.release(slot)?;
-        }
-        Ok(true)
-    }
-
-    /// Pushes a slot to the free queue, for the next new series.
-    pub fn release(&mut self, slot: u32) -> Result<()> {
-        self.free.push(slot, 0).context("cannot push a slot to the free queue")
-    }
-
     /// Every series and its slot.
     pub fn index(&mut self) -> Result<Vec<(Key, u32)>> {
         let (keys, slots) = &mut self.entries;
         let read = sys::read_hash(&self.index, keys, slots).context("cannot read the index of series")?;
         Ok(keys[..read].iter().map(|&key| Key::from_bits(key)).zip(slots[..read].iter().copied()).collect())
-    }
-
-    /// Removes a series from the index and the table. Runs of the probe that are in progress may still write to its
-    /// slot, which must not be reused before they have ended.
-    pub fn remove(&mut self, key: Key) -> Result<()> {
-        if self.cell_of(key)?.is_of(key) {
-            self.table.set(table_cell(key), Cell::EMPTY.bits(), 0)?;
-        }
-        match self.index.remove(&key.bits()) {
-            Err(error) if !matches!(error, MapError::KeyNotFound) => {
-                Err(error).context("cannot remove a series from the index")
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Puts a series into the table, for the probe's common case. `false`: its cell keeps a series that is likely to be
-    /// busier, and the probe continues to find this one in the index.
-    pub fn publish(&mut self, key: Key, slot: u32) -> Result<bool> {
-        let cell = self.cell_of(key)?;
-        if cell.yields_to(key) {
-            self.table.set(table_cell(key), Cell::new(key, slot).bits(), 0)?;
-            return Ok(true);
-        }
-        Ok(cell.is_of(key))
-    }
-
-    fn cell_of(&self, key: Key) -> Result<Cell> {
-        Ok(Cell::from_bits(self.table.get(&table_cell(key), 0).context("cannot read the table of series")?))
-    }
-
-    /// The counters of a slot, summed over the CPUs.
-    pub fn read(&mut self, slot: u32) -> Result<Series> {
-        let (map, index) = match slot.checked_sub(self.preallocated) {
-            None => (&self.series, slot),
-            Some(beyond) => {
-                let chunk = self.chunks.get((beyond / CHUNK_SLOTS) as usize);
-                (chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS)
-            }
-        };
-        self.buffer.read(map, index, self.cpus)
     }
 
     /// Lost completions by reason, summed over the CPUs.
@@ -209,6 +150,71 @@ impl Maps {
             }
         }
         Ok(sum)
+    }
+}
+
+impl SeriesMaps for Maps {
+    fn add_chunk(&mut self) -> Result<Option<u32>> {
+        let slots = self.slots();
+        if slots == SLOTS {
+            return Ok(None);
+        }
+        let chunk = PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a map for more series")?;
+        self.more
+            .set(slots / CHUNK_SLOTS, chunk.map(), 0)
+            .context("cannot add a map for more series to the probe")?;
+        self.chunks.push(chunk);
+        Ok(Some(slots))
+    }
+
+    fn pop_free(&mut self) -> Result<Option<u32>> {
+        match self.free.pop(0) {
+            Ok(slot) => Ok(Some(slot)),
+            Err(MapError::ElementNotFound) => Ok(None),
+            Err(error) => Err(error).context("cannot pop a slot from the free queue"),
+        }
+    }
+
+    fn push_free(&mut self, slot: u32) -> Result<()> {
+        self.free.push(slot, 0).context("cannot push a slot to the free queue")
+    }
+
+    fn insert(&mut self, key: Key, slot: u32) -> Result<bool> {
+        match self.index.insert(key.bits(), slot, BPF_NOEXIST) {
+            Ok(()) => Ok(true),
+            Err(MapError::SyscallError(error)) if error.io_error.raw_os_error() == Some(libc::EEXIST) => {
+                Ok(false)
+            }
+            Err(error) => Err(error).context("cannot add a series to the index"),
+        }
+    }
+
+    fn remove(&mut self, key: Key) -> Result<()> {
+        match self.index.remove(&key.bits()) {
+            Err(error) if !matches!(error, MapError::KeyNotFound) => {
+                Err(error).context("cannot remove a series from the index")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn cell(&mut self, index: u32) -> Result<Cell> {
+        Ok(Cell::from_bits(self.table.get(&index, 0).context("cannot read the table of series")?))
+    }
+
+    fn set_cell(&mut self, index: u32, cell: Cell) -> Result<()> {
+        self.table.set(index, cell.bits(), 0).context("cannot change the table of series")
+    }
+
+    fn read(&mut self, slot: u32) -> Result<Series> {
+        let (map, index) = match slot.checked_sub(self.preallocated) {
+            None => (&self.series, slot),
+            Some(beyond) => {
+                let chunk = self.chunks.get((beyond / CHUNK_SLOTS) as usize);
+                (chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS)
+            }
+        };
+        self.buffer.read(map, index, self.cpus)
     }
 }
 

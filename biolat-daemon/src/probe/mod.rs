@@ -9,6 +9,7 @@ pub mod load_error;
 mod maps;
 pub mod object;
 pub mod release;
+mod series_maps;
 mod sys;
 
 use std::{collections::BTreeSet, fs, os::fd::OwnedFd};
@@ -21,6 +22,7 @@ use log::Log;
 
 pub use load::{in_whole_chunks, test_load};
 pub use maps::{Maps, SeriesBuffer, SeriesValue};
+pub use series_maps::SeriesMaps;
 pub use sys::ProgramCounts;
 
 use crate::{c_library, host::Host};

@@ -34,6 +34,7 @@ const EVERY_ROLE: &[c_long] = &[
     libc::SYS_munmap,
     libc::SYS_nanosleep,
     libc::SYS_newfstatat,
+    libc::SYS_ppoll,
     libc::SYS_pread64,
     libc::SYS_read,
     libc::SYS_readlinkat,
@@ -56,6 +57,8 @@ const EVERY_ROLE: &[c_long] = &[
     libc::SYS_gettimeofday,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_readlink,
     #[cfg(target_arch = "x86_64")]
@@ -86,15 +89,12 @@ const TUI: &[c_long] = &[
     libc::SYS_epoll_pwait,
     libc::SYS_eventfd2,
     libc::SYS_pipe2,
-    libc::SYS_ppoll,
     libc::SYS_recvfrom,
     libc::SYS_rseq,
     libc::SYS_set_robust_list,
     libc::SYS_socketpair,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll,
 ];
 
 /// Reading a terminal's size and switching it to raw mode. Not `TIOCSTI`, which types into it.
@@ -111,11 +111,12 @@ const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
 ];
 
 /// Reading and creating maps: no command that loads, attaches or looks up anything.
-const BPF_COMMANDS: [bpf_cmd; 6] = [
+const BPF_COMMANDS: [bpf_cmd; 7] = [
     bpf_cmd::BPF_MAP_CREATE,
     bpf_cmd::BPF_MAP_LOOKUP_ELEM,
     bpf_cmd::BPF_MAP_UPDATE_ELEM,
     bpf_cmd::BPF_MAP_DELETE_ELEM,
+    bpf_cmd::BPF_MAP_LOOKUP_AND_DELETE_ELEM,
     bpf_cmd::BPF_MAP_LOOKUP_BATCH,
     bpf_cmd::BPF_OBJ_GET_INFO_BY_FD,
 ];

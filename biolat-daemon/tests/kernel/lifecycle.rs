@@ -9,9 +9,10 @@ use biolat_daemon::{
 
 use crate::support::{
     Folder,
-    bpf::programs,
+    bpf::{programs, series_in_table},
     daemon::{Daemon, program, wait_for},
     figures::Figures,
+    loop_device::LoopDevice,
     machine::possible_cpus,
 };
 
@@ -143,4 +144,17 @@ fn a_wrong_number_of_cpus_in_sysfs_is_refused() {
         assert_eq!(output.status.code(), Some(1), "{printed}");
         assert!(printed.contains("wrong number of possible CPUs"), "{printed}");
     }
+}
+
+/// So that even their first I/O takes the common path of the probe.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn reads_and_writes_have_series_before_their_first_io() {
+    let device = LoopDevice::attach("early", true);
+    let daemon = Daemon::of(&device.name);
+    assert_eq!(series_in_table(&device.name), 2);
+    device.detach();
+    device.attach_another("b");
+    wait_for("the series of another life", || series_in_table(&device.name) == 2);
+    drop(daemon);
 }

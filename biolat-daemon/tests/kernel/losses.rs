@@ -70,12 +70,13 @@ fn without_dispatch_times_the_total_is_complete() {
     let device = LoopDevice::attach("stamps", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let found = device::scan(&host().sysfs, IdKind::Diskseq, |_| None).unwrap();
-    let mut collector = Collector::new(host(), selection, found, probe_without_dispatch_times()).unwrap();
-    collector.collect().unwrap();
     let before = Stat::of(&device.name).completions(READ);
     let target = Target::open(&device.path());
+    let probe = probe_without_dispatch_times();
     target.read(100);
-    // From this collection on the series is in the table: both paths of the probe are tested.
+    wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) >= before + 100);
+    // From now on the series is in the table: both paths of the probe are tested.
+    let mut collector = Collector::new(host(), selection, found, probe).unwrap();
     collector.collect().unwrap();
     target.read(200);
     wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) >= before + 300);

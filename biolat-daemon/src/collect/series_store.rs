@@ -1,0 +1,201 @@
+//! The series in the probe's maps, and the slots that they are in. Any system call may fail: what is known here changes only
+//! after the kernel has done its part, and what is left to do is done by the next call.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    ops::RangeInclusive,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use biolat_common::{
+    series::{Key, Series},
+    slot::{CHUNK_SLOTS, Cell, table_cell},
+};
+
+use super::totals::{Growth, Totals};
+use crate::probe::SeriesMaps;
+
+/// Longer than any run of the probe.
+const QUARANTINE: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(super) struct SeriesStore {
+    series: BTreeMap<Key, TrackedSeries>,
+    /// Slots of series that have ended, until no run of the probe can write to them.
+    quarantined: VecDeque<Quarantined>,
+    /// Slots that are to be pushed to the free queue: none, unless the kernel has refused to take one.
+    released: VecDeque<u32>,
+    /// Values that free slots hold from former series.
+    baselines: HashMap<u32, Series>,
+}
+
+/// A series in the probe's maps.
+struct TrackedSeries {
+    slot: u32,
+    /// Whether it is in the table. If not, putting it there is tried again: the cell may have become free.
+    in_table: bool,
+    totals: Box<Totals>,
+}
+
+/// A slot whose series has ended. A run of the probe that began before may still write to it.
+struct Quarantined {
+    slot: u32,
+    since: Instant,
+}
+
+/// The keys of a device, for every op.
+fn keys_of(id: u64) -> RangeInclusive<Key> {
+    Key::new(id, 0)..=Key::new(id, u32::from(u8::MAX))
+}
+
+impl SeriesStore {
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
+        self.series.keys().copied()
+    }
+
+    /// Every series.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Totals)> {
+        self.series.iter().map(|(&key, tracked)| (key, &*tracked.totals))
+    }
+
+    /// Every series of a device.
+    pub(super) fn of_device(&self, id: u64) -> impl Iterator<Item = (Key, &Totals)> {
+        self.series.range(keys_of(id)).map(|(&key, tracked)| (key, &*tracked.totals))
+    }
+
+    pub(super) fn contains(&self, key: Key) -> bool {
+        self.series.contains_key(&key)
+    }
+
+    /// How many slots wait for the end of their quarantine.
+    pub(super) fn quarantined(&self) -> usize {
+        self.quarantined.len()
+    }
+
+    /// Reads the counters of every series in the index. Returns the growth of each device.
+    pub(super) fn read(
+        &mut self,
+        maps: &mut impl SeriesMaps,
+        index: &[(Key, u32)],
+    ) -> Result<BTreeMap<u64, Growth>> {
+        let mut growth: BTreeMap<u64, Growth> = BTreeMap::new();
+        for &(key, slot) in index {
+            let now = maps.read(slot)?;
+            let tracked = self.track(key, slot);
+            *growth.entry(key.device()).or_default() += tracked.totals.add(&now);
+            if !tracked.in_table {
+                tracked.in_table = publish(maps, key, slot)?;
+            }
+        }
+        Ok(growth)
+    }
+
+    /// A series that is in the index.
+    fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
+        self.series.entry(key).or_insert_with(|| {
+            let baseline = self.baselines.remove(&slot).unwrap_or(Series::ZERO);
+            TrackedSeries { slot, in_table: false, totals: Box::new(Totals::from_baseline(baseline)) }
+        })
+    }
+
+    /// Creates a series before its first I/O, which then is no rare case for the probe. `false`: no slot is free.
+    pub(super) fn create(&mut self, maps: &mut impl SeriesMaps, key: Key) -> Result<bool> {
+        let Some(slot) = maps.pop_free()? else { return Ok(false) };
+        match maps.insert(key, slot) {
+            Ok(true) => {
+                let tracked = self.track(key, slot);
+                tracked.in_table = publish(maps, key, slot)?;
+                Ok(true)
+            }
+            // The probe has just created it.
+            Ok(false) => self.release(maps, slot).map(|()| true),
+            Err(error) => {
+                self.released.push_back(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends every series of a device, and calls `ended` with the number of completions of each. After an error it can be called
+    /// again, for the rest.
+    pub(super) fn end(
+        &mut self,
+        maps: &mut impl SeriesMaps,
+        id: u64,
+        now: Instant,
+        mut ended: impl FnMut(u64),
+    ) -> Result<()> {
+        while let Some((&key, tracked)) = self.series.range_mut(keys_of(id)).next() {
+            tracked.in_table = false;
+            let (slot, completions) = (tracked.slot, tracked.totals.count());
+            if maps.cell(table_cell(key))?.is_of(key) {
+                maps.set_cell(table_cell(key), Cell::EMPTY)?;
+            }
+            maps.remove(key)?;
+            self.series.remove(&key);
+            self.quarantined.push_back(Quarantined { slot, since: now });
+            ended(completions);
+            // Another series that wanted the same cell of the table may get it now.
+            for (_, other) in
+                self.series.iter_mut().filter(|(other, _)| table_cell(**other) == table_cell(key))
+            {
+                other.in_table = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns slots whose quarantine is over to the probe; their values become the next baselines.
+    pub(super) fn end_quarantine(&mut self, maps: &mut impl SeriesMaps, now: Instant) -> Result<()> {
+        self.push_released(maps)?;
+        while let Some(&Quarantined { slot, since }) = self.quarantined.front()
+            && now.duration_since(since) >= QUARANTINE
+        {
+            self.baselines.insert(slot, maps.read(slot)?);
+            self.quarantined.pop_front();
+            self.release(maps, slot)?;
+        }
+        Ok(())
+    }
+
+    /// When the slot that has been in quarantine longest can be used again.
+    pub(super) fn quarantine_ends(&self) -> Option<Instant> {
+        self.quarantined.front().map(|quarantined| quarantined.since + QUARANTINE)
+    }
+
+    /// Adds a chunk of slots. `false`: the limit is reached.
+    pub(super) fn grow(&mut self, maps: &mut impl SeriesMaps) -> Result<bool> {
+        let Some(first) = maps.add_chunk()? else { return Ok(false) };
+        self.released.extend(first..first + CHUNK_SLOTS);
+        self.push_released(maps)?;
+        Ok(true)
+    }
+
+    fn release(&mut self, maps: &mut impl SeriesMaps, slot: u32) -> Result<()> {
+        self.released.push_back(slot);
+        self.push_released(maps)
+    }
+
+    fn push_released(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
+        while let Some(&slot) = self.released.front() {
+            maps.push_free(slot)?;
+            self.released.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// Puts a series into the table, for the probe's common case. `false`: its cell keeps a series that is likely to be busier, and
+/// the probe continues to find this one in the index.
+fn publish(maps: &mut impl SeriesMaps, key: Key, slot: u32) -> Result<bool> {
+    let cell = maps.cell(table_cell(key))?;
+    if cell.yields_to(key) {
+        maps.set_cell(table_cell(key), Cell::new(key, slot))?;
+        return Ok(true);
+    }
+    Ok(cell.is_of(key))
+}

@@ -1,0 +1,268 @@
+//! The store, driven at random, with a kernel whose system calls fail at random: no slot is lost, and no completion is counted
+//! for another series, twice or not at all.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+use biolat_common::{
+    series::{Key, Phase, Series},
+    slot::{CHUNK_SLOTS, Cell, table_cell},
+};
+use proptest::{collection::vec, prelude::*, sample::select};
+
+use super::SeriesStore;
+use crate::probe::SeriesMaps;
+
+/// Their series share cells of the table: those of 1 and 257 with the same op; the last op of 1 with the first one of 2, and
+/// the other way round.
+const DEVICES: [u64; 3] = [1, 257, 2];
+const OPS: [u32; 3] = [0, 1, 24];
+const MAX_SLOTS: usize = 16;
+/// A step of time. A run of the probe takes at most two of them.
+const STEP: Duration = Duration::from_millis(45);
+
+/// The maps and the probe.
+#[derive(Default)]
+struct FakeKernel {
+    free: VecDeque<u32>,
+    index: BTreeMap<Key, u32>,
+    table: BTreeMap<u32, Cell>,
+    counters: Vec<Series>,
+    /// Runs of the probe that have found their slot, and how many steps ago.
+    runs: Vec<(u32, u32)>,
+    /// Series that the probe has created, of which the store may not know yet.
+    made_by_probe: BTreeSet<Key>,
+    /// Completions of each series since it is in the index.
+    expected: BTreeMap<Key, u64>,
+    /// Whether each of the next system calls fails; after the last one, none does.
+    fails: VecDeque<bool>,
+}
+
+impl FakeKernel {
+    fn call(&mut self) -> Result<()> {
+        if self.fails.pop_front().unwrap_or(false) {
+            bail!("out of memory");
+        }
+        Ok(())
+    }
+
+    /// What the probe does at a completion, up to the slot. It creates the series if there is room.
+    fn begin_run(&mut self, key: Key) {
+        let cell = self.table.get(&table_cell(key)).copied().unwrap_or(Cell::EMPTY);
+        let slot = if cell.is_of(key) {
+            assert_eq!(self.index.get(&key), Some(&cell.slot()), "the table holds a series that has ended");
+            Some(cell.slot())
+        } else {
+            self.index.get(&key).copied().or_else(|| {
+                let slot = self.free.pop_front()?;
+                self.index.insert(key, slot);
+                self.made_by_probe.insert(key);
+                self.expected.insert(key, 0);
+                Some(slot)
+            })
+        };
+        self.runs.extend(slot.map(|slot| (slot, 0)));
+    }
+
+    fn step(&mut self) {
+        self.runs.iter_mut().for_each(|(_, age)| *age += 1);
+        // One whose series has ended in between counts for none.
+        for (slot, _) in self.runs.extract_if(.., |(_, age)| *age == 2) {
+            self.counters[slot as usize].cells[7][Phase::Total as usize] += 1;
+            if let Some((key, _)) = self.index.iter().find(|(_, used)| **used == slot) {
+                *self.expected.get_mut(key).unwrap() += 1;
+            }
+        }
+    }
+}
+
+impl SeriesMaps for FakeKernel {
+    fn add_chunk(&mut self) -> Result<Option<u32>> {
+        let first = self.counters.len();
+        if first == MAX_SLOTS {
+            return Ok(None);
+        }
+        self.call()?;
+        self.counters.resize(first + CHUNK_SLOTS as usize, Series::ZERO);
+        Ok(Some(first as u32))
+    }
+
+    fn pop_free(&mut self) -> Result<Option<u32>> {
+        self.call()?;
+        Ok(self.free.pop_front())
+    }
+
+    fn push_free(&mut self, slot: u32) -> Result<()> {
+        self.call()?;
+        assert!(!self.free.contains(&slot), "slot {slot} is in the queue twice");
+        assert!(!self.index.values().any(|used| *used == slot), "slot {slot} is in use");
+        assert!(!self.runs.iter().any(|(used, _)| *used == slot), "a run of the probe writes to slot {slot}");
+        self.free.push_back(slot);
+        Ok(())
+    }
+
+    fn insert(&mut self, key: Key, slot: u32) -> Result<bool> {
+        self.call()?;
+        let is_new = !self.index.contains_key(&key);
+        if is_new {
+            self.index.insert(key, slot);
+            self.expected.insert(key, 0);
+        }
+        Ok(is_new)
+    }
+
+    fn remove(&mut self, key: Key) -> Result<()> {
+        self.call()?;
+        self.index.remove(&key);
+        self.made_by_probe.remove(&key);
+        self.expected.remove(&key);
+        Ok(())
+    }
+
+    fn cell(&mut self, index: u32) -> Result<Cell> {
+        self.call()?;
+        Ok(self.table.get(&index).copied().unwrap_or(Cell::EMPTY))
+    }
+
+    fn set_cell(&mut self, index: u32, cell: Cell) -> Result<()> {
+        self.call()?;
+        self.table.insert(index, cell);
+        Ok(())
+    }
+
+    fn read(&mut self, slot: u32) -> Result<Series> {
+        self.call()?;
+        Ok(self.counters[slot as usize])
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    /// An I/O completes; the run of the probe ends in the second step of time after it.
+    Complete(Key),
+    Step,
+    Collect,
+    Create(Key),
+    End(u64),
+    Grow,
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    (select(&DEVICES[..]), select(&OPS[..])).prop_map(|(device, op)| Key::new(device, op))
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        4 => key().prop_map(Action::Complete),
+        3 => Just(Action::Step),
+        2 => Just(Action::Collect),
+        1 => key().prop_map(Action::Create),
+        1 => select(&DEVICES[..]).prop_map(Action::End),
+        1 => Just(Action::Grow),
+    ]
+}
+
+struct Model {
+    kernel: FakeKernel,
+    store: SeriesStore,
+    now: Instant,
+    /// Completions of series that have ended, as the store has said.
+    ended: u64,
+}
+
+impl Model {
+    /// An error is what the collector logs; the next collection goes on.
+    fn act(&mut self, action: &Action) -> Result<()> {
+        let Self { kernel, store, now, ended } = self;
+        match action {
+            Action::Complete(key) => kernel.begin_run(*key),
+            Action::Step => {
+                kernel.step();
+                *now += STEP;
+                store.end_quarantine(kernel, *now)?;
+            }
+            Action::Collect => {
+                let index: Vec<_> = kernel.index.iter().map(|(&key, &slot)| (key, slot)).collect();
+                store.read(kernel, &index)?;
+            }
+            Action::Create(key) => drop(store.create(kernel, *key)?),
+            Action::End(device) => {
+                store.end(kernel, *device, *now, |completions| *ended += completions)?;
+                let mut left = kernel.index.keys().filter(|key| key.device() == *device);
+                assert!(left.all(|key| kernel.made_by_probe.contains(key)), "a series of {device} is left");
+            }
+            Action::Grow => drop(store.grow(kernel)?),
+        }
+        Ok(())
+    }
+
+    fn check(&self) {
+        let Self { kernel, store, .. } = self;
+        for (key, tracked) in &store.series {
+            assert_eq!(kernel.index.get(key), Some(&tracked.slot), "a series that is not in the index");
+            assert!(tracked.totals.count() <= kernel.expected[key], "{key:?} has too many completions");
+        }
+        let mut slots = BTreeSet::new();
+        let quarantined = store.quarantined.iter().map(|quarantined| &quarantined.slot);
+        for &slot in kernel.free.iter().chain(kernel.index.values()).chain(&store.released).chain(quarantined)
+        {
+            assert!(slots.insert(slot), "slot {slot} has two uses");
+        }
+        assert_eq!(slots.len(), kernel.counters.len(), "a slot is lost");
+    }
+
+    /// Without further failures, everything is in order after a while.
+    fn settle(&mut self) {
+        self.kernel.fails.clear();
+        for action in
+            [Action::Step, Action::Step, Action::Step, Action::Step, Action::Collect, Action::Collect]
+        {
+            self.act(&action).unwrap();
+        }
+        let Self { kernel, store, .. } = self;
+        let counts: BTreeMap<_, _> = store.iter().map(|(key, totals)| (key, totals.count())).collect();
+        assert_eq!(counts, kernel.expected);
+        assert_eq!((store.released.len(), store.quarantined.len()), (0, 0));
+        for (key, slot) in &kernel.index {
+            let cell = kernel.table[&table_cell(*key)];
+            assert!(
+                cell.is_of(*key) && cell.slot() == *slot || !cell.yields_to(*key),
+                "{key:?} is in no cell"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn failed_system_calls_lose_nothing(
+        actions in vec(action(), 1..150),
+        fails in vec(proptest::bool::weighted(0.2), 0..400),
+    ) {
+        let mut model = Model {
+            kernel: FakeKernel { fails: fails.into(), ..FakeKernel::default() },
+            store: SeriesStore::default(),
+            now: Instant::now(),
+            ended: 0,
+        };
+        for action in &actions {
+            let _ = model.act(action);
+            model.check();
+        }
+        model.settle();
+        // A series whose counts were read has told all of them when it ends.
+        let counted: u64 = model.store.iter().map(|(_, totals)| totals.count()).sum();
+        let before = model.ended;
+        for device in DEVICES {
+            model.act(&Action::End(device)).unwrap();
+        }
+        prop_assert_eq!(model.ended - before, counted);
+        model.settle();
+        prop_assert_eq!(model.kernel.free.len(), model.kernel.counters.len());
+    }
+}
