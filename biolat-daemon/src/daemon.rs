@@ -1,14 +1,9 @@
 //! The daemon: attaches the probe, collects, and serves until it is asked to end.
 
-use std::{
-    net::TcpListener,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::TcpListener, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
-use tokio::{sync::watch, time::Interval};
+use tokio::{sync::watch, task::spawn_blocking, time::Interval};
 
 use crate::{
     collect::{self, Settings},
@@ -45,9 +40,14 @@ pub async fn run(
     };
     rights::drop_privileges(Role::Serving, config.seccomp)?;
 
+    // Starts the first of the threads that responses are made in, while a thread can still be started.
+    spawn_blocking(|| ()).await?;
     // Read after privileges are dropped, so that reloading it later cannot fail for lack of them.
     let web_config = config.web_config.as_deref().map(WebConfig::open).transpose()?;
     let scheme = web_config.as_ref().map_or("http", WebConfig::scheme);
+    if web_config.as_ref().is_some_and(|config| config.protections().is_empty()) {
+        log::warn!("the web config has neither TLS nor passwords: serving plain HTTP to everyone");
+    }
     for listener in &listeners {
         log::info!("serving on {scheme}://{}/metrics", listener.local_addr()?);
     }
@@ -75,7 +75,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Notifies systemd when there is a first snapshot and, if systemd has a watchdog, feeds it for as long as collections finish.
+/// Notifies systemd when there is a first snapshot and, if systemd has a watchdog, feeds it for as long as collections succeed.
 /// Returns when the collector has ended.
 async fn notify_until_collector_ends(
     mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
@@ -88,23 +88,24 @@ async fn notify_until_collector_ends(
     let watchdog = service_manager.watchdog.unwrap_or(Duration::MAX);
     let collection_timeout = watchdog.max(3 * interval);
     let mut ticks = service_manager.watchdog.map(|watchdog| tokio::time::interval(watchdog / 2));
-    let mut last_collection = Instant::now();
     let mut is_ready_sent = false;
     loop {
         is_ready_sent = is_ready_sent || service_manager.notify(State::Ready);
         tokio::select! {
-            changed = snapshots.changed() => match changed {
-                Ok(()) => last_collection = Instant::now(),
-                Err(_) => return,
+            changed = snapshots.changed() => if changed.is_err() {
+                return;
             },
-            () = next(&mut ticks) => match last_collection.elapsed() {
-                since if since < collection_timeout => {
-                    service_manager.notify(State::Alive);
+            () = next(&mut ticks) => {
+                let last_success = snapshots.borrow().as_ref().and_then(|snapshot| snapshot.health.last_success);
+                match last_success.map_or(Duration::ZERO, |time| time.elapsed()) {
+                    since if since < collection_timeout => {
+                        service_manager.notify(State::Alive);
+                    }
+                    since => log::error!(
+                        "no collection has succeeded for {since:.0?}: not feeding the systemd watchdog, it will restart biolat"
+                    ),
                 }
-                since => log::error!(
-                    "no collection has finished for {since:.0?}: not feeding the systemd watchdog, it will restart biolat"
-                ),
-            },
+            }
         }
     }
 }

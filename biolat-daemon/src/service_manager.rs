@@ -21,7 +21,7 @@ use std::{
 pub(crate) enum State {
     /// There is a first snapshot.
     Ready,
-    /// Collections finish: feeds the watchdog.
+    /// Collections succeed: feeds the watchdog.
     Alive,
     Stopping,
 }

@@ -1,7 +1,8 @@
 //! The JSON of `/api/v1/snapshot`: a [`Snapshot`](crate::snapshot::Snapshot) for programs and for the page.
 //! `biolat-daemon report` reads the same model, from this process or another.
 //!
-//! Version 1: fields may be added; none is renamed, removed or given another meaning. Counters only grow while `since` (of a
+//! Version 1: fields may be added, with `#[serde(default)]`, as older daemons do not send them; none is renamed, removed or
+//! given another meaning. Counters only grow while `since` (of a
 //! device) or `started` (of everything else) is the same. Clients use the difference of two snapshots.
 
 mod convert;

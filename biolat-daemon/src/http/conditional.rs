@@ -2,17 +2,26 @@
 //!
 //! [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-13.1.2
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::header::{HeaderMap, IF_NONE_MATCH};
 
 use crate::snapshot::Snapshot;
 
 /// The entity tag of a snapshot: weak, as it is the same for compressed and plain bodies. It differs after a restart, when
-/// the probe was attached at another time.
+/// the probe was attached at another time, and after a failed collection, which publishes the last snapshot with new `health`.
 pub(super) fn etag(snapshot: &Snapshot) -> String {
-    let nanoseconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    format!("W/\"{:x}-{:x}\"", nanoseconds(snapshot.started), nanoseconds(snapshot.taken))
+    let (started, taken) = (nanoseconds(snapshot.started), nanoseconds(snapshot.taken));
+    format!("W/\"{started:x}-{taken:x}-{:x}\"", snapshot.health.failures)
+}
+
+/// Since the epoch, or before it: a clock may not be set yet.
+fn nanoseconds(time: SystemTime) -> i128 {
+    let signed = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => signed(since),
+        Err(before) => -signed(before.duration()),
+    }
 }
 
 /// Whether `If-None-Match` names this entity tag.
@@ -32,9 +41,17 @@ fn opaque(etag: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use hyper::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
 
-    use super::matches;
+    use super::{matches, nanoseconds};
+
+    #[test]
+    fn times_before_the_epoch_differ() {
+        let before = |seconds| nanoseconds(UNIX_EPOCH - Duration::from_secs(seconds));
+        assert_eq!((before(2), before(1)), (-2_000_000_000, -1_000_000_000));
+    }
 
     #[test]
     fn if_none_match() {

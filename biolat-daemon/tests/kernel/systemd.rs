@@ -45,7 +45,24 @@ fn start_watchdog_and_end_are_notified() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn a_collector_that_hangs_does_not_feed_the_watchdog() {
-    let folder = Folder::new("hangs", true);
+    does_not_feed_the_watchdog("hangs", |folder| {
+        // A disk whose attribute blocks its reader.
+        let block = folder.0.join("stuck");
+        std::fs::create_dir_all(block.join("sick/mq")).unwrap();
+        run("mkfifo", &[block.join("sick/dev").to_str().unwrap()]);
+        std::fs::rename(block, folder.0.join("block")).unwrap();
+    });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn collections_that_fail_do_not_feed_the_watchdog() {
+    does_not_feed_the_watchdog("fails", |_| {});
+}
+
+/// `/sys/block` is removed and replaced by something else.
+fn does_not_feed_the_watchdog(name: &str, replace: impl FnOnce(&Folder)) {
+    let folder = Folder::new(name, true);
     for name in ["block", "kernel"] {
         symlink(format!("/sys/{name}"), folder.0.join(name)).unwrap();
     }
@@ -54,14 +71,10 @@ fn a_collector_that_hangs_does_not_feed_the_watchdog() {
     let mut command = command(&["--interval", "100ms", "--sysfs", folder.0.to_str().unwrap()]);
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "600000");
     let daemon = Daemon::start_command(&mut command);
-    // A disk whose attribute blocks its reader.
-    let block = folder.0.join("stuck");
-    std::fs::create_dir_all(block.join("sick/mq")).unwrap();
-    run("mkfifo", &[block.join("sick/dev").to_str().unwrap()]);
     std::fs::remove_file(folder.0.join("block")).unwrap();
-    std::fs::rename(block, folder.0.join("block")).unwrap();
+    replace(&folder);
     wait_for("the watchdog to be starved", || {
-        daemon.log().iter().any(|line| line.contains("no collection has finished for"))
+        daemon.log().iter().any(|line| line.contains("no collection has succeeded for"))
     });
     let mut buffer = [0; 64];
     socket.set_nonblocking(true).unwrap();

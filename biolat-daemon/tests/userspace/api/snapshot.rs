@@ -6,7 +6,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use biolat_daemon::{api::ApiSnapshot, http::Limits, snapshot::Snapshot};
+use biolat_daemon::{
+    api::ApiSnapshot,
+    http::Limits,
+    snapshot::{Health, Snapshot},
+};
 use flate2::read::GzDecoder;
 
 use crate::support::{
@@ -23,6 +27,20 @@ fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
 
 fn model(snapshot: &Snapshot) -> ApiSnapshot {
     ApiSnapshot::of(snapshot, &serve_config().host, serve_config().interval)
+}
+
+/// The model as the first release wrote it. `first.json` never changes: fields that were added later have a default, so that
+/// `report --from` reads older daemons, and fields that it does not know are ignored, so that it reads newer ones.
+#[test]
+fn older_and_newer_daemons_are_read() {
+    let first = include_str!("first.json");
+    let read: ApiSnapshot = serde_json::from_str(first).unwrap();
+    let device = &read.devices[0];
+    assert_eq!((device.name.as_str(), device.ops[0].total.count(), read.lost["no_room"]), ("nvme0n1", 20, 3));
+
+    let newer = first.replace("{\n", "{ \"added\": [{\"later\": 1}],\n");
+    assert_eq!(newer.matches("added").count(), 4, "in each object of several lines");
+    assert_eq!(serde_json::from_str::<ApiSnapshot>(&newer).unwrap(), read);
 }
 
 #[tokio::test]
@@ -75,10 +93,12 @@ async fn what_a_client_has_is_not_sent_again() {
     }
     assert_eq!(server.get(PATH, "If-None-Match: \"x\"\r\n").await.status, 200);
 
-    // Another pass, and a restart in the same moment.
+    // Another collection, one that failed, and a restart in the same moment.
     let next = Snapshot { taken: first.taken + Duration::from_millis(100), ..first.clone() };
     let restarted = Snapshot { started: SystemTime::now(), ..first.clone() };
-    for other in [next, restarted] {
+    let health = Health { failures: 1, ..first.health.clone() };
+    let failed = Snapshot { health, ..first.clone() };
+    for other in [next, failed, restarted] {
         server.snapshots.send_replace(Some(Arc::new(other)));
         let reply = server.get(PATH, &format!("If-None-Match: {tag}\r\n")).await;
         assert_eq!(reply.status, 200);
