@@ -19,7 +19,7 @@ use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::native_index;
 use biolat_daemon::{
     device::{Device, diskstats::Group},
-    expose::{Format, HistogramFormat, HistogramKinds, encode},
+    expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
     http::{Limits, ServeConfig, Service, serve},
     snapshot::{DeviceView, Health, Process, SeriesView, Snapshot},
@@ -91,9 +91,18 @@ fn run(options: &Options) -> Result<()> {
 
 fn measure(devices: usize, format: Format) -> Result<Row> {
     let snapshot = snapshot(devices);
-    let encoding = Cost::of(if devices > 100 { 20 } else { 100 }, || encode(&snapshot, HISTOGRAMS, format));
+    let encoding = Cost::of(if devices > 100 { 20 } else { 100 }, || {
+        encode(&snapshot, ServerState::default(), HISTOGRAMS, format)
+    });
     let (first, next) = scrapes(&snapshot, format)?;
-    Ok(Row { devices, format, bytes: encode(&snapshot, HISTOGRAMS, format).len(), encoding, first, next })
+    Ok(Row {
+        devices,
+        format,
+        bytes: encode(&snapshot, ServerState::default(), HISTOGRAMS, format).len(),
+        encoding,
+        first,
+        next,
+    })
 }
 
 /// Medians of the time that a client waits: for the first answer of a snapshot, and for a later one.
@@ -174,7 +183,7 @@ fn snapshot(devices: usize) -> Snapshot {
         lost: ["clock", "no_room", "recursion"].map(|reason| (reason, 0)).to_vec(),
         health: Health::default(),
         probe: None,
-        process: Process::default(),
+        process: Some(Process::default()),
     }
 }
 

@@ -6,19 +6,28 @@ use biolat_common::bucket::ZERO_EXPONENT;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model as model;
 
 use super::{
-    HistogramFormat, buckets,
+    HistogramFormat, ServerState, buckets,
     metrics::{METRICS, Metric, Samples},
 };
 use crate::{histogram::Histogram, snapshot::Snapshot};
 
 /// Every metric of the table with its samples in this snapshot.
 #[must_use]
-pub fn families(snapshot: &Snapshot, format: HistogramFormat) -> Vec<model::MetricFamily> {
-    let exposed = METRICS.iter().filter(|metric| metric.exposed.applies_to(snapshot));
-    exposed.map(|metric| family(metric, snapshot, format)).collect()
+pub fn families(
+    snapshot: &Snapshot,
+    server: ServerState,
+    format: HistogramFormat,
+) -> Vec<model::MetricFamily> {
+    let exposed = METRICS.iter().filter(|metric| metric.exposed.applies_to(snapshot, server));
+    exposed.map(|metric| family(metric, snapshot, server, format)).collect()
 }
 
-fn family(metric: &Metric, snapshot: &Snapshot, format: HistogramFormat) -> model::MetricFamily {
+fn family(
+    metric: &Metric,
+    snapshot: &Snapshot,
+    server: ServerState,
+    format: HistogramFormat,
+) -> model::MetricFamily {
     let mut metrics = Vec::new();
     let with_labels = |values: &[&str]| model::Metric {
         label: label_pairs(metric.labels, values),
@@ -28,6 +37,10 @@ fn family(metric: &Metric, snapshot: &Snapshot, format: HistogramFormat) -> mode
         Samples::Gauge(each) => each(snapshot, &mut |labels, value| {
             metrics.push(model::Metric { gauge: Some(model::Gauge { value }), ..with_labels(labels) });
         }),
+        Samples::OfServer(value) => {
+            let gauge = value(server).map(|value| model::Gauge { value });
+            metrics.extend(gauge.map(|gauge| model::Metric { gauge: Some(gauge), ..with_labels(&[]) }));
+        }
         Samples::Counter(each) => each(snapshot, &mut |labels, value, start| {
             let counter = model::Counter { value, start_timestamp: Some(start.into()), exemplar: None };
             metrics.push(model::Metric { counter: Some(counter), ..with_labels(labels) });

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use biolat_common::series::Phase;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricType;
 
+use super::ServerState;
 use crate::{
     histogram::Histogram,
     snapshot::{DeviceView, SeriesView, Snapshot},
@@ -32,6 +33,8 @@ pub(crate) enum Samples {
     Gauge(fn(&Snapshot, &mut AddGauge<'_>)),
     Counter(fn(&Snapshot, &mut AddCounter<'_>)),
     Histogram(fn(&Snapshot, &mut AddHistogram<'_>)),
+    /// A gauge without labels, which may be absent.
+    OfServer(fn(ServerState) -> Option<f64>),
 }
 
 /// Adds a sample: label values and value.
@@ -47,12 +50,14 @@ pub(crate) enum Exposed {
     Always,
     /// Only while the kernel counts the probe's runs.
     WithProbeStats,
+    /// Only with TLS.
+    WithTls,
 }
 
 impl Samples {
     pub(crate) const fn kind(&self) -> MetricType {
         match self {
-            Self::Gauge(_) => MetricType::Gauge,
+            Self::Gauge(_) | Self::OfServer(_) => MetricType::Gauge,
             Self::Counter(_) => MetricType::Counter,
             Self::Histogram(_) => MetricType::Histogram,
         }
@@ -60,10 +65,11 @@ impl Samples {
 }
 
 impl Exposed {
-    pub(crate) const fn applies_to(self, snapshot: &Snapshot) -> bool {
+    pub(crate) const fn applies_to(self, snapshot: &Snapshot, server: ServerState) -> bool {
         match self {
             Self::Always => true,
             Self::WithProbeStats => snapshot.probe.is_some(),
+            Self::WithTls => server.certificate_expires.is_some(),
         }
     }
 }
@@ -271,6 +277,15 @@ pub(crate) const METRICS: &[Metric] = &[
         exposed: Exposed::Always,
     },
     Metric {
+        name: "biolat_certificate_expiry_timestamp_seconds",
+        labels: &[],
+        help: "When the certificate of biolat's own server expires, in seconds since the epoch.",
+        samples: Samples::OfServer(|server| {
+            Some(server.certificate_expires?.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
+        }),
+        exposed: Exposed::WithTls,
+    },
+    Metric {
         name: "biolat_probe_runs_total",
         labels: &[],
         help: "Runs of the probe, counted by the kernel with --probe-stats.",
@@ -398,6 +413,7 @@ mod tests {
             let only = match metric.exposed {
                 Exposed::Always => "",
                 Exposed::WithProbeStats => " Exposed only with `--probe-stats`.",
+                Exposed::WithTls => " Exposed only with TLS.",
             };
             format!(
                 "| `{}` | {} | {} | {}{only} |\n",

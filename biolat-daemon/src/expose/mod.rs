@@ -8,6 +8,8 @@ pub mod families;
 pub(crate) mod metrics;
 pub mod text;
 
+use std::time::SystemTime;
+
 use prost::Message as _;
 
 use crate::snapshot::Snapshot;
@@ -78,10 +80,22 @@ impl Format {
     }
 }
 
+/// What the server exposes of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerState {
+    /// When its certificate expires; none without TLS.
+    pub certificate_expires: Option<SystemTime>,
+}
+
 /// A snapshot in an exposition format.
 #[must_use]
-pub fn encode(snapshot: &Snapshot, histograms: HistogramFormat, format: Format) -> Vec<u8> {
-    let families = families::families(snapshot, histograms);
+pub fn encode(
+    snapshot: &Snapshot,
+    server: ServerState,
+    histograms: HistogramFormat,
+    format: Format,
+) -> Vec<u8> {
+    let families = families::families(snapshot, server, histograms);
     match format {
         Format::Protobuf => delimited(&families),
         Format::OpenMetrics => text::openmetrics(&families).into_bytes(),

@@ -2,7 +2,10 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use hyper::{Request, StatusCode, header::WWW_AUTHENTICATE};
+use hyper::{
+    Request, StatusCode, Version,
+    header::{CONNECTION, HOST, WWW_AUTHENTICATE},
+};
 use tokio_rustls::rustls::ServerConfig;
 
 use super::{
@@ -14,7 +17,29 @@ use super::{
 };
 use crate::web_config::{Access, AuthOutcome, WebConfig};
 
-/// A request on a connection that was made before the TLS configuration changed. The connection is closed without a
+/// What is known of the TLS handshake when a request arrives.
+pub(super) struct Handshake {
+    /// The configuration of the handshake; none for plain HTTP.
+    pub(super) tls: Option<Arc<ServerConfig>>,
+    /// Whether the request is the first one after it.
+    pub(super) is_first_request: bool,
+}
+
+impl Handshake {
+    /// Whether it was under this configuration.
+    fn is_current(&self, access: &Access) -> bool {
+        self.tls.as_ref().map(Arc::as_ptr) == access.tls.as_ref().map(Arc::as_ptr)
+    }
+
+    /// Whether a request may be answered under this configuration. After a change of the TLS configuration the first one of a
+    /// connection may: the handshake has admitted the client, which would not repeat the request on a new connection.
+    fn admits(&self, access: &Access) -> bool {
+        let both_have_tls = self.tls.is_some() && access.tls.is_some();
+        self.is_current(access) || (self.is_first_request && both_have_tls)
+    }
+}
+
+/// A later request on a connection that was made before the TLS configuration changed. The connection is closed without a
 /// response: a client that is still allowed connects again and repeats the request, as every client does when an idle
 /// connection has been closed.
 #[derive(Debug)]
@@ -44,17 +69,22 @@ impl Service {
         }
     }
 
-    /// Authenticates a request, and responds to it. `tls` is the configuration that its connection was made with.
+    /// Authenticates a request, and responds to it.
     pub(super) async fn respond<B>(
         &self,
         request: Request<B>,
         from: IpAddr,
-        tls: Option<&Arc<ServerConfig>>,
+        handshake: &Handshake,
         slot: &ConnectionSlot,
     ) -> Result<HttpResponse, StaleTls> {
         let access = self.access().await;
-        if access.tls.as_ref().map(Arc::as_ptr) != tls.map(Arc::as_ptr) {
+        if !handshake.admits(&access) {
             return Err(StaleTls);
+        }
+        let is_outdated = !handshake.is_current(&access);
+        // RFC 9112, section 3.2. Routes do not depend on the host, but what is in front of biolat may.
+        if request.version() == Version::HTTP_11 && request.headers().get_all(HOST).iter().count() != 1 {
+            return Ok(text(StatusCode::BAD_REQUEST, "bad request: HTTP/1.1 needs one Host header\n"));
         }
         let outcome = match &self.web_config {
             Some(web_config) => web_config.authenticate(&access, request.headers(), from).await,
@@ -67,7 +97,7 @@ impl Service {
                     method: request.method(),
                     path: request.uri().path(),
                     headers: request.headers(),
-                    admission: Admission::new(self.web_config.clone(), Arc::clone(&access)),
+                    admission: Admission::new(self.web_config.clone(), Arc::clone(&access), is_outdated),
                     slot,
                 };
                 respond(&call).await
@@ -75,6 +105,9 @@ impl Service {
             AuthOutcome::Unauthorized => unauthorized(),
             AuthOutcome::Throttled => throttled(),
         };
+        if is_outdated {
+            set(&mut response, CONNECTION, "close");
+        }
         for (name, value) in &access.headers {
             // The page sets its own Content-Security-Policy: any other would block its script or allow more.
             response.headers_mut().entry(name).or_insert_with(|| value.clone());

@@ -1,18 +1,26 @@
 //! Response bodies of the latest snapshot: each is encoded once, for the first client that requests it, and kept for the
-//! others until the next snapshot.
+//! others until the next snapshot. A client that reads slowly keeps an older one, so that the memory of all is counted.
 
 use std::{
     collections::HashMap,
     io::Write as _,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
 
 use flate2::{Compression, write::GzEncoder};
 use hyper::body::Bytes;
-use tokio::sync::watch;
+use tokio::{
+    sync::{Notify, Semaphore, watch},
+    time::timeout,
+};
 
 use super::ServeConfig;
-use crate::snapshot::Snapshot;
+use crate::{c_library, snapshot::Snapshot};
 
 /// What a body is: the path and the content type.
 pub(super) type Representation = (&'static str, &'static str);
@@ -21,7 +29,56 @@ pub(super) type Representation = (&'static str, &'static str);
 pub(super) struct BodyCache {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     config: ServeConfig,
+    created: Instant,
     current: Mutex<Option<Arc<CachedBodies>>>,
+    memory: Arc<BodyMemory>,
+    /// Size of the largest body so far.
+    largest: AtomicUsize,
+    /// Whether there have been many bytes of older snapshots since the heap was trimmed.
+    has_grown: AtomicBool,
+    /// Its permit is for encoding, which takes several times the memory of the body. A snapshot has a few bodies, each of which
+    /// is encoded once.
+    pub(super) encoder: Arc<Semaphore>,
+}
+
+/// How long a new body waits for memory.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long to wait for the end of connections that have been closed, before others are closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Where a body is in memory: identifies it while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BodyAddress {
+    address: usize,
+    pub(super) length: usize,
+}
+
+impl BodyAddress {
+    pub(super) fn of(body: &[u8]) -> Self {
+        Self { address: body.as_ptr().addr(), length: body.len() }
+    }
+}
+
+/// What all bodies take: of the latest snapshot, and of older ones that are still being sent.
+#[derive(Default)]
+struct BodyMemory {
+    bytes: AtomicUsize,
+    freed: Notify,
+}
+
+impl BodyMemory {
+    /// Waits until no more than this is left.
+    async fn at_most(&self, bytes: usize) {
+        loop {
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if self.bytes.load(Relaxed) <= bytes {
+                return;
+            }
+            freed.await;
+        }
+    }
 }
 
 /// Bodies of one snapshot.
@@ -36,9 +93,97 @@ struct CachedBody {
     gzip: OnceLock<Bytes>,
 }
 
+impl CachedBodies {
+    fn addresses(&self) -> Vec<BodyAddress> {
+        let bodies = locked(&self.bodies);
+        let encoded = bodies.values().flat_map(|body| [body.plain.get(), body.gzip.get()]).flatten();
+        encoded.map(|body| BodyAddress::of(body)).collect()
+    }
+}
+
+/// The memory of a body, which counts while any response holds it.
+struct CountedBytes {
+    content: Box<[u8]>,
+    memory: Arc<BodyMemory>,
+}
+
+impl CountedBytes {
+    /// Copies the content: a large copy has pages of its own, which the kernel gets back when it is freed. What has grown while
+    /// it was encoded is in the heap.
+    fn count(content: &[u8], memory: &Arc<BodyMemory>) -> Bytes {
+        memory.bytes.fetch_add(content.len(), Relaxed);
+        Bytes::from_owner(Self { content: content.into(), memory: Arc::clone(memory) })
+    }
+}
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.memory.bytes.fetch_sub(self.content.len(), Relaxed);
+        self.memory.freed.notify_waiters();
+    }
+}
+
 impl BodyCache {
     pub(super) fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, config: ServeConfig) -> Self {
-        Self { snapshots, config, current: Mutex::new(None) }
+        Self {
+            snapshots,
+            config,
+            created: Instant::now(),
+            current: Mutex::new(None),
+            memory: Arc::default(),
+            largest: AtomicUsize::new(0),
+            has_grown: AtomicBool::new(false),
+            encoder: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// How long ago the last collection succeeded or, if none has, the server started.
+    pub(super) fn age(&self) -> Duration {
+        let last_success = self.snapshot().and_then(|snapshot| snapshot.health.last_success);
+        last_success.unwrap_or(self.created).elapsed()
+    }
+
+    /// Time between collections.
+    pub(super) fn interval(&self) -> Duration {
+        self.config.interval
+    }
+
+    /// Waits until a new body, plain and compressed and as large as the largest one so far, stays within the limit. Until then
+    /// `close_readers` closes connections that read other bodies than these, until so many bytes are free. False: there was no
+    /// room in time.
+    pub(super) async fn has_room(&self, limit: usize, close_readers: impl Fn(&[BodyAddress], usize)) -> bool {
+        let room = async {
+            loop {
+                let latest = self.bodies().map(|bodies| bodies.addresses()).unwrap_or_default();
+                let excess = self.excess(limit, latest.iter().map(|body| body.length).sum());
+                if excess == 0 {
+                    return;
+                }
+                let target = self.memory.bytes.load(Relaxed).saturating_sub(excess);
+                close_readers(&latest, excess);
+                // The tasks of the connections free the bodies when they end.
+                let _ = timeout(CLOSE_TIMEOUT, self.memory.at_most(target)).await;
+            }
+        };
+        timeout(ROOM_TIMEOUT, room).await.is_ok()
+    }
+
+    /// How many bytes too many there would be with the new body. Those of the latest snapshot have to be.
+    fn excess(&self, limit: usize, latest: usize) -> usize {
+        let (bytes, new) = (self.memory.bytes.load(Relaxed), 2 * self.largest.load(Relaxed));
+        let older = bytes.saturating_sub(latest);
+        if older > limit / 4 {
+            self.has_grown.store(true, Relaxed);
+        } else if older < limit / 16 && self.has_grown.swap(false, Relaxed) {
+            c_library::trim_heap();
+        }
+        (bytes + new).saturating_sub(limit.max(latest + new))
     }
 
     /// The latest snapshot; none before the first collection.
@@ -51,6 +196,18 @@ impl BodyCache {
         self.snapshots.clone()
     }
 
+    /// The latest snapshot and its body, if that has been encoded.
+    pub(super) fn encoded(
+        &self,
+        representation: Representation,
+        gzip: bool,
+    ) -> Option<(Arc<Snapshot>, Bytes)> {
+        let bodies = self.bodies()?;
+        let body = locked(&bodies.bodies).get(&representation).cloned()?;
+        let bytes = if gzip { body.gzip.get() } else { body.plain.get() };
+        Some((Arc::clone(&bodies.snapshot), bytes?.clone()))
+    }
+
     /// The latest snapshot and its body, compressed or not; none before the first collection. Encoding takes some
     /// milliseconds: call it outside of the runtime's own threads.
     pub(super) fn body(
@@ -61,8 +218,12 @@ impl BodyCache {
     ) -> Option<(Arc<Snapshot>, Bytes)> {
         let bodies = self.bodies()?;
         let body = Arc::clone(locked(&bodies.bodies).entry(representation).or_default());
-        let plain = body.plain.get_or_init(|| encode(&bodies.snapshot, &self.config).into());
-        let body = if gzip { body.gzip.get_or_init(|| compress(plain)) } else { plain };
+        let count = |content: Vec<u8>| {
+            self.largest.fetch_max(content.len(), Relaxed);
+            CountedBytes::count(&content, &self.memory)
+        };
+        let plain = body.plain.get_or_init(|| count(encode(&bodies.snapshot, &self.config)));
+        let body = if gzip { body.gzip.get_or_init(|| count(compress(plain))) } else { plain };
         Some((Arc::clone(&bodies.snapshot), body.clone()))
     }
 
@@ -81,9 +242,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn compress(bytes: &[u8]) -> Bytes {
+fn compress(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
     // Writing to memory does not fail.
     let _ = encoder.write_all(bytes);
-    encoder.finish().unwrap_or_default().into()
+    encoder.finish().unwrap_or_default()
 }

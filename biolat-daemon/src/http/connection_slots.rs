@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::{oneshot, watch};
 
-use super::limits::Limits;
+use super::{bodies::BodyAddress, limits::Limits};
 use crate::net::network;
 
 /// All slots of the server.
@@ -36,8 +36,12 @@ struct SlotEntry {
     since: Instant,
     /// Last activity: start of the state, or the last time the client read some of the response.
     last_active: Instant,
+    /// A response is being prepared, perhaps while an earlier one is still being sent.
+    is_preparing: bool,
     /// The response is an event stream, the last response on this connection.
     is_stream: bool,
+    /// The response's body.
+    body: Option<BodyAddress>,
     /// Dropped with the entry, which closes the connection.
     _close: oneshot::Sender<()>,
 }
@@ -68,7 +72,7 @@ impl ConnectionSlots {
 
     /// A slot, and a receiver that completes when the slot is lost. If no slot is free, the network with the most
     /// connections loses the one that has been inactive for longest, so that a client with many connections only
-    /// evicts its own.
+    /// evicts its own. One whose response is being prepared is not inactive.
     pub(super) fn acquire(self: &Arc<Self>, from: IpAddr) -> (ConnectionSlot, oneshot::Receiver<()>) {
         self.acquire_at(from, Instant::now())
     }
@@ -86,7 +90,9 @@ impl ConnectionSlots {
             state: ConnectionState::Idle,
             since: now,
             last_active: now,
+            is_preparing: false,
             is_stream: false,
+            body: None,
             _close: close,
         };
         table.entries.insert(id, entry);
@@ -125,6 +131,30 @@ impl ConnectionSlots {
         });
     }
 
+    /// Closes connections that read other bodies than the latest ones until this many bytes are free: those that have been
+    /// reading for longest first. A body is free when nobody reads it.
+    fn close_readers(&self, latest: &[BodyAddress], bytes: usize) {
+        let mut table = self.table();
+        let mut reading: Vec<_> = table
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.state == ConnectionState::Sending)
+            .filter_map(|(&id, entry)| Some((entry.since, id, entry.body?)))
+            .filter(|(.., body)| !latest.contains(body))
+            .collect();
+        reading.sort_unstable_by_key(|&(since, id, _)| (since, id));
+        let mut freed = 0;
+        for (_, id, body) in reading {
+            if freed >= bytes {
+                break;
+            }
+            table.entries.remove(&id);
+            if table.entries.values().all(|entry| entry.body != Some(body)) {
+                freed += body.length;
+            }
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, SlotTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,10 +166,10 @@ impl SlotTable {
         for entry in self.entries.values() {
             *connections.entry(entry.network).or_default() += 1;
         }
-        let idlest = self
-            .entries
-            .iter()
-            .min_by_key(|(_, entry)| (Reverse(connections[&entry.network]), entry.last_active));
+        let idlest = self.entries.iter().min_by_key(|(_, entry)| {
+            let is_preparing = entry.state == ConnectionState::Preparing;
+            (Reverse(connections[&entry.network]), is_preparing, entry.last_active)
+        });
         if let Some((&idlest, _)) = idlest {
             self.entries.remove(&idlest);
         }
@@ -150,6 +180,12 @@ impl ConnectionSlot {
     /// A request head has been read. Of pipelined requests, the first one counts.
     pub(super) fn set_preparing(&self) {
         self.advance(ConnectionState::Preparing, Instant::now());
+        self.change(|entry| entry.is_preparing = true);
+    }
+
+    /// The response to that request is ready.
+    pub(super) fn set_prepared(&self) {
+        self.change(|entry| entry.is_preparing = false);
     }
 
     /// A part of the response is ready to be sent, or the client has read some of it.
@@ -157,7 +193,7 @@ impl ConnectionSlot {
         self.advance(ConnectionState::Sending, Instant::now());
     }
 
-    /// All responses have been sent.
+    /// What there was to send has been sent.
     pub(super) fn set_idle(&self) {
         self.set_idle_at(Instant::now());
     }
@@ -171,6 +207,23 @@ impl ConnectionSlot {
             entry.is_stream = is_free;
         }
         is_free
+    }
+
+    /// Whether a response other than a stream is being prepared or sent.
+    pub(super) fn is_responding(&self) -> bool {
+        let SlotLease { slots, id } = &*self.0;
+        let is_responding = |entry: &SlotEntry| entry.state != ConnectionState::Idle && !entry.is_stream;
+        slots.table().entries.get(id).is_some_and(is_responding)
+    }
+
+    /// The body of the response.
+    pub(super) fn set_body(&self, body: BodyAddress) {
+        self.change(|entry| entry.body = Some(body));
+    }
+
+    /// See [`ConnectionSlots::close_readers`].
+    pub(super) fn close_readers(&self, latest: &[BodyAddress], bytes: usize) {
+        self.0.slots.close_readers(latest, bytes);
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -193,7 +246,8 @@ impl ConnectionSlot {
 
     fn set_idle_at(&self, now: Instant) {
         self.change(|entry| {
-            (entry.since, entry.last_active, entry.state) = (now, now, ConnectionState::Idle);
+            let state = if entry.is_preparing { ConnectionState::Preparing } else { ConnectionState::Idle };
+            (entry.since, entry.last_active, entry.state, entry.body) = (now, now, state, None);
         });
     }
 
@@ -219,7 +273,7 @@ mod tests {
 
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::{ConnectionSlots, ConnectionState, Limits};
+    use super::{BodyAddress, ConnectionSlots, ConnectionState, Limits};
 
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const LIMIT: Duration = Duration::from_secs(1);
@@ -264,6 +318,33 @@ mod tests {
         slots.close_overdue_at(start + 101 * LIMIT);
         assert_eq!(closed.try_recv(), Err(TryRecvError::Closed), "event not read");
         assert!(other.become_stream(), "a stream slot is free again");
+    }
+
+    #[test]
+    fn the_slowest_readers_free_the_memory_of_bodies() {
+        let slots = ConnectionSlots::new(limits());
+        let start = Instant::now();
+        let bodies = [vec![0; 1000], vec![0; 1000], vec![0; 1000]];
+        let address = |body: usize| BodyAddress::of(&bodies[body]);
+        let mut connections: Vec<_> = [2, 0, 0, 1]
+            .into_iter()
+            .enumerate()
+            .map(|(order, body)| {
+                let (slot, closed) = slots.acquire_at(CLIENT, start);
+                slot.set_body(address(body));
+                slot.advance(ConnectionState::Sending, start + order as u32 * LIMIT);
+                (slot, closed)
+            })
+            .collect();
+        let (preparing, mut is_preparing) = slots.acquire_at(CLIENT, start);
+        preparing.set_body(address(1));
+        preparing.close_readers(&[address(2)], 0);
+        assert!(connections.iter_mut().all(|(_, closed)| closed.try_recv() == Err(TryRecvError::Empty)));
+        // One byte too much: of the bodies that are not the latest, the one that has been read for longest, by two readers.
+        preparing.close_readers(&[address(2)], 1);
+        let closed = connections.iter_mut().map(|(_, closed)| closed.try_recv() == Err(TryRecvError::Closed));
+        assert_eq!(closed.collect::<Vec<_>>(), [false, true, true, false]);
+        assert_eq!(is_preparing.try_recv(), Err(TryRecvError::Empty));
     }
 
     #[test]

@@ -3,8 +3,12 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
+    path::Path,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -29,6 +33,7 @@ use tokio_rustls::{
 
 use super::{
     Service,
+    authentication::Handshake,
     connection_slots::{ConnectionSlot, ConnectionSlots},
     limits::Limits,
     tracked_stream::{Socket, TrackedStream},
@@ -37,6 +42,8 @@ use crate::process;
 
 /// Sizes of a connection's receive and send buffers in the kernel; the default is megabytes.
 const KERNEL_BUFFERS: [usize; 2] = [16 << 10, 64 << 10];
+/// Descriptors that collections open: files in sysfs, one after another, and maps for new series.
+const COLLECTION_FILES: u64 = 16;
 /// How often the time limits are checked.
 const OVERDUE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause after a connection could not be accepted.
@@ -50,9 +57,11 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
-    // With a low file limit, half of the descriptors are left to the rest of the process.
-    let files = usize::try_from(process::max_fds()).unwrap_or(usize::MAX);
-    let connections = limits.connections.min(files / 2);
+    // With a low file limit, half of the descriptors are left to the rest of the process, and some to collections.
+    let files = process::max_fds();
+    let open = process::open_fds(Path::new("/proc")).unwrap_or(files / 4);
+    let free = files.saturating_sub(open + COLLECTION_FILES).clamp(1, (files / 2).max(1));
+    let connections = limits.connections.min(usize::try_from(free).unwrap_or(usize::MAX));
     let streams = limits.streams.min(connections.div_ceil(8));
     let limits = Limits { connections, streams, ..limits };
     let slots = ConnectionSlots::new(limits);
@@ -154,12 +163,19 @@ impl Connection {
         let mut builder = http1::Builder::new();
         // The slot has the time limit for a head.
         builder.header_read_timeout(None).max_header_size(limits.head_bytes).max_buf_size(limits.head_bytes);
+        let is_first = AtomicBool::new(true);
         let connection = builder.serve_connection(
             TokioIo::new(TrackedStream::new(stream, slot.clone())),
             service_fn(move |request| {
                 slot.set_preparing();
-                let (service, tls, slot) = (service.clone(), tls.clone(), slot.clone());
-                async move { service.respond(request, from, tls.as_ref(), &slot).await }
+                let (service, slot) = (service.clone(), slot.clone());
+                let handshake =
+                    Handshake { tls: tls.clone(), is_first_request: is_first.swap(false, Ordering::Relaxed) };
+                async move {
+                    let response = service.respond(request, from, &handshake, &slot).await;
+                    slot.set_prepared();
+                    response
+                }
             }),
         );
         let _ = graceful.watch(connection).await;
@@ -185,12 +201,15 @@ async fn handshake(stream: TcpStream, tls: &Arc<ServerConfig>, limits: Limits) -
 
 /// Time to send the response to plain HTTP.
 const PLAIN_HTTP_TIMEOUT: Duration = Duration::from_secs(1);
-const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 63\r\n\r\n\
-                          this is an HTTPS server and got plain HTTP: begin with https://\n";
+const PLAIN_HTTP: &str = "this is an HTTPS server and got plain HTTP: begin with https://\n";
 
 async fn reject_plain_http(mut stream: TcpStream) {
+    let length = PLAIN_HTTP.len();
+    let response = format!(
+        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{PLAIN_HTTP}"
+    );
     let responded = async {
-        stream.write_all(PLAIN_HTTP.as_bytes()).await?;
+        stream.write_all(response.as_bytes()).await?;
         stream.shutdown().await?;
         // Closing a socket with unread data resets it, and the client would lose the response.
         while stream.read(&mut [0; 1024]).await? > 0 {}

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Limits for one client, and for all clients together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections, but at most half of the process's file descriptors; one more evicts another one.
+    /// Open connections, but at most half of the process's file descriptors, and 16 fewer than are free; one more evicts
+    /// another one.
     pub connections: usize,
     /// Time for the head of a request, from the moment that the connection becomes idle.
     pub head: Duration,
@@ -13,6 +14,9 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,
+    /// Memory of all response bodies, in bytes. Beyond it, connections are closed that still read an older snapshot, the
+    /// oldest one first.
+    pub body_bytes: usize,
     /// Time for the client to read some more of a response.
     pub write: Duration,
     /// Time for the client to read the whole response.
@@ -43,6 +47,7 @@ impl Limits {
             connections: 256,
             head: Duration::from_secs(30),
             head_bytes: 16 * 1024,
+            body_bytes: 32 << 20,
             handshake: Duration::from_secs(10),
             write: Duration::from_secs(10),
             answer,

@@ -60,9 +60,12 @@ fn matches_format(element: &AcceptElement, format: Format) -> bool {
     }
 }
 
+/// Elements that are read of a header. Prometheus sends 5.
+const MAX_ELEMENTS: usize = 32;
+
 fn elements(headers: &HeaderMap, name: HeaderName) -> Vec<AcceptElement> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).filter_map(element).collect()
+    values.flat_map(|value| value.split(',')).take(MAX_ELEMENTS).filter_map(element).collect()
 }
 
 fn element(text: &str) -> Option<AcceptElement> {
@@ -101,6 +104,12 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_str(value).unwrap());
         format(&headers)
+    }
+
+    #[test]
+    fn a_long_header_is_read_in_part() {
+        let after = |others| accept(&format!("{}{PROTOBUF}", "text/x;q=0.1,".repeat(others)));
+        assert_eq!((after(31), after(32)), (Protobuf, Text));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Credentials are no part of it: `authentication` checks them before any route is looked up, for every path.
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use http_body_util::Either;
 use hyper::{
@@ -18,13 +18,19 @@ use hyper::{
 use super::{
     ServeConfig, Service,
     admission::Admission,
+    bodies::{BodyAddress, BodyCache, Representation},
     conditional,
     connection_slots::ConnectionSlot,
     events::EventStream,
     negotiate, page,
     responses::{HttpResponse, full, not_modified, not_ready, retry_later, set, text},
 };
-use crate::{api::ApiSnapshot, expose, snapshot::Snapshot};
+use crate::{
+    api::ApiSnapshot,
+    expose::{self, ServerState},
+    snapshot::Snapshot,
+    web_config::WebConfig,
+};
 
 /// One endpoint.
 pub(super) struct Route {
@@ -76,14 +82,14 @@ pub(super) static ROUTES: &[Route] = &[
         path: "/-/healthy",
         methods: READ_ONLY,
         available: Available::Always,
-        description: "200 while the process runs",
-        handler: |_| Box::pin(async { text(StatusCode::OK, "healthy\n") }),
+        description: "200 while collections succeed, 503 if none has for 60 s or, if that is longer, for 3 intervals",
+        handler: |call| Box::pin(healthy(call)),
     },
     Route {
         path: "/-/ready",
         methods: READ_ONLY,
         available: Available::Always,
-        description: "200 once there is a snapshot, 503 before",
+        description: "200 once there is a snapshot and while collections succeed, else 503",
         handler: |call| Box::pin(ready(call)),
     },
     Route {
@@ -151,8 +157,11 @@ fn not_found(call: &Call<'_>) -> HttpResponse {
 
 async fn metrics(call: &Call<'_>) -> HttpResponse {
     let format = negotiate::format(call.headers);
-    let encode =
-        move |snapshot: &Snapshot, config: &ServeConfig| expose::encode(snapshot, config.histograms, format);
+    let web_config = call.service.web_config.as_deref();
+    let server = ServerState { certificate_expires: web_config.and_then(WebConfig::certificate_expires) };
+    let encode = move |snapshot: &Snapshot, config: &ServeConfig| {
+        expose::encode(snapshot, server, config.histograms, format)
+    };
     match body(call, ("/metrics", format.content_type()), encode).await {
         Ok((_, mut response)) => {
             set(&mut response, VARY, "Accept, Accept-Encoding");
@@ -206,11 +215,30 @@ async fn events(call: &Call<'_>) -> HttpResponse {
     response
 }
 
+async fn healthy(call: &Call<'_>) -> HttpResponse {
+    failing(call).unwrap_or_else(|| text(StatusCode::OK, "healthy\n"))
+}
+
 async fn ready(call: &Call<'_>) -> HttpResponse {
     match call.service.bodies.snapshot() {
-        Some(_) => text(StatusCode::OK, "ready\n"),
+        Some(_) => failing(call).unwrap_or_else(|| text(StatusCode::OK, "ready\n")),
         None => not_ready(),
     }
+}
+
+/// Collections fail if the last one that succeeded is that long ago, and as long as three intervals.
+const FAILING_AFTER: Duration = Duration::from_secs(60);
+
+/// The response if collections fail.
+fn failing(call: &Call<'_>) -> Option<HttpResponse> {
+    let age = call.service.bodies.age();
+    (age >= FAILING_AFTER.max(3 * call.service.bodies.interval())).then(|| {
+        let age = age.as_secs();
+        text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("collections fail: none has succeeded for {age} s; see the log\n"),
+        )
+    })
 }
 
 async fn index(call: &Call<'_>) -> HttpResponse {
@@ -237,16 +265,42 @@ async fn index(call: &Call<'_>) -> HttpResponse {
 /// The latest snapshot, and a response with its body. It is encoded once per snapshot, on a blocking thread.
 async fn body(
     call: &Call<'_>,
-    representation: (&'static str, &'static str),
+    representation: Representation,
     encode: impl FnOnce(&Snapshot, &ServeConfig) -> Vec<u8> + Send + 'static,
 ) -> Result<(Arc<Snapshot>, HttpResponse), HttpResponse> {
     let (bodies, gzip) = (Arc::clone(&call.service.bodies), negotiate::gzip(call.headers));
-    let encoded = tokio::task::spawn_blocking(move || bodies.body(representation, gzip, encode)).await;
-    let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the snapshot could not be encoded\n");
-    let (snapshot, body): (_, Bytes) = encoded.map_err(failed)?.ok_or_else(not_ready)?;
+    let found = bodies.encoded(representation, gzip);
+    let (snapshot, body) = match found {
+        Some(found) => found,
+        None => encoded(call, bodies, representation, gzip, encode).await?,
+    };
+    call.slot.set_body(BodyAddress::of(&body));
     let mut response = full(body, representation.1, gzip);
     set(&mut response, VARY, "Accept-Encoding");
     Ok((snapshot, response))
+}
+
+async fn encoded(
+    call: &Call<'_>,
+    bodies: Arc<BodyCache>,
+    representation: Representation,
+    gzip: bool,
+    encode: impl FnOnce(&Snapshot, &ServeConfig) -> Vec<u8> + Send + 'static,
+) -> Result<(Arc<Snapshot>, Bytes), HttpResponse> {
+    // The semaphore is never closed.
+    let permit = Arc::clone(&bodies.encoder).acquire_owned().await;
+    let close_readers = |latest: &[BodyAddress], bytes| call.slot.close_readers(latest, bytes);
+    if !bodies.has_room(call.slot.limits().body_bytes, close_readers).await {
+        const TEXT: &str = "too many clients read slowly\n";
+        return Err(retry_later(StatusCode::SERVICE_UNAVAILABLE, TEXT, "1"));
+    }
+    let encoded = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        bodies.body(representation, gzip, encode)
+    })
+    .await;
+    let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the snapshot could not be encoded\n");
+    encoded.map_err(failed)?.ok_or_else(not_ready)
 }
 
 fn with_etag(mut response: HttpResponse, etag: &str) -> HttpResponse {

@@ -1,10 +1,11 @@
-//! The byte stream of a connection. It records in the connection's slot when responses are being sent, and discards what
-//! the kernel still has to send when a connection is cut off.
+//! The byte stream of a connection. It records in the connection's slot when responses are being sent, hides from hyper that
+//! the client has closed its direction until the response is sent, and discards what the kernel still has to send when a
+//! connection is cut off.
 
 use std::{
     io::{self, IoSlice},
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -39,11 +40,15 @@ pub(super) struct TrackedStream<S: Socket> {
     slot: ConnectionSlot,
     /// Whether something has been written since the last flush.
     sending: bool,
+    /// Whether the client has closed its direction.
+    at_end: bool,
+    /// Waits for more from a client that sends nothing any more.
+    reader: Option<Waker>,
 }
 
 impl<S: Socket> TrackedStream<S> {
     pub(super) fn new(stream: S, slot: ConnectionSlot) -> Self {
-        Self { stream, slot, sending: false }
+        Self { stream, slot, sending: false, at_end: false, reader: None }
     }
 
     /// The client's time limit begins when there is something for it to read.
@@ -70,7 +75,17 @@ impl<S: Socket> AsyncRead for TrackedStream<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        if !self.at_end {
+            let filled = buffer.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+            self.at_end = buffer.filled().len() == filled && buffer.remaining() > 0;
+        }
+        // hyper takes the end for a lost connection and drops the response. Streams do end then.
+        if self.at_end && self.slot.is_responding() {
+            self.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -103,6 +118,7 @@ impl<S: Socket> AsyncWrite for TrackedStream<S> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         if std::mem::take(&mut self.sending) {
             self.slot.set_idle();
+            self.reader.take().into_iter().for_each(Waker::wake);
         }
         Poll::Ready(Ok(()))
     }

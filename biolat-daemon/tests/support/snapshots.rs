@@ -36,6 +36,6 @@ pub(crate) fn snapshot(devices: usize) -> Snapshot {
         lost: Vec::new(),
         health: Health::default(),
         probe: None,
-        process: Process::default(),
+        process: Some(Process::default()),
     }
 }

@@ -126,7 +126,9 @@ fn rejected_connections() {
     assert_eq!(code, 60, "a CA that curl does not trust: {text}");
     let (code, status, text) = curl(&folder, &format!("http://{address}/metrics"));
     assert_eq!((code, status), (0, 400), "plain HTTP: {text}");
-    assert!(text.contains("HTTPS"), "{text}");
+    let message = "this is an HTTPS server and got plain HTTP: begin with https://\n";
+    assert!(text.to_lowercase().contains(&format!("content-length: {}", message.len())), "{text}");
+    assert!(text.ends_with(message), "{text}");
     for version in ["-tls1", "-tls1_1"] {
         // Security level 0, or openssl itself rejects these versions.
         let output = openssl(&folder, address, &format!("{version} -cipher ALL:@SECLEVEL=0"), "");

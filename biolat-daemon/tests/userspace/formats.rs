@@ -10,7 +10,7 @@ use std::{
 use biolat_daemon::{
     api::{ApiDevice, ApiSnapshot},
     device::{Device, diskstats::Group},
-    expose::{Format, HistogramFormat, HistogramKinds, encode},
+    expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
     snapshot::{DeviceView, Health, ProbeRuns, Process, SeriesView, Snapshot},
     version,
@@ -54,9 +54,16 @@ fn snapshot() -> Snapshot {
             unseen: Group::ALL.into_iter().zip([4, 0, 0, 1]).collect(),
         }],
         lost: vec![("iostats_off", 17), ("no_room", 0)],
-        health: Health { durations: histogram(1), failures: 2, overruns: 1, slots: 8, map_bytes: 51_200 },
+        health: Health {
+            durations: histogram(1),
+            failures: 2,
+            overruns: 1,
+            slots: 8,
+            map_bytes: 51_200,
+            ..Health::default()
+        },
         probe: Some(ProbeRuns { count: 1000, time: Duration::from_nanos(50_500) }),
-        process: Process { cpu_seconds: 1.5, resident_bytes: 7 << 20, ..Process::default() },
+        process: Some(Process { cpu_seconds: 1.5, resident_bytes: 7 << 20, ..Process::default() }),
     }
 }
 
@@ -68,7 +75,7 @@ pub(crate) fn families_of(
     snapshot: &Snapshot,
     histograms: HistogramFormat,
 ) -> BTreeMap<String, MetricFamily> {
-    let bytes = encode(snapshot, histograms, Format::Protobuf);
+    let bytes = encode(snapshot, ServerState::default(), histograms, Format::Protobuf);
     let mut rest = &bytes[..];
     let mut families = BTreeMap::new();
     while !rest.is_empty() {
@@ -184,7 +191,7 @@ fn both_texts_agree_with_the_protobuf() {
 pub(crate) fn assert_texts_agree_with_the_protobuf(snapshot: &Snapshot) {
     let families = families_of(snapshot, BOTH);
     for format in [Format::Text, Format::OpenMetrics] {
-        let bytes = encode(snapshot, BOTH, format);
+        let bytes = encode(snapshot, ServerState::default(), BOTH, format);
         let text = std::str::from_utf8(&bytes).unwrap();
         let samples = samples(text);
         for (name, family) in &families {
@@ -236,20 +243,47 @@ pub(crate) fn assert_texts_agree_with_the_protobuf(snapshot: &Snapshot) {
     }
 }
 
+/// What is unknown is absent: zero would be a figure.
+#[test]
+fn without_procfs_nothing_is_said_of_the_process() {
+    let text = |snapshot: &Snapshot| {
+        String::from_utf8(encode(snapshot, ServerState::default(), HistogramFormat::default(), Format::Text))
+            .unwrap()
+    };
+    let mut snapshot = snapshot();
+    assert_eq!(text(&snapshot).lines().filter(|line| line.starts_with("process_")).count(), 6);
+    snapshot.process = None;
+    assert!(!text(&snapshot).lines().any(|line| line.starts_with("process_")));
+}
+
+/// Of a server with TLS.
+#[test]
+fn when_the_certificate_expires() {
+    let text = |certificate_expires| {
+        let server = ServerState { certificate_expires };
+        String::from_utf8(encode(&snapshot(), server, HistogramFormat::default(), Format::Text)).unwrap()
+    };
+    let time = UNIX_EPOCH + Duration::from_secs(4_102_444_800);
+    let line = "\nbiolat_certificate_expiry_timestamp_seconds 4102444800\n";
+    assert!(text(Some(time)).contains(line));
+    assert!(!text(None).contains("biolat_certificate_expiry_timestamp_seconds"));
+}
+
 #[test]
 fn types_and_units_of_the_texts() {
-    let text = String::from_utf8(encode(&snapshot(), BOTH, Format::Text)).unwrap();
+    let text = String::from_utf8(encode(&snapshot(), ServerState::default(), BOTH, Format::Text)).unwrap();
     assert!(text.contains("# TYPE biolat_io_bytes_total counter\n"));
     assert!(text.contains("# TYPE biolat_device_info gauge\n"));
     assert!(text.contains("model=\"A \\\"quoted\\\" \\\\ drive\""), "{text}");
-    let open = String::from_utf8(encode(&snapshot(), BOTH, Format::OpenMetrics)).unwrap();
+    let open =
+        String::from_utf8(encode(&snapshot(), ServerState::default(), BOTH, Format::OpenMetrics)).unwrap();
     assert!(
         open.contains("# TYPE biolat_io_bytes counter\n# UNIT biolat_io_bytes bytes\nbiolat_io_bytes_total{")
     );
     assert!(open.contains("# TYPE biolat_device info\n"));
     assert!(open.contains("biolat_io_bytes_created{device=\"nvme0n1\",op=\"read\"} 1700000001.250\n"));
     let native = HistogramFormat { schema: 3, kinds: HistogramKinds::Native };
-    let text = String::from_utf8(encode(&snapshot(), native, Format::Text)).unwrap();
+    let text = String::from_utf8(encode(&snapshot(), ServerState::default(), native, Format::Text)).unwrap();
     assert!(
         text.contains("biolat_total_latency_seconds_count{device=\"nvme0n1\",op=\"read\"} 248\n"),
         "{text}"
@@ -354,7 +388,7 @@ fn assert_device_agrees_with_the_protobuf(
 #[test]
 fn output_is_the_recorded_one() {
     for (format, file) in [(Format::Text, "metrics.txt"), (Format::OpenMetrics, "metrics.openmetrics.txt")] {
-        let text = String::from_utf8(encode(&snapshot(), BOTH, format)).unwrap();
+        let text = String::from_utf8(encode(&snapshot(), ServerState::default(), BOTH, format)).unwrap();
         let build = format!("version=\"{}\",revision=\"{}\"", version::VERSION, version::REVISION);
         assert!(text.contains(&build));
         let text = text.replace(&build, "version=\"VERSION\",revision=\"REVISION\"");

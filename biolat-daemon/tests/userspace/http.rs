@@ -135,6 +135,77 @@ async fn bad_requests_end_their_connection_and_nothing_else() {
     assert_eq!(server.get("/metrics", "").await.status, 200);
 }
 
+/// Of HTTP/1.1, and of it alone: RFC 9112, section 3.2.
+#[tokio::test]
+async fn a_request_has_one_host() {
+    let server = Server::start(Some(snapshot(1)), Limits::default()).await;
+    for (request, status) in [
+        ("GET /metrics HTTP/1.1\r\n", 400),
+        ("GET /metrics HTTP/1.1\r\nHost: a\r\nHost: b\r\n", 400),
+        ("GET /metrics HTTP/1.1\r\nHost: a\r\n", 200),
+        ("GET /metrics HTTP/1.0\r\n", 200),
+    ] {
+        let reply = server.send(&format!("{request}Connection: close\r\n\r\n")).await;
+        assert_eq!(reply.status, status, "{request}");
+    }
+}
+
+/// Some clients close their direction when they have sent the request.
+#[tokio::test]
+async fn a_client_that_has_closed_its_direction_gets_its_response() {
+    let server = Server::start(Some(snapshot(100)), Limits::default()).await;
+    for number in 0..200 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let reply = Reply::read(&mut stream).await;
+        let length = format!("content-length: {}\r\n", reply.body.len());
+        assert_eq!(reply.status, 200, "response {number}");
+        assert!(
+            reply.head.contains(&length) && reply.body.len() > 100_000,
+            "response {number}: {}",
+            reply.head
+        );
+    }
+}
+
+/// The second request is prepared while the first response is still being sent.
+#[tokio::test]
+async fn pipelined_requests_of_such_a_client_are_answered() {
+    let server = Server::start(None, Limits::default()).await;
+    for number in 0..20 {
+        // Each response is encoded anew.
+        server.snapshots.send_replace(Some(Arc::new(snapshot(100))));
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        for request in ["/metrics", "/api/v1/snapshot", "/"] {
+            let request = format!("GET {request} HTTP/1.1\r\nHost: x\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+        }
+        stream.shutdown().await.unwrap();
+        let mut all = Vec::new();
+        timeout(Duration::from_secs(20), stream.read_to_end(&mut all)).await.unwrap().unwrap();
+        let responses = all.windows(12).filter(|part| part == b"HTTP/1.1 200").count();
+        assert_eq!(responses, 3, "client {number}: {} bytes", all.len());
+    }
+}
+
+#[tokio::test]
+async fn failing_collections_are_not_healthy() {
+    let mut snapshot = snapshot(1);
+    let server = Server::start(Some(snapshot.clone()), Limits::default()).await;
+    for (seconds, status) in [(0, 200), (50, 200), (61, 503)] {
+        // None on a machine that has just started.
+        let Some(last_success) = Instant::now().checked_sub(Duration::from_secs(seconds)) else { continue };
+        snapshot.health.last_success = Some(last_success);
+        server.snapshots.send_replace(Some(Arc::new(snapshot.clone())));
+        for path in ["/-/healthy", "/-/ready"] {
+            let reply = server.get(path, "").await;
+            assert_eq!(reply.status, status, "{path} after {seconds} s: {}", reply.text());
+        }
+        assert_eq!(server.get("/metrics", "").await.status, 200);
+    }
+}
+
 #[tokio::test]
 async fn slow_and_idle_clients_are_cut_off() {
     let limits = Limits { head: Duration::from_millis(300), ..Limits::default() };

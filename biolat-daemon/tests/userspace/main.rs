@@ -9,6 +9,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod abuse;
 mod api;
 mod check;
 mod cli;
@@ -16,6 +17,7 @@ mod clients;
 mod formats;
 mod http;
 mod properties;
+mod reload;
 mod report;
 #[path = "../support/mod.rs"]
 mod support;

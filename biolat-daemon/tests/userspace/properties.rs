@@ -78,7 +78,7 @@ prop_compose! {
             lost: lost.into_iter().map(|reason| (reason, count.into())).collect(),
             health: Health { durations, failures: count.into(), ..Health::default() },
             probe: runs.map(|(runs, ns)| ProbeRuns { count: runs.into(), time: Duration::from_nanos(ns) }),
-            process: Process { resident_bytes: count.into(), ..Process::default() },
+            process: Some(Process { resident_bytes: count.into(), ..Process::default() }),
         }
     }
 }
@@ -126,7 +126,7 @@ const NAMES: [(Format, &str); 3] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn all_formats_of_a_snapshot_have_the_same_values(snapshot in snapshot()) {
@@ -136,7 +136,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A format other than the default is only chosen if the header names it.
     #[test]

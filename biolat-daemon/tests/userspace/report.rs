@@ -1,7 +1,8 @@
 //! `report --from` on servers with synthetic snapshots: needs neither the probe nor privileges.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    fs,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener},
     path::Path,
     process::{Child, Command, Output, Stdio},
@@ -11,10 +12,12 @@ use std::{
 };
 
 use biolat_daemon::{
+    api::ApiSnapshot,
     http::{Limits, Service, serve},
     snapshot::Snapshot,
     web_config::WebConfig,
 };
+use flate2::{Compression, write::GzEncoder};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 
@@ -199,6 +202,35 @@ fn ctrl_c_ends_it_while_the_server_is_silent() {
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 
+/// A full pipe that nobody reads, like a terminal that Ctrl-S has stopped.
+#[test]
+fn a_stalled_output_obeys_signals() {
+    let address = biolat(None).to_string();
+    let (_reader, writer) = io::pipe().unwrap();
+    let mut filler = writer.try_clone().unwrap();
+    // More than fits: it waits until the test ends.
+    thread::spawn(move || filler.write_all(&[b'x'; 2 << 20]));
+    let mut child = command(&["--from", &address, "200ms"])
+        .stdout(writer.try_clone().unwrap())
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    // Until then the signal has its default action.
+    let handles_signals = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (Signal::INT.as_raw() - 1)) != 0
+    };
+    while !handles_signals() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    thread::sleep(Duration::from_millis(500));
+    let began = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
     let address = biolat(None).to_string();
@@ -286,6 +318,68 @@ fn a_certificate_that_has_expired() {
     let trusted = folder.write("authority.pem", authority.pem());
     for file in [trusted, folder.0.join("server.pem")] {
         fails(&once(&["--from", &url, "--ca-file", file.to_str().unwrap()]), &["has expired"]);
+    }
+}
+
+#[test]
+fn hostile_answers_are_refused() {
+    // 64 KiB of gzip that are 64 MiB of JSON.
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(b"{\"version\":1,\"biolat\":\"1\",\"devices\":[").unwrap();
+    for _ in 0..64 {
+        packed.write_all(&b"\"\",".repeat(350_000)).unwrap();
+    }
+    let packed = packed.finish().unwrap();
+    let idle = ApiSnapshot::of(&collection(1, SystemTime::now()), "x", Duration::ZERO);
+    for (body, encoding, expected) in [
+        (packed, "gzip", "the answer is larger than 16 MiB"),
+        (serde_json::to_vec(&idle).unwrap(), "identity", "malformed answer: it collects every 0 s"),
+    ] {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let answer = [head.as_bytes(), &body].concat();
+        let began = Instant::now();
+        // 400 MiB of address space.
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -v 400000; exec \"$0\" report --from \"$1\" 200ms 1"])
+            .arg(env!("CARGO_BIN_EXE_biolat-daemon"))
+            .arg(server_of(answer.leak()).to_string())
+            .output()
+            .unwrap();
+        fails(&output, &[expected]);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+}
+
+/// Answers that do not end, or not as they say: each is an error of one line, in time.
+#[test]
+fn answers_that_do_not_end_are_given_up() {
+    // Larger than what is read of any.
+    let endless = |head: &str, more: &[u8]| [head.as_bytes(), &more.repeat((18 << 20) / more.len())].concat();
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(b"{\"version\":1}").unwrap();
+    let mut half = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n".to_vec();
+    half.extend(&packed.finish().unwrap()[..12]);
+    for answer in [
+        endless("HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+        endless("HTTP/1.1 200 OK\r\nX: ", b"y"),
+        endless("HTTP/1.1 ", b"2"),
+        endless("HTTP/1.1 200 OK\r\n\r\n", b"[{\"version\":1},"),
+        endless("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n", b" "),
+        endless("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"4\r\n[[[[\r\n"),
+        endless("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", b"["),
+        endless("HTTP/1.1 500 Oops\r\n\r\n", b"broken "),
+        endless("", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n".to_vec(),
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n".to_vec(),
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}".to_vec(),
+        half,
+    ] {
+        let (address, began) = (server_of(answer.leak()), Instant::now());
+        fails(&once(&["--from", &address.to_string()]), &[]);
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     }
 }
 
