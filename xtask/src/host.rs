@@ -15,6 +15,8 @@ pub(crate) enum Requirement {
     Btf,
     /// The loop driver.
     Loop,
+    /// Memory and process limits for control groups, of either version.
+    Cgroups,
     /// A program, and its Debian package.
     Program(&'static str, &'static str),
     /// A file or directory that `.ci/install` creates in `target/tools`.
@@ -40,6 +42,9 @@ impl Requirement {
                 .then(|| "no /sys/kernel/btf/vmlinux: boot a kernel with CONFIG_DEBUG_INFO_BTF".into()),
             Self::Loop => (!Path::new("/dev/loop-control").exists())
                 .then(|| "no loop driver: modprobe loop, or boot a kernel with CONFIG_BLK_DEV_LOOP".into()),
+            Self::Cgroups => (!has_cgroups()).then(|| {
+                "no writable control groups with memory and pids: mount /sys/fs/cgroup, or run outside of a container".into()
+            }),
             Self::Program(program, package) => {
                 find(program).is_none().then(|| format!("no {program}: apt-get install {package}"))
             }
@@ -95,6 +100,15 @@ pub(crate) fn runner() -> Vec<&'static str> {
     } else {
         vec!["--config", "target.'cfg(all())'.runner=['sudo', '--preserve-env']"]
     }
+}
+
+fn has_cgroups() -> bool {
+    let root = Path::new("/sys/fs/cgroup");
+    let enabled = std::fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
+    ["memory", "pids"].iter().all(|controller| {
+        let is_enabled = enabled.split_whitespace().any(|name| name == *controller);
+        is_enabled || root.join(controller).join("cgroup.procs").exists()
+    })
 }
 
 fn temporary_files_are_on_a_disk() -> bool {

@@ -1,5 +1,6 @@
 //! The developer commands, `cargo xtask <command>`: one module each.
 
+mod abuse;
 mod bench;
 mod deploy;
 mod dist;
@@ -34,6 +35,12 @@ enum Command {
         strict: bool,
         /// Run only the kernel tests whose name contains FILTER
         filter: Option<String>,
+    },
+    /// Attack the daemon: random requests, files and answers, hostile clients, failing system calls, and a soak
+    Abuse {
+        /// How long, about; the soak alone takes that long again
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1440))]
+        minutes: u32,
     },
     /// Run the kernel tests on other kernels and drives, in emulated machines
     Vm(vm::Matrix),
@@ -90,6 +97,7 @@ fn main() -> std::process::ExitCode {
     let result = match Command::parse() {
         Command::Run { flags } => run::run(&flags),
         Command::Test { strict, filter } => test::test(strict, filter.as_deref()),
+        Command::Abuse { minutes } => abuse::abuse(minutes),
         Command::Vm(matrix) => matrix.run(),
         Command::Bench { subject, flags } => bench::bench(subject, &flags),
         Command::Ebpf { check: false, .. } => ebpf::rebuild(),

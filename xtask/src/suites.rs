@@ -62,6 +62,12 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "stacks", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "requests", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "failures", on_host: false, needs: &[], guests: &[Standard] },
+    Suite {
+        name: "faults",
+        on_host: true,
+        needs: &[Requirement::Program("strace", "strace"), Requirement::Program("yes", "coreutils")],
+        guests: &[],
+    },
     Suite { name: "known_latency", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "unthrottled", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "schedulers", on_host: false, needs: &[], guests: &[Standard] },
@@ -93,6 +99,8 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
         guests: &[],
     },
+    Suite { name: "limits", on_host: true, needs: &[Requirement::Cgroups], guests: &[] },
+    Suite { name: "soak", on_host: true, needs: &[], guests: &[] },
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
 ];
 

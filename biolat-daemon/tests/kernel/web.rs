@@ -12,8 +12,9 @@ use std::{
 };
 
 use certificates::{Authority, Folder};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::daemon::{command, wait_for};
+use crate::support::daemon::{Daemon, command, wait_for};
 
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
 
@@ -51,6 +52,21 @@ impl TlsDaemon {
 
     fn log_with(&self, text: &str) -> Vec<String> {
         self.log.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
+    }
+}
+
+/// An empty variable is not set; SIGHUP, which makes some daemons reload, does no harm.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn open_access_is_logged_only_if_a_file_says_so() {
+    let folder = Folder::new("open");
+    let config = folder.write("web.yml", "");
+    for (path, is_logged) in [("", false), (config.to_str().unwrap(), true)] {
+        let daemon = Daemon::start_command(command(&["--interval", "100ms"]).env("BIOLAT_WEB_CONFIG", path));
+        kill_process(Pid::from_raw(daemon.pid().cast_signed()).unwrap(), Signal::HUP).unwrap();
+        daemon.fresh();
+        let warned = daemon.log().iter().any(|line| line.contains("neither TLS nor passwords"));
+        assert_eq!(warned, is_logged, "{path}: {:?}", daemon.log());
     }
 }
 

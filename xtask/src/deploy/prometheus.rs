@@ -67,6 +67,7 @@ fn check_recorded_names() -> Result<()> {
 fn check_alerts_tested_and_documented() -> Result<()> {
     let (alerts, runbook) = (read("alerts.yml")?, read("runbook.md")?);
     let tests = TESTS.into_iter().map(read).collect::<Result<String>>()?;
+    let links = values(&alerts, "runbook_url:");
     let alerts = values(&alerts, "- alert:");
     ensure!(!alerts.is_empty(), "alerts.yml has no alerts");
     let quiet: Vec<_> = values(&tests, "- {alertname:")
@@ -80,6 +81,8 @@ fn check_alerts_tested_and_documented() -> Result<()> {
         }
         let is_documented = values(&runbook, "## ").contains(&alert);
         ensure!(is_documented, "{FOLDER}/runbook.md has no section on {alert}");
+        let section = format!("runbook.md#{}", alert.to_lowercase());
+        ensure!(links.iter().any(|link| link.ends_with(&section)), "{alert} needs a runbook_url: …{section}");
     }
     Ok(())
 }

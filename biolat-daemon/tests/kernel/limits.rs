@@ -1,0 +1,213 @@
+//! Limits that the daemon is under: of memory, of threads, of open files. Clients cannot make it exceed them.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::Write as _,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::support::{
+    Folder,
+    daemon::{Daemon, program, wait_for},
+    figures::{Figures, PROTOBUF},
+    http,
+    load::{StopFlag, Target},
+    loop_device::LoopDevice,
+    machine::MIB,
+    run,
+};
+
+/// What the chart's limit leaves for everything but the counters of its largest node.
+const LIMIT: u64 = 128 << 20;
+const DEVICES: usize = 300;
+const ATTACK_TIME: Duration = Duration::from_secs(12);
+
+/// A cgroup with a limit, removed when it is dropped.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// In the controller's hierarchy of version 1 or in that of version 2, whose limits have these names.
+    fn new(controller: &str, limits: [&str; 2], limit: u64) -> Self {
+        let version_1 = Path::new("/sys/fs/cgroup").join(controller);
+        let (root, file) = match version_1.is_dir() {
+            true => (&*version_1, limits[0]),
+            false => (Path::new("/sys/fs/cgroup"), limits[1]),
+        };
+        let cgroup = Self(root.join(format!("biolat-test-{}", std::process::id())));
+        fs::create_dir(&cgroup.0).unwrap();
+        cgroup.set(file, limit);
+        cgroup
+    }
+
+    fn set(&self, file: &str, value: u64) {
+        let path = self.0.join(file);
+        fs::write(&path, value.to_string()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+
+    /// The most memory that it has had.
+    fn peak_memory(&self) -> u64 {
+        let read = |file| fs::read_to_string(self.0.join(file)).ok()?.trim().parse().ok();
+        read("memory.max_usage_in_bytes").or_else(|| read("memory.peak")).unwrap_or(0)
+    }
+
+    /// A daemon in it.
+    fn daemon(&self, arguments: &str) -> Daemon {
+        let script = format!(
+            "echo $$ > {}/cgroup.procs && exec \"$0\" --listen 127.0.0.1:0 {arguments}",
+            self.0.display()
+        );
+        Daemon::start_command(Command::new("sh").args(["-c", &script]).arg(program()))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let began = Instant::now();
+        // A process that has just ended is in it for a moment.
+        while fs::remove_dir(&self.0).is_err() && began.elapsed() < Duration::from_secs(5) {
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Many loop devices of one file, detached when they are dropped.
+struct LoopDevices(Vec<String>);
+
+impl LoopDevices {
+    fn attach(folder: &Folder, count: usize) -> Self {
+        let file = folder.0.join("file");
+        fs::File::create(&file).unwrap().set_len(1 << 20).unwrap();
+        let attach = |_| run("losetup", &["--find", "--show", file.to_str().unwrap()]).trim().to_owned();
+        Self((0..count).map(attach).collect())
+    }
+
+    fn read_and_write(&self) {
+        for path in &self.0 {
+            let device = Target::open(Path::new(path));
+            device.try_read_at(0, 4096).unwrap();
+            device.try_write_at(0, 4096).unwrap();
+        }
+    }
+}
+
+impl Drop for LoopDevices {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = Command::new("losetup").args(["--detach", path]).output();
+        }
+    }
+}
+
+/// A client that requests a body, and reads none of it.
+fn reader(address: SocketAddr, number: u32) -> Option<TcpStream> {
+    const REQUESTS: [&str; 4] = [
+        "/metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+        "/metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\n\r\n",
+        "/api/v1/snapshot HTTP/1.1\r\nHost: x\r\n\r\n",
+        "/ HTTP/1.1\r\nHost: x\r\n\r\n",
+    ];
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
+    socket.set_recv_buffer_size(4096).ok()?;
+    let [.., high, low] = (number % 1000).to_be_bytes();
+    socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 1, high, low), 0)).into()).ok()?;
+    socket.connect_timeout(&address.into(), Duration::from_secs(1)).ok()?;
+    let mut stream = TcpStream::from(socket);
+    write!(stream, "GET {}", REQUESTS[number as usize % REQUESTS.len()]).ok()?;
+    Some(stream)
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn slow_readers_of_three_hundred_devices_stay_within_the_limit() {
+    let folder = Folder::new("many", true);
+    let devices = LoopDevices::attach(&folder, DEVICES);
+    let cgroup = Cgroup::new("memory", ["memory.limit_in_bytes", "memory.max"], LIMIT);
+    let daemon = cgroup.daemon("--interval 2s");
+    devices.read_and_write();
+    let before = daemon.fresh();
+    let resident = |figures: &Figures| figures.value("process_resident_memory_bytes", &[]);
+    let body = http::get(daemon.address, "/metrics", "").unwrap().body.len();
+
+    let (stop, mut slowest, mut scrapes) = (StopFlag::default(), Duration::ZERO, 0);
+    thread::scope(|scope| {
+        let _stop = stop.set_on_drop();
+        scope.spawn(|| {
+            let mut readers = VecDeque::new();
+            for number in 0.. {
+                if stop.is_set() {
+                    return;
+                }
+                readers.extend(reader(daemon.address, number));
+                if readers.len() > 400 {
+                    readers.pop_front();
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let began = Instant::now();
+        while began.elapsed() < ATTACK_TIME {
+            let scrape = Instant::now();
+            let answer = http::get(daemon.address, "/metrics", PROTOBUF).unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.head);
+            (slowest, scrapes) = (slowest.max(scrape.elapsed()), scrapes + 1);
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let during = daemon.fresh();
+    println!(
+        "{DEVICES} devices, answers of {} KiB: {:.1} MiB before, {:.1} MiB at the end, {:.1} MiB at most in the cgroup; \
+         {scrapes} scrapes, the slowest took {slowest:?}",
+        body >> 10,
+        resident(&before) / MIB,
+        resident(&during) / MIB,
+        cgroup.peak_memory() as f64 / MIB,
+    );
+    assert_eq!(during.value("biolat_collect_failures_total", &[]), 0.0, "{:?}", daemon.log());
+    wait_for("the memory to be free again", || resident(&daemon.fresh()) < resident(&before) + 10.0 * MIB);
+}
+
+/// Connections leave the descriptors that collections need.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn with_few_descriptors_idle_clients_fail_no_collection() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 40; exec \"$0\" --listen 127.0.0.1:0 --interval 100ms"]).arg(program());
+    let daemon = Daemon::start_command(&mut command);
+    let limit = fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
+    assert!(limit.lines().any(|line| line.starts_with("Max open files") && line.contains(" 40 ")), "{limit}");
+    let _idle: Vec<_> = (0..30).map(|_| TcpStream::connect(daemon.address).unwrap()).collect();
+    let device = LoopDevice::attach("few", true);
+    Target::open(&device.path()).read(10);
+    thread::sleep(Duration::from_secs(1));
+    let figures = daemon.fresh();
+    assert_eq!(figures.value("biolat_collect_failures_total", &[]), 0.0, "{:?}", daemon.log());
+    assert!(figures.has_device(&device.name));
+}
+
+/// At its limit of threads the daemon starts none, and uses those that it has.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn without_further_threads_requests_are_answered() {
+    let cgroup = Cgroup::new("pids", ["pids.max", "pids.max"], 100);
+    let daemon = cgroup.daemon("--interval 100ms");
+    cgroup.set("pids.max", 1);
+    thread::scope(|scope| {
+        for number in 0..40 {
+            let (path, headers) =
+                [("/metrics", PROTOBUF), ("/metrics", ""), ("/api/v1/snapshot", ""), ("/", "")][number % 4];
+            let address = daemon.address;
+            scope.spawn(move || {
+                let answer = http::get(address, path, headers).unwrap();
+                assert_eq!(answer.status, 200, "{}", answer.head);
+            });
+        }
+    });
+    assert!(!daemon.log().iter().any(|line| line.contains("panicked")), "{:?}", daemon.log());
+}

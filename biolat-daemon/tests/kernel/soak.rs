@@ -1,0 +1,184 @@
+//! Load, devices that come and go, scrapes in all formats, and hostile clients, all at once: what the daemon uses stays the same,
+//! and what it counts stays exact. For half a minute, or for `BIOLAT_SOAK_MINUTES`.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::support::{
+    daemon::Daemon,
+    figures::{Figures, PROTOBUF},
+    http,
+    load::{StopFlag, Target},
+    loop_device::LoopDevice,
+    machine::{MIB, slots},
+    settled::{settled, tally},
+};
+
+/// Between two looks at what the daemon uses.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(3);
+
+/// What scrapers ask for.
+const REQUESTS: [(&str, &str); 7] = [
+    ("/metrics", ""),
+    ("/metrics", PROTOBUF),
+    ("/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n"),
+    ("/metrics", "Accept: application/openmetrics-text; version=2.0.0\r\nAccept-Encoding: gzip\r\n"),
+    ("/api/v1/snapshot", "Accept-Encoding: gzip\r\n"),
+    ("/", ""),
+    ("/-/ready", ""),
+];
+
+/// What the daemon uses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    resident: u64,
+    threads: u64,
+    files: u64,
+    slots: u64,
+}
+
+impl Usage {
+    fn of(daemon: &Daemon) -> Self {
+        let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+        let field = |name: &str| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        Self {
+            resident: field("VmRSS:") << 10,
+            threads: field("Threads:"),
+            files: fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count() as u64,
+            slots: Figures::scrape(daemon.address).value("biolat_series_slots", &[]) as u64,
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            resident: self.resident.max(other.resident),
+            threads: self.threads.max(other.threads),
+            files: self.files.max(other.files),
+            slots: self.slots.max(other.slots),
+        }
+    }
+}
+
+/// What has been done to the daemon.
+#[derive(Debug, Default)]
+struct Work {
+    ios: AtomicU64,
+    devices: AtomicU64,
+    scrapes: AtomicU64,
+    attacks: AtomicU64,
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn nothing_grows_and_everything_is_counted() {
+    let minutes: f64 = std::env::var("BIOLAT_SOAK_MINUTES").map_or(0.5, |minutes| minutes.parse().unwrap());
+    let duration = Duration::from_secs_f64(60.0 * minutes);
+    let steady = LoopDevice::attach("steady", true);
+    let changing = LoopDevice::attach("changing", true);
+    let daemon =
+        Daemon::start(&["--interval", "500ms", "--device", &format!("{},{}", steady.name, changing.name)]);
+    let address = daemon.address;
+    let before = settled(&daemon, &steady.name);
+    let (stop, work) = (StopFlag::default(), Work::default());
+    let began = Instant::now();
+    let mut samples = Vec::new();
+    thread::scope(|scope| {
+        let _stop = stop.set_on_drop();
+        scope.spawn(|| repeat(&stop, &work.ios, 110, 20, || apply_load(&steady)));
+        scope.spawn(|| {
+            let mut file = ["a", "b"].into_iter().cycle();
+            repeat(&stop, &work.devices, 1, 200, || replace(&changing, file.next().unwrap()));
+        });
+        scope.spawn(|| {
+            let mut request = REQUESTS.into_iter().cycle();
+            repeat(&stop, &work.scrapes, 1, 50, || {
+                let (path, headers) = request.next().unwrap();
+                let answer = http::get(address, path, headers).unwrap();
+                assert!(answer.status == 200 && !answer.body.is_empty(), "{path}: {}", answer.head);
+            });
+        });
+        scope.spawn(|| {
+            let mut held = Vec::new();
+            repeat(&stop, &work.attacks, 1, 20, || attack(address, &mut held));
+        });
+        while began.elapsed() < duration {
+            thread::sleep(SAMPLE_INTERVAL);
+            let usage = Usage::of(&daemon);
+            println!("{:>5} s: {usage:?}, {work:?}", began.elapsed().as_secs());
+            samples.push(usage);
+        }
+    });
+    let after = settled(&daemon, &steady.name);
+    let growth = tally(&steady.name, &before, &after);
+    println!("{:?} accounted, {} unseen", growth.completions, growth.unseen);
+    assert_eq!(growth.missing, 0, "completions that are neither counted nor unseen");
+    assert_eq!(after.figures.value("biolat_collect_failures_total", &[]), 0.0, "{:?}", daemon.log());
+
+    // The first quarter fills caches.
+    let (early, late) = samples[samples.len() / 4..].split_at(samples.len() * 3 / 8);
+    let most = |samples: &[Usage]| samples.iter().copied().fold(Usage::default(), Usage::max);
+    let (early, late) = (most(early), most(late));
+    println!("at most {early:?} in the first half, {late:?} in the second");
+    assert!(late.resident as f64 <= early.resident as f64 * 1.1 + 4.0 * MIB, "memory grows");
+    assert!(late.threads <= early.threads.max(12), "threads grow");
+    assert!(late.files <= early.files.max(350), "descriptors grow");
+    assert!(late.slots <= slots(4) + 2 * slots(4), "slots grow");
+}
+
+/// Does this until the end, and counts it.
+fn repeat(stop: &StopFlag, count: &AtomicU64, each: u64, pause_ms: u64, mut work: impl FnMut()) {
+    while !stop.is_set() {
+        work();
+        count.fetch_add(each, Relaxed);
+        thread::sleep(Duration::from_millis(pause_ms));
+    }
+}
+
+fn apply_load(device: &LoopDevice) {
+    let target = Target::open(&device.path());
+    target.read(70);
+    target.write(40);
+}
+
+fn replace(device: &LoopDevice, file: &str) {
+    device.detach();
+    device.attach_another(file);
+    Target::open(&device.path()).read(20);
+}
+
+/// One hostile client, of each kind in turn. Some stay connected.
+fn attack(address: SocketAddr, held: &mut Vec<TcpStream>) {
+    const HOSTILE: [&[u8]; 6] = [
+        b"",
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost:",
+        b"POST /metrics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+        b"\x16\x03\x01\x02\x00\xff\x00 \r\n\r\n",
+    ];
+    let number = held.len();
+    if number >= 300 {
+        held.clear();
+        return;
+    }
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(2)) else { return };
+    let _ = stream.write_all(HOSTILE[number % HOSTILE.len()]);
+    match number % 4 {
+        0 => drop(stream.shutdown(Shutdown::Write)),
+        1 => {
+            let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
+            let _ = stream.read(&mut [0; 100]);
+        }
+        _ => {}
+    }
+    held.push(stream);
+}
