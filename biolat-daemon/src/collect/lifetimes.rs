@@ -67,15 +67,7 @@ impl Collector {
             let since = SystemTime::now();
             self.devices.insert(
                 device.id,
-                KnownDevice {
-                    device,
-                    shown,
-                    has_series: false,
-                    since,
-                    audit: None,
-                    was_quiet: false,
-                    has_dispatch_times,
-                },
+                KnownDevice { device, shown, since, audit: None, was_quiet: false, has_dispatch_times },
             );
         }
         outcome

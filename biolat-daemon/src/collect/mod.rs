@@ -66,8 +66,6 @@ pub struct Collector {
 struct KnownDevice {
     device: Device,
     shown: bool,
-    /// Whether the series of its reads and writes have been created.
-    has_series: bool,
     since: SystemTime,
     audit: Option<Audit>,
     /// Whether the device has been quiet during a collection, so that the audit's baseline is exact.

@@ -2,7 +2,7 @@
 
 use biolat_common::{series::Key, slot::SLOTS};
 
-use super::{Collector, KnownDevice};
+use super::Collector;
 
 /// Slots kept free for unforeseen series: as many as fit into this, within bounds.
 const SPARE_BYTES: u64 = 1 << 20;
@@ -24,17 +24,12 @@ impl Collector {
     /// Unresolved devices and slots in quarantine get at most as many again as there are to spare: devices may come and go
     /// faster than their series end, and maps are never freed.
     pub(super) fn provide_slots(&mut self) {
-        let is_missing = |id: u64, op: u32| !self.store.contains(Key::new(id, op));
-        let shown = self.devices.iter().filter(|(_, known)| known.shown);
-        let foreseen = shown
-            .flat_map(|(&id, _)| [is_missing(id, 0), is_missing(id, 1)])
-            .filter(|&missing| missing)
-            .count();
+        let foreseen = self.foreseen().count();
         let spare = spare(self.probe.maps.slot_bytes());
-        let (unresolved, named): (Vec<_>, Vec<_>) =
-            self.store.keys().partition(|key| self.is_unresolved(*key));
-        let transient = (unresolved.len() + self.store.quarantined()) as u64;
-        let needed = (named.len() + foreseen) as u64 + spare + transient.min(spare);
+        let unresolved = self.store.keys().filter(|key| self.is_unresolved(*key)).count();
+        let named = self.store.keys().count() - unresolved;
+        let transient = (unresolved + self.store.quarantined()) as u64;
+        let needed = (named + foreseen) as u64 + spare + transient.min(spare);
         while u64::from(self.probe.maps.slots()) < needed {
             let problem = match self.store.grow(&mut self.probe.maps) {
                 Ok(true) => {
@@ -57,25 +52,23 @@ impl Collector {
         }
     }
 
+    /// The series of reads and writes of each device that is shown, as far as they do not exist yet.
+    fn foreseen(&self) -> impl Iterator<Item = Key> {
+        let shown = self.devices.iter().filter(|(_, known)| known.shown);
+        shown.flat_map(|(&id, _)| [Key::new(id, 0), Key::new(id, 1)]).filter(|key| !self.store.contains(*key))
+    }
+
     /// Creates the series of reads and writes of each device that is shown. One that cannot be created now is created by the probe
     /// at its first I/O.
     pub(super) fn create_foreseen_series(&mut self) {
-        let keys = |(&id, _): (&u64, &KnownDevice)| [Key::new(id, 0), Key::new(id, 1)];
-        let missing: Vec<_> = self
-            .devices
-            .iter()
-            .filter(|(_, known)| known.shown && !known.has_series)
-            .flat_map(keys)
-            .filter(|key| !self.store.contains(*key))
-            .collect();
-        for key in missing {
+        let foreseen: Vec<_> = self.foreseen().collect();
+        for key in foreseen {
             match self.store.create(&mut self.probe.maps, key) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => return log::debug!("cannot create a series in advance: {error:#}"),
             }
         }
-        self.devices.values_mut().for_each(|known| known.has_series = true);
     }
 
     /// Logs each series that there was no slot for, once. Series of unresolved devices are not logged.
