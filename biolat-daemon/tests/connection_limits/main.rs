@@ -41,12 +41,7 @@ use tokio::{
 };
 use tokio_rustls::{
     TlsConnector,
-    rustls::{
-        ClientConfig, ConfigBuilder, RootCertStore,
-        client::WantsClientCert,
-        crypto::ring::default_provider,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    },
+    rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
 use support::certificates::{Authority, Folder};
@@ -128,16 +123,6 @@ fn certificates(name: &str) -> (Folder, Authority) {
     (folder, authority)
 }
 
-/// A client that trusts this authority.
-fn trust(authority: &Authority) -> ConfigBuilder<ClientConfig, WantsClientCert> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
-    ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-}
-
 struct Server {
     child: Child,
     /// For scrapes.
@@ -193,7 +178,7 @@ impl Server {
         let (folder, authority) = certificates(name);
         let hash = bcrypt::hash("hunter2", 10).unwrap();
         let config = folder.write("web.yml", &format!("{TLS}basic_auth_users:\n  alice: {hash}\n"));
-        let tls = trust(&authority).with_no_client_auth();
+        let tls = authority.client().with_no_client_auth();
         Self::start(folder, config.to_str().unwrap(), Some(TlsConnector::from(Arc::new(tls))), None).await
     }
 
@@ -207,11 +192,11 @@ impl Server {
             let issued = issuer.issue("client");
             let chain = vec![CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()];
             let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
-            let tls = trust(&authority).with_client_auth_cert(chain, key).unwrap();
+            let tls = authority.client().with_client_auth_cert(chain, key).unwrap();
             TlsConnector::from(Arc::new(tls))
         };
-        let (known, stranger) = (client(&authority), client(&Authority::new("another")));
-        (Self::start(folder, config.to_str().unwrap(), Some(known), None).await, stranger)
+        let (known, unknown) = (client(&authority), client(&Authority::new("another")));
+        (Self::start(folder, config.to_str().unwrap(), Some(known), None).await, unknown)
     }
 
     async fn start(

@@ -2,10 +2,16 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, sync::Arc};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use tokio_rustls::rustls::{
+    ClientConfig, ConfigBuilder, RootCertStore,
+    client::WantsClientCert,
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, pem::PemObject as _},
 };
 
 /// A temporary folder, removed on drop.
@@ -50,6 +56,16 @@ impl Authority {
 
     pub(crate) fn pem(&self) -> &str {
         &self.pem
+    }
+
+    /// A TLS client that trusts it.
+    pub(crate) fn client(&self) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
+        ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
     }
 
     /// A certificate for `name.example` and 127.0.0.1.

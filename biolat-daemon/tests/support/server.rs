@@ -30,11 +30,19 @@ impl Server {
     }
 
     pub(crate) async fn start_with(config: ServeConfig, snapshot: Option<Snapshot>, limits: Limits) -> Self {
+        Self::start_service(snapshot, limits, |seen| Service::new(seen, config)).await
+    }
+
+    pub(crate) async fn start_service(
+        snapshot: Option<Snapshot>,
+        limits: Limits,
+        service: impl FnOnce(watch::Receiver<Option<Arc<Snapshot>>>) -> Service,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (snapshots, seen) = watch::channel(snapshot.map(Arc::new));
         let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(serve(vec![listener], Service::new(seen, config), limits, stopped));
+        let serving = tokio::spawn(serve(vec![listener], service(seen), limits, stopped));
         Self { address, snapshots, stop, serving }
     }
 

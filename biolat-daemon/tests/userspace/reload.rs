@@ -8,29 +8,24 @@ use std::{
 };
 
 use biolat_daemon::{
-    http::{Limits, Service, serve},
-    snapshot::Snapshot,
+    http::{Limits, Service},
     web_config::WebConfig,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-    sync::watch,
+    net::TcpStream,
     task::JoinSet,
     time::sleep,
 };
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
-    rustls::{
-        ClientConfig, RootCertStore,
-        crypto::ring::default_provider,
-        pki_types::{CertificateDer, ServerName, pem::PemObject as _},
-    },
+    rustls::pki_types::{CertificateDer, ServerName},
 };
 
 use crate::support::{
     certificates::{Authority, Folder},
+    server::Server,
     snapshots::{serve_config, snapshot},
 };
 
@@ -44,10 +39,8 @@ const THINK_TIME: Duration = Duration::from_millis(100);
 struct Fixture {
     folder: Folder,
     authority: Authority,
-    address: SocketAddr,
+    server: Server,
     connector: TlsConnector,
-    /// The server ends when these are dropped.
-    _server: (watch::Sender<Option<Arc<Snapshot>>>, watch::Sender<bool>),
 }
 
 impl Fixture {
@@ -55,23 +48,11 @@ impl Fixture {
         let folder = Folder::new(name);
         let authority = Authority::new("authority");
         authority.issue("server").write(&folder);
-        let config = folder.write("web.yml", CONFIG);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (snapshots, seen) = watch::channel(Some(Arc::new(snapshot(1))));
-        let (stop, stopped) = watch::channel(false);
-        let service = Service::new(seen, serve_config()).with_web_config(WebConfig::open(&config).unwrap());
-        tokio::spawn(serve(vec![listener], service, Limits::default(), stopped));
-
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
-        let client = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector = TlsConnector::from(Arc::new(client));
-        Self { folder, authority, address, connector, _server: (snapshots, stop) }
+        let config = WebConfig::open(&folder.write("web.yml", CONFIG)).unwrap();
+        let service = |seen| Service::new(seen, serve_config()).with_web_config(config);
+        let server = Server::start_service(Some(snapshot(1)), Limits::default(), service).await;
+        let connector = TlsConnector::from(Arc::new(authority.client().with_no_client_auth()));
+        Self { folder, authority, server, connector }
     }
 }
 
@@ -93,7 +74,7 @@ async fn fresh_connections_are_answered() {
     let ends = Instant::now() + TEST_TIME;
     let mut clients = JoinSet::new();
     for _ in 0..8 {
-        let (address, connector) = (fixture.address, fixture.connector.clone());
+        let (address, connector) = (fixture.server.address, fixture.connector.clone());
         clients.spawn(async move {
             let (mut answers, mut certificates) = (0, HashSet::new());
             while Instant::now() < ends {
@@ -128,7 +109,7 @@ async fn fresh_connections_are_answered() {
 #[tokio::test]
 async fn files_that_are_written_again_change_nothing() {
     let fixture = Fixture::new("again").await;
-    let (mut stream, _) = connect(fixture.address, &fixture.connector).await;
+    let (mut stream, _) = connect(fixture.server.address, &fixture.connector).await;
     for round in 0..8 {
         stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         let mut answer = [0; 1024];
