@@ -40,7 +40,8 @@ fn in_buckets(block: &Value, phase: &str) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// Reports with their own probe and from a daemon's API, in several windows, agree with the daemon's /metrics and diskstats.
+/// Reports with their own probe and from a daemon's API, in several windows, agree with the daemon's /metrics and diskstats,
+/// but for completions that one of the probes missed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn its_histograms_agree_with_diskstats_and_the_daemon() {
@@ -64,18 +65,25 @@ fn its_histograms_agree_with_diskstats_and_the_daemon() {
         assert!(windows.len() >= 2, "windows: {}", windows.len());
         for (op, group) in [("read", READ), ("write", WRITE)] {
             let ios = sum(&windows, name, op, |block| block["ios"].as_u64().unwrap());
+            let unseen = sum(&windows, name, op, |block| block["unseen"][op].as_u64().unwrap_or(0));
+            let unseen_there = after.unseen_of(name, group) - before.unseen_of(name, group);
+            // By the probe that the daemon does not share.
+            let differ = if by_the_same_probe { 0 } else { unseen + unseen_there };
             if op == "read" {
-                assert_eq!(ios, stat.completions(group) - stat_before.completions(group), "{text}");
-                assert_eq!(ios, load::READS);
+                assert_eq!(ios + unseen, stat.completions(group) - stat_before.completions(group), "{text}");
+                assert_eq!(ios + unseen, load::READS);
+                assert!(unseen * 200 <= load::READS, "{unseen} unseen");
                 let bytes = sum(&windows, name, op, |block| block["bytes"].as_u64().unwrap());
-                assert_eq!(bytes, stat.bytes(group).unwrap() - stat_before.bytes(group).unwrap());
+                let accounted = stat.bytes(group).unwrap() - stat_before.bytes(group).unwrap();
+                assert!(bytes == accounted || unseen > 0 && bytes < accounted, "{bytes} of {accounted}");
             }
             for phase in ["queue", "device", "total"] {
                 let metrics = |figures: &crate::support::figures::Figures| figures.latencies(phase, name, op);
                 let counted = sum(&windows, name, op, |block| {
                     in_buckets(block, phase).iter().map(|(_, count)| count).sum::<u64>()
                 });
-                assert_eq!(counted, metrics(&after) - metrics(&before), "{op} {phase}");
+                let expected = metrics(&after) - metrics(&before);
+                assert!(counted.abs_diff(expected) <= differ, "{op} {phase}: {counted}, {expected}");
             }
             let earlier = before.histogram("total", name, op);
             let grown = grown(earlier, after.histogram("total", name, op).unwrap());
