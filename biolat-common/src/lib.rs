@@ -9,4 +9,5 @@ pub mod kernel;
 pub mod lost;
 pub mod series;
 pub mod slot;
+pub mod slow;
 pub mod status;

@@ -5,28 +5,31 @@ use core::mem::{align_of, offset_of, size_of};
 use crate::{bucket::CELLS, status::STATUSES};
 
 /// Histograms of one series, in the order of [`Phase`].
-pub const PHASES: usize = 3;
+pub const PHASES: usize = 4;
 
 /// The part of a request's latency that a histogram holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Phase {
+    /// From the submission of the first bio to the allocation of the request.
+    Admission = 0,
     /// From the allocation of the request to its dispatch to the driver.
-    Queue = 0,
+    Queue = 1,
     /// From the dispatch to the driver to the completion.
-    Device = 1,
+    Device = 2,
     /// From the allocation of the request to the completion.
-    Total = 2,
+    Total = 3,
 }
 
 impl Phase {
     /// Every phase, in the order of the cells.
-    pub const ALL: [Self; PHASES] = [Self::Queue, Self::Device, Self::Total];
+    pub const ALL: [Self; PHASES] = [Self::Admission, Self::Queue, Self::Device, Self::Total];
 
     /// The name that metrics and logs use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Admission => "admission",
             Self::Queue => "queue",
             Self::Device => "device",
             Self::Total => "total",
@@ -49,9 +52,13 @@ pub struct Series {
     pub unsplit_ns: u64,
     /// Bytes moved.
     pub bytes: u64,
+    /// Nanoseconds before the allocation, of requests with a timestamp of their submission.
+    pub admission_ns: u64,
     /// Completions that failed, by block status.
     pub errors: [u32; STATUSES],
-    /// Latencies by [`crate::bucket::cell`], the three phases of a cell side by side.
+    /// Times that a request went back to the queue after its dispatch.
+    pub requeues: u32,
+    /// Latencies by [`crate::bucket::cell`], the phases of a cell side by side.
     pub cells: [[u32; PHASES]; CELLS],
 }
 
@@ -62,7 +69,9 @@ impl Series {
         device_ns: 0,
         unsplit_ns: 0,
         bytes: 0,
+        admission_ns: 0,
         errors: [0; STATUSES],
+        requeues: 0,
         cells: [[0; PHASES]; CELLS],
     };
 }
@@ -72,11 +81,13 @@ impl Series {
 impl Series {
     /// Adds the counters of another CPU. The sums wrap like the counters.
     pub fn merge(&mut self, other: &Self) {
-        let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = other;
+        let Self { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = other;
         self.queue_ns = self.queue_ns.wrapping_add(*queue_ns);
         self.device_ns = self.device_ns.wrapping_add(*device_ns);
         self.unsplit_ns = self.unsplit_ns.wrapping_add(*unsplit_ns);
         self.bytes = self.bytes.wrapping_add(*bytes);
+        self.admission_ns = self.admission_ns.wrapping_add(*admission_ns);
+        self.requeues = self.requeues.wrapping_add(*requeues);
         for (sum, count) in self.errors.iter_mut().zip(errors) {
             *sum = sum.wrapping_add(*count);
         }
@@ -88,13 +99,15 @@ impl Series {
     /// How much the counters have grown since `earlier`, across a wrap too.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = earlier;
+        let Self { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = earlier;
         let mut growth = Self {
             queue_ns: self.queue_ns.wrapping_sub(*queue_ns),
             device_ns: self.device_ns.wrapping_sub(*device_ns),
             unsplit_ns: self.unsplit_ns.wrapping_sub(*unsplit_ns),
             bytes: self.bytes.wrapping_sub(*bytes),
+            admission_ns: self.admission_ns.wrapping_sub(*admission_ns),
             errors: self.errors,
+            requeues: self.requeues.wrapping_sub(*requeues),
             cells: self.cells,
         };
         for (growth, before) in growth.errors.iter_mut().zip(errors) {
@@ -114,7 +127,9 @@ const _: () = {
     assert!(offset_of!(Series, device_ns) == 8);
     assert!(offset_of!(Series, unsplit_ns) == 16);
     assert!(offset_of!(Series, bytes) == 24);
-    assert!(offset_of!(Series, errors) == 32);
+    assert!(offset_of!(Series, admission_ns) == 32);
+    assert!(offset_of!(Series, errors) == 40);
+    assert!(offset_of!(Series, requeues) == 124);
     assert!(offset_of!(Series, cells) == 128);
     assert!(size_of::<Series>() == 128 + CELLS * PHASES * 4);
 };
@@ -171,7 +186,9 @@ mod tests {
             device_ns: wide,
             unsplit_ns: wide,
             bytes: wide,
+            admission_ns: wide,
             errors: [narrow; _],
+            requeues: narrow,
             cells: [[narrow; _]; _],
         }
     }

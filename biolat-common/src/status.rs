@@ -4,7 +4,7 @@
 //! see `include/linux/blk_types.h`.
 
 /// Error counters of a series. The last one also counts every status beyond.
-pub const STATUSES: usize = 24;
+pub const STATUSES: usize = 21;
 
 /// Names of statuses up to 13, the same on every kernel: the kernel's names in lower case.
 const STABLE: [&str; 14] = [

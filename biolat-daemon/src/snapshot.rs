@@ -1,6 +1,9 @@
 //! What one collection found: plain data, immutable. It depends neither on aya nor on Prometheus.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
 
 use biolat_common::series::PHASES;
 
@@ -20,6 +23,8 @@ pub struct Snapshot {
     pub devices: Vec<DeviceView>,
     /// Completions in no histogram, by reason.
     pub lost: Vec<(&'static str, u64)>,
+    /// The latest I/Os that were slow or failed.
+    pub slow: SlowLog,
     /// Statistics of the collector.
     pub health: Health,
     /// Runs of the probe and their time, if the kernel measures them.
@@ -40,6 +45,8 @@ pub struct DeviceView {
     pub series: Vec<SeriesView>,
     /// Completions in the disk statistics that the probe missed.
     pub unseen: Vec<(Group, u64)>,
+    /// I/Os that it has not completed yet.
+    pub inflight: Inflight,
 }
 
 /// One device and op.
@@ -53,6 +60,53 @@ pub struct SeriesView {
     pub histograms: [Histogram; PHASES],
     /// Failed completions by status, those that occurred.
     pub errors: Vec<(&'static str, u64)>,
+    /// Times that a request went back to the queue after its dispatch.
+    pub requeues: u64,
+}
+
+/// I/Os that a device has not completed yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inflight {
+    /// Reads that were dispatched to the driver.
+    pub reads: u64,
+    /// Writes and all other ops that were dispatched to the driver.
+    pub writes: u64,
+    /// The age of the oldest I/O, in the scheduler or the driver; zero if there is none.
+    pub oldest: Duration,
+    /// Whether `oldest` is exact. Otherwise it is a lower bound: for so long there have been I/Os in flight and none has
+    /// completed.
+    pub is_exact: bool,
+}
+
+/// The latest I/Os that were slow or failed.
+#[derive(Clone, Debug, Default)]
+pub struct SlowLog {
+    /// In the order in which they were read, the newest last.
+    pub ios: Arc<[SlowIo]>,
+    /// I/Os that were not recorded, because there were too many.
+    pub dropped: u64,
+}
+
+/// An I/O that was slow or failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowIo {
+    /// Grows by one from record to record.
+    pub number: u64,
+    /// When it completed.
+    pub completed: SystemTime,
+    /// The device's name.
+    pub device: String,
+    /// The kernel's name of the op, in lower case.
+    pub op: String,
+    /// The first sector, of 512 bytes.
+    pub sector: u64,
+    pub bytes: u32,
+    /// The block status: `ok` if it did not fail.
+    pub status: &'static str,
+    /// Latencies, where the kernel has the timestamps, in the order of `Phase`.
+    pub latencies: [Option<Duration>; PHASES],
+    /// The CPU on which it completed.
+    pub cpu: u32,
 }
 
 /// Statistics of the collector.

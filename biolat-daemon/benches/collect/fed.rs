@@ -46,7 +46,7 @@ impl<const CPUS: usize> Machine<CPUS> {
 fn busy() -> Series {
     let mut series = Series { queue_ns: 1 << 40, device_ns: 1 << 45, bytes: 1 << 50, ..Series::ZERO };
     for (number, cell) in (1..).zip(&mut series.cells[60..108]) {
-        *cell = [number; 3];
+        *cell = [number; 4];
     }
     series
 }

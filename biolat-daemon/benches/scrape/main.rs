@@ -22,7 +22,7 @@ use biolat_daemon::{
     expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
     http::{Limits, ServeConfig, Service, serve},
-    snapshot::{DeviceView, Health, Process, SeriesView, Snapshot},
+    snapshot::{DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
 };
 use clap::Parser;
 use serde_json::{Value, json};
@@ -156,7 +156,7 @@ fn snapshot(devices: usize) -> Snapshot {
     let series = |device: usize, op: &str| SeriesView {
         op: op.to_owned(),
         bytes: 123_456_789 * device as u64,
-        histograms: [device, device + 1, device + 2].map(histogram),
+        histograms: [device, device + 1, device + 2, device + 3].map(histogram),
         ..SeriesView::default()
     };
     let view = |number: usize| DeviceView {
@@ -172,15 +172,17 @@ fn snapshot(devices: usize) -> Snapshot {
             ..Device::default()
         },
         since,
-        phases: [true; 3],
+        phases: [true; 4],
         series: vec![series(number, "read"), series(number, "write")],
         unseen: Group::ALL.map(|group| (group, 0)).to_vec(),
+        inflight: Inflight::default(),
     };
     Snapshot {
         taken: since,
         started: since,
         devices: (0..devices).map(view).collect(),
         lost: ["clock", "no_room", "recursion"].map(|reason| (reason, 0)).to_vec(),
+        slow: SlowLog::default(),
         health: Health::default(),
         probe: None,
         process: Some(Process::default()),

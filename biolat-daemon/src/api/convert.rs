@@ -7,7 +7,7 @@ use std::{
 
 use biolat_common::series::Phase;
 
-use super::{ApiDevice, ApiProbe, ApiSnapshot, Daemon, Op, VERSION};
+use super::{ApiDevice, ApiInflight, ApiProbe, ApiSnapshot, Daemon, Op, VERSION};
 use crate::{
     snapshot::{self, DeviceView, SeriesView},
     version,
@@ -28,6 +28,7 @@ impl ApiSnapshot {
             interval: interval.as_secs_f64(),
             devices: snapshot.devices.iter().map(ApiDevice::of).collect(),
             lost: named(&snapshot.lost),
+            slow_dropped: snapshot.slow.dropped,
             daemon: Daemon {
                 passes: health.durations.count(),
                 pass_seconds: health.durations.sum_seconds(),
@@ -65,18 +66,26 @@ impl ApiDevice {
             },
             ops: view.series.iter().map(Op::of).collect(),
             unseen: named(&unseen),
+            inflight: Some(ApiInflight {
+                read: view.inflight.reads,
+                write: view.inflight.writes,
+                oldest_seconds: view.inflight.oldest.as_secs_f64(),
+                exact: view.inflight.is_exact,
+            }),
         }
     }
 }
 
 impl Op {
     fn of(series: &SeriesView) -> Self {
-        let [queue, device, total] = [Phase::Queue, Phase::Device, Phase::Total]
-            .map(|phase| series.histograms[phase as usize].clone());
+        let [admission, queue, device, total] =
+            Phase::ALL.map(|phase| series.histograms[phase as usize].clone());
         Self {
             op: series.op.clone(),
             bytes: series.bytes,
             errors: named(&series.errors),
+            requeues: series.requeues,
+            admission,
             queue,
             device,
             total,

@@ -37,6 +37,9 @@ pub struct ApiSnapshot {
     pub devices: Vec<ApiDevice>,
     /// Completions in no histogram, by reason, over all devices.
     pub lost: BTreeMap<String, u64>,
+    /// Slow and failed I/Os that were not recorded, because there were too many.
+    #[serde(default)]
+    pub slow_dropped: u64,
     /// Cost of the daemon.
     pub daemon: Daemon,
 }
@@ -64,6 +67,22 @@ pub struct ApiDevice {
     pub ops: Vec<Op>,
     /// Completions that the probe missed, by group of ops.
     pub unseen: BTreeMap<String, u64>,
+    /// I/Os that have not completed; none if the daemon is older than this field.
+    #[serde(default)]
+    pub inflight: Option<ApiInflight>,
+}
+
+/// I/Os that a device has not completed yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ApiInflight {
+    /// Reads that were dispatched to the driver.
+    pub read: u64,
+    /// Writes and all other ops that were dispatched to the driver.
+    pub write: u64,
+    /// The age of the oldest I/O, in the scheduler or the driver; 0 if there is none.
+    pub oldest_seconds: f64,
+    /// Whether that age is exact; otherwise the time without any completion, a lower bound.
+    pub exact: bool,
 }
 
 /// One device and op.
@@ -75,11 +94,17 @@ pub struct Op {
     pub bytes: u64,
     /// Failed completions by status, those that occurred.
     pub errors: BTreeMap<String, u64>,
+    /// Times that a request went back to the queue after its dispatch.
+    #[serde(default)]
+    pub requeues: u64,
+    /// From submission of a bio to the allocation of its request.
+    #[serde(default)]
+    pub admission: Histogram,
     /// From allocation of a request to its dispatch to the driver.
     pub queue: Histogram,
     /// From dispatch to completion.
     pub device: Histogram,
-    /// Both.
+    /// Queue and device together.
     pub total: Histogram,
 }
 

@@ -9,7 +9,10 @@ use anyhow::Result;
 use biolat_common::series::Key;
 
 use super::{Collector, KnownDevice};
-use crate::device::{Device, Throttling};
+use crate::{
+    device::{Device, Throttling},
+    snapshot::Inflight,
+};
 
 /// How long a device that the probe has seen may be missing in sysfs.
 const UNRESOLVED_TIMEOUT: Duration = Duration::from_secs(2);
@@ -64,10 +67,20 @@ impl Collector {
                 log_device(&device);
             }
             let has_dispatch_times = device.throttling == Throttling::SetUp;
+            let has_submission_times = self.probe.kernel.records_submission();
             let since = SystemTime::now();
             self.devices.insert(
                 device.id,
-                KnownDevice { device, shown, since, audit: None, was_quiet: false, has_dispatch_times },
+                KnownDevice {
+                    device,
+                    shown,
+                    since,
+                    audit: None,
+                    was_quiet: false,
+                    has_dispatch_times,
+                    has_submission_times,
+                    inflight: Inflight::default(),
+                },
             );
         }
         outcome

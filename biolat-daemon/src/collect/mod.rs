@@ -29,7 +29,7 @@ use crate::{
     host::Host,
     losses::{CountedBy, LOSS_REASONS, LossReason},
     probe::{Probe, kernel::Kernel, kernel_btf, slot_bytes},
-    snapshot::Snapshot,
+    snapshot::{Inflight, SlowLog, Snapshot},
 };
 use audit::Audit;
 use series_store::SeriesStore;
@@ -59,6 +59,7 @@ pub struct Collector {
     /// Series that the probe has reported to have no slot, to be logged.
     no_room: BTreeSet<Key>,
     logged_no_room: BTreeSet<Key>,
+    slow: SlowLog,
     stats: thread::CollectionStats,
 }
 
@@ -72,6 +73,9 @@ struct KnownDevice {
     was_quiet: bool,
     /// Whether the kernel records when requests are dispatched, judging by the latest ones.
     has_dispatch_times: bool,
+    /// Whether the kernel records when I/O is submitted, judging by the latest ones.
+    has_submission_times: bool,
+    inflight: Inflight,
 }
 
 /// Completions in no histogram.
@@ -114,6 +118,7 @@ impl Collector {
             grow_failed: false,
             no_room: BTreeSet::new(),
             logged_no_room: BTreeSet::new(),
+            slow: SlowLog::default(),
             stats: thread::CollectionStats::default(),
         };
         collector.reconcile(found)?;
@@ -188,6 +193,7 @@ impl Collector {
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
             if let Some(known) = self.devices.get_mut(&id) {
                 known.has_dispatch_times = growth.split > 0;
+                known.has_submission_times = growth.admitted > 0;
             }
         }
         Ok(())

@@ -24,6 +24,7 @@ impl Collector {
             started: self.started,
             devices,
             lost: lost.by_reason,
+            slow: self.slow.clone(),
             health: self.health(),
             probe: self.probe.has_statistics().then_some(runs),
             process: process::read(&self.host.procfs),
@@ -48,9 +49,10 @@ impl Collector {
         DeviceView {
             device: known.device.clone(),
             since: known.since,
-            phases: [has_split, has_split, has_total],
+            phases: [has_total && known.has_submission_times, has_split, has_split, has_total],
             series,
             unseen: known.audit.as_ref().map(Audit::missed).unwrap_or_default(),
+            inflight: known.inflight,
         }
     }
 

@@ -158,13 +158,13 @@ mod tests {
     use crate::{
         device::Device,
         histogram::Histogram,
-        snapshot::{DeviceView, Health, Process, SeriesView, Snapshot},
+        snapshot::{DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
     };
 
     fn snapshot(name: &str, histogram: &Histogram) -> Snapshot {
         let series = SeriesView {
             op: "read".to_owned(),
-            histograms: [histogram.clone(), histogram.clone(), histogram.clone()],
+            histograms: std::array::from_fn(|_| histogram.clone()),
             errors: vec![("ioerr", 3)],
             ..SeriesView::default()
         };
@@ -176,11 +176,13 @@ mod tests {
             devices: vec![DeviceView {
                 device,
                 since: now,
-                phases: [true; 3],
+                phases: [true; 4],
                 series: vec![series],
                 unseen: Vec::new(),
+                inflight: Inflight::default(),
             }],
             lost: Vec::new(),
+            slow: SlowLog::default(),
             health: Health::default(),
             probe: None,
             process: Some(Process::default()),

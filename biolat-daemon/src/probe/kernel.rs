@@ -108,10 +108,17 @@ impl Kernel {
             op_flush: op("flush")?,
             op_passthrough: op("scsi_in").or_else(|_| op("drv_in"))?,
             status_is_errno: u32::from(status == "int"),
+            ..Layout::default()
         };
         // The enumerator came with the change that renumbered the statuses.
         let statuses_since_6_10 = btf.enumerator("BIO_ZONE_WRITE_PLUGGING").is_some();
         Ok(Self { layout, ops, statuses_since_6_10 })
+    }
+
+    /// Whether this kernel records when each I/O is submitted. Later ones do it on demand, for some queues.
+    #[must_use]
+    pub fn records_submission(&self) -> bool {
+        self.layout.bio_issue_kind == 1
     }
 
     /// The value of the label `op` for an op's number.

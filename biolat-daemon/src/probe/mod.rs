@@ -17,7 +17,10 @@ use std::{collections::BTreeSet, fs, os::fd::OwnedFd};
 use anyhow::{Context as _, Result, anyhow};
 use aya::{Ebpf, programs::tp_btf::BtfTracePointLinkId};
 use aya_log::EbpfLogger;
-use biolat_common::series::{Key, Series};
+use biolat_common::{
+    series::{Key, Series},
+    slow::SlowRecord,
+};
 use log::Log;
 
 pub use load::{in_whole_chunks, test_load};
@@ -81,6 +84,16 @@ impl Probe {
     /// Writes the probe's messages to the log.
     pub fn flush_log(&mut self) {
         self.logger.flush();
+    }
+
+    /// I/Os that were slow or failed, since the last call.
+    pub fn slow_records(&mut self) -> Vec<SlowRecord> {
+        Vec::new()
+    }
+
+    /// I/Os that were slow or failed and found the ring buffer full, since the probe was attached.
+    pub fn slow_records_dropped(&mut self) -> Result<u64> {
+        Ok(0)
     }
 
     /// Series for which no slot was free, since the last call.

@@ -12,7 +12,16 @@ pub(crate) fn histogram(zero: u64, buckets: &[(i32, u64)], overflow: u64, second
 }
 
 pub(crate) fn op(name: &str, bytes: u64, queue: Histogram, device: Histogram, total: Histogram) -> Op {
-    Op { op: name.into(), bytes, errors: BTreeMap::new(), queue, device, total }
+    Op {
+        op: name.into(),
+        bytes,
+        errors: BTreeMap::new(),
+        requeues: 0,
+        admission: Histogram::new(),
+        queue,
+        device,
+        total,
+    }
 }
 
 pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> ApiDevice {
@@ -27,6 +36,7 @@ pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> ApiDevice {
         lacks: String::new(),
         ops,
         unseen: BTreeMap::new(),
+        inflight: None,
     }
 }
 
@@ -41,6 +51,7 @@ pub(crate) fn snapshot(taken: f64, devices: Vec<ApiDevice>) -> ApiSnapshot {
         interval: 5.0,
         devices,
         lost: BTreeMap::from([("clock".to_owned(), 0)]),
+        slow_dropped: 0,
         daemon: Daemon {
             passes: 20,
             pass_seconds: 0.1,

@@ -159,11 +159,12 @@ impl DeviceWindow {
 impl Figures {
     fn since(before: Option<&api::Op>, after: &api::Op) -> Self {
         const NONE: &Histogram = &Histogram::new();
-        let had = before.map_or([NONE; PHASES], |op| [&op.queue, &op.device, &op.total]);
+        let had = before.map_or([NONE; PHASES], |op| [&op.admission, &op.queue, &op.device, &op.total]);
+        let has = [&after.admission, &after.queue, &after.device, &after.total];
         Self {
             bytes: after.bytes.saturating_sub(before.map_or(0, |op| op.bytes)),
             errors: grown(before.map_or(&BTreeMap::new(), |op| &op.errors), &after.errors),
-            histograms: [after.queue.since(had[0]), after.device.since(had[1]), after.total.since(had[2])],
+            histograms: std::array::from_fn(|phase| has[phase].since(had[phase])),
         }
     }
 
@@ -318,7 +319,7 @@ mod tests {
         let mut after = of(&[("sda", 1.0, 1)]);
         after.devices[0].phases = vec!["total".into()];
         let window = Window::between(&of(&[]), &after);
-        assert_eq!(window.devices[0].phases, [false, false, true]);
+        assert_eq!(window.devices[0].phases, [false, false, false, true]);
         assert!(window.devices[0].has(Phase::Total) && !window.devices[0].has(Phase::Queue));
     }
 }

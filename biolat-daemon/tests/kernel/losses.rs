@@ -82,9 +82,9 @@ fn without_dispatch_times_the_total_is_complete() {
     wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) >= before + 300);
     let snapshot = collector.collect().unwrap();
     let view = view(&snapshot, &device.name);
-    assert_eq!(view.phases, [false, false, true]);
+    assert_eq!(view.phases[1..], [false, false, true]);
     let series = view.series.iter().find(|series| series.op == "read").unwrap();
-    assert_eq!(series.histograms.each_ref().map(|histogram| histogram.count()), [0, 0, 300]);
+    assert_eq!(series.histograms.each_ref().map(|histogram| histogram.count())[1..], [0, 0, 300]);
     assert!(series.histograms[2].sum_ns > 300 * 500);
     assert_eq!(missed_reads(&snapshot, &device.name), 0);
     assert!(snapshot.lost.iter().all(|(reason, count)| *count == 0 || *reason == "passthrough"));

@@ -6,7 +6,7 @@ use biolat_daemon::{
     device::Device,
     histogram::Histogram,
     http::ServeConfig,
-    snapshot::{DeviceView, Health, Process, SeriesView, Snapshot},
+    snapshot::{DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
 };
 
 pub(crate) fn serve_config() -> ServeConfig {
@@ -20,20 +20,22 @@ pub(crate) fn snapshot(devices: usize) -> Snapshot {
     let view = |number: usize| DeviceView {
         device: Device { name: format!("nvme{number}n1"), ..Device::default() },
         since: SystemTime::now(),
-        phases: [true; 3],
+        phases: [true; 4],
         series: vec![SeriesView {
             op: "read".into(),
             bytes: 4096,
-            histograms: [histogram.clone(), histogram.clone(), histogram.clone()],
+            histograms: std::array::from_fn(|_| histogram.clone()),
             ..SeriesView::default()
         }],
         unseen: Vec::new(),
+        inflight: Inflight::default(),
     };
     Snapshot {
         taken: SystemTime::now(),
         started: SystemTime::now(),
         devices: (0..devices).map(view).collect(),
         lost: Vec::new(),
+        slow: SlowLog::default(),
         health: Health::default(),
         probe: None,
         process: Some(Process::default()),

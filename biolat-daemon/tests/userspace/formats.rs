@@ -12,7 +12,7 @@ use biolat_daemon::{
     device::{Device, diskstats::Group},
     expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
-    snapshot::{DeviceView, Health, ProbeRuns, Process, SeriesView, Snapshot},
+    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowLog, Snapshot},
     version,
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
@@ -33,8 +33,9 @@ fn snapshot() -> Snapshot {
     let series = |op: &str, scale| SeriesView {
         op: op.into(),
         bytes: 4096 * scale,
-        histograms: [histogram(scale), Histogram::new(), histogram(2 * scale)],
+        histograms: [Histogram::new(), histogram(scale), Histogram::new(), histogram(2 * scale)],
         errors: vec![("medium", scale), ("nospc", 1)],
+        requeues: scale,
     };
     Snapshot {
         taken: UNIX_EPOCH + Duration::from_micros(1_700_000_005_500_123),
@@ -49,11 +50,18 @@ fn snapshot() -> Snapshot {
                 ..Device::default()
             },
             since: UNIX_EPOCH + Duration::from_millis(1_700_000_001_250),
-            phases: [false, true, true],
+            phases: [false, false, true, true],
             series: vec![series("read", 10), series("write_zeroes", 3)],
             unseen: Group::ALL.into_iter().zip([4, 0, 0, 1]).collect(),
+            inflight: Inflight {
+                reads: 12,
+                writes: 3,
+                oldest: Duration::from_millis(16_250),
+                is_exact: true,
+            },
         }],
         lost: vec![("iostats_off", 17), ("no_room", 0)],
+        slow: SlowLog { dropped: 6, ..SlowLog::default() },
         health: Health {
             durations: histogram(1),
             failures: 2,

@@ -7,7 +7,7 @@ use biolat_daemon::{
     expose::Format,
     histogram::Histogram,
     http::negotiate,
-    snapshot::{DeviceView, Health, ProbeRuns, Process, SeriesView, Snapshot},
+    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowLog, Snapshot},
 };
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use proptest::{collection, option, prelude::*, sample::subsequence};
@@ -32,13 +32,14 @@ fn histogram() -> impl Strategy<Value = Histogram> {
 fn series() -> impl Strategy<Value = Vec<SeriesView>> {
     let op = subsequence(vec!["read", "write", "flush", "discard", "zone_append"], 0..=3);
     let errors = (subsequence(vec!["ioerr", "medium", "timeout", "nospc"], 0..=4), 1..1_u64 << 40);
-    (op, any::<u64>(), [histogram(), histogram(), histogram()], errors).prop_map(
+    (op, any::<u64>(), [histogram(), histogram(), histogram(), histogram()], errors).prop_map(
         |(ops, bytes, histograms, (statuses, errors))| {
             let series = |op: &str| SeriesView {
                 op: op.to_owned(),
                 bytes,
                 histograms: histograms.clone(),
                 errors: statuses.iter().map(|&status| (status, errors)).collect(),
+                requeues: bytes / 3,
             };
             ops.into_iter().map(series).collect()
         },
@@ -48,13 +49,19 @@ fn series() -> impl Strategy<Value = Vec<SeriesView>> {
 fn device() -> impl Strategy<Value = DeviceView> {
     // Models and serial numbers are what drives report: any text.
     let texts = (any::<String>(), any::<String>(), collection::vec("[a-z]{1,3}[0-9]", 0..3));
-    (texts, any::<bool>(), any::<[bool; 3]>(), series(), any::<[u32; 4]>(), any::<u32>()).prop_map(
+    (texts, any::<bool>(), any::<[bool; 4]>(), series(), any::<[u32; 4]>(), any::<u32>()).prop_map(
         |((model, serial, holders), rotational, phases, series, missed, since)| DeviceView {
             device: Device { model, serial, holders, rotational, ..Device::default() },
             since: UNIX_EPOCH + Duration::from_millis(since.into()),
             phases,
             series,
             unseen: Group::ALL.into_iter().zip(missed.map(u64::from)).collect(),
+            inflight: Inflight {
+                reads: since.into(),
+                writes: missed[0].into(),
+                oldest: Duration::from_millis(missed[1].into()),
+                is_exact: rotational,
+            },
         },
     )
 }
@@ -76,6 +83,7 @@ prop_compose! {
             started: UNIX_EPOCH,
             devices,
             lost: lost.into_iter().map(|reason| (reason, count.into())).collect(),
+            slow: SlowLog { dropped: count.into(), ..SlowLog::default() },
             health: Health { durations, failures: count.into(), ..Health::default() },
             probe: runs.map(|(runs, ns)| ProbeRuns { count: runs.into(), time: Duration::from_nanos(ns) }),
             process: Some(Process { resident_bytes: count.into(), ..Process::default() }),

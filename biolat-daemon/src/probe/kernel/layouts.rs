@@ -78,7 +78,7 @@ fn every_excerpt_has_its_column() {
 fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
-            let Layout { $($member),* } = kernel.layout;
+            let Layout { $($member),*, .. } = kernel.layout;
             [$((stringify!($member), $member)),*]
         }};
     }

@@ -29,12 +29,12 @@ fn histogram(octaves: &[(i32, u64)]) -> Histogram {
 
 pub(super) fn op(name: &str, bytes: u64, queue: &[(i32, u64)], device: &[(i32, u64)]) -> OpWindow {
     // As if the queue did not matter, which is enough here.
-    let histograms = [histogram(queue), histogram(device), histogram(device)];
+    let histograms = [Histogram::new(), histogram(queue), histogram(device), histogram(device)];
     OpWindow { name: name.into(), figures: Figures { bytes, histograms, ..Figures::default() } }
 }
 
 pub(super) fn device(name: &str, model: &str, ops: Vec<OpWindow>) -> DeviceWindow {
-    DeviceWindow { name: name.into(), model: model.into(), phases: [true; 3], ops, ..DeviceWindow::default() }
+    DeviceWindow { name: name.into(), model: model.into(), phases: [true; 4], ops, ..DeviceWindow::default() }
 }
 
 /// Two seconds of a fast drive, a slow one, and one that does nothing.

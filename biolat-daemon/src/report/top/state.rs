@@ -209,7 +209,8 @@ impl TopState {
 
 fn next_phase(phase: Phase) -> Phase {
     match phase {
-        Phase::Total => Phase::Queue,
+        Phase::Total => Phase::Admission,
+        Phase::Admission => Phase::Queue,
         Phase::Queue => Phase::Device,
         Phase::Device => Phase::Total,
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs};
 
 use biolat_daemon::{
-    api::{ApiDevice, ApiProbe, ApiSnapshot, Daemon, Op, VERSION},
+    api::{ApiDevice, ApiInflight, ApiProbe, ApiSnapshot, Daemon, Op, VERSION},
     histogram::Histogram,
 };
 use serde_json::Value;
@@ -15,6 +15,8 @@ fn everything() -> ApiSnapshot {
         op: String::new(),
         bytes: 0,
         errors: [("{status}".to_owned(), 1)].into(),
+        requeues: 0,
+        admission: histogram(),
         queue: histogram(),
         device: histogram(),
         total: histogram(),
@@ -30,6 +32,7 @@ fn everything() -> ApiSnapshot {
         lacks: String::new(),
         ops: vec![op],
         unseen: [("{op}".to_owned(), 1)].into(),
+        inflight: Some(ApiInflight::default()),
     };
     let daemon = Daemon {
         passes: 0,
@@ -51,6 +54,7 @@ fn everything() -> ApiSnapshot {
         interval: 0.0,
         devices: vec![device],
         lost: [("{reason}".to_owned(), 1)].into(),
+        slow_dropped: 0,
         daemon,
     }
 }

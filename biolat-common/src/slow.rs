@@ -1,0 +1,105 @@
+//! Records of single I/Os that were slow or failed, which the probe sends to the daemon through a ring buffer.
+
+use core::mem::{align_of, size_of};
+
+use crate::series::Key;
+
+/// Bytes of the ring buffer: over a thousand records. Records that find it full are dropped and counted.
+pub const RING_BYTES: usize = 128 << 10;
+
+/// Bytes of one record in the ring buffer, with its header.
+pub const RECORD_BYTES: usize = 8 + size_of::<SlowRecord>();
+
+/// A latency that the kernel has no timestamps for.
+pub const UNKNOWN_NS: u64 = u64::MAX;
+
+/// An I/O that took long or failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct SlowRecord {
+    /// When it completed, by the clock of the timestamps.
+    pub completed_ns: u64,
+    /// Its series.
+    pub key: Key,
+    /// The first sector, of 512 bytes. Of an I/O that completes in parts, that of the last part.
+    pub sector: u64,
+    /// From submission to allocation, or [`UNKNOWN_NS`].
+    pub admission_ns: u64,
+    /// From allocation to dispatch, or [`UNKNOWN_NS`].
+    pub queue_ns: u64,
+    /// From allocation to completion, or [`UNKNOWN_NS`].
+    pub total_ns: u64,
+    /// Reserved for the workload that the kernel charges; 0.
+    pub workload: u64,
+    /// Bytes that were complete at its end. Of an I/O that completes in parts, those of the last part.
+    pub bytes: u32,
+    /// The block status: see [`crate::status`].
+    pub status: u32,
+    /// The CPU on which it completed.
+    pub cpu: u32,
+    /// Zero.
+    pub padding: u32,
+}
+
+const _: () = {
+    assert!(size_of::<SlowRecord>() == 72);
+    // The ring buffer aligns to 8 bytes.
+    assert!(align_of::<SlowRecord>() == 8);
+};
+
+impl SlowRecord {
+    /// A record that was read from the ring buffer. `None` if it has another size.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let &[completed_ns, key, sector, admission_ns, queue_ns, total_ns, workload, a, b] = words else {
+            return None;
+        };
+        let word = u64::from_ne_bytes;
+        let halves = |[b0, b1, b2, b3, b4, b5, b6, b7]: [u8; 8]| {
+            (u32::from_ne_bytes([b0, b1, b2, b3]), u32::from_ne_bytes([b4, b5, b6, b7]))
+        };
+        let ((bytes, status), (cpu, padding)) = (halves(a), halves(b));
+        rest.is_empty().then_some(Self {
+            completed_ns: word(completed_ns),
+            key: Key::from_bits(word(key)),
+            sector: word(sector),
+            admission_ns: word(admission_ns),
+            queue_ns: word(queue_ns),
+            total_ns: word(total_ns),
+            workload: word(workload),
+            bytes,
+            status,
+            cpu,
+            padding,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SlowRecord;
+    use crate::series::Key;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let record = SlowRecord {
+            completed_ns: 1,
+            key: Key::new(45, 1),
+            sector: 3,
+            admission_ns: 4,
+            queue_ns: 5,
+            total_ns: 6,
+            workload: 7,
+            bytes: 8,
+            status: 9,
+            cpu: 10,
+            padding: 0,
+        };
+        // SAFETY: integers without padding.
+        let bytes: [u8; size_of::<SlowRecord>()] = unsafe { core::mem::transmute(record) };
+        assert_eq!(SlowRecord::from_bytes(&bytes), Some(record));
+        assert_eq!(SlowRecord::from_bytes(&bytes[1..]), None);
+        assert_eq!(SlowRecord::from_bytes(&[0; 80]), None);
+    }
+}
