@@ -43,48 +43,6 @@ pub struct Layout {
     pub op_passthrough: u32,
     /// 1 where the tracepoint carries an errno instead of a status (before 5.16).
     pub status_is_errno: u32,
-    /// TEMP
-    pub sector: u32,
-    /// TEMP
-    pub alloc_time_ns: u32,
-    /// TEMP
-    pub has_alloc_time: u32,
-    /// TEMP
-    pub bio_issue: u32,
-    /// TEMP
-    pub bio_issue_kind: u32,
-    /// TEMP
-    pub requeue_argument: u32,
-    /// TEMP
-    pub task_files: u32,
-    /// TEMP
-    pub files_fdt: u32,
-    /// TEMP
-    pub fdt_fd: u32,
-    /// TEMP
-    pub file_inode: u32,
-    /// TEMP
-    pub inode_private: u32,
-    /// TEMP
-    pub kernfs_priv: u32,
-    /// TEMP
-    pub hctx_kobj: u32,
-    /// TEMP
-    pub hctx_tags: u32,
-    /// TEMP
-    pub hctx_sched_tags: u32,
-    /// TEMP
-    pub tags_nr: u32,
-    /// TEMP
-    pub tags_rqs: u32,
-    /// TEMP
-    pub tags_static_rqs: u32,
-    /// TEMP
-    pub request_state: u32,
-    /// TEMP
-    pub request_hctx: u32,
-    /// TEMP
-    pub slow_ms: u32,
 }
 
 /// Placeholder of a layout constant: the immediate of a 32-bit move, plus the index of the layout's field.

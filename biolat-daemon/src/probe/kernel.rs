@@ -108,7 +108,6 @@ impl Kernel {
             op_flush: op("flush")?,
             op_passthrough: op("scsi_in").or_else(|_| op("drv_in"))?,
             status_is_errno: u32::from(status == "int"),
-            ..Layout::default()
         };
         // The enumerator came with the change that renumbered the statuses.
         let statuses_since_6_10 = btf.enumerator("BIO_ZONE_WRITE_PLUGGING").is_some();
