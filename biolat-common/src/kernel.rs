@@ -43,6 +43,50 @@ pub struct Layout {
     pub op_passthrough: u32,
     /// 1 where the tracepoint carries an errno instead of a status (before 5.16).
     pub status_is_errno: u32,
+    /// `request.__sector`.
+    pub sector: u32,
+    /// `request.alloc_time_ns`, or 0 where there is none (without `CONFIG_BLK_RQ_ALLOC_TIME`).
+    pub alloc_time_ns: u32,
+    /// 1 where the request has `alloc_time_ns`.
+    pub has_alloc_time: u32,
+    /// `bio.bi_issue`, or `bio.issue_time_ns` (6.18 and later), or 0 where there is neither (without
+    /// `CONFIG_BLK_CGROUP`).
+    pub bio_issue: u32,
+    /// What `bio_issue` is the offset of: 0 of nothing, 1 of `bi_issue`, whose low 51 bits are ns, 2 of
+    /// `issue_time_ns`.
+    pub bio_issue_kind: u32,
+    /// The index of the request among the arguments of the tracepoint `block_rq_requeue`: 0, or 1 where the queue comes
+    /// first (before 5.11).
+    pub requeue_argument: u32,
+    /// `task_struct.files`. This and the members below are for a walk over a device's requests in flight; all are 0
+    /// where one of them is missing.
+    pub task_files: u32,
+    /// `files_struct.fdt`.
+    pub files_fdt: u32,
+    /// `fdtable.fd`.
+    pub fdt_fd: u32,
+    /// `file.f_inode`.
+    pub file_inode: u32,
+    /// `inode.i_private`.
+    pub inode_private: u32,
+    /// `kernfs_node.priv`.
+    pub kernfs_priv: u32,
+    /// `blk_mq_hw_ctx.kobj`.
+    pub hctx_kobj: u32,
+    /// `blk_mq_hw_ctx.tags`.
+    pub hctx_tags: u32,
+    /// `blk_mq_hw_ctx.sched_tags`.
+    pub hctx_sched_tags: u32,
+    /// `blk_mq_tags.nr_tags`.
+    pub tags_nr: u32,
+    /// `blk_mq_tags.rqs`.
+    pub tags_rqs: u32,
+    /// `blk_mq_tags.static_rqs`.
+    pub tags_static_rqs: u32,
+    /// `request.state`.
+    pub request_state: u32,
+    /// `request.mq_hctx`.
+    pub request_hctx: u32,
 }
 
 /// Placeholder of a layout constant: the immediate of a 32-bit move, plus the index of the layout's field.
@@ -132,6 +176,6 @@ mod tests {
     fn an_unknown_field_and_a_far_offset_are_refused() {
         let too_far = Layout { cmd_flags: 40_000, ..Layout::default() };
         assert_eq!(too_far.relocate(&mut instruction(0x79, OFFSET_PLACEHOLDER, 0)), None);
-        assert_eq!(Layout::default().relocate(&mut instruction(0xb4, 0, CONST_PLACEHOLDER + 17)), None);
+        assert_eq!(Layout::default().relocate(&mut instruction(0xb4, 0, CONST_PLACEHOLDER + 37)), None);
     }
 }

@@ -40,6 +40,10 @@ pub struct Btf<'a> {
     strings: &'a [u8],
     /// Offsets of the records by type id minus 1: id 0 is void and has no record.
     records: Vec<u32>,
+    /// Offsets of the records that are looked up by name. Most records are functions and their prototypes.
+    structs: Vec<u32>,
+    enums: Vec<u32>,
+    typedefs: Vec<u32>,
 }
 
 /// Where a name is in the section of strings. Names are compared in place: most are never needed.
@@ -76,11 +80,18 @@ impl<'a> Btf<'a> {
         let types = section(8).ok_or(MalformedBtf("types beyond the end"))?;
         let strings = section(16).ok_or(MalformedBtf("strings beyond the end"))?;
 
-        let mut btf = Self { types, strings, records: Vec::new() };
+        let (records, structs, enums, typedefs) = Default::default();
+        let mut btf = Self { types, strings, records, structs, enums, typedefs };
         let mut at = 0;
         while at < types.len() {
             let record = btf.record_at(at).ok_or(MalformedBtf("a type beyond the end"))?;
             btf.records.push(at as u32);
+            match record.kind {
+                KIND_STRUCT => btf.structs.push(at as u32),
+                KIND_ENUM | KIND_ENUM64 => btf.enums.push(at as u32),
+                KIND_TYPEDEF => btf.typedefs.push(at as u32),
+                _ => {}
+            }
             at += 12 + record.tail.len();
         }
         Ok(btf)
@@ -90,7 +101,7 @@ impl<'a> Btf<'a> {
     #[must_use]
     pub fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
         // Several structs may have the same name.
-        self.named(structure, &[KIND_STRUCT]).find_map(|record| {
+        self.named(&self.structs, structure).find_map(|record| {
             let mut budget = MAX_ANONYMOUS;
             let bits = self.member_bits(record, member, &mut budget)?;
             bits.is_multiple_of(8).then_some(bits / 8)
@@ -99,7 +110,7 @@ impl<'a> Btf<'a> {
 
     /// Names and values of the enum with this name.
     pub fn enumerators<'b>(&'b self, name: &'b str) -> impl Iterator<Item = (&'a str, u64)> + 'b {
-        self.named(name, &[KIND_ENUM, KIND_ENUM64])
+        self.named(&self.enums, name)
             .flat_map(|record| self.values(record))
             .filter_map(|(name, value)| Some((self.string(name)?, value)))
     }
@@ -107,8 +118,7 @@ impl<'a> Btf<'a> {
     /// The value of an enumerator of any enum, named or anonymous.
     #[must_use]
     pub fn enumerator(&self, name: &str) -> Option<u64> {
-        self.all()
-            .filter(|record| matches!(record.kind, KIND_ENUM | KIND_ENUM64))
+        self.all(&self.enums)
             .flat_map(|record| self.values(record))
             .find_map(|(found, value)| self.is(found, name).then_some(value))
     }
@@ -118,22 +128,31 @@ impl<'a> Btf<'a> {
     /// it has no such parameter.
     #[must_use]
     pub fn parameter_type(&self, typedef: &str, index: usize) -> Option<&'a str> {
-        let record = self.named(typedef, &[KIND_TYPEDEF]).next()?;
-        let pointer = self.record(record.size_or_type)?;
-        let prototype = self.record(pointer.size_or_type)?;
-        if prototype.kind != KIND_FUNC_PROTO || index >= prototype.count {
+        let prototype = self.prototype(typedef)?;
+        if index >= prototype.count {
             return Some("");
         }
         let id = word(prototype.tail, index * 8 + 4)?;
         self.record(id).map_or(Some(""), |parameter| self.string(parameter.name))
     }
 
-    fn named<'b>(&'b self, name: &'b str, kinds: &'b [u32]) -> impl Iterator<Item = TypeRecord<'a>> + 'b {
-        self.all().filter(move |record| kinds.contains(&record.kind) && self.is(record.name, name))
+    /// The number of parameters, of a typedef of a pointer to a function. `None` if there is no such typedef.
+    #[must_use]
+    pub fn parameter_count(&self, typedef: &str) -> Option<usize> {
+        Some(self.prototype(typedef)?.count)
     }
 
-    fn all(&self) -> impl Iterator<Item = TypeRecord<'a>> + '_ {
-        self.records.iter().filter_map(|&at| self.record_at(at as usize))
+    fn prototype(&self, typedef: &str) -> Option<TypeRecord<'a>> {
+        let pointer = self.record(self.named(&self.typedefs, typedef).next()?.size_or_type)?;
+        self.record(pointer.size_or_type).filter(|prototype| prototype.kind == KIND_FUNC_PROTO)
+    }
+
+    fn named<'b>(&'b self, records: &'b [u32], name: &'b str) -> impl Iterator<Item = TypeRecord<'a>> + 'b {
+        self.all(records).filter(move |record| self.is(record.name, name))
+    }
+
+    fn all<'b>(&'b self, records: &'b [u32]) -> impl Iterator<Item = TypeRecord<'a>> + 'b {
+        records.iter().filter_map(|&at| self.record_at(at as usize))
     }
 
     fn record(&self, id: u32) -> Option<TypeRecord<'a>> {

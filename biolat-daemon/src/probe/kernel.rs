@@ -15,6 +15,10 @@ pub struct Kernel {
     pub ops: BTreeMap<u32, String>,
     /// Whether block statuses have the numbers of Linux 6.10 and later.
     pub statuses_since_6_10: bool,
+    /// Whether the tracepoint `block_rq_requeue` exists, with arguments that the probe knows.
+    pub has_requeue: bool,
+    /// Whether the layout has all members that a walk over a device's requests in flight needs.
+    pub can_walk: bool,
 }
 
 /// Why the probe cannot run on this kernel.
@@ -84,6 +88,10 @@ impl Kernel {
         };
         let disk_on_request = btf.member_offset("request", "rq_disk");
         let sequence = btf.member_offset("gendisk", "diskseq");
+        let alloc_time = btf.member_offset("request", "alloc_time_ns");
+        let (bio_issue, bio_issue_kind) = bio_issue(&btf);
+        let requeue_argument = requeue_argument(&btf);
+        let walk = walk_members(&btf);
         let layout = Layout {
             cmd_flags: member("request", "cmd_flags")?,
             rq_flags: member("request", "rq_flags")?,
@@ -108,10 +116,18 @@ impl Kernel {
             op_flush: op("flush")?,
             op_passthrough: op("scsi_in").or_else(|_| op("drv_in"))?,
             status_is_errno: u32::from(status == "int"),
+            sector: member("request", "__sector")?,
+            alloc_time_ns: alloc_time.unwrap_or(0),
+            has_alloc_time: u32::from(alloc_time.is_some()),
+            bio_issue,
+            bio_issue_kind,
+            requeue_argument: requeue_argument.unwrap_or(0),
+            ..walk.unwrap_or_default()
         };
         // The enumerator came with the change that renumbered the statuses.
         let statuses_since_6_10 = btf.enumerator("BIO_ZONE_WRITE_PLUGGING").is_some();
-        Ok(Self { layout, ops, statuses_since_6_10 })
+        let (has_requeue, can_walk) = (requeue_argument.is_some(), walk.is_some());
+        Ok(Self { layout, ops, statuses_since_6_10, has_requeue, can_walk })
     }
 
     /// Whether this kernel records when each I/O is submitted. Later ones do it on demand, for some queues.
@@ -139,15 +155,54 @@ fn ops(btf: &Btf<'_>) -> BTreeMap<u32, String> {
         .collect()
 }
 
+/// `bio_issue` and `bio_issue_kind` of the layout.
+fn bio_issue(btf: &Btf<'_>) -> (u32, u32) {
+    let issue = |member: &str, kind| btf.member_offset("bio", member).map(|offset| (offset, kind));
+    issue("bi_issue", 1).or_else(|| issue("issue_time_ns", 2)).unwrap_or_default()
+}
+
+/// `None` if there is no tracepoint `block_rq_requeue`, or one with other arguments.
+fn requeue_argument(btf: &Btf<'_>) -> Option<u32> {
+    // The first parameter is the tracepoint's private data.
+    match btf.parameter_count("btf_trace_block_rq_requeue")? {
+        2 => Some(0),
+        3 => Some(1),
+        _ => None,
+    }
+}
+
+/// A layout of only the members that a walk over a device's requests in flight needs. `None` if one is missing.
+fn walk_members(btf: &Btf<'_>) -> Option<Layout> {
+    Some(Layout {
+        task_files: btf.member_offset("task_struct", "files")?,
+        files_fdt: btf.member_offset("files_struct", "fdt")?,
+        fdt_fd: btf.member_offset("fdtable", "fd")?,
+        file_inode: btf.member_offset("file", "f_inode")?,
+        inode_private: btf.member_offset("inode", "i_private")?,
+        kernfs_priv: btf.member_offset("kernfs_node", "priv")?,
+        hctx_kobj: btf.member_offset("blk_mq_hw_ctx", "kobj")?,
+        hctx_tags: btf.member_offset("blk_mq_hw_ctx", "tags")?,
+        hctx_sched_tags: btf.member_offset("blk_mq_hw_ctx", "sched_tags")?,
+        tags_nr: btf.member_offset("blk_mq_tags", "nr_tags")?,
+        tags_rqs: btf.member_offset("blk_mq_tags", "rqs")?,
+        tags_static_rqs: btf.member_offset("blk_mq_tags", "static_rqs")?,
+        request_state: btf.member_offset("request", "state")?,
+        request_hctx: btf.member_offset("request", "mq_hctx")?,
+        ..Layout::default()
+    })
+}
+
 #[cfg(test)]
 mod layouts;
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use biolat_common::kernel::Layout;
+
     use super::{Kernel, UnsupportedKernel};
     use crate::probe::btf::tests::Writer;
 
-    /// BTF like that of Linux 6.12, without one member.
+    /// BTF like that of Linux 6.12, without one member or tracepoint.
     pub(crate) fn modern(without: &str) -> Vec<u8> {
         let mut writer = Writer::new();
         let int = writer.int("int");
@@ -159,9 +214,31 @@ pub(crate) mod tests {
             ("bio", int, 56),
             ("start_time_ns", int, 104),
             ("io_start_time_ns", int, 112),
+            ("__sector", int, 48),
+            ("alloc_time_ns", int, 96),
+            ("state", int, 128),
+            ("mq_hctx", int, 16),
         ];
         let members: Vec<_> = all.into_iter().filter(|(name, ..)| *name != without).collect();
         writer.structure(4, "request", &members);
+        let bio = [("bi_issue", int, 64)];
+        writer.structure(4, "bio", if without == "bi_issue" { &[] } else { &bio });
+        writer.structure(4, "task_struct", &[("files", int, 2000)]);
+        writer.structure(4, "files_struct", &[("fdt", int, 32)]);
+        writer.structure(4, "fdtable", &[("fd", int, 8)]);
+        writer.structure(4, "file", &[("f_inode", int, 40)]);
+        writer.structure(4, "inode", &[("i_private", int, 560)]);
+        writer.structure(4, "kernfs_node", &[("priv", int, 96)]);
+        writer.structure(
+            4,
+            "blk_mq_hw_ctx",
+            &[("tags", int, 344), ("sched_tags", int, 352), ("kobj", int, 408)],
+        );
+        writer.structure(
+            4,
+            "blk_mq_tags",
+            &[("nr_tags", int, 0), ("rqs", int, 144), ("static_rqs", int, 152)],
+        );
         writer.structure(4, "request_queue", &[("disk", int, 104)]);
         writer.structure(4, "gendisk", &[("major", int, 0), ("first_minor", int, 4), ("diskseq", int, 800)]);
         writer.enumeration(
@@ -172,15 +249,19 @@ pub(crate) mod tests {
             "req_op",
             &[("REQ_OP_READ", 0), ("REQ_OP_FLUSH", 2), ("REQ_OP_DRV_IN", 34), ("REQ_OP_LAST", 36)],
         );
-        tracepoint(&mut writer, "blk_status_t");
+        tracepoint(&mut writer, "block_rq_complete", &["void", "request", "blk_status_t", "int"]);
+        if without != "block_rq_requeue" {
+            tracepoint(&mut writer, "block_rq_requeue", &["void", "request"]);
+        }
         writer.finish()
     }
 
-    fn tracepoint(writer: &mut Writer, status: &str) {
-        let status = writer.int(status);
-        let prototype = writer.prototype(&[status, status, status, status]);
+    /// Its parameters by their types' names.
+    fn tracepoint(writer: &mut Writer, name: &str, parameters: &[&str]) {
+        let parameters: Vec<_> = parameters.iter().map(|name| writer.int(name)).collect();
+        let prototype = writer.prototype(&parameters);
         let pointer = writer.pointer(prototype);
-        writer.typedef("btf_trace_block_rq_complete", pointer);
+        writer.typedef(&format!("btf_trace_{name}"), pointer);
     }
 
     #[test]
@@ -192,6 +273,10 @@ pub(crate) mod tests {
         assert_eq!((layout.id_is_sequence, layout.disk_id), (1, 800));
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 1, 1 << 8));
         assert_eq!((layout.op_flush, layout.op_passthrough, layout.status_is_errno), (2, 34, 0));
+        assert_eq!((layout.sector, layout.alloc_time_ns, layout.has_alloc_time), (48, 96, 1));
+        assert_eq!((layout.bio_issue, layout.bio_issue_kind), (64, 1));
+        assert_eq!((layout.requeue_argument, kernel.has_requeue), (0, true));
+        assert_eq!((layout.task_files, layout.request_hctx, kernel.can_walk), (2000, 16, true));
         assert!(kernel.statuses_since_6_10);
         assert_eq!(kernel.op_name(34), "drv_in");
         assert_eq!(kernel.op_name(36), "op_36");
@@ -210,6 +295,7 @@ pub(crate) mod tests {
             "bio",
             "start_time_ns",
             "io_start_time_ns",
+            "__sector",
         ]
         .iter()
         .zip(0..)
@@ -218,12 +304,48 @@ pub(crate) mod tests {
         writer.structure(4, "request", &members);
         writer.structure(4, "gendisk", &[("major", int, 0), ("first_minor", int, 4)]);
         writer.enumeration("req_opf", &[("REQ_OP_FLUSH", 2), ("REQ_OP_SCSI_IN", 32), ("REQ_OP_DRV_IN", 34)]);
-        tracepoint(&mut writer, "int");
-        let layout = Kernel::from_btf(&writer.finish()).unwrap().layout;
+        tracepoint(&mut writer, "block_rq_complete", &["void", "request", "int", "int"]);
+        tracepoint(&mut writer, "block_rq_requeue", &["void", "request_queue", "request"]);
+        let kernel = Kernel::from_btf(&writer.finish()).unwrap();
+        let layout = kernel.layout;
         assert_eq!((layout.disk_on_queue, layout.queue_or_disk), (0, 32));
         assert_eq!((layout.id_is_sequence, layout.disk_id, layout.first_minor), (0, 0, 4));
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 4, 1 << 13));
         assert_eq!((layout.op_passthrough, layout.status_is_errno), (32, 1));
+        assert_eq!((layout.sector, layout.has_alloc_time, layout.bio_issue_kind), (64, 0, 0));
+        assert_eq!((layout.requeue_argument, kernel.has_requeue), (1, true));
+    }
+
+    #[test]
+    fn optional_members_may_be_missing() {
+        let whole = Kernel::from_btf(&modern("")).unwrap();
+        let without = |member| Kernel::from_btf(&modern(member)).unwrap();
+        let kernel = |layout| Kernel { layout, ..whole.clone() };
+
+        let no_alloc_time = Layout { alloc_time_ns: 0, has_alloc_time: 0, ..whole.layout };
+        assert_eq!(without("alloc_time_ns"), kernel(no_alloc_time));
+        let no_issue = Layout { bio_issue: 0, bio_issue_kind: 0, ..whole.layout };
+        assert_eq!(without("bi_issue"), kernel(no_issue));
+        assert_eq!(without("block_rq_requeue"), Kernel { has_requeue: false, ..whole.clone() });
+
+        let no_walk = Layout {
+            task_files: 0,
+            files_fdt: 0,
+            fdt_fd: 0,
+            file_inode: 0,
+            inode_private: 0,
+            kernfs_priv: 0,
+            hctx_kobj: 0,
+            hctx_tags: 0,
+            hctx_sched_tags: 0,
+            tags_nr: 0,
+            tags_rqs: 0,
+            tags_static_rqs: 0,
+            request_state: 0,
+            request_hctx: 0,
+            ..whole.layout
+        };
+        assert_eq!(without("mq_hctx"), Kernel { can_walk: false, ..kernel(no_walk) });
     }
 
     #[test]
@@ -251,7 +373,7 @@ pub(crate) mod tests {
         /// The result may be any layout or error; it must not panic.
         #[test]
         fn mutated_and_truncated_btf_never_panics(
-            changes in proptest::collection::vec((0..2000_usize, proptest::prelude::any::<u8>()), 0..8),
+            changes in proptest::collection::vec((0..2500_usize, proptest::prelude::any::<u8>()), 0..8),
             end in 0..4000_usize,
         ) {
             let mut bytes = modern("");

@@ -121,6 +121,9 @@ fn members_values_and_parameters() {
     assert_eq!(btf.parameter_type("btf_trace_x", 2), Some("blk_status_t"));
     assert_eq!(btf.parameter_type("btf_trace_x", 3), Some(""));
     assert_eq!(btf.parameter_type("btf_trace_y", 0), None);
+    assert_eq!(btf.parameter_count("btf_trace_x"), Some(3));
+    assert_eq!(btf.parameter_count("btf_trace_y"), None);
+    assert_eq!(btf.parameter_count("blk_status_t"), None);
 }
 
 #[test]

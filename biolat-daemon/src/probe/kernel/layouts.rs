@@ -85,11 +85,21 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     let layout = members! {
         cmd_flags, rq_flags, data_len, bio, start_time_ns, io_start_time_ns,
         queue_or_disk, queue_disk, disk_on_queue, disk_id, first_minor, id_is_sequence,
-        flush_sequence, io_stat, op_flush, op_passthrough, status_is_errno
+        flush_sequence, io_stat, op_flush, op_passthrough, status_is_errno,
+        sector, alloc_time_ns, has_alloc_time, bio_issue, bio_issue_kind, requeue_argument,
+        task_files, files_fdt, fdt_fd, file_inode, inode_private, kernfs_priv,
+        hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_rqs, tags_static_rqs,
+        request_state, request_hctx
     };
     let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
-    let statuses = ("statuses_since_6_10", u32::from(kernel.statuses_since_6_10));
-    layout.into_iter().chain([statuses, op("zone_append"), op("zone_reset")]).collect()
+    let known = [
+        ("has_requeue", u32::from(kernel.has_requeue)),
+        ("can_walk", u32::from(kernel.can_walk)),
+        ("statuses_since_6_10", u32::from(kernel.statuses_since_6_10)),
+        op("zone_append"),
+        op("zone_reset"),
+    ];
+    layout.into_iter().chain(known).collect()
 }
 
 fn directory() -> PathBuf {
