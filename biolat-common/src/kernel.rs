@@ -87,6 +87,8 @@ pub struct Layout {
     pub request_state: u32,
     /// `request.mq_hctx`.
     pub request_hctx: u32,
+    /// Not of the kernel but the daemon's choice: I/Os that take so many milliseconds are recorded one by one; 0: none.
+    pub slow_ms: u32,
 }
 
 /// Placeholder of a layout constant: the immediate of a 32-bit move, plus the index of the layout's field.

@@ -122,6 +122,7 @@ impl Kernel {
             bio_issue,
             bio_issue_kind,
             requeue_argument: requeue_argument.unwrap_or(0),
+            slow_ms: 0,
             ..walk.unwrap_or_default()
         };
         // The enumerator came with the change that renumbered the statuses.
