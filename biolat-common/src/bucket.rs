@@ -40,6 +40,13 @@ pub const LIMIT_NS: u64 = 1 << 40;
 /// [`common_cell`] accepts latencies below this: 2^25 ns, 33 ms.
 pub const COMMON_LIMIT_NS: u64 = 1 << 25;
 
+/// A difference, or 0 if it is negative, without a branch.
+#[inline(always)]
+#[must_use]
+pub const fn positive(difference: u64) -> u64 {
+    difference & !((difference.cast_signed() >> 63).cast_unsigned())
+}
+
 /// Indexed by bits 9 to 16 of a latency below 2^17 ns: the left shift that moves its top bit to bit 39.
 static SHIFTS: [u8; 256] = {
     let mut table = [30; 256];

@@ -91,6 +91,20 @@ pub struct Layout {
     pub slow_ms: u32,
 }
 
+/// Values of [`Layout::bio_issue_kind`].
+pub mod bio_issue {
+    /// No timestamp of the submission.
+    pub const NONE: u32 = 0;
+    /// `bi_issue.value`: flags in the high bits, and nanoseconds.
+    pub const VALUE: u32 = 1;
+    /// `issue_time_ns`.
+    pub const NANOSECONDS: u32 = 2;
+    /// The number of the high bits of [`VALUE`] that are not nanoseconds.
+    ///
+    /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h>
+    pub const VALUE_FLAG_BITS: u32 = 13;
+}
+
 /// Placeholder of a layout constant: the immediate of a 32-bit move, plus the index of the layout's field.
 pub const CONST_PLACEHOLDER: i32 = 0x6b1a_7a00;
 

@@ -5,6 +5,7 @@
 
 pub mod bucket;
 pub mod event;
+pub mod inflight;
 pub mod kernel;
 pub mod lost;
 pub mod series;

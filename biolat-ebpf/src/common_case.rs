@@ -30,11 +30,16 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     let Some(series) = maps::series(slot) else { return false };
     // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *series };
+    let admission = completion.admission(allocated_at);
     // If a timestamp is later than the completion, its difference is very large.
-    if (now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at)) >= COMMON_LIMIT_NS {
+    let latencies = now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at) | admission.unwrap_or(0);
+    if latencies >= COMMON_LIMIT_NS {
         return false;
     }
     series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
+    if let Some(admission) = admission {
+        record::common_admission(series, admission);
+    }
     record::common_phases(series, allocated_at, issued_at, now);
     true
 }

@@ -1,19 +1,26 @@
-//! The probe. This file is its entry; `common_case` and `rare_case` record a completion, `accounting` says what it
-//! means, `request` reads kernel memory, `layout` has the constants that the daemon relocates, `maps` the maps.
+//! The probe. This file has its entries; `common_case` and `rare_case` record a completion, `accounting` says what it
+//! means, `slow` sends records of single I/Os, `requeue` counts requeues, `request` reads kernel memory, `layout` has the
+//! constants that the daemon relocates, `maps` the maps. `inflight` is not attached: the daemon runs it.
 
 #![cfg_attr(not(test), no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 mod accounting;
 mod common_case;
+mod inflight;
 mod layout;
 mod maps;
 mod object;
 mod rare_case;
 mod record;
 mod request;
+mod requeue;
+mod slow;
 
-use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_ebpf::{
+    macros::{btf_tracepoint, raw_tracepoint},
+    programs::{BtfTracePointContext, RawTracePointContext},
+};
 
 use request::{Completion, now};
 
@@ -27,5 +34,21 @@ fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
     if !common_case::record(&Completion::from_arguments(&ctx), now) {
         rare_case::record(&ctx, now);
     }
+    0
+}
+
+/// `block_rq_requeue(struct request *rq)`; before 5.11, `block_rq_requeue(struct request_queue *q, struct request *rq)`
+///
+/// <https://github.com/torvalds/linux/blob/v6.12/include/trace/events/block.h#L104>
+#[btf_tracepoint(function = "block_rq_requeue")]
+fn block_rq_requeue(ctx: BtfTracePointContext) -> i32 {
+    requeue::count(&ctx);
+    0
+}
+
+/// Looks at requests in flight. Nothing triggers it but the daemon, with the arguments that [`inflight::look`] names.
+#[raw_tracepoint(tracepoint = "block_rq_complete")]
+fn inflight(ctx: RawTracePointContext) -> i32 {
+    inflight::look(&ctx);
     0
 }

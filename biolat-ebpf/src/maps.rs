@@ -6,9 +6,11 @@ use aya_ebpf::{
 };
 use biolat_common::{
     event::{Event, RING_BYTES},
+    inflight::Found,
     lost::{Counts, Reason},
     series::{Key, Series},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
+    slow::{self, SlowRecord},
 };
 
 /// A series without its type. The kernel accepts a map into the array of maps only if it matches the template here,
@@ -41,6 +43,17 @@ static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
 
 #[btf_map]
 static EVENTS: RingBuf<Event, RING_BYTES> = RingBuf::new();
+
+#[btf_map]
+static SLOW: RingBuf<SlowRecord, { slow::RING_BYTES }> = RingBuf::new();
+
+/// Records that found [`SLOW`] full.
+#[btf_map]
+static DROPPED: PerCpuArray<u64, 1> = PerCpuArray::new();
+
+/// The result of the latest run of [`crate::inflight::look`].
+#[btf_map]
+static INFLIGHT: Array<Found, 1> = Array::new();
 
 const BPF_NOEXIST: u64 = 1;
 const BPF_RB_NO_WAKEUP: u64 = 1;
@@ -106,4 +119,22 @@ pub(crate) fn send(event: Event) {
         entry.write(event);
         entry.submit(BPF_RB_NO_WAKEUP);
     }
+}
+
+/// Sends the record of an I/O, which the daemon reads within a second. If the ring buffer is full, it is dropped and counted.
+#[inline(always)]
+pub(crate) fn send_slow(record: SlowRecord) {
+    if let Some(mut entry) = SLOW.reserve(0) {
+        entry.write(record);
+        entry.submit(BPF_RB_NO_WAKEUP);
+    } else if let Some(dropped) = DROPPED.get_ptr_mut(0) {
+        // SAFETY: this CPU's own cell.
+        unsafe { *dropped += 1 };
+    }
+}
+
+/// Where [`crate::inflight::look`] writes what it has found.
+#[inline(always)]
+pub(crate) fn found() -> Option<*mut Found> {
+    INFLIGHT.get_ptr_mut(0)
 }

@@ -13,6 +13,7 @@ use crate::{
     accounting::Meaning,
     maps, record,
     request::{Completion, accounting, status_is_errno},
+    slow::{self, Ended},
 };
 
 #[inline(never)]
@@ -41,12 +42,18 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
         maps::count_lost(Reason::NoDisk);
         return;
     }
-    let Some(series) = maps::slot_or_new(Key::new(device, op)).and_then(maps::series) else {
+    let key = Key::new(device, op);
+    let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
+    let status = if has_failed { status_index(completion.status) } else { 0 };
+    if has_failed || matches!(meaning, Meaning::End) {
+        slow::send_if_slow(&completion, &Ended { key, status: status as u32, now });
+    }
+    let Some(series) = maps::slot_or_new(key).and_then(maps::series) else {
         if let Meaning::End = meaning {
             let lost = maps::count_lost(Reason::NoRoom);
             // At each power of two: the daemon is notified, and not flooded.
             if lost.is_power_of_two() {
-                maps::send(Event::new(EventKind::NoRoom, Key::new(device, op)));
+                maps::send(Event::new(EventKind::NoRoom, key));
             }
         }
         return;
@@ -54,8 +61,9 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
     // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *series };
 
-    if completion.status != 0 && accounting.reports_status(flags, op) {
-        count_error(series, completion.status);
+    if has_failed {
+        let errors = &mut series.errors[status];
+        *errors = errors.wrapping_add(1);
     }
     series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
     if let Meaning::End = meaning {
@@ -78,19 +86,24 @@ fn record_latency(ctx: &BtfTracePointContext, series: &mut Series, completion: &
         if maps::count_lost(Reason::Clock).is_power_of_two() {
             warn_of_clock(ctx);
         }
-    } else if issued_at == 0 {
-        record::total_only(series, now - allocated_at);
     } else {
-        let queue = issued_at.saturating_sub(allocated_at);
-        record::all_phases(series, queue, now - allocated_at - queue);
+        if let Some(admission) = completion.admission(allocated_at) {
+            record::admission(series, admission);
+        }
+        if issued_at == 0 {
+            record::total_only(series, now - allocated_at);
+        } else {
+            let queue = issued_at.saturating_sub(allocated_at);
+            record::all_phases(series, queue, now - allocated_at - queue);
+        }
     }
 }
 
+/// The index of a status among the error counters.
 #[inline(always)]
-fn count_error(series: &mut Series, status: i32) {
+fn status_index(status: i32) -> usize {
     let status = if status_is_errno() { from_errno(status) } else { status.cast_unsigned() as usize };
-    let errors = &mut series.errors[if status < STATUSES { status } else { STATUSES - 1 }];
-    *errors = errors.wrapping_add(1);
+    if status < STATUSES { status } else { STATUSES - 1 }
 }
 
 /// Out of line, as writing a message is longer than everything else here.

@@ -1,7 +1,7 @@
 //! Adds a completion to the counters of its series.
 
 use biolat_common::{
-    bucket::{LIMIT_NS, cell, common_cell},
+    bucket::{LIMIT_NS, cell, common_cell, positive},
     series::{Phase, Series},
 };
 
@@ -20,6 +20,20 @@ pub(crate) fn common_phases(series: &mut Series, allocated_at: u64, issued_at: u
     count(series, Phase::Queue, common_cell(queue));
     count(series, Phase::Device, common_cell(device));
     count(series, Phase::Total, common_cell(total));
+}
+
+/// The wait before the allocation, if it took less than [`biolat_common::bucket::COMMON_LIMIT_NS`].
+#[inline(always)]
+pub(crate) fn common_admission(series: &mut Series, admission: u64) {
+    series.admission_ns = series.admission_ns.wrapping_add(admission);
+    count(series, Phase::Admission, common_cell(admission));
+}
+
+/// The wait before the allocation, however long it took.
+#[inline(always)]
+pub(crate) fn admission(series: &mut Series, admission: u64) {
+    series.admission_ns = series.admission_ns.wrapping_add(admission);
+    count(series, Phase::Admission, cell(in_range(admission)));
 }
 
 /// The three phases of a request with both timestamps, however long it took. It shares no code with [`common_phases`]:
@@ -50,10 +64,4 @@ fn count(series: &mut Series, phase: Phase, cell: usize) {
 #[inline(always)]
 fn in_range(ns: u64) -> u64 {
     if ns < LIMIT_NS { ns } else { LIMIT_NS - 1 }
-}
-
-/// A difference, or 0 if it is negative, without a branch.
-#[inline(always)]
-fn positive(difference: u64) -> u64 {
-    difference & !((difference.cast_signed() >> 63).cast_unsigned())
 }

@@ -2,7 +2,10 @@
 //! the daemon found in the running kernel's BTF.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::BtfTracePointContext};
-use biolat_common::kernel::device_number;
+use biolat_common::{
+    bucket::positive,
+    kernel::{bio_issue, device_number},
+};
 
 use crate::{
     accounting::Accounting,
@@ -26,6 +29,12 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
+    /// A request that has not completed.
+    #[inline(always)]
+    pub(crate) fn of_request(request: *const u8) -> Self {
+        Self { request, status: 0, bytes: 0 }
+    }
+
     #[inline(always)]
     pub(crate) fn from_arguments(ctx: &BtfTracePointContext) -> Self {
         let status: i32 = ctx.arg(1);
@@ -45,7 +54,7 @@ impl Completion {
     /// Whether a bio waits for the end of the request.
     #[inline(always)]
     pub(crate) fn has_bio(&self) -> bool {
-        field!(u64, self.request, bio) != 0
+        !self.bio().is_null()
     }
 
     /// `RQF_*`.
@@ -70,6 +79,44 @@ impl Completion {
     #[inline(always)]
     pub(crate) fn issued_at(&self) -> u64 {
         field!(u64, self.request, io_start_time_ns)
+    }
+
+    /// Nanoseconds from the submission of the first bio to the allocation of the request, where the kernel has a timestamp
+    /// of the former. If a bio that was submitted later is the first one, after a merge, it did not wait.
+    #[inline(always)]
+    pub(crate) fn admission(&self, allocated_at: u64) -> Option<u64> {
+        let submitted_at = match layout_const!(bio_issue_kind) {
+            bio_issue::VALUE => {
+                let value = field!(u64, self.bio(), bio_issue) << bio_issue::VALUE_FLAG_BITS;
+                // Both wrap, after 26 days: the difference of the low bits is that of the times.
+                let wait = (allocated_at << bio_issue::VALUE_FLAG_BITS).wrapping_sub(value);
+                return (value != 0).then_some(positive(wait) >> bio_issue::VALUE_FLAG_BITS);
+            }
+            bio_issue::NANOSECONDS => match field!(u64, self.bio(), bio_issue) {
+                0 => self.alloc_began_at(),
+                submitted_at => submitted_at,
+            },
+            _ => self.alloc_began_at(),
+        };
+        (submitted_at != 0).then_some(positive(allocated_at.wrapping_sub(submitted_at)))
+    }
+
+    /// When the allocation of the request began, before the wait for a tag; 0 if the kernel took no timestamp.
+    #[inline(always)]
+    fn alloc_began_at(&self) -> u64 {
+        if layout_const!(has_alloc_time) != 0 { field!(u64, self.request, alloc_time_ns) } else { 0 }
+    }
+
+    /// The first bio that is not complete; may be null.
+    #[inline(always)]
+    fn bio(&self) -> *const u8 {
+        field!(u64, self.request, bio) as *const u8
+    }
+
+    /// The first sector that is not complete.
+    #[inline(always)]
+    pub(crate) fn sector(&self) -> u64 {
+        field!(u64, self.request, sector)
     }
 
     /// The id of the disk; 0 if there is none.

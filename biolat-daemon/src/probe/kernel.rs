@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use biolat_common::kernel::Layout;
+use biolat_common::kernel::{Layout, bio_issue};
 
 use super::btf::{Btf, MalformedBtf};
 
@@ -134,7 +134,7 @@ impl Kernel {
     /// Whether this kernel records when each I/O is submitted. Later ones do it on demand, for some queues.
     #[must_use]
     pub fn records_submission(&self) -> bool {
-        self.layout.bio_issue_kind == 1
+        self.layout.bio_issue_kind == bio_issue::VALUE
     }
 
     /// The value of the label `op` for an op's number.

@@ -1,0 +1,30 @@
+//! Requests that go back to the queue after their dispatch: the driver was busy, retries after an error, or uses another
+//! path.
+
+use aya_ebpf::programs::BtfTracePointContext;
+use biolat_common::series::Key;
+
+use crate::{
+    layout::layout_const,
+    maps,
+    request::{Completion, is_plain},
+};
+
+/// Counts the requeue in its series.
+#[inline(always)]
+pub(crate) fn count(ctx: &BtfTracePointContext) {
+    let request = if layout_const!(requeue_argument) == 0 {
+        Completion::of_request(ctx.arg(0))
+    } else {
+        Completion::of_request(ctx.arg(1))
+    };
+    let device = request.device();
+    if device == 0 || !is_plain(request.flags()) {
+        return;
+    }
+    let Some(series) = maps::slot_or_new(Key::new(device, request.op())).and_then(maps::series) else {
+        return;
+    };
+    // SAFETY: this CPU's own counters, and only this program writes this one; see `maps::series`.
+    unsafe { (*series).requeues = (*series).requeues.wrapping_add(1) };
+}
