@@ -4,7 +4,8 @@
 //! To add a kernel: `layouts/distill FILE > layouts/VERSION.btf.txt`, where FILE is `/sys/kernel/btf/vmlinux`
 //! of a machine that runs it, or the output of the kernel's `scripts/extract-vmlinux` on a packaged kernel. Its
 //! column below must come from another reader of FILE than the resolver: pahole, or a compiler's `offsetof` on
-//! the header that `bpftool btf dump file FILE format c` prints.
+//! the header that `bpftool btf dump file FILE format c` prints. That header may print enums of one byte, as `rw_hint`
+//! in `struct bio` is, as if they had four: they need `__attribute__((packed))`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -24,7 +25,7 @@ const KERNELS: [&str; 11] =
 
 // A column per kernel.
 #[rustfmt::skip]
-const RESOLVED: [(&str, [u32; KERNELS.len()]); 20] = [
+const RESOLVED: [(&str, [u32; KERNELS.len()]); 42] = [
     //                        5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1
     ("cmd_flags",           [   24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24]),
     ("rq_flags",            [   28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28]),
@@ -45,6 +46,29 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 20] = [
     ("op_flush",            [    2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2]),
     ("op_passthrough",      [   32,    32,    34,    34,    34,    34,    34,    34,    34,    34,    34]),
     ("status_is_errno",     [    1,     1,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("sector",              [   48,    48,    48,    48,    48,    48,    48,    48,    48,    48,    48]),
+    // This 5.13 is built without CONFIG_BLK_RQ_ALLOC_TIME and CONFIG_BLK_CGROUP.
+    ("alloc_time_ns",       [  176,     0,   104,    96,    96,    96,    96,    96,    96,    96,    96]),
+    ("has_alloc_time",      [    1,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("bio_issue",           [   80,     0,    80,    80,    80,    80,    80,    80,    80,    80,    88]),
+    ("bio_issue_kind",      [    1,     0,     1,     1,     1,     1,     1,     1,     1,     2,     2]),
+    ("requeue_argument",    [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("task_files",          [ 2848,  1832,  3080,  3080,  3048,  2936,  2936,  2968,  3048,  2984,  3072]),
+    ("files_fdt",           [   32,    32,    32,    32,    32,    32,    32,    32,    32,    32,    32]),
+    ("fdt_fd",              [    8,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8]),
+    ("file_inode",          [   32,    32,    32,    32,    32,   168,   168,   168,    40,    32,    32]),
+    ("inode_private",       [  592,   552,   624,   624,   624,   592,   592,   584,   616,   584,   552]),
+    ("kernfs_priv",         [   96,    96,    96,    96,    96,    96,    96,   104,   104,   104,   104]),
+    ("hctx_kobj",           [  448,   456,   400,   400,   400,   392,   384,   384,   384,   384,   384]),
+    ("hctx_tags",           [  312,   320,   320,   320,   320,   320,   320,   320,   320,   320,   320]),
+    ("hctx_sched_tags",     [  320,   328,   328,   328,   328,   328,   328,   328,   328,   328,   328]),
+    ("tags_nr",             [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("tags_rqs",            [  160,   144,   128,   128,   144,   144,   144,   144,   144,   144,   144]),
+    ("tags_static_rqs",     [  168,   152,   136,   136,   152,   152,   152,   152,   152,   152,   152]),
+    ("request_state",       [  212,   200,   156,   148,   132,   128,   128,   128,   128,   128,   128]),
+    ("request_hctx",        [   16,    16,    16,    16,    16,    16,    16,    16,    16,    16,    16]),
+    ("has_requeue",         [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("can_walk",            [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("statuses_since_6_10", [    0,     0,     0,     0,     0,     0,     0,     1,     1,     1,     1]),
     // Renumbered twice, in stable kernels too: this 6.1 has the numbers of 6.18.
     ("zone_append",         [   13,    13,    13,    13,     7,    13,     7,     7,     7,     7,     7]),
