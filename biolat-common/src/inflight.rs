@@ -30,8 +30,10 @@ pub struct Found {
     pub requests: u32,
     /// Those of them without a timestamp.
     pub untimed: u32,
-    /// Nanoseconds since the allocation of the oldest one; 0 if there is none.
-    pub oldest_ns: u64,
+    /// When the oldest one was allocated; 0 if none has a timestamp.
+    pub oldest_allocated_at: u64,
+    /// The time after the last look.
+    pub now: u64,
 }
 
-const _: () = assert!(size_of::<Found>() == 24);
+const _: () = assert!(size_of::<Found>() == 32);

@@ -29,7 +29,7 @@ pub(crate) fn look(ctx: &RawTracePointContext) {
     let Some(found) = maps::found() else { return };
     // SAFETY: one thread of the daemon runs this program and reads the result.
     let found = unsafe { &mut *found };
-    *found = Found { slots: 0, has_scheduler: 0, requests: 0, untimed: 0, oldest_ns: 0 };
+    *found = Found { slots: 0, has_scheduler: 0, requests: 0, untimed: 0, oldest_allocated_at: 0, now: 0 };
     let Some(hardware_queue) = hardware_queue(descriptor) else { return };
     let scheduler_tags = read_u64(hardware_queue, layout_const!(hctx_sched_tags));
     found.has_scheduler = u32::from(scheduler_tags != 0);
@@ -72,8 +72,11 @@ pub(crate) fn look(ctx: &RawTracePointContext) {
             }
         }
     }
+    if oldest != u64::MAX {
+        found.oldest_allocated_at = oldest;
+    }
     // SAFETY: the helper has no argument and no precondition.
-    found.oldest_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(oldest);
+    found.now = unsafe { bpf_ktime_get_ns() };
 }
 
 /// Whether a request of this hardware queue has not completed: the driver has it, or it has a bio.

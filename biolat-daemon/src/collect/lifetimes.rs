@@ -8,11 +8,8 @@ use std::{
 use anyhow::Result;
 use biolat_common::series::Key;
 
-use super::{Collector, KnownDevice};
-use crate::{
-    device::{Device, Throttling},
-    snapshot::Inflight,
-};
+use super::{Collector, KnownDevice, inflight::InflightState};
+use crate::device::{Device, Throttling};
 
 /// How long a device that the probe has seen may be missing in sysfs.
 const UNRESOLVED_TIMEOUT: Duration = Duration::from_secs(2);
@@ -79,7 +76,7 @@ impl Collector {
                     was_quiet: false,
                     has_dispatch_times,
                     has_submission_times,
-                    inflight: Inflight::default(),
+                    inflight: InflightState::default(),
                 },
             );
         }

@@ -3,6 +3,7 @@
 
 mod audit;
 mod handle;
+mod inflight;
 mod lifetimes;
 mod series_store;
 mod slots;
@@ -29,9 +30,10 @@ use crate::{
     host::Host,
     losses::{CountedBy, LOSS_REASONS, LossReason},
     probe::{Probe, kernel::Kernel, kernel_btf, slot_bytes},
-    snapshot::{Inflight, SlowLog, Snapshot},
+    snapshot::{SlowLog, Snapshot},
 };
 use audit::Audit;
+use inflight::InflightState;
 use series_store::SeriesStore;
 
 pub(crate) use handle::{Handle, Settings};
@@ -60,6 +62,11 @@ pub struct Collector {
     no_room: BTreeSet<Key>,
     logged_no_room: BTreeSet<Key>,
     slow: SlowLog,
+    /// Time between two collections.
+    interval: Duration,
+    /// The devices whose requests in flight were looked at last: of those that had some, of those that had none.
+    busy_turn: u64,
+    idle_turn: u64,
     stats: thread::CollectionStats,
 }
 
@@ -75,7 +82,7 @@ struct KnownDevice {
     has_dispatch_times: bool,
     /// Whether the kernel records when I/O is submitted, judging by the latest ones.
     has_submission_times: bool,
-    inflight: Inflight,
+    inflight: InflightState,
 }
 
 /// Completions in no histogram.
@@ -119,6 +126,9 @@ impl Collector {
             no_room: BTreeSet::new(),
             logged_no_room: BTreeSet::new(),
             slow: SlowLog::default(),
+            interval: Duration::ZERO,
+            busy_turn: 0,
+            idle_turn: 0,
             stats: thread::CollectionStats::default(),
         };
         collector.reconcile(found)?;
@@ -163,6 +173,7 @@ impl Collector {
         let program = self.probe.program_counts()?;
         let lost = self.losses(program.recursion_misses)?;
         self.audit_devices(&diskstats, &lost);
+        self.look_for_inflight(&diskstats);
         self.expire_unresolved_devices()?;
         self.end_quarantine()?;
         self.provide_slots();
@@ -236,7 +247,7 @@ impl Collector {
                     Some(audit) => audit.tighten(&counted, &after),
                     None => known.audit = Some(Audit::open(&counted, &after, lost.accounted)),
                 }
-                known.was_quiet = before == Some(&after);
+                known.was_quiet = before.is_some_and(|before| before.has_completed_as_many_as(&after));
             }
             if let (Some(audit), Some(before)) = (&mut known.audit, before) {
                 audit.check(before, &counted, lost.accounted);

@@ -52,7 +52,7 @@ impl Collector {
             phases: [has_total && known.has_submission_times, has_split, has_split, has_total],
             series,
             unseen: known.audit.as_ref().map(Audit::missed).unwrap_or_default(),
-            inflight: known.inflight,
+            inflight: known.inflight.latest,
         }
     }
 

@@ -96,6 +96,7 @@ pub(super) fn run(
     commands: &Receiver<CollectorCommand>,
     snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
 ) {
+    collector.interval = interval;
     let mut next = Instant::now();
     let mut earliest_rescan = next;
     let mut rescan: Option<Instant> = None;

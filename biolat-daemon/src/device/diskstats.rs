@@ -46,15 +46,28 @@ impl Group {
     }
 }
 
-/// Completed I/Os by group.
+/// Completed I/Os by group, and how many have been dispatched to the driver and not completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DiskStats([u64; 4]);
+pub(crate) struct DiskStats {
+    completed: [u64; 4],
+    in_flight: u64,
+}
 
 impl DiskStats {
     /// From counts in the order of [`Group::ALL`].
     #[cfg(test)]
     pub(crate) const fn new(counts: [u64; 4]) -> Self {
-        Self(counts)
+        Self { completed: counts, in_flight: 0 }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn with_in_flight(self, in_flight: u64) -> Self {
+        Self { in_flight, ..self }
+    }
+
+    /// I/Os that have been dispatched to the driver and have not completed.
+    pub(crate) const fn in_flight(&self) -> u64 {
+        self.in_flight
     }
 
     /// A device's counters since it appeared.
@@ -74,11 +87,17 @@ impl DiskStats {
             }
             found += 1;
         }
-        (found >= 11).then(|| Self([fields[0], fields[4], fields[11], fields[15]]))
+        let completed = [fields[0], fields[4], fields[11], fields[15]];
+        (found >= 11).then_some(Self { completed, in_flight: fields[8] })
+    }
+
+    /// Whether nothing has completed between the two.
+    pub(crate) fn has_completed_as_many_as(&self, other: &Self) -> bool {
+        self.completed == other.completed
     }
 
     pub(crate) fn add(&mut self, group: Group, count: u64) {
-        self.0[group as usize] += count;
+        self.completed[group as usize] += count;
     }
 }
 
@@ -86,7 +105,7 @@ impl Index<Group> for DiskStats {
     type Output = u64;
 
     fn index(&self, group: Group) -> &u64 {
-        &self.0[group as usize]
+        &self.completed[group as usize]
     }
 }
 
@@ -98,8 +117,11 @@ mod tests {
     fn fields_of_stat() {
         let line = "   44190     6568  3174770     8127    54406    27526  5446240    12349        0     7684    \
                     20914     5819        9   938592      381     1791       56\n";
-        assert_eq!(DiskStats::parse(line), Some(DiskStats([44190, 54406, 5819, 1791])));
-        assert_eq!(DiskStats::parse("1 2 3 4 5 6 7 8 9 10 11"), Some(DiskStats([1, 5, 0, 0])));
+        assert_eq!(DiskStats::parse(line), Some(DiskStats::new([44190, 54406, 5819, 1791])));
+        assert_eq!(
+            DiskStats::parse("1 2 3 4 5 6 7 8 9 10 11"),
+            Some(DiskStats::new([1, 5, 0, 0]).with_in_flight(9))
+        );
         assert_eq!(DiskStats::parse("1 2 3"), None);
         assert_eq!(DiskStats::parse("a b"), None);
     }

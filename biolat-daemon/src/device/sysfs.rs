@@ -20,10 +20,19 @@ pub(crate) fn scheduler(sysfs: &Path, name: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// Requests that a device's driver has not completed yet, by `inflight`; 0 if it cannot be read.
-pub(crate) fn inflight(sysfs: &Path, name: &str) -> u64 {
-    let counts = fs::read_to_string(sysfs.join("block").join(name).join("inflight")).unwrap_or_default();
-    counts.split_whitespace().filter_map(|count| count.parse::<u64>().ok()).sum()
+/// Reads, and all other requests, that a device's driver has not completed yet, by `inflight`; 0 if it cannot be read.
+pub(crate) fn inflight(sysfs: &Path, name: &str) -> (u64, u64) {
+    let mut buffer = [0; 64];
+    let path = sysfs.join("block").join(name).join("inflight");
+    let mut counts = attribute(&path, &mut buffer).unwrap_or_default().split_ascii_whitespace();
+    let mut next = || counts.next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    (next(), next())
+}
+
+/// The numbers of a device's hardware queues, those that a CPU uses.
+pub(crate) fn hardware_queues(sysfs: &Path, name: &str) -> Vec<u32> {
+    let names = names(&sysfs.join("block").join(name).join("mq"));
+    names.into_iter().filter_map(|name| name.parse().ok()).collect()
 }
 
 /// Bio-based devices (dm, md) and the devices that they are stacked on.
@@ -124,6 +133,6 @@ mod tests {
     #[test]
     fn reads_and_writes_in_flight() {
         let tree = Tree::new("inflight", &[("sda/inflight", "       3        4\n")]);
-        assert_eq!((inflight(&tree.0, "sda"), inflight(&tree.0, "sdb")), (7, 0));
+        assert_eq!((inflight(&tree.0, "sda"), inflight(&tree.0, "sdb")), ((3, 4), (0, 0)));
     }
 }

@@ -8,30 +8,35 @@ use aya::{
     programs::{BtfTracePoint, ProgramError},
 };
 use aya_log::EbpfLogger;
-use biolat_common::{
-    kernel::Layout,
-    slot::{CHUNK_SLOTS, SLOTS},
-};
+use biolat_common::slot::{CHUNK_SLOTS, SLOTS};
 use log::Log;
 
 use super::{
     events::Events,
+    inflight::{self, InflightResult},
     kernel::Kernel,
     load_error::{self, LoadError},
     maps::Maps,
     object,
     release::Release,
+    slow::SlowRecords,
     sys::{self, ProgramCounts},
 };
 use crate::{host::Host, rights};
 
 const PROGRAM: &str = "block_rq_complete";
+const REQUEUE_PROGRAM: &str = "block_rq_requeue";
 
 /// The probe in the kernel, not attached yet.
 pub(super) struct Loaded {
     pub(super) object: Ebpf,
     pub(super) maps: Maps,
     pub(super) events: Events,
+    pub(super) slow: SlowRecords,
+    /// None if the kernel has not what it needs.
+    pub(super) inflight: Option<InflightResult>,
+    /// Whether requeues can be counted.
+    pub(super) has_requeue: bool,
     pub(super) logger: EbpfLogger<&'static dyn Log>,
 }
 
@@ -60,10 +65,10 @@ impl LoadEnv {
     }
 
     /// Loads the probe; if memory is short, with half the slots or fewer. The collector adds slots later.
-    pub(super) fn load(&self, layout: Layout, btf: &Btf, slots: u32) -> Result<Loaded> {
+    pub(super) fn load(&self, kernel: &Kernel, btf: &Btf, slots: u32) -> Result<Loaded> {
         let mut slots = in_whole_chunks(slots);
         loop {
-            match load(layout, btf, slots) {
+            match load(kernel, btf, slots) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
                     slots = in_whole_chunks(slots / 2)
@@ -105,7 +110,7 @@ const VERIFIER_LINES: usize = 50;
 /// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it without attaching it.
 pub fn test_load(kernel: &Kernel, btf: Vec<u8>, host: &Host, slots: u32) -> Result<ProgramCounts> {
     let btf = parse_btf(btf)?;
-    let mut loaded = LoadEnv::of(host)?.load(kernel.layout, &btf, slots)?;
+    let mut loaded = LoadEnv::of(host)?.load(kernel, &btf, slots)?;
     program_counts(&mut loaded.object)
 }
 
@@ -126,21 +131,43 @@ pub(super) fn program_counts(object: &mut Ebpf) -> Result<ProgramCounts> {
 }
 
 pub(super) fn program(object: &mut Ebpf) -> Result<&mut BtfTracePoint> {
-    let Some(program) = object.program_mut(PROGRAM) else { bail!("the probe has no program {PROGRAM}") };
+    tracepoint(object, PROGRAM)
+}
+
+pub(super) fn requeue_program(object: &mut Ebpf) -> Result<&mut BtfTracePoint> {
+    tracepoint(object, REQUEUE_PROGRAM)
+}
+
+fn tracepoint<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut BtfTracePoint> {
+    let Some(program) = object.program_mut(name) else { bail!("the probe has no program {name}") };
     Ok(program.try_into()?)
 }
 
-fn load(layout: Layout, btf: &Btf, slots: u32) -> Result<Loaded> {
+fn load(kernel: &Kernel, btf: &Btf, slots: u32) -> Result<Loaded> {
     let mut object = EbpfLoader::new()
         .btf(None)
         .map_max_entries("SERIES", slots)
-        .load(&object::of_kernel(layout)?)
+        .load(&object::of_kernel(kernel.layout)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
     let events = Events::from_object(&mut object)?;
     let maps = Maps::from_object(&mut object, slots)?;
+    let slow = SlowRecords::from_object(&mut object)?;
+    let result = InflightResult::from_object(&mut object)?;
     program(&mut object)?.load(PROGRAM, btf).context("cannot load the probe")?;
-    Ok(Loaded { object, maps, events, logger })
+    // The probe works without the other programs.
+    let loaded = |what: &str, loaded: Result<()>| {
+        loaded.map_err(|error| log::warn!("{what}: {}", one_line(&format!("{error:#}")))).is_ok()
+    };
+    let has_requeue =
+        kernel.has_requeue && loaded("requeues are not counted", load_requeue_program(&mut object, btf));
+    let sees_inflight =
+        kernel.can_walk && loaded("the age of I/Os in flight is a lower bound", inflight::load(&mut object));
+    Ok(Loaded { object, maps, events, slow, inflight: sees_inflight.then_some(result), has_requeue, logger })
+}
+
+fn load_requeue_program(object: &mut Ebpf, btf: &Btf) -> Result<()> {
+    Ok(requeue_program(object)?.load(REQUEUE_PROGRAM, btf)?)
 }
 
 /// Whether memory, or the memory that may be locked, was too small.

@@ -127,6 +127,11 @@ impl Maps {
         (self.cpus.get() * size_of::<Series>()) as u64
     }
 
+    /// How many CPUs each counter has a copy for.
+    pub(super) fn cpus(&self) -> PossibleCpus {
+        self.cpus
+    }
+
     /// All slots, free or in use.
     #[must_use]
     pub fn slots(&self) -> u32 {

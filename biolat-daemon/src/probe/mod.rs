@@ -3,6 +3,7 @@
 pub mod btf;
 mod cpus;
 mod events;
+mod inflight;
 pub mod kernel;
 mod load;
 pub mod load_error;
@@ -10,14 +11,20 @@ mod maps;
 pub mod object;
 pub mod release;
 mod series_maps;
+mod slow;
 mod sys;
 
-use std::{collections::BTreeSet, fs, os::fd::OwnedFd};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::fd::{BorrowedFd, OwnedFd},
+};
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::{Ebpf, programs::tp_btf::BtfTracePointLinkId};
 use aya_log::EbpfLogger;
 use biolat_common::{
+    inflight::{Found, Tags},
     series::{Key, Series},
     slow::SlowRecord,
 };
@@ -30,8 +37,10 @@ pub use sys::ProgramCounts;
 
 use crate::{c_library, host::Host};
 use events::Events;
+use inflight::InflightResult;
 use kernel::Kernel;
 use load::{LoadEnv, Loaded, parse_btf, program};
+use slow::SlowRecords;
 
 /// The loaded and attached probe. Dropping it removes it from the kernel.
 pub struct Probe {
@@ -41,7 +50,10 @@ pub struct Probe {
     /// The running kernel.
     pub kernel: Kernel,
     link: Option<BtfTracePointLinkId>,
+    requeue_link: Option<BtfTracePointLinkId>,
     events: Events,
+    slow: SlowRecords,
+    inflight: Option<InflightResult>,
     logger: EbpfLogger<&'static dyn Log>,
     statistics: Option<OwnedFd>,
 }
@@ -53,17 +65,38 @@ impl Probe {
         let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
         let statistics = statistics.then(enable_statistics).transpose()?;
-        let Loaded { mut object, maps, events, logger } = env.load(kernel.layout, &btf, slots)?;
+        let Loaded { mut object, maps, events, slow, inflight, has_requeue, logger } =
+            env.load(&kernel, &btf, slots)?;
         drop(btf);
         let link = program(&mut object)?.attach().context("cannot attach the probe");
         let link = link.map_err(|error| env.explain(error))?;
+        let requeue_link =
+            has_requeue.then(|| load::requeue_program(&mut object)?.attach().map_err(Into::into));
+        let requeue_link = requeue_link.transpose().unwrap_or_else(|error: anyhow::Error| {
+            log::warn!("requeues are not counted: {error:#}");
+            None
+        });
         // Parsing BTF took some tens of megabytes.
         c_library::trim_heap();
-        Ok(Self { object, maps, kernel, link: Some(link), events, logger, statistics })
+        Ok(Self {
+            object,
+            maps,
+            kernel,
+            link: Some(link),
+            requeue_link,
+            events,
+            slow,
+            inflight,
+            logger,
+            statistics,
+        })
     }
 
-    /// Detaches the program; the maps stay. From then on the audit reports missed completions.
+    /// Detaches the programs; the maps stay. From then on the audit reports missed completions.
     pub fn detach(&mut self) -> Result<()> {
+        if let Some(link) = self.requeue_link.take() {
+            load::requeue_program(&mut self.object)?.detach(link)?;
+        }
         match self.link.take() {
             Some(link) => Ok(program(&mut self.object)?.detach(link)?),
             None => Ok(()),
@@ -88,12 +121,24 @@ impl Probe {
 
     /// I/Os that were slow or failed, since the last call.
     pub fn slow_records(&mut self) -> Vec<SlowRecord> {
-        Vec::new()
+        self.slow.read()
     }
 
     /// I/Os that were slow or failed and found the ring buffer full, since the probe was attached.
     pub fn slow_records_dropped(&mut self) -> Result<u64> {
-        Ok(0)
+        self.slow.dropped(self.maps.cpus())
+    }
+
+    /// Whether requests in flight can be looked at.
+    #[must_use]
+    pub fn sees_inflight(&self) -> bool {
+        self.inflight.is_some()
+    }
+
+    /// Looks at the requests in flight of a hardware queue, by its open directory in sysfs, from this slot on.
+    pub fn look_at_inflight(&self, hardware_queue: BorrowedFd<'_>, tags: Tags, first: u32) -> Result<Found> {
+        let result = self.inflight.as_ref().context("this kernel does not show requests in flight")?;
+        result.look(&self.object, hardware_queue, tags, first)
     }
 
     /// Series for which no slot was free, since the last call.

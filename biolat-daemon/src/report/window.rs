@@ -105,7 +105,8 @@ impl Window {
     /// Reads how many I/Os this host's devices have not completed yet, of those devices that completed none.
     pub(super) fn with_inflight(mut self, root: &Path) -> Self {
         for device in self.devices.iter_mut().filter(|device| device.all().ios() == 0) {
-            device.inflight = sysfs::inflight(root, &device.name);
+            let (reads, writes) = sysfs::inflight(root, &device.name);
+            device.inflight = reads + writes;
         }
         self
     }

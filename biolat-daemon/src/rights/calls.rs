@@ -110,8 +110,8 @@ const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
     libc::TCSETSF2,
 ];
 
-/// Reading and creating maps: no command that loads, attaches or looks up anything.
-const BPF_COMMANDS: [bpf_cmd; 7] = [
+/// Reading and creating maps, and running a program that is open: no command that loads, attaches or looks up anything.
+const BPF_COMMANDS: [bpf_cmd; 8] = [
     bpf_cmd::BPF_MAP_CREATE,
     bpf_cmd::BPF_MAP_LOOKUP_ELEM,
     bpf_cmd::BPF_MAP_UPDATE_ELEM,
@@ -119,6 +119,7 @@ const BPF_COMMANDS: [bpf_cmd; 7] = [
     bpf_cmd::BPF_MAP_LOOKUP_AND_DELETE_ELEM,
     bpf_cmd::BPF_MAP_LOOKUP_BATCH,
     bpf_cmd::BPF_OBJ_GET_INFO_BY_FD,
+    bpf_cmd::BPF_PROG_TEST_RUN,
 ];
 
 /// Reading an open file's flags and duplicating it, but not `F_SETOWN`, which sends signals to other processes.

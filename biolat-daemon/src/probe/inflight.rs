@@ -1,0 +1,60 @@
+//! Runs the program that looks at the requests in flight of one hardware queue.
+
+#![allow(unsafe_code, reason = "aya::Pod is an unsafe trait")]
+
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+use anyhow::{Context as _, Result, bail};
+use aya::{
+    Ebpf, RawTracePointRunOptions, TestRun as _,
+    maps::{Array, MapData},
+    programs::{Program, RawTracePoint},
+};
+use biolat_common::inflight::{Found, Tags};
+
+pub(super) const PROGRAM: &str = "inflight";
+
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct FoundValue(Found);
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for FoundValue {}
+
+/// The program's result.
+pub(super) struct InflightResult(Array<MapData, FoundValue>);
+
+impl InflightResult {
+    pub(super) fn from_object(object: &mut Ebpf) -> Result<Self> {
+        Ok(Self(object.take_map("INFLIGHT").context("the probe has no map INFLIGHT")?.try_into()?))
+    }
+
+    /// Looks at the slots from `first` of a hardware queue, by its open directory in sysfs.
+    pub(super) fn look(
+        &self,
+        object: &Ebpf,
+        hardware_queue: BorrowedFd<'_>,
+        tags: Tags,
+        first: u32,
+    ) -> Result<Found> {
+        let Some(Program::RawTracePoint(program)) = object.program(PROGRAM) else {
+            bail!("the probe has no program {PROGRAM}")
+        };
+        let mut options = RawTracePointRunOptions::new();
+        options.args[..3].copy_from_slice(&[
+            u64::from(hardware_queue.as_raw_fd().cast_unsigned()),
+            tags as u64,
+            u64::from(first),
+        ]);
+        program.test_run(options).context("cannot look at the requests in flight")?;
+        let FoundValue(found) = self.0.get(&0, 0).context("cannot read the requests in flight")?;
+        Ok(found)
+    }
+}
+
+/// Loads the program. Nothing attaches it.
+pub(super) fn load(object: &mut Ebpf) -> Result<()> {
+    let Some(program) = object.program_mut(PROGRAM) else { bail!("the probe has no program {PROGRAM}") };
+    let program: &mut RawTracePoint = program.try_into()?;
+    Ok(program.load()?)
+}
