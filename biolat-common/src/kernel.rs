@@ -55,6 +55,10 @@ pub struct Layout {
     /// What `bio_issue` is the offset of: 0 of nothing, 1 of `bi_issue`, whose low 51 bits are ns, 2 of
     /// `issue_time_ns`.
     pub bio_issue_kind: u32,
+    /// `request_queue.queue_flags`.
+    pub queue_flags: u32,
+    /// `QUEUE_FLAG_BIO_ISSUE_TIME` as a mask, where `issue_time_ns` exists: it is set on queues with io.latency.
+    pub queue_has_issue_times: u32,
     /// The index of the request among the arguments of the tracepoint `block_rq_requeue`: 0, or 1 where the queue comes
     /// first (before 5.11).
     pub requeue_argument: u32,

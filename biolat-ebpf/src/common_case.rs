@@ -5,7 +5,7 @@
 use biolat_common::{bucket::COMMON_LIMIT_NS, series::Key};
 
 use crate::{
-    maps, record,
+    maps, rare_case, record,
     request::{Completion, is_plain},
 };
 
@@ -30,16 +30,16 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     let Some(series) = maps::series(slot) else { return false };
     // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *series };
-    let admission = completion.admission(allocated_at);
     // If a timestamp is later than the completion, its difference is very large.
-    let latencies = now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at) | admission.unwrap_or(0);
-    if latencies >= COMMON_LIMIT_NS {
+    if (now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at)) >= COMMON_LIMIT_NS {
         return false;
     }
     series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
-    if let Some(admission) = admission {
-        record::common_admission(series, admission);
-    }
     record::common_phases(series, allocated_at, issued_at, now);
+    match completion.admission() {
+        None => {}
+        Some(admission) if admission < COMMON_LIMIT_NS => record::common_admission(series, admission),
+        Some(admission) => rare_case::record_admission(series, admission),
+    }
     true
 }

@@ -87,7 +87,7 @@ fn record_latency(ctx: &BtfTracePointContext, series: &mut Series, completion: &
             warn_of_clock(ctx);
         }
     } else {
-        if let Some(admission) = completion.admission(allocated_at) {
+        if let Some(admission) = completion.admission() {
             record::admission(series, admission);
         }
         if issued_at == 0 {
@@ -97,6 +97,12 @@ fn record_latency(ctx: &BtfTracePointContext, series: &mut Series, completion: &
             record::all_phases(series, queue, now - allocated_at - queue);
         }
     }
+}
+
+/// Records a long wait before the allocation.
+#[inline(never)]
+pub(crate) fn record_admission(series: &mut Series, admission: u64) {
+    record::admission(series, admission);
 }
 
 /// The index of a status among the error counters.

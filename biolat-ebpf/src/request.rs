@@ -84,27 +84,27 @@ impl Completion {
     /// Nanoseconds from the submission of the first bio to the allocation of the request, where the kernel has a timestamp
     /// of the former. If a bio that was submitted later is the first one, after a merge, it did not wait.
     #[inline(always)]
-    pub(crate) fn admission(&self, allocated_at: u64) -> Option<u64> {
+    pub(crate) fn admission(&self) -> Option<u64> {
         let submitted_at = match layout_const!(bio_issue_kind) {
             bio_issue::VALUE => {
                 let value = field!(u64, self.bio(), bio_issue) << bio_issue::VALUE_FLAG_BITS;
                 // Both wrap, after 26 days: the difference of the low bits is that of the times.
-                let wait = (allocated_at << bio_issue::VALUE_FLAG_BITS).wrapping_sub(value);
+                let wait = (self.allocated_at() << bio_issue::VALUE_FLAG_BITS).wrapping_sub(value);
                 return (value != 0).then_some(positive(wait) >> bio_issue::VALUE_FLAG_BITS);
             }
-            bio_issue::NANOSECONDS => match field!(u64, self.bio(), bio_issue) {
-                0 => self.alloc_began_at(),
-                submitted_at => submitted_at,
-            },
-            _ => self.alloc_began_at(),
+            // The flag tells without a look at the bio, which may not be in the cache.
+            bio_issue::NANOSECONDS if self.has_submission_times() => field!(u64, self.bio(), bio_issue),
+            _ if layout_const!(has_alloc_time) != 0 => field!(u64, self.request, alloc_time_ns),
+            _ => 0,
         };
-        (submitted_at != 0).then_some(positive(allocated_at.wrapping_sub(submitted_at)))
+        (submitted_at != 0).then_some(positive(self.allocated_at().wrapping_sub(submitted_at)))
     }
 
-    /// When the allocation of the request began, before the wait for a tag; 0 if the kernel took no timestamp.
+    /// Whether the kernel records when bios for this queue are submitted.
     #[inline(always)]
-    fn alloc_began_at(&self) -> u64 {
-        if layout_const!(has_alloc_time) != 0 { field!(u64, self.request, alloc_time_ns) } else { 0 }
+    fn has_submission_times(&self) -> bool {
+        let queue = field!(u64, self.request, queue_or_disk) as *const u8;
+        field!(u32, queue, queue_flags) & layout_const!(queue_has_issue_times) != 0
     }
 
     /// The first bio that is not complete; may be null.

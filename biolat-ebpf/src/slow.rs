@@ -35,7 +35,7 @@ pub(crate) fn send_if_slow(completion: &Completion, ended: &Ended) {
         completed_ns: ended.now,
         key: ended.key,
         sector: completion.sector(),
-        admission_ns: completion.admission(allocated_at).unwrap_or(UNKNOWN_NS),
+        admission_ns: completion.admission().unwrap_or(UNKNOWN_NS),
         queue_ns: if issued_at == 0 { UNKNOWN_NS } else { issued_at.saturating_sub(allocated_at) },
         total_ns: total,
         workload: 0,

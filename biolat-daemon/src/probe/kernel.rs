@@ -90,6 +90,7 @@ impl Kernel {
         let sequence = btf.member_offset("gendisk", "diskseq");
         let alloc_time = btf.member_offset("request", "alloc_time_ns");
         let (bio_issue, bio_issue_kind) = bio_issue(&btf);
+        let (queue_flags, queue_has_issue_times) = issue_time_flag(&btf).unwrap_or_default();
         let requeue_argument = requeue_argument(&btf);
         let walk = walk_members(&btf);
         let layout = Layout {
@@ -121,6 +122,8 @@ impl Kernel {
             has_alloc_time: u32::from(alloc_time.is_some()),
             bio_issue,
             bio_issue_kind,
+            queue_flags,
+            queue_has_issue_times,
             requeue_argument: requeue_argument.unwrap_or(0),
             slow_ms: 0,
             ..walk.unwrap_or_default()
@@ -159,7 +162,15 @@ fn ops(btf: &Btf<'_>) -> BTreeMap<u32, String> {
 /// `bio_issue` and `bio_issue_kind` of the layout.
 fn bio_issue(btf: &Btf<'_>) -> (u32, u32) {
     let issue = |member: &str, kind| btf.member_offset("bio", member).map(|offset| (offset, kind));
-    issue("bi_issue", 1).or_else(|| issue("issue_time_ns", 2)).unwrap_or_default()
+    issue("bi_issue", bio_issue::VALUE)
+        .or_else(|| issue("issue_time_ns", bio_issue::NANOSECONDS))
+        .unwrap_or_default()
+}
+
+/// `queue_flags` and `queue_has_issue_times` of the layout. `None` before 6.18, where bios have another timestamp.
+fn issue_time_flag(btf: &Btf<'_>) -> Option<(u32, u32)> {
+    let bit = u32::try_from(btf.enumerator("QUEUE_FLAG_BIO_ISSUE_TIME")?).ok()?;
+    Some((btf.member_offset("request_queue", "queue_flags")?, 1_u32.checked_shl(bit)?))
 }
 
 /// `None` if there is no tracepoint `block_rq_requeue`, or one with other arguments.

@@ -25,7 +25,7 @@ const KERNELS: [&str; 11] =
 
 // A column per kernel.
 #[rustfmt::skip]
-const RESOLVED: [(&str, [u32; KERNELS.len()]); 42] = [
+const RESOLVED: [(&str, [u32; KERNELS.len()]); 44] = [
     //                        5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1
     ("cmd_flags",           [   24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24]),
     ("rq_flags",            [   28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28]),
@@ -52,6 +52,8 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 42] = [
     ("has_alloc_time",      [    1,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("bio_issue",           [   80,     0,    80,    80,    80,    80,    80,    80,    80,    80,    88]),
     ("bio_issue_kind",      [    1,     0,     1,     1,     1,     1,     1,     1,     1,     2,     2]),
+    ("queue_flags",         [    0,     0,     0,     0,     0,     0,     0,     0,     0,    32,    32]),
+    ("queue_has_issue_times", [  0,     0,     0,     0,     0,     0,     0,     0,     0, 1<<16, 1<<16]),
     ("requeue_argument",    [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("task_files",          [ 2848,  1832,  3080,  3080,  3048,  2936,  2936,  2968,  3048,  2984,  3072]),
     ("files_fdt",           [   32,    32,    32,    32,    32,    32,    32,    32,    32,    32,    32]),
@@ -102,7 +104,8 @@ fn every_excerpt_has_its_column() {
 fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
-            let Layout { $($member),*, .. } = kernel.layout;
+            // The daemon chooses `slow_ms`, not the kernel.
+            let Layout { $($member),*, slow_ms: _ } = kernel.layout;
             [$((stringify!($member), $member)),*]
         }};
     }
@@ -110,7 +113,8 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
         cmd_flags, rq_flags, data_len, bio, start_time_ns, io_start_time_ns,
         queue_or_disk, queue_disk, disk_on_queue, disk_id, first_minor, id_is_sequence,
         flush_sequence, io_stat, op_flush, op_passthrough, status_is_errno,
-        sector, alloc_time_ns, has_alloc_time, bio_issue, bio_issue_kind, requeue_argument,
+        sector, alloc_time_ns, has_alloc_time, bio_issue, bio_issue_kind,
+        queue_flags, queue_has_issue_times, requeue_argument,
         task_files, files_fdt, fdt_fd, file_inode, inode_private, kernfs_priv,
         hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_rqs, tags_static_rqs,
         request_state, request_hctx
