@@ -16,6 +16,9 @@ pub const CELLS: usize = 256;
 /// Cells `0..FIRST` together are the zero bucket, at or below 2^-20 s. Eight of them need no special case.
 pub const FIRST: usize = 8;
 
+/// The longest latency in the zero bucket: 2^-20 s.
+pub const ZERO_BUCKET_NS: u64 = 953;
+
 /// The cell of latencies above 2^10 s.
 pub const OVERFLOW: usize = 248;
 
@@ -136,14 +139,15 @@ pub const fn native_index(cell: usize) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        BUCKETS, CELLS, COMMON_LIMIT_NS, FIRST, LIMIT_NS, OVERFLOW, cell, common_cell, native_index,
+        BUCKETS, CELLS, COMMON_LIMIT_NS, FIRST, LIMIT_NS, OVERFLOW, ZERO_BUCKET_NS, cell, common_cell,
+        native_index,
     };
 
     #[test]
     fn the_ends_of_the_range() {
         assert!(cell(0) < FIRST && cell(1) < FIRST && cell(511) < FIRST && cell(512) < FIRST);
-        assert_eq!(cell(953), FIRST - 1);
-        assert_eq!(cell(954), FIRST);
+        assert_eq!(cell(ZERO_BUCKET_NS), FIRST - 1);
+        assert_eq!(cell(ZERO_BUCKET_NS + 1), FIRST);
         assert_eq!(cell(1_024_000_000_000), OVERFLOW - 1);
         assert_eq!(cell(1_024_000_000_001), OVERFLOW);
         assert_eq!(cell(LIMIT_NS - 1), OVERFLOW);

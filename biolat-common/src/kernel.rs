@@ -196,6 +196,9 @@ mod tests {
     fn an_unknown_field_and_a_far_offset_are_refused() {
         let too_far = Layout { cmd_flags: 40_000, ..Layout::default() };
         assert_eq!(too_far.relocate(&mut instruction(0x79, OFFSET_PLACEHOLDER, 0)), None);
-        assert_eq!(Layout::default().relocate(&mut instruction(0xb4, 0, CONST_PLACEHOLDER + 37)), None);
+        assert_eq!(
+            Layout::default().relocate(&mut instruction(0xb4, 0, CONST_PLACEHOLDER + super::FIELDS as i32)),
+            None
+        );
     }
 }

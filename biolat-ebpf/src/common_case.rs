@@ -2,7 +2,10 @@
 //! the table, and not unusually slow. It calls no helper but the clock and writes only this CPU's counters. Everything
 //! else is left to `rare_case`.
 
-use biolat_common::{bucket::COMMON_LIMIT_NS, series::Key};
+use biolat_common::{
+    bucket::{COMMON_LIMIT_NS, ZERO_BUCKET_NS},
+    series::Key,
+};
 
 use crate::{
     maps, rare_case, record,
@@ -38,6 +41,7 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     record::common_phases(series, allocated_at, issued_at, now);
     match completion.admission() {
         None => {}
+        Some(admission) if admission <= ZERO_BUCKET_NS => record::no_admission(series, admission),
         Some(admission) if admission < COMMON_LIMIT_NS => record::common_admission(series, admission),
         Some(admission) => rare_case::record_admission(series, admission),
     }

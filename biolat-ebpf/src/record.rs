@@ -22,6 +22,13 @@ pub(crate) fn common_phases(series: &mut Series, allocated_at: u64, issued_at: u
     count(series, Phase::Total, common_cell(total));
 }
 
+/// The wait before the allocation, if it is in the zero bucket, as it nearly always is: that needs no arithmetic.
+#[inline(always)]
+pub(crate) fn no_admission(series: &mut Series, admission: u64) {
+    series.admission_ns = series.admission_ns.wrapping_add(admission);
+    count(series, Phase::Admission, 0);
+}
+
 /// The wait before the allocation, if it took less than [`biolat_common::bucket::COMMON_LIMIT_NS`].
 #[inline(always)]
 pub(crate) fn common_admission(series: &mut Series, admission: u64) {

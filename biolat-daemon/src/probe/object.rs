@@ -62,7 +62,8 @@ mod tests {
     fn the_common_case_calls_the_clock_and_looks_up() {
         const CALL: u8 = 0x85;
         let mut calls: BTreeMap<(u8, i32), usize> = BTreeMap::new();
-        for code in instructions(|name| name == "tp_btf/block_rq_complete").into_iter().filter(|code| code[0] == CALL)
+        for code in
+            instructions(|name| name == "tp_btf/block_rq_complete").into_iter().filter(|code| code[0] == CALL)
         {
             let [_, registers, _, _, n0, n1, n2, n3] = code;
             let helper = if registers >> 4 == 0 { i32::from_le_bytes([n0, n1, n2, n3]) } else { 0 };
