@@ -57,6 +57,12 @@ impl Histogram {
         self.buckets.iter().filter(|(index, _)| indices.contains(index)).map(|(_, count)| count).sum()
     }
 
+    /// The number of latencies above 2^exponent seconds, which must be in the range of the buckets.
+    #[must_use]
+    pub fn count_above(&self, exponent: i32) -> u64 {
+        self.count_in((exponent << SCHEMA) + 1..) + self.overflow
+    }
+
     /// The sum of the latencies.
     #[must_use]
     pub fn sum_seconds(&self) -> f64 {
@@ -289,6 +295,7 @@ mod tests {
         assert_eq!(histogram.octaves(), [(-1, 1), (0, 6), (1, 24), (2, 32)]);
         assert_eq!(histogram.at_schema(3), histogram.buckets);
         assert_eq!((histogram.count_in(1..), histogram.count_in(-7..=0)), (56, 6));
+        assert_eq!([-2, -1, 0, 1, 2].map(|exponent| histogram.count_above(exponent)), [64, 63, 57, 33, 1]);
     }
 
     #[test]

@@ -37,6 +37,10 @@ fn snapshot() -> Snapshot {
         errors: vec![("medium", scale), ("nospc", 1)],
         requeues: scale,
     };
+    let write_zeroes = SeriesView {
+        histograms: [histogram(5), histogram(3), Histogram::new(), histogram(6)],
+        ..series("write_zeroes", 3)
+    };
     Snapshot {
         taken: UNIX_EPOCH + Duration::from_micros(1_700_000_005_500_123),
         started: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
@@ -51,7 +55,7 @@ fn snapshot() -> Snapshot {
             },
             since: UNIX_EPOCH + Duration::from_millis(1_700_000_001_250),
             phases: [false, false, true, true],
-            series: vec![series("read", 10), series("write_zeroes", 3)],
+            series: vec![series("read", 10), write_zeroes],
             unseen: Group::ALL.into_iter().zip([4, 0, 0, 1]).collect(),
             inflight: Inflight {
                 reads: 12,
@@ -93,11 +97,15 @@ pub(crate) fn families_of(
     families
 }
 
-fn with<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> &'a Metric {
+fn find<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> Vec<&'a Metric> {
     let has = |metric: &&Metric| {
         labels.iter().all(|(name, value)| metric.label.iter().any(|l| l.name == *name && l.value == *value))
     };
-    let found: Vec<_> = family.metric.iter().filter(has).collect();
+    family.metric.iter().filter(has).collect()
+}
+
+fn with<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> &'a Metric {
+    let found = find(family, labels);
     assert_eq!(found.len(), 1, "{labels:?} in {}", family.name);
     found[0]
 }
@@ -134,14 +142,29 @@ fn protobuf_agrees_with_the_snapshot() {
         let labels = [("device", "nvme0n1"), ("op", "read"), ("status", status)];
         with(errors, &labels).counter.as_ref().unwrap().value
     };
-    assert_eq!(["medium", "nospc", "ioerr", "timeout"].map(count), [10.0, 1.0, 0.0, 0.0]);
+    assert_eq!(["medium", "nospc"].map(count), [10.0, 1.0]);
+    assert_eq!(errors.metric.len(), 4, "no status that did not occur");
+    let counter = |name: &str, labels: &[_]| with(&families[name], labels).counter.as_ref().unwrap().value;
+    assert_eq!(counter("biolat_failed_ios_total", &[]), 15.0);
+    assert_eq!(counter("biolat_requeues_total", &of_series), 10.0);
+    // Of each op: one in a bucket that ends at a second, 3 in the last bucket, 5 above it; of 1/8 s there is none.
+    let over = |over| counter("biolat_slow_ios_total", &[("over", over)]);
+    assert_eq!(["0.125", "1", "8"].map(over), [20.0 + 6.0 + 16.0, 16.0, 16.0]);
+    let gauge = |name: &str, labels: &[_]| with(&families[name], labels).gauge.as_ref().unwrap().value;
+    assert_eq!(["read", "write"].map(|op| gauge("biolat_inflight_ios", &[("op", op)])), [12.0, 3.0]);
+    assert_eq!(gauge("biolat_oldest_inflight_seconds", &[]), 16.25);
+    assert_eq!(gauge("biolat_oldest_inflight_exact", &[]), 1.0);
+    // Admission is not available, but one series has it from before.
+    let admission = &families["biolat_admission_latency_seconds"];
+    assert_eq!(admission.metric.len(), 1);
+    assert_eq!(with(admission, &[("op", "write_zeroes")]).histogram.as_ref().unwrap().sample_count, 68);
     let info = with(&families["biolat_device_info"], &[("device", "nvme0n1")]);
     assert!(info.label.iter().any(|label| label.name == "holders" && label.value == "dm-0,md1"));
     let phase = |phase| {
         let labels = [("device", "nvme0n1"), ("phase", phase)];
         with(&families["biolat_device_phase_available"], &labels).gauge.as_ref().unwrap().value
     };
-    assert_eq!(["queue", "device", "total"].map(phase), [0.0, 1.0, 1.0]);
+    assert_eq!(["admission", "queue", "device", "total"].map(phase), [0.0, 0.0, 1.0, 1.0]);
     let unseen = &families["biolat_unseen_completions_total"];
     assert_eq!(with(unseen, &[("op", "read")]).counter.as_ref().unwrap().value, 4.0);
     assert_eq!(
@@ -339,6 +362,7 @@ pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> ApiSn
     assert_eq!((daemon.passes, daemon.pass_seconds), (collections.sample_count, collections.sample_sum));
     for (found, name) in [
         (read.taken, "biolat_collect_timestamp_seconds"),
+        (read.slow_dropped as f64, "biolat_slow_records_dropped_total"),
         (daemon.failures as f64, "biolat_collect_failures_total"),
         (daemon.overruns as f64, "biolat_collect_overruns_total"),
         (daemon.slots as f64, "biolat_series_slots"),
@@ -369,9 +393,21 @@ fn assert_device_agrees_with_the_protobuf(
         ["model", "serial", "holders"].map(label)
     );
     assert_eq!(device.rotational, label("rotational") == "1");
-    for phase in ["queue", "device", "total"] {
+    for phase in ["admission", "queue", "device", "total"] {
         let available = value("biolat_device_phase_available", &[of_device, ("phase", phase)]);
         assert_eq!(device.phases.iter().any(|found| found == phase), available == 1.0, "{phase}");
+    }
+    let inflight = device.inflight.unwrap();
+    let of_op = |op| value("biolat_inflight_ios", &[of_device, ("op", op)]);
+    assert_eq!((inflight.read as f64, inflight.write as f64), (of_op("read"), of_op("write")));
+    assert_eq!(inflight.oldest_seconds, value("biolat_oldest_inflight_seconds", &[of_device]));
+    let exact = value("biolat_oldest_inflight_exact", &[of_device]);
+    assert_eq!(inflight.exact, exact == 1.0);
+    let errors = device.ops.iter().flat_map(|op| op.errors.values()).sum::<u64>();
+    assert_eq!(errors as f64, value("biolat_failed_ios_total", &[of_device]));
+    for (over, exponent) in [("0.125", -3), ("1", 0), ("8", 3)] {
+        let slow = device.ops.iter().map(|op| op.total.count_above(exponent)).sum::<u64>();
+        assert_eq!(slow as f64, value("biolat_slow_ios_total", &[of_device, ("over", over)]));
     }
     for (op, count) in &device.unseen {
         assert_eq!(*count as f64, value("biolat_unseen_completions_total", &[of_device, ("op", op)]));
@@ -383,11 +419,25 @@ fn assert_device_agrees_with_the_protobuf(
             let labels = [labels[0], labels[1], ("status", status)];
             assert_eq!(*count as f64, value("biolat_io_errors_total", &labels));
         }
-        for (phase, histogram) in [("queue", &op.queue), ("device", &op.device), ("total", &op.total)] {
-            let name = format!("biolat_{phase}_latency_seconds");
-            assert_same_histogram(histogram, with(&families[&name], &labels).histogram.as_ref().unwrap());
+        assert_eq!(op.requeues as f64, value("biolat_requeues_total", &labels));
+        for (phase, histogram) in
+            [("admission", &op.admission), ("queue", &op.queue), ("device", &op.device), ("total", &op.total)]
+        {
+            let is_exposed = histogram.count() > 0 || device.phases.iter().any(|found| found == phase);
+            let family = &families[&format!("biolat_{phase}_latency_seconds")];
+            if is_exposed || phase != "admission" {
+                assert_same_histogram(histogram, with(family, &labels).histogram.as_ref().unwrap());
+            } else {
+                assert!(find(family, &labels).is_empty());
+            }
+            let overflows = &families["biolat_latency_overflows_total"];
             let labels = [labels[0], labels[1], ("phase", phase)];
-            assert_eq!(histogram.overflow as f64, value("biolat_latency_overflows_total", &labels));
+            if is_exposed {
+                let overflow = with(overflows, &labels).counter.as_ref().unwrap().value;
+                assert_eq!(histogram.overflow as f64, overflow);
+            } else {
+                assert!(find(overflows, &labels).is_empty());
+            }
         }
     }
 }
