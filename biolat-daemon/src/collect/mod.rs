@@ -93,9 +93,14 @@ fn scan(root: &Path, kernel: &Kernel, known: &BTreeMap<u64, KnownDevice>) -> Res
 
 impl Collector {
     /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
-    pub fn attach(host: Host, selection: Selection, statistics: bool) -> Result<Self> {
+    pub fn attach(
+        host: Host,
+        selection: Selection,
+        statistics: bool,
+        slow: Option<Duration>,
+    ) -> Result<Self> {
         let types = kernel_btf(&host)?;
-        let kernel = Kernel::from_btf(&types)?;
+        let kernel = Kernel::from_btf(&types)?.recording(slow);
         let found = scan(&host.sysfs, &kernel, &BTreeMap::new())?;
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
         let slots = slots_at_start(shown, slot_bytes()?);
