@@ -6,6 +6,7 @@ mod handle;
 mod lifetimes;
 mod series_store;
 mod slots;
+mod slow_log;
 mod snapshots;
 mod thread;
 pub mod totals;
@@ -29,10 +30,11 @@ use crate::{
     host::Host,
     losses::{CountedBy, LOSS_REASONS, LossReason},
     probe::{Probe, kernel::Kernel, kernel_btf, slot_bytes},
-    snapshot::{Inflight, SlowLog, Snapshot},
+    snapshot::{Inflight, Snapshot},
 };
 use audit::Audit;
 use series_store::SeriesStore;
+use slow_log::{GoneDevices, SlowIoLog};
 
 pub(crate) use handle::{Handle, Settings};
 pub(crate) use slots::slots_at_start;
@@ -59,7 +61,8 @@ pub struct Collector {
     /// Series that the probe has reported to have no slot, to be logged.
     no_room: BTreeSet<Key>,
     logged_no_room: BTreeSet<Key>,
-    slow: SlowLog,
+    slow: SlowIoLog,
+    gone: GoneDevices,
     stats: thread::CollectionStats,
 }
 
@@ -123,7 +126,8 @@ impl Collector {
             grow_failed: false,
             no_room: BTreeSet::new(),
             logged_no_room: BTreeSet::new(),
-            slow: SlowLog::default(),
+            slow: SlowIoLog::default(),
+            gone: GoneDevices::default(),
             stats: thread::CollectionStats::default(),
         };
         collector.reconcile(found)?;
@@ -155,6 +159,8 @@ impl Collector {
         if self.scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_INTERVAL) {
             self.rescan()?;
         }
+        // Before the counters, so that these have each I/O of the log.
+        self.read_slow_records();
         let diskstats = self.read_diskstats();
         let mut index = self.probe.maps.index()?;
         self.probe.flush_log();
@@ -165,6 +171,7 @@ impl Collector {
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
+        self.complete_slow_log()?;
         let program = self.probe.program_counts()?;
         let lost = self.losses(program.recursion_misses)?;
         self.audit_devices(&diskstats, &lost);
