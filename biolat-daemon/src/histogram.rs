@@ -105,11 +105,9 @@ impl Histogram {
     /// Index and count of every bucket at a coarser schema. Exact, as coarser buckets are unions of finer ones.
     #[must_use]
     pub fn at_schema(&self, schema: u32) -> Vec<(i32, u64)> {
-        let shift = SCHEMA - schema;
         let mut merged: Vec<(i32, u64)> = Vec::with_capacity(self.buckets.len() + 1);
         for &(index, count) in &self.buckets {
-            // An upper bound is inclusive, so that indices round up.
-            let index = (index + (1 << shift) - 1) >> shift;
+            let index = index_at_schema(index, schema);
             match merged.last_mut() {
                 Some((last, sum)) if *last == index => *sum += count,
                 _ => merged.push((index, count)),
@@ -224,6 +222,13 @@ impl Bounds {
     pub fn middle(self) -> Option<f64> {
         (self.lower > 0.0 && self.upper.is_finite()).then(|| (self.lower * self.upper).sqrt())
     }
+}
+
+/// The index of the bucket at a coarser schema that contains this one. An upper bound is inclusive, so that indices round up.
+#[must_use]
+pub fn index_at_schema(index: i32, schema: u32) -> i32 {
+    let shift = SCHEMA - schema;
+    (index + (1 << shift) - 1) >> shift
 }
 
 /// The upper bound of a bucket in seconds.

@@ -3,7 +3,10 @@
 //!
 //! A new metric is one entry. It needs a field in the [`Snapshot`] if its value is new.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use biolat_common::series::Phase;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricType;
@@ -11,7 +14,7 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Met
 use super::ServerState;
 use crate::{
     histogram::Histogram,
-    snapshot::{DeviceView, SeriesView, Snapshot},
+    snapshot::{DeviceView, SeriesView, SlowIo, Snapshot},
     version,
 };
 
@@ -41,8 +44,8 @@ pub(crate) enum Samples {
 pub(crate) type AddGauge<'a> = dyn FnMut(&[&str], f64) + 'a;
 /// Adds a sample: label values, value, start.
 pub(crate) type AddCounter<'a> = dyn FnMut(&[&str], f64, SystemTime) + 'a;
-/// Adds a sample: label values, value, start.
-pub(crate) type AddHistogram<'a> = dyn FnMut(&[&str], &Histogram, SystemTime) + 'a;
+/// Adds a sample: label values, value, start, and the recorded ones of its I/Os, for exemplars.
+pub(crate) type AddHistogram<'a> = dyn FnMut(&[&str], &Histogram, SystemTime, &[&SlowIo]) + 'a;
 
 /// When a metric is exposed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,7 +116,7 @@ pub(crate) const METRICS: &[Metric] = &[
             for (device, series) in series(snapshot) {
                 if has_phase(device, series, Phase::Admission) {
                     let histogram = &series.histograms[Phase::Admission as usize];
-                    add(&[&device.device.name, &series.op], histogram, device.since);
+                    add(&[&device.device.name, &series.op], histogram, device.since, &[]);
                 }
             }
         }),
@@ -140,7 +143,16 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device", "op"],
         help: "Total latency of block requests in seconds: from allocation of the request to completion, queue and \
                device together.",
-        samples: Samples::Histogram(|snapshot, add| latencies(snapshot, Phase::Total, add)),
+        samples: Samples::Histogram(|snapshot, add| {
+            let slow = slow_ios(snapshot);
+            for (device, series) in series(snapshot) {
+                let labels = [device.device.name.as_str(), &series.op];
+                let slow = slow.get(&labels).into_iter().flatten();
+                // Those of another drive that had this name are not in the histogram.
+                let slow: Vec<_> = slow.copied().filter(|io| io.completed >= device.since).collect();
+                add(&labels, &series.histograms[Phase::Total as usize], device.since, &slow);
+            }
+        }),
         exposed: Exposed::Always,
     },
     Metric {
@@ -359,7 +371,9 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_collect_duration_seconds",
         labels: &[],
         help: "Duration of a collection in seconds: read disk statistics and counters, sum, audit.",
-        samples: Samples::Histogram(|snapshot, add| add(&[], &snapshot.health.durations, snapshot.started)),
+        samples: Samples::Histogram(|snapshot, add| {
+            add(&[], &snapshot.health.durations, snapshot.started, &[]);
+        }),
         exposed: Exposed::Always,
     },
     Metric {
@@ -460,8 +474,17 @@ pub(crate) const METRICS: &[Metric] = &[
 
 fn latencies(snapshot: &Snapshot, phase: Phase, add: &mut AddHistogram<'_>) {
     for (device, series) in series(snapshot) {
-        add(&[&device.device.name, &series.op], &series.histograms[phase as usize], device.since);
+        add(&[&device.device.name, &series.op], &series.histograms[phase as usize], device.since, &[]);
     }
+}
+
+/// The recorded I/Os by device and op.
+fn slow_ios(snapshot: &Snapshot) -> HashMap<[&str; 2], Vec<&SlowIo>> {
+    let mut by_series: HashMap<_, Vec<_>> = HashMap::new();
+    for io in &*snapshot.slow.ios {
+        by_series.entry([io.device.as_str(), &io.op]).or_default().push(io);
+    }
+    by_series
 }
 
 /// Whether a phase of a series is available, or has been.

@@ -12,11 +12,11 @@ use biolat_daemon::{
     device::{Device, diskstats::Group},
     expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
-    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowLog, Snapshot},
+    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowIo, SlowLog, Snapshot},
     version,
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
-    Histogram as Encoded, Metric, MetricFamily,
+    Exemplar, Histogram as Encoded, Metric, MetricFamily,
 };
 use prost::Message as _;
 
@@ -29,7 +29,33 @@ fn histogram(scale: u64) -> Histogram {
     }
 }
 
+/// A read of the first second of the device's life, which took so many milliseconds.
+fn slow_io(number: u64, milliseconds: Option<u64>) -> SlowIo {
+    SlowIo {
+        number,
+        completed: UNIX_EPOCH + Duration::from_micros(1_700_000_001_250_001 + number),
+        device: "nvme0n1".into(),
+        op: "read".into(),
+        sector: 1000 + number,
+        bytes: 4096,
+        status: if milliseconds.is_none() { "ioerr" } else { "ok" },
+        latencies: [None, None, None, milliseconds.map(Duration::from_millis)],
+        cpu: 3,
+    }
+}
+
 fn snapshot() -> Snapshot {
+    let earlier =
+        SlowIo { completed: UNIX_EPOCH + Duration::from_secs(1_700_000_000), ..slow_io(1, Some(900)) };
+    let ios = [
+        earlier,
+        slow_io(2, Some(880)),
+        slow_io(3, Some(1_000_000)),
+        slow_io(4, Some(900)),
+        slow_io(5, None),
+        slow_io(6, Some(1_100_000)),
+        SlowIo { op: "write".into(), ..slow_io(7, Some(900)) },
+    ];
     let series = |op: &str, scale| SeriesView {
         op: op.into(),
         bytes: 4096 * scale,
@@ -65,7 +91,7 @@ fn snapshot() -> Snapshot {
             },
         }],
         lost: vec![("iostats_off", 17), ("no_room", 0)],
-        slow: SlowLog { dropped: 6, ..SlowLog::default() },
+        slow: SlowLog { ios: ios.into(), dropped: 6 },
         health: Health {
             durations: histogram(1),
             failures: 2,
@@ -201,9 +227,74 @@ fn histogram_formats() {
     assert!(both.bucket.len() == 32 && !both.positive_span.is_empty());
 }
 
-/// Samples of a text format: name with labels, value.
+#[test]
+fn exemplars_are_the_latest_of_their_buckets() {
+    let total = |kinds, op| {
+        let families = families(HistogramFormat { schema: 3, kinds });
+        let labels = [("device", "nvme0n1"), ("op", op)];
+        with(&families["biolat_total_latency_seconds"], &labels).histogram.clone().unwrap()
+    };
+    let sector = |exemplar: &Exemplar| exemplar.label[0].value.clone();
+    let both = total(HistogramKinds::Both, "read");
+    // The last native bucket has the latencies above it, too.
+    assert_eq!(both.exemplars.iter().map(sector).collect::<Vec<_>>(), ["1004", "1006"]);
+    let classic = both.bucket.iter().filter_map(|bucket| {
+        Some((bucket.upper_bound, sector(bucket.exemplar.as_ref()?), bucket.exemplar.as_ref()?.value))
+    });
+    let expected = [(1.0, "1004", 0.9), (1024.0, "1003", 1000.0), (f64::INFINITY, "1006", 1100.0)];
+    assert_eq!(
+        classic.collect::<Vec<_>>(),
+        expected.map(|(le, sector, value)| (le, sector.to_owned(), value))
+    );
+    let exemplar = &both.exemplars[0];
+    let labels: Vec<_> = exemplar.label.iter().map(|label| (&*label.name, &*label.value)).collect();
+    assert_eq!(labels, [("sector", "1004"), ("bytes", "4096")]);
+    let at = exemplar.timestamp.unwrap();
+    assert_eq!((exemplar.value, at.seconds, at.nanos), (0.9, 1_700_000_001, 250_005_000));
+
+    let native = total(HistogramKinds::Native, "read");
+    assert_eq!((native.exemplars, native.bucket.len()), (both.exemplars, 0));
+    let classic = total(HistogramKinds::Classic, "read");
+    assert_eq!((classic.exemplars.len(), classic.bucket), (0, both.bucket));
+    assert!(total(HistogramKinds::Both, "write_zeroes").exemplars.is_empty());
+    for phase in ["queue", "device", "admission"] {
+        let family = &families(BOTH)[&format!("biolat_{phase}_latency_seconds")];
+        assert!(family.metric.iter().all(|metric| metric.histogram.as_ref().unwrap().exemplars.is_empty()));
+    }
+}
+
+#[test]
+fn exemplars_in_the_texts() {
+    let text = |kinds, format| {
+        let histograms = HistogramFormat { schema: 3, kinds };
+        String::from_utf8(encode(&snapshot(), ServerState::default(), histograms, format)).unwrap()
+    };
+    let exemplars = |kinds| -> Vec<String> {
+        let text = text(kinds, Format::OpenMetrics);
+        let lines = text.lines().filter_map(|line| line.split_once(" # ").filter(|_| !line.starts_with('#')));
+        lines
+            .map(|(sample, exemplar)| format!("{} {exemplar}", sample.split("le=").nth(1).unwrap()))
+            .collect()
+    };
+    let both = [
+        r#""1.0"} 240 {sector="1004",bytes="4096"} 0.9 1700000001.250005"#,
+        r#""1024.0"} 243 {sector="1003",bytes="4096"} 1000 1700000001.250004"#,
+        r#""+Inf"} 248 {sector="1006",bytes="4096"} 1100 1700000001.250007"#,
+    ];
+    assert_eq!(exemplars(HistogramKinds::Both), both);
+    assert_eq!(exemplars(HistogramKinds::Classic), both);
+    // The one bucket has all latencies.
+    assert_eq!(exemplars(HistogramKinds::Native), both[2..]);
+    assert!(!text(HistogramKinds::Both, Format::Text).contains("sector"));
+}
+
+/// Samples of a text format: name with labels, value. Exemplars are left out.
 fn samples(text: &str) -> BTreeMap<&str, f64> {
-    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split_once(EXEMPLAR).map_or(line, |(sample, _)| sample))
+        .collect();
     let names: std::collections::BTreeSet<_> =
         lines.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect();
     assert_eq!(names.len(), lines.len(), "a sample twice");
@@ -212,6 +303,22 @@ fn samples(text: &str) -> BTreeMap<&str, f64> {
         .map(|line| line.rsplit_once(' ').unwrap())
         .map(|(name, value)| (name, value.parse().unwrap()))
         .collect()
+}
+
+/// What begins an exemplar, and occurs in no label.
+const EXEMPLAR: &str = " # {sector=\"";
+
+/// Exemplars of OpenMetrics: the bucket's name with labels, sector, bytes, value.
+fn exemplars(text: &str) -> BTreeMap<&str, (u64, u64, f64)> {
+    let parsed = |line| -> Option<_> {
+        let (sample, exemplar): (&str, &str) = str::split_once(line, EXEMPLAR)?;
+        let (sector, rest) = exemplar.split_once("\",bytes=\"")?;
+        let (bytes, rest) = rest.split_once("\"} ")?;
+        let (value, _) = rest.split_once(' ')?;
+        let number = |text: &str| text.parse().unwrap();
+        Some((sample.rsplit_once(' ')?.0, (number(sector), number(bytes), value.parse().unwrap())))
+    };
+    text.lines().filter_map(parsed).collect()
 }
 
 #[test]
@@ -224,7 +331,14 @@ pub(crate) fn assert_texts_agree_with_the_protobuf(snapshot: &Snapshot) {
     for format in [Format::Text, Format::OpenMetrics] {
         let bytes = encode(snapshot, ServerState::default(), BOTH, format);
         let text = std::str::from_utf8(&bytes).unwrap();
-        let samples = samples(text);
+        let (samples, mut exemplars) = (samples(text), exemplars(text));
+        let mut check_exemplar = |bucket: &str, expected: Option<&Exemplar>| {
+            let expected = expected.filter(|_| format == Format::OpenMetrics).map(|expected| {
+                let number = |at: usize| expected.label[at].value.parse().unwrap();
+                (number(0), number(1), expected.value)
+            });
+            assert_eq!(exemplars.remove(bucket), expected, "{bucket}");
+        };
         for (name, family) in &families {
             for metric in &family.metric {
                 let labels: Vec<_> = metric
@@ -255,22 +369,22 @@ pub(crate) fn assert_texts_agree_with_the_protobuf(snapshot: &Snapshot) {
                 } else if let Some(histogram) = &metric.histogram {
                     assert_eq!(value(&key("_sum", None)), histogram.sample_sum);
                     assert_eq!(value(&key("_count", None)), histogram.sample_count as f64);
-                    assert_eq!(value(&key("_bucket", Some("+Inf"))), histogram.sample_count as f64);
+                    let infinite = key("_bucket", Some("+Inf"));
+                    assert_eq!(value(&infinite), histogram.sample_count as f64);
+                    check_exemplar(&infinite, histogram.bucket.last().unwrap().exemplar.as_ref());
                     for bucket in histogram.bucket.iter().filter(|bucket| bucket.upper_bound.is_finite()) {
                         let prefix = key("_bucket", Some("")).trim_end_matches("\"}").to_owned();
                         let bound =
                             |name: &str| name.strip_prefix(&prefix)?.trim_end_matches("\"}").parse().ok();
                         let found = samples.iter().find(|(name, _)| bound(name) == Some(bucket.upper_bound));
-                        assert_eq!(
-                            *found.unwrap().1,
-                            bucket.cumulative_count as f64,
-                            "{}",
-                            bucket.upper_bound
-                        );
+                        let (name, count) = found.unwrap();
+                        assert_eq!(*count, bucket.cumulative_count as f64, "{name}");
+                        check_exemplar(name, bucket.exemplar.as_ref());
                     }
                 }
             }
         }
+        assert!(exemplars.is_empty(), "{exemplars:?}");
     }
 }
 
