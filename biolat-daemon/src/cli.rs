@@ -68,6 +68,13 @@ pub struct Cli {
     #[arg(long, value_name = "KIND", env = "BIOLAT_FORMAT", hide_env_values = true, default_value = "both")]
     pub format: HistogramKinds,
 
+    /// Record each I/O that takes at least so long, 33ms to 1000s, and each that fails; or off
+    ///
+    /// The latest 1,000 records are on /api/v1/slow, and exemplars of the total latency. At most 1,000 a second are made. The
+    /// time is rounded up to whole milliseconds, 34ms at least.
+    #[arg(long, value_name = "TIME", env = "BIOLAT_SLOW", hide_env_values = true, default_value = "1s", value_parser = parse_slow)]
+    pub slow: SlowThreshold,
+
     #[command(flatten)]
     pub devices: DeviceOptions,
 
@@ -113,6 +120,10 @@ pub struct Cli {
     pub seccomp: SeccompOptions,
 }
 
+/// The latency from which an I/O is recorded; none if no I/O is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowThreshold(pub Option<Duration>);
+
 /// Commands other than serving.
 #[derive(Subcommand, Debug)]
 pub enum Command {
@@ -136,6 +147,7 @@ impl Cli {
             web_config: self.listen.web_config(),
             listen: self.listen.listen,
             interval: self.interval,
+            slow: self.slow.0,
             serve,
             selection: self.devices.selection()?,
             host: self.host,
@@ -147,6 +159,11 @@ impl Cli {
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
     interval::parse(text, interval::Unit::Required, Duration::from_secs(300))
+}
+
+fn parse_slow(text: &str) -> Result<SlowThreshold, String> {
+    let threshold = if text == "off" { Ok(None) } else { interval::parse_slow(text).map(Some) };
+    threshold.map(SlowThreshold).map_err(|error| format!("{error}, or off"))
 }
 
 #[cfg(test)]
@@ -175,9 +192,11 @@ mod tests {
         assert_eq!(options.format, HistogramKinds::Both);
         assert!(!options.probe_stats);
         let config = options.validate().unwrap();
+        assert_eq!(config.slow, Some(Duration::from_secs(1)));
         assert!(config.selection.shows("nvme0n1") && !config.selection.shows("zram0"));
         assert!(config.seccomp && config.serve.live);
         assert!(!parse(&["--no-ui"]).unwrap().validate().unwrap().serve.live);
+        assert_eq!(parse(&["--slow", "off"]).unwrap().validate().unwrap().slow, None);
     }
 
     #[test]
@@ -192,6 +211,7 @@ mod tests {
             (["--schema", "4"], "4 is not in 0..=3"),
             (["--format", "histogram"], "native, classic, both"),
             (["--interval", "1h"], "500ms, 5s or 1m"),
+            (["--slow", "10ms"], "from 33ms to 1000s, as in 100ms, 1s or 1m, or off"),
             (["--listen", "everywhere"], "127.0.0.1:9976"),
         ] {
             let text = parse(&arguments).unwrap_err().to_string();

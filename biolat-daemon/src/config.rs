@@ -15,6 +15,8 @@ pub struct Config {
     pub web_config: Option<PathBuf>,
     /// Time between two collections.
     pub interval: Duration,
+    /// I/Os that take so long are recorded, and those that fail; none: no I/O is.
+    pub slow: Option<Duration>,
     pub serve: ServeConfig,
     /// Which devices are shown.
     pub selection: Selection,

@@ -31,6 +31,7 @@ pub async fn run(
         host: config.host,
         selection: config.selection,
         probe_stats: config.probe_stats,
+        slow: config.slow,
         interval: config.interval,
         seccomp: config.seccomp,
     };

@@ -57,6 +57,12 @@ impl Histogram {
         self.buckets.iter().filter(|(index, _)| indices.contains(index)).map(|(_, count)| count).sum()
     }
 
+    /// The number of latencies above 2^exponent seconds, which must be in the range of the buckets.
+    #[must_use]
+    pub fn count_above(&self, exponent: i32) -> u64 {
+        self.count_in((exponent << SCHEMA) + 1..) + self.overflow
+    }
+
     /// The sum of the latencies.
     #[must_use]
     pub fn sum_seconds(&self) -> f64 {
@@ -99,11 +105,9 @@ impl Histogram {
     /// Index and count of every bucket at a coarser schema. Exact, as coarser buckets are unions of finer ones.
     #[must_use]
     pub fn at_schema(&self, schema: u32) -> Vec<(i32, u64)> {
-        let shift = SCHEMA - schema;
         let mut merged: Vec<(i32, u64)> = Vec::with_capacity(self.buckets.len() + 1);
         for &(index, count) in &self.buckets {
-            // An upper bound is inclusive, so that indices round up.
-            let index = (index + (1 << shift) - 1) >> shift;
+            let index = index_at_schema(index, schema);
             match merged.last_mut() {
                 Some((last, sum)) if *last == index => *sum += count,
                 _ => merged.push((index, count)),
@@ -220,6 +224,13 @@ impl Bounds {
     }
 }
 
+/// The index of the bucket at a coarser schema that contains this one. An upper bound is inclusive, so that indices round up.
+#[must_use]
+pub fn index_at_schema(index: i32, schema: u32) -> i32 {
+    let shift = SCHEMA - schema;
+    (index + (1 << shift) - 1) >> shift
+}
+
 /// The upper bound of a bucket in seconds.
 #[must_use]
 pub fn upper_bound(index: i32) -> f64 {
@@ -289,6 +300,7 @@ mod tests {
         assert_eq!(histogram.octaves(), [(-1, 1), (0, 6), (1, 24), (2, 32)]);
         assert_eq!(histogram.at_schema(3), histogram.buckets);
         assert_eq!((histogram.count_in(1..), histogram.count_in(-7..=0)), (56, 6));
+        assert_eq!([-2, -1, 0, 1, 2].map(|exponent| histogram.count_above(exponent)), [64, 63, 57, 33, 1]);
     }
 
     #[test]

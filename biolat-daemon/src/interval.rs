@@ -2,8 +2,17 @@
 
 use std::time::Duration;
 
+use biolat_common::bucket::COMMON_LIMIT_NS;
+
 /// The shortest interval between two collections.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The latency from which an I/O is slow, by default.
+pub(crate) const SLOW: Duration = Duration::from_secs(1);
+
+/// The shortest and the longest of them. Shorter I/Os are the probe's common case, which records none.
+const SHORTEST_SLOW: Duration = Duration::from_millis(COMMON_LIMIT_NS / 1_000_000);
+const LONGEST_SLOW: Duration = Duration::from_secs(1000);
 
 /// Whether a number may stand without a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +35,14 @@ pub(crate) fn parse(text: &str, unit: Unit, longest: Duration) -> Result<Duratio
     })
 }
 
+/// Parses the latency from which an I/O is slow. It is rounded up to whole milliseconds above the probe's common case.
+pub(crate) fn parse_slow(text: &str) -> Result<Duration, String> {
+    let slow = duration(text, Unit::Required).filter(|slow| (SHORTEST_SLOW..=LONGEST_SLOW).contains(slow));
+    let slow = slow.ok_or("give a time from 33ms to 1000s, as in 100ms, 1s or 1m")?;
+    let milliseconds = slow.as_nanos().max(COMMON_LIMIT_NS.into()).div_ceil(1_000_000);
+    Ok(Duration::from_millis(milliseconds as u64))
+}
+
 fn duration(text: &str, unit: Unit) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits);
@@ -44,7 +61,7 @@ fn duration(text: &str, unit: Unit) -> Option<Duration> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Unit, parse};
+    use super::{SLOW, Unit, parse, parse_slow};
 
     #[test]
     fn numbers_and_units() {
@@ -65,5 +82,25 @@ mod tests {
         assert!(
             parse("25h", Unit::Optional, day).unwrap_err().contains("seconds or a time from 100ms to 24h")
         );
+    }
+
+    #[test]
+    fn slow_is_rounded_up() {
+        for (text, milliseconds) in [
+            ("33ms", 34),
+            ("33.9ms", 34),
+            ("34ms", 34),
+            ("34.1ms", 35),
+            ("0.1s", 100),
+            ("1s", 1000),
+            ("1000s", 1_000_000),
+        ] {
+            assert_eq!(parse_slow(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        assert_eq!(parse_slow("1s"), Ok(SLOW));
+        for wrong in ["32.9ms", "1001s", "1", "0s", "off", ""] {
+            let error = parse_slow(wrong).unwrap_err();
+            assert_eq!(error, "give a time from 33ms to 1000s, as in 100ms, 1s or 1m", "{wrong}");
+        }
     }
 }

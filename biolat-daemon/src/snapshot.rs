@@ -81,7 +81,7 @@ pub struct Inflight {
 /// The latest I/Os that were slow or failed.
 #[derive(Clone, Debug, Default)]
 pub struct SlowLog {
-    /// In the order in which they were read, the newest last.
+    /// In the order of their numbers, which is that of completion among those that were read together; the newest last.
     pub ios: Arc<[SlowIo]>,
     /// I/Os that were not recorded, because there were too many.
     pub dropped: u64,

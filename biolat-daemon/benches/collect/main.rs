@@ -75,7 +75,7 @@ fn whole_pass(devices: usize) -> Result<Row> {
     let disks = Disks::attach(devices)?;
     let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
     let selection = Selection::new(Some(&disks.pattern()), None).map_err(|error| anyhow!("{error:?}"))?;
-    let mut collector = Collector::attach(host, selection, false)?;
+    let mut collector = Collector::attach(host, selection, false, None)?;
     collector.collect()?;
     disks.read_and_write()?;
     collector.collect()?;

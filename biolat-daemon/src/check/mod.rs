@@ -37,7 +37,7 @@ use crate::{
     config::{EXIT_USAGE, OptionError},
     device::{self, IdKind, selection::Selection},
     host::Host,
-    listen,
+    interval, listen,
     probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
     process::hard_limit,
     rights as own_rights,
@@ -175,6 +175,7 @@ impl Subjects {
                 } else if limit.as_ref().is_some_and(fails) {
                     probe_load::skipped(&Skipped::Memory)
                 } else {
+                    let kernel = kernel.recording(Some(interval::SLOW));
                     probe_load::tried(probe::test_load(&kernel, types, &self.host, map_size.slots))
                 }
             }

@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) selection: Selection,
     /// Whether the kernel measures the probe's run time.
     pub(crate) probe_stats: bool,
+    /// I/Os that take so long are recorded, and those that fail; none: no I/O is.
+    pub(crate) slow: Option<Duration>,
     /// Time between two collections.
     pub(crate) interval: Duration,
     /// Whether the collector's thread filters its system calls.
@@ -60,9 +62,9 @@ impl Handle {
         // One command may wait: a second rescan would find nothing new.
         let (commands, receiver) = sync_channel(1);
         let (attached, outcome) = oneshot::channel();
-        let Settings { host, selection, probe_stats, interval, seccomp } = settings;
+        let Settings { host, selection, probe_stats, slow, interval, seccomp } = settings;
         let attach = move || -> Result<Collector> {
-            let collector = Collector::attach(host, selection, probe_stats)?;
+            let collector = Collector::attach(host, selection, probe_stats, slow)?;
             rights::drop_privileges(Role::Collecting, seccomp)?;
             Ok(collector)
         };

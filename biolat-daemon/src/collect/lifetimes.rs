@@ -41,6 +41,7 @@ impl Collector {
                 Ok(()) => {
                     if let Some(known) = self.devices.remove(&id) {
                         log::info!("device {} is gone", known.device.name);
+                        self.gone.add(known);
                     }
                 }
                 // It stays until its series have ended: otherwise they would be those of an unknown device. The next scan finds

@@ -7,6 +7,7 @@ mod inflight;
 mod lifetimes;
 mod series_store;
 mod slots;
+mod slow_log;
 mod snapshots;
 mod thread;
 pub mod totals;
@@ -30,11 +31,12 @@ use crate::{
     host::Host,
     losses::{CountedBy, LOSS_REASONS, LossReason},
     probe::{Probe, kernel::Kernel, kernel_btf, slot_bytes},
-    snapshot::{SlowLog, Snapshot},
+    snapshot::Snapshot,
 };
 use audit::Audit;
 use inflight::InflightState;
 use series_store::SeriesStore;
+use slow_log::{GoneDevices, SlowIoLog};
 
 pub(crate) use handle::{Handle, Settings};
 pub(crate) use slots::slots_at_start;
@@ -61,12 +63,13 @@ pub struct Collector {
     /// Series that the probe has reported to have no slot, to be logged.
     no_room: BTreeSet<Key>,
     logged_no_room: BTreeSet<Key>,
-    slow: SlowLog,
     /// Time between two collections.
     interval: Duration,
     /// The devices whose requests in flight were looked at last: of those that had some, of those that had none.
     busy_turn: u64,
     idle_turn: u64,
+    slow: SlowIoLog,
+    gone: GoneDevices,
     stats: thread::CollectionStats,
 }
 
@@ -100,9 +103,14 @@ fn scan(root: &Path, kernel: &Kernel, known: &BTreeMap<u64, KnownDevice>) -> Res
 
 impl Collector {
     /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
-    pub fn attach(host: Host, selection: Selection, statistics: bool) -> Result<Self> {
+    pub fn attach(
+        host: Host,
+        selection: Selection,
+        statistics: bool,
+        slow: Option<Duration>,
+    ) -> Result<Self> {
         let types = kernel_btf(&host)?;
-        let kernel = Kernel::from_btf(&types)?;
+        let kernel = Kernel::from_btf(&types)?.recording(slow);
         let found = scan(&host.sysfs, &kernel, &BTreeMap::new())?;
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
         let slots = slots_at_start(shown, slot_bytes()?);
@@ -125,10 +133,11 @@ impl Collector {
             grow_failed: false,
             no_room: BTreeSet::new(),
             logged_no_room: BTreeSet::new(),
-            slow: SlowLog::default(),
             interval: Duration::ZERO,
             busy_turn: 0,
             idle_turn: 0,
+            slow: SlowIoLog::default(),
+            gone: GoneDevices::default(),
             stats: thread::CollectionStats::default(),
         };
         collector.reconcile(found)?;
@@ -160,6 +169,8 @@ impl Collector {
         if self.scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_INTERVAL) {
             self.rescan()?;
         }
+        // Before the counters, so that these have each I/O of the log.
+        self.read_slow_records();
         let diskstats = self.read_diskstats();
         let mut index = self.probe.maps.index()?;
         self.probe.flush_log();
@@ -170,6 +181,7 @@ impl Collector {
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
+        self.complete_slow_log()?;
         let program = self.probe.program_counts()?;
         let lost = self.losses(program.recursion_misses)?;
         self.audit_devices(&diskstats, &lost);

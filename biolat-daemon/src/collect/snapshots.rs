@@ -24,7 +24,7 @@ impl Collector {
             started: self.started,
             devices,
             lost: lost.by_reason,
-            slow: self.slow.clone(),
+            slow: self.slow.snapshot(),
             health: self.health(),
             probe: self.probe.has_statistics().then_some(runs),
             process: process::read(&self.host.procfs),

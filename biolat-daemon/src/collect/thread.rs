@@ -29,6 +29,9 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Least time between two scans that uevents ask for.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Time between two readings of the records of slow I/Os.
+const SLOW_RECORDS_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Statistics of the collections so far.
 pub(super) struct CollectionStats {
     durations: [u64; CELLS],
@@ -105,10 +108,17 @@ pub(super) fn run(
         // A collection that took too long delays the next one; missed ones are not made up for.
         next = (next + interval).max(Instant::now());
         let mut quarantine = collector.store.quarantine_ends();
+        let next_slow_records = || Instant::now() + SLOW_RECORDS_INTERVAL;
+        let mut slow_records = collector.records_slow_ios().then(next_slow_records);
         loop {
             let now = Instant::now();
             if now >= next {
                 break;
+            }
+            if slow_records.is_some_and(|due| now >= due) {
+                collector.read_slow_records();
+                slow_records = Some(next_slow_records());
+                continue;
             }
             if rescan.is_some_and(|due| now >= due) {
                 rescan = None;
@@ -124,7 +134,7 @@ pub(super) fn run(
                 quarantine = collector.end_quarantine().ok().and_then(|()| collector.store.quarantine_ends());
                 continue;
             }
-            let wake = [rescan, quarantine].into_iter().flatten().fold(next, Instant::min);
+            let wake = [slow_records, rescan, quarantine].into_iter().flatten().fold(next, Instant::min);
             match commands.recv_timeout(wake - now) {
                 Ok(CollectorCommand::Rescan) => {
                     rescan.get_or_insert(earliest_rescan);

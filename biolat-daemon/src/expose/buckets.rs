@@ -1,9 +1,11 @@
 //! Buckets of native and classic histograms. Coarser ones are made by merging neighbours, which is exact.
 
-use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
+use std::time::Duration;
+
+use biolat_common::bucket::{self, FIRST, LIMIT_NS, OVERFLOW, SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, BucketSpan};
 
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, index_at_schema};
 
 /// Up to this many empty buckets are cheaper to encode than a new span.
 const MAX_EMPTY_IN_SPAN: i32 = 2;
@@ -46,6 +48,17 @@ fn merged(histogram: &Histogram, schema: u32) -> Vec<(i32, u64)> {
         }
     }
     merged
+}
+
+/// The index of the native bucket that counts a latency; none of the zero bucket.
+#[must_use]
+pub fn native_index(latency: Duration, schema: u32) -> Option<i32> {
+    let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+    match bucket::cell(ns.min(LIMIT_NS - 1)) {
+        ..FIRST => None,
+        OVERFLOW.. => Some(TOP_EXPONENT << schema),
+        cell => Some(index_at_schema(bucket::native_index(cell), schema)),
+    }
 }
 
 /// Classic buckets: cumulative counts at each power of two of a second within the range.

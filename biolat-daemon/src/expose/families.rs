@@ -6,10 +6,13 @@ use biolat_common::bucket::ZERO_EXPONENT;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model as model;
 
 use super::{
-    HistogramFormat, ServerState, buckets,
+    HistogramFormat, ServerState, buckets, exemplars,
     metrics::{METRICS, Metric, Samples},
 };
-use crate::{histogram::Histogram, snapshot::Snapshot};
+use crate::{
+    histogram::Histogram,
+    snapshot::{SlowIo, Snapshot},
+};
 
 /// Every metric of the table with its samples in this snapshot.
 #[must_use]
@@ -45,8 +48,8 @@ fn family(
             let counter = model::Counter { value, start_timestamp: Some(start.into()), exemplar: None };
             metrics.push(model::Metric { counter: Some(counter), ..with_labels(labels) });
         }),
-        Samples::Histogram(each) => each(snapshot, &mut |labels, histogram, start| {
-            let histogram = Some(encoded(histogram, format, start));
+        Samples::Histogram(each) => each(snapshot, &mut |labels, histogram, start, slow| {
+            let histogram = Some(encoded(histogram, format, start, slow));
             metrics.push(model::Metric { histogram, ..with_labels(labels) });
         }),
     }
@@ -68,7 +71,12 @@ fn label_pairs(names: &[&str], values: &[&str]) -> Vec<model::LabelPair> {
     names.iter().zip(values).map(pair).collect()
 }
 
-fn encoded(histogram: &Histogram, format: HistogramFormat, start: SystemTime) -> model::Histogram {
+fn encoded(
+    histogram: &Histogram,
+    format: HistogramFormat,
+    start: SystemTime,
+    slow: &[&SlowIo],
+) -> model::Histogram {
     let mut encoded = model::Histogram {
         sample_count: histogram.count(),
         sample_sum: histogram.sum_seconds(),
@@ -77,12 +85,14 @@ fn encoded(histogram: &Histogram, format: HistogramFormat, start: SystemTime) ->
     };
     if format.kinds.classic() {
         encoded.bucket = buckets::classic(histogram);
+        exemplars::set_classic(slow, &mut encoded.bucket);
     }
     if format.kinds.native() {
         encoded.schema = format.schema.cast_signed();
         encoded.zero_threshold = f64::from(ZERO_EXPONENT).exp2();
         encoded.zero_count = histogram.zero;
         (encoded.positive_span, encoded.positive_delta) = buckets::native(histogram, format.schema);
+        encoded.exemplars = exemplars::native(slow, format.schema);
     }
     encoded
 }

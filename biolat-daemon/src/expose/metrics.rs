@@ -3,7 +3,10 @@
 //!
 //! A new metric is one entry. It needs a field in the [`Snapshot`] if its value is new.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use biolat_common::series::Phase;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricType;
@@ -11,7 +14,7 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Met
 use super::ServerState;
 use crate::{
     histogram::Histogram,
-    snapshot::{DeviceView, SeriesView, Snapshot},
+    snapshot::{DeviceView, SeriesView, SlowIo, Snapshot},
     version,
 };
 
@@ -41,8 +44,8 @@ pub(crate) enum Samples {
 pub(crate) type AddGauge<'a> = dyn FnMut(&[&str], f64) + 'a;
 /// Adds a sample: label values, value, start.
 pub(crate) type AddCounter<'a> = dyn FnMut(&[&str], f64, SystemTime) + 'a;
-/// Adds a sample: label values, value, start.
-pub(crate) type AddHistogram<'a> = dyn FnMut(&[&str], &Histogram, SystemTime) + 'a;
+/// Adds a sample: label values, value, start, and the recorded ones of its I/Os, for exemplars.
+pub(crate) type AddHistogram<'a> = dyn FnMut(&[&str], &Histogram, SystemTime, &[&SlowIo]) + 'a;
 
 /// When a metric is exposed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,8 +84,8 @@ pub(crate) fn unit(name: &str) -> Option<&'static str> {
         .find(|unit| name.strip_suffix(unit).is_some_and(|name| name.ends_with('_')))
 }
 
-/// Errors with a sample from the start, so that `increase()` sees the first one. Others get a sample when they occur.
-const COMMON_ERRORS: [&str; 3] = ["ioerr", "medium", "timeout"];
+/// Values of the label `over`, in seconds, and the exponents of these powers of two.
+const SLOW: [(&str, i32); 3] = [("0.125", -3), ("1", 0), ("8", 3)];
 
 /// A gauge of [`Process`](crate::snapshot::Process).
 macro_rules! process_gauge {
@@ -104,11 +107,27 @@ macro_rules! process_gauge {
 /// Every metric, in the order of exposition.
 pub(crate) const METRICS: &[Metric] = &[
     Metric {
+        name: "biolat_admission_latency_seconds",
+        labels: &["device", "op"],
+        help: "Admission latency of block requests in seconds: from submission of the first bio to allocation of the \
+               request, in writeback throttling, io.latency, io.cost and the wait for a tag. Exposed only where the \
+               kernel records it.",
+        samples: Samples::Histogram(|snapshot, add| {
+            for (device, series) in series(snapshot) {
+                if has_phase(device, series, Phase::Admission) {
+                    let histogram = &series.histograms[Phase::Admission as usize];
+                    add(&[&device.device.name, &series.op], histogram, device.since, &[]);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
         name: "biolat_queue_latency_seconds",
         labels: &["device", "op"],
         help: "Queue latency of block requests in seconds: from allocation of the request to its dispatch to the \
-               driver, in the plug and the I/O scheduler. The wait for a tag comes before the allocation and is in no \
-               phase.",
+               driver, in the plug and the I/O scheduler. The wait for a tag comes before the allocation: it is \
+               admission latency.",
         samples: Samples::Histogram(|snapshot, add| latencies(snapshot, Phase::Queue, add)),
         exposed: Exposed::Always,
     },
@@ -124,7 +143,16 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device", "op"],
         help: "Total latency of block requests in seconds: from allocation of the request to completion, queue and \
                device together.",
-        samples: Samples::Histogram(|snapshot, add| latencies(snapshot, Phase::Total, add)),
+        samples: Samples::Histogram(|snapshot, add| {
+            let slow = slow_ios(snapshot);
+            for (device, series) in series(snapshot) {
+                let labels = [device.device.name.as_str(), &series.op];
+                let slow = slow.get(&labels).into_iter().flatten();
+                // Those of another drive that had this name are not in the histogram.
+                let slow: Vec<_> = slow.copied().filter(|io| io.completed >= device.since).collect();
+                add(&labels, &series.histograms[Phase::Total as usize], device.since, &slow);
+            }
+        }),
         exposed: Exposed::Always,
     },
     Metric {
@@ -141,12 +169,11 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_io_errors_total",
         labels: &["device", "op", "status"],
-        help: "Block requests that completed with an error, by the kernel's block status.",
+        help: "Block requests that completed with an error, by the kernel's block status. A status appears with its \
+               first error; biolat_failed_ios_total is there from the start.",
         samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot) {
-                let absent = |status: &&str| series.errors.iter().all(|(found, _)| found != status);
-                let zeros = COMMON_ERRORS.into_iter().filter(absent).map(|status| (status, 0));
-                for (status, count) in series.errors.iter().copied().chain(zeros) {
+                for &(status, count) in &series.errors {
                     add(&[&device.device.name, &series.op, status], count as f64, device.since);
                 }
             }
@@ -154,12 +181,100 @@ pub(crate) const METRICS: &[Metric] = &[
         exposed: Exposed::Always,
     },
     Metric {
-        name: "biolat_latency_overflows_total",
-        labels: &["device", "op", "phase"],
-        help: "Latencies above 1024 seconds, the upper end of the histograms' range.",
+        name: "biolat_failed_ios_total",
+        labels: &["device"],
+        help: "Block requests that completed with an error, over all ops and statuses.",
+        samples: Samples::Counter(|snapshot, add| {
+            for device in &snapshot.devices {
+                let errors = device.series.iter().flat_map(|series| &series.errors);
+                let count: u64 = errors.map(|(_, count)| count).sum();
+                add(&[&device.device.name], count as f64, device.since);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_slow_ios_total",
+        labels: &["device", "over"],
+        help: "Block requests with a total latency above so many seconds, over all ops. Cumulative: those above 1 s \
+               are also above 0.125 s.",
+        samples: Samples::Counter(|snapshot, add| {
+            for device in &snapshot.devices {
+                for (over, exponent) in SLOW {
+                    let totals = device.series.iter().map(|series| &series.histograms[Phase::Total as usize]);
+                    let count: u64 = totals.map(|total| total.count_above(exponent)).sum();
+                    add(&[&device.device.name, over], count as f64, device.since);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_slow_records_dropped_total",
+        labels: &[],
+        help: "Slow and failed block requests without a record, as there were too many at a time. The counters and \
+               histograms have them.",
+        samples: Samples::Counter(|snapshot, add| {
+            add(&[], snapshot.slow.dropped as f64, snapshot.started);
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_requeues_total",
+        labels: &["device", "op"],
+        help: "Times that a block request went back to the queue after its dispatch to the driver, for example because \
+               the drive was busy.",
         samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot) {
-                for phase in Phase::ALL {
+                add(&[&device.device.name, &series.op], series.requeues as f64, device.since);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_inflight_ios",
+        labels: &["device", "op"],
+        help: "Block requests that have been dispatched to the driver and have not completed, at the time of the \
+               collection. write: all ops except read.",
+        samples: Samples::Gauge(|snapshot, add| {
+            for DeviceView { device, inflight, .. } in &snapshot.devices {
+                add(&[&device.name, "read"], inflight.reads as f64);
+                add(&[&device.name, "write"], inflight.writes as f64);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_oldest_inflight_seconds",
+        labels: &["device"],
+        help: "Age of the oldest block request that has not completed, in the I/O scheduler or the driver, at the time \
+               of the collection in seconds; 0 if there is none.",
+        samples: Samples::Gauge(|snapshot, add| {
+            for DeviceView { device, inflight, .. } in &snapshot.devices {
+                add(&[&device.name], inflight.oldest.as_secs_f64());
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_oldest_inflight_exact",
+        labels: &["device"],
+        help: "Whether biolat_oldest_inflight_seconds is exact (1) or a lower bound (0): the time that requests have \
+               been in flight without any completion.",
+        samples: Samples::Gauge(|snapshot, add| {
+            for DeviceView { device, inflight, .. } in &snapshot.devices {
+                add(&[&device.name], f64::from(u8::from(inflight.is_exact)));
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_latency_overflows_total",
+        labels: &["device", "op", "phase"],
+        help: "Latencies above 1024 seconds, the upper end of the histograms' range, of phases that are available.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (device, series) in series(snapshot) {
+                for phase in Phase::ALL.into_iter().filter(|&phase| has_phase(device, series, phase)) {
                     let count = series.histograms[phase as usize].overflow;
                     add(&[&device.device.name, &series.op, phase.name()], count as f64, device.since);
                 }
@@ -208,7 +323,8 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_device_phase_available",
         labels: &["device", "phase"],
         help: "Whether the kernel records the timestamps for this latency (1) or not (0). total needs queue/iostats; \
-               queue and device also need writeback throttling, another rq-qos policy, or the scheduler BFQ or Kyber.",
+               queue and device also need writeback throttling, another rq-qos policy, or the scheduler BFQ or Kyber; \
+               admission also needs a kernel before Linux 6.18 with CONFIG_BLK_CGROUP, or io.latency on the device.",
         samples: Samples::Gauge(|snapshot, add| {
             for view in &snapshot.devices {
                 for phase in Phase::ALL {
@@ -255,7 +371,9 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_collect_duration_seconds",
         labels: &[],
         help: "Duration of a collection in seconds: read disk statistics and counters, sum, audit.",
-        samples: Samples::Histogram(|snapshot, add| add(&[], &snapshot.health.durations, snapshot.started)),
+        samples: Samples::Histogram(|snapshot, add| {
+            add(&[], &snapshot.health.durations, snapshot.started, &[]);
+        }),
         exposed: Exposed::Always,
     },
     Metric {
@@ -356,8 +474,22 @@ pub(crate) const METRICS: &[Metric] = &[
 
 fn latencies(snapshot: &Snapshot, phase: Phase, add: &mut AddHistogram<'_>) {
     for (device, series) in series(snapshot) {
-        add(&[&device.device.name, &series.op], &series.histograms[phase as usize], device.since);
+        add(&[&device.device.name, &series.op], &series.histograms[phase as usize], device.since, &[]);
     }
+}
+
+/// The recorded I/Os by device and op.
+fn slow_ios(snapshot: &Snapshot) -> HashMap<[&str; 2], Vec<&SlowIo>> {
+    let mut by_series: HashMap<_, Vec<_>> = HashMap::new();
+    for io in &*snapshot.slow.ios {
+        by_series.entry([io.device.as_str(), &io.op]).or_default().push(io);
+    }
+    by_series
+}
+
+/// Whether a phase of a series is available, or has been.
+fn has_phase(device: &DeviceView, series: &SeriesView, phase: Phase) -> bool {
+    device.phases[phase as usize] || series.histograms[phase as usize].count() > 0
 }
 
 /// Each series with its device.

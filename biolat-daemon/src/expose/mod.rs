@@ -4,6 +4,7 @@
 //! written from those, so that the formats cannot disagree.
 
 pub mod buckets;
+pub mod exemplars;
 pub mod families;
 pub(crate) mod metrics;
 pub mod text;

@@ -1,5 +1,5 @@
-//! The two text formats. They differ in the names of counters and infos in a family's head, in `_created`, in whole numbers
-//! in `le`, and in the end marker.
+//! The two text formats. They differ in the names of counters and infos in a family's head, in `_created`, in exemplars,
+//! in whole numbers in `le`, and in the end marker.
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
 //! <https://prometheus.io/docs/specs/om/open_metrics_spec/>
@@ -10,7 +10,7 @@ use std::{
 };
 
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
-    Histogram, LabelPair, Metric, MetricFamily, MetricType,
+    Bucket, Exemplar, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 use prost_types::Timestamp;
 
@@ -94,14 +94,29 @@ fn write_metric(out: &mut String, name: &str, family: &str, metric: &Metric, dia
 }
 
 fn write_histogram(out: &mut String, name: &str, labels: &str, histogram: &Histogram, dialect: Dialect) {
-    let finite = histogram.bucket.iter().filter(|bucket| bucket.upper_bound.is_finite());
-    for bucket in finite {
-        let bound = bound(bucket.upper_bound, dialect);
-        sample(out, name, "_bucket", labels, Some(&bound), bucket.cumulative_count);
+    let mut bucket = |bound: &str, count: u64, exemplar: Option<&Exemplar>| {
+        let exemplar = exemplar.filter(|_| dialect == Dialect::OpenMetrics).map(with_exemplar);
+        let value = format_args!("{count}{}", exemplar.unwrap_or_default());
+        sample(out, name, "_bucket", labels, Some(bound), value);
+    };
+    let (finite, infinite) = match &histogram.bucket[..] {
+        [finite @ .., infinite] => (finite, infinite.exemplar.as_ref()),
+        // The only bucket: of native exemplars, the latest.
+        [] => (&[][..], histogram.exemplars.last()),
+    };
+    for Bucket { upper_bound, cumulative_count, exemplar, .. } in finite {
+        bucket(&bound(*upper_bound, dialect), *cumulative_count, exemplar.as_ref());
     }
-    sample(out, name, "_bucket", labels, Some("+Inf"), histogram.sample_count);
+    bucket("+Inf", histogram.sample_count, infinite);
     sample(out, name, "_sum", labels, None, histogram.sample_sum);
     sample(out, name, "_count", labels, None, histogram.sample_count);
+}
+
+/// What follows the value of a bucket.
+fn with_exemplar(exemplar: &Exemplar) -> String {
+    let Exemplar { label, value, timestamp } = exemplar;
+    let Timestamp { seconds, nanos } = timestamp.unwrap_or_default();
+    format!(" # {{{}}} {value} {seconds}.{:06}", labels(label), nanos / 1_000)
 }
 
 /// Label pairs as they are written between the braces.

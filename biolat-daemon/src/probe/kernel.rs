@@ -1,6 +1,6 @@
 //! What biolat needs to know of the running kernel, resolved from its BTF.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use biolat_common::kernel::{Layout, bio_issue};
 
@@ -132,6 +132,14 @@ impl Kernel {
         let statuses_since_6_10 = btf.enumerator("BIO_ZONE_WRITE_PLUGGING").is_some();
         let (has_requeue, can_walk) = (requeue_argument.is_some(), walk.is_some());
         Ok(Self { layout, ops, statuses_since_6_10, has_requeue, can_walk })
+    }
+
+    /// For a probe that records each I/O that takes at least so long, and each that fails.
+    #[must_use]
+    pub fn recording(mut self, slow: Option<Duration>) -> Self {
+        let milliseconds = slow.map_or(0, |slow| slow.as_millis());
+        self.layout.slow_ms = u32::try_from(milliseconds).unwrap_or(u32::MAX);
+        self
     }
 
     /// Whether this kernel records when each I/O is submitted. Later ones do it on demand, for some queues.

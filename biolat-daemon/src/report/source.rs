@@ -108,6 +108,7 @@ impl Own {
             host: options.host.clone(),
             selection: options.selection()?.unwrap_or_default(),
             probe_stats: false,
+            slow: None,
             interval,
             seccomp: options.seccomp.is_enabled(),
         };

@@ -108,7 +108,7 @@ fn missed_reads(snapshot: &Snapshot, device: &str) -> u64 {
 fn the_audit_notices_a_detached_probe() {
     let device = LoopDevice::attach("audit", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
-    let mut collector = Collector::attach(host(), selection, false).unwrap();
+    let mut collector = Collector::attach(host(), selection, false, None).unwrap();
     let target = Target::open(&device.path());
     collector.collect().unwrap();
     let accounted = Stat::of(&device.name).completions(READ);

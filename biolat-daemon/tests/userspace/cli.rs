@@ -44,6 +44,7 @@ fn usage_errors_exit_with_2() {
     fails(&["--schema", "4"], 2, &["--schema", "4 is not in 0..=3", "--help"]);
     fails(&["--interval", "5"], 2, &["--interval", "500ms, 5s or 1m"]);
     fails(&["--interval", "10m"], 2, &["--interval", "from 100ms to 5m"]);
+    fails(&["--slow", "5"], 2, &["--slow", "from 33ms to 1000s, as in 100ms, 1s or 1m, or off"]);
     fails(&["--listen", "localhost"], 2, &["--listen", "127.0.0.1:9976"]);
     fails(&["--format", "x"], 2, &["--format", "native, classic, both"]);
     fails(&["--log-format", "xml"], 2, &["text, json"]);
@@ -71,7 +72,9 @@ fn help_and_version_exit_with_0() {
     {
         assert!(help.contains(option), "{option}");
     }
-    for environment in ["BIOLAT_LISTEN", "BIOLAT_PROCFS", "BIOLAT_LOG_FORMAT", "BIOLAT_PROBE_STATS"] {
+    for environment in
+        ["BIOLAT_LISTEN", "BIOLAT_PROCFS", "BIOLAT_LOG_FORMAT", "BIOLAT_SLOW", "BIOLAT_PROBE_STATS"]
+    {
         assert!(help.contains(environment), "{environment}");
     }
     let version = daemon(&["--version"]);

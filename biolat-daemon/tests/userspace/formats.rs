@@ -12,11 +12,11 @@ use biolat_daemon::{
     device::{Device, diskstats::Group},
     expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
-    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowLog, Snapshot},
+    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowIo, SlowLog, Snapshot},
     version,
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
-    Histogram as Encoded, Metric, MetricFamily,
+    Exemplar, Histogram as Encoded, Metric, MetricFamily,
 };
 use prost::Message as _;
 
@@ -29,13 +29,43 @@ fn histogram(scale: u64) -> Histogram {
     }
 }
 
+/// A read of the first second of the device's life, which took so many milliseconds.
+fn slow_io(number: u64, milliseconds: Option<u64>) -> SlowIo {
+    SlowIo {
+        number,
+        completed: UNIX_EPOCH + Duration::from_micros(1_700_000_001_250_001 + number),
+        device: "nvme0n1".into(),
+        op: "read".into(),
+        sector: 1000 + number,
+        bytes: 4096,
+        status: if milliseconds.is_none() { "ioerr" } else { "ok" },
+        latencies: [None, None, None, milliseconds.map(Duration::from_millis)],
+        cpu: 3,
+    }
+}
+
 fn snapshot() -> Snapshot {
+    let earlier =
+        SlowIo { completed: UNIX_EPOCH + Duration::from_secs(1_700_000_000), ..slow_io(1, Some(900)) };
+    let ios = [
+        earlier,
+        slow_io(2, Some(880)),
+        slow_io(3, Some(1_000_000)),
+        slow_io(4, Some(900)),
+        slow_io(5, None),
+        slow_io(6, Some(1_100_000)),
+        SlowIo { op: "write".into(), ..slow_io(7, Some(900)) },
+    ];
     let series = |op: &str, scale| SeriesView {
         op: op.into(),
         bytes: 4096 * scale,
         histograms: [Histogram::new(), histogram(scale), Histogram::new(), histogram(2 * scale)],
         errors: vec![("medium", scale), ("nospc", 1)],
         requeues: scale,
+    };
+    let write_zeroes = SeriesView {
+        histograms: [histogram(5), histogram(3), Histogram::new(), histogram(6)],
+        ..series("write_zeroes", 3)
     };
     Snapshot {
         taken: UNIX_EPOCH + Duration::from_micros(1_700_000_005_500_123),
@@ -51,7 +81,7 @@ fn snapshot() -> Snapshot {
             },
             since: UNIX_EPOCH + Duration::from_millis(1_700_000_001_250),
             phases: [false, false, true, true],
-            series: vec![series("read", 10), series("write_zeroes", 3)],
+            series: vec![series("read", 10), write_zeroes],
             unseen: Group::ALL.into_iter().zip([4, 0, 0, 1]).collect(),
             inflight: Inflight {
                 reads: 12,
@@ -61,7 +91,7 @@ fn snapshot() -> Snapshot {
             },
         }],
         lost: vec![("iostats_off", 17), ("no_room", 0)],
-        slow: SlowLog { dropped: 6, ..SlowLog::default() },
+        slow: SlowLog { ios: ios.into(), dropped: 6 },
         health: Health {
             durations: histogram(1),
             failures: 2,
@@ -93,11 +123,15 @@ pub(crate) fn families_of(
     families
 }
 
-fn with<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> &'a Metric {
+fn find<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> Vec<&'a Metric> {
     let has = |metric: &&Metric| {
         labels.iter().all(|(name, value)| metric.label.iter().any(|l| l.name == *name && l.value == *value))
     };
-    let found: Vec<_> = family.metric.iter().filter(has).collect();
+    family.metric.iter().filter(has).collect()
+}
+
+fn with<'a>(family: &'a MetricFamily, labels: &[(&str, &str)]) -> &'a Metric {
+    let found = find(family, labels);
     assert_eq!(found.len(), 1, "{labels:?} in {}", family.name);
     found[0]
 }
@@ -134,14 +168,29 @@ fn protobuf_agrees_with_the_snapshot() {
         let labels = [("device", "nvme0n1"), ("op", "read"), ("status", status)];
         with(errors, &labels).counter.as_ref().unwrap().value
     };
-    assert_eq!(["medium", "nospc", "ioerr", "timeout"].map(count), [10.0, 1.0, 0.0, 0.0]);
+    assert_eq!(["medium", "nospc"].map(count), [10.0, 1.0]);
+    assert_eq!(errors.metric.len(), 4, "no status that did not occur");
+    let counter = |name: &str, labels: &[_]| with(&families[name], labels).counter.as_ref().unwrap().value;
+    assert_eq!(counter("biolat_failed_ios_total", &[]), 15.0);
+    assert_eq!(counter("biolat_requeues_total", &of_series), 10.0);
+    // Of each op: one in a bucket that ends at a second, 3 in the last bucket, 5 above it; of 1/8 s there is none.
+    let over = |over| counter("biolat_slow_ios_total", &[("over", over)]);
+    assert_eq!(["0.125", "1", "8"].map(over), [20.0 + 6.0 + 16.0, 16.0, 16.0]);
+    let gauge = |name: &str, labels: &[_]| with(&families[name], labels).gauge.as_ref().unwrap().value;
+    assert_eq!(["read", "write"].map(|op| gauge("biolat_inflight_ios", &[("op", op)])), [12.0, 3.0]);
+    assert_eq!(gauge("biolat_oldest_inflight_seconds", &[]), 16.25);
+    assert_eq!(gauge("biolat_oldest_inflight_exact", &[]), 1.0);
+    // Admission is not available, but one series has it from before.
+    let admission = &families["biolat_admission_latency_seconds"];
+    assert_eq!(admission.metric.len(), 1);
+    assert_eq!(with(admission, &[("op", "write_zeroes")]).histogram.as_ref().unwrap().sample_count, 68);
     let info = with(&families["biolat_device_info"], &[("device", "nvme0n1")]);
     assert!(info.label.iter().any(|label| label.name == "holders" && label.value == "dm-0,md1"));
     let phase = |phase| {
         let labels = [("device", "nvme0n1"), ("phase", phase)];
         with(&families["biolat_device_phase_available"], &labels).gauge.as_ref().unwrap().value
     };
-    assert_eq!(["queue", "device", "total"].map(phase), [0.0, 1.0, 1.0]);
+    assert_eq!(["admission", "queue", "device", "total"].map(phase), [0.0, 0.0, 1.0, 1.0]);
     let unseen = &families["biolat_unseen_completions_total"];
     assert_eq!(with(unseen, &[("op", "read")]).counter.as_ref().unwrap().value, 4.0);
     assert_eq!(
@@ -178,9 +227,74 @@ fn histogram_formats() {
     assert!(both.bucket.len() == 32 && !both.positive_span.is_empty());
 }
 
-/// Samples of a text format: name with labels, value.
+#[test]
+fn exemplars_are_the_latest_of_their_buckets() {
+    let total = |kinds, op| {
+        let families = families(HistogramFormat { schema: 3, kinds });
+        let labels = [("device", "nvme0n1"), ("op", op)];
+        with(&families["biolat_total_latency_seconds"], &labels).histogram.clone().unwrap()
+    };
+    let sector = |exemplar: &Exemplar| exemplar.label[0].value.clone();
+    let both = total(HistogramKinds::Both, "read");
+    // The last native bucket has the latencies above it, too.
+    assert_eq!(both.exemplars.iter().map(sector).collect::<Vec<_>>(), ["1004", "1006"]);
+    let classic = both.bucket.iter().filter_map(|bucket| {
+        Some((bucket.upper_bound, sector(bucket.exemplar.as_ref()?), bucket.exemplar.as_ref()?.value))
+    });
+    let expected = [(1.0, "1004", 0.9), (1024.0, "1003", 1000.0), (f64::INFINITY, "1006", 1100.0)];
+    assert_eq!(
+        classic.collect::<Vec<_>>(),
+        expected.map(|(le, sector, value)| (le, sector.to_owned(), value))
+    );
+    let exemplar = &both.exemplars[0];
+    let labels: Vec<_> = exemplar.label.iter().map(|label| (&*label.name, &*label.value)).collect();
+    assert_eq!(labels, [("sector", "1004"), ("bytes", "4096")]);
+    let at = exemplar.timestamp.unwrap();
+    assert_eq!((exemplar.value, at.seconds, at.nanos), (0.9, 1_700_000_001, 250_005_000));
+
+    let native = total(HistogramKinds::Native, "read");
+    assert_eq!((native.exemplars, native.bucket.len()), (both.exemplars, 0));
+    let classic = total(HistogramKinds::Classic, "read");
+    assert_eq!((classic.exemplars.len(), classic.bucket), (0, both.bucket));
+    assert!(total(HistogramKinds::Both, "write_zeroes").exemplars.is_empty());
+    for phase in ["queue", "device", "admission"] {
+        let family = &families(BOTH)[&format!("biolat_{phase}_latency_seconds")];
+        assert!(family.metric.iter().all(|metric| metric.histogram.as_ref().unwrap().exemplars.is_empty()));
+    }
+}
+
+#[test]
+fn exemplars_in_the_texts() {
+    let text = |kinds, format| {
+        let histograms = HistogramFormat { schema: 3, kinds };
+        String::from_utf8(encode(&snapshot(), ServerState::default(), histograms, format)).unwrap()
+    };
+    let exemplars = |kinds| -> Vec<String> {
+        let text = text(kinds, Format::OpenMetrics);
+        let lines = text.lines().filter_map(|line| line.split_once(" # ").filter(|_| !line.starts_with('#')));
+        lines
+            .map(|(sample, exemplar)| format!("{} {exemplar}", sample.split("le=").nth(1).unwrap()))
+            .collect()
+    };
+    let both = [
+        r#""1.0"} 240 {sector="1004",bytes="4096"} 0.9 1700000001.250005"#,
+        r#""1024.0"} 243 {sector="1003",bytes="4096"} 1000 1700000001.250004"#,
+        r#""+Inf"} 248 {sector="1006",bytes="4096"} 1100 1700000001.250007"#,
+    ];
+    assert_eq!(exemplars(HistogramKinds::Both), both);
+    assert_eq!(exemplars(HistogramKinds::Classic), both);
+    // The one bucket has all latencies.
+    assert_eq!(exemplars(HistogramKinds::Native), both[2..]);
+    assert!(!text(HistogramKinds::Both, Format::Text).contains("sector"));
+}
+
+/// Samples of a text format: name with labels, value. Exemplars are left out.
 fn samples(text: &str) -> BTreeMap<&str, f64> {
-    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split_once(EXEMPLAR).map_or(line, |(sample, _)| sample))
+        .collect();
     let names: std::collections::BTreeSet<_> =
         lines.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect();
     assert_eq!(names.len(), lines.len(), "a sample twice");
@@ -189,6 +303,22 @@ fn samples(text: &str) -> BTreeMap<&str, f64> {
         .map(|line| line.rsplit_once(' ').unwrap())
         .map(|(name, value)| (name, value.parse().unwrap()))
         .collect()
+}
+
+/// What begins an exemplar, and occurs in no label.
+const EXEMPLAR: &str = " # {sector=\"";
+
+/// Exemplars of OpenMetrics: the bucket's name with labels, sector, bytes, value.
+fn exemplars(text: &str) -> BTreeMap<&str, (u64, u64, f64)> {
+    let parsed = |line| -> Option<_> {
+        let (sample, exemplar): (&str, &str) = str::split_once(line, EXEMPLAR)?;
+        let (sector, rest) = exemplar.split_once("\",bytes=\"")?;
+        let (bytes, rest) = rest.split_once("\"} ")?;
+        let (value, _) = rest.split_once(' ')?;
+        let number = |text: &str| text.parse().unwrap();
+        Some((sample.rsplit_once(' ')?.0, (number(sector), number(bytes), value.parse().unwrap())))
+    };
+    text.lines().filter_map(parsed).collect()
 }
 
 #[test]
@@ -201,7 +331,14 @@ pub(crate) fn assert_texts_agree_with_the_protobuf(snapshot: &Snapshot) {
     for format in [Format::Text, Format::OpenMetrics] {
         let bytes = encode(snapshot, ServerState::default(), BOTH, format);
         let text = std::str::from_utf8(&bytes).unwrap();
-        let samples = samples(text);
+        let (samples, mut exemplars) = (samples(text), exemplars(text));
+        let mut check_exemplar = |bucket: &str, expected: Option<&Exemplar>| {
+            let expected = expected.filter(|_| format == Format::OpenMetrics).map(|expected| {
+                let number = |at: usize| expected.label[at].value.parse().unwrap();
+                (number(0), number(1), expected.value)
+            });
+            assert_eq!(exemplars.remove(bucket), expected, "{bucket}");
+        };
         for (name, family) in &families {
             for metric in &family.metric {
                 let labels: Vec<_> = metric
@@ -232,22 +369,22 @@ pub(crate) fn assert_texts_agree_with_the_protobuf(snapshot: &Snapshot) {
                 } else if let Some(histogram) = &metric.histogram {
                     assert_eq!(value(&key("_sum", None)), histogram.sample_sum);
                     assert_eq!(value(&key("_count", None)), histogram.sample_count as f64);
-                    assert_eq!(value(&key("_bucket", Some("+Inf"))), histogram.sample_count as f64);
+                    let infinite = key("_bucket", Some("+Inf"));
+                    assert_eq!(value(&infinite), histogram.sample_count as f64);
+                    check_exemplar(&infinite, histogram.bucket.last().unwrap().exemplar.as_ref());
                     for bucket in histogram.bucket.iter().filter(|bucket| bucket.upper_bound.is_finite()) {
                         let prefix = key("_bucket", Some("")).trim_end_matches("\"}").to_owned();
                         let bound =
                             |name: &str| name.strip_prefix(&prefix)?.trim_end_matches("\"}").parse().ok();
                         let found = samples.iter().find(|(name, _)| bound(name) == Some(bucket.upper_bound));
-                        assert_eq!(
-                            *found.unwrap().1,
-                            bucket.cumulative_count as f64,
-                            "{}",
-                            bucket.upper_bound
-                        );
+                        let (name, count) = found.unwrap();
+                        assert_eq!(*count, bucket.cumulative_count as f64, "{name}");
+                        check_exemplar(name, bucket.exemplar.as_ref());
                     }
                 }
             }
         }
+        assert!(exemplars.is_empty(), "{exemplars:?}");
     }
 }
 
@@ -339,6 +476,7 @@ pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> ApiSn
     assert_eq!((daemon.passes, daemon.pass_seconds), (collections.sample_count, collections.sample_sum));
     for (found, name) in [
         (read.taken, "biolat_collect_timestamp_seconds"),
+        (read.slow_dropped as f64, "biolat_slow_records_dropped_total"),
         (daemon.failures as f64, "biolat_collect_failures_total"),
         (daemon.overruns as f64, "biolat_collect_overruns_total"),
         (daemon.slots as f64, "biolat_series_slots"),
@@ -369,9 +507,21 @@ fn assert_device_agrees_with_the_protobuf(
         ["model", "serial", "holders"].map(label)
     );
     assert_eq!(device.rotational, label("rotational") == "1");
-    for phase in ["queue", "device", "total"] {
+    for phase in ["admission", "queue", "device", "total"] {
         let available = value("biolat_device_phase_available", &[of_device, ("phase", phase)]);
         assert_eq!(device.phases.iter().any(|found| found == phase), available == 1.0, "{phase}");
+    }
+    let inflight = device.inflight.unwrap();
+    let of_op = |op| value("biolat_inflight_ios", &[of_device, ("op", op)]);
+    assert_eq!((inflight.read as f64, inflight.write as f64), (of_op("read"), of_op("write")));
+    assert_eq!(inflight.oldest_seconds, value("biolat_oldest_inflight_seconds", &[of_device]));
+    let exact = value("biolat_oldest_inflight_exact", &[of_device]);
+    assert_eq!(inflight.exact, exact == 1.0);
+    let errors = device.ops.iter().flat_map(|op| op.errors.values()).sum::<u64>();
+    assert_eq!(errors as f64, value("biolat_failed_ios_total", &[of_device]));
+    for (over, exponent) in [("0.125", -3), ("1", 0), ("8", 3)] {
+        let slow = device.ops.iter().map(|op| op.total.count_above(exponent)).sum::<u64>();
+        assert_eq!(slow as f64, value("biolat_slow_ios_total", &[of_device, ("over", over)]));
     }
     for (op, count) in &device.unseen {
         assert_eq!(*count as f64, value("biolat_unseen_completions_total", &[of_device, ("op", op)]));
@@ -383,11 +533,25 @@ fn assert_device_agrees_with_the_protobuf(
             let labels = [labels[0], labels[1], ("status", status)];
             assert_eq!(*count as f64, value("biolat_io_errors_total", &labels));
         }
-        for (phase, histogram) in [("queue", &op.queue), ("device", &op.device), ("total", &op.total)] {
-            let name = format!("biolat_{phase}_latency_seconds");
-            assert_same_histogram(histogram, with(&families[&name], &labels).histogram.as_ref().unwrap());
+        assert_eq!(op.requeues as f64, value("biolat_requeues_total", &labels));
+        for (phase, histogram) in
+            [("admission", &op.admission), ("queue", &op.queue), ("device", &op.device), ("total", &op.total)]
+        {
+            let is_exposed = histogram.count() > 0 || device.phases.iter().any(|found| found == phase);
+            let family = &families[&format!("biolat_{phase}_latency_seconds")];
+            if is_exposed || phase != "admission" {
+                assert_same_histogram(histogram, with(family, &labels).histogram.as_ref().unwrap());
+            } else {
+                assert!(find(family, &labels).is_empty());
+            }
+            let overflows = &families["biolat_latency_overflows_total"];
             let labels = [labels[0], labels[1], ("phase", phase)];
-            assert_eq!(histogram.overflow as f64, value("biolat_latency_overflows_total", &labels));
+            if is_exposed {
+                let overflow = with(overflows, &labels).counter.as_ref().unwrap().value;
+                assert_eq!(histogram.overflow as f64, overflow);
+            } else {
+                assert!(find(overflows, &labels).is_empty());
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Tests that need neither the probe nor root: the command line, the HTTP server, its formats and API, `check` and `report`.
-//! `clients` needs other programs and is ignored unless `cargo xtask test` runs it.
+//! `clients` and `exemplars` need other programs and are ignored unless `cargo xtask test` runs them.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -14,6 +14,7 @@ mod api;
 mod check;
 mod cli;
 mod clients;
+mod exemplars;
 mod formats;
 mod http;
 mod properties;

@@ -1,13 +1,16 @@
 //! Properties that hold for every input: negotiation of any header, and the formats of any snapshot.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use biolat_daemon::{
     device::{Device, diskstats::Group},
     expose::Format,
     histogram::Histogram,
     http::negotiate,
-    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowLog, Snapshot},
+    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowIo, SlowLog, Snapshot},
 };
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use proptest::{collection, option, prelude::*, sample::subsequence};
@@ -67,12 +70,42 @@ fn device() -> impl Strategy<Value = DeviceView> {
 }
 
 prop_compose! {
+    fn slow_io()(
+        device in 0..4,
+        op in prop::sample::select(vec!["read", "write", "flush"]),
+        completed in 0..1_u64 << 52,
+        sector in any::<u64>(),
+        bytes in any::<u32>(),
+        latencies in any::<[Option<u64>; 4]>(),
+    ) -> SlowIo {
+        SlowIo {
+            number: 0,
+            completed: UNIX_EPOCH + Duration::from_micros(completed),
+            device: format!("nvme{device}n1"),
+            op: op.to_owned(),
+            sector,
+            bytes,
+            status: "ok",
+            // From a nanosecond to longer than the range.
+            latencies: latencies.map(|ns| ns.map(|ns| Duration::from_nanos(ns >> (24 + ns % 40)))),
+            cpu: bytes % 7,
+        }
+    }
+}
+
+fn numbered(mut ios: Vec<SlowIo>) -> Arc<[SlowIo]> {
+    (1..).zip(&mut ios).for_each(|(number, io)| io.number = number);
+    ios.into()
+}
+
+prop_compose! {
     fn snapshot()(
         mut devices in collection::vec(device(), 0..3),
         taken in 0..1_u64 << 52,
         lost in subsequence(vec!["clock", "no_room", "passthrough", "recursion"], 0..=4),
         count in any::<u32>(),
         durations in histogram(),
+        ios in collection::vec(slow_io(), 0..20),
         runs in option::of((any::<u32>(), 0..1_000_000_000_u64)),
     ) -> Snapshot {
         for (number, view) in devices.iter_mut().enumerate() {
@@ -83,7 +116,7 @@ prop_compose! {
             started: UNIX_EPOCH,
             devices,
             lost: lost.into_iter().map(|reason| (reason, count.into())).collect(),
-            slow: SlowLog { dropped: count.into(), ..SlowLog::default() },
+            slow: SlowLog { ios: numbered(ios), dropped: count.into() },
             health: Health { durations, failures: count.into(), ..Health::default() },
             probe: runs.map(|(runs, ns)| ProbeRuns { count: runs.into(), time: Duration::from_nanos(ns) }),
             process: Some(Process { resident_bytes: count.into(), ..Process::default() }),

@@ -1,0 +1,110 @@
+//! Exemplars of a histogram of total latencies: of each bucket, the latest of the recorded I/Os in it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use biolat_common::series::Phase;
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, Exemplar, LabelPair};
+
+use super::buckets;
+use crate::snapshot::SlowIo;
+
+/// Those of native buckets, by time.
+#[must_use]
+pub fn native(ios: &[&SlowIo], schema: u32) -> Vec<Exemplar> {
+    let in_buckets = with_total(ios).map(|(total, io)| (buckets::native_index(total, schema), (total, io)));
+    // The last one of a bucket stays.
+    let latest: BTreeMap<_, _> = in_buckets.collect();
+    let mut latest: Vec<_> = latest.into_values().collect();
+    latest.sort_by_key(|(_, io)| io.completed);
+    latest.into_iter().map(|(total, io)| exemplar(total, io)).collect()
+}
+
+/// Sets those of classic buckets.
+pub fn set_classic(ios: &[&SlowIo], buckets: &mut [Bucket]) {
+    for (total, io) in with_total(ios) {
+        let seconds = total.as_secs_f64();
+        if let Some(bucket) = buckets.iter_mut().find(|bucket| seconds <= bucket.upper_bound) {
+            bucket.exemplar = Some(exemplar(total, io));
+        }
+    }
+}
+
+fn with_total<'a>(ios: &[&'a SlowIo]) -> impl Iterator<Item = (Duration, &'a SlowIo)> {
+    ios.iter().filter_map(|&io| Some((io.latencies[Phase::Total as usize]?, io)))
+}
+
+/// Its labels are shorter than the 128 characters that OpenMetrics allows.
+fn exemplar(total: Duration, io: &SlowIo) -> Exemplar {
+    let label = |name: &str, value: u64| LabelPair { name: name.to_owned(), value: value.to_string() };
+    Exemplar {
+        label: vec![label("sector", io.sector), label("bytes", io.bytes.into())],
+        value: total.as_secs_f64(),
+        timestamp: Some(io.completed.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::{native, set_classic};
+    use crate::{expose::buckets, histogram::Histogram, snapshot::SlowIo};
+
+    fn io(number: u64, total_ns: Option<u64>) -> SlowIo {
+        SlowIo {
+            number,
+            completed: UNIX_EPOCH + Duration::from_secs(number),
+            device: "sda".into(),
+            op: "read".into(),
+            sector: number,
+            bytes: 512,
+            status: "ok",
+            latencies: [None, None, None, total_ns.map(Duration::from_nanos)],
+            cpu: 0,
+        }
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_latest_of_each_bucket() {
+        let latencies = [
+            Some(SECOND),
+            Some(SECOND + 1),
+            // The same bucket at schema 0, another at schema 3.
+            Some(2 * SECOND),
+            None,
+            Some(400),
+            Some(1_100 * SECOND),
+            // The same again.
+            Some(SECOND),
+            // The last bucket has what is above it, too.
+            Some(1_020 * SECOND),
+        ];
+        let ios: Vec<_> = (1..).zip(latencies).map(|(number, total)| io(number, total)).collect();
+        let ios: Vec<_> = ios.iter().collect();
+        let sectors = |schema| -> Vec<_> {
+            native(&ios, schema).iter().map(|exemplar| exemplar.label[0].value.clone()).collect()
+        };
+        assert_eq!(sectors(3), ["2", "3", "5", "7", "8"]);
+        assert_eq!(sectors(0), ["3", "5", "7", "8"]);
+
+        let mut classic = buckets::classic(&Histogram::new());
+        set_classic(&ios, &mut classic);
+        let found: Vec<_> = classic
+            .iter()
+            .filter_map(|bucket| Some((bucket.upper_bound, bucket.exemplar.as_ref()?.value)))
+            .collect();
+        let (zero, infinity) = (2f64.powi(-20), f64::INFINITY);
+        assert_eq!(found, [(zero, 4e-7), (1.0, 1.0), (2.0, 2.0), (1024.0, 1020.0), (infinity, 1100.0)]);
+    }
+
+    #[test]
+    fn an_exemplar_is_short_and_says_when() {
+        let longest = SlowIo { sector: u64::MAX, bytes: u32::MAX, ..io(5, Some(SECOND)) };
+        let exemplar = native(&[&longest], 3).remove(0);
+        let characters: usize = exemplar.label.iter().map(|label| label.name.len() + label.value.len()).sum();
+        assert!(characters <= 128, "{characters}");
+        assert_eq!(exemplar.timestamp.unwrap().seconds, 5);
+    }
+}
