@@ -20,12 +20,6 @@ pub(crate) fn scheduler(sysfs: &Path, name: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// Requests that a device's driver has not completed yet, by `inflight`; 0 if it cannot be read.
-pub(crate) fn inflight(sysfs: &Path, name: &str) -> u64 {
-    let counts = fs::read_to_string(sysfs.join("block").join(name).join("inflight")).unwrap_or_default();
-    counts.split_whitespace().filter_map(|count| count.parse::<u64>().ok()).sum()
-}
-
 /// Bio-based devices (dm, md) and the devices that they are stacked on.
 pub(crate) fn stacked(sysfs: &Path) -> io::Result<Vec<(String, Vec<String>)>> {
     let mut found = Vec::new();
@@ -86,7 +80,7 @@ pub(super) fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{inflight, scheduler, stacked};
+    use super::{scheduler, stacked};
     use crate::device::tree::Tree;
 
     #[test]
@@ -119,11 +113,5 @@ mod tests {
             .map(|(name, below)| (name.as_str(), below.iter().map(String::as_str).collect::<Vec<_>>()))
             .collect();
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn reads_and_writes_in_flight() {
-        let tree = Tree::new("inflight", &[("sda/inflight", "       3        4\n")]);
-        assert_eq!((inflight(&tree.0, "sda"), inflight(&tree.0, "sdb")), (7, 0));
     }
 }

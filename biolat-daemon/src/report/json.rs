@@ -12,6 +12,7 @@ use super::{
     window::Window,
 };
 use crate::{
+    api::ApiInflight,
     format::NumberFormat,
     histogram::{Bounds, Histogram},
 };
@@ -23,6 +24,8 @@ struct WindowJson<'a> {
     host: &'a str,
     restarted: bool,
     blocks: Vec<BlockJson<'a>>,
+    /// By device; none from an older daemon.
+    inflight: Option<BTreeMap<&'a str, ApiInflight>>,
     lost: &'a BTreeMap<String, u64>,
     failed_passes: u64,
     findings: Vec<String>,
@@ -75,11 +78,20 @@ pub(super) fn line(window: &Window, host: &str, breakdown: &Breakdown) -> Result
                 latency: latency(block),
             })
             .collect(),
+        inflight: inflight(window),
         lost: &window.lost,
         failed_passes: window.failures,
         findings: findings::findings(window, NumberFormat::UNICODE),
     };
     Ok(format!("{}\n", serde_json::to_string(&line)?))
+}
+
+/// Of devices that have any; none if no device's are known.
+fn inflight(window: &Window) -> Option<BTreeMap<&str, ApiInflight>> {
+    let known = window.devices.iter().filter_map(|device| Some((device.name.as_str(), device.inflight?)));
+    let mut known = known.peekable();
+    let is_known = known.peek().is_some() || window.devices.is_empty();
+    is_known.then(|| known.filter(|(_, inflight)| !inflight.is_none()).collect())
 }
 
 impl LatencyJson {

@@ -1,12 +1,11 @@
 //! The I/O between two snapshots: the differences of their cumulative counters.
 
-use std::{collections::BTreeMap, ops::AddAssign, path::Path};
+use std::{collections::BTreeMap, ops::AddAssign};
 
 use biolat_common::series::{PHASES, Phase};
 
 use crate::{
-    api::{self, ApiDevice, ApiSnapshot},
-    device::sysfs,
+    api::{self, ApiDevice, ApiInflight, ApiSnapshot},
     histogram::Histogram,
 };
 
@@ -44,8 +43,8 @@ pub(super) struct DeviceWindow {
     pub(super) phases: [bool; PHASES],
     /// Which latencies are missing, and the command that enables them; empty if none are.
     pub(super) hint: String,
-    /// I/Os that have not completed now, where that is known: they are in no histogram.
-    pub(super) inflight: u64,
+    /// I/Os that have not completed at its end; none if an older daemon does not tell.
+    pub(super) inflight: Option<ApiInflight>,
     /// By op, idle ones too.
     pub(super) ops: Vec<OpWindow>,
     /// Completions that the probe missed, by group of ops; no zeros.
@@ -102,14 +101,6 @@ impl Window {
         }
     }
 
-    /// Reads how many I/Os this host's devices have not completed yet, of those devices that completed none.
-    pub(super) fn with_inflight(mut self, root: &Path) -> Self {
-        for device in self.devices.iter_mut().filter(|device| device.all().ios() == 0) {
-            device.inflight = sysfs::inflight(root, &device.name);
-        }
-        self
-    }
-
     /// A count per second.
     pub(super) fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
@@ -139,7 +130,7 @@ impl DeviceWindow {
             holders: after.holders.clone(),
             phases: Phase::ALL.map(|phase| after.phases.iter().any(|name| name == phase.name())),
             hint: after.lacks.clone(),
-            inflight: 0,
+            inflight: after.inflight,
             ops: after.ops.iter().map(op).collect(),
             unseen: grown(before.map_or(&BTreeMap::new(), |device| &device.unseen), &after.unseen),
         }
@@ -153,6 +144,18 @@ impl DeviceWindow {
     /// Whether the latency of a phase is recorded.
     pub(super) fn has(&self, phase: Phase) -> bool {
         self.phases[phase as usize]
+    }
+}
+
+impl ApiInflight {
+    /// Those that were dispatched to the driver.
+    pub(super) fn dispatched(&self) -> u64 {
+        self.read + self.write
+    }
+
+    /// Whether there is none, in the scheduler neither.
+    pub(super) fn is_none(&self) -> bool {
+        self.dispatched() == 0 && self.oldest_seconds == 0.0
     }
 }
 

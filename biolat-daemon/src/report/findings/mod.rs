@@ -1,6 +1,7 @@
 //! What stands out in a window, as sentences. Each rule has a minimum below which it says nothing: few I/Os prove nothing.
 
 mod coverage;
+mod inflight;
 mod latency;
 mod siblings;
 mod status;
@@ -14,18 +15,20 @@ use crate::{
 };
 use biolat_common::series::Phase;
 
+pub(super) use inflight::{inflight, overdue};
+
 /// The fewest I/Os of a device that anything is concluded from.
 const MINIMUM: u64 = 100;
 
 /// The fewest I/Os whose 99th percentile is compared.
 const MINIMUM_FOR_P99: u64 = 500;
 
-/// The sentences. The last one names the slowest device, or says that nothing stands out.
+/// The sentences: first, what has not completed. The last one names the slowest device, or says that nothing stands out.
 pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
     let p99s = siblings::p99s(window);
-    let mut findings = Vec::new();
+    let mut findings: Vec<_> =
+        window.devices.iter().filter_map(|device| overdue(device, window.seconds)).collect();
     for device in &window.devices {
-        findings.extend(status::hang(device, window.seconds));
         findings.extend(status::errors(device));
         findings.extend(latency::stalls(device, numbers));
         findings.extend(latency::slow(device, numbers));

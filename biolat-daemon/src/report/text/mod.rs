@@ -10,6 +10,7 @@ use biolat_common::series::Phase;
 
 use super::{
     breakdown::{Block, Breakdown},
+    findings::{inflight, overdue},
     window::{DeviceWindow, Window},
 };
 use crate::{
@@ -40,11 +41,17 @@ pub(super) struct TextStyle {
 pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) -> String {
     let mut text = String::new();
     if window.restarted {
-        style.note(&mut text, "biolat was restarted: this is what completed since then");
+        style.note(&mut text, Highlight::Note, "biolat was restarted: this is what completed since then");
+    }
+    for overdue in window.devices.iter().filter_map(|device| overdue(device, window.seconds)) {
+        style.note(&mut text, Highlight::Bad, &overdue);
     }
     let blocks = breakdown.blocks(window);
     if blocks.iter().all(|block| !block.is_busy()) {
-        let _ = writeln!(text, "no I/O in {}", format::duration(window.seconds));
+        let is_idle =
+            window.devices.iter().filter_map(|device| device.inflight).all(|inflight| inflight.is_none());
+        let completed = if is_idle { "" } else { " completed" };
+        let _ = writeln!(text, "no I/O{completed} in {}", format::duration(window.seconds));
     }
     for (number, block) in blocks.iter().filter(|block| block.is_busy()).enumerate() {
         if number > 0 {
@@ -55,7 +62,7 @@ pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) 
     for (reason, count) in &window.lost {
         let line =
             format!("in no histogram: {} {reason} ({})", format::count(*count), losses::meaning(reason));
-        style.note(&mut text, &line);
+        style.note(&mut text, Highlight::Note, &line);
     }
     if window.failures > 0 {
         let collections = if window.failures == 1 { "collection" } else { "collections" };
@@ -63,7 +70,7 @@ pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) 
             "{} {collections} failed: the I/O of that time is counted in a later window",
             window.failures
         );
-        style.note(&mut text, &line);
+        style.note(&mut text, Highlight::Note, &line);
     }
     text
 }
@@ -89,6 +96,9 @@ impl TextStyle {
             }
         }
         self.load(text, block, window, &phases);
+        if let Some(inflight) = block.inflight.and_then(inflight) {
+            self.indented(text, Highlight::Strong, &inflight);
+        }
         self.faults(text, block);
         self.missing_latency(text, block, window, breakdown);
     }
@@ -176,9 +186,9 @@ impl TextStyle {
         }
     }
 
-    fn note(&self, text: &mut String, line: &str) {
+    fn note(&self, text: &mut String, highlight: Highlight, line: &str) {
         for line in wrapped(line, self.width, 0).lines() {
-            let _ = writeln!(text, "{}", self.terminal.paint(Highlight::Note, line));
+            let _ = writeln!(text, "{}", self.terminal.paint(highlight, line));
         }
     }
 }

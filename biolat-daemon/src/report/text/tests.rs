@@ -4,6 +4,7 @@ use biolat_common::series::Phase;
 
 use super::{TextStyle, window};
 use crate::{
+    api::ApiInflight,
     report::{breakdown::Breakdown, samples, window::Window},
     terminal::Terminal,
 };
@@ -91,6 +92,24 @@ fn what_has_no_device_latency_says_why_and_shows_the_total() {
     assert!(text.contains("echo 2000 > /sys/block/sda/queue/wbt_lat_usec"), "{text}");
     let text = window(&seen, &view(&[Phase::Total]), &style(false, 90, false));
     assert!(!text.contains("echo"), "it was not asked for: {text}");
+}
+
+#[test]
+fn a_device_that_hangs_is_not_idle() {
+    let mut sda = samples::device("sda", 9.0, vec![]);
+    sda.inflight = Some(ApiInflight { read: 3, write: 9, oldest_seconds: 16.04, exact: false });
+    let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(6.0, vec![sda]));
+    let expected = "\
+sda: 12 I/Os in flight, none completed for at least 16 s.
+sda: total latency
+  0 I/O in 5 s, 0/s
+  3 reads and 9 writes in flight, the oldest for at least 16 s
+";
+    let breakdown = Breakdown { by_op: false, ..view(&[Phase::Device]) };
+    assert_eq!(window(&seen, &breakdown, &style(false, 80, false)), expected);
+    // By op there is no block without completions.
+    let lines = expected.lines().next().unwrap().to_owned() + "\nno I/O completed in 5 s\n";
+    assert_eq!(window(&seen, &view(&[Phase::Device]), &style(false, 80, false)), lines);
 }
 
 #[test]
