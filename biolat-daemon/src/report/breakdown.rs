@@ -105,6 +105,12 @@ impl Block<'_> {
             || self.inflight.is_some_and(|inflight| !inflight.is_none())
     }
 
+    /// Whether the latency of a phase is recorded of its device, or of one of them.
+    pub(super) fn has(&self, phase: Phase, window: &Window) -> bool {
+        self.device
+            .map_or_else(|| window.devices.iter().any(|device| device.has(phase)), |device| device.has(phase))
+    }
+
     /// In words: `vda read`, `every device and op`.
     pub(super) fn name(&self) -> String {
         match (self.device, self.op) {

@@ -186,6 +186,12 @@ impl Figures {
         self.errors.values().sum()
     }
 
+    /// The share of the wait before requests exist in all of the time. None without any.
+    pub(super) fn admission_share(&self) -> Option<f64> {
+        let (wait, total) = (self.of(Phase::Admission).mean()?, self.of(Phase::Total).mean()?);
+        (wait + total > 0.0).then(|| wait / (wait + total))
+    }
+
     /// The share of the queue in the total latency, of I/Os that have both phases. None without any.
     pub(super) fn queue_share(&self) -> Option<f64> {
         let (queue, device) = (self.of(Phase::Queue).sum_seconds(), self.of(Phase::Device).sum_seconds());

@@ -15,6 +15,7 @@ use crate::{
 };
 use biolat_common::series::Phase;
 
+pub(super) use coverage::missing_admission;
 pub(super) use inflight::{inflight, overdue};
 
 /// The fewest I/Os of a device that anything is concluded from.
@@ -32,6 +33,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
         findings.extend(status::errors(device));
         findings.extend(latency::stalls(device, numbers));
         findings.extend(latency::slow(device, numbers));
+        findings.extend(latency::admission(device, numbers));
         findings.extend(latency::queue(device, numbers));
         findings.extend(siblings::slower(device, window, &p99s, numbers));
         findings.extend(latency::bimodal(device, numbers));
@@ -42,6 +44,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
     findings.extend(coverage::losses(window));
     if findings.is_empty() {
         findings.push(nothing(window));
+        findings.extend(missing_admission(&window.devices).map(|missing| format!("{missing}.")));
     }
     findings.extend(latency::slowest(window, numbers));
     findings
@@ -51,8 +54,8 @@ fn nothing(window: &Window) -> String {
     if window.devices.iter().all(|device| device.all().ios() < MINIMUM) {
         format!("No device completed {MINIMUM} I/Os: too few to draw conclusions.")
     } else {
-        "Nothing stands out: no errors, no stalls, no device whose I/O mostly waits in the queue, none slower than its \
-         siblings."
+        "Nothing stands out: no errors, no stalls, no device whose I/O mostly waits in the queue or before it, none slower \
+         than its siblings. Waits for io.max are in no latency: see io.pressure of the cgroup."
             .to_owned()
     }
 }

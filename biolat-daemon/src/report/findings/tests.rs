@@ -137,6 +137,35 @@ fn a_removed_device() {
 }
 
 #[test]
+fn the_wait_before_a_request_exists_dominates() {
+    let found = |admission: f64, count: u64| {
+        let mut read = reads(&[(-80, count)], 0.0, 1e-3);
+        read.admission = histogram(0, &[(-40, count)], 0, admission * count as f64);
+        findings_of(vec![drive("sda", read)], &[])
+    };
+    let expected = "sda: 75 % of the time is spent before a request exists (mean 3.00 ms; total latency after that 1.00 \
+                    ms): throttled by the cgroup, or all tags in use.";
+    assert_eq!(found(3e-3, 600), [expected]);
+    assert!(nothing_found(&found(0.9e-3, 600)));
+    assert!(found(3e-3, 99)[0].starts_with("No device completed"));
+}
+
+/// The daemon and the kernel may be too old or too new to tell.
+#[test]
+fn what_nobody_records_is_said_where_nothing_stands_out() {
+    let quiet = |name: &str, inflight| {
+        let phases = ["queue", "device", "total"].map(str::to_owned).into();
+        ApiDevice { phases, inflight, ..drive(name, reads(QUICK, 0.0, 9e-4)) }
+    };
+    let wait = "the wait before a request exists (throttling, wait for a tag) is not recorded by this";
+    let found = findings_of(vec![quiet("sda", Some(ApiInflight::default()))], &[]);
+    assert!(found[0].contains("Waits for io.max are in no latency"), "{found:?}");
+    assert!(found[1].starts_with(&format!("sda: {wait} kernel (Linux 6.18 and later")), "{found:?}");
+    let found = findings_of(["sda", "sdb", "sdc", "sdd"].map(|name| quiet(name, None)).into(), &[]);
+    assert_eq!(found[1], format!("4 devices: {wait} version of biolat."));
+}
+
+#[test]
 fn the_queue_dominates() {
     let found = findings_of(vec![drive("sda", reads(QUICK, 3e-3, 1e-3))], &[]);
     assert!(found[0].starts_with("sda: 75 % of the total latency is time in the queue"), "{found:?}");

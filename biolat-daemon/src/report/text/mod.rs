@@ -10,7 +10,7 @@ use biolat_common::series::Phase;
 
 use super::{
     breakdown::{Block, Breakdown},
-    findings::{inflight, overdue},
+    findings::{inflight, missing_admission, overdue},
     window::{DeviceWindow, Window},
 };
 use crate::{
@@ -59,6 +59,12 @@ pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) 
         }
         style.block(&mut text, block, window, breakdown);
     }
+    let is_shown = |phase| breakdown.phases.contains(&phase);
+    if (is_shown(Phase::Admission) || is_shown(Phase::Total))
+        && let Some(missing) = missing_admission(&window.devices)
+    {
+        style.note(&mut text, Highlight::Note, &missing);
+    }
     for (reason, count) in &window.lost {
         let line =
             format!("in no histogram: {} {reason} ({})", format::count(*count), losses::meaning(reason));
@@ -90,9 +96,11 @@ impl TextStyle {
         let _ = writeln!(text, "{}", self.terminal.paint(Highlight::Strong, &title));
         if figures.ios() > 0 {
             self.rows(text, figures, &phases);
+            let longest = phases.iter().map(|phase| phase.name().len()).max().unwrap_or_default();
             for &phase in &phases {
-                let label = if phases.len() > 1 { phase.name() } else { "" };
-                self.percentiles(text, label, figures.of(phase));
+                let label =
+                    if phases.len() > 1 { format!("{:<longest$}  ", phase.name()) } else { String::new() };
+                self.percentiles(text, &label, figures.of(phase));
             }
         }
         self.load(text, block, window, &phases);
@@ -108,7 +116,6 @@ impl TextStyle {
             let bounds = histogram.percentile(*share)?;
             Some(format!("{name} {}", self.numbers.bounds(bounds)))
         });
-        let label = if label.is_empty() { String::new() } else { format!("{label:<6}  ") };
         let line = format!("{label}{}", percentiles.collect::<Vec<_>>().join("  "));
         let _ = writeln!(text, "{:INDENT$}{line}", "");
     }
