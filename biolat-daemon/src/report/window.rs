@@ -9,6 +9,9 @@ use crate::{
     histogram::Histogram,
 };
 
+/// An age in seconds of a device's oldest I/O beyond which the device hangs.
+const HUNG: f64 = 10.0;
+
 /// The I/O between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Window {
@@ -156,6 +159,11 @@ impl ApiInflight {
     /// Whether there is none, in the scheduler neither.
     pub(super) fn is_none(&self) -> bool {
         self.dispatched() == 0 && self.oldest_seconds == 0.0
+    }
+
+    /// Whether the oldest one has taken so long that the device hangs.
+    pub(super) fn is_hung(&self) -> bool {
+        self.oldest_seconds > HUNG
     }
 }
 
