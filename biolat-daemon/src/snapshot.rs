@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use biolat_common::series::PHASES;
+use biolat_common::series::{PHASES, Phase};
 
 use crate::{
     device::{Device, diskstats::Group},
@@ -47,6 +47,16 @@ pub struct DeviceView {
     pub unseen: Vec<(Group, u64)>,
     /// I/Os that it has not completed yet.
     pub inflight: Inflight,
+}
+
+impl DeviceView {
+    /// The latencies that are missing from allocation on, and how to have them recorded; `None` if none is missing.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let is_missing =
+            Phase::ALL.iter().any(|&phase| phase != Phase::Admission && !self.phases[phase as usize]);
+        self.device.hint().filter(|_| is_missing)
+    }
 }
 
 /// One device and op.

@@ -59,11 +59,7 @@ impl ApiDevice {
             holders: device.holders.clone(),
             since: seconds(view.since),
             phases: phases.map(|phase| phase.name().to_owned()).collect(),
-            lacks: if view.phases.contains(&false) {
-                device.hint().unwrap_or_default()
-            } else {
-                String::new()
-            },
+            lacks: view.hint().unwrap_or_default(),
             ops: view.series.iter().map(Op::of).collect(),
             unseen: named(&unseen),
             inflight: Some(ApiInflight {

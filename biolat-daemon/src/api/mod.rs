@@ -59,9 +59,9 @@ pub struct ApiDevice {
     pub holders: Vec<String>,
     /// Time when its counters were zero, in seconds since the epoch.
     pub since: f64,
-    /// Available phases: of `queue`, `device` and `total`.
+    /// Available phases: of `admission`, `queue`, `device` and `total`.
     pub phases: Vec<String>,
-    /// Missing phases and the command that enables them; empty if none is missing.
+    /// Missing phases after admission, and the command that enables them; empty if none is missing.
     pub lacks: String,
     /// By op.
     pub ops: Vec<Op>,

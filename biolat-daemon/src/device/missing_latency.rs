@@ -51,7 +51,7 @@ impl Device {
         let missing = match self.missing_latency()? {
             MissingLatency::All => "no latency: I/O statistics are disabled (queue/iostats is 0)",
             MissingLatency::QueueAndDevice => {
-                "queue and device latency may be missing (total latency is complete): nothing makes the kernel \
+                "queue and device latency may be missing (total latency is recorded): nothing makes the kernel \
                  record when requests are dispatched"
             }
         };

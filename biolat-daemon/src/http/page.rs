@@ -105,10 +105,8 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
         }
     }
     page.push_str("</table></div>\n");
-    for view in snapshot.devices.iter().filter(|view| view.phases.contains(&false)) {
-        if let Some(hint) = view.device.hint() {
-            let _ = writeln!(page, "<p>{}</p>", escape(&hint));
-        }
+    for hint in snapshot.devices.iter().filter_map(DeviceView::hint) {
+        let _ = writeln!(page, "<p>{}</p>", escape(&hint));
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     options::ReportOptions,
     window::{DeviceWindow, Figures, Window},
 };
+use crate::api::ApiInflight;
 
 /// What is shown of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(super) struct Block<'a> {
     pub(super) figures: Figures,
     /// Completions that the probe missed, by group of ops.
     pub(super) unseen: BTreeMap<String, u64>,
+    /// I/Os that have not completed; none if unknown, or of one op.
+    pub(super) inflight: Option<ApiInflight>,
 }
 
 impl Breakdown {
@@ -67,7 +70,8 @@ impl Breakdown {
                 for member in &members {
                     figures += &member.all();
                 }
-                blocks.push(Block { device, op: None, figures, unseen: unseen(&[]) });
+                let inflight = members.iter().filter_map(|member| member.inflight).reduce(both);
+                blocks.push(Block { device, op: None, figures, unseen: unseen(&[]), inflight });
                 continue;
             }
             let mut ops: BTreeMap<&str, Figures> = BTreeMap::new();
@@ -83,6 +87,7 @@ impl Breakdown {
                 op: Some(op),
                 figures,
                 unseen: unseen(&[op]),
+                inflight: None,
             }));
         }
         let is_whole = !self.by_device && !self.by_op;
@@ -94,7 +99,16 @@ impl Breakdown {
 impl Block<'_> {
     /// Whether anything happened.
     pub(super) fn is_busy(&self) -> bool {
-        self.figures.ios() > 0 || !self.unseen.is_empty() || self.figures.failed() > 0
+        self.figures.ios() > 0
+            || !self.unseen.is_empty()
+            || self.figures.failed() > 0
+            || self.inflight.is_some_and(|inflight| !inflight.is_none())
+    }
+
+    /// Whether the latency of a phase is recorded of its device, or of one of them.
+    pub(super) fn has(&self, phase: Phase, window: &Window) -> bool {
+        self.device
+            .map_or_else(|| window.devices.iter().any(|device| device.has(phase)), |device| device.has(phase))
     }
 
     /// In words: `vda read`, `every device and op`.
@@ -108,12 +122,21 @@ impl Block<'_> {
     }
 }
 
+/// The I/Os of two devices.
+fn both(one: ApiInflight, other: ApiInflight) -> ApiInflight {
+    let older = if one.oldest_seconds >= other.oldest_seconds { one } else { other };
+    ApiInflight { read: one.read + other.read, write: one.write + other.write, ..older }
+}
+
 #[cfg(test)]
 mod tests {
     use biolat_common::series::Phase;
 
     use super::Breakdown;
-    use crate::report::{samples, window::Window};
+    use crate::{
+        api::ApiInflight,
+        report::{samples, window::Window},
+    };
 
     fn window() -> Window {
         let op = |name: &str, count| {
@@ -150,5 +173,24 @@ mod tests {
         let names: Vec<_> = each.iter().map(|(name, ..)| name.as_str()).collect();
         assert_eq!(names, ["sda discard", "sda flush", "sda read", "sdb read"]);
         assert_eq!(each.iter().map(|(_, ios, _)| ios).sum::<u64>(), 9);
+    }
+
+    /// A device that hangs completes nothing.
+    #[test]
+    fn ios_in_flight_are_activity() {
+        let mut window = window();
+        let inflight =
+            |read, oldest_seconds, exact| Some(ApiInflight { read, write: 2, oldest_seconds, exact });
+        window.devices[1].inflight = inflight(1, 0.5, true);
+        window.devices[2].inflight = inflight(4, 16.0, false);
+        let of = |by_device| {
+            let breakdown = Breakdown { by_device, by_op: false, phases: vec![Phase::Device] };
+            let blocks = breakdown.blocks(&window).into_iter();
+            blocks.map(|block| (block.name(), block.inflight)).collect::<Vec<_>>()
+        };
+        let all = Some(ApiInflight { read: 5, write: 4, oldest_seconds: 16.0, exact: false });
+        assert_eq!(of(false), [("every device and op".into(), all)]);
+        let each: Vec<_> = of(true).into_iter().map(|(name, inflight)| (name, inflight.is_some())).collect();
+        assert_eq!(each, [("sda".into(), false), ("sdb".into(), true), ("sdc".into(), true)]);
     }
 }

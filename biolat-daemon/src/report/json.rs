@@ -12,6 +12,7 @@ use super::{
     window::Window,
 };
 use crate::{
+    api::ApiInflight,
     format::NumberFormat,
     histogram::{Bounds, Histogram},
 };
@@ -23,6 +24,8 @@ struct WindowJson<'a> {
     host: &'a str,
     restarted: bool,
     blocks: Vec<BlockJson<'a>>,
+    /// By device; none from an older daemon.
+    inflight: Option<BTreeMap<&'a str, ApiInflight>>,
     lost: &'a BTreeMap<String, u64>,
     failed_passes: u64,
     findings: Vec<String>,
@@ -36,7 +39,8 @@ struct BlockJson<'a> {
     bytes: u64,
     errors: &'a BTreeMap<String, u64>,
     unseen: &'a BTreeMap<String, u64>,
-    latency: BTreeMap<&'static str, LatencyJson>,
+    /// By phase; none of admission if the kernel does not record it.
+    latency: BTreeMap<&'static str, Option<LatencyJson>>,
 }
 
 #[derive(Serialize)]
@@ -55,8 +59,12 @@ struct LatencyJson {
 /// The line, with its end.
 pub(super) fn line(window: &Window, host: &str, breakdown: &Breakdown) -> Result<String> {
     let blocks = breakdown.blocks(window);
-    let latency = |block: &Block<'_>| -> BTreeMap<&'static str, LatencyJson> {
-        Phase::ALL.map(|phase| (phase.name(), LatencyJson::of(block.figures.of(phase)))).into()
+    let latency = |block: &Block<'_>| -> BTreeMap<&'static str, Option<LatencyJson>> {
+        let latency = |phase| {
+            let is_unknown = phase == Phase::Admission && !block.has(phase, window);
+            (!is_unknown).then(|| LatencyJson::of(block.figures.of(phase)))
+        };
+        Phase::ALL.map(|phase| (phase.name(), latency(phase))).into()
     };
     let line = WindowJson {
         ended: window.ended,
@@ -75,11 +83,20 @@ pub(super) fn line(window: &Window, host: &str, breakdown: &Breakdown) -> Result
                 latency: latency(block),
             })
             .collect(),
+        inflight: inflight(window),
         lost: &window.lost,
         failed_passes: window.failures,
         findings: findings::findings(window, NumberFormat::UNICODE),
     };
     Ok(format!("{}\n", serde_json::to_string(&line)?))
+}
+
+/// Of devices that have any; none if no device's are known.
+fn inflight(window: &Window) -> Option<BTreeMap<&str, ApiInflight>> {
+    let known = window.devices.iter().filter_map(|device| Some((device.name.as_str(), device.inflight?)));
+    let mut known = known.peekable();
+    let is_known = known.peek().is_some() || window.devices.is_empty();
+    is_known.then(|| known.filter(|(_, inflight)| !inflight.is_none()).collect())
 }
 
 impl LatencyJson {
@@ -112,4 +129,46 @@ impl LatencyJson {
 /// The bucket's middle; for zero and overflow, the bound of the range.
 fn number(bounds: Bounds) -> f64 {
     bounds.middle().unwrap_or(if bounds.lower == 0.0 { bounds.upper } else { bounds.lower })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::{
+        api::{ApiDevice, ApiInflight},
+        report::{json_line, samples},
+    };
+
+    fn line(devices: Vec<ApiDevice>) -> Value {
+        serde_json::from_str(&json_line(&samples::snapshot(1.0, vec![]), &samples::snapshot(6.0, devices)))
+            .unwrap()
+    }
+
+    #[test]
+    fn what_has_not_completed_is_by_device() {
+        let device = |name, read| ApiDevice {
+            inflight: Some(ApiInflight { read, write: 0, oldest_seconds: read as f64 * 4.0, exact: true }),
+            ..samples::device(name, 9.0, vec![])
+        };
+        let found = line(vec![device("sda", 0), device("sdb", 4)]);
+        let inflight = json!({"read": 4, "write": 0, "oldest_seconds": 16.0, "exact": true});
+        assert_eq!(found["inflight"], json!({"sdb": inflight}));
+        assert_eq!(
+            found["findings"],
+            json!(["sdb: 4 I/Os in flight, none completed in 5 s, the oldest for 16 s."])
+        );
+        assert_eq!(line(vec![samples::device("sda", 9.0, vec![])])["inflight"], Value::Null);
+    }
+
+    #[test]
+    fn a_phase_that_is_not_recorded_is_not_zero() {
+        let none = || samples::histogram(0, &[], 0, 0.0);
+        let op = || samples::op("read", 0, none(), none(), samples::histogram(0, &[(-80, 9)], 0, 0.1));
+        let mut sda = samples::device("sda", 9.0, vec![op()]);
+        assert_eq!(line(vec![sda.clone()])["blocks"][0]["latency"]["admission"]["count"], 0);
+        sda.phases.retain(|phase| phase != "admission");
+        let latency = &line(vec![sda])["blocks"][0]["latency"];
+        assert_eq!((&latency["admission"], &latency["queue"]["count"]), (&Value::Null, &json!(0)));
+    }
 }

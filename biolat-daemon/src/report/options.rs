@@ -14,7 +14,7 @@ const EXAMPLES: &str = "Examples:
   biolat-daemon report                       one histogram, at Ctrl-C
   biolat-daemon report 1 10                  ten windows of one second
   biolat-daemon report -DF 5                 by device and op, every 5 s
-  biolat-daemon report -P -d 'nvme.*' 1      queue, device and total side by side
+  biolat-daemon report -P -d 'nvme.*' 1      the phases of a latency side by side
   biolat-daemon report --from db1:9976 5     from biolat on db1; needs no root
   biolat-daemon report -jDF 1 | jq           a JSON object per window
 
@@ -51,7 +51,11 @@ pub struct ReportOptions {
     #[arg(short = 'Q', long, conflicts_with = "phases")]
     pub queued: bool,
 
-    /// Queue, device and total latency side by side
+    /// Admission, queue, device and total latency side by side
+    ///
+    /// Admission is the wait before a request exists: for writeback throttling, io.cost, io.latency, or a free tag. It is not
+    /// part of the total, and some kernels do not record it. A wait for io.max is in no latency since Linux 5.18: see the
+    /// cgroup's io.pressure and io.stat.
     #[arg(short = 'P', long)]
     pub phases: bool,
 

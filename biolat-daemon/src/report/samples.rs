@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use biolat_common::series::Phase;
+
 use crate::{
     api::{ApiDevice, ApiSnapshot, Daemon, Op, VERSION},
     histogram::Histogram,
@@ -32,7 +34,7 @@ pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> ApiDevice {
         rotational: false,
         holders: Vec::new(),
         since,
-        phases: vec!["queue".into(), "device".into(), "total".into()],
+        phases: Phase::ALL.map(|phase| phase.name().to_owned()).into(),
         lacks: String::new(),
         ops,
         unseen: BTreeMap::new(),

@@ -183,13 +183,8 @@ impl Output<'_> {
         write(text).await
     }
 
-    fn window(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Window {
-        let window = Window::between(before, after);
-        if self.options.from.is_none() { window.with_inflight(&self.options.host.sysfs) } else { window }
-    }
-
     async fn show(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Result<()> {
-        let window = self.window(before, after);
+        let window = Window::between(before, after);
         if self.options.json {
             return write(json::line(&window, &after.host, &self.breakdown)?).await;
         }
@@ -222,7 +217,7 @@ impl Output<'_> {
             ))
             .await;
         }
-        let window = self.window(first, last);
+        let window = Window::between(first, last);
         let findings = findings::findings(&window, self.terminal.numbers(self.options.milliseconds));
         let since = if window.restarted { " since the restart of biolat" } else { "" };
         let title = format!("Findings in {}{since}:", format::duration(window.seconds));

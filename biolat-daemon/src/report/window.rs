@@ -1,14 +1,16 @@
 //! The I/O between two snapshots: the differences of their cumulative counters.
 
-use std::{collections::BTreeMap, ops::AddAssign, path::Path};
+use std::{collections::BTreeMap, ops::AddAssign};
 
 use biolat_common::series::{PHASES, Phase};
 
 use crate::{
-    api::{self, ApiDevice, ApiSnapshot},
-    device::sysfs,
+    api::{self, ApiDevice, ApiInflight, ApiSnapshot},
     histogram::Histogram,
 };
+
+/// An age in seconds of a device's oldest I/O beyond which the device hangs.
+const HUNG: f64 = 10.0;
 
 /// The I/O between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,8 +46,8 @@ pub(super) struct DeviceWindow {
     pub(super) phases: [bool; PHASES],
     /// Which latencies are missing, and the command that enables them; empty if none are.
     pub(super) hint: String,
-    /// I/Os that have not completed now, where that is known: they are in no histogram.
-    pub(super) inflight: u64,
+    /// I/Os that have not completed at its end; none if an older daemon does not tell.
+    pub(super) inflight: Option<ApiInflight>,
     /// By op, idle ones too.
     pub(super) ops: Vec<OpWindow>,
     /// Completions that the probe missed, by group of ops; no zeros.
@@ -102,15 +104,6 @@ impl Window {
         }
     }
 
-    /// Reads how many I/Os this host's devices have not completed yet, of those devices that completed none.
-    pub(super) fn with_inflight(mut self, root: &Path) -> Self {
-        for device in self.devices.iter_mut().filter(|device| device.all().ios() == 0) {
-            let (reads, writes) = sysfs::inflight(root, &device.name);
-            device.inflight = reads + writes;
-        }
-        self
-    }
-
     /// A count per second.
     pub(super) fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
@@ -140,7 +133,7 @@ impl DeviceWindow {
             holders: after.holders.clone(),
             phases: Phase::ALL.map(|phase| after.phases.iter().any(|name| name == phase.name())),
             hint: after.lacks.clone(),
-            inflight: 0,
+            inflight: after.inflight,
             ops: after.ops.iter().map(op).collect(),
             unseen: grown(before.map_or(&BTreeMap::new(), |device| &device.unseen), &after.unseen),
         }
@@ -154,6 +147,23 @@ impl DeviceWindow {
     /// Whether the latency of a phase is recorded.
     pub(super) fn has(&self, phase: Phase) -> bool {
         self.phases[phase as usize]
+    }
+}
+
+impl ApiInflight {
+    /// Those that were dispatched to the driver.
+    pub(super) fn dispatched(&self) -> u64 {
+        self.read + self.write
+    }
+
+    /// Whether there is none, in the scheduler neither.
+    pub(super) fn is_none(&self) -> bool {
+        self.dispatched() == 0 && self.oldest_seconds == 0.0
+    }
+
+    /// Whether the oldest one has taken so long that the device hangs.
+    pub(super) fn is_hung(&self) -> bool {
+        self.oldest_seconds > HUNG
     }
 }
 
@@ -182,6 +192,12 @@ impl Figures {
     /// Failed completions, whatever the status.
     pub(super) fn failed(&self) -> u64 {
         self.errors.values().sum()
+    }
+
+    /// The share of the wait before requests exist in all of the time. None without any.
+    pub(super) fn admission_share(&self) -> Option<f64> {
+        let (wait, total) = (self.of(Phase::Admission).mean()?, self.of(Phase::Total).mean()?);
+        (wait + total > 0.0).then(|| wait / (wait + total))
     }
 
     /// The share of the queue in the total latency, of I/Os that have both phases. None without any.

@@ -1,5 +1,7 @@
 //! Latencies that are not recorded, and completions that are in no histogram.
 
+use biolat_common::series::Phase;
+
 use super::{MINIMUM, counted};
 use crate::{
     format, losses,
@@ -11,6 +13,28 @@ const MISSED_SHARE: f64 = 0.01;
 
 pub(super) fn missing_latency(device: &DeviceWindow) -> Option<String> {
     (device.all().ios() > 0 && !device.hint.is_empty()).then(|| format!("{}.", device.hint))
+}
+
+/// The most devices that are named one by one.
+const NAMES: usize = 3;
+
+/// Of which busy devices the wait before a request exists is unknown, and why.
+pub(in crate::report) fn missing_admission(devices: &[DeviceWindow]) -> Option<String> {
+    let is_unknown = |device: &&DeviceWindow| device.has(Phase::Total) && !device.has(Phase::Admission);
+    let devices: Vec<_> = devices.iter().filter(is_unknown).filter(|device| device.all().ios() > 0).collect();
+    let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+    let names = match names.len() {
+        0 => return None,
+        1..=NAMES => names.join(", "),
+        many => format!("{many} devices"),
+    };
+    // Both are in the API since the same version.
+    let why = if devices.iter().any(|device| device.inflight.is_none()) {
+        "is not recorded by this version of biolat"
+    } else {
+        "is not recorded by this kernel (Linux 6.18 and later record it with io.cost on)"
+    };
+    Some(format!("{names}: the wait before a request exists (throttling, wait for a tag) {why}"))
 }
 
 pub(super) fn missed(device: &DeviceWindow) -> Option<String> {

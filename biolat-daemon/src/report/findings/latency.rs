@@ -11,10 +11,10 @@ use crate::{
     },
 };
 
-/// From this share on, I/O waits longer than the device works on it.
-const QUEUE_SHARE: f64 = 0.5;
+/// From this share on, I/O waits longer than it is worked on.
+const WAIT_SHARE: f64 = 0.5;
 
-/// A mean time in the queue that does not matter.
+/// A mean wait that does not matter.
 const SHORT_WAIT: f64 = 100e-6;
 
 /// The bucket that ends at a second: latencies above it are stalls.
@@ -59,12 +59,29 @@ pub(super) fn slow(device: &DeviceWindow, numbers: NumberFormat) -> Vec<String> 
     slow.collect()
 }
 
+pub(super) fn admission(device: &DeviceWindow, numbers: NumberFormat) -> Option<String> {
+    let all = device.all();
+    let share = all.admission_share()?;
+    let (wait, total) = (all.of(Phase::Admission).mean()?, all.of(Phase::Total).mean()?);
+    let matters = all.of(Phase::Admission).count() >= MINIMUM && share > WAIT_SHARE && wait >= SHORT_WAIT;
+    matters.then(|| {
+        format!(
+            "{}: {} of the time is spent before a request exists (mean {}; total latency after that {}): throttled by the \
+             cgroup, or all tags in use.",
+            device.name,
+            format::share(share),
+            numbers.latency(wait),
+            numbers.latency(total)
+        )
+    })
+}
+
 pub(super) fn queue(device: &DeviceWindow, numbers: NumberFormat) -> Option<String> {
     let all = device.all();
     let (queue, drive) = (all.of(Phase::Queue), all.of(Phase::Device));
     let share = all.queue_share()?;
     let (wait, work) = (queue.mean()?, drive.mean()?);
-    let matters = drive.count() >= MINIMUM && share > QUEUE_SHARE && wait >= SHORT_WAIT;
+    let matters = drive.count() >= MINIMUM && share > WAIT_SHARE && wait >= SHORT_WAIT;
     matters.then(|| {
         format!(
             "{}: {} of the total latency is time in the queue (mean {}; in the device {}): the device gets more I/O than \
@@ -94,7 +111,7 @@ pub(super) fn bimodal(device: &DeviceWindow, numbers: NumberFormat) -> Vec<Strin
     found.collect()
 }
 
-/// By total latency, which is what applications wait for.
+/// By total latency, which is what applications wait for once there is a request.
 pub(super) fn slowest(window: &Window, numbers: NumberFormat) -> Option<String> {
     let p99 = |device: &DeviceWindow| {
         let all = device.all();

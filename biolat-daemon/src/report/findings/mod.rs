@@ -1,6 +1,7 @@
 //! What stands out in a window, as sentences. Each rule has a minimum below which it says nothing: few I/Os prove nothing.
 
 mod coverage;
+mod inflight;
 mod latency;
 mod siblings;
 mod status;
@@ -14,21 +15,25 @@ use crate::{
 };
 use biolat_common::series::Phase;
 
+pub(super) use coverage::missing_admission;
+pub(super) use inflight::{inflight, overdue};
+
 /// The fewest I/Os of a device that anything is concluded from.
 const MINIMUM: u64 = 100;
 
 /// The fewest I/Os whose 99th percentile is compared.
 const MINIMUM_FOR_P99: u64 = 500;
 
-/// The sentences. The last one names the slowest device, or says that nothing stands out.
+/// The sentences: first, what has not completed. The last one names the slowest device, or says that nothing stands out.
 pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
     let p99s = siblings::p99s(window);
-    let mut findings = Vec::new();
+    let mut findings: Vec<_> =
+        window.devices.iter().filter_map(|device| overdue(device, window.seconds)).collect();
     for device in &window.devices {
-        findings.extend(status::hang(device, window.seconds));
         findings.extend(status::errors(device));
         findings.extend(latency::stalls(device, numbers));
         findings.extend(latency::slow(device, numbers));
+        findings.extend(latency::admission(device, numbers));
         findings.extend(latency::queue(device, numbers));
         findings.extend(siblings::slower(device, window, &p99s, numbers));
         findings.extend(latency::bimodal(device, numbers));
@@ -39,6 +44,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
     findings.extend(coverage::losses(window));
     if findings.is_empty() {
         findings.push(nothing(window));
+        findings.extend(missing_admission(&window.devices).map(|missing| format!("{missing}.")));
     }
     findings.extend(latency::slowest(window, numbers));
     findings
@@ -48,8 +54,8 @@ fn nothing(window: &Window) -> String {
     if window.devices.iter().all(|device| device.all().ios() < MINIMUM) {
         format!("No device completed {MINIMUM} I/Os: too few to draw conclusions.")
     } else {
-        "Nothing stands out: no errors, no stalls, no device whose I/O mostly waits in the queue, none slower than its \
-         siblings."
+        "Nothing stands out: no errors, no stalls, no device whose I/O mostly waits in the queue or before it, none slower \
+         than its siblings. Waits for io.max are in no latency: see io.pressure of the cgroup."
             .to_owned()
     }
 }

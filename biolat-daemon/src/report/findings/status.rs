@@ -1,26 +1,7 @@
-//! Devices that fail, hang, or are gone.
+//! Devices that fail or are gone.
 
 use super::counted;
-use crate::{
-    format,
-    report::window::{DeviceWindow, Window},
-};
-
-/// I/O that does not complete is in no histogram: such a device would look idle.
-pub(super) fn hang(device: &DeviceWindow, seconds: f64) -> Option<String> {
-    let hangs = device.inflight > 0 && device.all().ios() == 0;
-    let (inflight, they) = match device.inflight {
-        1 => ("1 is".to_owned(), "it was"),
-        many => (format!("{} are", format::count(many)), "they were"),
-    };
-    hangs.then(|| {
-        format!(
-            "{}: no I/O completed in {}, and {inflight} in flight: the device hangs, or {they} only just submitted.",
-            device.name,
-            format::duration(seconds)
-        )
-    })
-}
+use crate::report::window::{DeviceWindow, Window};
 
 pub(super) fn errors(device: &DeviceWindow) -> Vec<String> {
     let failed = device.ops.iter().flat_map(|op| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::findings;
 use crate::{
-    api::{ApiDevice, ApiSnapshot, Op},
+    api::{ApiDevice, ApiInflight, ApiSnapshot, Op},
     format::NumberFormat,
     report::{
         samples::{self, histogram, op},
@@ -68,24 +68,61 @@ fn a_slow_device_completes_few() {
     assert!(nothing_found(&found), "{found:?}");
 }
 
+fn with_inflight(device: ApiDevice, read: u64, write: u64, oldest_seconds: f64, exact: bool) -> ApiDevice {
+    ApiDevice { inflight: Some(ApiInflight { read, write, oldest_seconds, exact }), ..device }
+}
+
+/// The window of `findings_of` is 60 s long.
 #[test]
 fn a_device_that_hangs() {
-    let root = std::env::temp_dir().join(format!("biolat-test-inflight-{}", std::process::id()));
-    for (name, counts) in [("sda", "       0        4\n"), ("sdb", "       0        0\n")] {
-        let path = root.join("block").join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        std::fs::write(path.join("inflight"), counts).unwrap();
-    }
-    let devices = ["sda", "sdb", "sdc"].map(|name| drive(name, reads(&[], 0.0, 0.0)));
-    let (before, after) = (samples::snapshot(0.0, vec![]), samples::snapshot(3.0, devices.into()));
-    let window = Window::between(&before, &after).with_inflight(&root);
-    std::fs::remove_dir_all(&root).unwrap();
-    assert_eq!(
-        findings(&window, NumberFormat::UNICODE),
-        [
-            "sda: no I/O completed in 3 s, and 4 are in flight: the device hangs, or they were only just submitted."
-        ]
+    let idle = |name| drive(name, reads(&[], 0.0, 0.0));
+    let healthy = with_inflight(drive("sda", reads(&[(-80, 10)], 0.0, 0.1)), 3, 0, 0.2, true);
+    let found = findings_of(
+        vec![
+            healthy.clone(),
+            with_inflight(idle("sdb"), 0, 12, 90.0, true),
+            with_inflight(idle("sdc"), 1, 0, 70.0, false),
+            with_inflight(idle("sdd"), 0, 0, 20.0, true),
+            with_inflight(idle("sde"), 1, 0, 0.9, true),
+        ],
+        &[],
     );
+    let expected = [
+        "sdb: 12 I/Os in flight, none completed in 60 s, the oldest for 90 s.",
+        "sdc: 1 I/O in flight, none completed for at least 70 s.",
+        "sdd: I/O in the scheduler, none completed in 60 s, the oldest for 20 s.",
+    ];
+    assert_eq!(found, expected);
+    // Without statistics, nothing tells whether others complete.
+    let mut unknown = with_inflight(idle("sda"), 2, 0, 16.0, true);
+    unknown.phases.clear();
+    assert_eq!(findings_of(vec![unknown], &[]), ["sda: 2 I/Os in flight, the oldest for 16 s."]);
+    // Before other findings, and nothing from an older daemon.
+    let mut failed = drive("sda", reads(&[(-80, 10)], 0.0, 0.1));
+    failed.ops[0].errors.insert("medium".into(), 2);
+    let found = findings_of(vec![failed, with_inflight(idle("sdb"), 1, 0, 90.0, true)], &[]);
+    assert!(found[0].starts_with("sdb: 1 I/O in flight"), "{found:?}");
+    assert!(findings_of(vec![idle("sda")], &[])[0].starts_with("No device completed"), "{found:?}");
+}
+
+#[test]
+fn an_io_that_hangs_while_others_complete() {
+    let found = |latency, oldest, exact| {
+        let busy = drive("sda", reads(&[(latency, 2000)], 0.0, 1e-3));
+        findings_of(vec![with_inflight(busy, 1, 2, oldest, exact)], &[])
+    };
+    assert_eq!(
+        found(-80, 75.0, true),
+        ["sda: 3 I/Os in flight, the oldest for 75 s, while others complete."]
+    );
+    assert_eq!(
+        found(-80, 31.0, true),
+        ["sda: 3 I/Os in flight, the oldest for 31 s; others completed in these 60 s."]
+    );
+    assert_eq!(found(-80, 31.0, false), ["sda: 3 I/Os in flight, none completed for at least 31 s."]);
+    assert!(nothing_found(&found(-80, 0.9, true)));
+    // Bucket 17 ends at 4.4 s: an age that is usual there.
+    assert!(!found(17, 4.3, true)[0].contains("in flight") && found(17, 4.5, true)[0].contains("in flight"));
 }
 
 #[test]
@@ -97,6 +134,35 @@ fn a_removed_device() {
     let after = samples::snapshot(60.0, vec![drive("sda", reads(&[(-80, 1200)], 0.0, 9e-4))]);
     let found = findings(&Window::between(&before, &after), NumberFormat::UNICODE);
     assert_eq!(found, ["sdb was removed: its I/O is not in this summary."]);
+}
+
+#[test]
+fn the_wait_before_a_request_exists_dominates() {
+    let found = |admission: f64, count: u64| {
+        let mut read = reads(&[(-80, count)], 0.0, 1e-3);
+        read.admission = histogram(0, &[(-40, count)], 0, admission * count as f64);
+        findings_of(vec![drive("sda", read)], &[])
+    };
+    let expected = "sda: 75 % of the time is spent before a request exists (mean 3.00 ms; total latency after that 1.00 \
+                    ms): throttled by the cgroup, or all tags in use.";
+    assert_eq!(found(3e-3, 600), [expected]);
+    assert!(nothing_found(&found(0.9e-3, 600)));
+    assert!(found(3e-3, 99)[0].starts_with("No device completed"));
+}
+
+/// The daemon and the kernel may be too old or too new to tell.
+#[test]
+fn what_nobody_records_is_said_where_nothing_stands_out() {
+    let quiet = |name: &str, inflight| {
+        let phases = ["queue", "device", "total"].map(str::to_owned).into();
+        ApiDevice { phases, inflight, ..drive(name, reads(QUICK, 0.0, 9e-4)) }
+    };
+    let wait = "the wait before a request exists (throttling, wait for a tag) is not recorded by this";
+    let found = findings_of(vec![quiet("sda", Some(ApiInflight::default()))], &[]);
+    assert!(found[0].contains("Waits for io.max are in no latency"), "{found:?}");
+    assert!(found[1].starts_with(&format!("sda: {wait} kernel (Linux 6.18 and later")), "{found:?}");
+    let found = findings_of(["sda", "sdb", "sdc", "sdd"].map(|name| quiet(name, None)).into(), &[]);
+    assert_eq!(found[1], format!("4 devices: {wait} version of biolat."));
 }
 
 #[test]

@@ -248,7 +248,7 @@ mod tests {
 
     use super::snapshot;
     use crate::{
-        api::ApiSnapshot,
+        api::{ApiInflight, ApiSnapshot},
         report::{json_line, samples, text_of},
     };
 
@@ -258,6 +258,7 @@ mod tests {
         op.errors.insert("medium".into(), 2);
         let mut device = samples::device("sda", 9.0, vec![op]);
         device.unseen.insert("read".into(), 7);
+        device.inflight = Some(ApiInflight { read: 1, write: 2, oldest_seconds: 31.0, exact: true });
         samples::snapshot(100.0, vec![device])
     }
 

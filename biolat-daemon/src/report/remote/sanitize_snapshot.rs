@@ -10,6 +10,9 @@ use crate::{api::ApiSnapshot, histogram::Histogram, sanitize};
 /// Intervals between collections that a daemon may have, in seconds: its own limits, and some more.
 const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
 
+/// No I/O is older than a century, in seconds.
+const LONGEST_AGE: f64 = 100.0 * 365.25 * 86400.0;
+
 /// A snapshot of another host with harmless text, or why it cannot be a biolat's.
 pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
     if !INTERVALS.contains(&snapshot.interval) {
@@ -24,7 +27,7 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
     for device in &snapshot.devices {
         for op in &device.ops {
             add(&mut bytes, op.bytes)?;
-            for histogram in [&op.queue, &op.device, &op.total] {
+            for histogram in [&op.admission, &op.queue, &op.device, &op.total] {
                 has_known_buckets(histogram)?;
                 for &(_, count) in &histogram.buckets {
                     add(&mut counts, count)?;
@@ -32,7 +35,15 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
                 add(&mut counts, histogram.zero)?;
                 add(&mut counts, histogram.overflow)?;
             }
+            add(&mut counts, op.requeues)?;
             op.errors.values().try_for_each(|&count| add(&mut counts, count))?;
+        }
+        if let Some(inflight) = &device.inflight {
+            add(&mut counts, inflight.read)?;
+            add(&mut counts, inflight.write)?;
+            if !(0.0..=LONGEST_AGE).contains(&inflight.oldest_seconds) {
+                bail!("malformed answer: an I/O is {} s old", inflight.oldest_seconds);
+            }
         }
         device.unseen.values().try_for_each(|&count| add(&mut counts, count))?;
     }
@@ -84,7 +95,10 @@ fn clean_keys(counts: &mut BTreeMap<String, u64>) {
 #[cfg(test)]
 mod tests {
     use super::sanitized;
-    use crate::{api::ApiSnapshot, report::samples};
+    use crate::{
+        api::{ApiInflight, ApiSnapshot},
+        report::samples,
+    };
 
     fn received(buckets: &[(i32, u64)], bytes: u64) -> ApiSnapshot {
         let histogram = samples::histogram(0, buckets, 0, 1.0);
@@ -101,6 +115,11 @@ mod tests {
         }
         assert!(sanitized(received(&[(0, u64::MAX / 2)], 0)).is_err());
         assert!(sanitized(received(&[], u64::MAX)).is_err());
+        for (read, oldest_seconds) in [(u64::MAX, 0.0), (1, -1.0), (1, 1e300), (1, f64::NAN)] {
+            let mut snapshot = received(&[(0, 1)], 1);
+            snapshot.devices[0].inflight = Some(ApiInflight { read, write: 1, oldest_seconds, exact: true });
+            assert!(sanitized(snapshot).is_err(), "{read} {oldest_seconds}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use biolat_common::series::Phase;
 
 use super::{
     breakdown::{Block, Breakdown},
+    findings::{inflight, missing_admission, overdue},
     window::{DeviceWindow, Window},
 };
 use crate::{
@@ -40,11 +41,17 @@ pub(super) struct TextStyle {
 pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) -> String {
     let mut text = String::new();
     if window.restarted {
-        style.note(&mut text, "biolat was restarted: this is what completed since then");
+        style.note(&mut text, Highlight::Note, "biolat was restarted: this is what completed since then");
+    }
+    for overdue in window.devices.iter().filter_map(|device| overdue(device, window.seconds)) {
+        style.note(&mut text, Highlight::Bad, &overdue);
     }
     let blocks = breakdown.blocks(window);
     if blocks.iter().all(|block| !block.is_busy()) {
-        let _ = writeln!(text, "no I/O in {}", format::duration(window.seconds));
+        let is_idle =
+            window.devices.iter().filter_map(|device| device.inflight).all(|inflight| inflight.is_none());
+        let completed = if is_idle { "" } else { " completed" };
+        let _ = writeln!(text, "no I/O{completed} in {}", format::duration(window.seconds));
     }
     for (number, block) in blocks.iter().filter(|block| block.is_busy()).enumerate() {
         if number > 0 {
@@ -52,10 +59,16 @@ pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) 
         }
         style.block(&mut text, block, window, breakdown);
     }
+    let is_shown = |phase| breakdown.phases.contains(&phase);
+    if (is_shown(Phase::Admission) || is_shown(Phase::Total))
+        && let Some(missing) = missing_admission(&window.devices)
+    {
+        style.note(&mut text, Highlight::Note, &missing);
+    }
     for (reason, count) in &window.lost {
         let line =
             format!("in no histogram: {} {reason} ({})", format::count(*count), losses::meaning(reason));
-        style.note(&mut text, &line);
+        style.note(&mut text, Highlight::Note, &line);
     }
     if window.failures > 0 {
         let collections = if window.failures == 1 { "collection" } else { "collections" };
@@ -63,7 +76,7 @@ pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) 
             "{} {collections} failed: the I/O of that time is counted in a later window",
             window.failures
         );
-        style.note(&mut text, &line);
+        style.note(&mut text, Highlight::Note, &line);
     }
     text
 }
@@ -83,12 +96,17 @@ impl TextStyle {
         let _ = writeln!(text, "{}", self.terminal.paint(Highlight::Strong, &title));
         if figures.ios() > 0 {
             self.rows(text, figures, &phases);
+            let longest = phases.iter().map(|phase| phase.name().len()).max().unwrap_or_default();
             for &phase in &phases {
-                let label = if phases.len() > 1 { phase.name() } else { "" };
-                self.percentiles(text, label, figures.of(phase));
+                let label =
+                    if phases.len() > 1 { format!("{:<longest$}  ", phase.name()) } else { String::new() };
+                self.percentiles(text, &label, figures.of(phase));
             }
         }
         self.load(text, block, window, &phases);
+        if let Some(inflight) = block.inflight.and_then(inflight) {
+            self.indented(text, Highlight::Strong, &inflight);
+        }
         self.faults(text, block);
         self.missing_latency(text, block, window, breakdown);
     }
@@ -98,7 +116,6 @@ impl TextStyle {
             let bounds = histogram.percentile(*share)?;
             Some(format!("{name} {}", self.numbers.bounds(bounds)))
         });
-        let label = if label.is_empty() { String::new() } else { format!("{label:<6}  ") };
         let line = format!("{label}{}", percentiles.collect::<Vec<_>>().join("  "));
         let _ = writeln!(text, "{:INDENT$}{line}", "");
     }
@@ -176,9 +193,9 @@ impl TextStyle {
         }
     }
 
-    fn note(&self, text: &mut String, line: &str) {
+    fn note(&self, text: &mut String, highlight: Highlight, line: &str) {
         for line in wrapped(line, self.width, 0).lines() {
-            let _ = writeln!(text, "{}", self.terminal.paint(Highlight::Note, line));
+            let _ = writeln!(text, "{}", self.terminal.paint(highlight, line));
         }
     }
 }

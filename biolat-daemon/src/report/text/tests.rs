@@ -4,6 +4,7 @@ use biolat_common::series::Phase;
 
 use super::{TextStyle, window};
 use crate::{
+    api::ApiInflight,
     report::{breakdown::Breakdown, samples, window::Window},
     terminal::Terminal,
 };
@@ -91,6 +92,56 @@ fn what_has_no_device_latency_says_why_and_shows_the_total() {
     assert!(text.contains("echo 2000 > /sys/block/sda/queue/wbt_lat_usec"), "{text}");
     let text = window(&seen, &view(&[Phase::Total]), &style(false, 90, false));
     assert!(!text.contains("echo"), "it was not asked for: {text}");
+}
+
+#[test]
+fn admission_is_a_phase_or_said_to_be_missing() {
+    let of = |admission: bool| {
+        let total = || samples::histogram(0, &[(-80, 9)], 0, 0.1);
+        let mut op = samples::op("read", 4096, total(), total(), total());
+        let mut sda = samples::device("sda", 9.0, vec![]);
+        if admission {
+            op.admission = samples::histogram(0, &[(-40, 9)], 0, 0.9);
+        } else {
+            sda.phases.retain(|phase| phase != "admission");
+        }
+        sda.ops.push(op);
+        Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(2.0, vec![sda]))
+    };
+    let text = |admission, phases: &[Phase]| window(&of(admission), &view(phases), &style(false, 100, false));
+    let there = text(true, &Phase::ALL);
+    assert!(there.starts_with("sda read: admission | queue | device | total latency\n"), "{there}");
+    assert!(there.contains("\n  admission  p50 29.9 ms") && there.contains("\n  queue      p50 "), "{there}");
+    let missing =
+        "sda: the wait before a request exists (throttling, wait for a tag) is not recorded by this";
+    for (admission, phases, is_said) in [
+        (true, &Phase::ALL[..], false),
+        (false, &Phase::ALL, true),
+        (false, &[Phase::Total], true),
+        (false, &[Phase::Device], false),
+    ] {
+        assert_eq!(text(admission, phases).contains(missing), is_said, "{phases:?}");
+    }
+    let gone = text(false, &Phase::ALL);
+    assert!(gone.starts_with("sda read: queue | device | total latency\n"), "{gone}");
+}
+
+#[test]
+fn a_device_that_hangs_is_not_idle() {
+    let mut sda = samples::device("sda", 9.0, vec![]);
+    sda.inflight = Some(ApiInflight { read: 3, write: 9, oldest_seconds: 16.04, exact: false });
+    let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(6.0, vec![sda]));
+    let expected = "\
+sda: 12 I/Os in flight, none completed for at least 16 s.
+sda: total latency
+  0 I/O in 5 s, 0/s
+  3 reads and 9 writes in flight, the oldest for at least 16 s
+";
+    let breakdown = Breakdown { by_op: false, ..view(&[Phase::Device]) };
+    assert_eq!(window(&seen, &breakdown, &style(false, 80, false)), expected);
+    // By op there is no block without completions.
+    let lines = expected.lines().next().unwrap().to_owned() + "\nno I/O completed in 5 s\n";
+    assert_eq!(window(&seen, &view(&[Phase::Device]), &style(false, 80, false)), lines);
 }
 
 #[test]

@@ -14,6 +14,10 @@ pub(super) enum Column {
     Max,
     Queue,
     Errors,
+    /// I/Os of the device that have not completed.
+    Inflight,
+    /// The age of the oldest of these.
+    Oldest,
     /// The latencies' distribution.
     Shape,
     /// The 99th percentile of the windows so far.
@@ -21,7 +25,7 @@ pub(super) enum Column {
 }
 
 /// Columns to sort by, in the order on the screen.
-const SORTABLE: [Column; 11] = [
+const SORTABLE: [Column; 13] = [
     Column::Device,
     Column::Model,
     Column::Op,
@@ -33,6 +37,8 @@ const SORTABLE: [Column; 11] = [
     Column::Max,
     Column::Queue,
     Column::Errors,
+    Column::Inflight,
+    Column::Oldest,
 ];
 
 impl Column {
@@ -62,6 +68,8 @@ impl Column {
             Self::Max => "max",
             Self::Queue => "QUEUE",
             Self::Errors => "ERR",
+            Self::Inflight => "INFL",
+            Self::Oldest => "OLDEST",
             Self::Shape => "",
             Self::History => "p99 SO FAR",
         }

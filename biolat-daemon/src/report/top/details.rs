@@ -1,7 +1,11 @@
 //! The histogram of the selected row, below the table.
 
 use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
-use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Color, Style},
+};
 
 use super::{
     layout::ROOMY,
@@ -36,7 +40,7 @@ const PER_OCTAVE: i32 = 1 << SCHEMA;
 pub(super) fn room_above(view: &TopView<'_>, available: u16) -> u16 {
     let Some(row) = open(view) else { return available };
     let rows = view.rows.len().min(usize::from(u16::MAX) - 1) as u16 + 1;
-    let wanted = 2 + bins(row, view, MOST_BINS).len().max(1) as u16;
+    let wanted = 2 + u16::from(row.overdue.is_some()) + bins(row, view, MOST_BINS).len().max(1) as u16;
     // Each gets half of the lines, plus what the other leaves.
     rows.min(available - wanted.min(available / 2))
 }
@@ -47,20 +51,24 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
         return;
     }
     // A blank line, if there is space.
-    let top = u16::from(area.height > 4);
+    let mut top = u16::from(area.height > 4);
     line(buffer, area, top, &fitting(&title(row, view), view.numbers().separator(), area.width), BOLD);
+    if let Some(overdue) = &row.overdue {
+        top += 1;
+        line(buffer, area, top, overdue, view.ink(Color::Red).patch(BOLD));
+    }
     let latencies = row.figures.of(view.state.phase);
     let all = latencies.count();
     if all == 0 {
         let why = match &row.hint {
             Some(hint) if !hint.is_empty() => hint,
             Some(_) => "the latency of this phase is not recorded for this device",
-            None => "no I/O",
+            None => "no I/O completed",
         };
         line(buffer, area, top + 1, why, view.dim());
         return;
     }
-    let bins = bins(row, view, usize::from(area.height - top - 1).min(MOST_BINS));
+    let bins = bins(row, view, usize::from(area.height.saturating_sub(top + 1)).min(MOST_BINS));
     let highest = bins.iter().map(|bin| bin.count).max().unwrap_or(1).max(1) as f64;
     let longest = [0.5, 0.99, 1.0].map(|share| latencies.percentile(share).map_or(0.0, |b| b.upper));
     for (y, bin) in (top + 1..).zip(&bins) {
@@ -102,6 +110,8 @@ fn title(row: &TopRow, view: &TopView<'_>) -> Vec<String> {
     let mut parts =
         vec![format!("{} {}", row.device, row.op), format!("{} I/Os", short_count(latencies.count()))];
     parts.extend(latencies.mean().map(|mean| format!("mean {}", view.numbers().short_latency(mean))));
+    let inflight = row.inflight.map(|inflight| inflight.dispatched()).filter(|ios| *ios > 0);
+    parts.extend(inflight.map(|ios| format!("{} in flight", short_count(ios))));
     parts.extend(
         figures.errors.iter().map(|(status, failed)| format!("{} {status} errors", short_count(*failed))),
     );

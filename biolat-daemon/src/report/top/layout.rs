@@ -9,7 +9,7 @@ use super::{
 };
 
 /// In the order in which they get space.
-const WANTED: [Column; 13] = [
+const WANTED: [Column; 15] = [
     Column::Device,
     Column::P99,
     Column::Op,
@@ -21,6 +21,8 @@ const WANTED: [Column; 13] = [
     Column::Queue,
     Column::Errors,
     Column::Model,
+    Column::Oldest,
+    Column::Inflight,
     Column::Shape,
     Column::History,
 ];
@@ -60,7 +62,8 @@ impl Column {
                 (width, width)
             }
             Self::Queue => (5, if screen < WIDE { 5 } else { 14 }),
-            Self::Errors => (4, 4),
+            Self::Errors | Self::Inflight => (4, 4),
+            Self::Oldest => (6, 6),
             Self::Shape => (16, 32),
             Self::History => (12, 60),
             _ => (5, 5),
@@ -68,22 +71,30 @@ impl Column {
     }
 }
 
-/// The columns that fit, from left to right. The one that rows are sorted by is always among them, and so are errors if there
-/// are any.
+/// The columns that fit, from left to right. If a device hangs, its I/Os in flight come first. The column that rows are sorted
+/// by is always among them, and so are errors if there are any.
 pub(super) fn place(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<Placed> {
     let gap = if width < ROOMY { 1 } else { 2 };
     let mut wanted = WANTED.to_vec();
     wanted.retain(|column| match column {
         Column::Op => state.ops == Ops::Each || state.sort == Column::Op,
         Column::Model => rows.iter().any(|row| !row.model.is_empty()) || state.sort == Column::Model,
+        // An older daemon does not tell.
+        Column::Oldest | Column::Inflight => {
+            rows.iter().any(|row| row.inflight.is_some()) || *column == state.sort
+        }
         // It is always 100 % of the queue's latency.
         Column::Queue => state.phase != Phase::Queue || state.sort == Column::Queue,
         _ => true,
     });
-    let is_urgent = |column: Column| {
-        column == state.sort || column == Column::Errors && rows.iter().any(|row| row.figures.failed() > 0)
-    };
-    wanted[1..].sort_by_key(|&column| !is_urgent(column));
+    let has_hung = rows.iter().any(TopRow::is_hung);
+    let has_errors = rows.iter().any(|row| row.figures.failed() > 0);
+    wanted[1..].sort_by_key(|&column| match column {
+        Column::Oldest | Column::Inflight if has_hung => 0,
+        Column::Errors if has_errors => 1,
+        column if column == state.sort => 1,
+        _ => 2,
+    });
 
     let mut chosen: Vec<(Column, u16, u16)> = Vec::new();
     let mut used = 0;

@@ -11,7 +11,7 @@ use ratatui::{buffer::Buffer, crossterm::event::KeyEvent};
 use super::{
     draw::draw,
     row::TopRow,
-    rows::{ops, rows},
+    rows::{has_admission, ops, rows},
     state::{Action, MOST_PASSES, Shown, TopState},
     view::TopView,
 };
@@ -102,7 +102,8 @@ impl Live {
     pub(super) fn press(&mut self, key: KeyEvent) -> Action {
         let rows = self.rows();
         let ops = self.windows.back().map(ops).unwrap_or_default();
-        self.state.apply(key, &Shown { rows: &rows, ops: &ops })
+        let has_admission = self.windows.back().is_some_and(has_admission);
+        self.state.apply(key, &Shown { rows: &rows, ops: &ops, has_admission })
     }
 
     fn rows(&self) -> Vec<TopRow> {

@@ -1,6 +1,6 @@
 //! One row of the table.
 
-use crate::report::window::Figures;
+use crate::{api::ApiInflight, report::window::Figures};
 
 /// The op of a row of all ops.
 pub(super) const ALL: &str = "all";
@@ -14,6 +14,10 @@ pub(super) struct TopRow {
     /// The length of the window.
     pub(super) seconds: f64,
     pub(super) figures: Figures,
+    /// I/Os of the device, whatever the op, that have not completed; none if unknown.
+    pub(super) inflight: Option<ApiInflight>,
+    /// If the device hangs, or one of its I/Os: that, as a sentence.
+    pub(super) overdue: Option<String>,
     /// If the phase that is shown is not recorded: why, and the command that enables it.
     pub(super) hint: Option<String>,
 }
@@ -28,7 +32,17 @@ impl TopRow {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.figures.ios() == 0 && self.figures.failed() == 0
+        self.figures.ios() == 0 && self.figures.failed() == 0 && !self.is_hung()
+    }
+
+    /// Whether the device hangs.
+    pub(super) fn is_hung(&self) -> bool {
+        self.inflight.is_some_and(|inflight| inflight.is_hung())
+    }
+
+    /// The age of the device's oldest I/O; none without any.
+    pub(super) fn oldest(&self) -> Option<f64> {
+        self.inflight.map(|inflight| inflight.oldest_seconds).filter(|age| *age > 0.0)
     }
 
     fn rate(&self, count: u64) -> f64 {

@@ -1,13 +1,18 @@
 //! The rows of a window, filtered and sorted.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, slice};
+
+use biolat_common::series::Phase;
 
 use super::{
     columns::Column,
     row::{ALL, TopRow},
     state::{Ops, TopState},
 };
-use crate::report::window::{DeviceWindow, Figures, Window};
+use crate::report::{
+    findings::{missing_admission, overdue},
+    window::{DeviceWindow, Figures, Window},
+};
 
 /// The rows from the top down.
 pub(super) fn rows(window: &Window, state: &TopState) -> Vec<TopRow> {
@@ -16,7 +21,9 @@ pub(super) fn rows(window: &Window, state: &TopState) -> Vec<TopRow> {
     rows.sort_by(|a, b| {
         let order = compare(a, b, state);
         let order = if state.is_reversed { order.reverse() } else { order };
-        order.then_with(|| natural(&a.device, &b.device)).then_with(|| a.op.cmp(&b.op))
+        // A device that hangs has no latencies to be sorted by.
+        let hung = if state.is_default_order() { oldest_if_hung(a, b) } else { Ordering::Equal };
+        hung.then(order).then_with(|| natural(&a.device, &b.device)).then_with(|| a.op.cmp(&b.op))
     });
     rows
 }
@@ -30,19 +37,30 @@ pub(super) fn ops(window: &Window) -> Vec<String> {
     ops
 }
 
+/// Whether the admission phase of any device is recorded.
+pub(super) fn has_admission(window: &Window) -> bool {
+    window.devices.iter().any(|device| device.has(Phase::Admission))
+}
+
 /// Reads and writes come first.
 fn usual(op: &str) -> usize {
     ["read", "write", "discard", "flush"].iter().position(|one| *one == op).unwrap_or(usize::MAX)
 }
 
 fn of_device(device: &DeviceWindow, seconds: f64, state: &TopState) -> Vec<TopRow> {
+    let overdue = overdue(device, seconds);
     let row = |op: &str, figures: Figures| TopRow {
         device: device.name.clone(),
         model: device.model.clone(),
         op: op.to_owned(),
         seconds,
         figures,
-        hint: (!device.has(state.phase)).then(|| device.hint.clone()),
+        inflight: device.inflight,
+        overdue: overdue.clone(),
+        hint: (!device.has(state.phase)).then(|| match state.phase {
+            Phase::Admission => missing_admission(slice::from_ref(device)).unwrap_or_default(),
+            _ => device.hint.clone(),
+        }),
     };
     match &state.ops {
         Ops::Merged => vec![row(ALL, device.all())],
@@ -63,6 +81,8 @@ fn compare(a: &TopRow, b: &TopRow, state: &TopState) -> Ordering {
             Column::Bytes => Some(row.bytes()),
             Column::Queue => row.figures.queue_share(),
             Column::Errors => Some(row.figures.failed() as f64),
+            Column::Inflight => row.inflight.map(|inflight| inflight.dispatched() as f64),
+            Column::Oldest => row.oldest(),
             column => column.share().and_then(|share| latencies.percentile(share)).map(|bounds| bounds.upper),
         }
     };
@@ -72,6 +92,12 @@ fn compare(a: &TopRow, b: &TopRow, state: &TopState) -> Ordering {
         Column::Op => usual(&a.op).cmp(&usual(&b.op)).then_with(|| a.op.cmp(&b.op)),
         _ => figure(b).unwrap_or(-1.0).total_cmp(&figure(a).unwrap_or(-1.0)),
     }
+}
+
+/// Devices that hang first, by age.
+fn oldest_if_hung(a: &TopRow, b: &TopRow) -> Ordering {
+    let age = |row: &TopRow| if row.is_hung() { row.oldest().unwrap_or_default() } else { 0.0 };
+    age(b).total_cmp(&age(a))
 }
 
 /// Numbers in names by value: loop9 before loop10.

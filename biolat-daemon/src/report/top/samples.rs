@@ -10,7 +10,7 @@ use ratatui::{
 
 use super::{
     draw::draw,
-    rows::{ops, rows},
+    rows::{has_admission, ops, rows},
     state::{Action, Shown, TopState},
     view::TopView,
 };
@@ -79,7 +79,8 @@ impl Person {
     pub(super) fn chord(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Action {
         let window = self.windows.back().unwrap();
         let (rows, ops) = (rows(window, &self.state), ops(window));
-        self.state.apply(KeyEvent::new(code, modifiers), &Shown { rows: &rows, ops: &ops })
+        let shown = Shown { rows: &rows, ops: &ops, has_admission: has_admission(window) };
+        self.state.apply(KeyEvent::new(code, modifiers), &shown)
     }
 
     /// Presses keys that are letters.

@@ -57,6 +57,8 @@ pub(super) struct Shown<'a> {
     pub(super) rows: &'a [TopRow],
     /// All ops.
     pub(super) ops: &'a [String],
+    /// Whether the admission phase of any device is recorded.
+    pub(super) has_admission: bool,
 }
 
 /// What a key or a signal does beyond changing the state.
@@ -76,10 +78,12 @@ pub(super) const MOST_PASSES: u64 = 60;
 
 const PAGE: isize = 10;
 
+const DEFAULT_SORT: Column = Column::P99;
+
 impl TopState {
     pub(super) fn new(passes: u64) -> Self {
         Self {
-            sort: Column::P99,
+            sort: DEFAULT_SORT,
             is_reversed: false,
             phase: Phase::Total,
             ops: Ops::Merged,
@@ -91,6 +95,11 @@ impl TopState {
             mark: None,
             passes: passes.clamp(1, MOST_PASSES),
         }
+    }
+
+    /// Whether the user has left the order as it was.
+    pub(super) fn is_default_order(&self) -> bool {
+        self.sort == DEFAULT_SORT && !self.is_reversed
     }
 
     pub(super) fn apply(&mut self, key: KeyEvent, shown: &Shown<'_>) -> Action {
@@ -121,7 +130,7 @@ impl TopState {
             KeyCode::Char('s' | '>' | '.') | KeyCode::Right => self.sort_by(self.sort.next()),
             KeyCode::Char('S' | '<' | ',') | KeyCode::Left => self.sort_by(self.sort.previous()),
             KeyCode::Char('r') => self.is_reversed = !self.is_reversed,
-            KeyCode::Char('p') => self.phase = next_phase(self.phase),
+            KeyCode::Char('p') => self.phase = next_phase(self.phase, shown.has_admission),
             KeyCode::Char('o') => self.ops = self.next_ops(shown.ops),
             KeyCode::Char('f' | '/') => self.is_typing = true,
             KeyCode::Char(' ') => self.is_paused = !self.is_paused,
@@ -207,10 +216,10 @@ impl TopState {
     }
 }
 
-fn next_phase(phase: Phase) -> Phase {
+fn next_phase(phase: Phase, has_admission: bool) -> Phase {
     match phase {
-        Phase::Total => Phase::Admission,
-        Phase::Admission => Phase::Queue,
+        Phase::Total if has_admission => Phase::Admission,
+        Phase::Total | Phase::Admission => Phase::Queue,
         Phase::Queue => Phase::Device,
         Phase::Device => Phase::Total,
     }

@@ -80,8 +80,9 @@ fn cell(row: &TopRow, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (
     let state = view.state;
     let width = usize::from(placed.width);
     let plain = Style::new();
+    let hung = if row.is_hung() { view.ink(Color::Red).patch(BOLD) } else { plain };
     match placed.column {
-        Column::Device => (row.device.clone(), plain),
+        Column::Device => (row.device.clone(), hung),
         Column::Model => (row.model.clone(), plain),
         Column::Op => (row.op.clone(), plain),
         Column::Iops => (short_number(row.ios()), plain),
@@ -108,9 +109,19 @@ fn cell(row: &TopRow, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (
             let failed = row.figures.failed();
             (short_count(failed), if failed > 0 { view.ink(Color::Red).patch(BOLD) } else { plain })
         }
+        Column::Inflight => {
+            (row.inflight.map_or("-".to_owned(), |inflight| short_count(inflight.dispatched())), hung)
+        }
+        Column::Oldest => (oldest(row, view), hung),
         Column::Shape => (octaves.shape(row, width, view), view.ink(BARS)),
         Column::History => (history(row, width, view), view.ink(BARS)),
     }
+}
+
+/// `16s`, `>16s` if that is a lower bound.
+fn oldest(row: &TopRow, view: &TopView<'_>) -> String {
+    let Some((inflight, age)) = row.inflight.zip(row.oldest()) else { return "-".to_owned() };
+    format!("{}{}", if inflight.exact { "" } else { ">" }, view.numbers().short_latency(age))
 }
 
 /// The powers of two of all rows' latencies, so that their shapes can be compared.

@@ -15,7 +15,7 @@ use super::{
     samples::{Person, device, op, window},
     state::{Action, Ops},
 };
-use crate::{histogram::Histogram, report::window::Window};
+use crate::{api::ApiInflight, histogram::Histogram, report::window::Window};
 
 #[test]
 fn eighty_columns() {
@@ -75,15 +75,16 @@ fn two_hundred_columns() {
 
 #[test]
 fn every_size_is_drawn() {
-    let mut person = Person::before(window());
-    for width in (0..60).chain([80, 132, 200, 500]) {
-        for height in (0..30).chain([50]) {
-            person.sees(width, height);
-            person.press(Enter);
-            person.sees(width, height);
-            person.hit("?");
-            person.sees(width, height);
-            person.press(Enter);
+    for mut person in [window(), window_with_a_hang()].map(Person::before) {
+        for width in (0..60).chain([80, 132, 200, 500]) {
+            for height in (0..30).chain([50]) {
+                person.sees(width, height);
+                person.press(Enter);
+                person.sees(width, height);
+                person.hit("?");
+                person.sees(width, height);
+                person.press(Enter);
+            }
         }
     }
 }
@@ -129,9 +130,11 @@ fn columns_to_sort_by() {
     person.hit("<<<");
     assert_eq!((person.state.sort, person.devices()), (Column::Device, own(&["nvme0n1", "sda", "sdb"])));
     person.hit("<");
-    assert_eq!((person.state.sort, person.devices()), (Column::Errors, own(&["sda", "nvme0n1", "sdb"])));
+    assert_eq!(person.state.sort, Column::Oldest);
     person.hit(">");
     assert_eq!(person.state.sort, Column::Device);
+    person.hit("<<<");
+    assert_eq!((person.state.sort, person.devices()), (Column::Errors, own(&["sda", "nvme0n1", "sdb"])));
 }
 
 fn own(names: &[&str]) -> Vec<String> {
@@ -150,9 +153,17 @@ fn numbers_in_names_are_numbers() {
 #[test]
 fn phases() {
     let mut person = Person::before(window());
-    person.windows[0].devices[1].phases[0] = false;
+    person.windows[0].devices[1].phases[1] = false;
     person.windows[0].devices[1].hint = "echo 1 > /sys/block/sda/queue/iostats".into();
-    person.windows[0].devices[1].ops[0].figures.histograms[0] = Histogram::default();
+    let admission = person.windows[0].devices[1].ops[0].figures.histograms[1].clone();
+    person.windows[0].devices[1].ops[0].figures.histograms[1] = Histogram::default();
+    person.windows[0].devices[0].ops[0].figures.histograms[0] = admission;
+    person.windows[0].devices[1].phases[0] = false;
+    person.hit("p");
+    let sees = person.sees(80, 12);
+    assert!(sees[1].starts_with("admission latency"), "{sees:#?}");
+    // 2^-9 s at the most.
+    assert!(sees[3].contains("nvme0n1") && sees[3].contains("1.9ms"), "{sees:#?}");
     person.hit("p");
     let sees = person.sees(80, 12);
     assert!(sees[1].starts_with("queue latency"), "{sees:#?}");
@@ -167,6 +178,79 @@ fn phases() {
     assert!(person.sees(80, 8)[1].starts_with("device latency"));
     person.hit("p");
     assert!(person.sees(80, 8)[1].starts_with("total latency"));
+    person.hit("p");
+    let missing = "sda: the wait before a request exists (throttling, wait for a tag) is not recorded";
+    assert!(person.sees(200, 16).iter().any(|line| line.starts_with(missing)));
+    // No device has the phase: it is left out.
+    for device in &mut person.windows[0].devices {
+        device.phases[0] = false;
+    }
+    person.hit("ppp");
+    assert!(person.sees(80, 8)[1].starts_with("total latency"));
+    person.hit("p");
+    assert!(person.sees(80, 8)[1].starts_with("queue latency"));
+}
+
+/// The idle drive at the end has not completed anything for 16 s.
+fn window_with_a_hang() -> Window {
+    let mut window = window();
+    let inflight = [(3, 0, 0.2, true), (0, 64, 1.25, true), (0, 12, 16.0, false)];
+    for (device, (read, write, oldest_seconds, exact)) in window.devices.iter_mut().zip(inflight) {
+        device.inflight = Some(ApiInflight { read, write, oldest_seconds, exact });
+    }
+    window
+}
+
+#[test]
+fn a_device_that_hangs_is_at_the_top() {
+    let mut person = Person::before(window_with_a_hang());
+    let expected = "\
+db1 · 2 s window, 0 s old · local probe                                     LIVE
+total latency · all ops · by p99
+DEVICE    IOPS   MB/s    p50    p99  p99.9    max  QUEUE   ERR  INFL  OLDEST
+sdb          0      0      -      -      -      -      -     0    12    >16s
+sda        500    2.0  3.7ms   30ms   30ms  239ms    26%     3    64    1.2s
+nvme0n1   6000     25  117µs  117µs  234µs  935µs     2%     0     3   200ms
+
+
+q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  r reverse";
+    assert_eq!(person.sees(80, 9).join("\n"), expected);
+    assert_eq!(person.sees(25, 9)[2..4], ["DEVICE    p99 INFL OLDEST", "sdb         -   12   >16s"]);
+    assert_eq!(person.sees(20, 9)[2], "DEVICE  INFL OLDEST");
+    person.press(Enter);
+    let sees = person.sees(80, 24);
+    assert_eq!(
+        sees[7..10],
+        [
+            "sdb all · 0 I/Os · 12 in flight",
+            "sdb: 12 I/Os in flight, none completed for at least 16 s.",
+            "no I/O completed"
+        ]
+    );
+    person.press(Enter);
+    // Another order is the user's.
+    person.hit("r");
+    assert_eq!(person.devices(), ["sdb", "nvme0n1", "sda"]);
+    person.hit("s");
+    assert_eq!(person.devices(), ["sda", "nvme0n1", "sdb"]);
+    // In red, and not dim like an idle one.
+    person.terminal.color = true;
+    let buffer = person.buffer(80, 9);
+    assert_eq!((buffer[(0, 5)].fg, buffer[(75, 5)].fg), (Color::Red, Color::Red));
+    assert_eq!((buffer[(0, 3)].fg, buffer[(15, 5)].fg), (Color::Reset, Color::Reset));
+}
+
+/// Otherwise these columns are not more useful than others.
+#[test]
+fn ios_in_flight_where_there_is_room() {
+    let mut window = window_with_a_hang();
+    window.devices[2].inflight = Some(ApiInflight::default());
+    let person = Person::before(window);
+    let expected = "DEVICE   MODEL              IOPS   MB/s    p50    p99  p99.9    max  QUEUE   ERR";
+    assert_eq!(person.sees(80, 9)[2], expected);
+    let sees = person.sees(96, 9);
+    assert!(sees[2].ends_with("  ERR  INFL  OLDEST") && sees[3].ends_with("64    1.2s"), "{sees:#?}");
+    assert!(sees[5].ends_with("0     0       -"), "{sees:#?}");
 }
 
 #[test]
