@@ -7,8 +7,9 @@ use std::{
 
 use biolat_common::series::Phase;
 
-use super::{ApiDevice, ApiProbe, ApiSnapshot, Daemon, Op, VERSION};
+use super::{ApiDevice, ApiPath, ApiProbe, ApiSnapshot, Daemon, Op, VERSION};
 use crate::{
+    device::MultipathPath,
     snapshot::{self, DeviceView, SeriesView},
     version,
 };
@@ -56,6 +57,7 @@ impl ApiDevice {
             serial: device.serial.clone(),
             rotational: device.rotational,
             holders: device.holders.clone(),
+            path: device.path.as_ref().map(ApiPath::of),
             since: seconds(view.since),
             phases: phases.map(|phase| phase.name().to_owned()).collect(),
             lacks: if view.phases.contains(&false) {
@@ -66,6 +68,13 @@ impl ApiDevice {
             ops: view.series.iter().map(Op::of).collect(),
             unseen: named(&unseen),
         }
+    }
+}
+
+impl ApiPath {
+    fn of(path: &MultipathPath) -> Self {
+        let MultipathPath { of, transport, address, state } = path.clone();
+        Self { of, transport, address, state }
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> ApiDevice {
         serial: String::new(),
         rotational: false,
         holders: Vec::new(),
+        path: None,
         since,
         phases: vec!["queue".into(), "device".into(), "total".into()],
         lacks: String::new(),
