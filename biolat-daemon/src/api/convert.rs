@@ -7,8 +7,9 @@ use std::{
 
 use biolat_common::series::Phase;
 
-use super::{ApiDevice, ApiInflight, ApiProbe, ApiSnapshot, Daemon, Op, VERSION};
+use super::{ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSnapshot, Daemon, Op, VERSION};
 use crate::{
+    device::MultipathPath,
     snapshot::{self, DeviceView, SeriesView},
     version,
 };
@@ -57,6 +58,7 @@ impl ApiDevice {
             serial: device.serial.clone(),
             rotational: device.rotational,
             holders: device.holders.clone(),
+            path: device.path.as_ref().map(ApiPath::of),
             since: seconds(view.since),
             phases: phases.map(|phase| phase.name().to_owned()).collect(),
             lacks: view.hint().unwrap_or_default(),
@@ -69,6 +71,13 @@ impl ApiDevice {
                 exact: view.inflight.is_exact,
             }),
         }
+    }
+}
+
+impl ApiPath {
+    fn of(path: &MultipathPath) -> Self {
+        let MultipathPath { of, transport, address, state } = path.clone();
+        Self { of, transport, address, state }
     }
 }
 

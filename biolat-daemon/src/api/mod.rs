@@ -57,6 +57,9 @@ pub struct ApiDevice {
     pub rotational: bool,
     /// The dm and md devices on top of it.
     pub holders: Vec<String>,
+    /// As a path of a multipath device, if it is one.
+    #[serde(default)]
+    pub path: Option<ApiPath>,
     /// Time when its counters were zero, in seconds since the epoch.
     pub since: f64,
     /// Available phases: of `admission`, `queue`, `device` and `total`.
@@ -83,6 +86,19 @@ pub struct ApiInflight {
     pub oldest_seconds: f64,
     /// Whether that age is exact; otherwise the time without any completion, a lower bound.
     pub exact: bool,
+}
+
+/// A path of a multipath device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApiPath {
+    /// The multipath device, by kernel name.
+    pub of: String,
+    /// `pcie`, `tcp`, `fc`; empty if unknown.
+    pub transport: String,
+    /// Address of the path, as its transport gives it.
+    pub address: String,
+    /// `live` if I/O can take this path; else the kernel's word for its state.
+    pub state: String,
 }
 
 /// One device and op.

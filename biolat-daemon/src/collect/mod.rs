@@ -25,6 +25,7 @@ use crate::{
     device::{
         self, Device, IdKind,
         diskstats::{DiskStats, Group},
+        paths,
         selection::Selection,
         sysfs,
     },
@@ -200,6 +201,9 @@ impl Collector {
         let mut diskstats = BTreeMap::new();
         for (&id, known) in self.devices.iter_mut().filter(|(_, known)| known.shown) {
             let device = &mut known.device;
+            if let Some(path) = &mut device.path {
+                path.state = paths::state(&self.host.sysfs, &device.name);
+            }
             device.iostats = sysfs::iostats_enabled(&self.host.sysfs, &device.name).unwrap_or(device.iostats);
             match DiskStats::read(&self.host.sysfs, device) {
                 Ok(read) => {

@@ -3,6 +3,7 @@
 
 pub mod diskstats;
 mod missing_latency;
+pub(crate) mod paths;
 mod scan;
 pub mod selection;
 pub(crate) mod sysfs;
@@ -11,6 +12,7 @@ pub(crate) mod tree;
 pub(crate) mod uevent;
 
 pub(crate) use missing_latency::{MissingLatency, WITHOUT_THROTTLING};
+pub use paths::MultipathPath;
 pub use scan::{IdKind, scan};
 
 /// A request-based block device. Bio-based ones (most dm, md, zram, a multipath head) have no requests.
@@ -37,6 +39,8 @@ pub struct Device {
     pub numa_node: Option<u32>,
     /// For a hidden path of a multipath device, that device.
     pub path_of: Option<String>,
+    /// As a path of a multipath device, NVMe's or dm's, if it is one.
+    pub path: Option<MultipathPath>,
     /// Devices stacked on it or on its partitions: dm and md devices, by kernel name.
     pub holders: Vec<String>,
     /// Whether request-based dm sends it clones, which the kernel accounts differently from requests: a cloned flush as a

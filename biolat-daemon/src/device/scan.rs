@@ -5,7 +5,7 @@ use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 use biolat_common::kernel::device_number;
 
 use super::{
-    Device, Throttling,
+    Device, Throttling, paths,
     sysfs::{clean, first_of, names, text},
 };
 
@@ -35,7 +35,7 @@ pub fn scan<'a>(
         let path = entry.path();
         let Ok(name) = entry.file_name().into_string() else { continue };
         if path.join("mq").is_dir() && is_attached(&path, &name) {
-            devices.extend(read(&block, name, ids, &known)?);
+            devices.extend(read(sysfs, name, ids, &known)?);
         }
     }
     devices.sort_by(|a, b| a.name.cmp(&b.name));
@@ -47,11 +47,12 @@ fn is_attached(path: &Path, name: &str) -> bool {
 }
 
 fn read<'a>(
-    block: &Path,
+    sysfs: &Path,
     name: String,
     ids: IdKind,
     known: impl Fn(u64) -> Option<&'a Device>,
 ) -> io::Result<Option<Device>> {
+    let block = sysfs.join("block");
     let path = &block.join(&name);
     let number = text(path, "dev")?;
     let sequence = text(path, "diskseq")?.parse().ok();
@@ -66,12 +67,14 @@ fn read<'a>(
         _ => identity(path)?,
     };
     let holders = holders(path, &name);
+    let path_of = (text(path, "hidden")? == "1").then(|| multipath_head(&name)).flatten();
     Ok(Some(Device {
         id,
         sequence,
         inode,
         rotational: text(path, "queue/rotational")? == "1",
-        path_of: (text(path, "hidden")? == "1").then(|| multipath_head(&name)).flatten(),
+        path: paths::find(sysfs, &name, path_of.as_deref(), &holders, identity.path.as_ref())?,
+        path_of,
         has_clones: holders.iter().any(|holder| block.join(holder).join("mq").is_dir()),
         holders,
         iostats: text(path, "queue/iostats")? != "0",

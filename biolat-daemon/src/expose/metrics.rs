@@ -320,6 +320,20 @@ pub(crate) const METRICS: &[Metric] = &[
         exposed: Exposed::Always,
     },
     Metric {
+        name: "biolat_path_info",
+        labels: &["device", "path_of", "transport", "address", "state"],
+        help: "A device that is a path of a multipath device, NVMe's or dm-multipath's; always 1. state: live if I/O can \
+               take this path, else the kernel's word for its state.",
+        samples: Samples::Gauge(|snapshot, add| {
+            for DeviceView { device, .. } in &snapshot.devices {
+                if let Some(path) = &device.path {
+                    add(&[&device.name, &path.of, &path.transport, &path.address, &path.state], 1.0);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
         name: "biolat_device_phase_available",
         labels: &["device", "phase"],
         help: "Whether the kernel records the timestamps for this latency (1) or not (0). total needs queue/iostats; \

@@ -33,6 +33,7 @@ pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> ApiDevice {
         serial: String::new(),
         rotational: false,
         holders: Vec::new(),
+        path: None,
         since,
         phases: Phase::ALL.map(|phase| phase.name().to_owned()).into(),
         lacks: String::new(),

@@ -8,15 +8,15 @@ use std::{
 };
 
 use biolat_daemon::{
-    api::{ApiDevice, ApiSnapshot},
-    device::{Device, diskstats::Group},
+    api::{ApiDevice, ApiPath, ApiSnapshot},
+    device::{Device, MultipathPath, diskstats::Group},
     expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
     snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowIo, SlowLog, Snapshot},
     version,
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
-    Exemplar, Histogram as Encoded, Metric, MetricFamily,
+    Exemplar, Histogram as Encoded, LabelPair, Metric, MetricFamily,
 };
 use prost::Message as _;
 
@@ -77,6 +77,12 @@ fn snapshot() -> Snapshot {
                 number: "259:0".into(),
                 sequence: Some(9),
                 holders: vec!["dm-0".into(), "md1".into()],
+                path: Some(MultipathPath {
+                    of: "dm-0".into(),
+                    transport: "tcp".into(),
+                    address: "traddr=192.0.2.1,trsvcid=4420".into(),
+                    state: "connecting".into(),
+                }),
                 ..Device::default()
             },
             since: UNIX_EPOCH + Duration::from_millis(1_700_000_001_250),
@@ -507,6 +513,14 @@ fn assert_device_agrees_with_the_protobuf(
         ["model", "serial", "holders"].map(label)
     );
     assert_eq!(device.rotational, label("rotational") == "1");
+    let paths = families.get("biolat_path_info").map_or(&[][..], |family| &family.metric);
+    let is_of_device = |label: &LabelPair| label.name == "device" && label.value == device.name;
+    let path = paths.iter().find(|metric| metric.label.iter().any(is_of_device));
+    assert_eq!(device.path.is_some(), path.is_some());
+    if let (Some(ApiPath { of, transport, address, state }), Some(metric)) = (&device.path, path) {
+        let values: Vec<_> = metric.label.iter().map(|label| &label.value).collect();
+        assert_eq!(values, [&device.name, of, transport, address, state]);
+    }
     for phase in ["admission", "queue", "device", "total"] {
         let available = value("biolat_device_phase_available", &[of_device, ("phase", phase)]);
         assert_eq!(device.phases.iter().any(|found| found == phase), available == 1.0, "{phase}");

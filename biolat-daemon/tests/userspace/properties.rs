@@ -6,7 +6,7 @@ use std::{
 };
 
 use biolat_daemon::{
-    device::{Device, diskstats::Group},
+    device::{Device, MultipathPath, diskstats::Group},
     expose::Format,
     histogram::Histogram,
     http::negotiate,
@@ -49,12 +49,22 @@ fn series() -> impl Strategy<Value = Vec<SeriesView>> {
     )
 }
 
+fn path() -> impl Strategy<Value = MultipathPath> {
+    any::<[String; 4]>().prop_map(|[of, transport, address, state]| MultipathPath {
+        of,
+        transport,
+        address,
+        state,
+    })
+}
+
 fn device() -> impl Strategy<Value = DeviceView> {
     // Models and serial numbers are what drives report: any text.
-    let texts = (any::<String>(), any::<String>(), collection::vec("[a-z]{1,3}[0-9]", 0..3));
+    let texts =
+        (any::<String>(), any::<String>(), collection::vec("[a-z]{1,3}[0-9]", 0..3), option::of(path()));
     (texts, any::<bool>(), any::<[bool; 4]>(), series(), any::<[u32; 4]>(), any::<u32>()).prop_map(
-        |((model, serial, holders), rotational, phases, series, missed, since)| DeviceView {
-            device: Device { model, serial, holders, rotational, ..Device::default() },
+        |((model, serial, holders, path), rotational, phases, series, missed, since)| DeviceView {
+            device: Device { model, serial, holders, path, rotational, ..Device::default() },
             since: UNIX_EPOCH + Duration::from_millis(since.into()),
             phases,
             series,

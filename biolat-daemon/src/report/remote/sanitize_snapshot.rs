@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, mem, ops::RangeInclusive};
 use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 
-use crate::{api::ApiSnapshot, histogram::Histogram, sanitize};
+use crate::{
+    api::{ApiPath, ApiSnapshot},
+    histogram::Histogram,
+    sanitize,
+};
 
 /// Intervals between collections that a daemon may have, in seconds: its own limits, and some more.
 const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
@@ -64,6 +68,9 @@ pub(in crate::report) fn clean_text(snapshot: &mut ApiSnapshot) {
             clean(value);
         }
         device.holders.iter_mut().for_each(clean);
+        if let Some(ApiPath { of, transport, address, state }) = &mut device.path {
+            [of, transport, address, state].into_iter().for_each(clean);
+        }
         clean_keys(&mut device.unseen);
         for op in &mut device.ops {
             clean(&mut op.op);
@@ -96,7 +103,7 @@ fn clean_keys(counts: &mut BTreeMap<String, u64>) {
 mod tests {
     use super::sanitized;
     use crate::{
-        api::{ApiInflight, ApiSnapshot},
+        api::{ApiInflight, ApiPath, ApiSnapshot},
         report::samples,
     };
 
@@ -131,6 +138,8 @@ mod tests {
         device.ops[0].op = evil.into();
         device.ops[0].errors.insert(evil.into(), 1);
         device.unseen.insert(evil.into(), 1);
+        let [of, transport, address, state] = [evil; 4].map(str::to_owned);
+        device.path = Some(ApiPath { of, transport, address, state });
         evil_snapshot.lost.insert(evil.into(), 1);
         (evil_snapshot.host, evil_snapshot.biolat) = (evil.into(), evil.into());
         let shown = format!("{:?}", sanitized(evil_snapshot).unwrap());
@@ -138,6 +147,6 @@ mod tests {
             !shown.contains(r"\u{1b}") && !shown.contains(r"\u{9b}") && !shown.contains(r"\r"),
             "{shown}"
         );
-        assert_eq!(shown.matches("[2J").count(), 9, "{shown}");
+        assert_eq!(shown.matches("[2J").count(), 13, "{shown}");
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs};
 
 use biolat_daemon::{
-    api::{ApiDevice, ApiInflight, ApiProbe, ApiSnapshot, Daemon, Op, VERSION},
+    api::{ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSnapshot, Daemon, Op, VERSION},
     histogram::Histogram,
 };
 use serde_json::Value;
@@ -27,6 +27,12 @@ fn everything() -> ApiSnapshot {
         serial: String::new(),
         rotational: false,
         holders: vec![String::new()],
+        path: Some(ApiPath {
+            of: String::new(),
+            transport: String::new(),
+            address: String::new(),
+            state: String::new(),
+        }),
         since: 0.0,
         phases: vec![String::new()],
         lacks: String::new(),
@@ -62,7 +68,7 @@ fn everything() -> ApiSnapshot {
 fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     // Histograms are explained once.
     let is_histogram = value.get("buckets").is_some();
-    if is_histogram || path == "daemon.probe" {
+    if is_histogram || path == "daemon.probe" || path == "devices[].path" {
         found.insert(path.to_owned());
     }
     let path = if is_histogram { "histogram" } else { path };
