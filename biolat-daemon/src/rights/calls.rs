@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_collector_calls_bpf_and_only_for_maps() {
+    fn only_the_collector_calls_bpf_and_loads_nothing() {
         let bpf = |command: bpf_cmd| call(libc::SYS_bpf, [command as usize, 0, 0, 0]);
         confined(Role::Serving, || assert!(is_denied(bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM))));
         confined(Role::Collecting, || {

@@ -1,5 +1,6 @@
 //! I/O that cannot be measured is counted as lost, by reason.
 
+use biolat_common::series::Phase;
 use biolat_daemon::{
     collect::Collector,
     device::{self, IdKind, diskstats::Group, selection::Selection},
@@ -85,7 +86,7 @@ fn without_dispatch_times_the_total_is_complete() {
     assert_eq!(view.phases[1..], [false, false, true]);
     let series = view.series.iter().find(|series| series.op == "read").unwrap();
     assert_eq!(series.histograms.each_ref().map(|histogram| histogram.count())[1..], [0, 0, 300]);
-    assert!(series.histograms[2].sum_ns > 300 * 500);
+    assert!(series.histograms[Phase::Total as usize].sum_ns > 300 * 500);
     assert_eq!(missed_reads(&snapshot, &device.name), 0);
     assert!(snapshot.lost.iter().all(|(reason, count)| *count == 0 || *reason == "passthrough"));
 }

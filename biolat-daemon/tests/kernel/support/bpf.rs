@@ -9,12 +9,12 @@ use super::{block, run};
 
 /// IDs of the probe's programs.
 pub(crate) fn programs() -> BTreeSet<u64> {
-    ids("prog", &["block_rq_complete"])
+    ids("prog", &["block_rq_complete", "block_rq_requeue", "inflight"])
 }
 
 /// IDs of the probe's maps, except inner maps.
 pub(crate) fn maps() -> BTreeSet<u64> {
-    ids("map", &["TABLE", "INDEX", "FREE", "SERIES", "MORE", "LOST", "EVENTS"])
+    ids("map", &["TABLE", "INDEX", "FREE", "SERIES", "MORE", "LOST", "EVENTS", "SLOW", "DROPPED", "INFLIGHT"])
 }
 
 fn ids(kind: &str, names: &[&str]) -> BTreeSet<u64> {

@@ -63,7 +63,7 @@ impl Resources {
     }
 }
 
-const SERIES_BYTES: u64 = 3200;
+const SERIES_BYTES: u64 = 4224;
 
 /// The formula of ARCHITECTURE.md: slots for this many series, while no device appears or disappears.
 pub(crate) fn slots(series: u64) -> u64 {
