@@ -8,7 +8,7 @@ use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 use crate::{api::ApiSnapshot, histogram::Histogram, sanitize};
 
 /// Intervals between collections that a daemon may have, in seconds: its own limits, and some more.
-const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
+pub(super) const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
 
 /// A snapshot of another host with harmless text, or why it cannot be a biolat's.
 pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
@@ -43,7 +43,7 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
 }
 
 /// Makes the text of a snapshot harmless: names of devices, and what drives and hosts say of themselves.
-pub(in crate::report) fn clean_text(snapshot: &mut ApiSnapshot) {
+pub(super) fn clean_text(snapshot: &mut ApiSnapshot) {
     let ApiSnapshot { biolat, host, devices, lost, .. } = snapshot;
     clean(biolat);
     clean(host);
@@ -69,7 +69,7 @@ fn has_known_buckets(histogram: &Histogram) -> Result<()> {
     }
 }
 
-fn clean(value: &mut String) {
+pub(super) fn clean(value: &mut String) {
     if value.contains(char::is_control) {
         *value = sanitize::text(value);
     }
