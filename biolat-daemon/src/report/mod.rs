@@ -6,10 +6,13 @@ mod clock;
 mod findings;
 mod json;
 mod options;
+mod output;
 mod remote;
 #[cfg(test)]
 pub(crate) mod samples;
+mod slow;
 mod source;
+mod stop;
 mod stream;
 mod target;
 mod text;
@@ -24,8 +27,9 @@ use log::LevelFilter;
 use tokio::{net::TcpStream, time::timeout};
 
 pub use options::ReportOptions;
+use remote::Document;
 use source::Source;
-use stream::StopSignals;
+use stop::StopSignals;
 use target::PORT;
 
 use crate::{config::EXIT_USAGE, rights};
@@ -33,6 +37,9 @@ use crate::{config::EXIT_USAGE, rights};
 /// The default length of a window.
 const WINDOW_OF_TOP: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(5);
+
+/// How often slow I/Os are read.
+const WINDOW_OF_SLOW: Duration = Duration::from_secs(1);
 
 /// How long to try to connect to a daemon on this host.
 const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
@@ -55,20 +62,37 @@ async fn report(options: &ReportOptions) -> Result<ExitCode> {
         return Ok(EXIT_USAGE.into());
     }
     let mut stop = StopSignals::listen()?;
+    if options.slow.is_some() {
+        return match open(options, WINDOW_OF_SLOW, &mut stop).await? {
+            Some(source) => slow::run(source, options, stop).await,
+            None => Ok(ExitCode::SUCCESS),
+        };
+    }
     let window = options.interval.unwrap_or(if options.top { WINDOW_OF_TOP } else { WINDOW });
-    // A daemon may take long to answer, and a failing drive may block the start.
+    match open(options, window, &mut stop).await? {
+        Some(source) if options.top => top::run(source, options).await,
+        Some(source) => stream::run(source, options, stop).await,
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Opens the source. None if a signal came first: a daemon may take long to answer, and a failing drive may block the start.
+async fn open<T: Document>(
+    options: &ReportOptions,
+    window: Duration,
+    stop: &mut StopSignals,
+) -> Result<Option<Source<T>>> {
     let opened = tokio::select! {
         opened = Source::open(options, window) => opened,
-        () = stop.received() => return Ok(ExitCode::SUCCESS),
+        () = stop.received() => return Ok(None),
     };
-    let source = match opened {
+    match opened {
         Err(error) if options.from.is_none() && is_daemon_here().await => bail!(
             "{error:#}; or read the daemon that listens on port {PORT} of this host, which needs no privileges: \
              biolat-daemon report --from localhost"
         ),
-        source => source?,
-    };
-    if options.top { top::run(source, options).await } else { stream::run(source, options, stop).await }
+        source => source.map(Some),
+    }
 }
 
 /// Whether something listens on the daemon's port.
@@ -91,6 +115,13 @@ fn text_of(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) ->
 fn json_line(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) -> String {
     let window = window::Window::between(before, after);
     json::line(&window, &after.host, &every_block()).unwrap()
+}
+
+/// What `report --slow` prints of an I/O.
+#[cfg(test)]
+fn slow_line(io: &crate::api::ApiSlowIo) -> String {
+    let terminal = crate::terminal::Terminal { color: false, unicode: true, is_terminal: true };
+    slow::line(io, terminal, terminal.numbers(false))
 }
 
 #[cfg(test)]

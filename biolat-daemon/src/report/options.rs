@@ -17,6 +17,7 @@ const EXAMPLES: &str = "Examples:
   biolat-daemon report -P -d 'nvme.*' 1      the phases of a latency side by side
   biolat-daemon report --from db1:9976 5     from biolat on db1; needs no root
   biolat-daemon report -jDF 1 | jq           a JSON object per window
+  biolat-daemon report --slow=100ms          a line per I/O that takes 100 ms or fails
 
 Without --from, it needs root or the capabilities CAP_BPF and CAP_PERFMON. Exit status: 0 when done or interrupted, 1 \
 if it cannot run, 2 for an invalid option.";
@@ -78,6 +79,14 @@ pub struct ReportOptions {
     /// A live table of devices instead of histograms
     #[arg(long, conflicts_with_all = ["json", "fine", "by_op", "phases", "timestamp", "milliseconds"])]
     pub top: bool,
+
+    /// Follow slow and failed I/Os: a line for each that takes at least TIME, 1s by default
+    ///
+    /// With --from, for each that the daemon records (its --slow), or only those of at least TIME. With --json, the line is
+    /// a JSON object.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = interval::parse_slow)]
+    #[arg(conflicts_with_all = ["top", "interval", "by_device", "by_op", "queued", "phases", "fine"])]
+    pub slow: Option<Option<Duration>>,
 
     /// When to use colours; NO_COLOR in the environment turns them off too
     #[arg(long, value_name = "WHEN", default_value = "auto")]
@@ -201,6 +210,12 @@ mod tests {
     #[test]
     fn conflicts_and_errors() {
         for line in ["-Q -P", "--user x", "--ca-file x", "--top -j", "--color blue", "1 0", "--from"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        let slow = |line: &str| parse(line).unwrap().slow;
+        assert_eq!((slow(""), slow("--slow -d sda")), (None, Some(None)));
+        assert_eq!(slow("--slow=50ms -j --from db1"), Some(Some(Duration::from_millis(50))));
+        for line in ["--slow --top", "--slow 5", "--slow=1s -D", "--slow=off", "--slow=1ms", "--slow -P"] {
             assert!(parse(line).is_err(), "{line}");
         }
         let refused = parse("--from http://alice:secret@db1:port").unwrap_err();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use biolat_common::series::Phase;
 
 use crate::{
-    api::{ApiDevice, ApiSnapshot, Daemon, Op, VERSION},
+    api::{ApiDevice, ApiSlowIo, ApiSlowLatency, ApiSlowLog, ApiSnapshot, Daemon, Op, VERSION},
     histogram::Histogram,
 };
 
@@ -66,5 +66,41 @@ pub(crate) fn snapshot(taken: f64, devices: Vec<ApiDevice>) -> ApiSnapshot {
             resident_bytes: 1,
             probe: None,
         },
+    }
+}
+
+/// A read of 1.25 s at 22:13:20.123 UTC.
+pub(crate) fn slow_io(number: u64, device: &str) -> ApiSlowIo {
+    ApiSlowIo {
+        number,
+        completed: 1_700_000_000.123_9,
+        device: device.into(),
+        op: "read".into(),
+        sector: 2048,
+        bytes: 4096,
+        status: "ok".into(),
+        latency: ApiSlowLatency {
+            admission: None,
+            queue: Some(0.000_2),
+            device: Some(1.249_8),
+            total: Some(1.25),
+        },
+        cpu: 3,
+        workload: None,
+    }
+}
+
+/// Of a daemon that records I/Os from 1 s on, and was started at this time.
+pub(crate) fn slow_log(ios: Vec<ApiSlowIo>) -> ApiSlowLog {
+    ApiSlowLog {
+        version: VERSION,
+        biolat: "0.1.0".into(),
+        host: "db1".into(),
+        taken: 100.0,
+        started: 1.0,
+        interval: 5.0,
+        threshold: Some(1.0),
+        dropped: 0,
+        ios,
     }
 }

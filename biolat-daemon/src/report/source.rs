@@ -7,13 +7,13 @@ use tokio::sync::watch;
 
 use super::{
     options::ReportOptions,
-    remote::{Remote, clean_text},
+    remote::{Document, Remote},
     update::Update,
 };
 use crate::{
     api::ApiSnapshot,
     collect::{self, Settings},
-    format,
+    format, interval,
     rights::{self, Role},
     snapshot, version,
 };
@@ -22,19 +22,19 @@ use crate::{
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A source of snapshots.
-pub(super) struct Source {
-    /// The first snapshot.
-    pub(super) first: Arc<ApiSnapshot>,
+pub(super) struct Source<T = ApiSnapshot> {
+    /// The first snapshot, or another document of it.
+    pub(super) first: Arc<T>,
     /// The number of collections in a window of the requested length.
     pub(super) passes: u64,
     /// In words: `tracing with its own probe (biolat 0.1.0, kernel 6.18.0)`.
     pub(super) about: String,
-    origin: Origin,
+    origin: Origin<T>,
 }
 
-enum Origin {
+enum Origin<T> {
     Own(Own),
-    Remote(Remote),
+    Remote(Remote<T>),
 }
 
 /// A probe of this process.
@@ -43,25 +43,27 @@ struct Own {
     snapshots: watch::Receiver<Option<Arc<snapshot::Snapshot>>>,
     host: String,
     interval: Duration,
+    slow: Option<Duration>,
 }
 
-impl Source {
+impl<T: Document> Source<T> {
     /// Opens the source that the options name, for windows of at least this length. Afterwards the calling thread has no
     /// capabilities, and with its own probe only the system calls that it needs for output, unless `--no-seccomp` is given.
     pub(super) async fn open(options: &ReportOptions, window: Duration) -> Result<Self> {
         match &options.from {
             Some(target) => {
-                let remote = Remote::open(target.clone(), options).await?;
+                let remote: Remote<T> = Remote::open(target.clone(), options).await?;
                 rights::drop_privileges(Role::Serving, false)?;
                 let first = Arc::clone(&remote.first);
                 let about = format!(
                     "reading biolat {} on {} at {target}, interval {}",
-                    first.biolat,
-                    if first.host.is_empty() { "an unnamed host" } else { &first.host },
-                    format::duration(first.interval),
+                    first.biolat(),
+                    if first.host().is_empty() { "an unnamed host" } else { first.host() },
+                    format::duration(first.interval()),
                 );
                 // Rounded up, but for a hundredth of a collection.
-                let passes = (window.as_secs_f64() / first.interval.max(0.001) - 0.01).ceil().max(1.0) as u64;
+                let passes =
+                    (window.as_secs_f64() / first.interval().max(0.001) - 0.01).ceil().max(1.0) as u64;
                 Ok(Self { first, passes, about, origin: Origin::Remote(remote) })
             }
             None => {
@@ -81,7 +83,7 @@ impl Source {
     }
 
     /// The next update. Cancel-safe: only snapshots that a later one replaces are skipped. After an error there are no more.
-    pub(super) async fn next(&mut self) -> Result<Update> {
+    pub(super) async fn next(&mut self) -> Result<Update<T>> {
         match &mut self.origin {
             Origin::Own(own) => own.next().await.map(Update::Snapshot),
             Origin::Remote(remote) => remote.next().await,
@@ -89,7 +91,7 @@ impl Source {
     }
 
     /// A last snapshot, of now; none if there is nothing new or it takes too long.
-    pub(super) async fn last(&mut self) -> Option<Arc<ApiSnapshot>> {
+    pub(super) async fn last(&mut self) -> Option<Arc<T>> {
         match &mut self.origin {
             Origin::Own(own) => own.last().await,
             Origin::Remote(remote) => remote.last().await,
@@ -98,25 +100,26 @@ impl Source {
 
     /// The actual length of a window: a multiple of the interval between collections.
     pub(super) fn window(&self) -> Duration {
-        Duration::try_from_secs_f64(self.first.interval * self.passes as f64).unwrap_or_default()
+        Duration::try_from_secs_f64(self.first.interval() * self.passes as f64).unwrap_or_default()
     }
 }
 
 impl Own {
     async fn start(options: &ReportOptions, interval: Duration) -> Result<Self> {
+        let slow = options.slow.map(|time| time.unwrap_or(interval::SLOW));
         let settings = Settings {
             host: options.host.clone(),
             selection: options.selection()?.unwrap_or_default(),
             probe_stats: false,
-            slow: None,
+            slow,
             interval,
             seccomp: options.seccomp.is_enabled(),
         };
         let collector = collect::Handle::start(settings).await?;
-        Ok(Self { snapshots: collector.snapshots(), collector, host: options.host.name(), interval })
+        Ok(Self { snapshots: collector.snapshots(), collector, host: options.host.name(), interval, slow })
     }
 
-    async fn next(&mut self) -> Result<Arc<ApiSnapshot>> {
+    async fn next<T: Document>(&mut self) -> Result<Arc<T>> {
         loop {
             if self.snapshots.changed().await.is_err() {
                 bail!("the collector has stopped: please report this bug with what it logged");
@@ -127,14 +130,14 @@ impl Own {
         }
     }
 
-    fn latest(&mut self) -> Option<Arc<ApiSnapshot>> {
+    fn latest<T: Document>(&mut self) -> Option<Arc<T>> {
         let snapshot = self.snapshots.borrow_and_update().clone()?;
-        let mut snapshot = ApiSnapshot::of(&snapshot, &self.host, self.interval);
-        clean_text(&mut snapshot);
-        Some(Arc::new(snapshot))
+        let mut document = T::of(&snapshot, &self.host, self.interval, self.slow);
+        document.clean_text();
+        Some(Arc::new(document))
     }
 
-    async fn last(&mut self) -> Option<Arc<ApiSnapshot>> {
+    async fn last<T: Document>(&mut self) -> Option<Arc<T>> {
         self.collector.collect_and_stop().await;
         self.latest()
     }

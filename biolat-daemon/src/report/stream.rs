@@ -1,29 +1,21 @@
 //! Windows as they complete, until there are enough or the user stops it; then the findings.
 
-use std::{
-    future::pending,
-    io::{self, Write as _},
-    pin::pin,
-    process::ExitCode,
-    sync::Arc,
-    time::Duration,
-};
+use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Result;
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    stdio::stdout,
-};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
-    task::spawn_blocking,
-    time::timeout,
-};
+use tokio::sync::watch;
 
 use super::{
-    breakdown::Breakdown, clock, findings, json, options::ReportOptions, source::Source, text,
-    text::TextStyle, update::Update, window::Window,
+    breakdown::Breakdown,
+    clock, findings, json,
+    options::ReportOptions,
+    output::{closed, write},
+    source::Source,
+    stop::{StopSignals, show_until_stopped},
+    text,
+    text::TextStyle,
+    update::Update,
+    window::Window,
 };
 use crate::{
     api::ApiSnapshot,
@@ -31,46 +23,9 @@ use crate::{
     terminal::{Highlight, Terminal, wrapped},
 };
 
-/// The signals that stop a report. Created first, so that they never have their default action.
-pub(super) struct StopSignals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl StopSignals {
-    /// Catches them from now on.
-    pub(super) fn listen() -> Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    /// Waits for one.
-    pub(super) async fn received(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-}
-
-/// How long the last collection and its output may take after a signal.
-const END_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// Shows windows. A closed pipe is not an error.
+/// Shows windows.
 pub(super) async fn run(source: Source, options: &ReportOptions, stop: StopSignals) -> Result<ExitCode> {
-    let (stopping, stopped) = watch::channel(false);
-    let mut signals = stop;
-    let mut shown = pin!(show(source, options, stopped));
-    let outcome = tokio::select! {
-        outcome = &mut shown => outcome,
-        () = signals.received() => {
-            stopping.send_replace(true);
-            timeout(END_TIMEOUT, shown).await.unwrap_or(Ok(()))
-        }
-    };
-    match outcome {
-        Err(error) if is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
-        outcome => outcome.map(|()| ExitCode::SUCCESS),
-    }
+    show_until_stopped(stop, |stopped| show(source, options, stopped)).await
 }
 
 async fn show(mut source: Source, options: &ReportOptions, mut stopped: watch::Receiver<bool>) -> Result<()> {
@@ -127,26 +82,6 @@ fn is_whole(before: &ApiSnapshot, after: &ApiSnapshot, passes: u64) -> bool {
     let restarted = before.started != after.started;
     let passed = after.daemon.passes.saturating_sub(before.daemon.passes);
     after.taken != before.taken && (restarted || passed >= passes)
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-/// Waits until the reader of a pipe closes it, which between two windows no write would notice.
-async fn closed(terminal: Terminal) {
-    if terminal.is_terminal {
-        return pending().await;
-    }
-    loop {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let mut output = [PollFd::from_borrowed_fd(stdout(), PollFlags::empty())];
-        if poll(&mut output, Some(&Timespec::default())) == Ok(1)
-            && output[0].revents().contains(PollFlags::ERR)
-        {
-            return;
-        }
-    }
 }
 
 struct Output<'a> {
@@ -231,14 +166,4 @@ impl Output<'_> {
     fn wrapped(&self, line: &str, indent: usize) -> String {
         wrapped(line, self.terminal.width(), indent)
     }
-}
-
-/// Writes to standard output, in another thread: a pipe may be full, a terminal may be stopped, and signals are still obeyed.
-async fn write(text: String) -> Result<()> {
-    let written = spawn_blocking(move || {
-        let mut output = io::stdout().lock();
-        output.write_all(text.as_bytes())?;
-        output.flush()
-    });
-    Ok(written.await??)
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::api::ApiSnapshot;
 
 #[derive(Clone, Debug)]
-pub(super) enum Update {
-    /// A new snapshot. Its counters are cumulative: [`Window`](super::window::Window) takes the difference of two.
-    Snapshot(Arc<ApiSnapshot>),
+pub(super) enum Update<T = ApiSnapshot> {
+    /// A new snapshot, or another document of a new collection. Its counters are cumulative: [`Window`](super::window::Window) takes the difference of two.
+    Snapshot(Arc<T>),
     /// A failure that is being retried.
     Retrying(String),
 }

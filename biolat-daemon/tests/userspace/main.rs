@@ -20,5 +20,6 @@ mod http;
 mod properties;
 mod reload;
 mod report;
+mod report_slow;
 #[path = "../support/mod.rs"]
 mod support;

@@ -78,7 +78,7 @@ fn biolat(config: Option<&Path>) -> SocketAddr {
 }
 
 /// A server that answers every request with these bytes.
-fn server_of(bytes: &'static [u8]) -> SocketAddr {
+pub(crate) fn server_of(bytes: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -93,7 +93,7 @@ fn server_of(bytes: &'static [u8]) -> SocketAddr {
     address
 }
 
-fn command(arguments: &[&str]) -> Command {
+pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BIOLAT_")) {
         command.env_remove(name);
@@ -111,12 +111,12 @@ fn once(arguments: &[&str]) -> Output {
     report(&[arguments, &["200ms", "1"]].concat())
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Checks the exit code and the one line on standard error.
-fn fails(output: &Output, expected: &[&str]) {
+pub(crate) fn fails(output: &Output, expected: &[&str]) {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");

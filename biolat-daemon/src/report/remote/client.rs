@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Read as _},
+    marker::PhantomData,
     sync::Arc,
     time::Duration,
 };
@@ -30,13 +31,8 @@ use tokio_rustls::{
     rustls::{self, ClientConfig, pki_types::ServerName},
 };
 
-use super::{sanitize_snapshot::sanitized, tls};
-use crate::{
-    api,
-    api::ApiSnapshot,
-    report::target::{PATH, Target},
-    sanitize, version,
-};
+use super::{document::Document, tls};
+use crate::{api, report::target::Target, sanitize, version};
 
 /// For each of connecting, the handshake, and the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,25 +42,27 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// The outcome of a request.
 #[derive(Debug)]
-pub(super) enum Fetched {
-    /// A new snapshot.
-    New(Box<ApiSnapshot>),
+pub(super) enum Fetched<T> {
+    /// The document of a new snapshot.
+    New(Box<T>),
     /// No new snapshot since the last request.
     Same,
     /// No snapshot yet.
     NotReady,
 }
 
-pub(super) struct Client {
+/// A client for one document.
+pub(super) struct Client<T> {
     target: Target,
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
     connection: Option<SendRequest<Empty<Bytes>>>,
     /// The ETag of the last snapshot.
     tag: Option<HeaderValue>,
+    document: PhantomData<fn() -> T>,
 }
 
-impl Client {
+impl<T: Document> Client<T> {
     /// Does not connect yet.
     pub(super) fn new(
         target: Target,
@@ -78,11 +76,11 @@ impl Client {
             Ok(value)
         });
         let (authorization, tls) = (authorization.transpose()?, tls.map(Arc::new));
-        Ok(Self { target, authorization, tls, connection: None, tag: None })
+        Ok(Self { target, authorization, tls, connection: None, tag: None, document: PhantomData })
     }
 
-    /// Requests the latest snapshot.
-    pub(super) async fn fetch(&mut self) -> Result<Fetched> {
+    /// Requests the document of the latest snapshot.
+    pub(super) async fn fetch(&mut self) -> Result<Fetched<T>> {
         let kept = self.connection.take().filter(SendRequest::is_ready);
         let answer = match kept {
             // A server may close an idle connection at any time: then a new one is made.
@@ -141,7 +139,7 @@ impl Client {
     }
 
     async fn request(&self, connection: &mut SendRequest<Empty<Bytes>>) -> Result<Response<Incoming>> {
-        let mut request = Request::get(format!("{}{PATH}", self.target.prefix))
+        let mut request = Request::get(format!("{}{}", self.target.prefix, T::PATH))
             .header(HOST, self.target.authority())
             .header(USER_AGENT, concat!("biolat-daemon/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT_ENCODING, "gzip");
@@ -158,7 +156,7 @@ impl Client {
         })
     }
 
-    async fn read(&mut self, answer: Response<Incoming>) -> Result<Fetched> {
+    async fn read(&mut self, answer: Response<Incoming>) -> Result<Fetched<T>> {
         let (head, body) = answer.into_parts();
         let body = Limited::new(body, MAX_BYTES).collect().await.map(|body| body.to_bytes());
         let body = body
@@ -173,9 +171,9 @@ impl Client {
             }
         }
         let gzip = head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
-        let snapshot = snapshot(&body, gzip).with_context(|| format!("cannot read {}", self.target))?;
+        let document = document(&body, gzip).with_context(|| format!("cannot read {}", self.target))?;
         self.tag = head.headers.get(ETAG).cloned();
-        Ok(Fetched::New(Box::new(snapshot)))
+        Ok(Fetched::New(Box::new(document)))
     }
 
     fn refused(&self, status: StatusCode, location: Option<&str>, body: &[u8]) -> anyhow::Error {
@@ -188,8 +186,10 @@ impl Client {
                 "{target} requires a password: give --user NAME, and the password in BIOLAT_PASSWORD or --password-file FILE"
             ),
             (StatusCode::NOT_FOUND, _) => anyhow!(
-                "{target} has no {PATH}: it is not biolat, or one older than {} that does not support `report --from`",
-                version::VERSION
+                "{target} has no {}: it is not biolat, or one older than {} that does not support `{}`",
+                T::PATH,
+                version::VERSION,
+                T::COMMAND
             ),
             (_, Some(location)) => anyhow!("{target} redirects to {location}: give that URL"),
             _ => {
@@ -211,7 +211,7 @@ fn tls_error(error: &hyper::Error) -> Option<&rustls::Error> {
     io.get_ref()?.downcast_ref()
 }
 
-fn snapshot(body: &[u8], gzip: bool) -> Result<ApiSnapshot> {
+fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
     #[derive(serde::Deserialize)]
     struct Versions {
         version: u32,
@@ -229,7 +229,7 @@ fn snapshot(body: &[u8], gzip: bool) -> Result<ApiSnapshot> {
     };
     // The version first: another version may have other fields.
     let versions: Versions = serde_json::from_slice(json)
-        .map_err(|error| anyhow!("the answer is not a snapshot of biolat: {error}"))?;
+        .map_err(|error| anyhow!("the answer is not {} of biolat: {error}", T::NAME))?;
     if versions.version != api::VERSION {
         bail!(
             "biolat {} there has version {} of the API, and this one reads version {}: use the same version of biolat",
@@ -238,7 +238,8 @@ fn snapshot(body: &[u8], gzip: bool) -> Result<ApiSnapshot> {
             api::VERSION
         );
     }
-    sanitized(serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?)
+    let document: T = serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?;
+    document.sanitized()
 }
 
 #[cfg(test)]
@@ -246,10 +247,10 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
     use serde_json::{Value, json};
 
-    use super::snapshot;
+    use super::document;
     use crate::{
-        api::{ApiInflight, ApiSnapshot},
-        report::{json_line, samples, text_of},
+        api::{ApiInflight, ApiSlowLog, ApiSnapshot},
+        report::{json_line, samples, slow_line, text_of},
     };
 
     fn valid() -> ApiSnapshot {
@@ -264,13 +265,27 @@ mod tests {
 
     /// Reads an answer, and shows it if it can be read: nothing may panic, nor steer a terminal.
     fn read_and_show(answer: &[u8]) {
-        match snapshot(answer, false) {
+        match document::<ApiSnapshot>(answer, false) {
             Ok(read) => {
                 for (before, after) in [(&valid(), &read), (&read, &valid()), (&read, &read)] {
                     let text = text_of(before, after);
                     assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
                     assert_eq!(json_line(before, after).lines().count(), 1);
                 }
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                assert!(!error.contains(char::is_control), "{error:?}");
+            }
+        }
+    }
+
+    /// The same of a log of slow I/Os.
+    fn read_and_show_log(answer: &[u8]) {
+        match document::<ApiSlowLog>(answer, false) {
+            Ok(log) => {
+                let text: String = log.ios.iter().map(slow_line).collect();
+                assert!(!text.contains(char::is_control), "{text:?}");
             }
             Err(error) => {
                 let error = format!("{error:#}");
@@ -309,7 +324,7 @@ mod tests {
     #[test]
     fn a_valid_answer_is_shown() {
         let json = serde_json::to_vec(&valid()).unwrap();
-        assert_eq!(snapshot(&json, false).unwrap(), valid());
+        assert_eq!(document::<ApiSnapshot>(&json, false).unwrap(), valid());
         read_and_show(&json);
     }
 
@@ -318,7 +333,7 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_are_an_error(bytes in vec(any::<u8>(), 0..200), gzip: bool) {
-            let error = format!("{:#}", snapshot(&bytes, gzip).unwrap_err());
+            let error = format!("{:#}", document::<ApiSnapshot>(&bytes, gzip).unwrap_err());
             prop_assert!(!error.contains(char::is_control), "{error:?}");
         }
 
@@ -339,6 +354,16 @@ mod tests {
                 mutate(&mut json, *place, new);
             }
             read_and_show(&serde_json::to_vec(&json).unwrap());
+        }
+
+        #[test]
+        fn changed_values_of_a_log_do_no_harm(changes in vec((any::<usize>(), any_value()), 1..4)) {
+            let log = samples::slow_log(vec![samples::slow_io(1, "sda"), samples::slow_io(2, "sdb")]);
+            let mut json = serde_json::to_value(log).unwrap();
+            for (place, new) in &changes {
+                mutate(&mut json, *place, new);
+            }
+            read_and_show_log(&serde_json::to_vec(&json).unwrap());
         }
     }
 }

@@ -1,6 +1,8 @@
 //! A running daemon, here or on another host: a task polls it for new snapshots.
 
 mod client;
+mod document;
+mod sanitize_slow_log;
 mod sanitize_snapshot;
 mod tls;
 
@@ -19,7 +21,7 @@ use super::{options::ReportOptions, target::Target, update::Update};
 use crate::{api::ApiSnapshot, device::selection::Selection};
 use client::{Client, Fetched};
 
-pub(super) use sanitize_snapshot::clean_text;
+pub(super) use document::Document;
 
 /// The environment variable of the password.
 const PASSWORD_VARIABLE: &str = "BIOLAT_PASSWORD";
@@ -34,13 +36,13 @@ const MAX_OUTAGE: Duration = Duration::from_secs(30);
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A daemon that has answered.
-pub(super) struct Remote {
-    pub(super) first: Arc<ApiSnapshot>,
-    updates: mpsc::Receiver<Result<Update>>,
+pub(super) struct Remote<T = ApiSnapshot> {
+    pub(super) first: Arc<T>,
+    updates: mpsc::Receiver<Result<Update<T>>>,
     stop: Option<oneshot::Sender<()>>,
 }
 
-impl Remote {
+impl<T: Document> Remote<T> {
     /// Requests the first snapshot, and starts to poll for others.
     pub(super) async fn open(target: Target, options: &ReportOptions) -> Result<Self> {
         if options.ca_file.is_some() && !target.tls {
@@ -50,7 +52,7 @@ impl Remote {
         // The table shows that the daemon is unreachable and for how long, until the user quits.
         let max_outage = if options.top { Duration::MAX } else { MAX_OUTAGE };
         let tls = if target.tls { Some(tls::config(options.ca_file.as_deref())?) } else { None };
-        let mut poll = Poll {
+        let mut poll: Poll<T> = Poll {
             client: Client::new(target, credentials, tls)?,
             selection: options.selection()?,
             max_outage,
@@ -58,18 +60,18 @@ impl Remote {
         let first = poll.first().await?;
         let (sender, updates) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel();
-        let pause = Duration::try_from_secs_f64(first.interval).unwrap_or(FIRST_COLLECTION_TIMEOUT);
+        let pause = Duration::try_from_secs_f64(first.interval()).unwrap_or(FIRST_COLLECTION_TIMEOUT);
         tokio::spawn(poll.run(pause, sender, stopped));
         Ok(Self { first, updates, stop: Some(stop) })
     }
 
     /// The next update. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Update> {
+    pub(super) async fn next(&mut self) -> Result<Update<T>> {
         self.updates.recv().await.unwrap_or_else(|| bail!("the polling task has ended"))
     }
 
     /// The latest snapshot, if it is a new one.
-    pub(super) async fn last(&mut self) -> Option<Arc<ApiSnapshot>> {
+    pub(super) async fn last(&mut self) -> Option<Arc<T>> {
         drop(self.stop.take());
         let mut latest = None;
         let drained = async {
@@ -84,14 +86,14 @@ impl Remote {
     }
 }
 
-struct Poll {
-    client: Client,
+struct Poll<T> {
+    client: Client<T>,
     selection: Option<Selection>,
     max_outage: Duration,
 }
 
-impl Poll {
-    async fn first(&mut self) -> Result<Arc<ApiSnapshot>> {
+impl<T: Document> Poll<T> {
+    async fn first(&mut self) -> Result<Arc<T>> {
         let began = Instant::now();
         while began.elapsed() < FIRST_COLLECTION_TIMEOUT {
             if let Fetched::New(snapshot) = self.client.fetch().await? {
@@ -106,7 +108,7 @@ impl Poll {
     async fn run(
         mut self,
         interval: Duration,
-        updates: mpsc::Sender<Result<Update>>,
+        updates: mpsc::Sender<Result<Update<T>>>,
         mut stop: oneshot::Receiver<()>,
     ) {
         let often = (interval / 20).clamp(Duration::from_millis(20), Duration::from_millis(500));
@@ -151,9 +153,9 @@ impl Poll {
         }
     }
 
-    fn selected(&self, mut snapshot: Box<ApiSnapshot>) -> Arc<ApiSnapshot> {
+    fn selected(&self, mut snapshot: Box<T>) -> Arc<T> {
         if let Some(selection) = &self.selection {
-            snapshot.devices.retain(|device| selection.shows(&device.name));
+            snapshot.select(selection);
         }
         Arc::from(snapshot)
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Intervals between collections that a daemon may have, in seconds: its own limits, and some more.
-const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
+pub(super) const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
 
 /// No I/O is older than a century, in seconds.
 const LONGEST_AGE: f64 = 100.0 * 365.25 * 86400.0;
@@ -58,7 +58,7 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
 }
 
 /// Makes the text of a snapshot harmless: names of devices, and what drives and hosts say of themselves.
-pub(in crate::report) fn clean_text(snapshot: &mut ApiSnapshot) {
+pub(super) fn clean_text(snapshot: &mut ApiSnapshot) {
     let ApiSnapshot { biolat, host, devices, lost, .. } = snapshot;
     clean(biolat);
     clean(host);
@@ -87,7 +87,7 @@ fn has_known_buckets(histogram: &Histogram) -> Result<()> {
     }
 }
 
-fn clean(value: &mut String) {
+pub(super) fn clean(value: &mut String) {
     if value.contains(char::is_control) {
         *value = sanitize::text(value);
     }

@@ -1,0 +1,46 @@
+//! Standard output, as a report writes to it: no reader delays a signal.
+
+use std::{
+    future::pending,
+    io::{self, Write as _},
+    time::Duration,
+};
+
+use anyhow::Result;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    stdio::stdout,
+};
+use tokio::task::spawn_blocking;
+
+use crate::terminal::Terminal;
+
+/// Writes to standard output, in another thread: a pipe may be full, a terminal may be stopped, and signals are still obeyed.
+pub(super) async fn write(text: String) -> Result<()> {
+    let written = spawn_blocking(move || {
+        let mut output = io::stdout().lock();
+        output.write_all(text.as_bytes())?;
+        output.flush()
+    });
+    Ok(written.await??)
+}
+
+pub(super) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Waits until the reader of a pipe closes it, which between two windows no write would notice.
+pub(super) async fn closed(terminal: Terminal) {
+    if terminal.is_terminal {
+        return pending().await;
+    }
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut output = [PollFd::from_borrowed_fd(stdout(), PollFlags::empty())];
+        if poll(&mut output, Some(&Timespec::default())) == Ok(1)
+            && output[0].revents().contains(PollFlags::ERR)
+        {
+            return;
+        }
+    }
+}

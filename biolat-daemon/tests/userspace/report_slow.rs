@@ -1,0 +1,159 @@
+//! `report --slow --from` on a server with a synthetic log.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::{SocketAddr, TcpListener},
+    process::{Child, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use biolat_daemon::{
+    api::ApiSlowIo,
+    http::{Limits, ServeConfig, Service, serve},
+    snapshot::{SlowIo, SlowLog, Snapshot},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::watch;
+
+use crate::{
+    report::{command, fails, server_of, text},
+    support::snapshots::{serve_config, snapshot},
+};
+
+/// I/Os of sda and sdb take turns. Every fourth fails at once, the others take 1.5 s and 3 s.
+fn io(number: u64) -> SlowIo {
+    let (total, status) = match number % 4 {
+        0 => (Duration::from_millis(5), "medium"),
+        2 => (Duration::from_millis(1500), "ok"),
+        _ => (Duration::from_secs(3), "ok"),
+    };
+    SlowIo {
+        number,
+        completed: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + number),
+        device: if number.is_multiple_of(2) { "sda".into() } else { "sdb".into() },
+        op: "write".into(),
+        sector: 8 * number,
+        bytes: 4096,
+        status,
+        latencies: [None, None, None, Some(total)],
+        cpu: 1,
+    }
+}
+
+/// The snapshot of a collection: each finds another two I/Os, and two that were dropped. The log keeps 10.
+fn collection(number: u64, started: SystemTime) -> Snapshot {
+    let latest = 2 * number;
+    let ios = (latest.saturating_sub(10) + 1..=latest).map(io).collect();
+    Snapshot {
+        started,
+        taken: started + Duration::from_millis(200 * number),
+        slow: SlowLog { ios, dropped: latest },
+        ..snapshot(1)
+    }
+}
+
+/// A biolat with a collection every 200 ms, the first of which is the fifth.
+fn biolat(slow: Option<Duration>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+            let (snapshots, seen) = watch::channel(Some(Arc::new(collection(5, started))));
+            let (_stop, stopped) = watch::channel(false);
+            let config = ServeConfig { interval: Duration::from_millis(200), slow, ..serve_config() };
+            let listeners = vec![listener.try_into().unwrap()];
+            tokio::spawn(serve(listeners, Service::new(seen, config), Limits::default(), stopped));
+            for number in 6.. {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                snapshots.send_replace(Some(Arc::new(collection(number, started))));
+            }
+        });
+    });
+    address
+}
+
+/// A running report and its output.
+fn following(arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, lines.map(Result::unwrap))
+}
+
+const SECOND: Option<Duration> = Some(Duration::from_secs(1));
+
+#[test]
+fn new_ios_are_followed_until_ctrl_c() {
+    let address = biolat(SECOND).to_string();
+    let (child, mut lines) = following(&["--slow", "--from", &address, "-d", "sda"]);
+    // Two lines, one of which is wrapped.
+    let about = lines.by_ref().take(3).collect::<Vec<_>>().join(" ");
+    assert!(about.contains(&format!("on example at http://{address}, interval 200 ms")), "{about}");
+    let expected =
+        "I/Os that take at least 1 s or fail from now on; its log has 5 earlier ones: see /api/v1/slow";
+    assert!(about.contains(expected), "{about}");
+    let (mut slow, mut failed, mut dropped) = (0, 0, 0);
+    for line in lines.by_ref().take(12) {
+        if line.contains("I/Os were not recorded: too many at a time") {
+            dropped += 1;
+        } else if line.contains("failed: medium") {
+            assert!(line.contains(" 5.00 ms  CPU 1"), "{line}");
+            failed += 1;
+        } else {
+            assert!(
+                line.contains(" sda       write   sector ") && line.contains("4.00 KiB  1.50 s"),
+                "{line}"
+            );
+            slow += 1;
+        }
+    }
+    assert!(slow >= 2 && failed >= 2 && dropped >= 2, "{slow}, {failed}, {dropped}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    drop(lines);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn lines_of_json_are_those_of_the_api() {
+    let address = biolat(SECOND).to_string();
+    let (mut child, lines) = following(&["--slow=2s", "-j", "--from", &address]);
+    let ios: Vec<ApiSlowIo> = lines.take(8).map(|line| serde_json::from_str(&line).unwrap()).collect();
+    assert!(ios.is_sorted_by(|before, after| before.number < after.number));
+    let first = ios[0].number;
+    let expected = (first..).filter(|number| number % 2 == 1 || number % 4 == 0).take(8).collect::<Vec<_>>();
+    assert_eq!(ios.iter().map(|io| io.number).collect::<Vec<_>>(), expected);
+    assert!(first > 10, "a new one");
+    assert!(ios.iter().all(|io| io.status == "medium" || io.latency.total == Some(3.0)));
+    let _ = child.kill();
+    let stderr = text(&child.wait_with_output().unwrap().stderr);
+    assert!(stderr.contains("I/Os that take at least 2 s or fail from now on"), "{stderr}");
+    assert!(stderr.contains("I/Os were not recorded: too many at a time"), "{stderr}");
+}
+
+#[test]
+fn daemons_without_a_log() {
+    let not_found = server_of(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").to_string();
+    let report = |address: &str| command(&["--slow", "--from", address]).output().unwrap();
+    fails(&report(&not_found), &["has no /api/v1/slow", "one older than", "`report --slow`"]);
+    let off = biolat(None).to_string();
+    fails(&report(&off), &["no I/O is recorded there: that biolat runs with --slow off"]);
+}
+
+#[test]
+fn wrong_options() {
+    for (arguments, expected) in [
+        (&["--slow", "--top"][..], "cannot be used with"),
+        (&["--slow", "5"], "cannot be used with"),
+        (&["--slow=10ms"], "give a time from 33ms to 1000s"),
+    ] {
+        let output = command(arguments).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
