@@ -45,29 +45,27 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
     let key = Key::new(device, op);
     let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
     let status = if has_failed { status_index(completion.status) } else { 0 };
+    if let Some(series) = maps::slot_or_new(key).and_then(maps::series) {
+        // SAFETY: this CPU's own counters; see `maps::series`.
+        let series = unsafe { &mut *series };
+        if has_failed {
+            let errors = &mut series.errors[status];
+            *errors = errors.wrapping_add(1);
+        }
+        series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
+        if let Meaning::End = meaning {
+            record_latency(ctx, series, &completion, now);
+        }
+    } else if let Meaning::End = meaning {
+        let lost = maps::count_lost(Reason::NoRoom);
+        // At each power of two: the daemon is notified, and not flooded.
+        if lost.is_power_of_two() {
+            maps::send(Event::new(EventKind::NoRoom, key));
+        }
+    }
+    // After the counters: whoever has the record finds the I/O in them.
     if has_failed || matches!(meaning, Meaning::End) {
         slow::send_if_slow(&completion, &Ended { key, status: status as u32, now });
-    }
-    let Some(series) = maps::slot_or_new(key).and_then(maps::series) else {
-        if let Meaning::End = meaning {
-            let lost = maps::count_lost(Reason::NoRoom);
-            // At each power of two: the daemon is notified, and not flooded.
-            if lost.is_power_of_two() {
-                maps::send(Event::new(EventKind::NoRoom, key));
-            }
-        }
-        return;
-    };
-    // SAFETY: this CPU's own counters; see `maps::series`.
-    let series = unsafe { &mut *series };
-
-    if has_failed {
-        let errors = &mut series.errors[status];
-        *errors = errors.wrapping_add(1);
-    }
-    series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
-    if let Meaning::End = meaning {
-        record_latency(ctx, series, &completion, now);
     }
 }
 

@@ -81,6 +81,44 @@ fn pending(place: Place, found: &Found) -> Option<Pending> {
     })
 }
 
+/// Whose turn it is to be surveyed.
+#[derive(Default)]
+pub(super) struct SurveyTurns {
+    /// The devices that were surveyed last: of those with I/Os in flight, of those without.
+    busy: u64,
+    idle: u64,
+    budget: Budget,
+}
+
+/// Time for surveys. One that takes longer than what is left is paid for by later collections.
+#[derive(Default)]
+struct Budget {
+    left: Duration,
+    debt: Duration,
+}
+
+impl Budget {
+    fn refill(&mut self, share: Duration) {
+        self.left = share.saturating_sub(self.debt);
+        self.debt = self.debt.saturating_sub(share);
+    }
+
+    fn is_left(&self) -> bool {
+        !self.left.is_zero()
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.debt += time.saturating_sub(self.left);
+        self.left = self.left.saturating_sub(time);
+    }
+}
+
+/// All of these devices, in ascending order from the first one after `last`.
+fn after(devices: &[u64], last: u64) -> impl Iterator<Item = u64> {
+    let (before, after) = devices.split_at(devices.partition_point(|&id| id <= last));
+    after.iter().chain(before).copied()
+}
+
 impl InflightState {
     /// Follows whether anything completes: whether I/Os are in flight and none has completed since the last collection.
     fn is_stalled(&mut self, diskstats: DiskStats, now: Instant) -> bool {
@@ -118,7 +156,8 @@ impl Collector {
             let in_flight = diskstats.in_flight() > 0;
             (state.latest.reads, state.latest.writes) =
                 if in_flight { sysfs::inflight(&self.host.sysfs, name) } else { (0, 0) };
-            let is_stalled = state.is_stalled(diskstats, now);
+            // Without I/O statistics nothing seems to complete, and there are no timestamps.
+            let is_stalled = known.device.iostats && state.is_stalled(diskstats, now);
             let requests = Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: name };
             if let Some(oldest) = state.oldest.and_then(|oldest| requests.still_pending(oldest)) {
                 state.latest.oldest = oldest.age;
@@ -133,29 +172,27 @@ impl Collector {
                 idle.push(id);
             }
         }
-        let budget = self.interval / SHARE;
-        self.busy_turn = self.survey_in_turns(&busy, self.busy_turn, now, budget);
+        let mut turns = std::mem::take(&mut self.survey_turns);
+        turns.budget.refill(self.interval / SHARE);
+        self.survey_in_turns(&busy, &mut turns.busy, &mut turns.budget, now);
         // Without any in flight, requests may still wait in the scheduler. One device in each collection is enough, as they
         // wait there for long if something is wrong.
-        self.idle_turn = self.survey_in_turns(&idle, self.idle_turn, now, Duration::ZERO);
+        let next_idle = after(&idle, turns.idle).next();
+        self.survey_in_turns(next_idle.as_slice(), &mut turns.idle, &mut turns.budget, now);
+        self.survey_turns = turns;
     }
 
-    /// Surveys the first of these devices after `last`, and as many after it as the budget allows. Returns the last one.
-    fn survey_in_turns(&mut self, devices: &[u64], last: u64, now: Instant, budget: Duration) -> u64 {
-        let (before, after) = devices.split_at(devices.partition_point(|&id| id <= last));
-        let began = Instant::now();
-        let mut latest = last;
-        for &id in after.iter().chain(before) {
-            let Some(known) = self.devices.get_mut(&id) else { continue };
+    /// Surveys the devices after the last one, as many as the budget allows.
+    fn survey_in_turns(&mut self, devices: &[u64], last: &mut u64, budget: &mut Budget, now: Instant) {
+        for id in after(devices, *last) {
+            let Some(known) = self.devices.get_mut(&id).filter(|_| budget.is_left()) else { return };
             let requests =
                 Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: &known.device.name };
+            let began = Instant::now();
             known.inflight.update(requests.survey(), now);
-            latest = id;
-            if began.elapsed() >= budget {
-                break;
-            }
+            budget.spend(began.elapsed());
+            *last = id;
         }
-        latest
     }
 }
 
@@ -229,7 +266,7 @@ mod tests {
 
     use biolat_common::inflight::{Found, Tags};
 
-    use super::{InflightState, Place, Survey};
+    use super::{Budget, InflightState, Place, Survey, after};
     use crate::device::diskstats::DiskStats;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -277,5 +314,26 @@ mod tests {
         assert!(!state.is_stalled(diskstats(6, 2), began + 9 * SECOND));
         assert_eq!(updated(&mut state, None, began + 9 * SECOND), (0, false));
         assert!(!state.is_stalled(diskstats(6, 0), began + 10 * SECOND));
+    }
+
+    #[test]
+    fn a_long_survey_is_paid_for_by_later_collections() {
+        let mut budget = Budget::default();
+        budget.refill(SECOND);
+        budget.spend(SECOND / 2);
+        assert!(budget.is_left());
+        budget.spend(3 * SECOND);
+        let mut left = || {
+            budget.refill(SECOND);
+            budget.is_left()
+        };
+        assert_eq!([left(), left(), left(), left()], [false, false, true, true]);
+    }
+
+    #[test]
+    fn turns_go_round() {
+        let from = |last| after(&[3, 5, 9], last).collect::<Vec<_>>();
+        assert_eq!((from(0), from(5), from(9)), (vec![3, 5, 9], vec![9, 3, 5], vec![3, 5, 9]));
+        assert_eq!(after(&[], 4).next(), None);
     }
 }

@@ -37,7 +37,7 @@ use crate::{
     snapshot::Snapshot,
 };
 use audit::Audit;
-use inflight::InflightState;
+use inflight::{InflightState, SurveyTurns};
 use series_store::SeriesStore;
 use slow_log::{GoneDevices, SlowIoLog};
 use sysfs_thread::SysfsThread;
@@ -70,9 +70,7 @@ pub struct Collector {
     logged_no_room: BTreeSet<Key>,
     /// Time between two collections.
     interval: Duration,
-    /// The devices whose requests in flight were looked at last: of those that had some, of those that had none.
-    busy_turn: u64,
-    idle_turn: u64,
+    survey_turns: SurveyTurns,
     slow: SlowIoLog,
     gone: GoneDevices,
     stats: thread::CollectionStats,
@@ -143,8 +141,7 @@ impl Collector {
             no_room: BTreeSet::new(),
             logged_no_room: BTreeSet::new(),
             interval: Duration::ZERO,
-            busy_turn: 0,
-            idle_turn: 0,
+            survey_turns: SurveyTurns::default(),
             slow: SlowIoLog::default(),
             gone: GoneDevices::default(),
             stats: thread::CollectionStats::default(),
@@ -257,7 +254,9 @@ impl Collector {
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
             if let Some(known) = self.devices.get_mut(&id) {
                 known.has_dispatch_times = growth.split > 0;
-                known.has_submission_times = growth.admitted > 0;
+                if growth.bytes > 0 {
+                    known.has_submission_times = growth.admitted > 0;
+                }
             }
         }
         Ok(())

@@ -310,7 +310,7 @@ mod tests {
         log.add(vec![record(SDA, 30), record(SDA, 10), record(SDA, 20)], at(1), &kernel, device);
         log.share(0);
         let first = log.snapshot().ios;
-        assert_eq!([0, 1, 2].map(|place| first[place].completed), [10, 20, 30].map(|ns| wall(ns)));
+        assert_eq!([0, 1, 2].map(|place| first[place].completed), [10, 20, 30].map(wall));
         log.share(0);
         assert!(std::sync::Arc::ptr_eq(&first, &log.snapshot().ios), "nothing was added");
 

@@ -33,6 +33,8 @@ pub struct Growth {
     pub split: u64,
     /// Requests with a known submission time.
     pub admitted: u64,
+    /// Bytes moved. Flushes move none, and have no bio that was submitted.
+    pub bytes: u64,
 }
 
 impl std::ops::AddAssign for Growth {
@@ -40,6 +42,7 @@ impl std::ops::AddAssign for Growth {
         self.total += other.total;
         self.split += other.split;
         self.admitted += other.admitted;
+        self.bytes += other.bytes;
     }
 }
 
@@ -77,7 +80,7 @@ impl Totals {
         for (total, new) in self.errors.iter_mut().zip(errors) {
             *total += u64::from(new);
         }
-        let mut growth = Growth::default();
+        let mut growth = Growth { bytes, ..Growth::default() };
         for (total, new) in self.cells.iter_mut().zip(cells) {
             for (total, new) in total.iter_mut().zip(new) {
                 *total += u64::from(new);
@@ -143,8 +146,9 @@ mod tests {
         series.cells[100] = [0, 2, 2, 3];
         series.queue_ns = 90;
         series.unsplit_ns = 5;
+        series.bytes = 4096;
         series.errors[10] = 1;
-        assert_eq!(totals.add(&series), Growth { total: 5, split: 4, admitted: 2 });
+        assert_eq!(totals.add(&series), Growth { total: 5, split: 4, admitted: 2, bytes: 4096 });
         assert_eq!(totals.add(&series), Growth::default());
 
         let view = totals.view("read".into(), true);
