@@ -71,6 +71,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "known_latency", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "unthrottled", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "schedulers", on_host: false, needs: &[], guests: &[Standard] },
+    Suite { name: "multipath", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "nvme_hotplug", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "series_limits", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "device_churn", on_host: true, needs: &[], guests: &[Standard] },

@@ -24,6 +24,7 @@ mod latency;
 mod lifecycle;
 mod limits;
 mod losses;
+mod multipath;
 mod nvme_hotplug;
 mod page;
 mod peers;

@@ -6,31 +6,12 @@ use crate::support::{
     block,
     daemon::Daemon,
     diskstats::{READ, WRITE},
+    dm::Mapped,
     load::{self, READS, Target},
     null_blk::NullBlk,
     run,
     settled::{Moment, compare, settled, tally},
 };
-
-/// A dm device, removed when it is dropped.
-struct Mapped {
-    /// `dm-0`
-    name: String,
-    label: &'static str,
-}
-
-impl Mapped {
-    fn create(label: &'static str, table: &str) -> Self {
-        run("dmsetup", &["create", label, "--noudevsync", "--table", table]);
-        Self { name: block::device_with("dm/name", label), label }
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        run("dmsetup", &["remove", "--noudevsync", self.label]);
-    }
-}
 
 const SECTORS: u64 = 256 << 11;
 

@@ -35,11 +35,13 @@ pub(crate) const PROGRAMS: [(&str, &str); 10] = [
 ];
 
 /// Modules that the guest needs if they are not built in. `init.sh` loads some; tests load the others.
-const MODULES: [&str; 23] = [
+const MODULES: [&str; 25] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_scsi",
     "nvme",
+    "nvme-tcp",
+    "nvmet-tcp",
     "sd_mod",
     "sg",
     "configfs",

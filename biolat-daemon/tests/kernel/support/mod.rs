@@ -6,6 +6,7 @@ pub(crate) mod bpf;
 pub(crate) mod browser;
 pub(crate) mod daemon;
 pub(crate) mod diskstats;
+pub(crate) mod dm;
 pub(crate) mod emulator;
 pub(crate) mod figures;
 pub(crate) mod fio;
@@ -17,6 +18,7 @@ pub(crate) mod machine;
 #[path = "../../support/native.rs"]
 pub(crate) mod native;
 pub(crate) mod null_blk;
+pub(crate) mod nvme_tcp;
 pub(crate) mod passthrough;
 pub(crate) mod prometheus;
 pub(crate) mod report;

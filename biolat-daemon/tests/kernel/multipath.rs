@@ -1,0 +1,173 @@
+//! Multipath devices of which a path fails.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use crate::support::{
+    block,
+    daemon::{Daemon, wait_for},
+    diskstats::{Fields, READ, Stat, WRITE},
+    dm::Mapped,
+    figures::Figures,
+    load::{StopFlag, Target},
+    nvme_tcp::TwoPaths,
+    run,
+    scsi_debug::ScsiDebug,
+    settled::{Moment, settled},
+};
+
+const BLOCK: u64 = 4096;
+const READ_AND_WRITE: [Fields; 2] = [READ, WRITE];
+
+/// Reads and writes until it is told to stop; returns the number of calls. None of them may fail.
+fn load(device: &str, stop: &StopFlag) -> u64 {
+    let calls = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for worker in 0..12_u64 {
+            let calls = &calls;
+            scope.spawn(move || {
+                let target = Target::open(&block::path(device));
+                for number in (0..).take_while(|_| !stop.is_set()) {
+                    let place = (worker << 24) + (number % 1000) * BLOCK;
+                    let done = if worker % 2 == 0 {
+                        target.try_read_at(place, BLOCK as usize)
+                    } else {
+                        target.try_write_at(place, BLOCK as usize)
+                    };
+                    done.unwrap();
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    calls.into_inner()
+}
+
+/// A label of a path.
+fn label(figures: &Figures, path: &str, name: &str) -> String {
+    figures.label("biolat_path_info", &[("device", path)], name).unwrap_or_default()
+}
+
+fn wait_for_states(daemon: &Daemon, paths: &[String; 2], expected: [&str; 2]) {
+    wait_for(&format!("the states {expected:?}"), || {
+        let figures = Figures::scrape(daemon.address);
+        paths.each_ref().map(|path| label(&figures, path, "state")) == expected
+    });
+}
+
+fn wait_for_completions(path: &str, count: u64) {
+    let before = Stat::of(path).all_completions();
+    wait_for(&format!("I/O on {path}"), || Stat::of(path).all_completions() >= before + count);
+}
+
+/// The second path fails under load and comes back: no call fails, all I/O is accounted for. Returns how many requests the
+/// kernel took from the failed path and sent over the other one.
+fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPaths)) -> u64 {
+    let device = TwoPaths::connect();
+    let paths = &device.paths;
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
+    let before = paths.each_ref().map(|path| settled(&daemon, path));
+    for (path, Moment { figures, .. }) in paths.iter().zip(&before) {
+        assert_eq!(
+            ["path_of", "transport", "state"].map(|name| label(figures, path, name)),
+            [device.head.as_str(), "tcp", "live"]
+        );
+        let address = label(figures, path, "address");
+        assert!(address.starts_with("traddr=127.0.0.1,trsvcid="), "{address}");
+    }
+
+    let stop = StopFlag::default();
+    let calls = thread::scope(|scope| {
+        let stopper = stop.set_on_drop();
+        let load = scope.spawn(|| load(&device.head, &stop));
+        paths.iter().for_each(|path| wait_for_completions(path, 50));
+        wait_for("requests in flight", || Stat::of(&paths[1]).in_flight() >= 4);
+        fail(&device);
+        wait_for_states(&daemon, paths, ["live", state]);
+        wait_for("the last completion on the failed path", || Stat::of(&paths[1]).in_flight() == 0);
+        let failed = Stat::of(&paths[1]);
+        wait_for_completions(&paths[0], 100);
+        assert_eq!(Stat::of(&paths[1]), failed, "I/O on a path that is not live");
+        restore(&device);
+        wait_for_states(&daemon, paths, ["live"; 2]);
+        wait_for_completions(&paths[1], 50);
+        drop(stopper);
+        load.join().unwrap()
+    });
+
+    // The kernel takes the data away from a request that is in flight on the failed path, ends it with success and without
+    // bytes, and sends the data over the other path. The disk statistics account that end, the probe does not count it.
+    let (mut completions, mut bytes, mut counted, mut unseen, mut lost) = (0, 0, 0, 0, 0);
+    for (path, before) in paths.iter().zip(&before) {
+        let after = settled(&daemon, path);
+        let growth = |figure: fn(&Moment, &str) -> u64| figure(&after, path) - figure(before, path);
+        completions += growth(|moment, _| moment.diskstats.all_completions());
+        bytes += growth(|moment, _| {
+            READ_AND_WRITE.map(|group| moment.diskstats.bytes(group).unwrap()).iter().sum()
+        });
+        counted +=
+            growth(|moment, path| READ_AND_WRITE.map(|group| moment.figures.count(path, group)).iter().sum());
+        unseen += growth(|moment, path| moment.figures.unseen(path));
+        // A completion may interrupt the probe, also one of a command that is not counted.
+        lost = growth(|moment, _| moment.figures.lost("recursion"));
+        let errors = after.figures.metrics("biolat_io_errors_total", &[("device", path)]);
+        assert!(
+            errors.iter().all(|metric| metric.counter.as_ref().unwrap().value == 0.0),
+            "{path}: {errors:?}"
+        );
+    }
+    let failed_over = completions - calls;
+    println!(
+        "{calls} calls, {failed_over} requests failed over, {counted} counted, {unseen} unseen, {lost} lost"
+    );
+    assert_eq!(bytes, calls * BLOCK);
+    assert!(counted <= calls, "an I/O counts twice");
+    let missed = unseen.saturating_sub(failed_over);
+    assert!(counted + lost + missed >= calls, "an I/O is missing");
+    // A loss may have been a read or a write of either path: each of the four excuses it.
+    assert!(counted + unseen <= completions && counted + unseen + 4 * lost >= completions);
+    failed_over
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_path_loses_its_connection_under_load() {
+    let failed_over = check_failover(TwoPaths::disconnect_second, "connecting", TwoPaths::reconnect_second);
+    assert!(failed_over > 0, "nothing was in flight on the path");
+}
+
+/// Asymmetric namespace access (ANA): the controller is live, but has no access to the namespace.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_path_loses_access_under_load() {
+    check_failover(
+        |device| device.set_access_of_second("inaccessible"),
+        "inaccessible",
+        |device| device.set_access_of_second("optimized"),
+    );
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_path_below_dm_multipath_goes_offline() {
+    for module in ["dm-multipath", "dm-round-robin"] {
+        run("modprobe", &[module]);
+    }
+    let drive = ScsiDebug::load();
+    let table = format!("0 2048 multipath 0 0 1 1 round-robin 0 1 1 /dev/{} 1", drive.name);
+    let mapped = Mapped::multipath("offline", &table);
+    let daemon = Daemon::of(&drive.name);
+    let figures = daemon.fresh();
+    let state = || label(&Figures::scrape(daemon.address), &drive.name, "state");
+    assert_eq!((label(&figures, &drive.name, "path_of"), state()), (mapped.name.clone(), "live".to_owned()));
+    assert!(label(&figures, &drive.name, "address").ends_with(":0:0:0"), "host:channel:target:lun");
+    // The kernel requires the end of the line.
+    block::set_attribute(&drive.name, "device/state", "offline\n");
+    wait_for("the path to be offline", || state() == "offline");
+    block::set_attribute(&drive.name, "device/state", "running\n");
+    wait_for("the path to be live", || state() == "live");
+    drop(mapped);
+    wait_for("it to be no path", || state().is_empty());
+}

@@ -1,0 +1,32 @@
+//! dm devices.
+
+use super::{block, run};
+
+/// A dm device, removed when it is dropped.
+pub(crate) struct Mapped {
+    /// `dm-0`
+    pub(crate) name: String,
+    label: &'static str,
+}
+
+impl Mapped {
+    pub(crate) fn create(label: &'static str, table: &str) -> Self {
+        Self::with_options(label, &["--table", table])
+    }
+
+    /// With an id as multipathd gives it.
+    pub(crate) fn multipath(label: &'static str, table: &str) -> Self {
+        Self::with_options(label, &["--uuid", &format!("mpath-{label}"), "--table", table])
+    }
+
+    fn with_options(label: &'static str, options: &[&str]) -> Self {
+        run("dmsetup", &[&["create", label, "--noudevsync"], options].concat());
+        Self { name: block::device_with("dm/name", label), label }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        run("dmsetup", &["remove", "--noudevsync", self.label]);
+    }
+}
