@@ -141,6 +141,7 @@ impl Cli {
             histograms: HistogramFormat { schema: self.schema, kinds: self.format },
             host: self.host.name(),
             interval: self.interval,
+            slow: self.slow.0,
             live: !self.no_ui,
         };
         Ok(Config {

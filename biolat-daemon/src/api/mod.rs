@@ -6,12 +6,14 @@
 //! device) or `started` (of everything else) is the same. Clients use the difference of two snapshots.
 
 mod convert;
+mod slow;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use convert::seconds;
+pub use slow::{ApiSlowIo, ApiSlowLatency, ApiSlowLog};
 
 use crate::histogram::Histogram;
 

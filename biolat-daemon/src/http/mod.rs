@@ -19,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use crate::{expose::HistogramFormat, snapshot::Snapshot, web_config::WebConfig};
+use crate::{expose::HistogramFormat, interval, snapshot::Snapshot, web_config::WebConfig};
 use bodies::BodyCache;
 
 pub use connections::serve;
@@ -34,6 +34,8 @@ pub struct ServeConfig {
     pub host: String,
     /// Time between collections.
     pub interval: Duration,
+    /// From how long on an I/O is slow; none: no I/O is recorded.
+    pub slow: Option<Duration>,
     /// Whether the page has its script, and there is an event stream.
     pub live: bool,
 }
@@ -45,6 +47,7 @@ impl Default for ServeConfig {
             histograms: HistogramFormat::default(),
             host: String::new(),
             interval: Duration::from_secs(5),
+            slow: Some(interval::SLOW),
             live: true,
         }
     }

@@ -14,6 +14,7 @@ use hyper::{
         HeaderValue, VARY,
     },
 };
+use serde::Serialize;
 
 use super::{
     ServeConfig, Service,
@@ -26,7 +27,7 @@ use super::{
     responses::{HttpResponse, full, not_modified, not_ready, retry_later, set, text},
 };
 use crate::{
-    api::ApiSnapshot,
+    api::{ApiSlowLog, ApiSnapshot},
     expose::{self, ServerState},
     snapshot::Snapshot,
     web_config::WebConfig,
@@ -68,6 +69,13 @@ pub(super) static ROUTES: &[Route] = &[
         description: "the same values as JSON; 304 if If-None-Match names the latest snapshot; 503 before the first \
                       collection",
         handler: |call| Box::pin(snapshot(call)),
+    },
+    Route {
+        path: "/api/v1/slow",
+        methods: READ_ONLY,
+        available: Available::Always,
+        description: "the latest 1,000 slow and failed I/Os as JSON; 304 and 503 as above",
+        handler: |call| Box::pin(slow(call)),
     },
     Route {
         path: "/api/v1/events",
@@ -172,10 +180,29 @@ async fn metrics(call: &Call<'_>) -> HttpResponse {
 }
 
 async fn snapshot(call: &Call<'_>) -> HttpResponse {
+    json(call, "/api/v1/snapshot", |snapshot, config| {
+        ApiSnapshot::of(snapshot, &config.host, config.interval)
+    })
+    .await
+}
+
+async fn slow(call: &Call<'_>) -> HttpResponse {
+    json(call, "/api/v1/slow", |snapshot, config| {
+        ApiSlowLog::of(snapshot, &config.host, config.interval, config.slow)
+    })
+    .await
+}
+
+/// A model of the latest snapshot, unless the client has that of this snapshot.
+async fn json<T: Serialize + 'static>(
+    call: &Call<'_>,
+    path: &'static str,
+    model: fn(&Snapshot, &ServeConfig) -> T,
+) -> HttpResponse {
     const JSON: &str = "application/json";
     // All keys are strings, and writing to memory does not fail.
-    let encode = |snapshot: &Snapshot, config: &ServeConfig| {
-        serde_json::to_vec(&ApiSnapshot::of(snapshot, &config.host, config.interval)).unwrap_or_default()
+    let encode = move |snapshot: &Snapshot, config: &ServeConfig| {
+        serde_json::to_vec(&model(snapshot, config)).unwrap_or_default()
     };
     let mut response = match call.service.bodies.snapshot().map(|snapshot| conditional::etag(&snapshot)) {
         None => return not_ready(),
@@ -185,7 +212,7 @@ async fn snapshot(call: &Call<'_>) -> HttpResponse {
             set(&mut response, VARY, "Accept-Encoding");
             response
         }
-        Some(_) => match body(call, ("/api/v1/snapshot", JSON), encode).await {
+        Some(_) => match body(call, (path, JSON), encode).await {
             Ok((snapshot, response)) => with_etag(response, &conditional::etag(&snapshot)),
             Err(error) => return error,
         },

@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, fs};
 
 use biolat_daemon::{
-    api::{ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSnapshot, Daemon, Op, VERSION},
+    api::{
+        ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSlowIo, ApiSlowLatency, ApiSlowLog, ApiSnapshot,
+        Daemon, Op, VERSION,
+    },
     histogram::Histogram,
 };
 use serde_json::Value;
@@ -65,6 +68,32 @@ fn everything() -> ApiSnapshot {
     }
 }
 
+fn slow_log() -> ApiSlowLog {
+    let io = ApiSlowIo {
+        number: 0,
+        completed: 0.0,
+        device: String::new(),
+        op: String::new(),
+        sector: 0,
+        bytes: 0,
+        status: String::new(),
+        latency: ApiSlowLatency::default(),
+        cpu: 0,
+        workload: None,
+    };
+    ApiSlowLog {
+        version: VERSION,
+        biolat: String::new(),
+        host: String::new(),
+        taken: 0.0,
+        started: 0.0,
+        interval: 0.0,
+        threshold: None,
+        dropped: 0,
+        ios: vec![io],
+    }
+}
+
 fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     // Histograms are explained once.
     let is_histogram = value.get("buckets").is_some();
@@ -88,10 +117,16 @@ fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
 
 #[test]
 fn every_field_is_in_the_document() {
+    assert_documented("Fields", &serde_json::to_value(everything()).unwrap());
+    assert_documented("Slow and failed I/Os", &serde_json::to_value(slow_log()).unwrap());
+}
+
+fn assert_documented(title: &str, model: &Value) {
     let mut found = BTreeSet::new();
-    fields("", &serde_json::to_value(everything()).unwrap(), &mut found);
+    fields("", model, &mut found);
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/api.md")).unwrap();
-    let section = document.split("\n## ").find(|section| section.starts_with("Fields\n")).unwrap();
+    let begin = format!("{title}\n");
+    let section = document.split("\n## ").find(|section| section.starts_with(&begin)).unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let documented: Vec<_> = rows.map(|(field, _)| field.to_owned()).collect();
     assert_eq!(documented.iter().cloned().collect::<BTreeSet<_>>(), found);

@@ -2,4 +2,5 @@
 
 mod document;
 mod events;
+mod slow;
 mod snapshot;

@@ -1,0 +1,98 @@
+//! The log of slow and failed I/Os as JSON.
+
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use biolat_daemon::{
+    api::{ApiSlowLatency, ApiSlowLog},
+    http::{Limits, ServeConfig},
+    snapshot::{SlowIo, SlowLog, Snapshot},
+};
+
+use crate::support::{
+    server::Server,
+    snapshots::{serve_config, snapshot},
+};
+
+const PATH: &str = "/api/v1/slow";
+
+fn failed_write() -> SlowIo {
+    SlowIo {
+        number: 41,
+        completed: UNIX_EPOCH + Duration::from_micros(1_700_000_005_500_123),
+        device: "sda".into(),
+        op: "write".into(),
+        sector: 1 << 40,
+        bytes: 8192,
+        status: "medium",
+        latencies: [None, Some(Duration::from_millis(250)), Some(Duration::from_secs(30)), None],
+        cpu: 9,
+    }
+}
+
+fn with_log(ios: &[SlowIo]) -> Snapshot {
+    Snapshot { slow: SlowLog { ios: ios.into(), dropped: 3 }, ..snapshot(1) }
+}
+
+/// The document as the first release wrote it: see `older_and_newer_daemons_are_read`.
+const FIRST: &str = r#"{
+    "version": 1, "biolat": "0.1.0", "host": "example", "taken": 9.5, "started": 1.0, "interval": 5.0,
+    "threshold": 0.1, "dropped": 3,
+    "ios": [{
+        "number": 41, "completed": 1700000005.500123, "device": "sda", "op": "write", "sector": 1099511627776,
+        "bytes": 8192, "status": "medium", "cpu": 9, "workload": null,
+        "latency": {"admission": null, "queue": 0.25, "device": 30.0, "total": null}
+    }]
+}"#;
+
+#[test]
+fn the_log_of_a_snapshot() {
+    let snapshot = Snapshot {
+        taken: UNIX_EPOCH + Duration::from_millis(9_500),
+        started: UNIX_EPOCH + Duration::from_secs(1),
+        ..with_log(&[failed_write()])
+    };
+    let log = ApiSlowLog::of(&snapshot, "example", Duration::from_secs(5), Some(Duration::from_millis(100)));
+    let first: serde_json::Value = serde_json::from_str(FIRST).unwrap();
+    assert_eq!(serde_json::to_value(&log).unwrap(), first);
+    assert_eq!(serde_json::from_str::<ApiSlowLog>(FIRST).unwrap(), log);
+    assert_eq!(ApiSlowLog::of(&snapshot, "", Duration::from_secs(5), None).threshold, None);
+}
+
+#[test]
+fn absent_latencies_are_unknown() {
+    let sparse =
+        FIRST.replace(r#""admission": null, "queue": 0.25, "device": 30.0, "total": null"#, r#""later": 1"#);
+    let log: ApiSlowLog = serde_json::from_str(&sparse).unwrap();
+    assert_eq!(log.ios[0].latency, ApiSlowLatency::default());
+}
+
+#[tokio::test]
+async fn the_log_is_served() {
+    let config = ServeConfig { slow: Some(Duration::from_millis(50)), ..serve_config() };
+    let server = Server::start_with(config, None, Limits::default()).await;
+    assert_eq!(server.get(PATH, "").await.status, 503, "before the first collection");
+    let mut etags = Vec::new();
+    for ios in [&[][..], &[failed_write()]] {
+        let snapshot = Arc::new(with_log(ios));
+        server.snapshots.send_replace(Some(Arc::clone(&snapshot)));
+        let reply = server.get(PATH, "").await;
+        assert!(
+            reply.status == 200 && reply.head.contains("content-type: application/json"),
+            "{}",
+            reply.head
+        );
+        let read: ApiSlowLog = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(
+            read,
+            ApiSlowLog::of(&snapshot, "example", serve_config().interval, Some(Duration::from_millis(50)))
+        );
+        let etag = reply.head.lines().find_map(|line| line.strip_prefix("etag: w/")).unwrap().to_owned();
+        let known = server.get(PATH, &format!("If-None-Match: {etag}\r\n")).await;
+        assert_eq!((known.status, known.body.len()), (304, 0));
+        etags.push(etag);
+    }
+    assert_ne!(etags[0], etags[1]);
+}
