@@ -9,7 +9,9 @@ pub(crate) mod diskstats;
 pub(crate) mod emulator;
 pub(crate) mod figures;
 pub(crate) mod fio;
+pub(crate) mod freezable;
 pub(crate) mod http;
+pub(crate) mod inflight;
 pub(crate) mod kernel_memory;
 pub(crate) mod load;
 pub(crate) mod loop_device;
@@ -22,6 +24,7 @@ pub(crate) mod prometheus;
 pub(crate) mod report;
 pub(crate) mod scsi_debug;
 pub(crate) mod settled;
+pub(crate) mod slow_log;
 pub(crate) mod terminal;
 pub(crate) mod tracing;
 
