@@ -1,4 +1,4 @@
-"""The rows on the chosen devices: latency by op and phase, load, errors, identity."""
+"""The rows on the chosen devices: latency by op and phase, load, I/O that fails or does not complete, identity."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -7,6 +7,8 @@ from panels import columns, heat_map, lines
 
 PHASES = {
     "total": "From the allocation of a request to its completion. A wait before the request exists is not included.",
+    "admission": "From the submission of an I/O to the allocation of its request: writeback throttling, io.cost, io.latency, "
+    "a free tag. The wait of io.max is not included. Empty where the kernel keeps no timestamp of it.",
     "queue": "From the allocation of a request to its dispatch to the driver: plug and I/O scheduler.",
     "device": "From the dispatch to the driver to completion: driver and drive.",
 }
@@ -18,9 +20,9 @@ def latency(board, ask):
     for phase, description in PHASES.items():
         metric = f"biolat_{phase}_latency_seconds"
         board.with_panel(
-            heat_map(f"$op: {phase}", description, ask.histogram(metric, DEVICE_OP), ask.heatmap_format, width=8)
+            heat_map(f"$op: {phase}", description, ask.histogram(metric, DEVICE_OP), ask.heatmap_format, width=6)
         )
-    for phase in ("total", "device"):
+    for phase in ("total", "admission", "device"):
         metric = f"biolat_{phase}_latency_seconds"
         board.with_panel(
             lines(
@@ -31,7 +33,7 @@ def latency(board, ask):
                     (ask.quantile(share, metric, DEVICE_OP), name)
                     for share, name in ((0.5, "p50"), (0.99, "p99"), (0.999, "p99.9"))
                 ),
-                width=8,
+                width=6,
                 log=True,
                 minimum=None,
             )
@@ -45,7 +47,7 @@ def latency(board, ask):
                 ask.quantile(0.99, "biolat_device_latency_seconds", DEVICE_OP, ("instance", "device")),
                 "{{instance}} {{device}}",
             ),
-            width=8,
+            width=6,
             log=True,
             minimum=None,
         )
@@ -53,7 +55,7 @@ def latency(board, ask):
 
 
 def devices(board, ask):
-    board.with_row(builders.Row("Load and errors"))
+    board.with_row(builders.Row("Load"))
     by_op = ("instance", "device", "op")
     by_device = ("instance", "device")
     board.with_panel(
@@ -72,37 +74,50 @@ def devices(board, ask):
             (summed(by_op, rate("biolat_io_bytes_total", DEVICE_OP)), "{{instance}} {{device}} {{op}}"),
         )
     )
+    admission = ask.sum("biolat_admission_latency_seconds", DEVICE_OP, by_device)
     queue = ask.sum("biolat_queue_latency_seconds", DEVICE_OP, by_device)
     device = ask.sum("biolat_device_latency_seconds", DEVICE_OP, by_device)
     board.with_panel(
         lines(
-            "I/Os in flight",
-            "Mean number of I/Os in the queue and in the device: seconds of latency per second. I/O that has not "
-            "completed is not included.",
+            "I/Os in flight, on average",
+            "Mean number of I/Os that wait for admission, that wait in the queue, and that are in the device: seconds of "
+            "latency per second. I/O that has not completed is not included.",
             "short",
+            (admission, "{{instance}} {{device}} admission"),
             (queue, "{{instance}} {{device}} queue"),
             (device, "{{instance}} {{device}} device"),
             stacked=True,
         )
     )
+    waits = f"({admission} + {queue} or {queue})"
     board.with_panel(
         lines(
-            "Share of time in the queue",
-            "Share of its time that an I/O waits before dispatch to the driver: towards 1 the drive is saturated.",
+            "Share of time waiting",
+            "Share of its time that an I/O waits for admission and in the queue, before dispatch to the driver: towards 1 "
+            "the drive is saturated, or a limit holds its I/O back.",
             "percentunit",
-            (f"{queue} / ({queue} + {device})", "{{instance}} {{device}}"),
+            (f"{waits} / ({waits} + {device})", "{{instance}} {{device}}"),
             maximum=1,
+        )
+    )
+    flushes = f'{DEVICE}, op="flush"'
+    board.with_panel(
+        lines(
+            "Flushes",
+            "Flushes per second, whatever the chosen op.",
+            "iops",
+            (ask.count("biolat_total_latency_seconds", flushes, by_device), "{{instance}} {{device}}"),
         )
     )
     board.with_panel(
         lines(
-            "Failed I/O",
-            "Failed completions per second, by the kernel's block status.",
-            "iops",
-            (
-                summed((*by_device, "status"), rate("biolat_io_errors_total", DEVICE_OP)),
-                "{{instance}} {{device}} {{status}}",
-            ),
+            "Flush latency",
+            "Total latency of flushes, whatever the chosen op. Each fsync waits for one.",
+            "s",
+            (ask.quantile(0.5, "biolat_total_latency_seconds", flushes, by_device), "{{instance}} {{device}} p50"),
+            (ask.quantile(0.99, "biolat_total_latency_seconds", flushes, by_device), "{{instance}} {{device}} p99"),
+            log=True,
+            minimum=None,
         )
     )
     board.with_panel(
@@ -117,6 +132,82 @@ def devices(board, ask):
             ),
         )
     )
+
+
+def unfinished(board, _):
+    """The row on I/O that does not complete, takes long or fails."""
+    by_device = ("instance", "device")
+    board.with_row(builders.Row("Hangs, stalls and errors"))
+    board.with_panel(
+        lines(
+            "I/Os in flight now",
+            "I/Os that the driver has and has not completed, at the time of the scrape.",
+            "short",
+            (summed((*by_device, "op"), f"biolat_inflight_ios{{{DEVICE}}}"), "{{instance}} {{device}} {{op}}"),
+            width=8,
+        )
+    )
+    board.with_panel(
+        lines(
+            "Oldest I/O not completed",
+            "Age of the oldest I/O that has not completed, 0 if there is none. Where biolat_oldest_inflight_exact is 0 it is "
+            "a lower bound: the time with I/O in flight and no completion.",
+            "s",
+            (f"biolat_oldest_inflight_seconds{{{DEVICE}}}", "{{instance}} {{device}}"),
+            width=8,
+        )
+    )
+    board.with_panel(
+        lines(
+            "Slow I/Os",
+            "I/Os per second that took longer than so many seconds, by total latency. biolat-daemon report --slow lists them.",
+            "iops",
+            (
+                summed((*by_device, "over"), rate("biolat_slow_ios_total", DEVICE)),
+                "{{instance}} {{device}} over {{over}} s",
+            ),
+            width=8,
+        )
+    )
+    board.with_panel(
+        lines(
+            "Failed I/Os",
+            "Failed completions per second, of all ops and statuses.",
+            "iops",
+            (summed(by_device, rate("biolat_failed_ios_total", DEVICE)), "{{instance}} {{device}}"),
+            width=8,
+        )
+    )
+    board.with_panel(
+        lines(
+            "Failed I/Os by status",
+            "Failed completions per second, by op and the kernel's block status. A status has no line before its first "
+            "errors, and the first ones are not in the rate.",
+            "iops",
+            (
+                summed((*by_device, "op", "status"), rate("biolat_io_errors_total", DEVICE_OP)),
+                "{{instance}} {{device}} {{op}} {{status}}",
+            ),
+            width=8,
+        )
+    )
+    board.with_panel(
+        lines(
+            "Requeues",
+            "Requests per second that went back to the queue after their dispatch: the drive was busy, or a path failed.",
+            "iops",
+            (
+                summed((*by_device, "op"), rate("biolat_requeues_total", DEVICE_OP)),
+                "{{instance}} {{device}} {{op}}",
+            ),
+            width=8,
+        )
+    )
+
+
+def details(board, _):
+    """What the chosen devices are."""
+    board.with_row(builders.Row("Devices"))
     board.with_panel(
         columns(
             "Device details",

@@ -53,7 +53,7 @@ def lines(title, description, unit, *queries, width=12, height=8, stacked=False,
     return panel
 
 
-def number(title, description, unit, expression, width=4, steps=()):
+def number(title, description, unit, expression, width=3, steps=()):
     """One number, coloured by these thresholds."""
     panel = _common(stat.Panel(), title, description, unit, width, 4).with_target(query(expression))
     panel.color_mode(options.BigValueColorMode.VALUE).graph_mode(options.BigValueGraphMode.AREA)
@@ -73,8 +73,11 @@ def heat_map(title, description, expression, query_format, width=12, height=8):
     return panel.filter_values(heatmap.FilterValueRange().le(1e-9)).cell_gap(0)
 
 
-def columns(title, description, queries, renamed, units=None, order=None, width=24, height=8, steps=()):
-    """A table with a row per set of labels and a column per label and query; `Value #A` is the first query."""
+def columns(title, description, queries, renamed, units=None, order=(), width=24, height=8, colours=None):
+    """A table with a row per set of labels and a column per label and query; `Value #A` is the first query.
+
+    It is sorted by the columns of `order`, the highest values first. `colours` has the thresholds of columns.
+    """
     panel = _common(table.Panel(), title, description, "short", width, height)
     for number, expression in enumerate(queries):
         panel.with_target(instant(expression, chr(ord("A") + number)))
@@ -95,12 +98,13 @@ def columns(title, description, queries, renamed, units=None, order=None, width=
     overrides = {
         name: [dashboard.DynamicConfigValue(id_val="unit", value=unit)] for name, unit in (units or {}).items()
     }
-    if steps:
-        panel.thresholds(_thresholds(steps))
-        cell = {"type": "color-text"}
-        overrides[order].append(dashboard.DynamicConfigValue(id_val="custom.cellOptions", value=cell))
+    for name, steps in (colours or {}).items():
+        for property_name, value in (
+            ("thresholds", _thresholds(steps).build()),
+            ("custom.cellOptions", {"type": "color-text"}),
+        ):
+            overrides[name].append(dashboard.DynamicConfigValue(id_val=property_name, value=value))
     for name, properties in overrides.items():
         panel.override_by_name(name, properties)
-    if order:
-        panel.sort_by([common.TableSortByFieldState().display_name(order).desc(True)])
+    panel.sort_by([common.TableSortByFieldState().display_name(name).desc(True) for name in order])
     return panel.filterable(True)

@@ -23,7 +23,6 @@ use super::{
 use crate::{
     device::{selection::Selection, uevent::Uevents},
     host::Host,
-    rights::{self, Role},
     snapshot::Snapshot,
 };
 
@@ -64,8 +63,8 @@ impl Handle {
         let (attached, outcome) = oneshot::channel();
         let Settings { host, selection, probe_stats, slow, interval, seccomp } = settings;
         let attach = move || -> Result<Collector> {
-            let collector = Collector::attach(host, selection, probe_stats, slow)?;
-            rights::drop_privileges(Role::Collecting, seccomp)?;
+            let mut collector = Collector::attach(host, selection, probe_stats, slow)?;
+            collector.drop_privileges(seccomp)?;
             Ok(collector)
         };
         thread::Builder::new()

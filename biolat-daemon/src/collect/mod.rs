@@ -9,6 +9,7 @@ mod series_store;
 mod slots;
 mod slow_log;
 mod snapshots;
+mod sysfs_thread;
 mod thread;
 pub mod totals;
 
@@ -32,12 +33,14 @@ use crate::{
     host::Host,
     losses::{CountedBy, LOSS_REASONS, LossReason},
     probe::{Probe, kernel::Kernel, kernel_btf, slot_bytes},
+    rights::{self, Role},
     snapshot::Snapshot,
 };
 use audit::Audit;
 use inflight::InflightState;
 use series_store::SeriesStore;
 use slow_log::{GoneDevices, SlowIoLog};
+use sysfs_thread::SysfsThread;
 
 pub(crate) use handle::{Handle, Settings};
 pub(crate) use slots::slots_at_start;
@@ -54,6 +57,7 @@ pub struct Collector {
     /// When the devices were scanned; `None` if a scan is due.
     scanned: Option<Instant>,
     devices: BTreeMap<u64, KnownDevice>,
+    sysfs: SysfsThread,
     store: SeriesStore,
     /// Devices that the probe has seen and no scan has found, and since when.
     unresolved_devices: BTreeMap<u64, Instant>,
@@ -96,10 +100,13 @@ struct Losses {
     accounted: u64,
 }
 
-fn scan(root: &Path, kernel: &Kernel, known: &BTreeMap<u64, KnownDevice>) -> Result<Vec<Device>> {
-    let ids = if kernel.layout.id_is_sequence != 0 { IdKind::Diskseq } else { IdKind::DeviceNumber };
-    device::scan(root, ids, |id| known.get(&id).map(|known| &known.device))
+fn scan(root: &Path, ids: IdKind, known: &BTreeMap<u64, Device>) -> Result<Vec<Device>> {
+    device::scan(root, ids, |id| known.get(&id))
         .with_context(|| format!("cannot list the block devices in {}", root.join("block").display()))
+}
+
+fn id_kind(kernel: &Kernel) -> IdKind {
+    if kernel.layout.id_is_sequence != 0 { IdKind::Diskseq } else { IdKind::DeviceNumber }
 }
 
 impl Collector {
@@ -112,7 +119,7 @@ impl Collector {
     ) -> Result<Self> {
         let types = kernel_btf(&host)?;
         let kernel = Kernel::from_btf(&types)?.recording(slow);
-        let found = scan(&host.sysfs, &kernel, &BTreeMap::new())?;
+        let found = scan(&host.sysfs, id_kind(&kernel), &BTreeMap::new())?;
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
         let slots = slots_at_start(shown, slot_bytes()?);
         let probe = Probe::attach(kernel, types, &host, slots, statistics)?;
@@ -128,6 +135,7 @@ impl Collector {
             started: SystemTime::now(),
             scanned: Some(Instant::now()),
             devices: BTreeMap::new(),
+            sysfs: SysfsThread::start()?,
             store: SeriesStore::default(),
             unresolved_devices: BTreeMap::new(),
             unresolved_completions: 0,
@@ -154,11 +162,22 @@ impl Collector {
         &mut self.probe
     }
 
-    /// Scans the devices now.
+    /// Drops the privileges of the calling thread, which collects, and of the one that reads sysfs.
+    fn drop_privileges(&mut self, filter: bool) -> Result<()> {
+        let reader = self.sysfs.read(move || rights::drop_privileges(Role::ReadingSysfs, filter));
+        reader.context("the thread that reads sysfs does not answer")??;
+        rights::drop_privileges(Role::Collecting, filter)
+    }
+
+    /// Scans the devices now. If that blocks, they stay as they are.
     fn rescan(&mut self) -> Result<()> {
-        let found = scan(&self.host.sysfs, &self.probe.kernel, &self.devices)?;
+        let (root, ids) = (self.host.sysfs.clone(), id_kind(&self.probe.kernel));
+        let known = self.devices.iter().map(|(&id, known)| (id, known.device.clone())).collect();
+        let found = self.sysfs.read(move || scan(&root, ids, &known));
         self.scanned = Some(Instant::now());
-        self.reconcile(found)?;
+        if let Some(found) = found {
+            self.reconcile(found?)?;
+        }
         self.end_quarantine()?;
         self.provide_slots();
         self.create_foreseen_series();
@@ -198,14 +217,10 @@ impl Collector {
     /// Of the devices that are shown, to be read before the counters: see [`audit`]. A device that has just gone has none;
     /// the next scan removes it.
     fn read_diskstats(&mut self) -> BTreeMap<u64, DiskStats> {
+        self.read_attributes();
         let mut diskstats = BTreeMap::new();
-        for (&id, known) in self.devices.iter_mut().filter(|(_, known)| known.shown) {
-            let device = &mut known.device;
-            if let Some(path) = &mut device.path {
-                path.state = paths::state(&self.host.sysfs, &device.name);
-            }
-            device.iostats = sysfs::iostats_enabled(&self.host.sysfs, &device.name).unwrap_or(device.iostats);
-            match DiskStats::read(&self.host.sysfs, device) {
+        for (&id, known) in self.devices.iter().filter(|(_, known)| known.shown) {
+            match DiskStats::read(&self.host.sysfs, &known.device) {
                 Ok(read) => {
                     diskstats.insert(id, read);
                 }
@@ -213,6 +228,28 @@ impl Collector {
             }
         }
         diskstats
+    }
+
+    /// What may change of a device that is shown without a uevent. If reading it blocks, it stays as it was.
+    fn read_attributes(&mut self) {
+        let shown = self.devices.iter().filter(|(_, known)| known.shown);
+        let devices: Vec<_> =
+            shown.map(|(&id, known)| (id, known.device.name.clone(), known.device.path.is_some())).collect();
+        let root = self.host.sysfs.clone();
+        let read = move || {
+            let attributes = |(id, name, is_path): (u64, String, bool)| {
+                let state = is_path.then(|| paths::state(&root, &name));
+                (id, sysfs::iostats_enabled(&root, &name).ok(), state)
+            };
+            devices.into_iter().map(attributes).collect::<Vec<_>>()
+        };
+        for (id, iostats, state) in self.sysfs.read(read).unwrap_or_default() {
+            let Some(KnownDevice { device, .. }) = self.devices.get_mut(&id) else { continue };
+            device.iostats = iostats.unwrap_or(device.iostats);
+            if let (Some(path), Some(state)) = (&mut device.path, state) {
+                path.state = state;
+            }
+        }
     }
 
     fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {

@@ -11,9 +11,12 @@ use crate::{
     format::NumberFormat,
     histogram::Histogram,
     losses,
-    snapshot::{DeviceView, SeriesView, Snapshot},
+    snapshot::{DeviceView, Inflight, SeriesView, Snapshot},
     version,
 };
+
+/// An age of a device's oldest I/O beyond which the device hangs.
+const HUNG: Duration = Duration::from_secs(10);
 
 // Embedded by `build.rs`. The script is one module; browsers without support for modules ignore it.
 const STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
@@ -94,14 +97,20 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
     let life = snapshot.taken.duration_since(snapshot.started).unwrap_or_default();
     let _ = writeln!(
         page,
-        "<p>Total latency since biolat started {} ago. Reload the page for new values.</p>\n<div><table>\n<thead><tr><th>device<th>model\
-         <th>op<th class=\"n\">I/Os<th class=\"n\">mean<th class=\"n\">p50<th class=\"n\">p99<th class=\"n\">errors\
-         <th>phases</thead>",
+        "<p>Total latency since biolat started {} ago. Reload the page for new values.</p>",
         duration(life)
     );
+    for view in snapshot.devices.iter().filter(|view| view.inflight.oldest > HUNG) {
+        let _ = writeln!(page, "<p class=\"bad\">{}</p>", escape(&overdue(view)));
+    }
+    let _ = writeln!(
+        page,
+        "<div><table>\n<thead><tr><th>device<th>model<th class=\"n\">in flight<th class=\"n\">oldest<th>op<th class=\"n\">I/Os\
+         <th class=\"n\">mean<th class=\"n\">p50<th class=\"n\">p99<th class=\"n\">errors<th>phases</thead>"
+    );
     for view in &snapshot.devices {
-        for series in &view.series {
-            row(page, view, series);
+        for (place, series) in view.series.iter().enumerate() {
+            row(page, view, series, place == 0);
         }
     }
     page.push_str("</table></div>\n");
@@ -110,13 +119,38 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
     }
 }
 
-fn row(page: &mut String, view: &DeviceView, series: &SeriesView) {
+/// Why a device hangs.
+fn overdue(view: &DeviceView) -> String {
+    let inflight = view.inflight;
+    let ios = match inflight.reads + inflight.writes {
+        0 => "I/O in the scheduler".to_owned(),
+        1 => "1 I/O in flight".to_owned(),
+        ios => format!("{ios} I/Os in flight"),
+    };
+    let since = if inflight.is_exact { "the oldest for" } else { "none completed for at least" };
+    format!("{}: {ios}, {since} {}.", view.device.name, duration(inflight.oldest))
+}
+
+/// The number of I/Os in flight, and the age of the oldest.
+fn inflight(inflight: Inflight) -> (String, String) {
+    let age = NumberFormat::UNICODE.latency(inflight.oldest.as_secs_f64());
+    let age = match (inflight.oldest, inflight.is_exact) {
+        (Duration::ZERO, _) => "–".to_owned(),
+        (_, true) => age,
+        (_, false) => format!("≥ {age}"),
+    };
+    ((inflight.reads + inflight.writes).to_string(), age)
+}
+
+/// An op of a device. What is the device's is in its first row.
+fn row(page: &mut String, view: &DeviceView, series: &SeriesView, is_first: bool) {
+    let (ios, age) = if is_first { inflight(view.inflight) } else { Default::default() };
     let phases = Phase::ALL.into_iter().filter(|&phase| view.phases[phase as usize]).map(Phase::name);
     let total = &series.histograms[Phase::Total as usize];
     let mean = total.mean().map_or("–".to_owned(), |mean| NumberFormat::UNICODE.latency(mean));
     let _ = writeln!(
         page,
-        "<tr><td>{}<td>{}<td>{}<td class=\"n\">{}<td class=\"n\">{mean}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
+        "<tr><td>{}<td>{}<td class=\"n\">{ios}<td class=\"n\">{age}<td>{}<td class=\"n\">{}<td class=\"n\">{mean}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
          <td>{}",
         escape(&view.device.name),
         escape(&view.device.model),
@@ -149,7 +183,7 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
     use super::super::routes::links;
     use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, percentile, render};
@@ -192,9 +226,31 @@ mod tests {
         let snapshot = snapshot("<script>\"&", &Histogram::new());
         for live in [true, false] {
             let page = render(Some(&snapshot), live, links(live));
-            assert!(page.contains("<td>sda<td>&lt;script&gt;&quot;&amp;<td>read"), "{page}");
+            assert!(page.contains("<td>sda<td>&lt;script&gt;&quot;&amp;<td class=\"n\">0"), "{page}");
             assert_eq!(page.matches("<script").count(), usize::from(live));
         }
+    }
+
+    #[test]
+    fn a_device_that_hangs_is_named() {
+        let page_of = |inflight| {
+            let mut snapshot = snapshot("", &Histogram::new());
+            snapshot.devices[0].inflight = inflight;
+            snapshot.devices[0].series.push(SeriesView { op: "write".to_owned(), ..SeriesView::default() });
+            render(Some(&snapshot), false, links(false))
+        };
+        let inflight =
+            Inflight { reads: 3, writes: 9, oldest: Duration::from_millis(16_400), is_exact: true };
+        let page = page_of(inflight);
+        assert!(page.contains("<p class=\"bad\">sda: 12 I/Os in flight, the oldest for 16 s.</p>"), "{page}");
+        assert!(page.contains("<td class=\"n\">12<td class=\"n\">16.4 s<td>read"), "{page}");
+        assert!(page.contains("<td class=\"n\"><td class=\"n\"><td>write"), "{page}");
+        let page = page_of(Inflight { is_exact: false, ..inflight });
+        assert!(page.contains("sda: 12 I/Os in flight, none completed for at least 16 s."), "{page}");
+        assert!(page.contains("<td class=\"n\">12<td class=\"n\">≥ 16.4 s<td>read"), "{page}");
+        let page = page_of(Inflight { oldest: Duration::from_secs(3), ..inflight });
+        assert!(page.contains("3.00 s<td>read") && !page.contains("class=\"bad\""), "{page}");
+        assert!(page_of(Inflight::default()).contains("<td class=\"n\">0<td class=\"n\">–<td>read"));
     }
 
     #[test]
@@ -233,7 +289,7 @@ mod tests {
     #[test]
     fn the_page_is_small() {
         let size = STYLE.len() + LIVE.len() + SCRIPT.len();
-        assert!(size < 56 << 10, "{size} bytes");
+        assert!(size < 64 << 10, "{size} bytes");
     }
 
     #[test]

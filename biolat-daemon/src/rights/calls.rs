@@ -146,7 +146,7 @@ pub(super) fn filter(role: Role) -> Result<()> {
 fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let own: &[_] = match role {
         Role::Serving => SERVING,
-        Role::Collecting => &[],
+        Role::Collecting | Role::ReadingSysfs => &[],
         Role::Tui => TUI,
     };
     let mut rules: BTreeMap<_, _> = EVERY_ROLE.iter().chain(own).map(|&call| (call, Vec::new())).collect();
@@ -158,7 +158,7 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_fcntl, one_of(1, FILE_COMMANDS.map(|command| command as u64))?);
     // Reading a limit, not setting one.
     rules.insert(libc::SYS_prlimit64, vec![is_null(2)?]);
-    if role != Role::Collecting {
+    if !matches!(role, Role::Collecting | Role::ReadingSysfs) {
         let threads = libc::CLONE_THREAD as u64;
         let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
         rules.insert(libc::SYS_clone, vec![is_thread]);
@@ -167,7 +167,7 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
         rules.insert(libc::SYS_sendto, vec![is_null(4)?]);
     }
     match role {
-        Role::Serving => {}
+        Role::Serving | Role::ReadingSysfs => {}
         Role::Tui => {
             // Ctrl-Z.
             rules.insert(libc::SYS_tgkill, one_of(2, [libc::SIGTSTP as u64])?);

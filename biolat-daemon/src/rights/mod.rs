@@ -20,6 +20,8 @@ pub(crate) enum Role {
     Serving,
     /// Reads the probe's maps and sysfs. It uses no socket; creating maps for more series needs `CAP_BPF`.
     Collecting,
+    /// Reads sysfs, and nothing else.
+    ReadingSysfs,
     /// Draws on a terminal. It needs no capability and opens no connection.
     Tui,
 }
@@ -27,8 +29,8 @@ pub(crate) enum Role {
 /// Drops what the calling thread, and the threads it starts, no longer need: capabilities, new privileges on exec and, if
 /// `filter`, system calls.
 pub(crate) fn drop_privileges(role: Role, filter: bool) -> Result<()> {
-    if role == Role::Collecting {
-        block_signals().context("cannot block signals in the collector's thread")?;
+    if matches!(role, Role::Collecting | Role::ReadingSysfs) {
+        block_signals().context("cannot block signals in the collector's threads")?;
     }
     capabilities::keep(role).context("cannot drop capabilities")?;
     // SAFETY: plain numbers.
@@ -45,7 +47,7 @@ pub(crate) fn drop_privileges(role: Role, filter: bool) -> Result<()> {
 const SIGNALS: [libc::c_int; 7] =
     [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGCONT, libc::SIGWINCH];
 
-/// Their handlers write to a socket, which the collector's thread may not: the kernel delivers them to another thread.
+/// Their handlers write to a socket, which the collector's threads may not: the kernel delivers them to another thread.
 fn block_signals() -> io::Result<()> {
     // SAFETY: a signal set is plain numbers, for which zero is valid; the calls fill and read it.
     let result = unsafe {

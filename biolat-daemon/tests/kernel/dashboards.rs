@@ -20,11 +20,29 @@ use crate::support::{
     settled::settled,
 };
 
-/// Panels that may show only zeroes, and why. Every other panel has to show more.
-const AT_ZERO: [(&str, &str); 2] = [
+/// Panels and rules that may show only zeroes, and why. All others have to show more.
+const AT_ZERO: [(&str, &str); 14] = [
     ("Missed completions", "the kernel runs the probe for nearly every completion"),
     ("Failed and late collections", "this daemon is healthy"),
+    ("Requeues", "no device here is too busy for a request"),
+    ("Slow I/O", SLOW),
+    ("Slow I/O by threshold", SLOW),
+    ("Slow I/Os", SLOW),
+    ("instance_device_over:biolat_slow_ios:rate5m", SLOW),
+    ("Worst drives now", COMPLETES),
+    ("Oldest I/O", COMPLETES),
+    ("Oldest I/O by drive", COMPLETES),
+    ("Oldest I/O not completed", COMPLETES),
+    ("I/Os in flight now", COMPLETES),
+    ("instance_device:biolat_inflight_ios:sum", COMPLETES),
+    ("instance_device:biolat_oldest_inflight_seconds:max", COMPLETES),
 ];
+const SLOW: &str = "no device here takes that long";
+const COMPLETES: &str = "at most moments no I/O is in flight";
+
+/// What has data only where the kernel keeps a timestamp of the submission, except for a panel that adds it to the queue.
+const OF_ADMISSION: &str = "biolat_admission_latency";
+const WITH_ADMISSION: &str = "Share of time waiting";
 
 /// Rules by model. They multiply histograms, which Debian's Prometheus does not support.
 const OF_MODELS: &str = "model_op:";
@@ -196,10 +214,17 @@ fn number(series: &Value) -> f64 {
     value.unwrap().parse().unwrap()
 }
 
-/// Whether the panel shows data.
-fn shows_data(query: &Query, answer: &[Value]) -> bool {
-    let at_zero = AT_ZERO.iter().any(|(panel, _)| *panel == query.panel);
+/// Whether this panel or rule shows data.
+fn shows_data(name: &str, answer: &[Value]) -> bool {
+    let at_zero = AT_ZERO.iter().any(|(zero, _)| *zero == name);
     answer.iter().map(number).any(|value| value.is_finite() && (value > 0.0 || at_zero && value == 0.0))
+}
+
+/// Whether the kernel keeps a timestamp of the submission for any device.
+fn has_admission(prometheus: &Prometheus) -> bool {
+    const PHASE: &str = "biolat_device_phase_available{phase=\"admission\"}";
+    wait_for("the daemon to be scraped", || !prometheus.vector(PHASE).is_empty());
+    !prometheus.vector(&format!("{PHASE} == 1")).is_empty()
 }
 
 fn has_data(kind: &Kind) {
@@ -209,20 +234,22 @@ fn has_data(kind: &Kind) {
     let queries = queries(kind.dashboard, &devices);
     assert!(queries.len() > 40, "{}", queries.len());
     setup.under_load(|| {
+        let has_admission = has_admission(&prometheus);
         for query in &queries {
-            if !kind.has_models && query.expression.contains(OF_MODELS) {
+            let needs_admission = query.expression.contains(OF_ADMISSION) && query.panel != WITH_ADMISSION;
+            if !kind.has_models && query.expression.contains(OF_MODELS) || needs_admission && !has_admission {
                 continue;
             }
             wait_for(&format!("{}: {}", query.panel, query.expression), || {
-                shows_data(query, &prometheus.vector(&query.expression))
+                shows_data(&query.panel, &prometheus.vector(&query.expression))
             });
         }
-        check_rules(kind, &prometheus);
+        check_rules(kind, &prometheus, has_admission);
     });
 }
 
 /// Every rule can be evaluated, and every recording rule has data.
-fn check_rules(kind: &Kind, prometheus: &Prometheus) {
+fn check_rules(kind: &Kind, prometheus: &Prometheus, has_admission: bool) {
     let rules = prometheus.get("rules").unwrap();
     let rules: Vec<_> = rules["groups"]
         .as_array()
@@ -234,10 +261,10 @@ fn check_rules(kind: &Kind, prometheus: &Prometheus) {
     for rule in rules {
         assert_eq!(rule["health"], "ok", "{} on {}: {}", rule["name"], kind.name, rule["lastError"]);
         let name = rule["name"].as_str().unwrap();
-        if rule["type"] == "recording" && (kind.has_models || !name.starts_with(OF_MODELS)) {
-            wait_for(&format!("{name} on {}", kind.name), || {
-                prometheus.vector(name).iter().map(number).any(|value| value > 0.0)
-            });
+        let is_recorded = (kind.has_models || !name.starts_with(OF_MODELS))
+            && (has_admission || !name.contains(OF_ADMISSION));
+        if rule["type"] == "recording" && is_recorded {
+            wait_for(&format!("{name} on {}", kind.name), || shows_data(name, &prometheus.vector(name)));
             assert!(!prometheus.vector(rule["query"].as_str().unwrap()).is_empty(), "{name}");
         }
     }

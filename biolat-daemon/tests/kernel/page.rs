@@ -464,7 +464,7 @@ fn history_keeps_the_growth_of_each_collection() {
         "(() => {{ {script}
         const histogram = (count) => ({{ count, seconds: 1, zero: 0, overflow: 0, buckets: [[-80, count]] }});
         const device = (name, count, unseen) => ({{ name, since: 1, unseen: {{ read: unseen }},
-            ops: [{{ op: 'read', bytes: 0, errors: {{}}, queue: histogram(count), device: histogram(count), total: histogram(count) }}] }});
+            ops: [{{ op: 'read', bytes: 0, errors: {{}}, admission: histogram(0), queue: histogram(count), device: histogram(count), total: histogram(count) }}] }});
         const daemon = {{ cpu_seconds: 0, passes: 0, pass_seconds: 0, probe: null }};
         const snapshot = (taken, devices) => ({{ started: 1, taken, interval: 1, lost: {{}}, daemon, devices }});
         const life = 2 ** 32 + 5;
@@ -472,9 +472,84 @@ fn history_keeps_the_growth_of_each_collection() {
             snapshot(5, [device('a', life + 3, 0), device('b', 0, 2)])];
         const history = new History();
         for (const each of snapshots) history.add(each);
-        return history.passes.map((pass) => [new Sum().addPass(pass, 'a', null).all[2] - (pass.from < 3 ? life : 0), [...pass.devices.keys()]]);
+        return history.passes.map((pass) => [new Sum().addPass(pass, 'a', null).all[TOTAL] - (pass.from < 3 ? life : 0), [...pass.devices.keys()]]);
         }})()"
     ));
     // Idle devices are not kept.
     assert_eq!(found, json!([[0, ["a"]], [3, ["a"]], [0, ["b"]]]));
+}
+
+#[test]
+#[ignore = "needs chromium and Playwright: cargo xtask test"]
+fn a_drive_that_hangs_in_words() {
+    let mut browser = Browser::start();
+    browser.open("about:blank", &json!({}));
+    let script = concat!(
+        include_str!("../../src/http/page/figures.js"),
+        include_str!("../../src/http/page/history.js"),
+        include_str!("../../src/http/page/inflight.js")
+    );
+    // One collection a second until 100; the drive completes 5 I/Os in the one that ends at `last`.
+    let found = browser.evaluate(&format!(
+        "(() => {{ {script}
+        const total = opBetween(null, {{ bytes: 0, errors: {{}}, total: {{ ...EMPTY, buckets: [[-80, 5]] }},
+            admission: EMPTY, queue: EMPTY, device: EMPTY }});
+        const pass = (to, last) => ({{ from: to - 1, to, devices: new Map(to === last ? [['sda', {{ ops: new Map([['read', total]]) }}]] : []) }});
+        const words = (count, oldest_seconds, exact, passes, last) => {{
+            const device = {{ name: 'sda', phases: ['total'], inflight: {{ read: count, write: 0, oldest_seconds, exact }} }};
+            const list = [...Array(passes).keys()].map((back) => pass(100 - back, last)).reverse();
+            return [isHung(device), oldest(device), overdue(device, list, 100)];
+        }};
+        return [words(12, 16, true, 60, 70), words(12, 16, false, 60, 70), words(3, 31, true, 60, 95), words(1, 31, true, 20, 0), words(0, 0.004, true, 60, 0)];
+        }})()"
+    ));
+    let expected = json!([
+        [true, "16 s", "sda: 12 I/Os in flight, none completed for 16 s"],
+        [true, "≥ 16 s", "sda: 12 I/Os in flight, none completed for at least 16 s"],
+        [true, "31 s", "sda: 3 I/Os in flight, the oldest for 31 s, while others complete"],
+        [true, "31 s", "sda: 1 I/O in flight, the oldest for 31 s"],
+        [false, "4.00 ms", "sda: I/O in the scheduler, none completed for 0.0 s"],
+    ]);
+    assert_eq!(found, expected);
+}
+
+#[test]
+#[ignore = "needs root, chromium and Playwright: cargo xtask test"]
+fn slow_ios_are_listed() {
+    let setup = PageSetup::new();
+    let mut browser = setup.browser();
+    assert_eq!(browser.evaluate("document.getElementById('slow-list').hidden"), true);
+    let io = |number: u32, status: &str, admission: Value| {
+        json!({"number": number, "completed": 1.7e9, "device": setup.one.name, "op": "write", "sector": 2048, "bytes": 65536,
+               "status": status, "latency": {"admission": admission, "queue": 0.5, "device": 1.0, "total": 1.5}, "cpu": 3})
+    };
+    let list =
+        json!({"version": 1, "dropped": 2, "ios": [io(1, "ok", json!(0.25)), io(2, "timeout", Value::Null)]});
+    browser.evaluate(&format!(
+        "window.fetchNow = window.fetch; window.fetch = (url, options) => String(url).endsWith('/slow') ? \
+         Promise.resolve(new Response(JSON.stringify({list}))) : fetchNow(url, options); \
+         document.getElementById('slow-at').scrollIntoView()"
+    ));
+    browser.wait_for("document.getElementById('slow').rows.length === 3");
+    assert!(browser.text("#slow-of").ends_with("newest first, 2 more not recorded"));
+    let cells = "[...document.getElementById('slow').rows].slice(1).map((row) => [...row.cells].slice(1).map((cell) => cell.innerText))";
+    let of = |status: &str, admission: &str| {
+        json!([
+            setup.one.name,
+            "write",
+            status,
+            "1.50 s",
+            admission,
+            "500 ms",
+            "1.00 s",
+            "64 KiB",
+            "2048",
+            "3"
+        ])
+    };
+    assert_eq!(browser.evaluate(cells), json!([of("timeout", "–"), of("ok", "250 ms")]));
+    browser.select("#device", &setup.other.name);
+    browser.wait_for("document.getElementById('slow').hidden");
+    assert!(browser.text("#slow-of").ends_with("none, 2 more not recorded"));
+    assert_eq!(browser.faults(), [""; 0]);
 }

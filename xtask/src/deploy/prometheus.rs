@@ -14,7 +14,8 @@ pub(super) const REQUIREMENTS: &[Requirement] =
 
 const FOLDER: &str = "deploy/prometheus";
 const RULES: [&str; 3] = ["recording.yml", "recording-classic.yml", "alerts.yml"];
-const TESTS: [&str; 4] = ["tests/classic.yml", "tests/drives.yml", "tests/figures.yml", "tests/past.yml"];
+const TESTS: [&str; 5] =
+    ["tests/classic.yml", "tests/drives.yml", "tests/failures.yml", "tests/figures.yml", "tests/past.yml"];
 /// The native histograms, which `recording-classic.yml` does not record.
 const HISTOGRAMS: &str = "model_op";
 

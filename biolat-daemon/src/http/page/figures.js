@@ -2,7 +2,7 @@
 
 // The zero bucket and the overflow have the indices below the first and above the last bucket.
 const ZERO = -160, OVER = 81, CELLS = OVER - ZERO + 1;
-const PHASES = ['queue', 'device', 'total'];
+const PHASES = ['queue', 'device', 'total', 'admission'], QUEUE = 0, TOTAL = 2, ADMISSION = 3;
 
 const lower = (index) => (index <= ZERO ? 0 : 2 ** ((index - 1) / 8));
 const upper = (index) => (index >= OVER ? Infinity : 2 ** (index / 8));

@@ -34,7 +34,7 @@ function columns(passes, from, to, width, device, op) {
   for (const column of all) {
     const { parts } = column;
     column.seconds = column.to - column.from;
-    column.all = [0, 1, 2].map((phase) => parts.reduce((all, part) => all + part.all[phase], 0));
+    column.all = PHASES.map((_, phase) => parts.reduce((all, part) => all + part.all[phase], 0));
     column.bytes = parts.reduce((all, part) => all + part.bytes, 0);
     column.counts = (phase) => {
       if (parts.length === 1) return parts[0].counts[phase];
@@ -77,9 +77,10 @@ class Heatmap {
     const snap = (value) => Math.round(value * ratio) / ratio;
     const x = (time) => snap(plot.left + ((time - from) / (to - from)) * (plot.right - plot.left));
     this.columns = columns(passes, from, to, plot.right - plot.left, device, op);
+    this.phase = phase;
     const [low, high] = this.#range();
     const y = (index) => snap(plot.bottom - ((index - low) / (high - low)) * (plot.bottom - plot.top));
-    Object.assign(this, { plot, from, to, low, high, x, y, phase });
+    Object.assign(this, { plot, from, to, low, high, x, y });
 
     this.#axes(context, ink, line, ground);
     context.save();
@@ -107,12 +108,12 @@ class Heatmap {
     this.palette = palette;
   }
 
-  /** Indices of all phases, so that the axis stays when the phase changes. */
+  /** Indices of all phases, so that the axis stays when the phase changes; of admission, often far shorter, if it is shown. */
   #range() {
     let low = Infinity, high = -Infinity;
     for (const { parts } of this.columns) {
       for (const part of parts) {
-        for (const counts of part.counts) {
+        for (const counts of part.counts.filter((_, phase) => phase !== ADMISSION || phase === this.phase)) {
           for (let cell = 0; cell < CELLS; cell++) {
             if (counts[cell] === 0) continue;
             low = Math.min(low, cell + ZERO);

@@ -21,7 +21,7 @@ function appendGrowth(words, before, now) {
 const difference = (now, before = {}) =>
   Object.fromEntries(Object.entries(now).map(([name, count]) => [name, Math.max(0, count - (before[name] ?? 0))]));
 
-/** The difference of an op, with its three histograms in one array. */
+/** The difference of an op, with its histograms in one array. */
 function opBetween(before, now) {
   const words = [];
   for (const phase of PHASES) appendGrowth(words, before ? before[phase] : EMPTY, now[phase]);
@@ -45,7 +45,7 @@ function between(before, now) {
     const ops = new Map();
     for (const op of device.ops) {
       const growth = opBetween(last?.ops.find((other) => other.op === op.op), op);
-      if (growth.words.length > 3 || growth.bytes > 0 || growth.errors > 0) {
+      if (growth.words.length > PHASES.length || growth.bytes > 0 || growth.errors > 0) {
         ops.set(op.op, growth);
         pass.words += growth.words.byteLength / 4;
       }
@@ -103,8 +103,8 @@ class History {
 /** Sum of passes, for one device or all and one op or all. */
 class Sum {
   counts = PHASES.map(() => new Float64Array(CELLS));
-  all = [0, 0, 0];
-  seconds = [0, 0, 0];
+  all = PHASES.map(() => 0);
+  seconds = PHASES.map(() => 0);
   bytes = 0;
   errors = 0;
 
@@ -112,7 +112,7 @@ class Sum {
     this.bytes += growth.bytes;
     this.errors += growth.errors;
     let at = 0;
-    for (let phase = 0; phase < 3; phase++) {
+    for (let phase = 0; phase < PHASES.length; phase++) {
       this.seconds[phase] += growth.seconds[phase];
       for (let left = growth.words[at++]; left > 0; left--, at += 2) {
         this.counts[phase][growth.words[at]] += growth.words[at + 1];
@@ -141,6 +141,12 @@ class Sum {
 
   /** Share of the total latency spent in the queue; null if the kernel does not record it. */
   get queueShare() {
-    return this.all[0] > 0 && this.seconds[2] > 0 ? this.seconds[0] / this.seconds[2] : null;
+    return this.all[QUEUE] > 0 && this.seconds[TOTAL] > 0 ? this.seconds[QUEUE] / this.seconds[TOTAL] : null;
+  }
+
+  /** Share of all of the time spent before a request exists; null if the kernel does not record it. */
+  get admissionShare() {
+    const [wait, total] = [ADMISSION, TOTAL].map((phase) => this.seconds[phase] / this.all[phase]);
+    return wait + total > 0 ? wait / (wait + total) : null;
   }
 }

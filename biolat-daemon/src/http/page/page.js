@@ -8,7 +8,7 @@ const SPANS = [30, 60, 120, 300, MOST_PASSES];
 const reducedMotion = matchMedia('(prefers-reduced-motion: reduce)'), darkScheme = matchMedia('(prefers-color-scheme: dark)');
 
 /** The selection. Null means all. */
-const choice = { device: null, op: null, phase: 2, span: 2 };
+const choice = { device: null, op: null, phase: TOTAL, span: 2 };
 /** History at the time of the pause; null if the page is live. */
 let paused = null;
 /** What was rendered last: collections, time range, sums. */
@@ -32,7 +32,7 @@ function readAddress() {
   choice.device = given.get('device');
   choice.op = given.get('op');
   const phase = PHASES.indexOf(given.get('latency'));
-  choice.phase = phase < 0 ? 2 : phase;
+  choice.phase = phase < 0 ? TOTAL : phase;
 }
 
 function choose(change) {
@@ -40,7 +40,7 @@ function choose(change) {
   const given = new URLSearchParams();
   if (choice.device !== null) given.set('device', choice.device);
   if (choice.op !== null) given.set('op', choice.op);
-  if (choice.phase !== 2) given.set('latency', PHASES[choice.phase]);
+  if (choice.phase !== TOTAL) given.set('latency', PHASES[choice.phase]);
   window.history.replaceState(null, '', `#${given}`);
   clearReading();
   draw();
@@ -68,6 +68,8 @@ function setButtons(fieldset, list, chosen, pick) {
   for (const button of fieldset.querySelectorAll('button')) button.setAttribute('aria-pressed', button.value === String(chosen));
 }
 
+const hasAdmission = ({ devices }) => devices.some(({ phases }) => phases.includes('admission'));
+
 function showChoice(snapshot) {
   const names = snapshot.devices.map(({ name }) => name);
   if (choice.device !== null && !names.includes(choice.device)) names.push(choice.device);
@@ -78,9 +80,9 @@ function showChoice(snapshot) {
   const sorted = [...ops].sort((one, other) => place(one) - place(other) || (one < other ? -1 : 1));
   setButtons(at('ops'), [['', 'all'], ...sorted.map((op) => [`=${op}`, op])], choice.op === null ? '' : `=${choice.op}`,
     (value) => choose({ op: value === '' ? null : value.slice(1) }));
-  setButtons(at('phases'), PHASES.map((name, phase) => [phase, name,
-    ['from allocation of a request to its dispatch to the driver (1)', 'from dispatch to completion (2)', 'both (3)'][phase]]),
-  choice.phase, (phase) => choose({ phase }));
+  const phases = [[ADMISSION, 'from submission to allocation of a request (0)'], [QUEUE, 'from allocation of a request to its dispatch to the driver (1)'],
+    [1, 'from dispatch to completion (2)'], [TOTAL, 'queue and device (3)']].filter(([phase]) => phase !== ADMISSION || choice.phase === phase || hasAdmission(snapshot));
+  setButtons(at('phases'), phases.map(([phase, title]) => [phase, PHASES[phase], title]), choice.phase, (phase) => choose({ phase }));
   setOptions(at('span'), SPANS.map((count, span) => [span, duration(count * snapshot.interval)]), choice.span);
 }
 
@@ -124,6 +126,8 @@ function drawNow() {
   showFigures(rendered);
   showDevices(rendered);
   showLegend();
+  showHung(rendered);
+  slow.show(choice.device, choice.op, selection());
   showHints(snapshot);
   showLost(rendered);
   showCost(rendered);
@@ -136,22 +140,27 @@ function showFigures({ passes, from, to, sum: total, seconds, snapshot }) {
   setText(at('title'), `${PHASES[choice.phase]} latency of ${selection()}`);
   for (const [name, q] of QUANTILES) setText(at(name), ...percentile(total.quantile(choice.phase, q)));
   const list = heatmap.columns, known = passes.length > 0 && seconds > 0;
-  const ios = (column) => column.all[2] / column.seconds, bytes = (column) => column.bytes / column.seconds;
-  setText(at('iops'), number(known ? total.all[2] / seconds : null), 'mean over the time shown');
+  const ios = (column) => column.all[TOTAL] / column.seconds, bytes = (column) => column.bytes / column.seconds;
+  setText(at('iops'), number(known ? total.all[TOTAL] / seconds : null), 'mean over the time shown');
   setText(at('rate'), `${megabytes(known ? total.bytes / seconds : null)}${known ? ' MB/s' : ''}`, 'mean over the time shown');
   for (const [id, value] of [['iops-chart', ios], ['rate-chart', bytes]]) chart(at(id), list, value, from, to);
   at('iops-chart').ariaLabel = `I/Os per second over time, ${at('iops').textContent} on average`;
   at('rate-chart').ariaLabel = `throughput over time, ${at('rate').textContent} on average`;
   setText(at('queue'), percent(total.queueShare));
+  setText(at('admission'), percent(total.admissionShare));
+  at('admission').parentElement.hidden = !hasAdmission(snapshot);
   setText(at('errors'), known ? number(total.errors) : NONE);
   at('errors').className = total.errors > 0 ? 'bad' : '';
   at('heat').ariaLabel = `${at('title').textContent}, ${duration(seconds)}: p50 ${at('p50').textContent}, p99 ${at('p99').textContent}. Arrows read a cell.`;
   const nothing = !known ? `Waiting for the second collection: values are differences between two. There is one every ${duration(snapshot.interval)}.` :
     total.all[choice.phase] > 0 ? '' :
-    total.all[2] > 0 ? `The kernel records no ${PHASES[choice.phase]} latency here, only the total: see below.` : 'No I/O in this time.';
+    total.all[TOTAL] > 0 ? `The kernel records no ${PHASES[choice.phase]} latency here: see below.` : 'No I/O in this time.';
   setText(at('nothing'), nothing);
   at('nothing').hidden = nothing === '';
 }
+
+/** Drives that hang come first, the oldest I/O at the top. */
+const hungAge = (device) => (isHung(device) ? ageOf(device) : 0);
 
 /** Values of each device: for the time shown or, before there is any, since biolat first saw it. */
 function deviceRows({ snapshot, passes, seconds }) {
@@ -168,7 +177,7 @@ function deviceRows({ snapshot, passes, seconds }) {
     }
     row.p99 = total.quantile(choice.phase, 0.99);
     return row;
-  }).sort((one, other) => (other.p99 ?? -999) - (one.p99 ?? -999) || (one.device.name < other.device.name ? -1 : 1));
+  }).sort((one, other) => hungAge(other.device) - hungAge(one.device) || (other.p99 ?? -999) - (one.p99 ?? -999) || (one.device.name < other.device.name ? -1 : 1));
 }
 
 const rows = new Map();
@@ -178,7 +187,7 @@ function rowOf(name) {
     const row = make('tr');
     const label = make('th', '', { scope: 'row' }), button = make('button', name, { type: 'button' });
     label.append(button);
-    row.append(label, ...['model', 'IOPS', 'MB/s', 'p50', 'p99', 'p99.9', 'spread', 'in queue', 'errors', 'missed'].map((column) => {
+    row.append(label, ...['model', 'IOPS', 'MB/s', 'in flight', 'oldest', 'p50', 'p99', 'p99.9', 'spread', 'in queue', 'errors', 'missed'].map((column) => {
       const cell = make('td', '', { className: column === 'model' || column === 'spread' ? column : 'n' });
       cell.dataset.column = column;
       return cell;
@@ -207,17 +216,20 @@ function showDevices(view) {
     cells[0].firstChild.title = [device.serial && `serial ${device.serial}`, device.rotational && 'rotational',
       device.holders.length && `used by ${device.holders.join(', ')}`].filter(Boolean).join('; ');
     setText(cells[1], device.model || NONE, device.model);
-    setText(cells[2], number(known ? figures.all[2] / seconds : null));
+    row.classList.toggle('hung', isHung(device));
+    setText(cells[2], number(known ? figures.all[TOTAL] / seconds : null));
     setText(cells[3], megabytes(known ? figures.bytes / seconds : null));
-    QUANTILES.forEach(([, q], place) => setText(cells[4 + place], ...percentile(figures.quantile(choice.phase, q))));
-    setText(cells[8], percent(figures.queueShare));
+    setText(cells[4], number(inFlight(device)), device.inflight ? `${many(device.inflight.read, 'read')}, ${number(device.inflight.write)} other` : '');
+    setText(cells[5], oldest(device));
+    QUANTILES.forEach(([, q], place) => setText(cells[6 + place], ...percentile(figures.quantile(choice.phase, q))));
+    setText(cells[10], percent(figures.queueShare));
     const errors = {};
     for (const op of device.ops) for (const [status, count] of Object.entries(op.errors)) errors[status] = (errors[status] ?? 0) + count;
-    setText(cells[9], number(sum(errors)), Object.entries(errors).map(([status, count]) => `${status} ${count}`).join(', '));
-    cells[9].classList.toggle('bad', view.passes.length > 0 && figures.errors > 0);
+    setText(cells[11], number(sum(errors)), Object.entries(errors).map(([status, count]) => `${status} ${count}`).join(', '));
+    cells[11].classList.toggle('bad', view.passes.length > 0 && figures.errors > 0);
     const audited = Object.keys(device.unseen).length > 0;
-    setText(cells[10], number(audited ? sum(device.unseen) : null), audited ? '' : 'this device is not audited');
-    cells[10].classList.toggle('unsure', unseen > 0);
+    setText(cells[12], number(audited ? sum(device.unseen) : null), audited ? '' : 'this device is not audited');
+    cells[12].classList.toggle('unsure', unseen > 0);
   }
   // Strips that can be compared, drawn when all of the text is in place, as that moves the canvases.
   const any = (cell) => list.some((row) => row.sum.counts[choice.phase][cell] > 0);
@@ -240,14 +252,33 @@ function showLegend() {
   });
 }
 
+function showHung({ snapshot }) {
+  const list = snapshot.devices.filter(isHung).sort((one, other) => ageOf(other) - ageOf(one)), names = list.map(({ name }) => name);
+  const [message, details] = at('hung').children;
+  at('hung').hidden = list.length === 0;
+  setText(message, list.length ? `I/O of ${several(names)} does not complete.` : '');
+  setText(details, list.slice(0, MOST_NAMES).map((device) => `${overdue(device, (paused ?? history).passes, snapshot.taken)}.`).join(' '));
+}
+
+const MOST_NAMES = 3;
+const several = (names) => (names.length > MOST_NAMES ? `${names.length} devices` : names.join(', '));
+
+/** Which devices lack the wait before a request exists, where latencies are shown as if that were all. */
+function missingAdmission(devices) {
+  const names = devices.filter(({ phases }) => phases.includes('total') && !phases.includes('admission')).map(({ name }) => name);
+  return names.length && (choice.phase === TOTAL || choice.phase === ADMISSION) ? [`${several(names)}: the wait before a request exists (throttling, ` +
+    'wait for a tag) is not recorded by this kernel (Linux 6.18 and later record it with io.cost on). The io.pressure of a cgroup shows all of its waits.'] : [];
+}
+
 function showHints(snapshot) {
-  const list = snapshot.devices.filter(({ lacks, name }) => lacks && (choice.device === null || choice.device === name));
-  const text = JSON.stringify(list.map(({ lacks }) => lacks));
+  const devices = snapshot.devices.filter(({ name }) => choice.device === null || choice.device === name);
+  const hints = devices.map(({ lacks }) => lacks).filter(Boolean), list = [...hints, ...missingAdmission(devices)], text = JSON.stringify(list);
   if (at('lacks').dataset.list === text) return;
   at('lacks').dataset.list = text;
-  at('lacks').replaceChildren(...list.map(({ lacks }) => {
+  at('lacks').replaceChildren(...list.map((lacks, place) => {
     // The command as an element of its own, so that it can be copied.
     const [hint, command] = lacks.split(/ with: (?=echo )/), item = make('li', command ? `${hint} with: ` : hint);
+    item.className = place < hints.length ? '' : 'soft';
     if (command) item.append(make('code', command));
     return item;
   }));
@@ -382,7 +413,8 @@ function nextSpan(step) {
 }
 
 const KEYS = {
-  1: () => choose({ phase: 0 }), 2: () => choose({ phase: 1 }), 3: () => choose({ phase: 2 }),
+  0: () => { if (history.latest && hasAdmission(history.latest)) choose({ phase: ADMISSION }); },
+  1: () => choose({ phase: QUEUE }), 2: () => choose({ phase: 1 }), 3: () => choose({ phase: TOTAL }),
   j: () => nextDevice(1), k: () => nextDevice(-1), ArrowDown: () => nextDevice(1), ArrowUp: () => nextDevice(-1),
   o: nextOp, t: nextTheme, ' ': pause, '?': () => at('about').showModal(),
   '+': () => nextSpan(1), '=': () => nextSpan(1), '-': () => nextSpan(-1),
@@ -393,7 +425,8 @@ const READING = {
 addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || at('about').open) return;
   const on = event.target;
-  if (on.matches('select, input') || (on.matches('button, a') && event.key === ' ')) return;
+  // A region scrolls with the arrows.
+  if (on.matches('select, input, [role="region"]') || (on.matches('button, a') && event.key === ' ')) return;
   const action = (on === at('heat') && READING[event.key]) || KEYS[event.key];
   if (!action) return;
   event.preventDefault();
@@ -413,6 +446,7 @@ new ResizeObserver(draw).observe(at('field'));
 
 // State of the connection and age of the values.
 
+const slow = new SlowTable(at('slow-at'), () => { if (!paused) draw(); });
 const connection = new Connection((snapshot) => {
   if (!history.add(snapshot)) return;
   // The live page replaces the plain one.
@@ -420,7 +454,9 @@ const connection = new Connection((snapshot) => {
     at('live').hidden = false;
     at('plain').remove();
   }
-  if (!paused) draw();
+  if (paused) return;
+  slow.refresh();
+  draw();
 }, () => showState());
 
 function showState() {

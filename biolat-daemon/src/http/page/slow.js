@@ -1,0 +1,61 @@
+// The table of slow and failed I/Os. It is fetched for each snapshot, but only while it is in sight.
+
+const MOST_SLOW = 50;
+
+class SlowTable {
+  #list = { ios: [], dropped: 0 };
+  #shown = '';
+  #inSight = false;
+  #fetching = false;
+
+  constructor(section, onList) {
+    this.onList = onList;
+    new IntersectionObserver((entries) => {
+      this.#inSight = entries.at(-1).isIntersecting;
+      this.refresh();
+    }, { rootMargin: '200px' }).observe(section);
+  }
+
+  async refresh() {
+    if (!this.#inSight || this.#fetching || document.hidden) return;
+    this.#fetching = true;
+    try {
+      const response = await fetch(`${API}slow`, { cache: 'no-store', signal: AbortSignal.timeout(10000) });
+      if (response.ok) this.#list = await response.json();
+      this.onList();
+    } catch {
+      // The next snapshot is another attempt.
+    }
+    this.#fetching = false;
+  }
+
+  /** Shows the newest ones of the selection. */
+  show(device, op, chosen) {
+    const { ios, dropped } = this.#list, all = ios.filter((io) => (device ?? io.device) === io.device && (op ?? io.op) === io.op);
+    const list = all.slice(-MOST_SLOW).reverse(), newest = ios.at(-1)?.number;
+    at('slow-list').hidden = ios.length === 0 && dropped === 0;
+    const shown = JSON.stringify([newest, ios.length, dropped, chosen]);
+    if (shown === this.#shown) return;
+    this.#shown = shown;
+    setText(at('slow-of'), [chosen, list.length < all.length ? `newest ${MOST_SLOW} of ${number(all.length)}` : list.length ? 'newest first' : 'none',
+      dropped && `${number(dropped)} more not recorded`].filter(Boolean).join(', '));
+    at('slow').hidden = list.length === 0;
+    at('slow').tBodies[0].replaceChildren(...list.map(slowRow));
+  }
+}
+
+function slowRow({ completed, device, op, sector, bytes, status, latency: phases, cpu }) {
+  const time = new Date(completed * 1000), day = `${two(time.getMonth() + 1)}-${two(time.getDate())}`;
+  const of = (phase) => (typeof phases[phase] === 'number' ? latency(phases[phase]) : NONE);
+  const row = make('tr');
+  row.append(...[
+    ['time', `${day} ${clock(completed)}`], ['device', device], ['op', op], ['status', status, status === 'ok' ? '' : 'bad'],
+    ['total', of('total'), 'n'], ['admission', of('admission'), 'n'], ['queue', of('queue'), 'n'], ['in device', of('device'), 'n'],
+    ['size', `${number(bytes / 1024)} KiB`, 'n'], ['sector', sector, 'n'], ['CPU', cpu, 'n'],
+  ].map(([column, text, className = '']) => {
+    const cell = make('td', text, { className });
+    cell.dataset.column = column;
+    return cell;
+  }));
+  return row;
+}
