@@ -43,6 +43,17 @@ pub(crate) const SUITES: &[Suite] = &[
         guests: &[],
     },
     Suite { name: "losses", on_host: true, needs: &[], guests: &[Standard] },
+    Suite {
+        name: "hung",
+        on_host: true,
+        needs: &[
+            EXT4,
+            FIO,
+            Requirement::Program("fsfreeze", "util-linux"),
+            Requirement::Program("prometheus", "prometheus"),
+        ],
+        guests: &[],
+    },
     Suite { name: "hotplug", on_host: true, needs: &[], guests: &[Standard] },
     Suite { name: "lifecycle", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite {

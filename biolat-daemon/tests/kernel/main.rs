@@ -19,6 +19,7 @@ mod drives;
 mod failures;
 mod faults;
 mod hotplug;
+mod hung;
 mod known_latency;
 mod latency;
 mod lifecycle;

@@ -55,3 +55,15 @@ pub(crate) fn write_in_batches(device: &Path, blocks: u64) {
         &[&["--name=writes", "--rw=write", "--direct=1", "--bs=4k", &file, &size][..], &batches].concat(),
     );
 }
+
+/// Random reads and writes, 64 at a time, for so many seconds; returns the longest latency of any, in seconds.
+pub(crate) fn longest_of_churn(device: &Path, seconds: u32) -> f64 {
+    let file = format!("--filename={}", device.display());
+    let runtime = format!("--runtime={seconds}");
+    let deep = ["--ioengine=libaio", "--iodepth=64", "--bs=4k", "--time_based", &runtime];
+    let fixed = ["--name=churn", "--rw=randrw", "--direct=1", "--output-format=json", &file];
+    let output = run("fio", &[&fixed[..], &deep].concat());
+    let report: Value = serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap();
+    let longest = ["read", "write"].map(|op| report["jobs"][0][op]["lat_ns"]["max"].as_f64().unwrap());
+    longest[0].max(longest[1]) / 1e9
+}

@@ -16,9 +16,13 @@ const MIB: u64 = 1 << 20;
 impl LoopDevice {
     /// A device of 512 MiB: backed by memory if `fast`, else by a disk, past the page cache.
     pub(crate) fn attach(name: &str, fast: bool) -> Self {
-        let folder = Folder::new(name, fast);
+        Self::attach_in(Folder::new(name, fast), !fast)
+    }
+
+    /// A device of 512 MiB whose file is in this folder.
+    pub(crate) fn attach_in(folder: Folder, direct: bool) -> Self {
         let file = make_file(&folder, "a");
-        let direct = if fast { "--direct-io=off" } else { "--direct-io=on" };
+        let direct = if direct { "--direct-io=on" } else { "--direct-io=off" };
         let path = run("losetup", &["--find", "--show", direct, file.to_str().unwrap()]);
         let name = path.trim().trim_start_matches("/dev/").to_owned();
         // Attributes of a loop device outlive its file: reset what an earlier user may have set.

@@ -10,7 +10,9 @@ pub(crate) mod dm;
 pub(crate) mod emulator;
 pub(crate) mod figures;
 pub(crate) mod fio;
+pub(crate) mod freezable;
 pub(crate) mod http;
+pub(crate) mod inflight;
 pub(crate) mod kernel_memory;
 pub(crate) mod load;
 pub(crate) mod loop_device;
@@ -24,6 +26,7 @@ pub(crate) mod prometheus;
 pub(crate) mod report;
 pub(crate) mod scsi_debug;
 pub(crate) mod settled;
+pub(crate) mod slow_log;
 pub(crate) mod terminal;
 pub(crate) mod tracing;
 

@@ -1,0 +1,164 @@
+//! A device that hangs: its I/Os are in flight and none completes. And one that is busy, which must not look like that.
+
+use std::{
+    process::Command,
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    awake::Awake,
+    daemon::{Daemon, program, wait_for},
+    diskstats::{READ, Stat, WRITE},
+    figures::{Figures, grown, index_of},
+    freezable::Freezable,
+    http,
+    inflight::{Shown, check_churn},
+    load::{StopFlag, Target},
+    loop_device::LoopDevice,
+    settled::{compare, settled},
+    slow_log::slow_ios,
+};
+
+/// Writes that hang at a time.
+const WRITES: u64 = 4;
+
+/// For how long they hang.
+const HANG: Duration = Duration::from_secs(4);
+
+const BLOCK: u64 = 4096;
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+/// Asserts that metrics show writes that were submitted at this time, since the epoch, and no other I/O in flight.
+fn assert_hung(figures: &Figures, device: &str, submitted: Duration) {
+    let shown = Shown::of(figures, device);
+    assert_eq!((shown.reads, shown.writes, shown.exact), (0, WRITES, true), "{shown:?}");
+    let expected = (figures.taken() - submitted).as_secs_f64();
+    assert!((shown.oldest - expected).abs() < 0.25, "{} s, expected {expected} s", shown.oldest);
+}
+
+fn assert_hung_in_the_api(daemon: &Daemon, device: &str, at_least: Duration) {
+    let answer = http::get(daemon.address, "/api/v1/snapshot", "").unwrap();
+    let snapshot: Value = serde_json::from_slice(&answer.body).unwrap();
+    let devices = snapshot["devices"].as_array().unwrap();
+    let inflight = &devices.iter().find(|found| found["name"] == device).unwrap()["inflight"];
+    assert_eq!((&inflight["read"], &inflight["write"]), (&0.into(), &WRITES.into()), "{inflight}");
+    assert_eq!(inflight["exact"], true);
+    assert!(inflight["oldest_seconds"].as_f64().unwrap() >= at_least.as_secs_f64(), "{inflight}");
+}
+
+fn assert_hung_in_a_report(daemon: &Daemon, device: &str) {
+    let from = daemon.address.to_string();
+    let output = Command::new(program()).args(["report", "--from", &from, "1", "1"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let expected = format!("{device}: {WRITES} I/Os in flight, none completed in ");
+    let line = text.lines().find(|line| line.starts_with(&expected));
+    assert!(line.is_some_and(|line| line.contains("s, the oldest for ")), "{text}");
+}
+
+/// Regular load until the flag is set.
+fn keep_busy(device: &LoopDevice, stop: &StopFlag) {
+    let target = Target::open(&device.path());
+    while !stop.is_set() {
+        target.read(20);
+        target.write(20);
+        target.flush();
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Writes one block, which has the place for this number; returns how many seconds that took.
+fn timed_write(device: &LoopDevice, number: u64) -> f64 {
+    let target = Target::open(&device.path());
+    let began = Instant::now();
+    target.write_at(number << 20, BLOCK as usize);
+    began.elapsed().as_secs_f64()
+}
+
+#[test]
+#[ignore = "needs root, ext4 and fsfreeze: cargo xtask test"]
+fn a_hung_device_is_known_in_one_collection() {
+    let (hung, busy) = (Freezable::attach("hung"), LoopDevice::attach("busy", true));
+    let (device, name) = (&hung.device, hung.device.name.as_str());
+    let daemon =
+        Daemon::start(&["--interval", "200ms", "--device", &format!("{name}|{}", busy.name), "--slow", "1s"]);
+    let _awake = Awake::all_cpus();
+    Target::open(&device.path()).write(1);
+    let (before, busy_before) = (settled(&daemon, name), settled(&daemon, &busy.name));
+    assert_eq!(Shown::of(&before.figures, name), Shown::NOTHING);
+    let stop = StopFlag::default();
+    let latencies: Vec<_> = thread::scope(|scope| {
+        let stopper = stop.set_on_drop();
+        scope.spawn(|| keep_busy(&busy, &stop));
+        let frozen = hung.freeze();
+        let submitted = since_epoch();
+        let writers: Vec<_> =
+            (0..WRITES).map(|number| scope.spawn(move || timed_write(device, number))).collect();
+        wait_for("the writes to be in flight", || Stat::of(name).in_flight() == WRITES);
+
+        let first = daemon.fresh();
+        assert_hung(&first, name, submitted);
+        let until_one_second = (submitted + Duration::from_secs(1)).saturating_sub(since_epoch());
+        thread::sleep(until_one_second);
+        assert_hung_in_a_report(&daemon, name);
+        assert_hung_in_the_api(&daemon, name, Duration::from_secs(1));
+        thread::sleep((submitted + HANG).saturating_sub(since_epoch()));
+        let last = daemon.fresh();
+        assert_hung(&last, name, submitted);
+        for group in [READ, WRITE] {
+            assert!(last.count(&busy.name, group) > first.count(&busy.name, group), "{}", group.name);
+        }
+        assert!(Shown::of(&last, &busy.name).oldest < 1.0);
+        drop(frozen);
+        drop(stopper);
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+
+    let after = settled(&daemon, name);
+    for device in [name, &busy.name] {
+        assert_eq!(Shown::of(&after.figures, device), Shown::NOTHING, "{device}");
+    }
+    let growth = compare(name, &before, &after);
+    assert_eq!((growth.of(WRITE), growth.unseen), (WRITES, 0));
+    let expected: f64 = latencies.iter().sum();
+    let measured = growth.seconds("total", "write");
+    assert!((expected - 0.4..expected).contains(&measured), "{measured} s, {latencies:?}");
+    let buckets = grown(
+        before.figures.histogram("total", name, "write"),
+        after.figures.histogram("total", name, "write").unwrap(),
+    );
+    let long = buckets.iter().filter(|(index, _)| *index >= index_of(HANG.as_secs_f64()));
+    assert_eq!(long.map(|(_, count)| count).sum::<u64>(), WRITES, "{buckets:?}");
+    for (over, count) in [("0.125", WRITES), ("1", WRITES), ("8", 0)] {
+        let slow = |figures: &Figures| {
+            figures.value("biolat_slow_ios_total", &[("device", name), ("over", over)]) as u64
+        };
+        assert_eq!(slow(&after.figures) - slow(&before.figures), count, "over {over} s");
+    }
+    let busy_after = settled(&daemon, &busy.name);
+    compare(&busy.name, &busy_before, &busy_after).assert_few_unseen();
+
+    let mut records = slow_ios(&daemon, name);
+    records.sort_by_key(|record| record.sector);
+    assert_eq!(records.len() as u64, WRITES, "{records:?}");
+    for ((record, latency), number) in records.iter().zip(&latencies).zip(0..) {
+        let found = (record.sector, record.bytes, record.op.as_str(), record.status.as_str());
+        assert_eq!(found, (number << 11, BLOCK, "write", "ok"));
+        let total = record.latency.total.unwrap();
+        assert!((latency - 0.1..=*latency).contains(&total), "{total} s, {latency} s for the writer");
+    }
+}
+
+#[test]
+#[ignore = "needs root and fio: cargo xtask test"]
+fn busy_devices_do_not_look_hung() {
+    let devices = ["churn-1", "churn-2"].map(|name| LoopDevice::attach(name, true));
+    let [first, second] = devices.each_ref().map(|device| (device.name.as_str(), device.path()));
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", &format!("{}|{}", first.0, second.0)]);
+    check_churn(&daemon, &[first, second]);
+}

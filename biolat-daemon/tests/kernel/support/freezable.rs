@@ -1,0 +1,83 @@
+//! A device whose writes hang at will: a loop device over a file on a file system that can be frozen.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use super::{Folder, loop_device::LoopDevice, run};
+
+/// Seconds after which a frozen file system thaws in any case, even if the test was killed.
+const LONGEST_FREEZE: &str = "16";
+
+/// Fields are dropped in this order: the device, then the file system below it.
+pub(crate) struct Freezable {
+    pub(crate) device: LoopDevice,
+    mount: Mount,
+}
+
+impl Freezable {
+    pub(crate) fn attach(name: &str) -> Self {
+        let lower = LoopDevice::attach(&format!("{name}-below"), true);
+        run("mkfs.ext4", &["-q", "-F", lower.path().to_str().unwrap()]);
+        let mount = Mount { folder: Folder::new(&format!("{name}-mount"), true), device: lower };
+        run("mount", &["-t", "ext4", mount.device.path().to_str().unwrap(), mount.place()]);
+        let folder = Folder(mount.folder.0.join("files"));
+        fs::create_dir(&folder.0).unwrap();
+        let device = LoopDevice::attach_in(folder, false);
+        Self { device, mount }
+    }
+
+    /// From now on writes do not complete. Reads do.
+    pub(crate) fn freeze(&self) -> Frozen<'_> {
+        let place = self.mount.place();
+        let mut thaw_later = Command::new("sh");
+        thaw_later.args(["-c", "sleep $0; fsfreeze --unfreeze $1", LONGEST_FREEZE, place]);
+        thaw_later.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let thaw_later = thaw_later.spawn().unwrap();
+        let frozen = Frozen { mount: &self.mount, thaw_later };
+        run("fsfreeze", &["--freeze", place]);
+        frozen
+    }
+}
+
+/// Thaws the file system when it is dropped.
+pub(crate) struct Frozen<'a> {
+    mount: &'a Mount,
+    thaw_later: Child,
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").args(["--unfreeze", self.mount.place()]).output();
+        let _ = self.thaw_later.kill();
+        let _ = self.thaw_later.wait();
+    }
+}
+
+/// A mounted file system; unmounted when it is dropped.
+struct Mount {
+    folder: Folder,
+    device: LoopDevice,
+}
+
+impl Mount {
+    fn place(&self) -> &str {
+        self.folder.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // The kernel may still be detaching the loop device of a file.
+        for _ in 0..50 {
+            let unmounted = Command::new("umount").arg(&self.folder.0).output();
+            if unmounted.is_ok_and(|output| output.status.success()) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+}

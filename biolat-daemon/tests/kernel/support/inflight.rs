@@ -1,0 +1,63 @@
+//! What the daemon shows of the I/Os in flight of a device.
+
+use std::{path::PathBuf, thread, time::Duration};
+
+use super::{daemon::Daemon, figures::Figures, fio::longest_of_churn, settled::settled};
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Shown {
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) oldest: f64,
+    pub(crate) exact: bool,
+}
+
+impl Shown {
+    pub(crate) const NOTHING: Self = Self { reads: 0, writes: 0, oldest: 0.0, exact: true };
+
+    pub(crate) fn of(figures: &Figures, device: &str) -> Self {
+        let labels = [("device", device)];
+        let ios = |op| figures.value("biolat_inflight_ios", &[labels[0], ("op", op)]) as u64;
+        Self {
+            reads: ios("read"),
+            writes: ios("write"),
+            oldest: figures.value("biolat_oldest_inflight_seconds", &labels),
+            exact: figures.value("biolat_oldest_inflight_exact", &labels) == 1.0,
+        }
+    }
+}
+
+/// Random I/O on all of these devices at once, while the daemon collects: no I/O looks older than it can be, and nothing is
+/// in flight at the end.
+pub(crate) fn check_churn(daemon: &Daemon, devices: &[(&str, PathBuf)]) {
+    const SECONDS: u32 = 5;
+    let mut shown = Vec::new();
+    let longest: Vec<_> = thread::scope(|scope| {
+        let churn = devices.iter().map(|(_, path)| scope.spawn(|| longest_of_churn(path, SECONDS)));
+        let churn: Vec<_> = churn.collect();
+        let mut taken = Duration::ZERO;
+        while churn.iter().any(|churn| !churn.is_finished()) {
+            let figures = Figures::scrape(daemon.address);
+            if figures.taken() > taken {
+                taken = figures.taken();
+                shown.push(devices.iter().map(|(name, _)| Shown::of(&figures, name)).collect::<Vec<_>>());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        churn.into_iter().map(|churn| churn.join().unwrap()).collect()
+    });
+    for (number, ((device, _), longest)) in devices.iter().zip(longest).enumerate() {
+        let shown: Vec<_> = shown.iter().map(|shown| &shown[number]).collect();
+        let oldest = shown.iter().map(|shown| shown.oldest).fold(0.0, f64::max);
+        let count = |holds: fn(&Shown) -> bool| shown.iter().filter(|shown| holds(shown)).count();
+        let (busy, exact) = (count(|shown| shown.reads + shown.writes > 0), count(|shown| shown.exact));
+        println!(
+            "{device}: oldest {oldest:.4} s, longest latency {longest:.4} s; {busy} of {} collections saw I/O in flight, \
+             {exact} were exact",
+            shown.len()
+        );
+        assert!(busy > 3 && exact > 0, "{shown:?}");
+        assert!(oldest > 0.0 && oldest <= longest, "{device}: {oldest} s, none took longer than {longest} s");
+        assert_eq!(Shown::of(&settled(daemon, device).figures, device), Shown::NOTHING, "{device}");
+    }
+}

@@ -1,0 +1,14 @@
+//! The daemon's log of slow and failed I/Os.
+
+use biolat_daemon::api::{ApiSlowIo, ApiSlowLog};
+
+use super::{daemon::Daemon, http};
+
+/// Those of a device that are in the log now, in order of completion.
+pub(crate) fn slow_ios(daemon: &Daemon, device: &str) -> Vec<ApiSlowIo> {
+    let answer = http::get(daemon.address, "/api/v1/slow", "").unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.head);
+    let log: ApiSlowLog = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(log.dropped, 0);
+    log.ios.into_iter().filter(|io| io.device == device).collect()
+}
