@@ -79,7 +79,8 @@ pub(crate) fn look(ctx: &RawTracePointContext) {
     found.now = unsafe { bpf_ktime_get_ns() };
 }
 
-/// Whether a request of this hardware queue has not completed: the driver has it, or it has a bio.
+/// Whether a request of this hardware queue has not completed: the driver has it, or it has a bio. Requests that the disk
+/// statistics do not count are left out: most have no timestamp, and a drive's own commands may take hours.
 ///
 /// The kernel forgets the hardware queue when it frees a request, and the bio when it ends it.
 #[inline(always)]
@@ -87,6 +88,9 @@ fn is_pending(request: u64, hardware_queue: u64) -> bool {
     read_u64(request, layout_const!(request_hctx)) == hardware_queue
         && (read_u32(request, layout_const!(request_state)) == IN_FLIGHT
             || read_u64(request, layout_const!(bio)) != 0)
+        && read_u32(request, layout_const!(rq_flags))
+            & (layout_const!(io_stat) | layout_const!(flush_sequence))
+            != 0
 }
 
 /// When a pending request was allocated; 0 if the kernel took no timestamp.

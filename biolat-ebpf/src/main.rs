@@ -33,6 +33,7 @@ fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
     let now = now();
     if !common_case::record(&Completion::from_arguments(&ctx), now) {
         rare_case::record(&ctx, now);
+        slow::send_if_slow(&ctx, now);
     }
     0
 }

@@ -6,14 +6,12 @@ use biolat_common::{
     event::{Event, EventKind},
     lost::Reason,
     series::{Key, Series},
-    status::{STATUSES, from_errno},
 };
 
 use crate::{
     accounting::Meaning,
     maps, record,
-    request::{Completion, accounting, status_is_errno},
-    slow::{self, Ended},
+    request::{Completion, accounting},
 };
 
 #[inline(never)]
@@ -43,13 +41,11 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
         return;
     }
     let key = Key::new(device, op);
-    let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
-    let status = if has_failed { status_index(completion.status) } else { 0 };
     if let Some(series) = maps::slot_or_new(key).and_then(maps::series) {
         // SAFETY: this CPU's own counters; see `maps::series`.
         let series = unsafe { &mut *series };
-        if has_failed {
-            let errors = &mut series.errors[status];
+        if completion.status != 0 && accounting.reports_status(flags, op) {
+            let errors = &mut series.errors[completion.status_index()];
             *errors = errors.wrapping_add(1);
         }
         series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
@@ -62,10 +58,6 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
         if lost.is_power_of_two() {
             maps::send(Event::new(EventKind::NoRoom, key));
         }
-    }
-    // After the counters: whoever has the record finds the I/O in them.
-    if has_failed || matches!(meaning, Meaning::End) {
-        slow::send_if_slow(&completion, &Ended { key, status: status as u32, now });
     }
 }
 
@@ -101,13 +93,6 @@ fn record_latency(ctx: &BtfTracePointContext, series: &mut Series, completion: &
 #[inline(never)]
 pub(crate) fn record_admission(series: &mut Series, admission: u64) {
     record::admission(series, admission);
-}
-
-/// The index of a status among the error counters.
-#[inline(always)]
-fn status_index(status: i32) -> usize {
-    let status = if status_is_errno() { from_errno(status) } else { status.cast_unsigned() as usize };
-    if status < STATUSES { status } else { STATUSES - 1 }
 }
 
 /// Out of line, as writing a message is longer than everything else here.

@@ -5,6 +5,7 @@ use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::BtfTracePointContext};
 use biolat_common::{
     bucket::positive,
     kernel::{bio_issue, device_number},
+    status::{STATUSES, from_errno},
 };
 
 use crate::{
@@ -43,6 +44,14 @@ impl Completion {
             status: if status_is_errno() { status } else { status & 0xff },
             bytes: ctx.arg(2),
         }
+    }
+
+    /// The index of the status among the error counters.
+    #[inline(always)]
+    pub(crate) fn status_index(&self) -> usize {
+        let status =
+            if status_is_errno() { from_errno(self.status) } else { self.status.cast_unsigned() as usize };
+        if status < STATUSES { status } else { STATUSES - 1 }
     }
 
     /// Bytes of the request that were not complete before.
@@ -159,6 +168,6 @@ pub(crate) fn accounting() -> Accounting {
 }
 
 #[inline(always)]
-pub(crate) fn status_is_errno() -> bool {
+fn status_is_errno() -> bool {
     layout_const!(status_is_errno) != 0
 }

@@ -1,46 +1,55 @@
 //! Records of single I/Os that were slow or failed. Only the rare case sends them.
 
-use aya_ebpf::helpers::bpf_get_smp_processor_id;
+use aya_ebpf::{helpers::bpf_get_smp_processor_id, programs::BtfTracePointContext};
 use biolat_common::{
     series::Key,
     slow::{SlowRecord, UNKNOWN_NS},
 };
 
-use crate::{layout::layout_const, maps, request::Completion};
+use crate::{
+    accounting::Meaning,
+    layout::layout_const,
+    maps,
+    request::{Completion, accounting},
+};
 
-/// What is known of a request at its end.
-pub(crate) struct Ended {
-    pub(crate) key: Key,
-    /// Its status as the daemon names it; 0 if it did not fail.
-    pub(crate) status: u32,
-    /// When it completed.
-    pub(crate) now: u64,
-}
-
-/// Sends a record if the daemon wants records, and the request failed or took long.
-#[inline(always)]
-pub(crate) fn send_if_slow(completion: &Completion, ended: &Ended) {
+/// Sends a record if the daemon wants records, and the request failed, or ended and took long. The counters have the I/O
+/// already: whoever reads a record finds it there.
+#[inline(never)]
+pub(crate) fn send_if_slow(ctx: &BtfTracePointContext, now: u64) {
     let limit_ms = layout_const!(slow_ms);
     if limit_ms == 0 {
         return;
     }
-    let allocated_at = completion.allocated_at();
-    let issued_at = completion.issued_at();
-    let total = since(allocated_at, ended.now);
-    let is_slow = total != UNKNOWN_NS && total >= u64::from(limit_ms) * 1_000_000;
-    if ended.status == 0 && !is_slow {
+    let completion = Completion::from_arguments(ctx);
+    let (allocated_at, issued_at) = (completion.allocated_at(), completion.issued_at());
+    let total_ns = since(allocated_at, now);
+    let is_slow = total_ns != UNKNOWN_NS && total_ns >= u64::from(limit_ms) * 1_000_000;
+    if completion.status == 0 && !is_slow {
+        return;
+    }
+    let (op, flags, device) = (completion.op(), completion.flags(), completion.device());
+    let accounting = accounting();
+    let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
+    match accounting.meaning(flags, op, completion.bytes, completion.remaining_bytes(), completion.has_bio())
+    {
+        Meaning::End if has_failed || is_slow => {}
+        Meaning::Part if has_failed => {}
+        _ => return,
+    }
+    if device == 0 {
         return;
     }
     maps::send_slow(SlowRecord {
-        completed_ns: ended.now,
-        key: ended.key,
+        completed_ns: now,
+        key: Key::new(device, op),
         sector: completion.sector(),
         admission_ns: completion.admission().unwrap_or(UNKNOWN_NS),
         queue_ns: if issued_at == 0 { UNKNOWN_NS } else { issued_at.saturating_sub(allocated_at) },
-        total_ns: total,
+        total_ns,
         workload: 0,
         bytes: completion.bytes,
-        status: ended.status,
+        status: if has_failed { completion.status_index() as u32 } else { 0 },
         // SAFETY: the helper has no argument and no precondition.
         cpu: unsafe { bpf_get_smp_processor_id() },
         padding: 0,

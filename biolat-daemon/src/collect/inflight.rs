@@ -134,13 +134,11 @@ impl InflightState {
     /// Takes over what a survey found; none if there was none.
     fn update(&mut self, survey: Option<Survey>, now: Instant) {
         let survey = survey.unwrap_or(Survey { untimed: 1, ..Survey::default() });
+        let oldest = survey.oldest.map_or(Duration::ZERO, |oldest| oldest.age);
         let stalled = self.stalled_since.map_or(Duration::ZERO, |since| now - since);
         // A request without a timestamp may be the oldest one.
         self.latest.is_exact = survey.untimed == 0;
-        self.latest.oldest = match survey.oldest {
-            Some(oldest) => oldest.age.max(stalled),
-            None => stalled,
-        };
+        self.latest.oldest = if self.latest.is_exact { oldest } else { oldest.max(stalled) };
         self.oldest = survey.oldest;
     }
 }

@@ -65,12 +65,12 @@ fn the_kernel_measures_the_probe_on_request() {
 fn the_verifier_walks_few_instructions() {
     let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
     let types = kernel_btf(&host).unwrap();
-    let kernel = Kernel::from_btf(&types).unwrap();
+    let kernel = Kernel::from_btf(&types).unwrap().recording(Some(Duration::from_secs(1)));
     let mut probe = Probe::attach(kernel, types, &host, 4, false).unwrap();
     let walked = probe.program_counts().unwrap().verified_instructions;
     println!("the verifier walked {walked} instructions");
     // Before Linux 5.16 the kernel does not report it.
-    assert!(walked == 0 || (500..10_000).contains(&walked), "{walked}");
+    assert!(walked == 0 || (500..13_000).contains(&walked), "{walked}");
 }
 
 #[test]
