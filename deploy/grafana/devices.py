@@ -160,7 +160,7 @@ def unfinished(board, _):
     board.with_panel(
         lines(
             "Slow I/Os",
-            "I/Os per second that took longer than so many seconds, by total latency. biolat-daemon report --slow lists them.",
+            "I/Os per second that took longer than so many seconds, by total latency. The page at / and /api/v1/slow list the latest.",
             "iops",
             (
                 summed((*by_device, "over"), rate("biolat_slow_ios_total", DEVICE)),

@@ -167,7 +167,8 @@ fn a_restart_is_a_counter_reset_to_prometheus() {
     assert_eq!(prometheus.query(&format!("count({series})")), Some(1.0));
 }
 
-/// Queries in docs/queries.md, one per line. Blocks with another word after `promql` need metrics of another exporter. A query
+/// Queries in docs/queries.md, one per line. Blocks with another word after `promql` need more, such as metrics of another
+/// exporter, or errors. A query
 /// of failures by status has no answer as long as nothing fails.
 fn documented_queries() -> Vec<String> {
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/queries.md")).unwrap();
