@@ -4,14 +4,15 @@ use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
+    process::Command,
     thread,
     time::Duration,
 };
 
-use biolat_daemon::api::ApiSnapshot;
+use biolat_daemon::{api::ApiSnapshot, host::Host, probe::release::Release};
 
 use crate::support::{
-    daemon::{Daemon, wait_for},
+    daemon::{Daemon, program, wait_for},
     figures::Figures,
     http, load,
     loop_device::LoopDevice,
@@ -112,4 +113,36 @@ fn it_agrees_with_metrics_and_announces_collections() {
         Some("0"),
         "the stream ends with the last chunk"
     );
+}
+
+/// Since Linux 6.18 only with io.cost, which no device here has. A figure that is missing is not taken for a wait of zero.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn admission_is_known_before_linux_6_18_only() {
+    let is_known =
+        Release::of(&Host { sysfs: "/sys".into(), procfs: "/proc".into() }).unwrap() < Release(6, 18);
+    let device = LoopDevice::attach("admission", true);
+    let daemon = Daemon::of(&device.name);
+    load::mixed(&device.path());
+    let (snapshot, figures) = both(&daemon);
+    let labels = [("device", device.name.as_str()), ("phase", "admission")];
+    assert_eq!(figures.value("biolat_device_phase_available", &labels) == 1.0, is_known);
+    assert_eq!(figures.metrics("biolat_admission_latency_seconds", &labels[..1]).is_empty(), !is_known);
+    assert_eq!(snapshot.devices[0].phases.iter().any(|phase| phase == "admission"), is_known);
+    let report = thread::scope(|scope| {
+        let from = daemon.address.to_string();
+        let report = scope.spawn(move || {
+            Command::new(program()).args(["report", "--from", &from, "--phases", "3", "1"]).output().unwrap()
+        });
+        while !report.is_finished() {
+            load::Target::open(&device.path()).read(20);
+            thread::sleep(Duration::from_millis(10));
+        }
+        report.join().unwrap()
+    });
+    let text = String::from_utf8(report.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let missing =
+        "the wait before a request exists (throttling, wait for a tag) is not recorded by this kernel";
+    assert_eq!(text.contains(missing), !is_known, "{text}");
+    assert_eq!(text.contains("admission |"), is_known, "{text}");
 }

@@ -54,6 +54,12 @@ impl Growth<'_> {
         self.by(|figures| figures.bytes(self.device, group))
     }
 
+    /// Of a counter of the device with these labels, too.
+    pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let labels = [&[("device", self.device)], labels].concat();
+        self.after.value(name, &labels) - self.before.value(name, &labels)
+    }
+
     pub(crate) fn lost(&self, reason: &str) -> u64 {
         self.by(|figures| figures.lost(reason))
     }
