@@ -25,9 +25,13 @@ One eBPF program runs at the completion of each block request, reads the timesta
 updates per-CPU histograms. On each interval the daemon sums them, checks them against the kernel's disk statistics, and \
 serves them on /metrics, by device and op:
 
-  biolat_queue_latency_seconds   from the allocation of a request to its dispatch to the driver
-  biolat_device_latency_seconds  from dispatch to completion
-  biolat_total_latency_seconds   from allocation to completion
+  biolat_queue_latency_seconds      from the allocation of a request to its dispatch to the driver
+  biolat_device_latency_seconds     from dispatch to completion
+  biolat_total_latency_seconds      from allocation to completion
+  biolat_admission_latency_seconds  before the allocation, where the kernel records it: throttling, waiting for a tag
+
+It also serves what has not completed: how many I/Os are in flight, and the age of the oldest. The wait of io.max is in \
+no figure: see io.pressure and io.stat of the cgroup.
 
 Needs root, or the capabilities CAP_BPF and CAP_PERFMON, and drops privileges once the probe is attached.";
 

@@ -110,8 +110,8 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_admission_latency_seconds",
         labels: &["device", "op"],
         help: "Admission latency of block requests in seconds: from submission of the first bio to allocation of the \
-               request, in writeback throttling, io.latency, io.cost and the wait for a tag. Exposed only where the \
-               kernel records it.",
+               request, in writeback throttling, io.latency, io.cost and the wait for a tag, but not in io.max. On \
+               Linux 6.18 and later with io.cost, the wait for a tag only. Exposed only where the kernel records it.",
         samples: Samples::Histogram(|snapshot, add| {
             for (device, series) in series(snapshot) {
                 if has_phase(device, series, Phase::Admission) {
@@ -142,7 +142,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_total_latency_seconds",
         labels: &["device", "op"],
         help: "Total latency of block requests in seconds: from allocation of the request to completion, queue and \
-               device together.",
+               device together. What came before the allocation is not in it.",
         samples: Samples::Histogram(|snapshot, add| {
             let slow = slow_ios(snapshot);
             for (device, series) in series(snapshot) {
@@ -338,7 +338,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device", "phase"],
         help: "Whether the kernel records the timestamps for this latency (1) or not (0). total needs queue/iostats; \
                queue and device also need writeback throttling, another rq-qos policy, or the scheduler BFQ or Kyber; \
-               admission also needs a kernel before Linux 6.18 with CONFIG_BLK_CGROUP, or io.latency on the device.",
+               admission also needs a kernel before Linux 6.18 with CONFIG_BLK_CGROUP, or io.latency or io.cost on the device.",
         samples: Samples::Gauge(|snapshot, add| {
             for view in &snapshot.devices {
                 for phase in Phase::ALL {

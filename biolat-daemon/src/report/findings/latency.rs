@@ -66,8 +66,8 @@ pub(super) fn admission(device: &DeviceWindow, numbers: NumberFormat) -> Option<
     let matters = all.of(Phase::Admission).count() >= MINIMUM && share > WAIT_SHARE && wait >= SHORT_WAIT;
     matters.then(|| {
         format!(
-            "{}: {} of the time is spent before a request exists (mean {}; total latency after that {}): throttled by the \
-             cgroup, or all tags in use.",
+            "{}: {} of the time is spent before a request exists (mean {}; total latency after that {}): throttled \
+             (writeback, io.cost, io.latency), or all tags in use.",
             device.name,
             format::share(share),
             numbers.latency(wait),

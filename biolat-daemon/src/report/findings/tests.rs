@@ -144,7 +144,7 @@ fn the_wait_before_a_request_exists_dominates() {
         findings_of(vec![drive("sda", read)], &[])
     };
     let expected = "sda: 75 % of the time is spent before a request exists (mean 3.00 ms; total latency after that 1.00 \
-                    ms): throttled by the cgroup, or all tags in use.";
+                    ms): throttled (writeback, io.cost, io.latency), or all tags in use.";
     assert_eq!(found(3e-3, 600), [expected]);
     assert!(nothing_found(&found(0.9e-3, 600)));
     assert!(found(3e-3, 99)[0].starts_with("No device completed"));
