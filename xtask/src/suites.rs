@@ -79,6 +79,8 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Requirement::Program("strace", "strace"), Requirement::Program("yes", "coreutils")],
         guests: &[],
     },
+    Suite { name: "admission", on_host: false, needs: &[], guests: &[Standard] },
+    Suite { name: "inflight", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "known_latency", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "unthrottled", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "schedulers", on_host: false, needs: &[], guests: &[Standard] },

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, thread};
 
-use biolat_daemon::{host::Host, probe::release::Release};
+use biolat_daemon::{api::ApiSlowIo, host::Host, probe::release::Release};
 
 use crate::support::{
     block,
@@ -14,6 +14,7 @@ use crate::support::{
     passthrough::{nvme_identify, nvme_io, scsi_inquiry},
     scsi_debug::{Fault, ScsiDebug},
     settled::{compare, settled},
+    slow_log::slow_ios,
 };
 
 #[test]
@@ -25,7 +26,7 @@ fn a_medium_error_counts_once_by_its_status() {
     Target::open(&block::path(&drive.name)).read(1);
     let before = settled(&daemon, &drive.name);
     drive.inject(Fault::Medium, 1);
-    // One of these requests spans the bad sectors: the kernel completes its good part first.
+    // One of these requests spans the bad sectors: the kernel completes 0 bytes of it, then all of it with the error.
     load::on_two_cpus(|_| {
         let target = Target::open(&block::path(&drive.name));
         for number in 0..20 {
@@ -39,10 +40,22 @@ fn a_medium_error_counts_once_by_its_status() {
     assert_eq!((growth.of(READ), growth.unseen), (40, 0));
     assert_eq!(after.figures.errors(&drive.name, "read", "medium"), 2);
     assert_eq!(all_errors(&after.figures, &drive.name), 2);
+    for record in failed_ios(&daemon, &drive.name, 2) {
+        let found = (record.sector, record.bytes, record.op.as_str(), record.status.as_str());
+        assert_eq!(found, (0x1230, 8192, "read", "medium"));
+    }
 }
 
 fn all_errors(figures: &Figures, device: &str) -> u64 {
     figures.value("biolat_io_errors_total", &[("device", device)]) as u64
+}
+
+/// The failed I/Os of a device: this many are counted, each has a record, and there is no other.
+fn failed_ios(daemon: &Daemon, device: &str, count: usize) -> Vec<ApiSlowIo> {
+    let records = slow_ios(daemon, device);
+    let counted = daemon.fresh().value("biolat_failed_ios_total", &[("device", device)]);
+    assert_eq!((counted, records.len()), (count as f64, count), "{records:?}");
+    records
 }
 
 /// The device needs 2.5 s; the timeout is 100 ms, and the kernel rounds it up by at most a second.
@@ -64,6 +77,14 @@ fn a_timeout_counts_once_by_its_status() {
     assert_eq!((growth.of(READ), growth.unseen), (4, 0));
     assert_eq!(after.figures.errors(&disk.name, "read", "timeout"), 4);
     assert_eq!(all_errors(&after.figures, &disk.name), 4);
+    let mut records = failed_ios(&daemon, &disk.name, 4);
+    records.sort_by_key(|record| record.sector);
+    for (record, number) in records.iter().zip(0..) {
+        let found = (record.sector, record.bytes, record.op.as_str(), record.status.as_str());
+        assert_eq!(found, (number << 11, 4096, "read", "timeout"));
+        let total = record.latency.total.unwrap();
+        assert!((2.5..3.0).contains(&total), "{total} s");
+    }
     let seconds = growth.seconds("device", "read");
     assert!((10.0..12.0).contains(&seconds), "{seconds} s for four requests of 2.5 s");
 }

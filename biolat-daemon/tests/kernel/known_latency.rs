@@ -1,11 +1,16 @@
 //! Devices with a configured latency: what is measured is at or above it, and agrees with fio.
 
+use std::thread;
+
 use crate::support::{
     daemon::Daemon,
     figures::{grown, index_of, quantile_index, share_from},
     fio::Report,
+    inflight::since_epoch,
+    load::Target,
     null_blk::NullBlk,
     settled::{compare, settled},
+    slow_log::slow_ios,
 };
 
 fn takes(ns: u64, requests: u32) {
@@ -62,4 +67,48 @@ fn of_20_ms() {
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn of_50_ms() {
     takes(50_000_000, 100);
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn of_2_s_each_is_recorded() {
+    const IOS: [(&str, u64, usize); 5] = [
+        ("read", 0, 4096),
+        ("read", 1 << 11, 64 << 10),
+        ("read", 9 << 11, 8192),
+        ("write", 5 << 11, 4096),
+        ("write", 7 << 11, 16 << 10),
+    ];
+    let disk = NullBlk::with_latency(2_000_000_000, &[("submit_queues", "2")]);
+    let fast = NullBlk::with_latency(10_000_000, &[]);
+    let daemon = Daemon::start(&["--interval", "200ms", "--device", "nullb.*", "--slow", "1s"]);
+    let began = since_epoch();
+    thread::scope(|scope| {
+        for (op, sector, bytes) in IOS {
+            let target = Target::open(&disk.path());
+            scope.spawn(move || match op {
+                "read" => target.try_read_at(sector * 512, bytes).unwrap(),
+                _ => target.write_at(sector * 512, bytes),
+            });
+        }
+        Target::open(&fast.path()).read(50);
+    });
+    let ended = since_epoch();
+    settled(&daemon, &disk.name);
+    assert_eq!(slow_ios(&daemon, &fast.name), []);
+    let mut records = slow_ios(&daemon, &disk.name);
+    records.sort_by_key(|record| record.sector);
+    let found = records.iter().map(|record| (record.op.as_str(), record.sector, record.bytes as usize));
+    let mut expected = IOS.to_vec();
+    expected.sort_by_key(|(_, sector, _)| *sector);
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    for record in records {
+        let (device, total) = (record.latency.device.unwrap(), record.latency.total.unwrap());
+        assert!(device >= 2.0 && total >= device && total < 2.2, "{record:?}");
+        assert!(
+            (began.as_secs_f64() + 2.0..ended.as_secs_f64() + 0.001).contains(&record.completed),
+            "{record:?}"
+        );
+        assert_eq!(record.status, "ok");
+    }
 }

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod admission;
 mod api;
 mod buckets;
 mod check;
@@ -20,6 +21,7 @@ mod failures;
 mod faults;
 mod hotplug;
 mod hung;
+mod inflight;
 mod known_latency;
 mod latency;
 mod lifecycle;

@@ -16,6 +16,7 @@ use crate::support::{
     emulator::Emulator,
     figures::Figures,
     http,
+    inflight::Shown,
     load::{StopFlag, Target},
     settled::{Moment, compare, settled},
 };
@@ -130,6 +131,8 @@ fn a_drive_is_removed_under_load_and_replaced() {
         // crashes on a request that arrives while it removes the drive.
         emulator.throttle("first", 1);
         wait_until_all_in_flight(&name);
+        let shown = Shown::of(&daemon.fresh(), &name);
+        assert!(shown.reads + shown.writes > 10 && shown.oldest > 0.3 && shown.exact, "{shown:?}");
         slot.remove_drive();
         let failed = load.join().unwrap();
         wait_for("the series to end", || !Figures::scrape(address).has_device(&name));
@@ -142,7 +145,9 @@ fn a_drive_is_removed_under_load_and_replaced() {
     for phase in ["queue", "device", "total"] {
         assert!(gone.histogram(phase, &name, "read").is_none(), "stale {phase} of {name}");
     }
-    assert!(gone.metrics("biolat_io_bytes_total", &info).is_empty());
+    for metric in ["biolat_io_bytes_total", "biolat_inflight_ios", "biolat_oldest_inflight_seconds"] {
+        assert!(gone.metrics(metric, &info).is_empty(), "stale {metric}");
+    }
     assert_eq!(gone.lost("no_room") + gone.lost("unknown_device") + gone.lost("clock"), 0);
 
     emulator.insert("second", "bay1");
@@ -163,6 +168,7 @@ fn a_drive_is_removed_under_load_and_replaced() {
     assert_eq!(after.count(&other, WRITE), 200);
     assert_eq!(after.errors(&other, "read", "ioerr"), 0);
     assert_eq!(after.unseen(&other), 0);
+    assert_eq!(Shown::of(&after, &other), Shown::NOTHING);
 }
 
 #[test]

@@ -37,6 +37,10 @@ fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least)
         let growth = compare(&drive.name, &before, &after);
         assert_eq!((growth.of(READ), growth.unseen), (2 * reads, 0), "{round}");
         assert!(events >= at_least, "{events} times {event} in {} reads {round}", 2 * reads);
+        if event == "block_rq_requeue" {
+            assert_eq!(growth.value("biolat_requeues_total", &[("op", "read")]), events as f64, "{round}");
+        }
+        assert_eq!(growth.value("biolat_failed_ios_total", &[]), 0.0, "{round}");
         let [device, total] = ["device", "total"].map(|phase| growth.latencies(phase, "read"));
         assert_eq!(device, total, "{round}");
     }

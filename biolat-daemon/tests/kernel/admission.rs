@@ -1,0 +1,112 @@
+//! Admission latency: with the total, it is the time that the program which does the I/O measures.
+
+use std::{fs, thread, time::Instant};
+
+use crate::support::{
+    Folder, block,
+    daemon::Daemon,
+    diskstats::READ,
+    load::Target,
+    null_blk::NullBlk,
+    run,
+    settled::{compare, settled},
+};
+
+const READERS: u64 = 64;
+
+/// Many threads read from a device; their mean latency is the sum of the measured means.
+fn agrees_with_the_readers(disk: &NullBlk, rounds: u64) {
+    let name = disk.name.as_str();
+    let daemon = Daemon::of(name);
+    let before = settled(&daemon, name);
+    let seconds: f64 = thread::scope(|scope| {
+        let read = |reader: u64| {
+            let target = Target::open(&disk.path());
+            let began = Instant::now();
+            for round in 0..rounds {
+                // Far apart, so that they are not merged.
+                target.try_read_at((reader * rounds + round) << 18, 4096).unwrap();
+            }
+            began.elapsed().as_secs_f64()
+        };
+        let readers: Vec<_> = (0..READERS).map(|reader| scope.spawn(move || read(reader))).collect();
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+    });
+    let after = settled(&daemon, name);
+    let growth = compare(name, &before, &after);
+    assert_eq!((growth.of(READ), growth.unseen), (READERS * rounds, 0));
+    for phase in ["admission", "total"] {
+        assert_eq!(growth.latencies(phase, "read"), READERS * rounds, "{phase}");
+    }
+    let labels = [("device", name), ("phase", "admission")];
+    assert_eq!(after.figures.value("biolat_device_phase_available", &labels), 1.0);
+    let mean = |seconds: f64| seconds / (READERS * rounds) as f64;
+    let (admission, total) =
+        (mean(growth.seconds("admission", "read")), mean(growth.seconds("total", "read")));
+    let expected = mean(seconds);
+    println!("admission {admission:.5} s, total {total:.5} s, for the readers {expected:.5} s");
+    assert!(admission > total, "{admission} s before the request exists, {total} s after that");
+    assert!(
+        (expected * 0.95..expected).contains(&(admission + total)),
+        "{admission} s and {total} s, {expected} s for the readers"
+    );
+}
+
+/// Most readers wait for one of few tags.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn the_wait_for_a_tag_is_admission() {
+    for depth in ["4", "16"] {
+        let few_tags = [("hw_queue_depth", depth), ("submit_queues", "1")];
+        // The same throughput with any number of tags, which an emulated machine can bear.
+        let disk = NullBlk::with_latency(depth.parse::<u64>().unwrap() * 4_000_000, &few_tags);
+        block::set_attribute(&disk.name, "queue/scheduler", "none");
+        agrees_with_the_readers(&disk, 10);
+    }
+}
+
+/// This process in a cgroup that io.cost limits on a device. The root has no limits.
+struct IoCost {
+    root: Folder,
+}
+
+impl IoCost {
+    /// Limits the device to this many random reads per second.
+    fn limit(device: &str, reads_per_second: u64) -> Self {
+        let cost = Self { root: Folder::new("cgroup", true) };
+        run("mount", &["-t", "cgroup2", "none", cost.root.0.to_str().unwrap()]);
+        let number = block::attribute(device, "dev");
+        cost.write("cgroup.subtree_control", "+io");
+        let iops =
+            format!("rseqiops={reads_per_second} rrandiops={reads_per_second} wseqiops=100 wrandiops=100");
+        cost.write(
+            "io.cost.model",
+            &format!("{number} ctrl=user model=linear rbps=1000000000 wbps=1000000000 {iops}"),
+        );
+        cost.write("io.cost.qos", &format!("{number} enable=1 ctrl=user min=100 max=100"));
+        fs::create_dir(cost.root.0.join("limited")).unwrap();
+        cost.write("limited/cgroup.procs", &std::process::id().to_string());
+        cost
+    }
+
+    fn write(&self, file: &str, value: &str) {
+        fs::write(self.root.0.join(file), value).unwrap_or_else(|error| panic!("{file} = {value}: {error}"));
+    }
+}
+
+impl Drop for IoCost {
+    fn drop(&mut self) {
+        let _ = fs::write(self.root.0.join("cgroup.procs"), std::process::id().to_string());
+        let _ = fs::remove_dir(self.root.0.join("limited"));
+        let _ = std::process::Command::new("umount").arg(&self.root.0).output();
+    }
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn the_wait_for_io_cost_is_admission() {
+    let disk = NullBlk::with_latency(1_000_000, &[("submit_queues", "1")]);
+    block::set_attribute(&disk.name, "queue/scheduler", "none");
+    let _cost = IoCost::limit(&disk.name, 200);
+    agrees_with_the_readers(&disk, 10);
+}
