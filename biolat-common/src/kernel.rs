@@ -83,12 +83,8 @@ pub struct Layout {
     pub hctx_sched_tags: u32,
     /// `blk_mq_tags.nr_tags`.
     pub tags_nr: u32,
-    /// `blk_mq_tags.rqs`.
-    pub tags_rqs: u32,
     /// `blk_mq_tags.static_rqs`.
     pub tags_static_rqs: u32,
-    /// `request.state`.
-    pub request_state: u32,
     /// `request.mq_hctx`.
     pub request_hctx: u32,
     /// Not of the kernel but the daemon's choice: I/Os that take so many milliseconds are recorded one by one; 0: none.

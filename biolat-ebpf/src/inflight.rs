@@ -1,108 +1,108 @@
-//! Looks at the requests of one hardware queue that have not completed. The daemon runs it, nothing else does: it costs
-//! an I/O nothing.
+//! Looks at the requests of one hardware queue that have not completed. The daemon runs it, nothing else does: it adds no
+//! instruction to an I/O.
 //!
 //! The daemon names the hardware queue by a file descriptor of its directory in sysfs: so the kernel has found the queue,
 //! it exists, and no address is needed. A request may end, and its memory may become another request, while it is looked
 //! at. The order of the reads makes sure that its timestamp is never that of an earlier request: see [`allocated_at`].
 
-use core::mem::size_of;
+use core::{
+    ffi::c_void,
+    mem::{MaybeUninit, size_of},
+};
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_task, bpf_ktime_get_ns, bpf_probe_read_kernel},
+    helpers::{bpf_get_current_task, bpf_ktime_get_ns, generated::bpf_probe_read_kernel},
     programs::RawTracePointContext,
 };
-use biolat_common::inflight::{Found, MAX_SLOTS, SLOTS_PER_RUN, Tags};
+use biolat_common::inflight::{Found, MAX_DESCRIPTOR, MAX_SLOTS, SLOTS_PER_RUN};
 
 use crate::{layout::layout_const, maps};
-
-/// `MQ_RQ_IN_FLIGHT`, a request that the driver has.
-const IN_FLIGHT: u32 = 1;
 
 /// Pointers to requests that are read at once.
 const BATCH: usize = 16;
 
-/// Looks at up to [`SLOTS_PER_RUN`] slots and writes what it has found to the map. Arguments: a file descriptor, the
-/// [`Tags`], the first slot.
+/// Looks at up to [`SLOTS_PER_RUN`] slots and writes what it has found to the map. Arguments: a file descriptor, and the
+/// first slot.
 #[inline(always)]
 pub(crate) fn look(ctx: &RawTracePointContext) {
-    let (descriptor, tags, first): (u64, u64, u64) = (ctx.arg(0), ctx.arg(1), ctx.arg(2));
+    let (descriptor, first): (u64, u64) = (ctx.arg(0), ctx.arg(1));
     let Some(found) = maps::found() else { return };
     // SAFETY: one thread of the daemon runs this program and reads the result.
     let found = unsafe { &mut *found };
-    *found = Found { slots: 0, has_scheduler: 0, requests: 0, untimed: 0, oldest_allocated_at: 0, now: 0 };
+    *found = Found { slots: 0, requests: 0, oldest_allocated_at: 0, now: 0 };
     let Some(hardware_queue) = hardware_queue(descriptor) else { return };
+    // With a scheduler, requests have tags of its own, and may not have been dispatched yet.
     let scheduler_tags = read_u64(hardware_queue, layout_const!(hctx_sched_tags));
-    found.has_scheduler = u32::from(scheduler_tags != 0);
-    let (tags, requests) = if tags == Tags::Scheduler as u64 {
-        (scheduler_tags, layout_const!(tags_static_rqs))
-    } else {
-        (read_u64(hardware_queue, layout_const!(hctx_tags)), layout_const!(tags_rqs))
+    let tags = match scheduler_tags {
+        0 => read_u64(hardware_queue, layout_const!(hctx_tags)),
+        tags => tags,
     };
     if tags == 0 {
         return;
     }
     let slots = read_u32(tags, layout_const!(tags_nr));
-    let requests = read_u64(tags, requests);
+    let requests = read_u64(tags, layout_const!(tags_static_rqs));
     if requests == 0 || slots > MAX_SLOTS {
         return;
     }
     found.slots = slots;
-    let mut oldest = u64::MAX;
     for batch in 0..SLOTS_PER_RUN / BATCH as u32 {
         let slot = first + u64::from(batch) * BATCH as u64;
         if slot >= u64::from(slots) {
             break;
         }
         // The array is as long as there are slots; what is read beyond is not used.
-        let Some(pointers) = read::<[u64; BATCH]>(requests + slot * size_of::<u64>() as u64) else {
-            continue;
-        };
+        let pointers: [u64; BATCH] = read(requests + slot * size_of::<u64>() as u64);
         for (index, &request) in pointers.iter().enumerate() {
             if slot + index as u64 >= u64::from(slots) {
                 break;
             }
-            if request == 0 || !is_pending(request, hardware_queue) {
-                continue;
-            }
-            found.requests += 1;
-            match allocated_at(request, hardware_queue) {
-                0 => found.untimed += 1,
-                allocated_at if allocated_at < oldest => oldest = allocated_at,
-                _ => {}
+            if is_pending(request, hardware_queue) {
+                count(found, allocated_at(request, hardware_queue));
             }
         }
-    }
-    if oldest != u64::MAX {
-        found.oldest_allocated_at = oldest;
     }
     // SAFETY: the helper has no argument and no precondition.
     found.now = unsafe { bpf_ktime_get_ns() };
 }
 
-/// Whether a request of this hardware queue has not completed: the driver has it, or it has a bio. Requests that the disk
-/// statistics do not count are left out: most have no timestamp, and a drive's own commands may take hours.
+/// Counts a request. What has been found so far stays in the map and never in a register: the verifier, which does not know
+/// what a map holds, would walk the rest for each value that a register may have.
+#[inline(always)]
+fn count(found: &mut Found, allocated_at: u64) {
+    let (requests, oldest) = (&raw mut found.requests, &raw mut found.oldest_allocated_at);
+    // SAFETY: the fields of a valid reference.
+    unsafe {
+        requests.write_volatile(requests.read_volatile() + 1);
+        // Zero, for none, becomes the largest number.
+        if allocated_at.wrapping_sub(1) < oldest.read_volatile().wrapping_sub(1) {
+            oldest.write_volatile(allocated_at);
+        }
+    }
+}
+
+/// Whether a request of this hardware queue has not completed: it has a bio, dispatched or not. Requests that the disk
+/// statistics do not count are left out, such as a drive's own commands, which may take hours.
 ///
-/// The kernel forgets the hardware queue when it frees a request, and the bio when it ends it.
+/// The kernel forgets the hardware queue when it frees a request, and the bio when it ends it. A flush that the kernel makes
+/// itself has no bio, but the request that waits for it has.
 #[inline(always)]
 fn is_pending(request: u64, hardware_queue: u64) -> bool {
     read_u64(request, layout_const!(request_hctx)) == hardware_queue
-        && (read_u32(request, layout_const!(request_state)) == IN_FLIGHT
-            || read_u64(request, layout_const!(bio)) != 0)
-        && read_u32(request, layout_const!(rq_flags))
-            & (layout_const!(io_stat) | layout_const!(flush_sequence))
-            != 0
+        && read_u64(request, layout_const!(bio)) != 0
+        && read_u32(request, layout_const!(rq_flags)) & layout_const!(io_stat) != 0
+        && read_u32(request, layout_const!(cmd_flags)) & 0xff < layout_const!(op_passthrough)
 }
 
-/// When a pending request was allocated; 0 if the kernel took no timestamp.
+/// When a pending request was allocated; 0 if it has ended meanwhile, or the kernel took no timestamp.
 ///
-/// A request has its timestamp before it has a bio and before the driver has it, so that a timestamp that is read later is
-/// its own, or that of a later request. The second read is for CPUs that reorder reads: they cannot delay it for so long.
+/// A request has its timestamp before it has a bio, so that a timestamp that is read later is its own, or that of a later
+/// request. The second read is for CPUs that reorder reads: they cannot delay it for so long.
 #[inline(always)]
 fn allocated_at(request: u64, hardware_queue: u64) -> u64 {
     let first = read_u64(request, layout_const!(start_time_ns));
     if !is_pending(request, hardware_queue) {
-        // It has just ended. As its age, that of the youngest request is never wrong.
-        return u64::MAX;
+        return 0;
     }
     let again = read_u64(request, layout_const!(start_time_ns));
     if first > again { first } else { again }
@@ -111,12 +111,15 @@ fn allocated_at(request: u64, hardware_queue: u64) -> u64 {
 /// The hardware queue whose directory in sysfs this file descriptor of the daemon has open.
 #[inline(always)]
 fn hardware_queue(descriptor: u64) -> Option<u64> {
+    if descriptor >= MAX_DESCRIPTOR {
+        return None;
+    }
     // SAFETY: the helper has no argument and no precondition.
     let task = unsafe { bpf_get_current_task() };
     let files = present(read_u64(task, layout_const!(task_files)))?;
     let table = present(read_u64(files, layout_const!(files_fdt)))?;
     let files = present(read_u64(table, layout_const!(fdt_fd)))?;
-    let file = present(read::<u64>(files + descriptor * size_of::<u64>() as u64)?)?;
+    let file = present(read(files + descriptor * size_of::<u64>() as u64))?;
     let inode = present(read_u64(file, layout_const!(file_inode)))?;
     let node = present(read_u64(inode, layout_const!(inode_private)))?;
     let kobject = present(read_u64(node, layout_const!(kernfs_priv)))?;
@@ -131,16 +134,21 @@ fn present(address: u64) -> Option<u64> {
 /// A member of a kernel object; 0 if it cannot be read.
 #[inline(always)]
 fn read_u64(object: u64, offset: u32) -> u64 {
-    read(object + u64::from(offset)).unwrap_or(0)
+    read(object + u64::from(offset))
 }
 
 #[inline(always)]
 fn read_u32(object: u64, offset: u32) -> u32 {
-    read(object + u64::from(offset)).unwrap_or(0)
+    read(object + u64::from(offset))
 }
 
+/// Integers at an address; zeros if it cannot be read. The helper writes them itself, so that this has no branch.
 #[inline(always)]
-fn read<T>(address: u64) -> Option<T> {
-    // SAFETY: the helper fails if the address cannot be read. Any bits are valid for the integers that it reads.
-    unsafe { bpf_probe_read_kernel(address as *const T) }.ok()
+fn read<T: Copy>(address: u64) -> T {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the helper always writes the whole value, and any bits are valid for the integers that are read.
+    unsafe {
+        bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, address as *const c_void);
+        value.assume_init()
+    }
 }

@@ -23,20 +23,32 @@ pub(crate) fn send_if_slow(ctx: &BtfTracePointContext, now: u64) {
     }
     let completion = Completion::from_arguments(ctx);
     let (allocated_at, issued_at) = (completion.allocated_at(), completion.issued_at());
-    let total_ns = since(allocated_at, now);
-    let is_slow = total_ns != UNKNOWN_NS && total_ns >= u64::from(limit_ms) * 1_000_000;
+    let since_allocation = since(allocated_at, now);
+    let is_slow = since_allocation != UNKNOWN_NS && since_allocation >= u64::from(limit_ms) * 1_000_000;
     if completion.status == 0 && !is_slow {
         return;
     }
     let (op, flags, device) = (completion.op(), completion.flags(), completion.device());
     let accounting = accounting();
     let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
-    match accounting.meaning(flags, op, completion.bytes, completion.remaining_bytes(), completion.has_bio())
-    {
-        Meaning::End if has_failed || is_slow => {}
-        Meaning::Part if has_failed => {}
+    // The latency is known, and in the histograms, once the request has ended.
+    let total_ns = match accounting.meaning(
+        flags,
+        op,
+        completion.bytes,
+        completion.remaining_bytes(),
+        completion.has_bio(),
+    ) {
+        Meaning::End if has_failed || is_slow => {
+            if issued_at > now {
+                UNKNOWN_NS
+            } else {
+                since_allocation
+            }
+        }
+        Meaning::Part if has_failed => UNKNOWN_NS,
         _ => return,
-    }
+    };
     if device == 0 {
         return;
     }

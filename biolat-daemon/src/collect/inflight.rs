@@ -2,7 +2,7 @@
 //!
 //! A hung device must be known in each collection, and a busy node must not pay for it. As no I/O can become older than the
 //! oldest one, that one is looked up again first: while it is pending, its age is the answer. Otherwise all requests of
-//! the device are looked at: at once if it has completed nothing since the last collection, else when it is its turn.
+//! the device are looked at: at once if it has just stopped to complete I/Os, else when it is its turn.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
-use biolat_common::inflight::{Found, SLOTS_PER_RUN, Tags};
+use biolat_common::inflight::{Found, SLOTS_PER_RUN};
 
 use super::Collector;
 use crate::{
@@ -22,17 +21,21 @@ use crate::{
     snapshot::Inflight,
 };
 
-/// The part of the time that looking at busy devices may take: a half per cent of one CPU.
-const SHARE: u32 = 200;
+/// The part of the time that surveys may take: eight tenths of a per cent of one CPU.
+const SHARE: u32 = 125;
+
+/// How long a device without I/Os in flight counts as surveyed.
+const SURVEY_LASTS: Duration = Duration::from_secs(10);
 
 /// What is known of a device between two collections.
 #[derive(Default)]
 pub(super) struct InflightState {
     pub(super) latest: Inflight,
-    /// Where the oldest request was found.
     oldest: Option<Pending>,
     /// Since when there have been I/Os in flight, and none has completed.
     stalled_since: Option<Instant>,
+    /// When a survey has last found nothing.
+    was_clear: Option<Instant>,
     diskstats: DiskStats,
 }
 
@@ -48,22 +51,19 @@ struct Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     hardware_queue: u32,
-    tags: Tags,
     first: u32,
 }
 
 /// What a look at all requests of a device found.
 #[derive(Default)]
 struct Survey {
-    oldest: Option<Pending>,
     requests: u32,
-    untimed: u32,
+    oldest: Option<Pending>,
 }
 
 impl Survey {
     fn add(&mut self, place: Place, found: &Found) {
         self.requests += found.requests;
-        self.untimed += found.untimed;
         if let Some(pending) = pending(place, found)
             && self.oldest.is_none_or(|oldest| pending.allocated_at < oldest.allocated_at)
         {
@@ -73,20 +73,16 @@ impl Survey {
 }
 
 fn pending(place: Place, found: &Found) -> Option<Pending> {
-    let age = Duration::from_nanos(found.now.saturating_sub(found.oldest_allocated_at));
-    (found.oldest_allocated_at != 0).then_some(Pending {
-        place,
-        allocated_at: found.oldest_allocated_at,
-        age,
-    })
+    let allocated_at = found.oldest_allocated_at;
+    let age = Duration::from_nanos(found.now.saturating_sub(allocated_at));
+    (allocated_at != 0).then_some(Pending { place, allocated_at, age })
 }
 
-/// Whose turn it is to be surveyed.
+/// Whose turn it is to be surveyed, and how long that may take.
 #[derive(Default)]
 pub(super) struct SurveyTurns {
-    /// The devices that were surveyed last: of those with I/Os in flight, of those without.
-    busy: u64,
-    idle: u64,
+    /// The device that was surveyed last.
+    last: u64,
     budget: Budget,
 }
 
@@ -120,26 +116,34 @@ fn after(devices: &[u64], last: u64) -> impl Iterator<Item = u64> {
 }
 
 impl InflightState {
-    /// Follows whether anything completes: whether I/Os are in flight and none has completed since the last collection.
-    fn is_stalled(&mut self, diskstats: DiskStats, now: Instant) -> bool {
-        if diskstats.in_flight() == 0 || !diskstats.has_completed_as_many_as(&self.diskstats) {
+    /// Follows whether anything completes. Whether it has just turned out that I/Os are in flight and none has completed since
+    /// the last collection.
+    fn stalls(&mut self, diskstats: DiskStats, now: Instant) -> bool {
+        if diskstats.in_flight() == 0 || !diskstats.has_same_completions(&self.diskstats) {
             self.stalled_since = None;
         } else {
             self.stalled_since.get_or_insert(now);
         }
         self.diskstats = diskstats;
-        self.stalled_since.is_some()
+        self.stalled_since == Some(now)
     }
 
     /// Takes over what a survey found; none if there was none.
     fn update(&mut self, survey: Option<Survey>, now: Instant) {
-        let survey = survey.unwrap_or(Survey { untimed: 1, ..Survey::default() });
-        let oldest = survey.oldest.map_or(Duration::ZERO, |oldest| oldest.age);
-        let stalled = self.stalled_since.map_or(Duration::ZERO, |since| now - since);
-        // A request without a timestamp may be the oldest one.
-        self.latest.is_exact = survey.untimed == 0;
-        self.latest.oldest = if self.latest.is_exact { oldest } else { oldest.max(stalled) };
-        self.oldest = survey.oldest;
+        self.oldest = survey.as_ref().and_then(|survey| survey.oldest);
+        if survey.as_ref().is_some_and(|survey| survey.requests == 0) {
+            self.was_clear = Some(now);
+        }
+        let is_clear = survey.is_none()
+            && self.diskstats.in_flight() == 0
+            && self.was_clear.is_some_and(|clear| now - clear < SURVEY_LASTS);
+        (self.latest.oldest, self.latest.is_exact) = match (self.oldest, survey) {
+            (Some(oldest), _) => (oldest.age, true),
+            (None, Some(Survey { requests: 0, .. })) => (Duration::ZERO, true),
+            _ if is_clear => (Duration::ZERO, true),
+            // Not surveyed, or without a timestamp of any request.
+            _ => (self.stalled_since.map_or(Duration::ZERO, |since| now - since), false),
+        };
     }
 }
 
@@ -147,50 +151,45 @@ impl Collector {
     /// Looks for I/Os in flight on each device that is shown, by disk statistics that were read in this collection.
     pub(super) fn look_for_inflight(&mut self, diskstats: &BTreeMap<u64, DiskStats>) {
         let now = Instant::now();
-        let (mut busy, mut idle) = (Vec::new(), Vec::new());
-        for (&id, known) in &mut self.devices {
-            let Some(&diskstats) = diskstats.get(&id) else { continue };
-            let (name, state) = (&known.device.name, &mut known.inflight);
-            let in_flight = diskstats.in_flight() > 0;
-            (state.latest.reads, state.latest.writes) =
-                if in_flight { sysfs::inflight(&self.host.sysfs, name) } else { (0, 0) };
-            // Without I/O statistics nothing seems to complete, and there are no timestamps.
-            let is_stalled = known.device.iostats && state.is_stalled(diskstats, now);
-            let requests = Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: name };
-            if let Some(oldest) = state.oldest.and_then(|oldest| requests.still_pending(oldest)) {
-                state.latest.oldest = oldest.age;
-                state.oldest = Some(oldest);
-            } else if is_stalled {
-                state.update(requests.survey(), now);
-            } else if in_flight {
-                state.update(None, now);
-                busy.push(id);
-            } else {
-                state.update(self.probe.sees_inflight().then(Survey::default), now);
-                idle.push(id);
-            }
-        }
         let mut turns = std::mem::take(&mut self.survey_turns);
         turns.budget.refill(self.interval / SHARE);
-        self.survey_in_turns(&busy, &mut turns.busy, &mut turns.budget, now);
-        // Without any in flight, requests may still wait in the scheduler. One device in each collection is enough, as they
-        // wait there for long if something is wrong.
-        let next_idle = after(&idle, turns.idle).next();
-        self.survey_in_turns(next_idle.as_slice(), &mut turns.idle, &mut turns.budget, now);
-        self.survey_turns = turns;
-    }
-
-    /// Surveys the devices after the last one, as many as the budget allows.
-    fn survey_in_turns(&mut self, devices: &[u64], last: &mut u64, budget: &mut Budget, now: Instant) {
-        for id in after(devices, *last) {
-            let Some(known) = self.devices.get_mut(&id).filter(|_| budget.is_left()) else { return };
+        let mut due = Vec::new();
+        for (&id, known) in &mut self.devices {
+            let (name, state) = (&known.device.name, &mut known.inflight);
+            // Without I/O statistics nothing seems to complete, and there are no timestamps.
+            let Some(&diskstats) = diskstats.get(&id).filter(|_| known.device.iostats) else {
+                *state = InflightState::default();
+                continue;
+            };
+            (state.latest.reads, state.latest.writes) =
+                if diskstats.in_flight() > 0 { sysfs::inflight(&self.host.sysfs, name) } else { (0, 0) };
+            let stalls = state.stalls(diskstats, now);
+            let requests = Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: name };
+            if let Some(oldest) = state.oldest.and_then(|oldest| requests.still_pending(oldest)) {
+                state.update(Some(Survey { requests: 1, oldest: Some(oldest) }), now);
+            } else if stalls {
+                turns.budget.survey(&requests, state, now);
+            } else {
+                state.update(None, now);
+                due.push(id);
+            }
+        }
+        for id in after(&due, turns.last) {
+            let Some(known) = self.devices.get_mut(&id).filter(|_| turns.budget.is_left()) else { break };
             let requests =
                 Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: &known.device.name };
-            let began = Instant::now();
-            known.inflight.update(requests.survey(), now);
-            budget.spend(began.elapsed());
-            *last = id;
+            turns.budget.survey(&requests, &mut known.inflight, now);
+            turns.last = id;
         }
+        self.survey_turns = turns;
+    }
+}
+
+impl Budget {
+    fn survey(&mut self, requests: &Requests<'_>, state: &mut InflightState, now: Instant) {
+        let began = Instant::now();
+        state.update(requests.survey(), now);
+        self.spend(began.elapsed());
     }
 }
 
@@ -205,7 +204,7 @@ impl Requests<'_> {
     /// The oldest request where this one was found, unless it is younger: then this one has completed.
     fn still_pending(&self, oldest: Pending) -> Option<Pending> {
         let directory = self.open(oldest.place.hardware_queue).ok()?;
-        let found = self.look(&directory, oldest.place).ok()?;
+        let found = self.probe.look_at_inflight(directory.as_fd(), oldest.place.first).ok()?;
         pending(oldest.place, &found).filter(|found| found.allocated_at <= oldest.allocated_at)
     }
 
@@ -215,36 +214,24 @@ impl Requests<'_> {
             return None;
         }
         let mut survey = Survey::default();
-        for hardware_queue in sysfs::hardware_queues(self.sysfs, self.device) {
-            // One that cannot be opened has just been removed.
-            let Ok(directory) = self.open(hardware_queue) else { continue };
-            let has_scheduler =
-                self.survey_tags(&mut survey, &directory, hardware_queue, Tags::Driver).ok()?;
-            if has_scheduler {
-                self.survey_tags(&mut survey, &directory, hardware_queue, Tags::Scheduler).ok()?;
+        for hardware_queue in sysfs::hardware_queues(self.sysfs, self.device)? {
+            let directory = match self.open(hardware_queue) {
+                Ok(directory) => directory,
+                // It has just been removed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => return None,
+            };
+            let mut first = 0;
+            loop {
+                let found = self.probe.look_at_inflight(directory.as_fd(), first).ok()?;
+                survey.add(Place { hardware_queue, first }, &found);
+                first += SLOTS_PER_RUN;
+                if first >= found.slots {
+                    break;
+                }
             }
         }
         Some(survey)
-    }
-
-    /// Looks at the requests with these tags. Returns whether requests have tags of a scheduler.
-    fn survey_tags(
-        &self,
-        survey: &mut Survey,
-        directory: &fs::File,
-        hardware_queue: u32,
-        tags: Tags,
-    ) -> Result<bool> {
-        let mut first = 0;
-        loop {
-            let place = Place { hardware_queue, tags, first };
-            let found = self.look(directory, place)?;
-            survey.add(place, &found);
-            first += SLOTS_PER_RUN;
-            if first >= found.slots {
-                return Ok(found.has_scheduler != 0);
-            }
-        }
     }
 
     fn open(&self, hardware_queue: u32) -> io::Result<fs::File> {
@@ -252,33 +239,26 @@ impl Requests<'_> {
             self.sysfs.join("block").join(self.device).join("mq").join(hardware_queue.to_string());
         fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(directory)
     }
-
-    fn look(&self, directory: &fs::File, place: Place) -> Result<Found> {
-        self.probe.look_at_inflight(directory.as_fd(), place.tags, place.first)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
-    use biolat_common::inflight::{Found, Tags};
+    use biolat_common::inflight::Found;
 
     use super::{Budget, InflightState, Place, Survey, after};
     use crate::device::diskstats::DiskStats;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn survey(found: &[(u32, u32, u64)]) -> Survey {
+    fn survey(found: &[(u32, u64)]) -> Survey {
         let mut survey = Survey::default();
-        for (&(requests, untimed, allocated_at), first) in found.iter().zip(0..) {
-            let place = Place { hardware_queue: 0, tags: Tags::Driver, first };
-            let now = 100 * SECOND.as_nanos() as u64;
-            let oldest_allocated_at = allocated_at * SECOND.as_nanos() as u64;
-            survey.add(
-                place,
-                &Found { slots: 256, has_scheduler: 0, requests, untimed, oldest_allocated_at, now },
-            );
+        for (&(requests, allocated_at), first) in found.iter().zip(0..) {
+            let nanoseconds = |seconds: u64| seconds * SECOND.as_nanos() as u64;
+            let oldest_allocated_at = nanoseconds(allocated_at);
+            let found = Found { slots: 256, requests, oldest_allocated_at, now: nanoseconds(100) };
+            survey.add(Place { hardware_queue: 0, first }, &found);
         }
         survey
     }
@@ -291,10 +271,10 @@ mod tests {
     #[test]
     fn the_oldest_of_all_runs_is_the_answer() {
         let (mut state, now) = (InflightState::default(), Instant::now());
-        let found = survey(&[(3, 0, 90), (0, 0, 0), (2, 0, 84), (9, 0, 99)]);
+        let found = survey(&[(3, 90), (0, 0), (2, 84), (9, 99)]);
         assert_eq!(updated(&mut state, Some(found), now), (16, true));
         assert_eq!(state.oldest.unwrap().place.first, 2);
-        assert_eq!(updated(&mut state, Some(survey(&[(0, 0, 0)])), now), (0, true));
+        assert_eq!(updated(&mut state, Some(survey(&[(0, 0)])), now), (0, true));
         assert_eq!(state.oldest, None);
     }
 
@@ -303,15 +283,23 @@ mod tests {
         let began = Instant::now();
         let mut state = InflightState::default();
         let diskstats = |completed, in_flight| DiskStats::new([completed, 0, 0, 0]).with_in_flight(in_flight);
-        assert!(!state.is_stalled(diskstats(5, 2), began));
-        assert!(state.is_stalled(diskstats(5, 2), began + SECOND));
-        assert!(state.is_stalled(diskstats(5, 2), began + 8 * SECOND));
+        assert!(!state.stalls(diskstats(5, 2), began));
+        assert!(state.stalls(diskstats(5, 2), began + SECOND));
+        assert!(!state.stalls(diskstats(5, 2), began + 8 * SECOND), "only once");
         assert_eq!(updated(&mut state, None, began + 8 * SECOND), (7, false));
-        assert_eq!(updated(&mut state, Some(survey(&[(2, 2, 0)])), began + 8 * SECOND), (7, false));
-        assert_eq!(updated(&mut state, Some(survey(&[(2, 1, 80)])), began + 8 * SECOND), (20, false));
-        assert!(!state.is_stalled(diskstats(6, 2), began + 9 * SECOND));
+        assert_eq!(updated(&mut state, Some(survey(&[(2, 0)])), began + 8 * SECOND), (7, false));
+        assert_eq!(updated(&mut state, Some(survey(&[(2, 80)])), began + 8 * SECOND), (20, true));
+        // What is in flight is no I/O that the disk statistics count.
+        assert_eq!(updated(&mut state, Some(survey(&[(0, 0)])), began + 8 * SECOND), (0, true));
+        assert!(!state.stalls(diskstats(6, 2), began + 9 * SECOND));
         assert_eq!(updated(&mut state, None, began + 9 * SECOND), (0, false));
-        assert!(!state.is_stalled(diskstats(6, 0), began + 10 * SECOND));
+        assert!(!state.stalls(diskstats(6, 0), began + 10 * SECOND));
+        assert_eq!(
+            updated(&mut state, None, began + 10 * SECOND),
+            (0, true),
+            "a survey found nothing 2 s ago"
+        );
+        assert_eq!(updated(&mut state, None, began + 20 * SECOND), (0, false));
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod totals;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -58,6 +59,8 @@ pub struct Collector {
     scanned: Option<Instant>,
     devices: BTreeMap<u64, KnownDevice>,
     sysfs: SysfsThread,
+    /// Of a scan by that thread.
+    scan_result: Arc<Mutex<Option<Result<Vec<Device>>>>>,
     store: SeriesStore,
     /// Devices that the probe has seen and no scan has found, and since when.
     unresolved_devices: BTreeMap<u64, Instant>,
@@ -134,6 +137,7 @@ impl Collector {
             scanned: Some(Instant::now()),
             devices: BTreeMap::new(),
             sysfs: SysfsThread::start()?,
+            scan_result: Arc::default(),
             store: SeriesStore::default(),
             unresolved_devices: BTreeMap::new(),
             unresolved_completions: 0,
@@ -166,19 +170,28 @@ impl Collector {
         rights::drop_privileges(Role::Collecting, filter)
     }
 
-    /// Scans the devices now. If that blocks, they stay as they are.
+    /// Scans the devices now. If that blocks, they stay as they are; a scan that ends late counts next time.
     fn rescan(&mut self) -> Result<()> {
+        self.take_scan()?;
         let (root, ids) = (self.host.sysfs.clone(), id_kind(&self.probe.kernel));
         let known = self.devices.iter().map(|(&id, known)| (id, known.device.clone())).collect();
-        let found = self.sysfs.read(move || scan(&root, ids, &known));
+        let scanned = Arc::clone(&self.scan_result);
+        self.sysfs.read(move || {
+            let found = scan(&root, ids, &known);
+            *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        });
         self.scanned = Some(Instant::now());
-        if let Some(found) = found {
-            self.reconcile(found?)?;
-        }
+        self.take_scan()?;
         self.end_quarantine()?;
         self.provide_slots();
         self.create_foreseen_series();
         Ok(())
+    }
+
+    /// Takes over what a scan has found, if one has ended.
+    fn take_scan(&mut self) -> Result<()> {
+        let found = self.scan_result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        found.map_or(Ok(()), |found| self.reconcile(found?))
     }
 
     /// One collection.
@@ -254,7 +267,7 @@ impl Collector {
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
             if let Some(known) = self.devices.get_mut(&id) {
                 known.has_dispatch_times = growth.split > 0;
-                if growth.bytes > 0 {
+                if growth.bytes > 0 && !self.probe.kernel.records_submission() {
                     known.has_submission_times = growth.admitted > 0;
                 }
             }
@@ -299,7 +312,7 @@ impl Collector {
                     Some(audit) => audit.tighten(&counted, &after),
                     None => known.audit = Some(Audit::open(&counted, &after, lost.accounted)),
                 }
-                known.was_quiet = before.is_some_and(|before| before.has_completed_as_many_as(&after));
+                known.was_quiet = before.is_some_and(|before| before.has_same_completions(&after));
             }
             if let (Some(audit), Some(before)) = (&mut known.audit, before) {
                 audit.check(before, &counted, lost.accounted);

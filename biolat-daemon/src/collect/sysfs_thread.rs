@@ -12,6 +12,8 @@ use anyhow::{Context as _, Result};
 /// How long a read may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread, and the read that it has not finished yet.
@@ -19,6 +21,8 @@ pub(super) struct SysfsThread {
     jobs: SyncSender<Job>,
     blocked: Option<Blocked>,
     timeout: Duration,
+    /// When an error was logged.
+    logged: Option<Instant>,
 }
 
 struct Blocked {
@@ -34,7 +38,7 @@ impl SysfsThread {
             .name("sysfs".to_owned())
             .spawn(move || received.into_iter().for_each(|job| job()))
             .context("cannot start the thread that reads sysfs")?;
-        Ok(Self { jobs, blocked: None, timeout: TIMEOUT })
+        Ok(Self { jobs, blocked: None, timeout: TIMEOUT, logged: None })
     }
 
     /// Reads something; none if that blocks, or an earlier read still does. The result of a read that takes too long is
@@ -50,21 +54,36 @@ impl SysfsThread {
         let (sender, result) = sync_channel(1);
         let (finish, finished) = sync_channel(1);
         let since = Instant::now();
-        self.jobs
-            .send(Box::new(move || {
-                let _finish: SyncSender<()> = finish;
-                // Nobody waits for it any more if it took too long.
-                let _ = sender.send(read());
-            }))
-            .ok()?;
-        let result = result.recv_timeout(self.timeout);
-        if result.is_err() {
-            log::error!(
-                "reading sysfs blocks: a drive may hang; its known devices are still measured, new ones are not found"
-            );
-            self.blocked = Some(Blocked { since, finished });
+        let job = Box::new(move || {
+            let _finish: SyncSender<()> = finish;
+            // Nobody waits for it any more if it took too long.
+            let _ = sender.send(read());
+        });
+        let result = match self.jobs.send(job) {
+            Ok(()) => result.recv_timeout(self.timeout),
+            Err(_) => Err(RecvTimeoutError::Disconnected),
+        };
+        match result {
+            Ok(result) => return Some(result),
+            Err(RecvTimeoutError::Timeout) => {
+                self.log(
+                    "reading sysfs blocks: a drive may hang; the known devices are still measured, new ones are not found",
+                );
+                self.blocked = Some(Blocked { since, finished });
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                self.log("the thread that reads sysfs has ended: please report it, and restart biolat");
+            }
         }
-        result.ok()
+        None
+    }
+
+    /// Logs an error, at most once a minute.
+    fn log(&mut self, error: &str) {
+        if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
+            log::error!("{error}");
+            self.logged = Some(Instant::now());
+        }
     }
 }
 

@@ -92,7 +92,7 @@ impl DiskStats {
     }
 
     /// Whether nothing has completed between the two.
-    pub(crate) fn has_completed_as_many_as(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_completions(&self, other: &Self) -> bool {
         self.completed == other.completed
     }
 

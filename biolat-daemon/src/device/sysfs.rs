@@ -29,10 +29,11 @@ pub(crate) fn inflight(sysfs: &Path, name: &str) -> (u64, u64) {
     (next(), next())
 }
 
-/// The numbers of a device's hardware queues, those that a CPU uses.
-pub(crate) fn hardware_queues(sysfs: &Path, name: &str) -> Vec<u32> {
+/// The numbers of a device's hardware queues, those that a CPU uses; none if they cannot be listed.
+pub(crate) fn hardware_queues(sysfs: &Path, name: &str) -> Option<Vec<u32>> {
     let names = names(&sysfs.join("block").join(name).join("mq"));
-    names.into_iter().filter_map(|name| name.parse().ok()).collect()
+    let queues: Vec<u32> = names.into_iter().filter_map(|name| name.parse().ok()).collect();
+    (!queues.is_empty()).then_some(queues)
 }
 
 /// Bio-based devices (dm, md) and the devices that they are stacked on.

@@ -10,7 +10,7 @@ use aya::{
     maps::{Array, MapData},
     programs::{Program, RawTracePoint},
 };
-use biolat_common::inflight::{Found, Tags};
+use biolat_common::inflight::Found;
 
 pub(super) const PROGRAM: &str = "inflight";
 
@@ -30,24 +30,18 @@ impl InflightResult {
     }
 
     /// Looks at the slots from `first` of a hardware queue, by its open directory in sysfs.
-    pub(super) fn look(
-        &self,
-        object: &Ebpf,
-        hardware_queue: BorrowedFd<'_>,
-        tags: Tags,
-        first: u32,
-    ) -> Result<Found> {
+    pub(super) fn look(&self, object: &Ebpf, hardware_queue: BorrowedFd<'_>, first: u32) -> Result<Found> {
         let Some(Program::RawTracePoint(program)) = object.program(PROGRAM) else {
             bail!("the probe has no program {PROGRAM}")
         };
         let mut options = RawTracePointRunOptions::new();
-        options.args[..3].copy_from_slice(&[
-            u64::from(hardware_queue.as_raw_fd().cast_unsigned()),
-            tags as u64,
-            u64::from(first),
-        ]);
+        let descriptor = hardware_queue.as_raw_fd().cast_unsigned();
+        options.args[..2].copy_from_slice(&[u64::from(descriptor), u64::from(first)]);
         program.test_run(options).context("cannot look at the requests in flight")?;
         let FoundValue(found) = self.0.get(&0, 0).context("cannot read the requests in flight")?;
+        if found.slots == 0 {
+            bail!("the kernel does not show the requests of this hardware queue");
+        }
         Ok(found)
     }
 }

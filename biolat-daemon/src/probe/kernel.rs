@@ -204,9 +204,7 @@ fn walk_members(btf: &Btf<'_>) -> Option<Layout> {
         hctx_tags: btf.member_offset("blk_mq_hw_ctx", "tags")?,
         hctx_sched_tags: btf.member_offset("blk_mq_hw_ctx", "sched_tags")?,
         tags_nr: btf.member_offset("blk_mq_tags", "nr_tags")?,
-        tags_rqs: btf.member_offset("blk_mq_tags", "rqs")?,
         tags_static_rqs: btf.member_offset("blk_mq_tags", "static_rqs")?,
-        request_state: btf.member_offset("request", "state")?,
         request_hctx: btf.member_offset("request", "mq_hctx")?,
         ..Layout::default()
     })
@@ -359,9 +357,7 @@ pub(crate) mod tests {
             hctx_tags: 0,
             hctx_sched_tags: 0,
             tags_nr: 0,
-            tags_rqs: 0,
             tags_static_rqs: 0,
-            request_state: 0,
             request_hctx: 0,
             ..whole.layout
         };

@@ -24,7 +24,7 @@ use anyhow::{Context as _, Result, anyhow};
 use aya::{Ebpf, programs::tp_btf::BtfTracePointLinkId};
 use aya_log::EbpfLogger;
 use biolat_common::{
-    inflight::{Found, Tags},
+    inflight::Found,
     series::{Key, Series},
     slow::SlowRecord,
 };
@@ -136,9 +136,9 @@ impl Probe {
     }
 
     /// Looks at the requests in flight of a hardware queue, by its open directory in sysfs, from this slot on.
-    pub fn look_at_inflight(&self, hardware_queue: BorrowedFd<'_>, tags: Tags, first: u32) -> Result<Found> {
+    pub fn look_at_inflight(&self, hardware_queue: BorrowedFd<'_>, first: u32) -> Result<Found> {
         let result = self.inflight.as_ref().context("this kernel does not show requests in flight")?;
-        result.look(&self.object, hardware_queue, tags, first)
+        result.look(&self.object, hardware_queue, first)
     }
 
     /// Series for which no slot was free, since the last call.

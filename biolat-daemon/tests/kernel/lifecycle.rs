@@ -2,6 +2,7 @@
 
 use std::{io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Command, time::Duration};
 
+use aya::programs::{ProgramInfo, loaded_programs};
 use biolat_daemon::{
     host::Host,
     probe::{Probe, kernel::Kernel, kernel_btf},
@@ -71,6 +72,10 @@ fn the_verifier_walks_few_instructions() {
     println!("the verifier walked {walked} instructions");
     // Before Linux 5.16 the kernel does not report it.
     assert!(walked == 0 || (500..13_000).contains(&walked), "{walked}");
+    let loaded = loaded_programs().map(Result::unwrap).filter(|program| program.name() == b"inflight");
+    let walked = loaded.max_by_key(ProgramInfo::id).unwrap().verified_instruction_count().unwrap_or(0);
+    println!("and {walked} of the program that looks at requests in flight");
+    assert!(walked < 100_000, "{walked}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ const KERNELS: [&str; 11] =
 
 // A column per kernel.
 #[rustfmt::skip]
-const RESOLVED: [(&str, [u32; KERNELS.len()]); 44] = [
+const RESOLVED: [(&str, [u32; KERNELS.len()]); 42] = [
     //                        5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1
     ("cmd_flags",           [   24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24]),
     ("rq_flags",            [   28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28]),
@@ -65,9 +65,7 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 44] = [
     ("hctx_tags",           [  312,   320,   320,   320,   320,   320,   320,   320,   320,   320,   320]),
     ("hctx_sched_tags",     [  320,   328,   328,   328,   328,   328,   328,   328,   328,   328,   328]),
     ("tags_nr",             [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
-    ("tags_rqs",            [  160,   144,   128,   128,   144,   144,   144,   144,   144,   144,   144]),
     ("tags_static_rqs",     [  168,   152,   136,   136,   152,   152,   152,   152,   152,   152,   152]),
-    ("request_state",       [  212,   200,   156,   148,   132,   128,   128,   128,   128,   128,   128]),
     ("request_hctx",        [   16,    16,    16,    16,    16,    16,    16,    16,    16,    16,    16]),
     ("has_requeue",         [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("can_walk",            [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
@@ -116,8 +114,8 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
         sector, alloc_time_ns, has_alloc_time, bio_issue, bio_issue_kind,
         queue_flags, queue_has_issue_times, requeue_argument,
         task_files, files_fdt, fdt_fd, file_inode, inode_private, kernfs_priv,
-        hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_rqs, tags_static_rqs,
-        request_state, request_hctx
+        hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_static_rqs,
+        request_hctx
     };
     let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
     let known = [
