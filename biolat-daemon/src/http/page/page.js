@@ -267,7 +267,7 @@ const several = (names) => (names.length > MOST_NAMES ? `${names.length} devices
 function missingAdmission(devices) {
   const names = devices.filter(({ phases }) => phases.includes('total') && !phases.includes('admission')).map(({ name }) => name);
   return names.length && (choice.phase === TOTAL || choice.phase === ADMISSION) ? [`${several(names)}: the wait before a request exists (throttling, ` +
-    'wait for a tag) is not recorded by this kernel (Linux 6.18 and later record it with io.cost on). The io.pressure of a cgroup shows all of its waits.'] : [];
+    'wait for a tag) is not recorded by this kernel (Linux 6.18 and later record it with io.latency and, but for throttling, with io.cost). The io.pressure of a cgroup shows all of its waits.'] : [];
 }
 
 function showHints(snapshot) {

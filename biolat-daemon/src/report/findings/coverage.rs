@@ -32,7 +32,7 @@ pub(in crate::report) fn missing_admission(devices: &[DeviceWindow]) -> Option<S
     let why = if devices.iter().any(|device| device.inflight.is_none()) {
         "is not recorded by this version of biolat"
     } else {
-        "is not recorded by this kernel (Linux 6.18 and later record it with io.cost on)"
+        "is not recorded by this kernel (Linux 6.18 and later record it with io.latency and, but for throttling, with io.cost)"
     };
     Some(format!("{names}: the wait before a request exists (throttling, wait for a tag) {why}"))
 }
