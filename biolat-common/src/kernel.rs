@@ -93,6 +93,8 @@ pub struct Layout {
 
 /// Values of [`Layout::bio_issue_kind`].
 pub mod bio_issue {
+    use crate::bucket::positive;
+
     /// No timestamp of the submission.
     pub const NONE: u32 = 0;
     /// `bi_issue.value`: flags in the high bits, and nanoseconds.
@@ -102,7 +104,47 @@ pub mod bio_issue {
     /// The number of the high bits of [`VALUE`] that are not nanoseconds.
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h>
-    pub const VALUE_FLAG_BITS: u32 = 13;
+    const VALUE_FLAG_BITS: u32 = 13;
+
+    /// Nanoseconds from a [`VALUE`] to a timestamp; 0 if the timestamp is the earlier one, `None` if there is no value.
+    ///
+    /// The value has 51 bits of nanoseconds and wraps after 26 days. So does the difference, and is right unless the I/O
+    /// waited for 13 days.
+    #[inline(always)]
+    #[must_use]
+    pub const fn wait(value: u64, timestamp: u64) -> Option<u64> {
+        let value = value << VALUE_FLAG_BITS;
+        if value == 0 {
+            return None;
+        }
+        Some(positive((timestamp << VALUE_FLAG_BITS).wrapping_sub(value)) >> VALUE_FLAG_BITS)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::wait;
+
+        #[test]
+        fn it_wraps_after_26_days() {
+            const WRAP: u64 = 1 << 51;
+            const FLAGS: u64 = 0b101 << 60;
+            for (submitted, allocated, expected) in [
+                (1_000, 1_500, 500),
+                (WRAP - 200, WRAP - 100, 100),
+                (WRAP - 100, WRAP + 400, 500),
+                (WRAP + 5, WRAP + 2_000_000_005, 2_000_000_000),
+                (7 * WRAP - 1, 7 * WRAP + 1, 2),
+                // Merged in front of the request, after its allocation; also across a wrap.
+                (1_500, 1_000, 0),
+                (WRAP + 100, WRAP - 400, 0),
+            ] {
+                let value = submitted % WRAP | FLAGS;
+                assert_eq!(wait(value, allocated), Some(expected), "{submitted} {allocated}");
+            }
+            assert_eq!(wait(0, 5), None);
+            assert_eq!(wait(FLAGS, 5), None);
+        }
+    }
 }
 
 /// Placeholder of a layout constant: the immediate of a 32-bit move, plus the index of the layout's field.

@@ -96,10 +96,7 @@ impl Completion {
     pub(crate) fn admission(&self) -> Option<u64> {
         let submitted_at = match layout_const!(bio_issue_kind) {
             bio_issue::VALUE => {
-                let value = field!(u64, self.bio(), bio_issue) << bio_issue::VALUE_FLAG_BITS;
-                // Both wrap, after 26 days: the difference of the low bits is that of the times.
-                let wait = (self.allocated_at() << bio_issue::VALUE_FLAG_BITS).wrapping_sub(value);
-                return (value != 0).then_some(positive(wait) >> bio_issue::VALUE_FLAG_BITS);
+                return bio_issue::wait(field!(u64, self.bio(), bio_issue), self.allocated_at());
             }
             // The flag tells without a look at the bio, which may not be in the cache.
             bio_issue::NANOSECONDS if self.has_submission_times() => field!(u64, self.bio(), bio_issue),

@@ -21,13 +21,12 @@ pub(crate) struct Suite {
 const EXT4: Requirement = Requirement::Program("mkfs.ext4", "e2fsprogs");
 const XFS: Requirement = Requirement::Program("mkfs.xfs", "xfsprogs");
 const FIO: Requirement = Requirement::Program("fio", "fio");
+const CHROMIUM: Requirement = Requirement::Program("chromium", "chromium");
+const PLAYWRIGHT: Requirement = Requirement::PythonPackage("playwright.sync_api", "playwright==1.65.2");
 const BPFTOOL: Requirement = Requirement::Program("bpftool", "bpftool");
 
 /// Requirements of tests that open the web page.
-pub(crate) const BROWSER: &[Requirement] = &[
-    Requirement::Program("chromium", "chromium"),
-    Requirement::PythonPackage("playwright.sync_api", "playwright==1.65.2"),
-];
+pub(crate) const BROWSER: &[Requirement] = &[CHROMIUM, PLAYWRIGHT];
 
 /// All suites: one that is not listed here never runs.
 pub(crate) const SUITES: &[Suite] = &[
@@ -51,6 +50,8 @@ pub(crate) const SUITES: &[Suite] = &[
             FIO,
             Requirement::Program("fsfreeze", "util-linux"),
             Requirement::Program("prometheus", "prometheus"),
+            CHROMIUM,
+            PLAYWRIGHT,
         ],
         guests: &[],
     },

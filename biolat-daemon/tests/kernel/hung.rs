@@ -7,10 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     awake::Awake,
+    browser::Browser,
     daemon::{Daemon, program, wait_for},
     diskstats::{READ, Stat, WRITE},
     figures::{Figures, grown, index_of},
@@ -208,4 +209,26 @@ fn an_alert_fires_while_a_device_hangs() {
     });
     wait_for("the end of the alert", || firing().is_empty());
     assert!(prometheus.query(&age).unwrap() < 1.0);
+}
+
+/// The page marks what has been in flight for more than 10 s.
+#[test]
+#[ignore = "needs root, ext4, fsfreeze, chromium and Playwright: cargo xtask test"]
+fn the_page_names_a_device_that_hangs() {
+    let hung = Freezable::attach("page-hung");
+    let (device, name) = (&hung.device, hung.device.name.as_str());
+    let daemon = Daemon::start(&["--interval", "200ms", "--device", name]);
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{}/", daemon.address), &json!({}));
+    browser.wait_for("window.biolat?.state.drawn > 1 && document.getElementById('hung').hidden");
+    thread::scope(|scope| {
+        let _frozen = hung.freeze();
+        scope.spawn(|| timed_write(device, 0));
+        thread::sleep(Duration::from_secs(10));
+        browser.wait_for("!document.getElementById('hung').hidden");
+        let banner = browser.text("#hung");
+        assert!(banner.contains(&format!("{name}: 1 I/O in flight, none completed for 1")), "{banner}");
+    });
+    browser.wait_for("document.getElementById('hung').hidden");
+    assert_eq!(browser.faults(), [""; 0]);
 }

@@ -3,10 +3,14 @@
 use std::{
     fs,
     io::Write as _,
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     process::{Command, Stdio},
 };
 
+use serde_json::Value;
+
 use crate::support::{
+    Folder,
     awake::Awake,
     daemon::{Daemon, program, wait_for},
     diskstats::READ,
@@ -15,6 +19,7 @@ use crate::support::{
     loop_device::LoopDevice,
     native::decode,
     prometheus::Prometheus,
+    run,
     settled::settled,
 };
 
@@ -202,4 +207,79 @@ fn documented_queries_have_answers() {
         *answered += 1;
     }
     assert!(by_native >= 5 && by_classic >= 3, "{by_native} and {by_classic}");
+}
+
+const ERRORS: u64 = 500;
+
+/// A loop device over a file for which its file system has no room: each write fails.
+struct FullDevice {
+    device: LoopDevice,
+    _mount: TmpfsMount,
+}
+
+/// Past the page cache, which wants it aligned.
+#[repr(align(4096))]
+struct Block([u8; 4096]);
+
+impl FullDevice {
+    fn fail_writes(&self) {
+        let direct = fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(self.device.path());
+        let (direct, block) = (direct.unwrap(), Block([1; 4096]));
+        // The file system has room for the first few.
+        let failed = (0..).map(|number| direct.write_at(&block.0, number << 20 >> 4)).filter(Result::is_err);
+        assert_eq!(failed.take(ERRORS as usize).count() as u64, ERRORS);
+    }
+
+    fn attach(name: &str) -> Self {
+        let mount = TmpfsMount(Folder::new(name, true));
+        let place = mount.0.0.to_str().unwrap();
+        run("mount", &["-t", "tmpfs", "-o", "size=64k", "biolat-test", place]);
+        let folder = Folder(mount.0.0.join("files"));
+        fs::create_dir(&folder.0).unwrap();
+        Self { device: LoopDevice::attach_in(folder, false), _mount: mount }
+    }
+}
+
+/// Unmounted when it is dropped.
+struct TmpfsMount(Folder);
+
+impl Drop for TmpfsMount {
+    fn drop(&mut self) {
+        // The kernel may still be detaching the loop device of a file.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0.0).output();
+    }
+}
+
+/// A counter that appears with its first value shows no increase to Prometheus.
+#[test]
+#[ignore = "needs root and prometheus: cargo xtask test"]
+fn errors_that_come_all_at_once_raise_an_alert() {
+    let full = FullDevice::attach("errors");
+    let name = full.device.name.as_str();
+    let daemon = Daemon::start(&["--interval", "500ms", "--device", name]);
+    let config = format!(
+        "global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}\n\
+         rule_files: [alerts.yml]\n\
+         scrape_configs: [{{job_name: biolat, static_configs: [{{targets: ['{}']}}]}}]\n",
+        daemon.address
+    );
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/prometheus/alerts.yml");
+    let files = [("prometheus.yml", &*config), ("alerts.yml", &fs::read_to_string(rules).unwrap())];
+    let prometheus = Prometheus::run("prometheus-errors", "prometheus".as_ref(), &[], &files);
+    let failed = format!("biolat_failed_ios_total{{device=\"{name}\"}}");
+    wait_for("a scrape", || prometheus.query(&failed) == Some(0.0));
+    let firing = || prometheus.vector("ALERTS{alertname=\"BlockDeviceErrors\",alertstate=\"firing\"}");
+    assert!(firing().is_empty());
+    full.fail_writes();
+    wait_for("the alert", || !firing().is_empty());
+    let alerts = firing();
+    let label = |label: &str| alerts[0]["metric"][label].as_str().unwrap().to_owned();
+    assert_eq!((label("device"), label("op"), alerts.len()), (name.to_owned(), "write".to_owned(), 1));
+    assert_eq!(prometheus.query(&failed), Some(ERRORS as f64));
+    assert!(prometheus.query(&format!("increase({failed}[1m])")).unwrap() >= ERRORS as f64);
+    let records = http::get(daemon.address, "/api/v1/slow", "").unwrap();
+    let records: Value = serde_json::from_slice(&records.body).unwrap();
+    let ios = records["ios"].as_array().unwrap();
+    assert_eq!(ios.len() as u64 + records["dropped"].as_u64().unwrap(), ERRORS);
+    assert!(ios.iter().all(|io| io["device"] == name && io["status"] != "ok"), "{ios:?}");
 }
