@@ -20,6 +20,9 @@ use crate::histogram::Histogram;
 /// The version of this model.
 pub const VERSION: u32 = 1;
 
+/// A device whose oldest I/O is older than so many seconds is said to hang, wherever people read it.
+pub(crate) const HUNG_SECONDS: f64 = 10.0;
+
 /// The result of one collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiSnapshot {

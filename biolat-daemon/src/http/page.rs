@@ -8,15 +8,13 @@ use biolat_common::series::Phase;
 use ring::digest::{SHA256, digest};
 
 use crate::{
+    api::HUNG_SECONDS,
     format::NumberFormat,
     histogram::Histogram,
     losses,
     snapshot::{DeviceView, Inflight, SeriesView, Snapshot},
     version,
 };
-
-/// An age of a device's oldest I/O beyond which the device hangs.
-const HUNG: Duration = Duration::from_secs(10);
 
 // Embedded by `build.rs`. The script is one module; browsers without support for modules ignore it.
 const STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
@@ -100,7 +98,7 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
         "<p>Total latency since biolat started {} ago. Reload the page for new values.</p>",
         duration(life)
     );
-    for view in snapshot.devices.iter().filter(|view| view.inflight.oldest > HUNG) {
+    for view in snapshot.devices.iter().filter(|view| view.inflight.oldest.as_secs_f64() > HUNG_SECONDS) {
         let _ = writeln!(page, "<p class=\"bad\">{}</p>", escape(&overdue(view)));
     }
     let _ = writeln!(
@@ -188,6 +186,7 @@ mod tests {
     use super::super::routes::links;
     use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, percentile, render};
     use crate::{
+        api::HUNG_SECONDS,
         device::Device,
         histogram::Histogram,
         snapshot::{DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
@@ -282,6 +281,7 @@ mod tests {
 
     #[test]
     fn the_script_has_the_loss_reasons() {
+        assert!(SCRIPT.contains(&format!("const HUNG = {HUNG_SECONDS};")));
         assert!(SCRIPT.contains("\"no_room\":{") && !SCRIPT.contains("LOSS_REASONS_OF_THE_DAEMON"));
     }
 

@@ -5,12 +5,9 @@ use std::{collections::BTreeMap, ops::AddAssign};
 use biolat_common::series::{PHASES, Phase};
 
 use crate::{
-    api::{self, ApiDevice, ApiInflight, ApiSnapshot},
+    api::{self, ApiDevice, ApiInflight, ApiSnapshot, HUNG_SECONDS},
     histogram::Histogram,
 };
-
-/// An age in seconds of a device's oldest I/O beyond which the device hangs.
-const HUNG: f64 = 10.0;
 
 /// The I/O between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -163,7 +160,7 @@ impl ApiInflight {
 
     /// Whether the oldest one has taken so long that the device hangs.
     pub(super) fn is_hung(&self) -> bool {
-        self.oldest_seconds > HUNG
+        self.oldest_seconds > HUNG_SECONDS
     }
 }
 
