@@ -36,8 +36,8 @@ pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
 
 fn client_tests(strict: bool) -> Result<()> {
     let Some(missing) = host::missing(&CLIENT_TEST_REQUIREMENTS) else {
-        let tests = ["test", "--locked", "--test", "userspace", "--", "--ignored"];
-        return run(&mut cargo(&tests));
+        let mut command = cargo(&["test", "--locked", "--test", "userspace", "--", "--ignored"]);
+        return run(command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus")));
     };
     println!("not run: tests of TLS and passwords: {missing}");
     if strict {

@@ -1,6 +1,7 @@
 //! Exemplars in a real Prometheus, which scrapes them in either format.
 
 use std::{
+    ffi::OsStr,
     net::{SocketAddr, TcpListener},
     process::{Child, Command, Stdio},
     time::{Duration, Instant, SystemTime},
@@ -27,18 +28,19 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn scraping(target: SocketAddr, features: &str) -> Self {
-        let folder = Folder::new(&format!("exemplars-{features}"));
+    /// `option` is one of the scrape config.
+    fn scraping(program: &OsStr, target: SocketAddr, option: &str) -> Self {
+        let folder = Folder::new(&format!("exemplars-{}", option.len()));
         let config = format!(
-            "scrape_configs:\n- job_name: biolat\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n  \
+            "scrape_configs:\n- job_name: biolat\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n{option}  \
              static_configs:\n  - targets: ['{target}']\n"
         );
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new("prometheus")
+        let child = Command::new(program)
             .arg(format!("--config.file={}", folder.write("prometheus.yml", &config).display()))
             .arg(format!("--storage.tsdb.path={}", folder.0.join("data").display()))
             .arg(format!("--web.listen-address={address}"))
-            .arg(format!("--enable-feature={features}"))
+            .arg("--enable-feature=exemplar-storage")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -71,11 +73,12 @@ impl Drop for Prometheus {
     }
 }
 
-/// Of reads of nvme0n1 that took so many milliseconds; the sector is the number.
+/// Of reads of nvme0n1 that took so many milliseconds, one a millisecond; the sector is the number. Of exemplars of the same
+/// millisecond Prometheus stores those whose values ascend.
 fn with_slow_reads(snapshot: &Snapshot, milliseconds: &[u64]) -> Snapshot {
     let io = |(number, &milliseconds)| SlowIo {
         number,
-        completed: SystemTime::now(),
+        completed: SystemTime::now() + Duration::from_millis(number),
         device: "nvme0n1".into(),
         op: "read".into(),
         sector: number,
@@ -96,8 +99,10 @@ async fn prometheus_stores_exemplars() {
     let expected = |exemplars: &[(&str, f64)]| -> Vec<(String, f64)> {
         exemplars.iter().map(|&(sector, value)| (sector.to_owned(), value)).collect()
     };
-    let native = Prometheus::scraping(server.address, "exemplar-storage,native-histograms");
-    let classic = Prometheus::scraping(server.address, "exemplar-storage");
+    let new = std::env::var_os("BIOLAT_TEST_PROMETHEUS")
+        .expect("BIOLAT_TEST_PROMETHEUS is a Prometheus 3.8 or later: cargo xtask test sets it");
+    let native = Prometheus::scraping(&new, server.address, "  scrape_native_histograms: true\n");
+    let classic = Prometheus::scraping("prometheus".as_ref(), server.address, "");
     for (prometheus, metric, exemplars) in [
         (&native, "biolat_total_latency_seconds", expected(&[("1", 0.7), ("2", 0.9), ("3", 5.0)])),
         (&classic, "biolat_total_latency_seconds_bucket", expected(&[("2", 0.9), ("3", 5.0)])),
