@@ -138,7 +138,7 @@ pub mod bio_issue {
                 (1_500, 1_000, 0),
                 (WRAP + 100, WRAP - 400, 0),
             ] {
-                let value = submitted % WRAP | FLAGS;
+                let value = (submitted % WRAP) | FLAGS;
                 assert_eq!(wait(value, allocated), Some(expected), "{submitted} {allocated}");
             }
             assert_eq!(wait(0, 5), None);
