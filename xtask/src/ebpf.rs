@@ -187,9 +187,7 @@ impl Toolchain {
         run(&mut command)?;
         let built = target_dir.join(TARGET).join("release").join(binary);
         let stripped = target_dir.join(format!("{binary}.o"));
-        // .BTF.ext has lines of the source for each instruction, half of the object, and nothing that loading needs.
-        let without = ["--strip-debug", "--remove-section=.BTF.ext", "--remove-section=.rel.BTF.ext"];
-        run(Command::new(&self.strip).args(without).arg(&built).arg(&stripped))?;
+        run(Command::new(&self.strip).arg("--strip-debug").arg(&built).arg(&stripped))?;
         Ok(stripped)
     }
 }

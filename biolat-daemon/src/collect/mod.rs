@@ -180,8 +180,8 @@ impl Collector {
             let found = scan(&root, ids, &known);
             *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         });
-        self.scanned = Some(Instant::now());
         self.take_scan()?;
+        self.scanned = Some(Instant::now());
         self.end_quarantine()?;
         self.provide_slots();
         self.create_foreseen_series();
@@ -191,7 +191,10 @@ impl Collector {
     /// Takes over what a scan has found, if one has ended.
     fn take_scan(&mut self) -> Result<()> {
         let found = self.scan_result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        found.map_or(Ok(()), |found| self.reconcile(found?))
+        let Some(found) = found else { return Ok(()) };
+        // After an error, the next collection scans again.
+        self.scanned = None;
+        self.reconcile(found?)
     }
 
     /// One collection.
