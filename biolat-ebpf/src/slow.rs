@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Sends a record if the daemon wants records, and the request failed, or ended and took long. The counters have the I/O
-/// already: whoever reads a record finds it there.
+/// already when the daemon reads the record.
 #[inline(never)]
 pub(crate) fn send_if_slow(ctx: &BtfTracePointContext, now: u64) {
     let limit_ms = layout_const!(slow_ms);

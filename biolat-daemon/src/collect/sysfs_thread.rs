@@ -9,10 +9,10 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
+use super::thread::LogLimit;
+
 /// How long a read may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
-
-const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -21,8 +21,7 @@ pub(super) struct SysfsThread {
     jobs: SyncSender<Job>,
     blocked: Option<Blocked>,
     timeout: Duration,
-    /// When an error was logged.
-    logged: Option<Instant>,
+    error_log: LogLimit,
 }
 
 struct Blocked {
@@ -38,7 +37,7 @@ impl SysfsThread {
             .name("sysfs".to_owned())
             .spawn(move || received.into_iter().for_each(|job| job()))
             .context("cannot start the thread that reads sysfs")?;
-        Ok(Self { jobs, blocked: None, timeout: TIMEOUT, logged: None })
+        Ok(Self { jobs, blocked: None, timeout: TIMEOUT, error_log: LogLimit::default() })
     }
 
     /// Reads something; none if that blocks, or an earlier read still does. The result of a read that takes too long is
@@ -63,27 +62,20 @@ impl SysfsThread {
             Ok(()) => result.recv_timeout(self.timeout),
             Err(_) => Err(RecvTimeoutError::Disconnected),
         };
-        match result {
+        let error = match result {
             Ok(result) => return Some(result),
             Err(RecvTimeoutError::Timeout) => {
-                self.log(
-                    "reading sysfs blocks: a drive may hang; the known devices are still measured, new ones are not found",
-                );
                 self.blocked = Some(Blocked { since, finished });
+                "reading sysfs blocks: a drive may hang; the known devices are still measured, new ones are not found"
             }
             Err(RecvTimeoutError::Disconnected) => {
-                self.log("the thread that reads sysfs has ended: please report it, and restart biolat");
+                "the thread that reads sysfs has ended: please report it, and restart biolat"
             }
+        };
+        if self.error_log.allows() {
+            log::error!("{error}");
         }
         None
-    }
-
-    /// Logs an error, at most once a minute.
-    fn log(&mut self, error: &str) {
-        if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
-            log::error!("{error}");
-            self.logged = Some(Instant::now());
-        }
     }
 }
 

@@ -46,10 +46,10 @@ pub(super) struct CollectionStats {
 /// Limits the rate of a log line: what goes wrong usually goes wrong on each collection. One for each problem, so that none
 /// hides another.
 #[derive(Default)]
-struct LogLimit(Option<Instant>);
+pub(super) struct LogLimit(Option<Instant>);
 
 impl LogLimit {
-    fn allows(&mut self) -> bool {
+    pub(super) fn allows(&mut self) -> bool {
         let allowed = self.0.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
         if allowed {
             self.0 = Some(Instant::now());

@@ -16,7 +16,7 @@ use crate::support::{
     daemon::{Daemon, wait_for},
     load::{StopFlag, Target},
     loop_device::LoopDevice,
-    prometheus::Prometheus,
+    prometheus::{Prometheus, alert_rules},
     settled::settled,
 };
 
@@ -93,7 +93,7 @@ impl DashboardSetup {
         let rules = fs::read_to_string(deploy(&format!("prometheus/{}", kind.rules))).unwrap();
         assert!(rules.contains("interval: 1m"));
         let rules = rules.replace("interval: 1m", "interval: 1s");
-        let alerts = fs::read_to_string(deploy("prometheus/alerts.yml")).unwrap();
+        let alerts = alert_rules();
         let config = format!(
             "global: {{evaluation_interval: 1s}}\n\
              rule_files: [rules.yml, alerts.yml]\n\

@@ -1,7 +1,6 @@
 //! A device that hangs: its I/Os are in flight and none completes. And one that is busy, which must not look like that.
 
 use std::{
-    fs,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -20,7 +19,7 @@ use crate::support::{
     inflight::{Shown, assert_oldest, check_churn, since_epoch},
     load::{StopFlag, Target},
     loop_device::LoopDevice,
-    prometheus::Prometheus,
+    prometheus::{Prometheus, alert_rules},
     settled::{compare, settled},
     slow_log::slow_ios,
 };
@@ -165,8 +164,7 @@ fn busy_devices_do_not_look_hung() {
 /// The alert rules. The one on hung devices fires after 4 s instead of a minute.
 fn impatient_rules() -> String {
     const HUNG: &str = "- alert: BlockDeviceHung\n";
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/prometheus/alerts.yml");
-    let rules = fs::read_to_string(path).unwrap();
+    let rules = alert_rules();
     let (before, rest) = rules.split_once(HUNG).unwrap();
     let (rule, after) = rest.split_once("- alert: ").unwrap();
     let impatient = rule.replace("> 30\n", "> 3\n").replace("for: 30s\n", "for: 1s\n");
@@ -180,14 +178,7 @@ fn an_alert_fires_while_a_device_hangs() {
     let (hung, busy) = (Freezable::attach("alert"), LoopDevice::attach("no-alert", true));
     let (device, name) = (&hung.device, hung.device.name.as_str());
     let daemon = Daemon::start(&["--interval", "500ms", "--device", &format!("{name}|{}", busy.name)]);
-    let config = format!(
-        "global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}\n\
-         rule_files: [alerts.yml]\n\
-         scrape_configs: [{{job_name: biolat, static_configs: [{{targets: ['{}']}}]}}]\n",
-        daemon.address
-    );
-    let files = [("prometheus.yml", &*config), ("alerts.yml", &impatient_rules())];
-    let prometheus = Prometheus::run("prometheus-alerts", "prometheus".as_ref(), &[], &files);
+    let prometheus = Prometheus::alerting("prometheus-alerts", daemon.address, &impatient_rules());
     let age = format!("biolat_oldest_inflight_seconds{{device=\"{name}\"}}");
     wait_for("a scrape", || prometheus.query(&age) == Some(0.0));
     let firing = || prometheus.vector("ALERTS{alertname=\"BlockDeviceHung\",alertstate=\"firing\"}");

@@ -10,16 +10,15 @@ use std::{
 use serde_json::Value;
 
 use crate::support::{
-    Folder,
     awake::Awake,
     daemon::{Daemon, program, wait_for},
     diskstats::READ,
     figures::Figures,
     http, load,
     loop_device::LoopDevice,
+    mount::Mount,
     native::decode,
-    prometheus::Prometheus,
-    run,
+    prometheus::{Prometheus, alert_rules},
     settled::settled,
 };
 
@@ -214,7 +213,7 @@ const ERRORS: u64 = 500;
 /// A loop device over a file for which its file system has no room: each write fails.
 struct FullDevice {
     device: LoopDevice,
-    _mount: TmpfsMount,
+    _mount: Mount,
 }
 
 /// Past the page cache, which wants it aligned.
@@ -231,22 +230,8 @@ impl FullDevice {
     }
 
     fn attach(name: &str) -> Self {
-        let mount = TmpfsMount(Folder::new(name, true));
-        let place = mount.0.0.to_str().unwrap();
-        run("mount", &["-t", "tmpfs", "-o", "size=64k", "biolat-test", place]);
-        let folder = Folder(mount.0.0.join("files"));
-        fs::create_dir(&folder.0).unwrap();
-        Self { device: LoopDevice::attach_in(folder, false), _mount: mount }
-    }
-}
-
-/// Unmounted when it is dropped.
-struct TmpfsMount(Folder);
-
-impl Drop for TmpfsMount {
-    fn drop(&mut self) {
-        // The kernel may still be detaching the loop device of a file.
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0.0).output();
+        let mount = Mount::new(name, &["-t", "tmpfs", "-o", "size=64k", "biolat-test"]);
+        Self { device: LoopDevice::attach_in(mount.folder(), false), _mount: mount }
     }
 }
 
@@ -257,15 +242,7 @@ fn errors_that_come_all_at_once_raise_an_alert() {
     let full = FullDevice::attach("errors");
     let name = full.device.name.as_str();
     let daemon = Daemon::start(&["--interval", "500ms", "--device", name]);
-    let config = format!(
-        "global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}\n\
-         rule_files: [alerts.yml]\n\
-         scrape_configs: [{{job_name: biolat, static_configs: [{{targets: ['{}']}}]}}]\n",
-        daemon.address
-    );
-    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/prometheus/alerts.yml");
-    let files = [("prometheus.yml", &*config), ("alerts.yml", &fs::read_to_string(rules).unwrap())];
-    let prometheus = Prometheus::run("prometheus-errors", "prometheus".as_ref(), &[], &files);
+    let prometheus = Prometheus::alerting("prometheus-errors", daemon.address, &alert_rules());
     let failed = format!("biolat_failed_ios_total{{device=\"{name}\"}}");
     wait_for("a scrape", || prometheus.query(&failed) == Some(0.0));
     let firing = || prometheus.vector("ALERTS{alertname=\"BlockDeviceErrors\",alertstate=\"firing\"}");

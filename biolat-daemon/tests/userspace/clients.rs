@@ -6,7 +6,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     os::unix::fs::symlink,
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -19,6 +19,7 @@ use biolat_daemon::{
 use tokio::sync::watch;
 
 use crate::support::certificates::{Authority, Folder};
+use crate::support::prometheus::PrometheusServer;
 use crate::support::snapshots::{serve_config, snapshot};
 
 const PASSWORDS: &str = "basic_auth_users:\n  alice: ";
@@ -421,11 +422,8 @@ fn the_shipped_configuration_serves() {
     assert_ne!(curl(&folder, &without).0, 0, "no certificate");
 }
 
-/// A Prometheus that scrapes one target; killed when it is dropped.
-struct Prometheus {
-    child: Child,
-    address: SocketAddr,
-}
+/// A Prometheus that scrapes one target.
+struct Prometheus(PrometheusServer);
 
 impl Prometheus {
     fn scraping(folder: &Folder, name: &str, target: SocketAddr, how: &str) -> Self {
@@ -436,23 +434,14 @@ impl Prometheus {
                  scrape_timeout: 500ms\n  static_configs:\n  - targets: ['{target}']\n{how}"
             ),
         );
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new("prometheus")
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.0.join(name).display()))
-            .arg(format!("--web.listen-address={address}"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { child, address }
+        Self(PrometheusServer::start("prometheus".as_ref(), &config, &folder.0.join(name), &[]))
     }
 
     /// The target's health and last error, once it has been scraped.
     fn health(&self, folder: &Folder) -> (String, String) {
         let mut found = (String::new(), String::new());
         soon("Prometheus has scraped", || {
-            let (_, _, text) = curl(folder, &format!("http://{}/api/v1/targets", self.address));
+            let (_, _, text) = curl(folder, &format!("http://{}/api/v1/targets", self.0.address));
             let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
             let json: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
             let target = &json["data"]["activeTargets"][0];
@@ -461,13 +450,6 @@ impl Prometheus {
             matches!(found.0.as_str(), "up" | "down")
         });
         found
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -509,7 +491,7 @@ fn prometheus_scrapes() {
         thread::sleep(Duration::from_secs(2));
     }
     let query = "query?query=count_over_time(up[1m])*min_over_time(up[1m])";
-    let (_, _, text) = curl(&folder, &format!("--globoff http://{}/api/v1/{query}", prometheus.address));
+    let (_, _, text) = curl(&folder, &format!("--globoff http://{}/api/v1/{query}", prometheus.0.address));
     let value = text.rsplit('"').nth(1).and_then(|value| value.parse::<f64>().ok());
     assert!(value.is_some_and(|scrapes| scrapes > 8.0), "{text}");
 }

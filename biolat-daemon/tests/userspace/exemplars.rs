@@ -2,8 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    net::{SocketAddr, TcpListener},
-    process::{Child, Command, Stdio},
+    net::SocketAddr,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -16,14 +15,14 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::support::{
     certificates::Folder,
+    prometheus::PrometheusServer,
     server::{Reply, Server},
     snapshots::snapshot,
 };
 
-/// A Prometheus that scrapes one target; killed when it is dropped.
+/// A Prometheus that scrapes one target.
 struct Prometheus {
-    child: Child,
-    address: SocketAddr,
+    server: PrometheusServer,
     _folder: Folder,
 }
 
@@ -35,23 +34,16 @@ impl Prometheus {
             "scrape_configs:\n- job_name: biolat\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n{option}  \
              static_configs:\n  - targets: ['{target}']\n"
         );
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new(program)
-            .arg(format!("--config.file={}", folder.write("prometheus.yml", &config).display()))
-            .arg(format!("--storage.tsdb.path={}", folder.0.join("data").display()))
-            .arg(format!("--web.listen-address={address}"))
-            .arg("--enable-feature=exemplar-storage")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { child, address, _folder: folder }
+        let config = folder.write("prometheus.yml", &config);
+        let data = folder.0.join("data");
+        let server = PrometheusServer::start(program, &config, &data, &["--enable-feature=exemplar-storage"]);
+        Self { server, _folder: folder }
     }
 
     /// Sector and value of the exemplars of a metric.
     async fn exemplars(&self, metric: &str) -> Vec<(String, f64)> {
         let request = format!("GET /api/v1/query_exemplars?query={metric} HTTP/1.0\r\nHost: x\r\n\r\n");
-        let Ok(mut stream) = TcpStream::connect(self.address).await else { return Vec::new() };
+        let Ok(mut stream) = TcpStream::connect(self.server.address).await else { return Vec::new() };
         stream.write_all(request.as_bytes()).await.unwrap();
         let json: Value = serde_json::from_slice(&Reply::read(&mut stream).await.body).unwrap_or_default();
         let series = json["data"].as_array().into_iter().flatten();
@@ -63,13 +55,6 @@ impl Prometheus {
         let mut found: Vec<_> = all.map(|exemplar| read(exemplar).unwrap()).collect();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         found
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

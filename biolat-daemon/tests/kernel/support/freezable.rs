@@ -1,13 +1,8 @@
 //! A device whose writes hang at will: a loop device over a file on a file system that can be frozen.
 
-use std::{
-    fs,
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
-};
+use std::process::{Child, Command, Stdio};
 
-use super::{Folder, loop_device::LoopDevice, run};
+use super::{loop_device::LoopDevice, mount::Mount, run};
 
 /// Seconds after which a frozen file system thaws in any case, even if the test was killed.
 const LONGEST_FREEZE: &str = "16";
@@ -16,18 +11,16 @@ const LONGEST_FREEZE: &str = "16";
 pub(crate) struct Freezable {
     pub(crate) device: LoopDevice,
     mount: Mount,
+    _lower: LoopDevice,
 }
 
 impl Freezable {
     pub(crate) fn attach(name: &str) -> Self {
         let lower = LoopDevice::attach(&format!("{name}-below"), true);
         run("mkfs.ext4", &["-q", "-F", lower.path().to_str().unwrap()]);
-        let mount = Mount { folder: Folder::new(&format!("{name}-mount"), true), device: lower };
-        run("mount", &["-t", "ext4", mount.device.path().to_str().unwrap(), mount.place()]);
-        let folder = Folder(mount.folder.0.join("files"));
-        fs::create_dir(&folder.0).unwrap();
-        let device = LoopDevice::attach_in(folder, false);
-        Self { device, mount }
+        let mount = Mount::new(name, &["-t", "ext4", lower.path().to_str().unwrap()]);
+        let device = LoopDevice::attach_in(mount.folder(), false);
+        Self { device, mount, _lower: lower }
     }
 
     /// From now on writes do not complete. Reads do.
@@ -54,30 +47,5 @@ impl Drop for Frozen<'_> {
         let _ = Command::new("fsfreeze").args(["--unfreeze", self.mount.place()]).output();
         let _ = self.thaw_later.kill();
         let _ = self.thaw_later.wait();
-    }
-}
-
-/// A mounted file system; unmounted when it is dropped.
-struct Mount {
-    folder: Folder,
-    device: LoopDevice,
-}
-
-impl Mount {
-    fn place(&self) -> &str {
-        self.folder.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // The kernel may still be detaching the loop device of a file.
-        for _ in 0..50 {
-            let unmounted = Command::new("umount").arg(&self.folder.0).output();
-            if unmounted.is_ok_and(|output| output.status.success()) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
     }
 }

@@ -17,12 +17,15 @@ pub(crate) mod kernel_memory;
 pub(crate) mod load;
 pub(crate) mod loop_device;
 pub(crate) mod machine;
+pub(crate) mod mount;
 #[path = "../../support/native.rs"]
 pub(crate) mod native;
 pub(crate) mod null_blk;
 pub(crate) mod nvme_tcp;
 pub(crate) mod passthrough;
 pub(crate) mod prometheus;
+#[path = "../../support/prometheus.rs"]
+mod prometheus_server;
 pub(crate) mod report;
 pub(crate) mod scsi_debug;
 pub(crate) mod settled;

@@ -1,20 +1,14 @@
 //! A Prometheus server for a test.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    net::{SocketAddr, TcpListener},
-    process::{Child, Command, Stdio},
-};
+use std::{ffi::OsStr, fs, net::SocketAddr};
 
 use serde_json::Value;
 
-use super::{Folder, http};
+use super::{Folder, http, prometheus_server::PrometheusServer};
 
-/// A running server; killed when it is dropped.
+/// A running server, and its files.
 pub(crate) struct Prometheus {
-    child: Child,
-    address: SocketAddr,
+    server: PrometheusServer,
     _folder: Folder,
 }
 
@@ -34,28 +28,29 @@ impl Prometheus {
         Self::run(name, "prometheus".as_ref(), features, &[("prometheus.yml", &config)])
     }
 
+    /// The one in PATH, with these alert rules, which are evaluated twice a second.
+    pub(crate) fn alerting(name: &str, target: SocketAddr, rules: &str) -> Self {
+        let config = format!(
+            "global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}\n\
+             rule_files: [alerts.yml]\n\
+             scrape_configs: [{{job_name: biolat, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        );
+        Self::run(name, "prometheus".as_ref(), &[], &[("prometheus.yml", &config), ("alerts.yml", rules)])
+    }
+
     /// Any program, with these files in a folder: `prometheus.yml` and the files that it names.
     pub(crate) fn run(name: &str, program: &OsStr, flags: &[&str], files: &[(&str, &str)]) -> Self {
         let folder = Folder::new(name, false);
         for (file, text) in files {
             fs::write(folder.0.join(file), text).unwrap();
         }
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new(program)
-            .arg(format!("--config.file={}", folder.0.join("prometheus.yml").display()))
-            .arg(format!("--storage.tsdb.path={}", folder.0.join("data").display()))
-            .arg(format!("--web.listen-address={address}"))
-            .args(flags)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        Self { child, address, _folder: folder }
+        let (config, data) = (folder.0.join("prometheus.yml"), folder.0.join("data"));
+        Self { server: PrometheusServer::start(program, &config, &data, flags), _folder: folder }
     }
 
     /// The data of an API response; `None` while there is no response.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
-        let answer = http::get(self.address, &format!("/api/v1/{path}"), "").ok()?;
+        let answer = http::get(self.server.address, &format!("/api/v1/{path}"), "").ok()?;
         let mut json: Value = serde_json::from_slice(&answer.body).ok()?;
         assert!(answer.status != 400, "{path}: {}", json["error"]);
         Some(json["data"].take())
@@ -74,9 +69,7 @@ impl Prometheus {
     }
 }
 
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The alert rules that are deployed.
+pub(crate) fn alert_rules() -> String {
+    fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/prometheus/alerts.yml")).unwrap()
 }
