@@ -16,7 +16,7 @@ use crate::support::{
     figures::{Figures, grown, index_of},
     freezable::Freezable,
     http,
-    inflight::{Shown, assert_oldest, check_churn, since_epoch},
+    inflight::{Shown, assert_oldest, check_churn, since_epoch, wait_until_clear},
     load::{StopFlag, Target},
     loop_device::LoopDevice,
     prometheus::{Prometheus, alert_rules},
@@ -88,7 +88,7 @@ fn a_hung_device_is_known_in_one_collection() {
     let _awake = Awake::all_cpus();
     Target::open(&device.path()).write(1);
     let (before, busy_before) = (settled(&daemon, name), settled(&daemon, &busy.name));
-    assert_eq!(Shown::of(&before.figures, name), Shown::NOTHING);
+    wait_until_clear(&daemon, name);
     let stop = StopFlag::default();
     let latencies: Vec<_> = thread::scope(|scope| {
         let stopper = stop.set_on_drop();
@@ -119,7 +119,7 @@ fn a_hung_device_is_known_in_one_collection() {
 
     let after = settled(&daemon, name);
     for device in [name, &busy.name] {
-        assert_eq!(Shown::of(&after.figures, device), Shown::NOTHING, "{device}");
+        wait_until_clear(&daemon, device);
     }
     let growth = compare(name, &before, &after);
     assert_eq!((growth.of(WRITE), growth.unseen), (WRITES, 0));

@@ -9,7 +9,7 @@ use crate::support::{
     block,
     daemon::{Daemon, wait_for},
     diskstats::{READ, Stat},
-    inflight::{Shown, assert_oldest, check_churn, since_epoch},
+    inflight::{Shown, assert_oldest, check_churn, since_epoch, wait_until_clear},
     load::{StopFlag, Target},
     null_blk::NullBlk,
     settled::{compare, settled},
@@ -68,7 +68,7 @@ fn slow_ios_among_fast_ones_are_in_flight() {
     });
     let after = settled(&daemon, &slow.name);
     for device in [&slow, &fast] {
-        assert_eq!(Shown::of(&after.figures, &device.name), Shown::NOTHING, "{}", device.name);
+        wait_until_clear(&daemon, &device.name);
     }
     let growth = compare(&slow.name, &before, &after);
     assert_eq!((growth.of(READ), growth.unseen), (READS, 0));
@@ -108,7 +108,7 @@ fn the_oldest_may_wait_in_the_scheduler() {
             assert_eq!((shown.reads, shown.writes), (1, 0));
         }
     });
-    assert_eq!(Shown::of(&settled(&daemon, &disk.name).figures, &disk.name), Shown::NOTHING);
+    wait_until_clear(&daemon, &disk.name);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::support::{
     emulator::Emulator,
     figures::Figures,
     http,
-    inflight::Shown,
+    inflight::{Shown, wait_until_clear},
     load::{StopFlag, Target},
     settled::{Moment, compare, settled},
 };
@@ -172,7 +172,7 @@ fn a_drive_is_removed_under_load_and_replaced() {
     assert_eq!(after.errors(&other, "read", "ioerr"), 0);
     assert_eq!(after.unseen(&other), 0);
     // Devices are looked at in turns, and the emulator is slow.
-    wait_for("the drive's turn", || Shown::of(&daemon.fresh(), &other) == Shown::NOTHING);
+    wait_until_clear(&daemon, &other);
 }
 
 #[test]

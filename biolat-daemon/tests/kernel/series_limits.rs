@@ -29,7 +29,7 @@ fn four_devices_need_little_memory() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn many_devices_appear_disappear_and_appear_again() {
-    const DEVICES: usize = 256;
+    const DEVICES: usize = 128;
     let daemon = Daemon::start(&["--interval", "500ms", "--device", "nullb.*"]);
     let round = || {
         let before = lost(&daemon.fresh());

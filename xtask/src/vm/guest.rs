@@ -1,4 +1,5 @@
-//! Runs tests in a guest. If the emulator fails, boots again for the tests that have not passed.
+//! Runs tests in a guest. If the emulator fails, boots again for the tests that have not passed. A test that fails is run
+//! once more in a boot of its own: how much of the host's CPU time a guest gets varies, and with it what a test measures.
 
 use std::{
     collections::BTreeSet,
@@ -21,6 +22,9 @@ use crate::folder::make_empty;
 /// The run fails after this many boots in a row in which the emulator failed before a test passed.
 const ATTEMPTS: u32 = 3;
 
+/// More failed tests than this are not run again.
+const REPEATED_TESTS: usize = 2;
+
 /// An emulated machine, a kernel and the tests to run.
 pub(super) struct Guest {
     machine: Machine,
@@ -40,6 +44,8 @@ pub(super) struct ResultRow {
     passed: usize,
     took: Duration,
     boots: u32,
+    /// Tests that passed only when they were run again.
+    repeated: Vec<String>,
     pub(super) failure: Option<String>,
 }
 
@@ -74,7 +80,7 @@ impl Guest {
     /// Runs all tests, in as many boots as the emulator needs.
     pub(super) fn run(self) -> Result<ResultRow> {
         let began = Instant::now();
-        let (mut passed, mut boots, mut attempts) = (BTreeSet::new(), 0, 0);
+        let (mut passed, mut boots, mut attempts, mut repeated) = (BTreeSet::new(), 0, 0, Vec::new());
         let failure = loop {
             boots += 1;
             let left: Vec<_> =
@@ -82,6 +88,13 @@ impl Guest {
             let (outcome, results) = self.boot(&left)?;
             attempts = if results.passed.is_empty() { attempts + 1 } else { 1 };
             passed.extend(results.passed);
+            let is_first_failure =
+                repeated.is_empty() && (1..=REPEATED_TESTS).contains(&results.failed.len());
+            if is_first_failure && outcome.guest_fault().is_none() {
+                repeated = results.failed;
+                println!("{}: running again: {}", self.name(), repeated.join(", "));
+                continue;
+            }
             let Some(fault) = outcome.emulator_fault().filter(|_| results.failed.is_empty()) else {
                 break match outcome.verdict(&results.failed) {
                     Err(error) => Some(format!("{error:#}")),
@@ -106,6 +119,7 @@ impl Guest {
             passed: passed.len(),
             took: began.elapsed(),
             boots,
+            repeated,
         })
     }
 
@@ -143,6 +157,7 @@ impl ResultRow {
         let remark = match self.boots {
             _ if self.failure.is_some() => "FAILED".to_owned(),
             1 => String::new(),
+            _ if !self.repeated.is_empty() => format!("passed when run again: {}", self.repeated.join(", ")),
             boots => format!("{boots} boots: the emulator failed"),
         };
         println!(

@@ -29,6 +29,9 @@ use outcome::Timeouts;
 /// Long enough for a busy host.
 const TIMEOUTS: Timeouts = Timeouts { silence: Duration::from_secs(240), total: Duration::from_secs(1800) };
 
+/// With fewer, guests boot most of the time; with more, the last one runs alone for long.
+const TESTS_PER_GUEST: usize = 32;
+
 /// Selects the kernels and tests to run.
 #[derive(clap::Args)]
 pub(crate) struct Matrix {
@@ -102,7 +105,7 @@ impl Matrix {
             .chain([Requirement::ProbeCompiler])
     }
 
-    /// The guests with this kernel that have tests to run: one for each emulated machine.
+    /// The guests with this kernel that have tests to run: for each emulated machine, as many as share its tests.
     fn guests(
         &self,
         kernel: &Kernel,
@@ -123,16 +126,22 @@ impl Matrix {
                 println!("not run: {} on {}: {reason}", machine.name(), kernel.release);
                 continue;
             }
-            let own = folder.join(format!("{}-{}", kernel.release, machine.name()));
-            guests.push(Guest::new(machine, kernel, &[programs, &modules], built, &names, own)?);
+            let guests_of_machine = names.len().div_ceil(TESTS_PER_GUEST);
+            for first in 0..guests_of_machine {
+                // Long tests are neighbours: deal them out.
+                let share: Vec<_> = names.iter().skip(first).step_by(guests_of_machine).copied().collect();
+                let own = folder.join(format!("{}-{}-{first}", kernel.release, machine.name()));
+                guests.push(Guest::new(machine, kernel, &[programs, &modules], built, &share, own)?);
+            }
         }
         Ok(guests)
     }
 }
 
-/// Runs as many guests in parallel as there are CPUs: each keeps one busy.
+/// Runs three guests for two CPUs in parallel: half of the time a guest waits.
 fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<ResultRow>> {
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(guests.len());
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let workers = (cpus + cpus.div_ceil(2)).min(guests.len());
     let waiting = Mutex::new(guests.into_iter());
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
     thread::scope(|scope| {

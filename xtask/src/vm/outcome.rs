@@ -146,26 +146,33 @@ impl Outcome {
 
     /// An error if the run failed: it names the failed tests, or what went wrong in the guest with an excerpt of its kernel log.
     pub(super) fn verdict(&self, failed: &[String]) -> Result<()> {
-        let wrong = if self.alarm().is_some() {
-            "the guest's kernel warned or crashed".to_owned()
-        } else if self.timed_out {
-            format!("the guest timed out after {:.0} s, at: {}", self.took.as_secs_f64(), self.last)
-        } else if let Some(fault) = self.emulator_fault() {
-            fault
-        } else if self.exit.is_none() || self.taint.is_none() {
-            format!("the guest ended before the tests, at: {}", self.last)
-        } else if self.taint.is_some_and(|taint| taint & BAD_TAINT != 0) {
-            format!("the guest's kernel is tainted: {}", self.taint.unwrap_or_default())
-        } else if !self.log.contains(END_OF_LOG) {
-            "the guest's kernel log is incomplete".to_owned()
+        if let Some(wrong) = self.guest_fault() {
+            bail!("{wrong}; the guest's kernel log:\n{}", self.log_excerpt())
         } else if !failed.is_empty() {
             bail!("failed: {}", failed.join(", "));
         } else if let Some(code) = self.exit.filter(|&code| code != 0) {
             bail!("the test runner exited with code {code}");
+        }
+        Ok(())
+    }
+
+    /// What went wrong in the guest, whatever its tests say.
+    pub(super) fn guest_fault(&self) -> Option<String> {
+        if self.alarm().is_some() {
+            Some("the guest's kernel warned or crashed".to_owned())
+        } else if self.timed_out {
+            Some(format!("the guest timed out after {:.0} s, at: {}", self.took.as_secs_f64(), self.last))
+        } else if let Some(fault) = self.emulator_fault() {
+            Some(fault)
+        } else if self.exit.is_none() || self.taint.is_none() {
+            Some(format!("the guest ended before the tests, at: {}", self.last))
+        } else if self.taint.is_some_and(|taint| taint & BAD_TAINT != 0) {
+            Some(format!("the guest's kernel is tainted: {}", self.taint.unwrap_or_default()))
+        } else if !self.log.contains(END_OF_LOG) {
+            Some("the guest's kernel log is incomplete".to_owned())
         } else {
-            return Ok(());
-        };
-        bail!("{wrong}; the guest's kernel log:\n{}", self.log_excerpt())
+            None
+        }
     }
 
     fn alarm(&self) -> Option<usize> {
