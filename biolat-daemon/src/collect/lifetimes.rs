@@ -89,13 +89,14 @@ impl Collector {
         !self.devices.contains_key(&key.device())
     }
 
-    /// Ends the series of devices that got no name in time: their completions are counted as lost, `unknown_device`.
+    /// Ends the series of devices that no scan has found in time: their completions are counted as lost, `unknown_device`.
     pub(super) fn expire_unresolved_devices(&mut self) -> Result<()> {
         let unresolved: BTreeSet<u64> =
             self.store.keys().filter(|key| self.is_unresolved(*key)).map(|key| key.device()).collect();
         for id in unresolved {
             let since = self.unresolved_devices.entry(id).or_insert_with(Instant::now);
-            if since.elapsed() >= UNRESOLVED_TIMEOUT {
+            // A scan that takes long, as on a busy machine or with a drive that hangs, is waited for.
+            if self.known_scan_began.saturating_duration_since(*since) >= UNRESOLVED_TIMEOUT {
                 let count = |completions| self.unresolved_completions += completions;
                 self.store.end(&mut self.probe.maps, id, Instant::now(), count)?;
                 self.unresolved_devices.remove(&id);

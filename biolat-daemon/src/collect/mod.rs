@@ -59,8 +59,9 @@ pub struct Collector {
     scanned: Option<Instant>,
     devices: BTreeMap<u64, KnownDevice>,
     sysfs: SysfsThread,
-    /// Of a scan by that thread.
-    scan_result: Arc<Mutex<Option<Result<Vec<Device>>>>>,
+    scan_result: Arc<Mutex<Option<ScanResult>>>,
+    /// When the latest scan began whose result is known here.
+    known_scan_began: Instant,
     store: SeriesStore,
     /// Devices that the probe has seen and no scan has found, and since when.
     unresolved_devices: BTreeMap<u64, Instant>,
@@ -78,6 +79,9 @@ pub struct Collector {
     gone: GoneDevices,
     stats: thread::CollectionStats,
 }
+
+/// What a scan has found, and when it began.
+type ScanResult = (Instant, Result<Vec<Device>>);
 
 /// A device that the last scan has found.
 struct KnownDevice {
@@ -138,6 +142,7 @@ impl Collector {
             devices: BTreeMap::new(),
             sysfs: SysfsThread::start()?,
             scan_result: Arc::default(),
+            known_scan_began: Instant::now(),
             store: SeriesStore::default(),
             unresolved_devices: BTreeMap::new(),
             unresolved_completions: 0,
@@ -177,8 +182,9 @@ impl Collector {
         let known = self.devices.iter().map(|(&id, known)| (id, known.device.clone())).collect();
         let scanned = Arc::clone(&self.scan_result);
         self.sysfs.read(move || {
+            let began = Instant::now();
             let found = scan(&root, ids, &known);
-            *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+            *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, found));
         });
         self.take_scan()?;
         self.scanned = Some(Instant::now());
@@ -191,10 +197,12 @@ impl Collector {
     /// Takes over what a scan has found, if one has ended.
     fn take_scan(&mut self) -> Result<()> {
         let found = self.scan_result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(found) = found else { return Ok(()) };
+        let Some((began, found)) = found else { return Ok(()) };
         // After an error, the next collection scans again.
         self.scanned = None;
-        self.reconcile(found?)
+        self.reconcile(found?)?;
+        self.known_scan_began = began;
+        Ok(())
     }
 
     /// One collection.

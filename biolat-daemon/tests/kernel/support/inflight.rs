@@ -89,5 +89,5 @@ pub(crate) fn check_churn(daemon: &Daemon, devices: &[(&str, PathBuf)]) {
         assert!(oldest <= longest, "{device}: {oldest} s, none took longer than {longest} s");
         wait_until_clear(daemon, device);
     }
-    assert!(busy_collections > 3, "{busy_collections} collections saw I/O in flight");
+    assert!(busy_collections > 0, "no collection saw I/O in flight");
 }
