@@ -74,6 +74,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "stacks", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "requests", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "failures", on_host: false, needs: &[], guests: &[Standard] },
+    Suite { name: "timeouts", on_host: false, needs: &[], guests: &[Standard] },
     Suite {
         name: "faults",
         on_host: true,

@@ -43,6 +43,7 @@ mod soak;
 mod stacks;
 mod support;
 mod systemd;
+mod timeouts;
 mod top;
 mod unthrottled;
 mod web;

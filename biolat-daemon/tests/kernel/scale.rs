@@ -1,14 +1,20 @@
-//! A large server: 384 CPUs and 21 drives.
+//! A large server: 384 CPUs and 21 drives, and a drive with a hundred thousand requests.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::support::{
+    block,
+    bpf::{InflightProgram, RunStatistics, Runs},
     daemon::{Daemon, wait_for},
     diskstats::{READ, Stat, WRITE},
     figures::{Figures, PROTOBUF},
     http,
-    load::Target,
-    machine::{MIB, PER_CPU_ARRAY, map_memory, possible_cpus, slot_bytes, slots},
+    inflight::Shown,
+    load::{StopFlag, Target},
+    machine::{MIB, PER_CPU_ARRAY, ThreadCpuTime, map_memory, possible_cpus, slot_bytes, slots},
     null_blk::NullBlk,
 };
 
@@ -55,7 +61,7 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     let cpu = |figures: &Figures| figures.value("process_cpu_seconds_total", &[]);
     let (before, mut after) = (Figures::scrape(daemon.address), figures);
     wait_for("ten collections", || {
-        std::thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(200));
         after = Figures::scrape(daemon.address);
         collections(&after).1 >= collections(&before).1 + 10.0
     });
@@ -95,4 +101,141 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     let bytes = figures.value("biolat_map_bytes", &[]) as u64;
     println!("again: {:.2} MiB, {lost} lost", bytes as f64 / MIB);
     assert!(bytes <= slot_bytes(slots(42) + 4) && bytes <= 84 << 20, "{bytes} bytes");
+}
+
+/// Slots that one run of the program looks at.
+const SLOTS_PER_RUN: u64 = 64;
+
+/// What the daemon's collector had done at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    runs: Runs,
+    cpu: Duration,
+}
+
+/// Samples the collector until the flag is set, often enough for several samples within a survey.
+fn sample(daemon: &Daemon, stop: &StopFlag) -> Vec<Sample> {
+    let (program, cpu) = (InflightProgram::of(daemon.pid()), ThreadCpuTime::of(daemon.pid(), "collect"));
+    let mut samples = Vec::new();
+    while !stop.is_set() {
+        samples.push(Sample { at: Instant::now(), runs: program.runs(), cpu: cpu.read() });
+        thread::sleep(Duration::from_millis(10));
+    }
+    samples
+}
+
+/// A look at all requests of a disk.
+#[derive(Debug)]
+struct Survey {
+    began: Instant,
+    duration: Duration,
+    /// CPU time of the collector, by the samples within the survey.
+    cpu: Duration,
+    /// Of that, in the program.
+    in_program: Duration,
+}
+
+impl Survey {
+    /// Those with this many runs. Between two collections there are no runs for long.
+    fn all(samples: &[Sample], runs: u64) -> Vec<Self> {
+        let growth = samples.windows(2).filter(|pair| pair[1].runs.count > pair[0].runs.count);
+        let mut samples: Vec<_> = growth.flatten().copied().collect();
+        samples.dedup_by_key(|sample| sample.at);
+        let collections = samples.chunk_by(|one, next| next.at - one.at < Duration::from_millis(300));
+        let surveys = collections
+            .filter(|samples| samples[samples.len() - 1].runs.count - samples[0].runs.count >= runs);
+        surveys.map(|samples| Self::of(samples, runs)).collect()
+    }
+
+    /// The first sample is from before, the last from after the last run.
+    fn of(samples: &[Sample], runs: u64) -> Self {
+        assert!(samples.len() > 4, "{} samples within a survey", samples.len());
+        let (before, last) = (&samples[0], &samples[samples.len() - 1]);
+        let (first, end) = (&samples[1], &samples[samples.len() - 2]);
+        let part = runs as f64 / (end.runs.count - first.runs.count) as f64;
+        Self {
+            began: before.at,
+            duration: last.at - before.at,
+            cpu: (end.cpu - first.cpu).mul_f64(part),
+            in_program: (end.runs.time - first.runs.time).mul_f64(part),
+        }
+    }
+}
+
+/// To look at all requests of the large disk takes longer than a collection may take for it. On average it takes a
+/// hundredth of a CPU at most, and the disk's turn comes again.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_survey_of_many_requests_is_paid_for_by_later_collections() {
+    const LATENCY: u64 = 20_000_000;
+    /// The next survey may come later if the emulator gets little CPU time.
+    const LONGEST: Duration = Duration::from_secs(170);
+    let _statistics = RunStatistics::enable();
+    let small = NullBlk::with_latency(LATENCY, &[("submit_queues", "2")]);
+    let daemon = Daemon::start(&["--interval", "1s", "--device", "nullb.*"]);
+    let (stop, end) = (StopFlag::default(), StopFlag::default());
+    let (samples, collections, exact, slots, runs) = thread::scope(|scope| {
+        let (stopper, ender) = (stop.set_on_drop(), end.set_on_drop());
+        let sampler = scope.spawn(|| sample(&daemon, &end));
+        let large = NullBlk::with_latency(
+            LATENCY,
+            &[("submit_queues", "128"), ("poll_queues", "0"), ("hw_queue_depth", "1023")],
+        );
+        block::set_attribute(&large.name, "queue/scheduler", "none");
+        let depth = block::number(&large.name, "mq/0/nr_tags");
+        let queues = std::fs::read_dir(format!("/sys/block/{}/mq", large.name)).unwrap().count() as u64;
+        assert_eq!((queues, depth), (128, 1023));
+        let runs = queues * depth.div_ceil(SLOTS_PER_RUN);
+        let readers = [&small, &large].into_iter().cycle().take(4).map(|disk| {
+            let (path, stop) = (disk.path(), &stop);
+            scope.spawn(move || {
+                let target = Target::open(&path);
+                while !stop.is_set() {
+                    target.read(1);
+                }
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        let (program, began) = (InflightProgram::of(daemon.pid()), Instant::now());
+        let (mut first, mut taken, mut exact) = (None, Duration::ZERO, Vec::new());
+        while began.elapsed() < LONGEST && (program.runs().count < 2 * runs || exact.last() != Some(&true)) {
+            let figures = Figures::scrape(daemon.address);
+            if program.runs().count >= runs {
+                first.get_or_insert(collections(&figures).1);
+            }
+            if figures.taken() > taken {
+                taken = figures.taken();
+                exact.push(Shown::of(&figures, &large.name).exact);
+            }
+            thread::sleep(Duration::from_millis(300));
+        }
+        let collections = collections(&Figures::scrape(daemon.address)).1 - first.unwrap();
+        drop(ender);
+        let samples = sampler.join().unwrap();
+        drop(stopper);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        (samples, collections, exact, queues * depth, runs)
+    });
+
+    let surveys = Survey::all(&samples, runs);
+    let first = &surveys[0];
+    let next = surveys.get(1).map(|next| (next.began - first.began).as_secs_f64());
+    let ns_per_slot = |time: Duration| time.as_secs_f64() * 1e9 / slots as f64;
+    println!(
+        "{slots} slots; a survey takes {:.3} s, {:.3} s of CPU: {:.0} ns per slot, {:.0} ns in the program",
+        first.duration.as_secs_f64(),
+        first.cpu.as_secs_f64(),
+        ns_per_slot(first.cpu),
+        ns_per_slot(first.in_program)
+    );
+    println!("the next one {next:?} s later, after {collections} collections; exact: {exact:?}");
+    // Its time in shares of eight tenths of a per cent, and a collection before and after.
+    let at_most = first.duration.as_secs_f64() / 0.008 + 2.0;
+    assert!(collections <= at_most, "{collections} collections, expected {at_most} at most");
+    if let Some(next) = next {
+        let (share, slots) = (first.cpu.as_secs_f64() / next, slots as f64 / next);
+        println!("{slots:.0} slots per second, {:.2} % of a CPU", share * 100.0);
+        assert!(share <= 0.01, "{first:?}, the next one after {next} s");
+    }
 }

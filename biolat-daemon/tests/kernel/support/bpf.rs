@@ -1,6 +1,6 @@
 //! The probe's programs and maps in the kernel, as bpftool lists them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 use biolat_common::series::Key;
 use serde_json::Value;
@@ -36,4 +36,57 @@ pub(crate) fn series_in_table(device: &str) -> usize {
         Key::from_bits(u64::from_ne_bytes(bytes.try_into().unwrap()) >> 16)
     };
     dump.as_array().unwrap().iter().filter(|cell| key(cell).device() == id).count()
+}
+
+/// The program that looks at requests in flight, and what the kernel counts of it.
+pub(crate) struct InflightProgram {
+    /// The process' description of its file descriptor.
+    fdinfo: PathBuf,
+}
+
+/// How often a program has run, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Runs {
+    pub(crate) count: u64,
+    pub(crate) time: Duration,
+}
+
+impl InflightProgram {
+    /// That of a daemon, the only one that runs.
+    pub(crate) fn of(pid: u32) -> Self {
+        let id = ids("prog", &["inflight"]).into_iter().next().unwrap();
+        let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        let fdinfo = paths.find(|path| field(path, "prog_id:") == Some(id)).unwrap();
+        Self { fdinfo }
+    }
+
+    pub(crate) fn runs(&self) -> Runs {
+        let number = |name| field(&self.fdinfo, name).unwrap();
+        Runs { count: number("run_cnt:"), time: Duration::from_nanos(number("run_time_ns:")) }
+    }
+}
+
+/// A number in the description of a file descriptor.
+fn field(fdinfo: &PathBuf, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(fdinfo).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+/// Makes the kernel count the runs of all programs until it is dropped.
+pub(crate) struct RunStatistics(());
+
+const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+impl RunStatistics {
+    pub(crate) fn enable() -> Self {
+        fs::write(SWITCH, "1").unwrap();
+        Self(())
+    }
+}
+
+impl Drop for RunStatistics {
+    fn drop(&mut self) {
+        let _ = fs::write(SWITCH, "0");
+    }
 }

@@ -1,6 +1,6 @@
 //! Resources of this machine and of processes, from the kernel.
 
-use std::fs;
+use std::{fs, path::PathBuf, time::Duration};
 
 use super::{daemon::Daemon, figures::Figures};
 
@@ -31,6 +31,29 @@ fn open_files(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let targets = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
     targets.filter(|target| !target.to_string_lossy().starts_with("socket:")).count()
+}
+
+/// CPU time of a thread.
+pub(crate) struct ThreadCpuTime {
+    schedstat: PathBuf,
+}
+
+impl ThreadCpuTime {
+    /// Of the only thread of a process that has this name.
+    pub(crate) fn of(pid: u32, name: &str) -> Self {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|entry| entry.unwrap().path());
+        let has_name = |path: &PathBuf| {
+            fs::read_to_string(path.join("comm")).is_ok_and(|found| found.trim_end() == name)
+        };
+        let found: Vec<_> = threads.filter(has_name).collect();
+        assert_eq!(found.len(), 1, "threads of the name {name}");
+        Self { schedstat: found[0].join("schedstat") }
+    }
+
+    pub(crate) fn read(&self) -> Duration {
+        let numbers = fs::read_to_string(&self.schedstat).unwrap();
+        Duration::from_nanos(numbers.split_whitespace().next().unwrap().parse().unwrap())
+    }
 }
 
 /// Resources of a daemon.

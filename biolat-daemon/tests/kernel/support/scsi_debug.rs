@@ -14,6 +14,8 @@ pub(crate) struct ScsiDebug {
 pub(crate) enum Fault {
     /// Sectors 0x1234 to 0x123d cannot be read.
     Medium = 2,
+    /// A read or write is never answered.
+    Timeout = 0x80,
     /// A command transfers half of its bytes.
     Short = 0x100,
     /// A command is rejected as busy, and the kernel requeues it.
