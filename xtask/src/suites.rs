@@ -20,6 +20,7 @@ pub(crate) struct Suite {
 
 const EXT4: Requirement = Requirement::Program("mkfs.ext4", "e2fsprogs");
 const XFS: Requirement = Requirement::Program("mkfs.xfs", "xfsprogs");
+const FSFREEZE: Requirement = Requirement::Program("fsfreeze", "util-linux");
 const FIO: Requirement = Requirement::Program("fio", "fio");
 const CHROMIUM: Requirement = Requirement::Program("chromium", "chromium");
 const PLAYWRIGHT: Requirement = Requirement::PythonPackage("playwright.sync_api", "playwright==1.65.2");
@@ -45,14 +46,13 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "hung",
         on_host: true,
-        needs: &[
-            EXT4,
-            FIO,
-            Requirement::Program("fsfreeze", "util-linux"),
-            Requirement::Program("prometheus", "prometheus"),
-            CHROMIUM,
-            PLAYWRIGHT,
-        ],
+        needs: &[EXT4, FIO, FSFREEZE, Requirement::Program("prometheus", "prometheus"), CHROMIUM, PLAYWRIGHT],
+        guests: &[],
+    },
+    Suite {
+        name: "incidents",
+        on_host: true,
+        needs: &[EXT4, FIO, FSFREEZE, Requirement::Tool("bin/prometheus"), Requirement::TemporaryFilesOnDisk],
         guests: &[],
     },
     Suite { name: "hotplug", on_host: true, needs: &[], guests: &[Standard] },

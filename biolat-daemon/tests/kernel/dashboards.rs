@@ -16,7 +16,7 @@ use crate::support::{
     daemon::{Daemon, wait_for},
     load::{StopFlag, Target},
     loop_device::LoopDevice,
-    prometheus::{Prometheus, alert_rules},
+    prometheus::{Prometheus, alert_rules, new_program, recording_rules_with},
     settled::settled,
 };
 
@@ -90,9 +90,7 @@ impl DashboardSetup {
 
     /// A Prometheus that scrapes the daemon as a node of a cluster, with rules that are evaluated each second.
     fn prometheus(&self, kind: &Kind) -> Prometheus {
-        let rules = fs::read_to_string(deploy(&format!("prometheus/{}", kind.rules))).unwrap();
-        assert!(rules.contains("interval: 1m"));
-        let rules = rules.replace("interval: 1m", "interval: 1s");
+        let rules = recording_rules_with(kind.rules, "1s", "[5m]");
         let alerts = alert_rules();
         let config = format!(
             "global: {{evaluation_interval: 1s}}\n\
@@ -134,9 +132,7 @@ struct Kind {
 fn native() -> Kind {
     Kind {
         name: "prometheus-native",
-        program: std::env::var_os("BIOLAT_TEST_PROMETHEUS").expect(
-            "BIOLAT_TEST_PROMETHEUS is a Prometheus 3.8 or later: cargo xtask deploy grafana sets it",
-        ),
+        program: new_program(),
         flags: &[],
         scrape: "scrape_native_histograms: true",
         rules: "recording.yml",

@@ -17,9 +17,9 @@ use crate::support::{
     freezable::Freezable,
     http,
     inflight::{Shown, assert_oldest, check_churn, since_epoch, wait_until_clear},
-    load::{StopFlag, Target},
+    load::{StopFlag, Target, keep_busy},
     loop_device::LoopDevice,
-    prometheus::{Prometheus, alert_rules},
+    prometheus::{Prometheus, alert_rules_with},
     settled::{compare, settled},
     slow_log::slow_ios,
 };
@@ -59,17 +59,6 @@ fn assert_hung_in_a_report(daemon: &Daemon, device: &str) {
     assert!(line.is_some_and(|line| line.contains("s, the oldest for ")), "{text}");
 }
 
-/// Regular load until the flag is set.
-fn keep_busy(device: &LoopDevice, stop: &StopFlag) {
-    let target = Target::open(&device.path());
-    while !stop.is_set() {
-        target.read(20);
-        target.write(20);
-        target.flush();
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Writes one block, which has the place for this number; returns how many seconds that took.
 fn timed_write(device: &LoopDevice, number: u64) -> f64 {
     let target = Target::open(&device.path());
@@ -92,7 +81,7 @@ fn a_hung_device_is_known_in_one_collection() {
     let stop = StopFlag::default();
     let latencies: Vec<_> = thread::scope(|scope| {
         let stopper = stop.set_on_drop();
-        scope.spawn(|| keep_busy(&busy, &stop));
+        scope.spawn(|| keep_busy(&busy.path(), &stop));
         let frozen = hung.freeze();
         let submitted = since_epoch();
         let writers: Vec<_> =
@@ -161,31 +150,22 @@ fn busy_devices_do_not_look_hung() {
     check_churn(&daemon, &[first, second]);
 }
 
-/// The alert rules. The one on hung devices fires after 4 s instead of a minute.
-fn impatient_rules() -> String {
-    const HUNG: &str = "- alert: BlockDeviceHung\n";
-    let rules = alert_rules();
-    let (before, rest) = rules.split_once(HUNG).unwrap();
-    let (rule, after) = rest.split_once("- alert: ").unwrap();
-    let impatient = rule.replace("> 30\n", "> 3\n").replace("for: 30s\n", "for: 1s\n");
-    assert_eq!(rule.len() - impatient.len(), 2, "{rule}");
-    format!("{before}{HUNG}{impatient}- alert: {after}")
-}
-
 #[test]
 #[ignore = "needs root, ext4, fsfreeze and prometheus: cargo xtask test"]
 fn an_alert_fires_while_a_device_hangs() {
     let (hung, busy) = (Freezable::attach("alert"), LoopDevice::attach("no-alert", true));
     let (device, name) = (&hung.device, hung.device.name.as_str());
     let daemon = Daemon::start(&["--interval", "500ms", "--device", &format!("{name}|{}", busy.name)]);
-    let prometheus = Prometheus::alerting("prometheus-alerts", daemon.address, &impatient_rules());
+    // After 4 s instead of a minute.
+    let rules = alert_rules_with("BlockDeviceHung", &[("> 30\n", "> 3\n"), ("for: 30s\n", "for: 1s\n")]);
+    let prometheus = Prometheus::alerting("prometheus-alerts", daemon.address, &rules);
     let age = format!("biolat_oldest_inflight_seconds{{device=\"{name}\"}}");
     wait_for("a scrape", || prometheus.query(&age) == Some(0.0));
-    let firing = || prometheus.vector("ALERTS{alertname=\"BlockDeviceHung\",alertstate=\"firing\"}");
+    let firing = || prometheus.firing("BlockDeviceHung");
     let stop = StopFlag::default();
     thread::scope(|scope| {
         let _stopper = stop.set_on_drop();
-        scope.spawn(|| keep_busy(&busy, &stop));
+        scope.spawn(|| keep_busy(&busy.path(), &stop));
         let _frozen = hung.freeze();
         scope.spawn(|| timed_write(device, 0));
         wait_for("the alert", || !firing().is_empty());

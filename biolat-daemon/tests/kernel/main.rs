@@ -21,6 +21,7 @@ mod failures;
 mod faults;
 mod hotplug;
 mod hung;
+mod incidents;
 mod inflight;
 mod known_latency;
 mod latency;

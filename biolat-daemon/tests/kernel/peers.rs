@@ -245,7 +245,7 @@ fn errors_that_come_all_at_once_raise_an_alert() {
     let prometheus = Prometheus::alerting("prometheus-errors", daemon.address, &alert_rules());
     let failed = format!("biolat_failed_ios_total{{device=\"{name}\"}}");
     wait_for("a scrape", || prometheus.query(&failed) == Some(0.0));
-    let firing = || prometheus.vector("ALERTS{alertname=\"BlockDeviceErrors\",alertstate=\"firing\"}");
+    let firing = || prometheus.firing("BlockDeviceErrors");
     assert!(firing().is_empty());
     full.fail_writes();
     wait_for("the alert", || !firing().is_empty());

@@ -1,6 +1,9 @@
 //! fio, whose latencies are an oracle.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 use serde_json::Value;
 
@@ -66,4 +69,27 @@ pub(crate) fn longest_of_churn(device: &Path, seconds: u32) -> f64 {
     let report: Value = serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap();
     let longest = ["read", "write"].map(|op| report["jobs"][0][op]["lat_ns"]["max"].as_f64().unwrap());
     longest[0].max(longest[1]) / 1e9
+}
+
+/// Random writes of 4 KiB, always so many at a time, until it is dropped. A disk takes long to delete a file that they scatter
+/// all over, so they stay within 64 MiB.
+pub(crate) struct Writers(Child);
+
+impl Writers {
+    pub(crate) fn start(device: &Path, depth: u32) -> Self {
+        let (file, depth) = (format!("--filename={}", device.display()), format!("--iodepth={depth}"));
+        // It ends even if the test was killed.
+        let timed = ["--time_based", "--runtime=60", "--thread", "--size=64m"];
+        let fixed = ["--name=writers", "--rw=randwrite", "--direct=1", "--bs=4k", "--ioengine=libaio"];
+        let mut fio = Command::new("fio");
+        fio.args(fixed).args(timed).args([file, depth]);
+        Self(fio.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Writers {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

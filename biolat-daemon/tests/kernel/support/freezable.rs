@@ -17,8 +17,7 @@ pub(crate) struct Freezable {
 impl Freezable {
     pub(crate) fn attach(name: &str) -> Self {
         let lower = LoopDevice::attach(&format!("{name}-below"), true);
-        run("mkfs.ext4", &["-q", "-F", lower.path().to_str().unwrap()]);
-        let mount = Mount::new(name, &["-t", "ext4", lower.path().to_str().unwrap()]);
+        let mount = Mount::new_ext4(name, &lower.path());
         let device = LoopDevice::attach_in(mount.folder(), false);
         Self { device, mount, _lower: lower }
     }

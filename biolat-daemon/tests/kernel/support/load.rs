@@ -178,6 +178,17 @@ impl StopFlag {
     }
 }
 
+/// Regular load until the flag is set.
+pub(crate) fn keep_busy(device: &Path, stop: &StopFlag) {
+    let target = Target::open(device);
+    while !stop.is_set() {
+        target.read(20);
+        target.write(20);
+        target.flush();
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A reusable barrier for two threads. It spins, so that both continue at the same time without a system call.
 #[derive(Default)]
 pub(crate) struct SpinBarrier(AtomicU64);

@@ -1,6 +1,6 @@
 //! A mounted file system.
 
-use std::{fs, process::Command, thread, time::Duration};
+use std::{fs, path::Path, process::Command, thread, time::Duration};
 
 use super::{Folder, run};
 
@@ -13,6 +13,13 @@ impl Mount {
         let mount = Self(Folder::new(&format!("{name}-mount"), true));
         run("mount", &[arguments, &[mount.place()]].concat());
         mount
+    }
+
+    /// Makes an ext4 on a device, and mounts it.
+    pub(crate) fn new_ext4(name: &str, device: &Path) -> Self {
+        let device = device.to_str().unwrap();
+        run("mkfs.ext4", &["-q", "-F", device]);
+        Self::new(name, &["-t", "ext4", device])
     }
 
     pub(crate) fn place(&self) -> &str {

@@ -1,6 +1,10 @@
 //! A Prometheus server for a test.
 
-use std::{ffi::OsStr, fs, net::SocketAddr};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    net::SocketAddr,
+};
 
 use serde_json::Value;
 
@@ -29,13 +33,31 @@ impl Prometheus {
     }
 
     /// The one in PATH, with these alert rules, which are evaluated twice a second.
-    pub(crate) fn alerting(name: &str, target: SocketAddr, rules: &str) -> Self {
+    pub(crate) fn alerting(name: &str, target: SocketAddr, alerts: &str) -> Self {
+        Self::with_rules(name, "prometheus".as_ref(), target, "", &[("alerts.yml", alerts)])
+    }
+
+    /// A new one with native histograms. It records, too.
+    pub(crate) fn recording(name: &str, target: SocketAddr, recording: &str, alerts: &str) -> Self {
+        let rules = [("recording.yml", recording), ("alerts.yml", alerts)];
+        Self::with_rules(name, &new_program(), target, "scrape_native_histograms: true, ", &rules)
+    }
+
+    fn with_rules(
+        name: &str,
+        program: &OsStr,
+        target: SocketAddr,
+        options: &str,
+        rules: &[(&str, &str)],
+    ) -> Self {
+        let names: Vec<_> = rules.iter().map(|(file, _)| *file).collect();
         let config = format!(
             "global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}\n\
-             rule_files: [alerts.yml]\n\
-             scrape_configs: [{{job_name: biolat, static_configs: [{{targets: ['{target}']}}]}}]\n"
+             rule_files: [{}]\n\
+             scrape_configs: [{{job_name: biolat, {options}static_configs: [{{targets: ['{target}']}}]}}]\n",
+            names.join(", ")
         );
-        Self::run(name, "prometheus".as_ref(), &[], &[("prometheus.yml", &config), ("alerts.yml", rules)])
+        Self::run(name, program, &[], &[&[("prometheus.yml", config.as_str())], rules].concat())
     }
 
     /// Any program, with these files in a folder: `prometheus.yml` and the files that it names.
@@ -67,9 +89,47 @@ impl Prometheus {
     pub(crate) fn query(&self, query: &str) -> Option<f64> {
         self.vector(query).first()?["value"][1].as_str()?.parse().ok()
     }
+
+    /// The firing alerts of this name.
+    pub(crate) fn firing(&self, alert: &str) -> Vec<Value> {
+        self.vector(&format!("ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}}"))
+    }
+}
+
+/// A Prometheus 3.8 or later.
+pub(crate) fn new_program() -> OsString {
+    std::env::var_os("BIOLAT_TEST_PROMETHEUS")
+        .expect("BIOLAT_TEST_PROMETHEUS is a Prometheus 3.8 or later: cargo xtask sets it")
+}
+
+/// A file of rules that is deployed.
+pub(crate) fn rules(file: &str) -> String {
+    fs::read_to_string(format!("{}/../deploy/prometheus/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
 /// The alert rules that are deployed.
 pub(crate) fn alert_rules() -> String {
-    fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/prometheus/alerts.yml")).unwrap()
+    rules("alerts.yml")
+}
+
+/// The same with other texts in the rules of one name.
+pub(crate) fn alert_rules_with(alert: &str, changes: &[(&str, &str)]) -> String {
+    const START: &str = "- alert: ";
+    let mut rules: Vec<_> = alert_rules().split(START).map(str::to_owned).collect();
+    for (old, new) in changes {
+        let mut found = false;
+        for rule in rules.iter_mut().filter(|rule| rule.lines().next() == Some(alert)) {
+            found |= rule.contains(old);
+            *rule = rule.replace(old, new);
+        }
+        assert!(found, "no rule of {alert} has {old:?}");
+    }
+    rules.join(START)
+}
+
+/// The recording rules that are deployed, with all intervals and windows replaced.
+pub(crate) fn recording_rules_with(file: &str, interval: &str, window: &str) -> String {
+    let rules = rules(file);
+    assert!(rules.contains("interval: 1m\n") && rules.contains("[5m]"));
+    rules.replace("interval: 1m\n", &format!("interval: {interval}\n")).replace("[5m]", window)
 }
