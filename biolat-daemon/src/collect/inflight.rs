@@ -2,7 +2,8 @@
 //!
 //! A hung device must be known in each collection, and a busy node must not pay for it. As no I/O can become older than the
 //! oldest one, that one is looked up again first: while it is pending, its age is the answer. Otherwise all requests of
-//! the device are looked at: at once if it has just stopped to complete I/Os, else when it is its turn.
+//! the device are looked at: at once if it has just stopped to complete I/Os, else when it is its turn. A device that stops
+//! again and again has to wait for its turn, too: until then the age is a lower bound.
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +24,9 @@ use crate::{
 
 /// The part of the time that surveys may take: eight tenths of a per cent of one CPU.
 const SHARE: u32 = 125;
+
+/// The longest time that surveys may owe to later collections: one minute's share.
+const MOST_DEBT: Duration = Duration::from_millis(60_000 / SHARE as u64);
 
 /// How long a device without I/Os in flight counts as surveyed.
 const SURVEY_LASTS: Duration = Duration::from_secs(10);
@@ -103,6 +107,11 @@ impl Budget {
         !self.left.is_zero()
     }
 
+    /// Whether a survey may be made that later collections have to pay for.
+    fn may_borrow(&self) -> bool {
+        self.debt < MOST_DEBT
+    }
+
     fn spend(&mut self, time: Duration) {
         self.debt += time.saturating_sub(self.left);
         self.left = self.left.saturating_sub(time);
@@ -167,7 +176,7 @@ impl Collector {
             let requests = Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: name };
             if let Some(oldest) = state.oldest.and_then(|oldest| requests.still_pending(oldest)) {
                 state.update(Some(Survey { requests: 1, oldest: Some(oldest) }), now);
-            } else if stalls {
+            } else if stalls && turns.budget.may_borrow() {
                 turns.budget.survey(&requests, state, now);
             } else {
                 state.update(None, now);
@@ -247,7 +256,7 @@ mod tests {
 
     use biolat_common::inflight::Found;
 
-    use super::{Budget, InflightState, Place, Survey, after};
+    use super::{Budget, InflightState, Place, SHARE, Survey, after};
     use crate::device::diskstats::DiskStats;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -314,6 +323,25 @@ mod tests {
             budget.is_left()
         };
         assert_eq!([left(), left(), left(), left()], [false, false, true, true]);
+    }
+
+    /// Devices that stop again and again do not starve the others for ever.
+    #[test]
+    fn what_surveys_owe_is_limited() {
+        let mut budget = Budget::default();
+        let share = SECOND / SHARE;
+        let surveys = (0..1000).filter(|_| {
+            budget.refill(share);
+            let may = budget.may_borrow();
+            if may {
+                budget.spend(20 * share);
+            }
+            may
+        });
+        // The first few are owed; from then on one in 20 collections.
+        assert!((50..56).contains(&surveys.count()));
+        budget.refill(60 * SECOND / SHARE + 20 * share);
+        assert!(budget.debt.is_zero());
     }
 
     #[test]
