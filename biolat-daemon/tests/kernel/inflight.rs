@@ -10,7 +10,7 @@ use crate::support::{
     daemon::{Daemon, wait_for},
     diskstats::{READ, Stat},
     inflight::{Shown, assert_oldest, check_churn, since_epoch, wait_until_clear},
-    load::{StopFlag, Target},
+    load::{StopFlag, Target, keep_reading},
     null_blk::NullBlk,
     settled::{compare, settled},
 };
@@ -43,13 +43,7 @@ fn slow_ios_among_fast_ones_are_in_flight() {
     let stop = StopFlag::default();
     let latencies: Vec<_> = thread::scope(|scope| {
         let stopper = stop.set_on_drop();
-        scope.spawn(|| {
-            let target = Target::open(&fast.path());
-            while !stop.is_set() {
-                target.read(10);
-                thread::sleep(Duration::from_millis(20));
-            }
-        });
+        scope.spawn(|| keep_reading(&fast.path(), &stop));
         let slow = &slow;
         let submitted = since_epoch();
         let readers: Vec<_> =

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use biolat_common::inflight::SLOTS_PER_RUN;
+
 use crate::support::{
     block,
     bpf::{InflightProgram, RunStatistics, Runs},
@@ -103,9 +105,6 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     assert!(bytes <= slot_bytes(slots(42) + 4) && bytes <= 84 << 20, "{bytes} bytes");
 }
 
-/// Slots that one run of the program looks at.
-const SLOTS_PER_RUN: u64 = 64;
-
 /// What the daemon's collector had done at a moment.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
@@ -186,7 +185,7 @@ fn a_survey_of_many_requests_is_paid_for_by_later_collections() {
         let depth = block::number(&large.name, "mq/0/nr_tags");
         let queues = std::fs::read_dir(format!("/sys/block/{}/mq", large.name)).unwrap().count() as u64;
         assert_eq!((queues, depth), (128, 1023));
-        let runs = queues * depth.div_ceil(SLOTS_PER_RUN);
+        let runs = queues * depth.div_ceil(SLOTS_PER_RUN.into());
         let readers = [&small, &large].into_iter().cycle().take(4).map(|disk| {
             let (path, stop) = (disk.path(), &stop);
             scope.spawn(move || {

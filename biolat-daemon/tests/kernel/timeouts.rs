@@ -11,7 +11,7 @@ use crate::support::{
     diskstats::{READ, Stat, WRITE},
     figures::Figures,
     inflight::{Shown, assert_oldest, since_epoch, wait_until_clear},
-    load::{StopFlag, Target},
+    load::{StopFlag, Target, keep_reading},
     null_blk::NullBlk,
     scsi_debug::{Fault, ScsiDebug},
     settled::{Moment, compare, settled},
@@ -81,15 +81,6 @@ fn commands(device: &str) -> u64 {
     block::number(device, "device/iorequest_cnt")
 }
 
-/// Regular reads until the flag is set.
-fn keep_busy(disk: &NullBlk, stop: &StopFlag) {
-    let target = Target::open(&disk.path());
-    while !stop.is_set() {
-        target.read(10);
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Sends the I/Os to the drive, which does not answer. While they hang, passes each scrape to `check`. Returns the I/Os
 /// when all have ended.
 fn hang(
@@ -129,7 +120,7 @@ fn io_that_times_out_is_in_flight_until_it_ends(end: End) {
     let (mut shown, mut fast_reads) = (Vec::new(), Vec::new());
     let ios = thread::scope(|scope| {
         let _stopper = stop.set_on_drop();
-        scope.spawn(|| keep_busy(&fast, &stop));
+        scope.spawn(|| keep_reading(&fast.path(), &stop));
         hang(&drive, &daemon, &before, |figures, submitted| {
             assert_oldest(figures, name, submitted, TOLERANCE);
             shown.push(Shown::of(figures, name));

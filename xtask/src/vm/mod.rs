@@ -138,7 +138,7 @@ impl Matrix {
     }
 }
 
-/// Runs three guests for two CPUs in parallel: half of the time a guest waits.
+/// Runs three guests for two CPUs in parallel: a guest waits now and then.
 fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<ResultRow>> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let workers = (cpus + cpus.div_ceil(2)).min(guests.len());

@@ -189,6 +189,15 @@ pub(crate) fn keep_busy(device: &Path, stop: &StopFlag) {
     }
 }
 
+/// Regular reads until the flag is set.
+pub(crate) fn keep_reading(device: &Path, stop: &StopFlag) {
+    let target = Target::open(device);
+    while !stop.is_set() {
+        target.read(10);
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A reusable barrier for two threads. It spins, so that both continue at the same time without a system call.
 #[derive(Default)]
 pub(crate) struct SpinBarrier(AtomicU64);
