@@ -14,6 +14,7 @@ mod screenshot;
 mod static_build;
 mod suites;
 mod test;
+mod test_results;
 mod vm;
 
 use clap::Parser;

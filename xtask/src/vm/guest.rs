@@ -17,13 +17,10 @@ use super::{
     machine::Machine,
     outcome::Outcome,
 };
-use crate::folder::make_empty;
+use crate::{folder::make_empty, test_results::TestResults};
 
 /// The run fails after this many boots in a row in which the emulator failed before a test passed.
 const ATTEMPTS: u32 = 3;
-
-/// More failed tests than this are not run again.
-const REPEATED_TESTS: usize = 2;
 
 /// An emulated machine, a kernel and the tests to run.
 pub(super) struct Guest {
@@ -47,13 +44,6 @@ pub(super) struct ResultRow {
     /// Tests that passed only when they were run again.
     repeated: Vec<String>,
     pub(super) failure: Option<String>,
-}
-
-/// The test results of one boot.
-#[derive(Default)]
-struct TestResults {
-    passed: BTreeSet<String>,
-    failed: Vec<String>,
 }
 
 impl Guest {
@@ -87,10 +77,8 @@ impl Guest {
                 self.tests.iter().map(String::as_str).filter(|&test| !passed.contains(test)).collect();
             let (outcome, results) = self.boot(&left)?;
             attempts = if results.passed.is_empty() { attempts + 1 } else { 1 };
-            passed.extend(results.passed);
-            let is_first_failure =
-                repeated.is_empty() && (1..=REPEATED_TESTS).contains(&results.failed.len());
-            if is_first_failure && outcome.guest_fault().is_none() {
+            passed.extend(results.passed.iter().cloned());
+            if repeated.is_empty() && results.are_worth_repeating() && outcome.guest_fault().is_none() {
                 repeated = results.failed;
                 println!("{}: running again: {}", self.name(), repeated.join(", "));
                 continue;
@@ -141,14 +129,6 @@ impl Guest {
             println!("{} {:>4} | {line}", self.kernel.release, began.elapsed().as_secs());
         })?;
         Ok((outcome, results))
-    }
-}
-
-impl TestResults {
-    fn record(&mut self, line: &str) {
-        let Some(test) = line.strip_prefix("test ") else { return };
-        self.passed.extend(test.strip_suffix(" ... ok").map(str::to_owned));
-        self.failed.extend(test.strip_suffix(" ... FAILED").map(str::to_owned));
     }
 }
 

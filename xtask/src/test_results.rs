@@ -1,0 +1,56 @@
+//! Which tests have passed and failed, from the lines that a test runner prints.
+
+use std::collections::BTreeSet;
+
+/// More failed tests than this are not run again.
+const REPEATED_TESTS: usize = 2;
+
+#[derive(Default)]
+pub(crate) struct TestResults {
+    pub(crate) passed: BTreeSet<String>,
+    pub(crate) failed: Vec<String>,
+}
+
+impl TestResults {
+    pub(crate) fn record(&mut self, line: &str) {
+        let Some(test) = line.strip_prefix("test ") else { return };
+        self.passed.extend(test.strip_suffix(" ... ok").map(str::to_owned));
+        self.failed.extend(test.strip_suffix(" ... FAILED").map(str::to_owned));
+    }
+
+    /// Whether so few tests have failed that another run of them is worthwhile: what else used the CPUs may have disturbed them.
+    pub(crate) fn are_worth_repeating(&self) -> bool {
+        (1..=REPEATED_TESTS).contains(&self.failed.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TestResults;
+
+    #[test]
+    fn lines_of_a_test_runner() {
+        let mut results = TestResults::default();
+        for line in [
+            "running 3 tests",
+            "test a::first ... ok",
+            "test a::second ... FAILED",
+            "test b::third ... ignored",
+            "test result: FAILED. 1 passed; 1 failed; 1 ignored",
+        ] {
+            results.record(line);
+        }
+        assert_eq!(
+            (results.passed, &results.failed[..]),
+            (["a::first".to_owned()].into(), &["a::second".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn few_failures_are_worth_repeating() {
+        for (failed, expected) in [(0, false), (1, true), (2, true), (3, false)] {
+            let results = TestResults { failed: vec![String::new(); failed], ..TestResults::default() };
+            assert_eq!(results.are_worth_repeating(), expected, "{failed} failed");
+        }
+    }
+}
