@@ -1,9 +1,11 @@
 //! The kernel test suites: their requirements, and whether they run on the host, in guests or both.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 
 use crate::{
-    host::Requirement,
+    host::{self, Requirement},
     vm::Machine::{self, ManyCpus, Standard},
 };
 
@@ -12,7 +14,7 @@ pub(crate) struct Suite {
     pub(crate) name: &'static str,
     /// Runs on the host's kernel.
     pub(crate) on_host: bool,
-    /// Requirements on the host, besides those of all kernel tests.
+    /// Requirements on the host, besides those of all kernel tests. Guests with the suite get a copy of its tools.
     pub(crate) needs: &'static [Requirement],
     /// The emulated machines it runs on.
     pub(crate) guests: &'static [Machine],
@@ -25,6 +27,8 @@ const FIO: Requirement = Requirement::Program("fio", "fio");
 const CHROMIUM: Requirement = Requirement::Program("chromium", "chromium");
 const PLAYWRIGHT: Requirement = Requirement::PythonPackage("playwright.sync_api", "playwright==1.65.2");
 const BPFTOOL: Requirement = Requirement::Program("bpftool", "bpftool");
+/// Prometheus 3.8 or later.
+const PROMETHEUS: Requirement = Requirement::Tool("bin/prometheus");
 
 /// Requirements of tests that open the web page.
 pub(crate) const BROWSER: &[Requirement] = &[CHROMIUM, PLAYWRIGHT];
@@ -52,7 +56,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "incidents",
         on_host: true,
-        needs: &[EXT4, FIO, FSFREEZE, Requirement::Tool("bin/prometheus"), Requirement::TemporaryFilesOnDisk],
+        needs: &[EXT4, FIO, FSFREEZE, PROMETHEUS, Requirement::TemporaryFilesOnDisk],
         guests: &[],
     },
     Suite { name: "hotplug", on_host: true, needs: &[], guests: &[Standard] },
@@ -120,6 +124,26 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "soak", on_host: true, needs: &[], guests: &[] },
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
 ];
+
+impl Suite {
+    /// The tools that its tests run, as paths in `target/tools`.
+    fn tools(&self) -> impl Iterator<Item = &'static str> {
+        self.needs.iter().filter_map(|need| match need {
+            Requirement::Tool(path) => Some(*path),
+            _ => None,
+        })
+    }
+
+    /// Which of its tools this machine lacks; `None` if it has all.
+    pub(crate) fn missing_tools(&self) -> Option<String> {
+        host::missing(self.needs.iter().filter(|need| matches!(need, Requirement::Tool(_))))
+    }
+}
+
+/// The tools that these tests run, as paths in `target/tools`.
+pub(crate) fn tools(tests: &[&str]) -> BTreeSet<&'static str> {
+    tests.iter().filter_map(|test| suite_of(test)).flat_map(Suite::tools).collect()
+}
 
 /// Parses the test runner's `--list` output. A test whose suite is not in [`SUITES`] would never run: an error.
 pub(crate) fn parse_test_list(list: &str) -> Result<Vec<&str>> {

@@ -16,8 +16,10 @@ use anyhow::{Context as _, Result, bail};
 use super::kernels::Kernel;
 use crate::{
     folder::make_empty,
+    host::tool,
     process::{find, output},
     static_build::{self, Architecture, static_cargo},
+    suites,
 };
 
 /// Programs that tests in the guest use, with their Debian packages.
@@ -89,6 +91,18 @@ impl<'a> CpioArchive<'a> {
         Ok(())
     }
 
+    /// Adds a program and its libraries.
+    fn add_program(&self, file: &Path, place: &Path) -> Result<()> {
+        // ldd fails for a statically linked program, which has no libraries.
+        let libraries = Command::new("ldd").arg(file).output()?;
+        for line in String::from_utf8_lossy(&libraries.stdout).lines() {
+            if let Some(library) = line.split_whitespace().find(|word| word.starts_with('/')) {
+                self.add(Path::new(library), &in_usr(Path::new(library)))?;
+            }
+        }
+        self.add(file, place)
+    }
+
     fn write(&self, place: &str, text: &str, mode: u32) -> Result<()> {
         let path = self.place(Path::new(place))?;
         fs::write(&path, text)?;
@@ -122,18 +136,9 @@ impl<'a> CpioArchive<'a> {
 /// An archive of the programs and their libraries. Uncompressed: the emulated CPUs would decompress slowly.
 pub(crate) fn programs(folder: &Path) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
-    let mut files = BTreeSet::new();
     for (program, package) in PROGRAMS {
         let path = find(program).with_context(|| format!("no {program}: apt-get install {package}"))?;
-        // ldd fails for a statically linked program, which has no libraries.
-        let libraries = Command::new("ldd").arg(&path).output()?;
-        for line in String::from_utf8_lossy(&libraries.stdout).lines() {
-            files.extend(line.split_whitespace().find(|word| word.starts_with('/')).map(PathBuf::from));
-        }
-        files.insert(path);
-    }
-    for file in files {
-        archive.add(&file, &in_usr(&file))?;
+        archive.add_program(&path, &in_usr(&path))?;
     }
     let settings = Path::new("/etc/mke2fs.conf");
     archive.add(settings, settings)?;
@@ -209,12 +214,15 @@ pub(crate) fn switch(folder: &Path) -> Result<Vec<u8>> {
     archive.finish()
 }
 
-/// An archive of the test binary, the daemon, and an init that runs the tests of these names.
+/// An archive of the test binary, the daemon, the tools of the tests of these names, and an init that runs these tests.
 pub(crate) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     archive.add(&built.tests, Path::new("/biolat/tests"))?;
     archive.add(&built.daemon, Path::new("/biolat/biolat-daemon"))?;
     archive.add(&built.cells, Path::new("/biolat/cells.o"))?;
+    for path in suites::tools(names) {
+        archive.add_program(&tool(path), &Path::new("/usr").join(path))?;
+    }
     archive.write("/init", &INIT.replace("@TESTS@", &names.join(" ")), 0o755)?;
     for mount in ["dev", "proc", "sys", "tmp", "run"] {
         fs::create_dir_all(archive.folder.join(mount))?;

@@ -20,7 +20,11 @@ use anyhow::{Context as _, Result, bail};
 pub(crate) use kernels::debian_mirror;
 pub(crate) use machine::{DRIVE, Machine};
 
-use crate::{host::Requirement, process::root, suites};
+use crate::{
+    host::Requirement,
+    process::root,
+    suites::{self, SUITES},
+};
 use guest::{Guest, ResultRow};
 use initramfs::TestBinaries;
 use kernels::Kernel;
@@ -62,6 +66,7 @@ impl Matrix {
             }
             return Ok(());
         }
+        self.check_tools()?;
         let folder = root().join("target/vm");
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         // Concurrent runs would use the same directories.
@@ -93,6 +98,20 @@ impl Matrix {
         if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("\n")) }
     }
 
+    /// Lists the suites that guests cannot run, as this machine lacks a tool to copy into them.
+    fn check_tools(&self) -> Result<()> {
+        let in_guests = SUITES.iter().filter(|suite| !suite.guests.is_empty());
+        let mut all_present = true;
+        for (suite, missing) in in_guests.filter_map(|suite| Some((suite.name, suite.missing_tools()?))) {
+            println!("not run: tests {suite} in emulated machines: {missing}");
+            all_present = false;
+        }
+        if self.strict && !all_present {
+            bail!("some tests in emulated machines cannot run here, and --strict requires all of them");
+        }
+        Ok(())
+    }
+
     /// What the host needs to run guests.
     fn needs(&self) -> impl Iterator<Item = Requirement> {
         const ARCHIVE: [(&str, &str); 4] =
@@ -117,8 +136,9 @@ impl Matrix {
         let modules = initramfs::modules(&folder.join("modules"), kernel)?;
         let mut guests = Vec::new();
         for machine in Machine::ALL {
-            let names =
-                suites::select(tests, self.filter.as_deref(), |suite| suite.guests.contains(&machine));
+            let names = suites::select(tests, self.filter.as_deref(), |suite| {
+                suite.guests.contains(&machine) && suite.missing_tools().is_none()
+            });
             if names.is_empty() {
                 continue;
             }
