@@ -91,6 +91,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "unthrottled", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "schedulers", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "multipath", on_host: false, needs: &[], guests: &[Standard] },
+    Suite { name: "multipath_alert", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite { name: "nvme_hotplug", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "series_limits", on_host: false, needs: &[], guests: &[Standard] },
     // In guests, `series_limits` reuses the slots of devices that are gone.

@@ -16,7 +16,7 @@ use crate::support::{
     daemon::{Daemon, wait_for},
     load::{StopFlag, Target},
     loop_device::LoopDevice,
-    prometheus::{Prometheus, alert_rules, new_program, recording_rules_with},
+    prometheus::{ALERT_RULES, Prometheus, new_program, recording_rules_with},
     settled::settled,
 };
 
@@ -91,7 +91,6 @@ impl DashboardSetup {
     /// A Prometheus that scrapes the daemon as a node of a cluster, with rules that are evaluated each second.
     fn prometheus(&self, kind: &Kind) -> Prometheus {
         let rules = recording_rules_with(kind.rules, "1s", "[5m]");
-        let alerts = alert_rules();
         let config = format!(
             "global: {{evaluation_interval: 1s}}\n\
              rule_files: [rules.yml, alerts.yml]\n\
@@ -104,7 +103,7 @@ impl DashboardSetup {
                - {{targets: ['{}'], labels: {{instance: node, cluster: lab}}}}\n",
             kind.scrape, self.daemon.address
         );
-        let files = [("prometheus.yml", &*config), ("rules.yml", &rules), ("alerts.yml", &alerts)];
+        let files = [("prometheus.yml", &*config), ("rules.yml", &rules), ("alerts.yml", ALERT_RULES)];
         Prometheus::run(kind.name, &kind.program, kind.flags, &files)
     }
 }

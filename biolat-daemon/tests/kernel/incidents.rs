@@ -1,5 +1,6 @@
 //! Incidents, from the I/O to the firing alert: a daemon, the recording rules and the alert rules in a real Prometheus. A
 //! healthy device beside raises no alert. Intervals and windows are shorter than the deployed ones, thresholds are the same.
+//! A path that fails is in `multipath_alert.rs`, as few hosts can make one.
 
 use std::{collections::BTreeSet, fs::File, os::unix::fs::FileExt as _, thread, time::Duration};
 

@@ -29,6 +29,7 @@ mod lifecycle;
 mod limits;
 mod losses;
 mod multipath;
+mod multipath_alert;
 mod nvme_hotplug;
 mod page;
 mod peers;

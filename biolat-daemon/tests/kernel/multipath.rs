@@ -1,9 +1,6 @@
 //! Multipath devices of which a path fails.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    thread,
-};
+use std::thread;
 
 use crate::support::{
     block,
@@ -11,7 +8,7 @@ use crate::support::{
     diskstats::{Fields, READ, Stat, WRITE},
     dm::Mapped,
     figures::Figures,
-    load::{StopFlag, Target},
+    load::{StopFlag, read_and_write},
     nvme_tcp::TwoPaths,
     run,
     scsi_debug::ScsiDebug,
@@ -20,30 +17,6 @@ use crate::support::{
 
 const BLOCK: u64 = 4096;
 const READ_AND_WRITE: [Fields; 2] = [READ, WRITE];
-
-/// Reads and writes until it is told to stop; returns the number of calls. None of them may fail.
-fn load(device: &str, stop: &StopFlag) -> u64 {
-    let calls = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for worker in 0..12_u64 {
-            let calls = &calls;
-            scope.spawn(move || {
-                let target = Target::open(&block::path(device));
-                for number in (0..).take_while(|_| !stop.is_set()) {
-                    let place = (worker << 24) + (number % 1000) * BLOCK;
-                    let done = if worker % 2 == 0 {
-                        target.try_read_at(place, BLOCK as usize)
-                    } else {
-                        target.try_write_at(place, BLOCK as usize)
-                    };
-                    done.unwrap();
-                    calls.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-    });
-    calls.into_inner()
-}
 
 /// A label of a path.
 fn label(figures: &Figures, path: &str, name: &str) -> String {
@@ -81,7 +54,7 @@ fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPa
     let stop = StopFlag::default();
     let calls = thread::scope(|scope| {
         let stopper = stop.set_on_drop();
-        let load = scope.spawn(|| load(&device.head, &stop));
+        let load = scope.spawn(|| read_and_write(&block::path(&device.head), &stop));
         paths.iter().for_each(|path| wait_for_completions(path, 50));
         wait_for("requests in flight", || Stat::of(&paths[1]).in_flight() >= 4);
         fail(&device);

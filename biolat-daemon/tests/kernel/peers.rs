@@ -18,7 +18,7 @@ use crate::support::{
     loop_device::LoopDevice,
     mount::Mount,
     native::decode,
-    prometheus::{Prometheus, alert_rules},
+    prometheus::{ALERT_RULES, Prometheus},
     settled::settled,
 };
 
@@ -242,7 +242,7 @@ fn errors_that_come_all_at_once_raise_an_alert() {
     let full = FullDevice::attach("errors");
     let name = full.device.name.as_str();
     let daemon = Daemon::start(&["--interval", "500ms", "--device", name]);
-    let prometheus = Prometheus::alerting("prometheus-errors", daemon.address, &alert_rules());
+    let prometheus = Prometheus::alerting("prometheus-errors", daemon.address, ALERT_RULES);
     let failed = format!("biolat_failed_ios_total{{device=\"{name}\"}}");
     wait_for("a scrape", || prometheus.query(&failed) == Some(0.0));
     let firing = || prometheus.firing("BlockDeviceErrors");

@@ -198,6 +198,31 @@ pub(crate) fn keep_reading(device: &Path, stop: &StopFlag) {
     }
 }
 
+/// Reads and writes single blocks from twelve threads until the flag is set; returns the number of calls. None of them may
+/// fail.
+pub(crate) fn read_and_write(device: &Path, stop: &StopFlag) -> u64 {
+    let calls = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for worker in 0..12_u64 {
+            let calls = &calls;
+            scope.spawn(move || {
+                let target = Target::open(device);
+                for number in (0..).take_while(|_| !stop.is_set()) {
+                    let place = (worker << 24) + (number % 1000) * BLOCK as u64;
+                    let done = if worker % 2 == 0 {
+                        target.try_read_at(place, BLOCK)
+                    } else {
+                        target.try_write_at(place, BLOCK)
+                    };
+                    done.unwrap();
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    calls.into_inner()
+}
+
 /// A reusable barrier for two threads. It spins, so that both continue at the same time without a system call.
 #[derive(Default)]
 pub(crate) struct SpinBarrier(AtomicU64);

@@ -102,20 +102,13 @@ pub(crate) fn new_program() -> OsString {
         .expect("BIOLAT_TEST_PROMETHEUS is a Prometheus 3.8 or later: cargo xtask sets it")
 }
 
-/// A file of rules that is deployed.
-pub(crate) fn rules(file: &str) -> String {
-    fs::read_to_string(format!("{}/../deploy/prometheus/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-}
-
-/// The alert rules that are deployed.
-pub(crate) fn alert_rules() -> String {
-    rules("alerts.yml")
-}
+/// The alert rules that are deployed. In the test binary, as guests have no sources.
+pub(crate) const ALERT_RULES: &str = include_str!("../../../../deploy/prometheus/alerts.yml");
 
 /// The same with other texts in the rules of one name.
 pub(crate) fn alert_rules_with(alert: &str, changes: &[(&str, &str)]) -> String {
     const START: &str = "- alert: ";
-    let mut rules: Vec<_> = alert_rules().split(START).map(str::to_owned).collect();
+    let mut rules: Vec<_> = ALERT_RULES.split(START).map(str::to_owned).collect();
     for (old, new) in changes {
         let mut found = false;
         for rule in rules.iter_mut().filter(|rule| rule.lines().next() == Some(alert)) {
@@ -127,9 +120,19 @@ pub(crate) fn alert_rules_with(alert: &str, changes: &[(&str, &str)]) -> String 
     rules.join(START)
 }
 
+/// The rule of this alert alone, with other texts in it: an emulated machine evaluates all rules for a second.
+pub(crate) fn alert_rule_with(alert: &str, changes: &[(&str, &str)]) -> String {
+    let rules = alert_rules_with(alert, changes);
+    let start = format!("      - alert: {alert}\n");
+    let (_, rest) = rules.split_once(&start).unwrap_or_else(|| panic!("no rule of {alert}"));
+    let rule = rest.split("\n\n").next().unwrap();
+    format!("groups:\n  - name: one\n    rules:\n{start}{rule}\n")
+}
+
 /// The recording rules that are deployed, with all intervals and windows replaced.
 pub(crate) fn recording_rules_with(file: &str, interval: &str, window: &str) -> String {
-    let rules = rules(file);
+    let rules =
+        fs::read_to_string(format!("{}/../deploy/prometheus/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     assert!(rules.contains("interval: 1m\n") && rules.contains("[5m]"));
     rules.replace("interval: 1m\n", &format!("interval: {interval}\n")).replace("[5m]", window)
 }
