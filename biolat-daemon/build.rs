@@ -4,8 +4,17 @@
 use std::{fs, io, path::Path, process::Command};
 
 /// The page's scripts, concatenated in this order.
-const SCRIPT: [&str; 7] =
-    ["figures.js", "history.js", "inflight.js", "connection.js", "heatmap.js", "slow.js", "page.js"];
+const SCRIPT: [&str; 9] = [
+    "figures.js",
+    "history.js",
+    "inflight.js",
+    "connection.js",
+    "heatmap.js",
+    "sizes.js",
+    "cpus.js",
+    "slow.js",
+    "page.js",
+];
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=src/http/page");

@@ -89,6 +89,8 @@ pub struct Layout {
     pub request_hctx: u32,
     /// Not of the kernel but the daemon's choice: I/Os that take so many milliseconds are recorded one by one; 0: none.
     pub slow_ms: u32,
+    /// The daemon's choice, too: 1 if requests are counted by size.
+    pub sizes: u32,
 }
 
 /// Values of [`Layout::bio_issue_kind`].

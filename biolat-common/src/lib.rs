@@ -9,6 +9,7 @@ pub mod inflight;
 pub mod kernel;
 pub mod lost;
 pub mod series;
+pub mod size;
 pub mod slot;
 pub mod slow;
 pub mod status;

@@ -12,8 +12,8 @@ use crate::{
     http::ServeConfig,
     interval,
     log_lines::{LogFormat, LogLevel},
-    report,
-    shared_options::{DeviceOptions, ListenOptions, SeccompOptions},
+    probe, report,
+    shared_options::{DeviceOptions, ListenOptions, SeccompOptions, SizesOption},
     version,
 };
 
@@ -78,6 +78,16 @@ pub struct Cli {
     /// time is rounded up to whole milliseconds, 34ms at least.
     #[arg(long, value_name = "TIME", env = "BIOLAT_SLOW", hide_env_values = true, default_value = "1s", value_parser = parse_slow)]
     pub slow: SlowThreshold,
+
+    #[command(flatten)]
+    pub sizes: SizesOption,
+
+    /// Expose biolat_completions_total, the completions of each device by CPU
+    ///
+    /// A series per device and CPU that has completed I/O: many on a large node.
+    #[arg(long, env = "BIOLAT_PER_CPU", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub per_cpu: bool,
 
     #[command(flatten)]
     pub devices: DeviceOptions,
@@ -146,17 +156,21 @@ impl Cli {
             host: self.host.name(),
             interval: self.interval,
             slow: self.slow.0,
+            per_cpu: self.per_cpu,
             live: !self.no_ui,
         };
         Ok(Config {
             web_config: self.listen.web_config(),
             listen: self.listen.listen,
             interval: self.interval,
-            slow: self.slow.0,
             serve,
             selection: self.devices.selection()?,
             host: self.host,
-            probe_stats: self.probe_stats,
+            probe: probe::Options {
+                statistics: self.probe_stats,
+                slow: self.slow.0,
+                sizes: self.sizes.is_on(),
+            },
             seccomp: self.seccomp.is_enabled(),
         })
     }
@@ -197,11 +211,11 @@ mod tests {
         assert_eq!(options.format, HistogramKinds::Both);
         assert!(!options.probe_stats);
         let config = options.validate().unwrap();
-        assert_eq!(config.slow, Some(Duration::from_secs(1)));
+        assert_eq!(config.probe.slow, Some(Duration::from_secs(1)));
         assert!(config.selection.shows("nvme0n1") && !config.selection.shows("zram0"));
         assert!(config.seccomp && config.serve.live);
         assert!(!parse(&["--no-ui"]).unwrap().validate().unwrap().serve.live);
-        assert_eq!(parse(&["--slow", "off"]).unwrap().validate().unwrap().slow, None);
+        assert_eq!(parse(&["--slow", "off"]).unwrap().validate().unwrap().probe.slow, None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use crate::{device::selection::Selection, host::Host, http::ServeConfig};
+use crate::{device::selection::Selection, host::Host, http::ServeConfig, probe::Options};
 
 /// The exit status for a wrong option or web config.
 pub const EXIT_USAGE: u8 = 2;
@@ -15,14 +15,11 @@ pub struct Config {
     pub web_config: Option<PathBuf>,
     /// Time between two collections.
     pub interval: Duration,
-    /// I/Os that take so long are recorded, and those that fail; none: no I/O is.
-    pub slow: Option<Duration>,
     pub serve: ServeConfig,
     /// Which devices are shown.
     pub selection: Selection,
     pub host: Host,
-    /// Whether the kernel measures the probe's run time.
-    pub probe_stats: bool,
+    pub probe: Options,
     /// Whether system calls are filtered once the probe is attached.
     pub seccomp: bool,
 }

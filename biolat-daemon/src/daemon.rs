@@ -30,8 +30,7 @@ pub async fn run(
     let settings = Settings {
         host: config.host,
         selection: config.selection,
-        probe_stats: config.probe_stats,
-        slow: config.slow,
+        probe: config.probe,
         interval: config.interval,
         seccomp: config.seccomp,
     };

@@ -11,11 +11,13 @@
 #![deny(unsafe_code)]
 
 pub mod api;
+pub mod band_histogram;
 pub mod c_library;
 pub mod check;
 pub mod cli;
 pub mod collect;
 pub mod config;
+mod cpus;
 pub mod daemon;
 pub mod device;
 pub mod expose;
@@ -38,6 +40,7 @@ mod sanitize;
 mod service_manager;
 pub mod shared_options;
 mod shell;
+pub mod size_histogram;
 pub mod snapshot;
 mod terminal;
 pub mod version;

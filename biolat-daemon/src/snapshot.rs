@@ -8,8 +8,10 @@ use std::{
 use biolat_common::series::{PHASES, Phase};
 
 use crate::{
+    band_histogram::BandHistogram,
     device::{Device, diskstats::Group},
     histogram::Histogram,
+    size_histogram::SizeHistogram,
 };
 
 /// Everything that is exposed of one collection.
@@ -31,6 +33,8 @@ pub struct Snapshot {
     pub probe: Option<ProbeRuns>,
     /// This process; none without `/proc`.
     pub process: Option<Process>,
+    /// The number of CPUs that are online; none if sysfs cannot be read.
+    pub online_cpus: Option<usize>,
 }
 
 /// One device.
@@ -47,6 +51,22 @@ pub struct DeviceView {
     pub unseen: Vec<(Group, u64)>,
     /// I/Os that it has not completed yet.
     pub inflight: Inflight,
+    /// The CPUs that its completions ran on.
+    pub spread: CpuSpread,
+}
+
+/// How the completions of a device spread over the CPUs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CpuSpread {
+    /// Requests that have ended on each CPU.
+    pub completions: Vec<u64>,
+    /// Of the last few minutes: the number of CPUs that would have as many each, 1 / the sum of the squared shares. None
+    /// without completions.
+    pub effective_cpus: Option<f64>,
+    /// Of the last few minutes: the share of the CPU with most of them.
+    pub largest_share: Option<f64>,
+    /// Of the last few minutes: the share that ran on another NUMA node than the device's; none if that is unknown.
+    pub off_node_share: Option<f64>,
 }
 
 impl DeviceView {
@@ -72,6 +92,18 @@ pub struct SeriesView {
     pub errors: Vec<(&'static str, u64)>,
     /// Times that a request went back to the queue after its dispatch.
     pub requeues: u64,
+    /// By size; none with `--sizes off`.
+    pub sizes: Option<SizesView>,
+}
+
+/// Requests of one device and op by size.
+#[derive(Clone, Debug, Default)]
+pub struct SizesView {
+    /// How many.
+    pub requests: SizeHistogram,
+    /// Device latencies by band: the name of each band that has requests, in ascending order. Of requests without a dispatch
+    /// timestamp, the total latency.
+    pub bands: Vec<(&'static str, BandHistogram)>,
 }
 
 /// I/Os that a device has not completed yet.

@@ -71,7 +71,7 @@ impl Accounting {
     }
 
     #[inline(always)]
-    fn is_in_flush_sequence(self, flags: u32) -> bool {
+    pub(crate) fn is_in_flush_sequence(self, flags: u32) -> bool {
         flags & self.flush_sequence != 0
     }
 }

@@ -5,9 +5,11 @@
 use biolat_common::{
     bucket::{COMMON_LIMIT_NS, ZERO_BUCKET_NS},
     series::Key,
+    size,
 };
 
 use crate::{
+    layout::layout_const,
     maps, rare_case, record,
     request::{Completion, is_plain},
 };
@@ -30,15 +32,24 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     let Some(slot) = maps::slot_in_table(Key::new(completion.device(), completion.op())) else {
         return false;
     };
-    let Some(series) = maps::series(slot) else { return false };
+    let Some(counters) = maps::series(slot) else { return false };
     // SAFETY: this CPU's own counters; see `maps::series`.
-    let series = unsafe { &mut *series };
+    let series = unsafe { &mut *counters };
     // If a timestamp is later than the completion, its difference is very large.
     if (now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at)) >= COMMON_LIMIT_NS {
         return false;
     }
+    let has_sizes = layout_const!(sizes) != 0;
+    // Parts of the request may have completed before.
+    if has_sizes && (completion.bytes > size::COMMON_LIMIT || allocated_at <= maps::last_part()) {
+        return false;
+    }
     series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
-    record::common_phases(series, allocated_at, issued_at, now);
+    let device = record::common_phases(series, allocated_at, issued_at, now);
+    if has_sizes {
+        // SAFETY: this CPU's own counters; see `maps::series`.
+        record::common_size(unsafe { &mut *maps::sizes(counters) }, completion.bytes, device);
+    }
     match completion.admission() {
         None => {}
         Some(admission) if admission <= ZERO_BUCKET_NS => record::no_admission(series, admission),

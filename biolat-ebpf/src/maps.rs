@@ -1,7 +1,7 @@
 //! The maps and every access to them. ARCHITECTURE lists their names, sizes and writers.
 
 use aya_ebpf::{
-    btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, Queue, RingBuf},
+    btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
     macros::btf_map,
 };
 use biolat_common::{
@@ -9,16 +9,19 @@ use biolat_common::{
     inflight::Found,
     lost::{Counts, Reason},
     series::{Key, Series},
+    size::{Counters, MAX_PARTS, Parts, Sizes},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
     slow::{self, SlowRecord},
 };
 
-/// A series without its type. The kernel accepts a map into the array of maps only if it matches the template here,
+/// The counters of a series without their type. With `--sizes off` the daemon makes it shorter, see
+/// `biolat-daemon/src/probe/object.rs`.
+/// The kernel accepts a map into the array of maps only if it matches the template here,
 /// and from 5.15 to 6.1 a map whose value has the BTF of a struct does not match one without BTF, as the daemon creates
 /// them.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/kernel/bpf/map_in_map.c#L86>
-type Untyped = [u64; size_of::<Series>() / 8];
+type Untyped = [u64; size_of::<Counters>() / 8];
 
 #[btf_map]
 static TABLE: Array<u64, { TABLE_CELLS as usize }> = Array::new();
@@ -50,6 +53,14 @@ static SLOW: RingBuf<SlowRecord, { slow::RING_BYTES }> = RingBuf::new();
 /// Records that found [`SLOW`] full.
 #[btf_map]
 static DROPPED: PerCpuArray<u64, 1> = PerCpuArray::new();
+
+/// Requests of which parts have completed, by their address.
+#[btf_map]
+static PARTS: LruHashMap<u64, Parts, MAX_PARTS> = LruHashMap::new();
+
+/// When a part of a request completed last, not counting steps of flush sequences.
+#[btf_map]
+static LAST_PART: Array<u64, 1> = Array::new();
 
 /// The result of the latest run of [`crate::inflight::look`].
 #[btf_map]
@@ -98,6 +109,53 @@ pub(crate) fn series(slot: u32) -> Option<*mut Series> {
         None => MORE.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)),
     };
     found.map(<*mut _>::cast)
+}
+
+/// This CPU's counters by size of a series. They exist if the layout's `sizes` is 1.
+#[inline(always)]
+pub(crate) fn sizes(series: *mut Series) -> *mut Sizes {
+    // SAFETY: the value of the map is a `Counters`.
+    unsafe { &raw mut (*series.cast::<Counters>()).sizes }
+}
+
+/// When a part of a request completed last: whatever was allocated before that may be complete in part.
+#[inline(always)]
+pub(crate) fn last_part() -> u64 {
+    LAST_PART.get(0).copied().unwrap_or(0)
+}
+
+/// Adds the bytes of a part of a request.
+#[inline(always)]
+pub(crate) fn add_part(request: u64, allocated_at: u64, bytes: u32) {
+    let before = bytes_of_parts(request, allocated_at);
+    let parts = Parts { allocated_at, bytes: before + u64::from(bytes) };
+    let _ = PARTS.insert(request, parts, 0);
+}
+
+/// Remembers that a request is complete in part.
+#[inline(always)]
+pub(crate) fn set_last_part(now: u64) {
+    if let Some(last) = LAST_PART.get_ptr_mut(0) {
+        // SAFETY: a plain number; of two writers at the same time either may win.
+        unsafe { *last = now };
+    }
+}
+
+/// The bytes of a request that has ended, without its last part.
+#[inline(always)]
+pub(crate) fn take_parts(request: u64, allocated_at: u64) -> u64 {
+    let bytes = bytes_of_parts(request, allocated_at);
+    let _ = PARTS.remove(request);
+    bytes
+}
+
+#[inline(always)]
+fn bytes_of_parts(request: u64, allocated_at: u64) -> u64 {
+    // SAFETY: only the completions of one request write its entry, and they do not run at the same time.
+    match unsafe { PARTS.get(request) } {
+        Some(parts) if parts.allocated_at == allocated_at => parts.bytes,
+        _ => 0,
+    }
 }
 
 /// Counts a completion that is in no histogram; returns this CPU's count for the reason.

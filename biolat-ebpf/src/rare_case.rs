@@ -10,6 +10,7 @@ use biolat_common::{
 
 use crate::{
     accounting::Meaning,
+    layout::layout_const,
     maps, record,
     request::{Completion, accounting},
 };
@@ -41,16 +42,23 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
         return;
     }
     let key = Key::new(device, op);
-    if let Some(series) = maps::slot_or_new(key).and_then(maps::series) {
+    let whole = whole_bytes(&completion, meaning, accounting.is_in_flush_sequence(flags), now);
+    if let Some(counters) = maps::slot_or_new(key).and_then(maps::series) {
         // SAFETY: this CPU's own counters; see `maps::series`.
-        let series = unsafe { &mut *series };
+        let series = unsafe { &mut *counters };
         if completion.status != 0 && accounting.reports_status(flags, op) {
             let errors = &mut series.errors[completion.status_index()];
             *errors = errors.wrapping_add(1);
         }
         series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
         if let Meaning::End = meaning {
-            record_latency(ctx, series, &completion, now);
+            let device = record_latency(ctx, series, &completion, now);
+            if let Some(device) = device
+                && layout_const!(sizes) != 0
+            {
+                // SAFETY: this CPU's own counters; see `maps::series`.
+                record::any_size(unsafe { &mut *maps::sizes(counters) }, whole, device);
+            }
         }
     } else if let Meaning::End = meaning {
         let lost = maps::count_lost(Reason::NoRoom);
@@ -61,8 +69,33 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
     }
 }
 
+/// The size of a request that has ended: the bytes of all its parts. Those of a part that is not the last one are kept.
 #[inline(always)]
-fn record_latency(ctx: &BtfTracePointContext, series: &mut Series, completion: &Completion, now: u64) {
+fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: bool, now: u64) -> u32 {
+    if layout_const!(sizes) == 0 {
+        return 0;
+    }
+    let (request, allocated_at) = (completion.address(), completion.allocated_at());
+    if let Meaning::Part = meaning {
+        maps::add_part(request, allocated_at, completion.bytes);
+        // The end of a flush sequence has no bytes left, and is no common case.
+        if !is_in_flush_sequence {
+            maps::set_last_part(now);
+        }
+        return 0;
+    }
+    let whole = maps::take_parts(request, allocated_at) + u64::from(completion.bytes);
+    if whole > u64::from(u32::MAX) { u32::MAX } else { whole as u32 }
+}
+
+/// Records the latency of a request; returns its device latency, or the total if it is not split. `None`: it is lost.
+#[inline(always)]
+fn record_latency(
+    ctx: &BtfTracePointContext,
+    series: &mut Series,
+    completion: &Completion,
+    now: u64,
+) -> Option<u64> {
     let allocated_at = completion.allocated_at();
     let issued_at = completion.issued_at();
     if allocated_at == 0 {
@@ -72,19 +105,24 @@ fn record_latency(ctx: &BtfTracePointContext, series: &mut Series, completion: &
         } else {
             Reason::IostatsOff
         });
+        None
     } else if allocated_at > now || issued_at > now {
         if maps::count_lost(Reason::Clock).is_power_of_two() {
             warn_of_clock(ctx);
         }
+        None
     } else {
         if let Some(admission) = completion.admission() {
             record::admission(series, admission);
         }
         if issued_at == 0 {
             record::total_only(series, now - allocated_at);
+            Some(now - allocated_at)
         } else {
             let queue = issued_at.saturating_sub(allocated_at);
-            record::all_phases(series, queue, now - allocated_at - queue);
+            let device = now - allocated_at - queue;
+            record::all_phases(series, queue, device);
+            Some(device)
         }
     }
 }

@@ -3,15 +3,16 @@
 use biolat_common::{
     bucket::{LIMIT_NS, cell, common_cell, positive},
     series::{Phase, Series},
+    size::{self, Sizes},
 };
 
 /// The three phases of a request that took less than [`biolat_common::bucket::COMMON_LIMIT_NS`], counted from either
-/// timestamp.
+/// timestamp; returns the device latency.
 ///
 /// The block layer caches its clock for a batch, so that `issued_at` may be a little earlier than `allocated_at`: the
 /// queue latency is then 0. Queue and device always add up to the total.
 #[inline(always)]
-pub(crate) fn common_phases(series: &mut Series, allocated_at: u64, issued_at: u64, now: u64) {
+pub(crate) fn common_phases(series: &mut Series, allocated_at: u64, issued_at: u64, now: u64) -> u64 {
     let queue = positive(issued_at.wrapping_sub(allocated_at));
     let total = now.wrapping_sub(allocated_at);
     let device = total.wrapping_sub(queue);
@@ -20,6 +21,39 @@ pub(crate) fn common_phases(series: &mut Series, allocated_at: u64, issued_at: u
     count(series, Phase::Queue, common_cell(queue));
     count(series, Phase::Device, common_cell(device));
     count(series, Phase::Total, common_cell(total));
+    device
+}
+
+/// The size of a request with 1 to [`size::COMMON_LIMIT`] bytes that took less than
+/// [`biolat_common::bucket::COMMON_LIMIT_NS`].
+#[inline(always)]
+pub(crate) fn common_size(sizes: &mut Sizes, bytes: u32, device: u64) {
+    count_size(sizes, size::common_cell(bytes), device, common_cell(device));
+}
+
+/// The size of any request. One without data is in no band: an empty flush is accounted as a write, and is never
+/// dispatched.
+#[inline(always)]
+pub(crate) fn any_size(sizes: &mut Sizes, bytes: u32, device: u64) {
+    match size::cell(bytes) {
+        0 => sizes.requests[0] = sizes.requests[0].wrapping_add(1),
+        size_cell => count_size(sizes, size_cell, device, cell(in_range(device))),
+    }
+}
+
+/// No index is out of range, but the verifier does not know the values of tables: it has to see comparisons.
+#[inline(always)]
+fn count_size(sizes: &mut Sizes, size_cell: usize, device: u64, latency_cell: usize) {
+    if let Some(band) = size::band(size_cell).map(of_unknown_range)
+        && let Some(requests) = sizes.requests.get_mut(size_cell)
+        && let Some(latencies) = sizes.bands.get_mut(band)
+        && let Some(ns) = sizes.band_ns.get_mut(band)
+    {
+        *requests = requests.wrapping_add(1);
+        *ns = ns.wrapping_add(device);
+        let count = &mut latencies[size::band_cell(latency_cell)];
+        *count = count.wrapping_add(1);
+    }
 }
 
 /// The wait before the allocation, if it is in the zero bucket, as it nearly always is: that needs no arithmetic.
@@ -59,6 +93,22 @@ pub(crate) fn all_phases(series: &mut Series, queue: u64, device: u64) {
 pub(crate) fn total_only(series: &mut Series, total: u64) {
     series.unsplit_ns = series.unsplit_ns.wrapping_add(total);
     count(series, Phase::Total, cell(in_range(total)));
+}
+
+/// The same number, of which the compiler no longer knows a range: it keeps comparisons that it could decide.
+#[inline(always)]
+fn of_unknown_range(number: usize) -> usize {
+    #[cfg(target_arch = "bpf")]
+    {
+        let mut number = number;
+        // SAFETY: moves a register to itself. Without an instruction, two line numbers have the same place.
+        unsafe {
+            core::arch::asm!("{0} = {0}", inout(reg) number, options(pure, nomem, nostack, preserves_flags))
+        };
+        return number;
+    }
+    #[cfg(not(target_arch = "bpf"))]
+    number
 }
 
 #[inline(always)]

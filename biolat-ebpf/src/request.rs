@@ -30,6 +30,12 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
+    /// The address of the request.
+    #[inline(always)]
+    pub(crate) fn address(&self) -> u64 {
+        self.request as u64
+    }
+
     /// A request that has not completed.
     #[inline(always)]
     pub(crate) fn of_request(request: *const u8) -> Self {

@@ -122,6 +122,7 @@ pub(crate) const SUITES: &[Suite] = &[
         guests: &[],
     },
     Suite { name: "limits", on_host: true, needs: &[Requirement::Cgroups], guests: &[] },
+    Suite { name: "sizes", on_host: true, needs: &[FIO], guests: &[] },
     Suite { name: "soak", on_host: true, needs: &[], guests: &[] },
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
 ];

@@ -11,8 +11,8 @@ mod measure;
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, anyhow, bail};
-use biolat_common::series::Series;
-use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host};
+use biolat_common::size::Counters;
+use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host, probe};
 use clap::Parser;
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ fn whole_pass(devices: usize) -> Result<Row> {
     let disks = Disks::attach(devices)?;
     let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
     let selection = Selection::new(Some(&disks.pattern()), None).map_err(|error| anyhow!("{error:?}"))?;
-    let mut collector = Collector::attach(host, selection, false, None)?;
+    let mut collector = Collector::attach(host, selection, probe::Options::default())?;
     collector.collect()?;
     disks.read_and_write()?;
     collector.collect()?;
@@ -83,7 +83,7 @@ fn whole_pass(devices: usize) -> Result<Row> {
     let cost = Cost::of(500, || collector.collect().map_err(|error| failure = Some(error)));
     let health = collector.health();
     let slot_bytes = (health.map_bytes / health.slots) as usize;
-    let (cpus, bytes) = (slot_bytes / size_of::<Series>(), 2 * devices * slot_bytes);
+    let (cpus, bytes) = (slot_bytes / size_of::<Counters>(), 2 * devices * slot_bytes);
     match failure {
         Some(error) => Err(error),
         None => Ok(Row { what: "whole pass", cpus, devices, bytes, cost }),

@@ -22,7 +22,7 @@ use biolat_daemon::{
     expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
     http::{Limits, ServeConfig, Service, serve},
-    snapshot::{DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
+    snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
 };
 use clap::Parser;
 use serde_json::{Value, json};
@@ -176,6 +176,7 @@ fn snapshot(devices: usize) -> Snapshot {
         series: vec![series(number, "read"), series(number, "write")],
         unseen: Group::ALL.map(|group| (group, 0)).to_vec(),
         inflight: Inflight::default(),
+        spread: CpuSpread::default(),
     };
     Snapshot {
         taken: since,
@@ -186,6 +187,7 @@ fn snapshot(devices: usize) -> Snapshot {
         health: Health::default(),
         probe: None,
         process: Some(Process::default()),
+        online_cpus: Some(2),
     }
 }
 

@@ -7,10 +7,11 @@ use std::{
 
 use biolat_common::series::Phase;
 
-use super::{ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSnapshot, Daemon, Op, VERSION};
+use super::{ApiBand, ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSizes, ApiSnapshot, Daemon, Op, VERSION};
 use crate::{
+    band_histogram::BandHistogram,
     device::MultipathPath,
-    snapshot::{self, DeviceView, SeriesView},
+    snapshot::{self, DeviceView, SeriesView, SizesView},
     version,
 };
 
@@ -70,6 +71,7 @@ impl ApiDevice {
                 oldest_seconds: view.inflight.oldest.as_secs_f64(),
                 exact: view.inflight.is_exact,
             }),
+            completions: view.spread.completions.clone(),
         }
     }
 }
@@ -94,7 +96,16 @@ impl Op {
             queue,
             device,
             total,
+            sizes: series.sizes.as_ref().map(ApiSizes::of),
         }
+    }
+}
+
+impl ApiSizes {
+    fn of(sizes: &SizesView) -> Self {
+        let SizesView { requests, bands } = sizes.clone();
+        let band = |(size, device): (&str, BandHistogram)| ApiBand { size: size.to_owned(), device };
+        Self { requests, bands: bands.into_iter().map(band).collect() }
     }
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use convert::seconds;
 pub use slow::{ApiSlowIo, ApiSlowLatency, ApiSlowLog};
 
-use crate::histogram::Histogram;
+use crate::{band_histogram::BandHistogram, histogram::Histogram, size_histogram::SizeHistogram};
 
 /// The version of this model.
 pub const VERSION: u32 = 1;
@@ -78,6 +78,9 @@ pub struct ApiDevice {
     /// I/Os that have not completed; none if the daemon is older than this field.
     #[serde(default)]
     pub inflight: Option<ApiInflight>,
+    /// Requests that have ended on each CPU, by its number; empty if the daemon is older than this field.
+    #[serde(default)]
+    pub completions: Vec<u64>,
 }
 
 /// I/Os that a device has not completed yet.
@@ -127,6 +130,27 @@ pub struct Op {
     pub device: Histogram,
     /// Queue and device together.
     pub total: Histogram,
+    /// By size; none with `--sizes off`, or if the daemon is older than this field.
+    #[serde(default)]
+    pub sizes: Option<ApiSizes>,
+}
+
+/// Requests of one device and op by size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApiSizes {
+    /// How many.
+    pub requests: SizeHistogram,
+    /// Latencies by range of sizes, in ascending order: those that have requests.
+    pub bands: Vec<ApiBand>,
+}
+
+/// Latencies of the requests of a range of sizes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApiBand {
+    /// The range: `le_4KiB` is up to 4 KiB, `le_16KiB` from there up to 16 KiB, `gt_1MiB` above 1 MiB.
+    pub size: String,
+    /// From dispatch to completion; from allocation if the kernel does not record the dispatch.
+    pub device: BandHistogram,
 }
 
 /// Cost of the daemon.

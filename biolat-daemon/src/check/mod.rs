@@ -27,7 +27,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use biolat_common::series::Series;
 use caps::Capability::CAP_SYS_RESOURCE;
 use clap::Args;
 use rustix::process::Resource;
@@ -41,7 +40,7 @@ use crate::{
     probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
     process::hard_limit,
     rights as own_rights,
-    shared_options::{DeviceOptions, ListenOptions},
+    shared_options::{DeviceOptions, ListenOptions, SizesOption},
     terminal::{Color, Terminal},
 };
 use finding::{Finding, Verdict, count};
@@ -90,6 +89,9 @@ pub struct CheckOptions {
     pub listen: ListenOptions,
 
     #[command(flatten)]
+    pub sizes: SizesOption,
+
+    #[command(flatten)]
     pub devices: DeviceOptions,
 
     #[command(flatten)]
@@ -128,6 +130,7 @@ struct Subjects {
     selection: Selection,
     listen: Vec<SocketAddr>,
     web_config: Option<PathBuf>,
+    probe: probe::Options,
 }
 
 impl Subjects {
@@ -139,6 +142,11 @@ impl Subjects {
             selection: options.devices.selection()?,
             listen: listen.unwrap_or_else(|| vec![listen::DEFAULT]),
             web_config,
+            probe: probe::Options {
+                slow: Some(interval::SLOW),
+                sizes: options.sizes.is_on(),
+                ..probe::Options::default()
+            },
         })
     }
 
@@ -162,7 +170,7 @@ impl Subjects {
         findings.extend(found);
 
         let devices = self.devices(kernel.as_ref().map(|(kernel, _)| kernel), known, process.user == 0);
-        let map_size = map_size(devices.shown)?;
+        let map_size = map_size(devices.shown, self.probe.sizes)?;
         let needed = map_size.with_start(kernel.as_ref().map_or(0, |(_, types)| types.len()));
 
         let rights = rights::capabilities(&process, &program());
@@ -175,7 +183,7 @@ impl Subjects {
                 } else if limit.as_ref().is_some_and(fails) {
                     probe_load::skipped(&Skipped::Memory)
                 } else {
-                    let kernel = kernel.recording(Some(interval::SLOW));
+                    let kernel = kernel.with(&self.probe);
                     probe_load::tried(probe::test_load(&kernel, types, &self.host, map_size.slots))
                 }
             }
@@ -218,10 +226,10 @@ impl Subjects {
 }
 
 /// Of the probe's maps at the start, with so many devices.
-fn map_size(devices: usize) -> Result<MapSize> {
-    let slot_bytes = slot_bytes()?;
+fn map_size(devices: usize, sizes: bool) -> Result<MapSize> {
+    let slot_bytes = slot_bytes(sizes)?;
     let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
-    Ok(MapSize { slots, cpus: slot_bytes / size_of::<Series>() as u64, slot_bytes })
+    Ok(MapSize { slots, cpus: probe::possible_cpus()?, slot_bytes })
 }
 
 /// The path of this program.

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     device::{selection::Selection, uevent::Uevents},
     host::Host,
+    probe,
     snapshot::Snapshot,
 };
 
@@ -35,10 +36,7 @@ pub(crate) struct Settings {
     pub(crate) host: Host,
     /// Which devices are shown.
     pub(crate) selection: Selection,
-    /// Whether the kernel measures the probe's run time.
-    pub(crate) probe_stats: bool,
-    /// I/Os that take so long are recorded, and those that fail; none: no I/O is.
-    pub(crate) slow: Option<Duration>,
+    pub(crate) probe: probe::Options,
     /// Time between two collections.
     pub(crate) interval: Duration,
     /// Whether the collector's thread filters its system calls.
@@ -61,9 +59,9 @@ impl Handle {
         // One command may wait: a second rescan would find nothing new.
         let (commands, receiver) = sync_channel(1);
         let (attached, outcome) = oneshot::channel();
-        let Settings { host, selection, probe_stats, slow, interval, seccomp } = settings;
+        let Settings { host, selection, probe, interval, seccomp } = settings;
         let attach = move || -> Result<Collector> {
-            let mut collector = Collector::attach(host, selection, probe_stats, slow)?;
+            let mut collector = Collector::attach(host, selection, probe)?;
             collector.drop_privileges(seccomp)?;
             Ok(collector)
         };

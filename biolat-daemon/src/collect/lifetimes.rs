@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 use biolat_common::series::Key;
 
-use super::{Collector, KnownDevice, inflight::InflightState};
+use super::{Collector, KnownDevice, inflight::InflightState, spread::Spread};
 use crate::device::{Device, Throttling};
 
 /// How long a device that the probe has seen may be missing in sysfs.
@@ -78,6 +78,7 @@ impl Collector {
                     has_dispatch_times,
                     has_submission_times,
                     inflight: InflightState::default(),
+                    spread: Spread::default(),
                 },
             );
         }

@@ -9,6 +9,7 @@ mod series_store;
 mod slots;
 mod slow_log;
 mod snapshots;
+mod spread;
 mod sysfs_thread;
 mod thread;
 pub mod totals;
@@ -24,6 +25,7 @@ use anyhow::{Context as _, Result};
 use biolat_common::series::Key;
 
 use crate::{
+    cpus::CpuNodes,
     device::{
         self, Device, IdKind,
         diskstats::{DiskStats, Group},
@@ -33,7 +35,7 @@ use crate::{
     },
     host::Host,
     losses::{CountedBy, LOSS_REASONS, LossReason},
-    probe::{Probe, kernel::Kernel, kernel_btf, slot_bytes},
+    probe::{Options, Probe, kernel::Kernel, kernel_btf, slot_bytes},
     rights::{self, Role},
     snapshot::Snapshot,
 };
@@ -41,6 +43,7 @@ use audit::Audit;
 use inflight::{InflightState, SurveyTurns};
 use series_store::SeriesStore;
 use slow_log::{GoneDevices, SlowIoLog};
+use spread::Spread;
 use sysfs_thread::SysfsThread;
 
 pub(crate) use handle::{Handle, Settings};
@@ -76,6 +79,9 @@ pub struct Collector {
     interval: Duration,
     survey_turns: SurveyTurns,
     slow: SlowIoLog,
+    cpu_nodes: CpuNodes,
+    /// When the counters were read last.
+    read: Option<Instant>,
     gone: GoneDevices,
     stats: thread::CollectionStats,
 }
@@ -96,6 +102,7 @@ struct KnownDevice {
     /// Whether the kernel records when I/O is submitted, judging by the latest ones.
     has_submission_times: bool,
     inflight: InflightState,
+    spread: Spread,
 }
 
 /// Completions in no histogram.
@@ -116,23 +123,19 @@ fn id_kind(kernel: &Kernel) -> IdKind {
 
 impl Collector {
     /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
-    pub fn attach(
-        host: Host,
-        selection: Selection,
-        statistics: bool,
-        slow: Option<Duration>,
-    ) -> Result<Self> {
+    pub fn attach(host: Host, selection: Selection, options: Options) -> Result<Self> {
         let types = kernel_btf(&host)?;
-        let kernel = Kernel::from_btf(&types)?.recording(slow);
+        let kernel = Kernel::from_btf(&types)?.with(&options);
         let found = scan(&host.sysfs, id_kind(&kernel), &BTreeMap::new())?;
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
-        let slots = slots_at_start(shown, slot_bytes()?);
-        let probe = Probe::attach(kernel, types, &host, slots, statistics)?;
+        let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
+        let probe = Probe::attach(kernel, types, &host, slots, options.statistics)?;
         Self::new(host, selection, found, probe)
     }
 
     /// A collector for a probe that has just been attached, and the devices that were found before.
     pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
+        let cpu_nodes = CpuNodes::read(&host.sysfs);
         let mut collector = Self {
             host,
             selection,
@@ -152,6 +155,8 @@ impl Collector {
             interval: Duration::ZERO,
             survey_turns: SurveyTurns::default(),
             slow: SlowIoLog::default(),
+            cpu_nodes,
+            read: None,
             gone: GoneDevices::default(),
             stats: thread::CollectionStats::default(),
         };
@@ -282,6 +287,10 @@ impl Collector {
                     known.has_submission_times = growth.admitted > 0;
                 }
             }
+        }
+        let elapsed = self.read.replace(Instant::now()).map(|read| read.elapsed()).unwrap_or_default();
+        for (&id, known) in &mut self.devices {
+            known.spread.set(self.store.completions(id), elapsed);
         }
         Ok(())
     }

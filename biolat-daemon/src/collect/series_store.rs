@@ -12,12 +12,12 @@ use std::{
 
 use anyhow::Result;
 use biolat_common::{
-    series::{Key, Series},
+    series::Key,
     slot::{CHUNK_SLOTS, Cell, table_cell},
 };
 
 use super::totals::{Growth, Totals};
-use crate::probe::SeriesMaps;
+use crate::probe::{SeriesMaps, SlotReading};
 
 /// Longer than any run of the probe.
 const QUARANTINE: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ pub(super) struct SeriesStore {
     /// Slots that are to be pushed to the free queue: none, unless the kernel has refused to take one.
     released: VecDeque<u32>,
     /// Values that free slots hold from former series.
-    baselines: HashMap<u32, Series>,
+    baselines: HashMap<u32, SlotReading>,
 }
 
 /// A series in the probe's maps.
@@ -67,6 +67,16 @@ impl SeriesStore {
         self.series.range(keys_of(id)).map(|(&key, tracked)| (key, &*tracked.totals))
     }
 
+    /// Requests of a device that have ended on each CPU.
+    pub(super) fn completions(&self, id: u64) -> Vec<u64> {
+        let mut sum = Vec::new();
+        for (_, totals) in self.of_device(id) {
+            sum.resize(totals.completions().len().max(sum.len()), 0);
+            sum.iter_mut().zip(totals.completions()).for_each(|(sum, count)| *sum += count);
+        }
+        sum
+    }
+
     pub(super) fn contains(&self, key: Key) -> bool {
         self.series.contains_key(&key)
     }
@@ -86,7 +96,7 @@ impl SeriesStore {
         for &(key, slot) in index {
             let now = maps.read(slot)?;
             let tracked = self.track(key, slot);
-            *growth.entry(key.device()).or_default() += tracked.totals.add(&now);
+            *growth.entry(key.device()).or_default() += tracked.totals.add(now);
             if !tracked.in_table {
                 tracked.in_table = publish(maps, key, slot)?;
             }
@@ -97,7 +107,7 @@ impl SeriesStore {
     /// A series that is in the index.
     fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
         self.series.entry(key).or_insert_with(|| {
-            let baseline = self.baselines.remove(&slot).unwrap_or(Series::ZERO);
+            let baseline = self.baselines.remove(&slot).unwrap_or(SlotReading::ZERO);
             TrackedSeries { slot, in_table: false, totals: Box::new(Totals::from_baseline(baseline)) }
         })
     }

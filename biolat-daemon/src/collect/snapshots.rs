@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use super::{Collector, KnownDevice, Losses, audit::Audit};
 use crate::{
+    cpus::online_cpus,
     probe::ProgramCounts,
     process,
-    snapshot::{DeviceView, Health, ProbeRuns, SeriesView, Snapshot},
+    snapshot::{DeviceView, Health, ProbeRuns, SeriesView, SizesView, Snapshot},
 };
 
 impl Collector {
@@ -28,6 +29,7 @@ impl Collector {
             health: self.health(),
             probe: self.probe.has_statistics().then_some(runs),
             process: process::read(&self.host.procfs),
+            online_cpus: online_cpus(&self.host.sysfs),
         }
     }
 
@@ -37,11 +39,20 @@ impl Collector {
         let mut series: Vec<SeriesView> = self
             .store
             .of_device(id)
-            .map(|(key, totals)| totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10))
+            .map(|(key, totals)| {
+                totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10, kernel.counts_sizes())
+            })
             .collect();
         for op in ["write", "read"] {
             if !series.iter().any(|view| view.op == op) {
-                series.insert(0, SeriesView { op: op.to_owned(), ..SeriesView::default() });
+                series.insert(
+                    0,
+                    SeriesView {
+                        op: op.to_owned(),
+                        sizes: kernel.counts_sizes().then(SizesView::default),
+                        ..SeriesView::default()
+                    },
+                );
             }
         }
         let has_total = known.device.iostats;
@@ -53,6 +64,7 @@ impl Collector {
             series,
             unseen: known.audit.as_ref().map(Audit::missed).unwrap_or_default(),
             inflight: known.inflight.latest,
+            spread: known.spread.view(known.device.numa_node, &self.cpu_nodes),
         }
     }
 

@@ -6,14 +6,21 @@
 use biolat_common::{
     bucket::CELLS,
     series::{PHASES, Phase, Series},
+    size::{self, BAND_CELLS, BANDS, Counters, Sizes},
     status::{self, STATUSES},
 };
 
-use crate::{histogram::Histogram, snapshot::SeriesView};
+use crate::{
+    band_histogram::BandHistogram,
+    histogram::Histogram,
+    probe::SlotReading,
+    size_histogram::SizeHistogram,
+    snapshot::{SeriesView, SizesView},
+};
 
 /// Counts of one series since it began.
 pub struct Totals {
-    last: Series,
+    last: SlotReading,
     queue_ns: u128,
     device_ns: u128,
     unsplit_ns: u128,
@@ -22,6 +29,16 @@ pub struct Totals {
     errors: [u64; STATUSES],
     requeues: u64,
     cells: [[u64; PHASES]; CELLS],
+    sizes: SizeTotals,
+    /// Requests that have ended on each CPU.
+    completions: Vec<u64>,
+}
+
+/// Counts by size.
+struct SizeTotals {
+    band_ns: [u128; BANDS],
+    requests: [u64; size::CELLS],
+    bands: [[u64; BAND_CELLS]; BANDS],
 }
 
 /// Growth of a series between two collections.
@@ -52,7 +69,7 @@ impl std::ops::AddAssign for Growth {
 impl Totals {
     /// Of a new series, in a slot that holds `baseline` from a former one.
     #[must_use]
-    pub fn from_baseline(baseline: Series) -> Self {
+    pub fn from_baseline(baseline: SlotReading) -> Self {
         Self {
             last: baseline,
             queue_ns: 0,
@@ -63,14 +80,24 @@ impl Totals {
             errors: [0; STATUSES],
             requeues: 0,
             cells: [[0; PHASES]; CELLS],
+            sizes: SizeTotals::ZERO,
+            completions: Vec::new(),
         }
     }
 
     /// Adds the growth since the last collection.
-    pub fn add(&mut self, now: &Series) -> Growth {
-        let Series { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } =
-            now.since(&self.last);
-        self.last = *now;
+    pub fn add(&mut self, now: SlotReading) -> Growth {
+        let Counters { series, sizes } = now.sum.since(&self.last.sum);
+        let Series { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = series;
+        self.sizes.add(&sizes);
+        self.completions.resize(now.completions.len(), 0);
+        self.last.completions.resize(now.completions.len(), 0);
+        for ((total, now), last) in
+            self.completions.iter_mut().zip(&now.completions).zip(&self.last.completions)
+        {
+            *total += u64::from(now.wrapping_sub(*last));
+        }
+        self.last = now;
         self.queue_ns += u128::from(queue_ns);
         self.device_ns += u128::from(device_ns);
         self.unsplit_ns += u128::from(unsplit_ns);
@@ -97,11 +124,28 @@ impl Totals {
         self.cells.iter().map(|cell| cell[Phase::Total as usize]).sum()
     }
 
-    /// The series as the snapshot exposes it.
+    /// Requests that have ended on each CPU.
     #[must_use]
-    pub fn view(&self, op: String, statuses_since_6_10: bool) -> SeriesView {
-        let Self { last: _, queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } =
-            self;
+    pub fn completions(&self) -> &[u64] {
+        &self.completions
+    }
+
+    /// The series as the snapshot exposes it, with or without counts by size.
+    #[must_use]
+    pub fn view(&self, op: String, statuses_since_6_10: bool, has_sizes: bool) -> SeriesView {
+        let Self {
+            last: _,
+            queue_ns,
+            device_ns,
+            unsplit_ns,
+            bytes,
+            admission_ns,
+            errors,
+            requeues,
+            cells,
+            sizes,
+            completions: _,
+        } = self;
         let mut by_name: Vec<(&'static str, u64)> = Vec::new();
         for (status, &count) in errors.iter().enumerate().filter(|&(_, &count)| count > 0) {
             let name = status::name(status, statuses_since_6_10);
@@ -120,6 +164,7 @@ impl Totals {
             Histogram::from_cells(cells.iter().map(|cell| cell[phase as usize]), sum_ns)
         };
         SeriesView {
+            sizes: has_sizes.then(|| sizes.view(has_bands(&op))),
             op,
             bytes: *bytes,
             histograms: Phase::ALL.map(histogram),
@@ -129,32 +174,93 @@ impl Totals {
     }
 }
 
+/// Whether the latencies of an op are exposed by size: of those that move data. A discard has a size, but its latency has
+/// little to do with that.
+fn has_bands(op: &str) -> bool {
+    matches!(op, "read" | "write" | "zone_append")
+}
+
+#[deny(unused_variables)]
+impl SizeTotals {
+    const ZERO: Self =
+        Self { band_ns: [0; BANDS], requests: [0; size::CELLS], bands: [[0; BAND_CELLS]; BANDS] };
+
+    fn add(&mut self, growth: &Sizes) {
+        let Sizes { band_ns, requests, bands } = growth;
+        for (total, new) in self.band_ns.iter_mut().zip(band_ns) {
+            *total += u128::from(*new);
+        }
+        for (total, new) in self.requests.iter_mut().zip(requests) {
+            *total += u64::from(*new);
+        }
+        for (total, new) in self.bands.as_flattened_mut().iter_mut().zip(bands.as_flattened()) {
+            *total += u64::from(*new);
+        }
+    }
+
+    fn view(&self, has_bands: bool) -> SizesView {
+        let Self { band_ns, requests, bands } = self;
+        let histograms = bands.iter().zip(band_ns);
+        let histograms = histograms.map(|(cells, ns)| BandHistogram::from_cells(cells, *ns));
+        let bands = size::BAND_NAMES.into_iter().zip(histograms);
+        SizesView {
+            requests: SizeHistogram::from_cells(requests),
+            bands: bands.filter(|(_, histogram)| has_bands && histogram.count() > 0).collect(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use biolat_common::series::{Phase, Series};
+    use biolat_common::{
+        series::Phase,
+        size::{Counters, Sizes},
+    };
 
     use super::{Growth, Totals};
+    use crate::probe::SlotReading;
+
+    fn reading(sum: Counters) -> SlotReading {
+        SlotReading { sum, completions: vec![sum.series.cells[100][Phase::Total as usize], 7] }
+    }
 
     #[test]
     fn counters_that_wrap_are_widened() {
-        let mut series = Series::ZERO;
+        let mut counters = Counters::ZERO;
+        let series = &mut counters.series;
         series.cells[100] = [u32::MAX - 1; 4];
         series.queue_ns = u64::MAX - 9;
-        let mut totals = Totals::from_baseline(series);
+        counters.sizes =
+            Sizes { band_ns: [u64::MAX - 9; _], requests: [u32::MAX - 1; _], bands: [[u32::MAX - 1; _]; _] };
+        let mut totals = Totals::from_baseline(reading(counters));
         assert_eq!(totals.count(), 0);
 
+        let series = &mut counters.series;
         series.cells[100] = [0, 2, 2, 3];
         series.queue_ns = 90;
         series.unsplit_ns = 5;
         series.bytes = 4096;
         series.errors[10] = 1;
-        assert_eq!(totals.add(&series), Growth { total: 5, split: 4, admitted: 2, bytes: 4096 });
-        assert_eq!(totals.add(&series), Growth::default());
+        counters.sizes.requests[4] = 3;
+        counters.sizes.bands[1][25] = 3;
+        counters.sizes.band_ns[1] = 90;
+        let growth = Growth { total: 5, split: 4, admitted: 2, bytes: 4096 };
+        assert_eq!(totals.add(reading(counters)), growth);
+        assert_eq!(totals.add(reading(counters)), Growth::default());
+        assert_eq!(totals.completions(), [5, 0]);
 
-        let view = totals.view("read".into(), true);
+        let view = totals.view("read".into(), true, true);
         assert_eq!(view.histograms.each_ref().map(|histogram| histogram.count()), [2, 4, 4, 5]);
         assert_eq!(view.histograms[Phase::Queue as usize].sum_ns, 100);
         assert_eq!(view.histograms[Phase::Total as usize].sum_ns, 105);
         assert_eq!(view.errors, [("ioerr", 1)]);
+        let sizes = view.sizes.unwrap();
+        assert_eq!((sizes.requests.count(), &sizes.requests.buckets[..]), (5, &[(12, 5)][..]));
+        let (band, latencies) = &sizes.bands[0];
+        assert_eq!((*band, latencies.count(), latencies.mean()), ("le_16KiB", 5, Some(2e-8)));
+        assert_eq!(sizes.bands.len(), 1);
+
+        assert!(totals.view("discard".into(), true, true).sizes.unwrap().bands.is_empty());
+        assert!(totals.view("read".into(), true, false).sizes.is_none());
     }
 }

@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-use biolat_common::bucket::{self, FIRST, LIMIT_NS, OVERFLOW, SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
+use biolat_common::{
+    bucket::{self, FIRST, LIMIT_NS, OVERFLOW, SCHEMA, TOP_EXPONENT, ZERO_EXPONENT},
+    size,
+};
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, BucketSpan};
 
-use crate::histogram::{Histogram, index_at_schema};
+use crate::{
+    histogram::{Histogram, index_at_schema},
+    size_histogram::SizeHistogram,
+};
 
 /// Up to this many empty buckets are cheaper to encode than a new span.
 const MAX_EMPTY_IN_SPAN: i32 = 2;
@@ -13,11 +19,21 @@ const MAX_EMPTY_IN_SPAN: i32 = 2;
 /// Native buckets: spans, and the count of each bucket as a difference from the previous one.
 #[must_use]
 pub fn native(histogram: &Histogram, schema: u32) -> (Vec<BucketSpan>, Vec<i64>) {
+    spans(merged(histogram.at_schema(schema), TOP_EXPONENT << schema, histogram.overflow))
+}
+
+/// The same of sizes, at schema 0.
+#[must_use]
+pub fn native_sizes(sizes: &SizeHistogram) -> (Vec<BucketSpan>, Vec<i64>) {
+    spans(merged(sizes.buckets.clone(), size::TOP_EXPONENT + 1, sizes.overflow))
+}
+
+fn spans(buckets: Vec<(i32, u64)>) -> (Vec<BucketSpan>, Vec<i64>) {
     let mut spans: Vec<BucketSpan> = Vec::new();
     let mut deltas = Vec::new();
     let mut next = 0;
     let mut last = 0;
-    for (index, count) in merged(histogram, schema) {
+    for (index, count) in buckets {
         let gap = index - next;
         match spans.last_mut() {
             Some(span) if gap <= MAX_EMPTY_IN_SPAN => {
@@ -37,17 +53,15 @@ pub fn native(histogram: &Histogram, schema: u32) -> (Vec<BucketSpan>, Vec<i64>)
     (spans, deltas)
 }
 
-/// Index and count of each bucket at a coarser schema. Latencies above the range are counted in its last bucket.
-fn merged(histogram: &Histogram, schema: u32) -> Vec<(i32, u64)> {
-    let mut merged = histogram.at_schema(schema);
-    if histogram.overflow > 0 {
-        let top = TOP_EXPONENT << schema;
-        match merged.last_mut() {
-            Some((last, sum)) if *last == top => *sum += histogram.overflow,
-            _ => merged.push((top, histogram.overflow)),
+/// Counts what is above the range in the bucket `top`, the last one.
+fn merged(mut buckets: Vec<(i32, u64)>, top: i32, overflow: u64) -> Vec<(i32, u64)> {
+    if overflow > 0 {
+        match buckets.last_mut() {
+            Some((last, sum)) if *last == top => *sum += overflow,
+            _ => buckets.push((top, overflow)),
         }
     }
-    merged
+    buckets
 }
 
 /// The index of the native bucket that counts a latency; none of the zero bucket.
@@ -64,20 +78,34 @@ pub fn native_index(latency: Duration, schema: u32) -> Option<i32> {
 /// Classic buckets: cumulative counts at each power of two of a second within the range.
 #[must_use]
 pub fn classic(histogram: &Histogram) -> Vec<Bucket> {
-    let mut rest = histogram.buckets.iter().peekable();
-    let mut cumulative_count = histogram.zero;
-    let mut bucket = |exponent: i32| {
-        while let Some((_, count)) = rest.next_if(|(index, _)| *index <= exponent << SCHEMA) {
+    let bounds = (ZERO_EXPONENT..=TOP_EXPONENT).map(|exponent| (exponent, exponent << SCHEMA));
+    cumulative(histogram.zero, &histogram.buckets, bounds, histogram.count())
+}
+
+/// Classic buckets of sizes: cumulative counts at each power of two of a byte within the range.
+#[must_use]
+pub fn classic_sizes(sizes: &SizeHistogram) -> Vec<Bucket> {
+    let bounds = (size::ZERO_EXPONENT + 1..=size::TOP_EXPONENT).map(|exponent| (exponent, exponent));
+    cumulative(sizes.zero, &sizes.buckets, bounds, sizes.count())
+}
+
+/// `bounds` are powers of two, each with the index of the last bucket below it.
+fn cumulative(
+    zero: u64,
+    buckets: &[(i32, u64)],
+    bounds: impl Iterator<Item = (i32, i32)>,
+    count: u64,
+) -> Vec<Bucket> {
+    let mut rest = buckets.iter().peekable();
+    let mut cumulative_count = zero;
+    let bucket = |(exponent, last): (i32, i32)| {
+        while let Some((_, count)) = rest.next_if(|(index, _)| *index <= last) {
             cumulative_count += count;
         }
         Bucket { cumulative_count, upper_bound: f64::from(exponent).exp2(), ..Bucket::default() }
     };
-    let mut buckets: Vec<_> = (ZERO_EXPONENT..=TOP_EXPONENT).map(&mut bucket).collect();
-    buckets.push(Bucket {
-        cumulative_count: histogram.count(),
-        upper_bound: f64::INFINITY,
-        ..Bucket::default()
-    });
+    let mut buckets: Vec<_> = bounds.map(bucket).collect();
+    buckets.push(Bucket { cumulative_count: count, upper_bound: f64::INFINITY, ..Bucket::default() });
     buckets
 }
 

@@ -2,7 +2,10 @@
 
 use std::time::SystemTime;
 
-use biolat_common::bucket::ZERO_EXPONENT;
+use biolat_common::{
+    bucket::ZERO_EXPONENT,
+    size::{BAND_SCHEMA, ZERO_BUCKET_BYTES},
+};
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model as model;
 
 use super::{
@@ -11,6 +14,7 @@ use super::{
 };
 use crate::{
     histogram::Histogram,
+    size_histogram::SizeHistogram,
     snapshot::{SlowIo, Snapshot},
 };
 
@@ -47,6 +51,15 @@ fn family(
         Samples::Counter(each) => each(snapshot, &mut |labels, value, start| {
             let counter = model::Counter { value, start_timestamp: Some(start.into()), exemplar: None };
             metrics.push(model::Metric { counter: Some(counter), ..with_labels(labels) });
+        }),
+        Samples::BandHistogram(each) => each(snapshot, &mut |labels, histogram, start| {
+            let format = HistogramFormat { schema: format.schema.min(BAND_SCHEMA), ..format };
+            let histogram = Some(encoded(histogram.at_most_schema_1(), format, start, &[]));
+            metrics.push(model::Metric { histogram, ..with_labels(labels) });
+        }),
+        Samples::SizeHistogram(each) => each(snapshot, &mut |labels, sizes, bytes, start| {
+            let histogram = Some(encoded_sizes(sizes, bytes, format, start));
+            metrics.push(model::Metric { histogram, ..with_labels(labels) });
         }),
         Samples::Histogram(each) => each(snapshot, &mut |labels, histogram, start, slow| {
             let histogram = Some(encoded(histogram, format, start, slow));
@@ -93,6 +106,29 @@ fn encoded(
         encoded.zero_count = histogram.zero;
         (encoded.positive_span, encoded.positive_delta) = buckets::native(histogram, format.schema);
         encoded.exemplars = exemplars::native(slow, format.schema);
+    }
+    encoded
+}
+
+fn encoded_sizes(
+    sizes: &SizeHistogram,
+    bytes: u64,
+    format: HistogramFormat,
+    start: SystemTime,
+) -> model::Histogram {
+    let mut encoded = model::Histogram {
+        sample_count: sizes.count(),
+        sample_sum: bytes as f64,
+        start_timestamp: Some(start.into()),
+        ..model::Histogram::default()
+    };
+    if format.kinds.classic() {
+        encoded.bucket = buckets::classic_sizes(sizes);
+    }
+    if format.kinds.native() {
+        encoded.zero_threshold = f64::from(ZERO_BUCKET_BYTES);
+        encoded.zero_count = sizes.zero;
+        (encoded.positive_span, encoded.positive_delta) = buckets::native_sizes(sizes);
     }
     encoded
 }

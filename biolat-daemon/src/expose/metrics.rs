@@ -13,7 +13,9 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Met
 
 use super::ServerState;
 use crate::{
+    band_histogram::BandHistogram,
     histogram::Histogram,
+    size_histogram::SizeHistogram,
     snapshot::{DeviceView, SeriesView, SlowIo, Snapshot},
     version,
 };
@@ -36,6 +38,10 @@ pub(crate) enum Samples {
     Gauge(fn(&Snapshot, &mut AddGauge<'_>)),
     Counter(fn(&Snapshot, &mut AddCounter<'_>)),
     Histogram(fn(&Snapshot, &mut AddHistogram<'_>)),
+    /// At most two native buckets an octave.
+    BandHistogram(fn(&Snapshot, &mut AddBandHistogram<'_>)),
+    /// Sizes, with one native bucket an octave.
+    SizeHistogram(fn(&Snapshot, &mut AddSizeHistogram<'_>)),
     /// A gauge without labels, which may be absent.
     OfServer(fn(ServerState) -> Option<f64>),
 }
@@ -47,6 +53,11 @@ pub(crate) type AddCounter<'a> = dyn FnMut(&[&str], f64, SystemTime) + 'a;
 /// Adds a sample: label values, value, start, and the recorded ones of its I/Os, for exemplars.
 pub(crate) type AddHistogram<'a> = dyn FnMut(&[&str], &Histogram, SystemTime, &[&SlowIo]) + 'a;
 
+/// Adds a sample: label values, value, start.
+pub(crate) type AddBandHistogram<'a> = dyn FnMut(&[&str], &BandHistogram, SystemTime) + 'a;
+/// Adds a sample: label values, value, sum in bytes, start.
+pub(crate) type AddSizeHistogram<'a> = dyn FnMut(&[&str], &SizeHistogram, u64, SystemTime) + 'a;
+
 /// When a metric is exposed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exposed {
@@ -55,6 +66,8 @@ pub(crate) enum Exposed {
     WithProbeStats,
     /// Only with TLS.
     WithTls,
+    /// Only with `--per-cpu`.
+    PerCpu,
 }
 
 impl Samples {
@@ -62,7 +75,7 @@ impl Samples {
         match self {
             Self::Gauge(_) | Self::OfServer(_) => MetricType::Gauge,
             Self::Counter(_) => MetricType::Counter,
-            Self::Histogram(_) => MetricType::Histogram,
+            Self::Histogram(_) | Self::BandHistogram(_) | Self::SizeHistogram(_) => MetricType::Histogram,
         }
     }
 }
@@ -73,6 +86,7 @@ impl Exposed {
             Self::Always => true,
             Self::WithProbeStats => snapshot.probe.is_some(),
             Self::WithTls => server.certificate_expires.is_some(),
+            Self::PerCpu => server.per_cpu,
         }
     }
 }
@@ -151,6 +165,37 @@ pub(crate) const METRICS: &[Metric] = &[
                 // Those of another drive that had this name are not in the histogram.
                 let slow: Vec<_> = slow.copied().filter(|io| io.completed >= device.since).collect();
                 add(&labels, &series.histograms[Phase::Total as usize], device.since, &slow);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_io_size_bytes",
+        labels: &["device", "op"],
+        help: "Sizes of block requests in bytes, of all parts of a request together; the last native bucket has all above \
+               16 MiB. The sum is biolat_io_bytes_total, which has the bytes of requests that are complete in part, too. \
+               Exposed unless --sizes is off.",
+        samples: Samples::SizeHistogram(|snapshot, add| {
+            for (device, series) in series(snapshot) {
+                if let Some(sizes) = &series.sizes {
+                    let labels = [device.device.name.as_str(), &series.op];
+                    add(&labels, &sizes.requests, series.bytes, device.since);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_size_device_latency_seconds",
+        labels: &["device", "op", "size"],
+        help: "Device latency of block requests in seconds, by the size of the request; total latency where the kernel \
+               does not record the dispatch (see biolat_device_phase_available). Reads, writes and zone appends, and only \
+               sizes that have occurred. Exposed unless --sizes is off.",
+        samples: Samples::BandHistogram(|snapshot, add| {
+            for (device, series) in series(snapshot) {
+                for (size, latencies) in series.sizes.iter().flat_map(|sizes| &sizes.bands) {
+                    add(&[&device.device.name, &series.op, size], latencies, device.since);
+                }
             }
         }),
         exposed: Exposed::Always,
@@ -264,6 +309,72 @@ pub(crate) const METRICS: &[Metric] = &[
         samples: Samples::Gauge(|snapshot, add| {
             for DeviceView { device, inflight, .. } in &snapshot.devices {
                 add(&[&device.name], f64::from(u8::from(inflight.is_exact)));
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_completion_cpus",
+        labels: &["device"],
+        help: "Effective number of CPUs that complete the block requests of a device: as many as would have equal shares, \
+               1 / the sum of the squared shares. Of the last few minutes; absent without completions.",
+        samples: Samples::Gauge(|snapshot, add| {
+            for DeviceView { device, spread, .. } in &snapshot.devices {
+                if let Some(cpus) = spread.effective_cpus {
+                    add(&[&device.name], cpus);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_completion_cpu_share_max",
+        labels: &["device"],
+        help: "Share of the block requests of a device that the busiest CPU completes, 0 to 1. Of the last few minutes; \
+               absent without completions.",
+        samples: Samples::Gauge(|snapshot, add| {
+            for DeviceView { device, spread, .. } in &snapshot.devices {
+                if let Some(share) = spread.largest_share {
+                    add(&[&device.name], share);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_completion_off_node_share",
+        labels: &["device"],
+        help: "Share of the block requests of a device that CPUs of another NUMA node complete, 0 to 1. Of the last few \
+               minutes; absent without completions, and if the node of the device is unknown.",
+        samples: Samples::Gauge(|snapshot, add| {
+            for DeviceView { device, spread, .. } in &snapshot.devices {
+                if let Some(share) = spread.off_node_share {
+                    add(&[&device.name], share);
+                }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_completions_total",
+        labels: &["device", "cpu"],
+        help: "Block requests of a device that have ended on a CPU. CPUs without any are left out.",
+        samples: Samples::Counter(|snapshot, add| {
+            for DeviceView { device, spread, since, .. } in &snapshot.devices {
+                for (cpu, &count) in spread.completions.iter().enumerate().filter(|&(_, &count)| count > 0) {
+                    add(&[&device.name, &cpu.to_string()], count as f64, *since);
+                }
+            }
+        }),
+        exposed: Exposed::PerCpu,
+    },
+    Metric {
+        name: "biolat_online_cpus",
+        labels: &[],
+        help: "Number of CPUs that are online; absent if sysfs cannot be read.",
+        samples: Samples::Gauge(|snapshot, add| {
+            if let Some(cpus) = snapshot.online_cpus {
+                add(&[], cpus as f64);
             }
         }),
         exposed: Exposed::Always,
@@ -560,6 +671,7 @@ mod tests {
                 Exposed::Always => "",
                 Exposed::WithProbeStats => " Exposed only with `--probe-stats`.",
                 Exposed::WithTls => " Exposed only with TLS.",
+                Exposed::PerCpu => " Exposed only with `--per-cpu`.",
             };
             format!(
                 "| `{}` | {} | {} | {}{only} |\n",

@@ -86,6 +86,8 @@ impl Format {
 pub struct ServerState {
     /// When its certificate expires; none without TLS.
     pub certificate_expires: Option<SystemTime>,
+    /// Whether completions are exposed by CPU.
+    pub per_cpu: bool,
 }
 
 /// A snapshot in an exposition format.

@@ -1,10 +1,13 @@
 //! What biolat needs to know of the running kernel, resolved from its BTF.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use biolat_common::kernel::{Layout, bio_issue};
 
-use super::btf::{Btf, MalformedBtf};
+use super::{
+    Options,
+    btf::{Btf, MalformedBtf},
+};
 
 /// The kernel as its BTF describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +129,7 @@ impl Kernel {
             queue_has_issue_times,
             requeue_argument: requeue_argument.unwrap_or(0),
             slow_ms: 0,
+            sizes: 0,
             ..walk.unwrap_or_default()
         };
         // The enumerator came with the change that renumbered the statuses.
@@ -134,12 +138,19 @@ impl Kernel {
         Ok(Self { layout, ops, statuses_since_6_10, has_requeue, can_walk })
     }
 
-    /// For a probe that records each I/O that takes at least so long, and each that fails.
+    /// For a probe with these options.
     #[must_use]
-    pub fn recording(mut self, slow: Option<Duration>) -> Self {
-        let milliseconds = slow.map_or(0, |slow| slow.as_millis());
+    pub fn with(mut self, options: &Options) -> Self {
+        let milliseconds = options.slow.map_or(0, |slow| slow.as_millis());
         self.layout.slow_ms = u32::try_from(milliseconds).unwrap_or(u32::MAX);
+        self.layout.sizes = u32::from(options.sizes);
         self
+    }
+
+    /// Whether the probe counts requests by size.
+    #[must_use]
+    pub fn counts_sizes(&self) -> bool {
+        self.layout.sizes != 0
     }
 
     /// Whether this kernel records when each I/O is submitted. Later ones do it on demand, for some queues.

@@ -8,7 +8,10 @@ use aya::{
     programs::{BtfTracePoint, ProgramError},
 };
 use aya_log::EbpfLogger;
-use biolat_common::slot::{CHUNK_SLOTS, SLOTS};
+use biolat_common::{
+    size::MAX_PARTS,
+    slot::{CHUNK_SLOTS, SLOTS},
+};
 use log::Log;
 
 use super::{
@@ -147,11 +150,12 @@ fn load(kernel: &Kernel, btf: &Btf, slots: u32) -> Result<Loaded> {
     let mut object = EbpfLoader::new()
         .btf(None)
         .map_max_entries("SERIES", slots)
+        .map_max_entries("PARTS", if kernel.counts_sizes() { MAX_PARTS as u32 } else { 1 })
         .load(&object::of_kernel(kernel.layout)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
     let events = Events::from_object(&mut object)?;
-    let maps = Maps::from_object(&mut object, slots)?;
+    let maps = Maps::from_object(&mut object, slots, kernel.counts_sizes())?;
     let slow = SlowRecords::from_object(&mut object)?;
     let result = InflightResult::from_object(&mut object)?;
     program(&mut object)?.load(PROGRAM, btf).context("cannot load the probe")?;

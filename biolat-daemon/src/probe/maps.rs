@@ -1,78 +1,25 @@
 //! The probe's maps, typed. `biolat_common::slot` says what they mean.
 
-#![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
-
 use anyhow::{Context as _, Result};
 use aya::{
     Ebpf,
-    maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue},
+    maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, PerCpuArray, Queue},
 };
 use biolat_common::{
     lost::{Counts, REASONS},
-    series::{Key, Series},
-    slot::{CHUNK_SLOTS, Cell, SLOTS},
+    series::Key,
+    slot::{Cell, SLOTS},
 };
 
 use super::{
     cpus::{self, PossibleCpus},
-    series_maps::SeriesMaps,
+    series_maps::{SeriesMaps, SlotReading},
+    slot_arrays::{self, SlotArrays},
     sys,
 };
 
 /// Insert only a key that is not there.
 const BPF_NOEXIST: u64 = 1;
-
-/// A series as the value of a map.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub struct SeriesValue(Series);
-
-// SAFETY: `repr(C)` integers without padding.
-unsafe impl aya::Pod for SeriesValue {}
-
-impl From<Series> for SeriesValue {
-    fn from(series: Series) -> Self {
-        Self(series)
-    }
-}
-
-/// A buffer for one CPU's counters after another, reused for each series.
-#[derive(Default)]
-pub struct SeriesBuffer(Vec<SeriesValue>);
-
-impl SeriesBuffer {
-    /// An entry of a per-CPU array, summed over the CPUs.
-    fn read(
-        &mut self,
-        map: &PerCpuArray<MapData, SeriesValue>,
-        index: u32,
-        cpus: PossibleCpus,
-    ) -> Result<Series> {
-        cpus.read(map, index, &mut self.0).context("cannot read a series")?;
-        Ok(self.sum())
-    }
-
-    /// The same for a plain array with the counters of so many CPUs in one value. The bench of the collector simulates
-    /// machines with it that have more CPUs than its own.
-    pub fn read_plain<const CPUS: usize>(
-        &mut self,
-        map: &Array<MapData, [SeriesValue; CPUS]>,
-        index: u32,
-    ) -> Result<Series> {
-        self.0.resize(CPUS, Series::ZERO.into());
-        // SAFETY: there is room for the array's value, whose size aya has checked; the map is not per CPU.
-        unsafe { sys::read_entry(map.map(), index, self.0.as_mut_ptr()) }.context("cannot read a series")?;
-        Ok(self.sum())
-    }
-
-    fn sum(&self) -> Series {
-        let mut sum = Series::ZERO;
-        for SeriesValue(cpu) in &self.0 {
-            sum.merge(cpu);
-        }
-        sum
-    }
-}
 
 /// The maps.
 pub struct Maps {
@@ -82,20 +29,17 @@ pub struct Maps {
     entries: (Vec<u64>, Vec<u32>),
     free: Queue<MapData, u32>,
     lost: PerCpuArray<MapData, Counts>,
-    /// The slots that exist from the start, and their number.
-    series: PerCpuArray<MapData, SeriesValue>,
-    preallocated: u32,
-    /// The slots added later, in chunks.
+    slots: Box<dyn SlotArrays>,
+    /// The arrays of slots that are added later.
     more: ArrayOfMaps<MapData>,
-    chunks: Vec<PerCpuArray<MapData, SeriesValue>>,
     cpus: PossibleCpus,
-    buffer: SeriesBuffer,
     losses: Vec<Counts>,
 }
 
 impl Maps {
-    /// Takes the maps out of an object that was loaded with this many slots, and pushes the slots to the free queue.
-    pub(super) fn from_object(object: &mut Ebpf, preallocated: u32) -> Result<Self> {
+    /// Takes the maps out of an object that was loaded with this many slots, with or without counters by size, and pushes
+    /// the slots to the free queue.
+    pub(super) fn from_object(object: &mut Ebpf, slots: u32, sizes: bool) -> Result<Self> {
         let mut take =
             |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
         let lost = take("LOST")?.try_into()?;
@@ -107,15 +51,12 @@ impl Maps {
             entries: (vec![0; SLOTS as usize], vec![0; SLOTS as usize]),
             free: take("FREE")?.try_into()?,
             lost,
-            series: take("SERIES")?.try_into()?,
-            preallocated,
+            slots: slot_arrays::from_map(take("SERIES")?, slots, sizes, cpus)?,
             more: array_of_maps(take("MORE")?)?,
-            chunks: Vec::new(),
             cpus,
-            buffer: SeriesBuffer::default(),
             losses: Vec::new(),
         };
-        for slot in 0..preallocated {
+        for slot in 0..slots {
             maps.push_free(slot)?;
         }
         Ok(maps)
@@ -124,7 +65,7 @@ impl Maps {
     /// Bytes of the counters of one slot in the kernel.
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
-        (self.cpus.get() * size_of::<Series>()) as u64
+        self.slots.slot_bytes()
     }
 
     /// How many CPUs each counter has a copy for.
@@ -135,7 +76,7 @@ impl Maps {
     /// All slots, free or in use.
     #[must_use]
     pub fn slots(&self) -> u32 {
-        self.preallocated + self.chunks.len() as u32 * CHUNK_SLOTS
+        self.slots.slots()
     }
 
     /// Every series and its slot.
@@ -160,16 +101,10 @@ impl Maps {
 
 impl SeriesMaps for Maps {
     fn add_chunk(&mut self) -> Result<Option<u32>> {
-        let slots = self.slots();
-        if slots == SLOTS {
+        if self.slots() == SLOTS {
             return Ok(None);
         }
-        let chunk = PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a map for more series")?;
-        self.more
-            .set(slots / CHUNK_SLOTS, chunk.map(), 0)
-            .context("cannot add a map for more series to the probe")?;
-        self.chunks.push(chunk);
-        Ok(Some(slots))
+        self.slots.add_chunk(&mut self.more).map(Some)
     }
 
     fn pop_free(&mut self) -> Result<Option<u32>> {
@@ -211,15 +146,8 @@ impl SeriesMaps for Maps {
         self.table.set(index, cell.bits(), 0).context("cannot change the table of series")
     }
 
-    fn read(&mut self, slot: u32) -> Result<Series> {
-        let (map, index) = match slot.checked_sub(self.preallocated) {
-            None => (&self.series, slot),
-            Some(beyond) => {
-                let chunk = self.chunks.get((beyond / CHUNK_SLOTS) as usize);
-                (chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS)
-            }
-        };
-        self.buffer.read(map, index, self.cpus)
+    fn read(&mut self, slot: u32) -> Result<SlotReading> {
+        self.slots.read(slot)
     }
 }
 

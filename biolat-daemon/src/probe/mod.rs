@@ -11,6 +11,7 @@ mod maps;
 pub mod object;
 pub mod release;
 mod series_maps;
+mod slot_arrays;
 mod slow;
 mod sys;
 
@@ -18,21 +19,19 @@ use std::{
     collections::BTreeSet,
     fs,
     os::fd::{BorrowedFd, OwnedFd},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::{Ebpf, programs::tp_btf::BtfTracePointLinkId};
 use aya_log::EbpfLogger;
-use biolat_common::{
-    inflight::Found,
-    series::{Key, Series},
-    slow::SlowRecord,
-};
+use biolat_common::{inflight::Found, series::Key, slow::SlowRecord};
 use log::Log;
 
 pub use load::{in_whole_chunks, test_load};
-pub use maps::{Maps, SeriesBuffer, SeriesValue};
-pub use series_maps::SeriesMaps;
+pub use maps::Maps;
+pub use series_maps::{SeriesMaps, SlotReading};
+pub use slot_arrays::{CountersValue, SlotBuffer};
 pub use sys::ProgramCounts;
 
 use crate::{c_library, host::Host};
@@ -41,6 +40,23 @@ use inflight::InflightResult;
 use kernel::Kernel;
 use load::{LoadEnv, Loaded, parse_btf, program};
 use slow::SlowRecords;
+
+/// What the probe does besides counting latencies.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether the kernel measures the probe's run time.
+    pub statistics: bool,
+    /// I/Os that take so long are recorded, and those that fail; none: no I/O is.
+    pub slow: Option<Duration>,
+    /// Whether requests are counted by size.
+    pub sizes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { statistics: false, slow: None, sizes: true }
+    }
+}
 
 /// The loaded and attached probe. Dropping it removes it from the kernel.
 pub struct Probe {
@@ -147,9 +163,15 @@ impl Probe {
     }
 }
 
-/// Bytes of the counters of one series in the kernel, before any map exists: by the CPUs that sysfs lists.
-pub fn slot_bytes() -> Result<u64> {
-    Ok((cpus::in_sysfs()? * size_of::<Series>()) as u64)
+/// The possible CPUs that sysfs lists.
+pub fn possible_cpus() -> Result<u64> {
+    Ok(cpus::in_sysfs()? as u64)
+}
+
+/// Bytes of the counters of one series in the kernel, with or without those by size, before any map exists: by the CPUs
+/// that sysfs lists.
+pub fn slot_bytes(sizes: bool) -> Result<u64> {
+    Ok(possible_cpus()? * slot_arrays::value_bytes(sizes) as u64)
 }
 
 /// The bytes of the running kernel's BTF.

@@ -1,10 +1,21 @@
 //! What the collector does with the maps of series. A trait, so that its tests can let any system call fail.
 
 use anyhow::Result;
-use biolat_common::{
-    series::{Key, Series},
-    slot::Cell,
-};
+use biolat_common::{series::Key, size::Counters, slot::Cell};
+
+/// The counters of a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotReading {
+    /// Summed over the CPUs.
+    pub sum: Counters,
+    /// Requests that have ended on each CPU. They wrap like every counter.
+    pub completions: Vec<u32>,
+}
+
+impl SlotReading {
+    /// Of a slot that has never been used.
+    pub const ZERO: Self = Self { sum: Counters::ZERO, completions: Vec::new() };
+}
 
 /// The maps of series. A method makes one system call that changes something: after an error, nothing has changed.
 pub trait SeriesMaps {
@@ -30,6 +41,6 @@ pub trait SeriesMaps {
     /// Changes a cell of the table.
     fn set_cell(&mut self, index: u32, cell: Cell) -> Result<()>;
 
-    /// The counters of a slot, summed over the CPUs.
-    fn read(&mut self, slot: u32) -> Result<Series>;
+    /// The counters of a slot.
+    fn read(&mut self, slot: u32) -> Result<SlotReading>;
 }

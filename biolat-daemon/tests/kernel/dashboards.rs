@@ -44,6 +44,9 @@ const COMPLETES: &str = "at most moments no I/O is in flight";
 const OF_ADMISSION: &str = "biolat_admission_latency";
 const WITH_ADMISSION: &str = "Share of time waiting";
 
+/// The NUMA node of a loop device is unknown.
+const OF_NUMA_NODE: &str = "biolat_completion_off_node_share";
+
 /// Rules by model. They multiply histograms, which Debian's Prometheus does not support.
 const OF_MODELS: &str = "model_op:";
 
@@ -78,6 +81,7 @@ impl DashboardSetup {
                 while !stop.is_set() {
                     busy.read(20);
                     busy.write(20);
+                    busy.try_read_at(0, 128 << 10).unwrap();
                     busy.flush();
                     failing.try_read_at(64 << 20, 4096).unwrap_err();
                     unmeasured.read(5);
@@ -232,7 +236,10 @@ fn has_data(kind: &Kind) {
         let has_admission = has_admission(&prometheus);
         for query in &queries {
             let needs_admission = query.expression.contains(OF_ADMISSION) && query.panel != WITH_ADMISSION;
-            if !kind.has_models && query.expression.contains(OF_MODELS) || needs_admission && !has_admission {
+            if !kind.has_models && query.expression.contains(OF_MODELS)
+                || needs_admission && !has_admission
+                || query.expression.contains(OF_NUMA_NODE)
+            {
                 continue;
             }
             wait_for(&format!("{}: {}", query.panel, query.expression), || {

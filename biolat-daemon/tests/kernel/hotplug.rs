@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host};
+use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host, probe::Options};
 
 use crate::support::{
     awake::Awake,
@@ -63,7 +63,7 @@ fn a_collection_that_finds_a_device_gone_does_not_count_it() {
     let device = LoopDevice::attach("unnoticed", true);
     let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
     let selection = Selection::new(Some(&device.name), None).unwrap();
-    let mut collector = Collector::attach(host, selection, false, None).unwrap();
+    let mut collector = Collector::attach(host, selection, Options::default()).unwrap();
     Target::open(&device.path()).read(300);
     collector.collect().unwrap();
     let before = Stat::of(&device.name).completions(READ);

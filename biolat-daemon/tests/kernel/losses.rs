@@ -5,7 +5,7 @@ use biolat_daemon::{
     collect::Collector,
     device::{self, IdKind, diskstats::Group, selection::Selection},
     host::Host,
-    probe::{Probe, btf::Btf, kernel::Kernel, kernel_btf},
+    probe::{Options, Probe, btf::Btf, kernel::Kernel, kernel_btf},
     snapshot::{DeviceView, Snapshot},
 };
 
@@ -109,7 +109,7 @@ fn missed_reads(snapshot: &Snapshot, device: &str) -> u64 {
 fn the_audit_notices_a_detached_probe() {
     let device = LoopDevice::attach("audit", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
-    let mut collector = Collector::attach(host(), selection, false, None).unwrap();
+    let mut collector = Collector::attach(host(), selection, Options::default()).unwrap();
     let target = Target::open(&device.path());
     collector.collect().unwrap();
     let accounted = Stat::of(&device.name).completions(READ);

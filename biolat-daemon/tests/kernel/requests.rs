@@ -41,6 +41,8 @@ fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least)
             assert_eq!(growth.value("biolat_requeues_total", &[("op", "read")]), events as f64, "{round}");
         }
         assert_eq!(growth.value("biolat_failed_ios_total", &[]), 0.0, "{round}");
+        assert_eq!(growth.sizes("read"), [(12, 2 * reads)].into(), "{round}: of 4 KiB");
+        assert_eq!(growth.bands("read"), [("le_4KiB", 2 * reads)].into(), "{round}");
         let [device, total] = ["device", "total"].map(|phase| growth.latencies(phase, "read"));
         assert_eq!(device, total, "{round}");
     }
@@ -110,6 +112,26 @@ fn fsync_on_a_volatile_cache_is_exact() {
     }
 }
 
+/// The kernel lets the drive write the data of such a write and flush its cache; the request ends without bytes left.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_write_with_flushes_has_the_size_of_its_data() {
+    let device = "vda";
+    assert_eq!(block::attribute(device, "queue/fua"), "0");
+    let daemon = Daemon::of(device);
+    let before = settled(&daemon, device);
+    let target = Target::open_synchronous(&block::path(device));
+    target.write(100);
+    for place in 0..50 {
+        target.write_at(place << 20, 64 << 10);
+    }
+    let after = settled(&daemon, device);
+    let growth = compare(device, &before, &after);
+    assert!(growth.of(FLUSH) > 0);
+    assert_eq!(growth.sizes("write"), [(12, 100), (16, 50)].into());
+    assert_eq!(growth.bands("write"), [("le_4KiB", 100), ("le_64KiB", 50)].into());
+}
+
 /// Without data to write, fsync sends an empty flush: it is accounted as a write and ends without being dispatched
 /// to the driver. Its dispatch time is 0, which looks like a timestamp in the first minutes after boot.
 #[test]
@@ -131,6 +153,7 @@ fn an_empty_flush_has_only_a_total() {
     assert_eq!((growth.of(WRITE), growth.of(FLUSH)), (50, 50));
     let phases = |op| ["queue", "device", "total"].map(|phase| growth.latencies(phase, op));
     assert_eq!((phases("write"), phases("flush")), ([0, 0, 50], [50, 50, 50]));
+    assert_eq!((growth.sizes("write"), growth.bands("write").len()), ([(8, 50)].into(), 0), "no data");
 }
 
 /// Both CPUs complete the first write of a new device at once: one creates the series, and neither write is lost.

@@ -6,7 +6,7 @@ use biolat_daemon::{
     device::Device,
     histogram::Histogram,
     http::ServeConfig,
-    snapshot::{DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
+    snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
 };
 
 pub(crate) fn serve_config() -> ServeConfig {
@@ -29,6 +29,7 @@ pub(crate) fn snapshot(devices: usize) -> Snapshot {
         }],
         unseen: Vec::new(),
         inflight: Inflight::default(),
+        spread: CpuSpread::default(),
     };
     Snapshot {
         taken: SystemTime::now(),
@@ -39,5 +40,6 @@ pub(crate) fn snapshot(devices: usize) -> Snapshot {
         health: Health::default(),
         probe: None,
         process: Some(Process::default()),
+        online_cpus: Some(2),
     }
 }

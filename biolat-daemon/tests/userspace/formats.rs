@@ -7,12 +7,18 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use biolat_common::size::BAND_CELLS;
 use biolat_daemon::{
-    api::{ApiDevice, ApiPath, ApiSnapshot},
+    api::{ApiBand, ApiDevice, ApiPath, ApiSnapshot},
+    band_histogram::BandHistogram,
     device::{Device, MultipathPath, diskstats::Group},
     expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
-    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowIo, SlowLog, Snapshot},
+    size_histogram::SizeHistogram,
+    snapshot::{
+        CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo, SlowLog,
+        Snapshot,
+    },
     version,
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
@@ -44,6 +50,18 @@ fn slow_io(number: u64, milliseconds: Option<u64>) -> SlowIo {
     }
 }
 
+fn sizes(scale: u64) -> SizesView {
+    let mut cells = [0; BAND_CELLS];
+    (cells[0], cells[20], cells[21], cells[62]) = (1, scale, 2, 1);
+    SizesView {
+        requests: SizeHistogram { zero: 1, buckets: vec![(12, 3 * scale), (20, 4)], overflow: 2 },
+        bands: vec![
+            ("le_4KiB", BandHistogram::from_cells(&cells, 3_000)),
+            ("gt_1MiB", BandHistogram::from_cells(&[scale; BAND_CELLS], 1 << 40)),
+        ],
+    }
+}
+
 fn snapshot() -> Snapshot {
     let earlier =
         SlowIo { completed: UNIX_EPOCH + Duration::from_secs(1_700_000_000), ..slow_io(1, Some(900)) };
@@ -62,9 +80,11 @@ fn snapshot() -> Snapshot {
         histograms: [Histogram::new(), histogram(scale), Histogram::new(), histogram(2 * scale)],
         errors: vec![("medium", scale), ("nospc", 1)],
         requeues: scale,
+        sizes: Some(sizes(scale)),
     };
     let write_zeroes = SeriesView {
         histograms: [histogram(5), histogram(3), Histogram::new(), histogram(6)],
+        sizes: None,
         ..series("write_zeroes", 3)
     };
     Snapshot {
@@ -95,6 +115,12 @@ fn snapshot() -> Snapshot {
                 oldest: Duration::from_millis(16_250),
                 is_exact: true,
             },
+            spread: CpuSpread {
+                completions: vec![7, 0, 9],
+                effective_cpus: Some(1.9),
+                largest_share: Some(0.5625),
+                off_node_share: None,
+            },
         }],
         lost: vec![("iostats_off", 17), ("no_room", 0)],
         slow: SlowLog { ios: ios.into(), dropped: 6 },
@@ -108,6 +134,7 @@ fn snapshot() -> Snapshot {
         },
         probe: Some(ProbeRuns { count: 1000, time: Duration::from_nanos(50_500) }),
         process: Some(Process { cpu_seconds: 1.5, resident_bytes: 7 << 20, ..Process::default() }),
+        online_cpus: Some(16),
     }
 }
 
@@ -411,13 +438,26 @@ fn without_procfs_nothing_is_said_of_the_process() {
 #[test]
 fn when_the_certificate_expires() {
     let text = |certificate_expires| {
-        let server = ServerState { certificate_expires };
+        let server = ServerState { certificate_expires, ..ServerState::default() };
         String::from_utf8(encode(&snapshot(), server, HistogramFormat::default(), Format::Text)).unwrap()
     };
     let time = UNIX_EPOCH + Duration::from_secs(4_102_444_800);
     let line = "\nbiolat_certificate_expiry_timestamp_seconds 4102444800\n";
     assert!(text(Some(time)).contains(line));
     assert!(!text(None).contains("biolat_certificate_expiry_timestamp_seconds"));
+}
+
+#[test]
+fn completions_by_cpu_on_request() {
+    let text = |per_cpu| {
+        let server = ServerState { per_cpu, ..ServerState::default() };
+        String::from_utf8(encode(&snapshot(), server, HistogramFormat::default(), Format::Text)).unwrap()
+    };
+    let lines = text(true);
+    let samples: Vec<_> = lines.lines().filter(|line| line.starts_with("biolat_completions_total")).collect();
+    let of_cpu = |cpu, count| format!("biolat_completions_total{{device=\"nvme0n1\",cpu=\"{cpu}\"}} {count}");
+    assert_eq!(samples, [of_cpu(0, 7), of_cpu(2, 9)]);
+    assert!(!text(false).contains("biolat_completions_total"));
 }
 
 #[test]
@@ -548,6 +588,20 @@ fn assert_device_agrees_with_the_protobuf(
             assert_eq!(*count as f64, value("biolat_io_errors_total", &labels));
         }
         assert_eq!(op.requeues as f64, value("biolat_requeues_total", &labels));
+        let sizes = find(&families["biolat_io_size_bytes"], &labels);
+        assert_eq!(op.sizes.is_some(), sizes.len() == 1);
+        let bands = find(&families["biolat_size_device_latency_seconds"], &labels);
+        assert_eq!(op.sizes.as_ref().map_or(0, |sizes| sizes.bands.len()), bands.len());
+        if let Some(found) = &op.sizes {
+            assert_same_sizes(&found.requests, op.bytes, sizes[0].histogram.as_ref().unwrap());
+            for (ApiBand { size, device }, encoded) in found.bands.iter().zip(bands) {
+                assert_eq!(
+                    encoded.label.last().map(|label| (&*label.name, &*label.value)),
+                    Some(("size", &**size))
+                );
+                assert_same_band(device, encoded.histogram.as_ref().unwrap());
+            }
+        }
         for (phase, histogram) in
             [("admission", &op.admission), ("queue", &op.queue), ("device", &op.device), ("total", &op.total)]
         {
@@ -591,6 +645,27 @@ fn output_is_the_recorded_one() {
              BIOLAT_UPDATE_FIXTURES=1 cargo test -p biolat-daemon --test userspace output_is_the_recorded_one\n"
         );
     }
+}
+
+/// The last bucket has the sizes above the range.
+fn assert_same_sizes(sizes: &SizeHistogram, bytes: u64, encoded: &Encoded) {
+    assert_eq!((sizes.count(), bytes as f64), (encoded.sample_count, encoded.sample_sum));
+    assert_eq!((sizes.zero, encoded.zero_threshold, encoded.schema), (encoded.zero_count, 256.0, 0));
+    let overflow = (sizes.overflow > 0).then_some((25, sizes.overflow));
+    assert_eq!(sizes.buckets.iter().copied().chain(overflow).collect::<Vec<_>>(), native(encoded));
+}
+
+fn assert_same_band(band: &BandHistogram, encoded: &Encoded) {
+    assert_eq!((band.count(), encoded.schema), (encoded.sample_count, 1));
+    let json = serde_json::to_value(band).unwrap();
+    let buckets: Vec<(i32, u64)> = serde_json::from_value(json["buckets"].clone()).unwrap();
+    let mut buckets: BTreeMap<_, _> = buckets.into_iter().collect();
+    match json["overflow"].as_u64().unwrap() {
+        0 => {}
+        overflow => *buckets.entry(20).or_default() += overflow,
+    }
+    assert_eq!(buckets.into_iter().collect::<Vec<_>>(), native(encoded));
+    assert_eq!(json["zero"].as_u64(), Some(encoded.zero_count));
 }
 
 /// The last bucket of a native histogram has the latencies above the range as well.

@@ -5,12 +5,18 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use biolat_common::size::{BAND_CELLS, BAND_NAMES, BANDS, CELLS};
 use biolat_daemon::{
+    band_histogram::BandHistogram,
     device::{Device, MultipathPath, diskstats::Group},
     expose::Format,
     histogram::Histogram,
     http::negotiate,
-    snapshot::{DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SlowIo, SlowLog, Snapshot},
+    size_histogram::SizeHistogram,
+    snapshot::{
+        CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo, SlowLog,
+        Snapshot,
+    },
 };
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use proptest::{collection, option, prelude::*, sample::subsequence};
@@ -32,17 +38,32 @@ fn histogram() -> impl Strategy<Value = Histogram> {
     )
 }
 
+fn sizes() -> impl Strategy<Value = SizesView> {
+    let cell = || 0..1_u64 << 40;
+    let bands = subsequence(BAND_NAMES.to_vec(), 0..=BANDS);
+    (any::<[u32; CELLS]>(), bands, collection::vec(cell(), BAND_CELLS), 0..1_000_000_000_000_000_u64)
+        .prop_map(|(requests, bands, cells, sum_ns)| {
+            let cells = std::array::from_fn(|cell| if cell == BAND_CELLS - 1 { 0 } else { cells[cell] });
+            let band = BandHistogram::from_cells(&cells, sum_ns.into());
+            SizesView {
+                requests: SizeHistogram::from_cells(&requests.map(u64::from)),
+                bands: bands.into_iter().map(|name| (name, band.clone())).collect(),
+            }
+        })
+}
+
 fn series() -> impl Strategy<Value = Vec<SeriesView>> {
     let op = subsequence(vec!["read", "write", "flush", "discard", "zone_append"], 0..=3);
     let errors = (subsequence(vec!["ioerr", "medium", "timeout", "nospc"], 0..=4), 1..1_u64 << 40);
-    (op, any::<u64>(), [histogram(), histogram(), histogram(), histogram()], errors).prop_map(
-        |(ops, bytes, histograms, (statuses, errors))| {
+    (op, any::<u64>(), [histogram(), histogram(), histogram(), histogram()], errors, sizes()).prop_map(
+        |(ops, bytes, histograms, (statuses, errors), sizes)| {
             let series = |op: &str| SeriesView {
                 op: op.to_owned(),
                 bytes,
                 histograms: histograms.clone(),
                 errors: statuses.iter().map(|&status| (status, errors)).collect(),
                 requeues: bytes / 3,
+                sizes: (bytes % 2 == 0).then(|| sizes.clone()),
             };
             ops.into_iter().map(series).collect()
         },
@@ -74,6 +95,12 @@ fn device() -> impl Strategy<Value = DeviceView> {
                 writes: missed[0].into(),
                 oldest: Duration::from_millis(missed[1].into()),
                 is_exact: rotational,
+            },
+            spread: CpuSpread {
+                completions: vec![7, 0, 9],
+                effective_cpus: Some(1.9),
+                largest_share: Some(0.5625),
+                off_node_share: None,
             },
         },
     )
@@ -130,6 +157,7 @@ prop_compose! {
             health: Health { durations, failures: count.into(), ..Health::default() },
             probe: runs.map(|(runs, ns)| ProbeRuns { count: runs.into(), time: Duration::from_nanos(ns) }),
             process: Some(Process { resident_bytes: count.into(), ..Process::default() }),
+            online_cpus: runs.map(|(runs, _)| runs as usize),
         }
     }
 }

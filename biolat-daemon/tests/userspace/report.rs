@@ -11,10 +11,16 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use biolat_common::{
+    bucket::cell,
+    size::{BAND_CELLS, band_cell},
+};
 use biolat_daemon::{
     api::ApiSnapshot,
+    band_histogram::BandHistogram,
     http::{Limits, Service, serve},
-    snapshot::Snapshot,
+    size_histogram::SizeHistogram,
+    snapshot::{SizesView, Snapshot},
     web_config::WebConfig,
 };
 use flate2::{Compression, write::GzEncoder};
@@ -45,7 +51,18 @@ fn collection(number: u64, started: SystemTime) -> Snapshot {
         histogram.sum_ns = u128::from(READS * number) * 900_000;
     }
     view.series[0].bytes = BYTES * number;
+    view.series[0].sizes = Some(sizes(READS * number));
+    view.spread.completions = vec![0, READS * number];
     snapshot
+}
+
+/// So many requests of 4 KiB.
+fn sizes(count: u64) -> SizesView {
+    let requests = SizeHistogram { zero: 0, buckets: vec![(12, count)], overflow: 0 };
+    let mut cells = [0; BAND_CELLS];
+    cells[band_cell(cell(900_000))] = count;
+    let latencies = BandHistogram::from_cells(&cells, u128::from(count) * 900_000);
+    SizesView { requests, bands: vec![("le_4KiB", latencies)] }
 }
 
 /// A biolat with a collection every 200 ms, for as long as the process lives.
@@ -158,6 +175,44 @@ fn windows_are_of_whole_collections() {
     }
     let stderr = text(&output.stderr);
     assert!(stderr.contains(&format!("on example at http://{address}, interval 200 ms")), "{stderr}");
+}
+
+#[test]
+fn tables_by_size_and_cpu() {
+    let address = biolat(None).to_string();
+    let output = once(&["--from", &address, "--sizes", "--cpus"]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    for line in [
+        "nvme0n1 read: device latency by size\n",
+        "  up to 4 KiB  ",
+        "  900 us  ",
+        "  CPU 1  ",
+        "  100 % ***",
+    ] {
+        assert!(stdout.contains(line), "{line} is not in:\n{stdout}");
+    }
+    assert!(stdout.contains("effective CPUs 1.0") && !stdout.contains("every device and op"), "{stdout}");
+    let output = once(&["--from", &address, "--sizes", "--cpus", "-j"]);
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ios = &line["blocks"][0]["ios"];
+    assert_eq!(&line["sizes"][0]["requests"][0], &serde_json::json!([2048, 4096, ios]));
+    assert_eq!(&line["sizes"][0]["bands"][0]["count"], ios);
+    assert_eq!(line["cpus"], serde_json::json!({"nvme0n1": [0, ios]}));
+}
+
+/// An older daemon, or one with `--sizes off`.
+#[test]
+fn a_daemon_without_sizes_or_cpus() {
+    let older = ApiSnapshot::of(&snapshot(1), "x", Duration::from_millis(200));
+    let body = serde_json::to_vec(&older).unwrap();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let address = server_of([head.as_bytes(), &body].concat().leak()).to_string();
+    for json in [&[][..], &["-j"]] {
+        let run = |view| once(&[&["--from", &address, view], json].concat());
+        fails(&run("--sizes"), &["no sizes are counted there: that biolat runs with --sizes off"]);
+        fails(&run("--cpus"), &["completions by CPU are unknown: that biolat is older"]);
+    }
 }
 
 #[test]

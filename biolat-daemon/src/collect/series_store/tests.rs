@@ -8,13 +8,14 @@ use std::{
 
 use anyhow::{Result, bail};
 use biolat_common::{
-    series::{Key, Phase, Series},
+    series::{Key, Phase},
+    size::Counters,
     slot::{CHUNK_SLOTS, Cell, table_cell},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::SeriesStore;
-use crate::probe::SeriesMaps;
+use crate::probe::{SeriesMaps, SlotReading};
 
 /// Their series share cells of the table: those of 1 and 257 with the same op; the last op of 1 with the first one of 2, and
 /// the other way round.
@@ -30,7 +31,7 @@ struct FakeKernel {
     free: VecDeque<u32>,
     index: BTreeMap<Key, u32>,
     table: BTreeMap<u32, Cell>,
-    counters: Vec<Series>,
+    counters: Vec<Counters>,
     /// Runs of the probe that have found their slot, and how many steps ago.
     runs: Vec<(u32, u32)>,
     /// Series that the probe has created, of which the store may not know yet.
@@ -71,7 +72,7 @@ impl FakeKernel {
         self.runs.iter_mut().for_each(|(_, age)| *age += 1);
         // One whose series has ended in between counts for none.
         for (slot, _) in self.runs.extract_if(.., |(_, age)| *age == 2) {
-            self.counters[slot as usize].cells[7][Phase::Total as usize] += 1;
+            self.counters[slot as usize].series.cells[7][Phase::Total as usize] += 1;
             if let Some((key, _)) = self.index.iter().find(|(_, used)| **used == slot) {
                 *self.expected.get_mut(key).unwrap() += 1;
             }
@@ -86,7 +87,7 @@ impl SeriesMaps for FakeKernel {
             return Ok(None);
         }
         self.call()?;
-        self.counters.resize(first + CHUNK_SLOTS as usize, Series::ZERO);
+        self.counters.resize(first + CHUNK_SLOTS as usize, Counters::ZERO);
         Ok(Some(first as u32))
     }
 
@@ -133,9 +134,9 @@ impl SeriesMaps for FakeKernel {
         Ok(())
     }
 
-    fn read(&mut self, slot: u32) -> Result<Series> {
+    fn read(&mut self, slot: u32) -> Result<SlotReading> {
         self.call()?;
-        Ok(self.counters[slot as usize])
+        Ok(SlotReading { sum: self.counters[slot as usize], completions: Vec::new() })
     }
 }
 

@@ -103,7 +103,7 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
             // The daemon chooses `slow_ms`, not the kernel.
-            let Layout { $($member),*, slow_ms: _ } = kernel.layout;
+            let Layout { $($member),*, slow_ms: _, sizes: _ } = kernel.layout;
             [$((stringify!($member), $member)),*]
         }};
     }

@@ -1,6 +1,6 @@
 //! A scrape in the protobuf format, decoded with the schema of the format.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
     Histogram, Metric, MetricFamily,
@@ -24,7 +24,72 @@ impl Figures {
         while !bytes.is_empty() {
             families.push(MetricFamily::decode_length_delimited(&mut bytes).unwrap());
         }
-        Self(families)
+        let figures = Self(families);
+        figures.assert_sizes_add_up();
+        figures
+    }
+
+    /// Counts by size are those of all sizes, in each scrape.
+    fn assert_sizes_add_up(&self) {
+        for metric in self.metrics("biolat_io_size_bytes", &[]) {
+            let label = |name: &str| {
+                metric
+                    .label
+                    .iter()
+                    .find(|label| label.name == name)
+                    .map(|label| label.value.as_str())
+                    .unwrap()
+            };
+            let (device, op) = (label("device"), label("op"));
+            let (sizes, total) = (metric.histogram.as_ref().unwrap(), self.latencies("total", device, op));
+            assert_eq!(sizes.sample_count, total, "{op}s of {device} by size");
+            let bytes = self.value("biolat_io_bytes_total", &[("device", device), ("op", op)]);
+            assert_eq!(sizes.sample_sum, bytes, "bytes of {op}s of {device} by size");
+            let bands = self.bands(device, op);
+            let count: u64 = bands.iter().map(|(_, latencies)| latencies.sample_count).sum();
+            let seconds: f64 = bands.iter().map(|(_, latencies)| latencies.sample_sum).sum();
+            if !["read", "write", "zone_append"].contains(&op) {
+                assert!(bands.is_empty(), "{op}s of {device}");
+                continue;
+            }
+            assert_eq!(count, total - sizes.zero_count, "{op}s of {device} with data, by band");
+            let has_dispatch = self
+                .value("biolat_device_phase_available", &[("device", device), ("phase", "device")])
+                == 1.0;
+            if has_dispatch {
+                assert_eq!(count, self.latencies("device", device, op), "{op}s of {device} by band");
+                let expected = self.seconds("device", device, op);
+                assert!(
+                    (seconds - expected).abs() <= expected * 1e-9,
+                    "{seconds} s by band, {expected} s of {device}"
+                );
+            }
+        }
+    }
+
+    /// The device latencies of each band that has some.
+    pub(crate) fn bands(&self, device: &str, op: &str) -> Vec<(&str, &Histogram)> {
+        let metrics = self.metrics("biolat_size_device_latency_seconds", &[("device", device), ("op", op)]);
+        metrics
+            .into_iter()
+            .map(|metric| (metric, metric.histogram.as_ref().unwrap()))
+            .map(|(metric, latencies)| {
+                let label = metric.label.iter().find(|label| label.name == "size").unwrap();
+                (label.value.as_str(), latencies)
+            })
+            .collect()
+    }
+
+    /// Requests of each size: the exponent of the upper bound of a bucket in bytes, and its count. The exponent 8 is of
+    /// requests without data.
+    pub(crate) fn sizes(&self, device: &str, op: &str) -> BTreeMap<i32, u64> {
+        let metrics = self.metrics("biolat_io_size_bytes", &[("device", device), ("op", op)]);
+        let Some(sizes) = metrics.first().and_then(|metric| metric.histogram.as_ref()) else {
+            return BTreeMap::new();
+        };
+        let zero = (sizes.zero_count > 0).then_some((8, sizes.zero_count));
+        let buckets = decode(sizes).into_iter().filter(|(_, count)| *count > 0);
+        zero.into_iter().chain(buckets).collect()
     }
 
     /// Metrics of a family that have at least these labels.

@@ -1,5 +1,9 @@
 //! Disk statistics and metrics of the same moment, and the growth between two such moments.
 
+use std::collections::BTreeMap;
+
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Histogram;
+
 use super::{
     daemon::Daemon,
     diskstats::{Fields, GROUPS, Stat},
@@ -52,6 +56,22 @@ impl Growth<'_> {
 
     pub(crate) fn bytes(&self, group: Fields) -> u64 {
         self.by(|figures| figures.bytes(self.device, group))
+    }
+
+    /// Requests of an op by size: the exponent of the upper bound of a bucket in bytes, and its growth.
+    pub(crate) fn sizes(&self, op: &str) -> BTreeMap<i32, u64> {
+        let before = self.before.sizes(self.device, op);
+        let grown = |(exponent, count)| (exponent, count - before.get(&exponent).unwrap_or(&0));
+        self.after.sizes(self.device, op).into_iter().map(grown).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Requests of an op by band.
+    pub(crate) fn bands(&self, op: &str) -> BTreeMap<&str, u64> {
+        let before: BTreeMap<_, _> = self.before.bands(self.device, op).into_iter().collect();
+        let grown = |(band, now): (_, &Histogram)| {
+            (band, now.sample_count - before.get(band).map_or(0, |before| before.sample_count))
+        };
+        self.after.bands(self.device, op).into_iter().map(grown).filter(|(_, count)| *count > 0).collect()
     }
 
     /// Of a counter of the device with these labels, too.

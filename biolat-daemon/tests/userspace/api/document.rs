@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, fs};
 
 use biolat_daemon::{
     api::{
-        ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSlowIo, ApiSlowLatency, ApiSlowLog, ApiSnapshot,
-        Daemon, Op, VERSION,
+        ApiBand, ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSizes, ApiSlowIo, ApiSlowLatency, ApiSlowLog,
+        ApiSnapshot, Daemon, Op, VERSION,
     },
     histogram::Histogram,
+    size_histogram::SizeHistogram,
 };
 use serde_json::Value;
 
@@ -23,6 +24,10 @@ fn everything() -> ApiSnapshot {
         queue: histogram(),
         device: histogram(),
         total: histogram(),
+        sizes: Some(ApiSizes {
+            requests: SizeHistogram { buckets: vec![(12, 1)], ..SizeHistogram::default() },
+            bands: vec![ApiBand { size: String::new(), device: histogram().into() }],
+        }),
     };
     let device = ApiDevice {
         name: String::new(),
@@ -42,6 +47,7 @@ fn everything() -> ApiSnapshot {
         ops: vec![op],
         unseen: [("{op}".to_owned(), 1)].into(),
         inflight: Some(ApiInflight::default()),
+        completions: vec![1],
     };
     let daemon = Daemon {
         passes: 0,

@@ -1,0 +1,242 @@
+//! The sizes of requests: in which cell of the size histogram a request is counted, and in which band its latency.
+//!
+//! Bands are ranges of sizes. A band's latencies have two buckets an octave, each of which is four cells of
+//! [`crate::bucket`].
+
+use core::mem::{offset_of, size_of};
+
+use crate::{bucket, series::Series};
+
+/// Cells of the size histogram. The first one is for at most 256 bytes. Cell `n` is for more than 2^(n+7) and at most
+/// 2^(n+8) bytes, and the last one for more than 16 MiB.
+pub const CELLS: usize = 18;
+
+/// The largest size in the first cell.
+pub const ZERO_BUCKET_BYTES: u32 = 1 << ZERO_EXPONENT;
+
+/// The upper bound of the first cell, as a power of two of a byte.
+pub const ZERO_EXPONENT: i32 = 8;
+
+/// The upper bound of the last cell but one, as a power of two of a byte.
+pub const TOP_EXPONENT: i32 = ZERO_EXPONENT + CELLS as i32 - 2;
+
+/// [`common_cell`] accepts sizes from 1 to this: 16 MiB.
+pub const COMMON_LIMIT: u32 = 1 << TOP_EXPONENT;
+
+/// Ranges of sizes, each with its own latencies.
+pub const BANDS: usize = 6;
+
+/// The names of the bands: up to which size they reach.
+pub const BAND_NAMES: [&str; BANDS] = ["le_4KiB", "le_16KiB", "le_64KiB", "le_256KiB", "le_1MiB", "gt_1MiB"];
+
+/// The band of each cell of the size histogram.
+const BAND_OF_CELL: [u8; CELLS] = [0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5, 5, 5];
+
+/// Cells of a band's histogram.
+pub const BAND_CELLS: usize = bucket::CELLS / 4;
+
+/// The schema of a band's histogram: 2^1 buckets per octave.
+pub const BAND_SCHEMA: u32 = bucket::SCHEMA - 2;
+
+/// The number of bits of a byte's value.
+static LENGTHS: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 1;
+    while byte < table.len() {
+        table[byte] = byte.ilog2() as u8 + 1;
+        byte += 1;
+    }
+    table
+};
+
+/// The cell of any size.
+#[inline(always)]
+#[must_use]
+pub fn cell(bytes: u32) -> usize {
+    match bytes {
+        0 => 0,
+        1..=COMMON_LIMIT => common_cell(bytes),
+        _ => CELLS - 1,
+    }
+}
+
+/// The cell of a size from 1 to [`COMMON_LIMIT`], without a branch.
+#[inline(always)]
+#[must_use]
+pub fn common_cell(bytes: u32) -> usize {
+    let units = bytes.wrapping_sub(1) >> ZERO_EXPONENT;
+    let upper = 0xff_u32.wrapping_sub(units) >> 31 << 3;
+    (u32::from(LENGTHS[(units >> upper) as usize & 0xff]) + upper) as usize
+}
+
+/// The band that a cell of the size histogram belongs to. `None` if there is no such cell.
+#[inline(always)]
+#[must_use]
+pub fn band(cell: usize) -> Option<usize> {
+    BAND_OF_CELL.get(cell).map(|&band| band as usize)
+}
+
+/// The cell of a band's histogram, from that of [`crate::bucket`].
+#[inline(always)]
+#[must_use]
+pub const fn band_cell(cell: usize) -> usize {
+    (cell / 4) & (BAND_CELLS - 1)
+}
+
+/// What one CPU has counted of the sizes of one series. The counters only grow, and wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sizes {
+    /// Nanoseconds in the device by band, of requests in [`Self::bands`].
+    pub band_ns: [u64; BANDS],
+    /// Requests by [`cell`] of their size.
+    pub requests: [u32; CELLS],
+    /// Device latencies by band and [`band_cell`], of requests with data; total latencies of those without a dispatch
+    /// timestamp.
+    pub bands: [[u32; BAND_CELLS]; BANDS],
+}
+
+impl Sizes {
+    /// Without any count.
+    pub const ZERO: Self =
+        Self { band_ns: [0; BANDS], requests: [0; CELLS], bands: [[0; BAND_CELLS]; BANDS] };
+}
+
+/// Both patterns name every field and have no `..`: a new field does not compile until it is merged and compared.
+#[deny(unused_variables)]
+impl Sizes {
+    /// Adds the counters of another CPU.
+    pub fn merge(&mut self, other: &Self) {
+        let Self { band_ns, requests, bands } = other;
+        for (sum, ns) in self.band_ns.iter_mut().zip(band_ns) {
+            *sum = sum.wrapping_add(*ns);
+        }
+        for (sum, count) in self.requests.iter_mut().zip(requests) {
+            *sum = sum.wrapping_add(*count);
+        }
+        for (sum, count) in self.bands.as_flattened_mut().iter_mut().zip(bands.as_flattened()) {
+            *sum = sum.wrapping_add(*count);
+        }
+    }
+
+    /// How much the counters have grown since `earlier`, across a wrap too.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let Self { band_ns, requests, bands } = earlier;
+        let mut growth = *self;
+        for (growth, before) in growth.band_ns.iter_mut().zip(band_ns) {
+            *growth = growth.wrapping_sub(*before);
+        }
+        for (growth, before) in growth.requests.iter_mut().zip(requests) {
+            *growth = growth.wrapping_sub(*before);
+        }
+        for (growth, before) in growth.bands.as_flattened_mut().iter_mut().zip(bands.as_flattened()) {
+            *growth = growth.wrapping_sub(*before);
+        }
+        growth
+    }
+}
+
+/// What one CPU has counted of one series: the value of the per-CPU maps. With `--sizes off` it is the series alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Counters {
+    /// Latencies, bytes and errors.
+    pub series: Series,
+    /// By size.
+    pub sizes: Sizes,
+}
+
+impl Counters {
+    /// Without any count.
+    pub const ZERO: Self = Self { series: Series::ZERO, sizes: Sizes::ZERO };
+
+    /// How much the counters have grown since `earlier`, across a wrap too.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self { series: self.series.since(&earlier.series), sizes: self.sizes.since(&earlier.sizes) }
+    }
+}
+
+/// The bytes of a request that have completed before its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Parts {
+    /// The allocation of the request, which tells it from an earlier one in the same place.
+    pub allocated_at: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Requests that may be complete in part at the same time. With more, the longest unchanged one is forgotten.
+pub const MAX_PARTS: usize = 2048;
+
+/// The ABI between probe and daemon.
+const _: () = {
+    assert!(offset_of!(Sizes, band_ns) == 0);
+    assert!(offset_of!(Sizes, requests) == 48);
+    assert!(offset_of!(Sizes, bands) == 120);
+    assert!(size_of::<Sizes>() == 120 + BANDS * BAND_CELLS * 4);
+    assert!(offset_of!(Counters, sizes) == size_of::<Series>());
+    assert!(size_of::<Counters>() == 5880);
+    assert!(bucket::FIRST.is_multiple_of(4) && bucket::OVERFLOW.is_multiple_of(4));
+};
+
+#[cfg(test)]
+mod tests {
+    use super::{BAND_NAMES, CELLS, COMMON_LIMIT, Sizes, band, band_cell, cell, common_cell};
+    use crate::bucket;
+
+    #[test]
+    fn a_size_is_at_most_the_upper_bound_of_its_cell() {
+        for exponent in 9..=24_u32 {
+            let (n, bound) = (exponent as usize - 8, 1 << exponent);
+            for (bytes, expected) in [(bound - 1, n), (bound, n), (bound + 1, n + 1), (bound / 2 + 1, n)] {
+                assert_eq!(cell(bytes), expected, "{bytes}");
+            }
+        }
+        assert_eq!([0, 1, 36, 256, 257].map(cell), [0, 0, 0, 0, 1]);
+        assert_eq!(cell(u32::MAX), CELLS - 1);
+        for bytes in (1..=COMMON_LIMIT).step_by(509) {
+            assert_eq!(common_cell(bytes), cell(bytes));
+        }
+    }
+
+    #[test]
+    fn bands_are_named_by_their_largest_size() {
+        let name = |bytes| BAND_NAMES[band(cell(bytes)).unwrap()];
+        for (kib, own, next) in [
+            (4, "le_4KiB", "le_16KiB"),
+            (16, "le_16KiB", "le_64KiB"),
+            (64, "le_64KiB", "le_256KiB"),
+            (256, "le_256KiB", "le_1MiB"),
+            (1024, "le_1MiB", "gt_1MiB"),
+        ] {
+            assert_eq!((name(kib << 10), name((kib << 10) + 1)), (own, next), "{kib} KiB");
+        }
+        assert_eq!((name(512), name(1 << 31)), ("le_4KiB", "gt_1MiB"));
+        assert_eq!(band(CELLS), None);
+    }
+
+    /// The zero bucket and the overflow are whole cells of a band, and each bucket ends where one of schema 3 ends.
+    #[test]
+    fn four_cells_are_one_of_a_band() {
+        assert_eq!(band_cell(bucket::FIRST - 1) + 1, band_cell(bucket::FIRST));
+        assert_eq!(band_cell(bucket::OVERFLOW - 1) + 1, band_cell(bucket::OVERFLOW));
+        assert_eq!(bucket::native_index(bucket::FIRST).rem_euclid(4), 1);
+    }
+
+    #[test]
+    fn every_counter_is_merged_and_compared_across_a_wrap() {
+        let sizes = |wide: u64, narrow: u32| Sizes {
+            band_ns: [wide; _],
+            requests: [narrow; _],
+            bands: [[narrow; _]; _],
+        };
+        let mut sum = sizes(u64::MAX - 1, u32::MAX - 1);
+        let before = sum;
+        sum.merge(&sizes(5, 7));
+        assert_eq!(sum, sizes(3, 5));
+        assert_eq!(sum.since(&before), sizes(5, 7));
+    }
+}

@@ -1,0 +1,148 @@
+//! Latencies of the requests of one band of sizes, with two buckets an octave: schema 1.
+
+use biolat_common::{
+    bucket::SCHEMA,
+    size::{BAND_CELLS, BAND_SCHEMA},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::{Bounds, Histogram, upper_bound};
+
+/// Buckets of [`SCHEMA`] that one bucket consists of.
+const WIDTH: i32 = 1 << (SCHEMA - BAND_SCHEMA);
+
+/// Counts by latency, and the sum of the latencies.
+///
+/// As JSON it is a histogram of `docs/api.md` with the indices of schema 1: bucket `i` holds latencies above 2^((i-1)/2)
+/// and at most 2^(i/2) seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Histogram", into = "Histogram")]
+pub struct BandHistogram(
+    /// Each bucket is counted in the last of the four that it consists of.
+    Histogram,
+);
+
+impl BandHistogram {
+    /// From the counts of the probe's cells.
+    #[must_use]
+    pub fn from_cells(cells: &[u64; BAND_CELLS], sum_ns: u128) -> Self {
+        let last_of_four = cells.iter().flat_map(|&count| [0, 0, 0, count]);
+        Self(Histogram::from_cells(last_of_four, sum_ns))
+    }
+
+    /// The number of latencies.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.count()
+    }
+
+    /// The mean in seconds. None without any latency.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        self.0.mean()
+    }
+
+    /// The bucket of the latency that this share of all does not exceed. None without any latency.
+    #[must_use]
+    pub fn percentile(&self, share: f64) -> Option<Bounds> {
+        let bounds = self.0.percentile(share)?;
+        Some(if bounds == Bounds::ZERO || bounds == Bounds::OVERFLOW {
+            bounds
+        } else {
+            bounds_of((bounds.upper.log2() * f64::from(1 << SCHEMA)).round() as i32)
+        })
+    }
+
+    /// The range and the count of each bucket that is not empty, in ascending order.
+    pub fn buckets(&self) -> impl Iterator<Item = (Bounds, u64)> {
+        let Histogram { zero, buckets, overflow, .. } = &self.0;
+        let between = buckets.iter().map(|&(index, count)| (bounds_of(index), count));
+        let all = std::iter::once((Bounds::ZERO, *zero)).chain(between);
+        all.chain([(Bounds::OVERFLOW, *overflow)]).filter(|&(_, count)| count > 0)
+    }
+
+    /// The latencies that came since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self(self.0.since(&before.0))
+    }
+
+    /// Adds another one's latencies.
+    pub fn add(&mut self, other: &Self) {
+        self.0.add(&other.0);
+    }
+
+    /// The same latencies as a histogram that is exact at schema 1 and coarser ones only.
+    #[must_use]
+    pub const fn at_most_schema_1(&self) -> &Histogram {
+        &self.0
+    }
+}
+
+/// The range of the bucket whose last part has this index of [`SCHEMA`].
+fn bounds_of(last: i32) -> Bounds {
+    Bounds { lower: upper_bound(last.saturating_sub(WIDTH)), upper: upper_bound(last) }
+}
+
+impl From<BandHistogram> for Histogram {
+    fn from(BandHistogram(mut histogram): BandHistogram) -> Self {
+        histogram.buckets = histogram.at_schema(BAND_SCHEMA);
+        histogram
+    }
+}
+
+impl From<Histogram> for BandHistogram {
+    fn from(mut histogram: Histogram) -> Self {
+        for (index, _) in &mut histogram.buckets {
+            *index = index.saturating_mul(WIDTH);
+        }
+        Self(histogram)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::{
+        bucket::cell,
+        size::{BAND_CELLS, band_cell},
+    };
+
+    use super::BandHistogram;
+    use crate::histogram::Bounds;
+
+    fn histogram(latencies: &[u64]) -> BandHistogram {
+        let mut cells = [0; BAND_CELLS];
+        latencies.iter().for_each(|&ns| cells[band_cell(cell(ns))] += 1);
+        BandHistogram::from_cells(&cells, latencies.iter().map(|&ns| u128::from(ns)).sum())
+    }
+
+    #[test]
+    fn two_buckets_an_octave() {
+        let second = 1_000_000_000;
+        let histogram =
+            histogram(&[0, 953, second, second + 1, 1_414_213_562, 1_414_213_563, 1 << 39, (1 << 40) - 1]);
+        assert_eq!(histogram.count(), 8);
+        let written = serde_json::to_string(&histogram).unwrap();
+        let json = r#""zero":2,"overflow":1,"buckets":[[0,1],[1,2],[2,1],[19,1]]}"#;
+        assert!(written.ends_with(json), "{written}");
+        let read: BandHistogram = serde_json::from_str(&written).unwrap();
+        assert_eq!(read.at_most_schema_1().buckets, histogram.at_most_schema_1().buckets);
+        assert_eq!(histogram.at_most_schema_1().octaves(), [(0, 1), (1, 3), (10, 1)]);
+    }
+
+    #[test]
+    fn percentiles_are_as_coarse_as_the_buckets() {
+        let histogram = histogram(&[0, 1_000_000_000, 1_414_213_562, (1 << 40) - 1]);
+        let at = |share| histogram.percentile(share).unwrap();
+        assert_eq!((at(0.0), at(1.0)), (Bounds::ZERO, Bounds::OVERFLOW));
+        assert_eq!((at(0.5).lower, at(0.5).upper), (0.5_f64.sqrt(), 1.0));
+        assert_eq!((at(0.75).lower, at(0.75).upper), (1.0, 2_f64.sqrt()));
+        assert_eq!(BandHistogram::default().percentile(0.5), None);
+        let buckets: Vec<_> = histogram.buckets().collect();
+        assert_eq!(buckets.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [1; 4]);
+        assert_eq!(
+            buckets.into_iter().map(|(bounds, _)| bounds).collect::<Vec<_>>(),
+            [0.0, 0.5, 0.75, 1.0].map(at)
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! The arrays with the counters of the slots, one value for each CPU. What a value holds is chosen when the probe is loaded.
+
+#![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
+
+use anyhow::{Context as _, Result};
+use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData, MapError, PerCpuArray};
+use biolat_common::{
+    series::{Phase, Series},
+    size::Counters,
+    slot::CHUNK_SLOTS,
+};
+
+use super::{cpus::PossibleCpus, series_maps::SlotReading, sys};
+
+/// The value of an array: what one CPU has counted of one series.
+pub trait SlotValue: aya::Pod {
+    /// Adds the counters of this CPU.
+    fn add_to(&self, sum: &mut Counters);
+    /// Requests that have ended on this CPU. It wraps like every counter.
+    fn completions(&self) -> u32;
+}
+
+/// All counters.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct CountersValue(Counters);
+
+/// The counters without those by size.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct SeriesValue(Series);
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for CountersValue {}
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for SeriesValue {}
+
+impl From<Counters> for CountersValue {
+    fn from(counters: Counters) -> Self {
+        Self(counters)
+    }
+}
+
+impl SlotValue for CountersValue {
+    fn add_to(&self, sum: &mut Counters) {
+        sum.series.merge(&self.0.series);
+        sum.sizes.merge(&self.0.sizes);
+    }
+
+    fn completions(&self) -> u32 {
+        self.0.sizes.requests.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+}
+
+impl SlotValue for SeriesValue {
+    fn add_to(&self, sum: &mut Counters) {
+        sum.series.merge(&self.0);
+    }
+
+    fn completions(&self) -> u32 {
+        self.0.cells.iter().fold(0, |sum, cell| sum.wrapping_add(cell[Phase::Total as usize]))
+    }
+}
+
+/// A buffer for the values of one slot, reused for each.
+pub struct SlotBuffer<V>(Vec<V>);
+
+impl<V> Default for SlotBuffer<V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<V: SlotValue> SlotBuffer<V> {
+    /// An entry of a per-CPU array.
+    fn read(&mut self, map: &PerCpuArray<MapData, V>, index: u32, cpus: PossibleCpus) -> Result<SlotReading> {
+        cpus.read(map, index, &mut self.0).context("cannot read a series")?;
+        Ok(self.sum())
+    }
+
+    /// The same for a plain array with the counters of so many CPUs in one value. The bench of the collector simulates
+    /// machines with it that have more CPUs than its own.
+    pub fn read_plain<const CPUS: usize>(
+        &mut self,
+        map: &Array<MapData, [V; CPUS]>,
+        index: u32,
+    ) -> Result<SlotReading> {
+        self.0.clear();
+        self.0.reserve(CPUS);
+        // SAFETY: there is room for the array's value, whose size aya has checked; the map is not per CPU.
+        unsafe { sys::read_entry(map.map(), index, self.0.as_mut_ptr()) }.context("cannot read a series")?;
+        // SAFETY: the kernel has written so many values, each of which is plain integers.
+        unsafe { self.0.set_len(CPUS) };
+        Ok(self.sum())
+    }
+
+    fn sum(&self) -> SlotReading {
+        let mut sum = Counters::ZERO;
+        for cpu in &self.0 {
+            cpu.add_to(&mut sum);
+        }
+        SlotReading { sum, completions: self.0.iter().map(SlotValue::completions).collect() }
+    }
+}
+
+/// The arrays, whatever their values are.
+pub(super) trait SlotArrays: Send {
+    /// All slots, free or in use.
+    fn slots(&self) -> u32;
+    /// Bytes of one slot, on all CPUs.
+    fn slot_bytes(&self) -> u64;
+    /// Creates an array of further slots and adds it to the probe's map of such arrays. Returns the first slot.
+    fn add_chunk(&mut self, more: &mut ArrayOfMaps<MapData>) -> Result<u32>;
+    /// The counters of a slot.
+    fn read(&mut self, slot: u32) -> Result<SlotReading>;
+}
+
+/// Takes the array out of a map with so many slots. With `sizes` its values have the counters by size.
+pub(super) fn from_map(map: Map, slots: u32, sizes: bool, cpus: PossibleCpus) -> Result<Box<dyn SlotArrays>> {
+    Ok(if sizes {
+        Box::new(Arrays::<CountersValue>::from_map(map, slots, cpus)?)
+    } else {
+        Box::new(Arrays::<SeriesValue>::from_map(map, slots, cpus)?)
+    })
+}
+
+/// Bytes of one slot on one CPU.
+pub(super) const fn value_bytes(sizes: bool) -> usize {
+    if sizes { size_of::<CountersValue>() } else { size_of::<SeriesValue>() }
+}
+
+struct Arrays<V: aya::Pod> {
+    /// The slots that exist from the start, and their number.
+    first: PerCpuArray<MapData, V>,
+    first_slots: u32,
+    /// The slots added later, in chunks.
+    chunks: Vec<PerCpuArray<MapData, V>>,
+    cpus: PossibleCpus,
+    buffer: SlotBuffer<V>,
+}
+
+impl<V: SlotValue> Arrays<V> {
+    fn from_map(map: Map, first_slots: u32, cpus: PossibleCpus) -> Result<Self, MapError> {
+        let first = map.try_into()?;
+        Ok(Self { first, first_slots, chunks: Vec::new(), cpus, buffer: SlotBuffer::default() })
+    }
+}
+
+impl<V: SlotValue + Send> SlotArrays for Arrays<V> {
+    fn slots(&self) -> u32 {
+        self.first_slots + self.chunks.len() as u32 * CHUNK_SLOTS
+    }
+
+    fn slot_bytes(&self) -> u64 {
+        (self.cpus.get() * size_of::<V>()) as u64
+    }
+
+    fn add_chunk(&mut self, more: &mut ArrayOfMaps<MapData>) -> Result<u32> {
+        let slots = self.slots();
+        let chunk: PerCpuArray<_, V> =
+            PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a map for more series")?;
+        more.set(slots / CHUNK_SLOTS, chunk.map(), 0)
+            .context("cannot add a map for more series to the probe")?;
+        self.chunks.push(chunk);
+        Ok(slots)
+    }
+
+    fn read(&mut self, slot: u32) -> Result<SlotReading> {
+        let (map, index) = match slot.checked_sub(self.first_slots) {
+            None => (&self.first, slot),
+            Some(beyond) => {
+                let chunk = self.chunks.get((beyond / CHUNK_SLOTS) as usize);
+                (chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS)
+            }
+        };
+        self.buffer.read(map, index, self.cpus)
+    }
+}

@@ -1,0 +1,81 @@
+//! Sizes of requests in buckets of powers of two, which are native buckets at schema 0 in bytes.
+
+use biolat_common::size::{CELLS, TOP_EXPONENT, ZERO_EXPONENT};
+use serde::{Deserialize, Serialize};
+
+/// Counts by size. The sum is counted apart, with the bytes of requests that have not ended yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeHistogram {
+    /// At most 256 bytes: requests without data.
+    pub zero: u64,
+    /// Exponent and count of every bucket that is not empty, in ascending order. Bucket `i` holds sizes above 2^(i-1) and
+    /// at most 2^i bytes, from 9 to 24.
+    pub buckets: Vec<(i32, u64)>,
+    /// Above 16 MiB.
+    pub overflow: u64,
+}
+
+impl SizeHistogram {
+    /// From the counts of the probe's cells.
+    #[must_use]
+    pub fn from_cells(cells: &[u64; CELLS]) -> Self {
+        let [zero, buckets @ .., overflow] = cells;
+        let buckets = (ZERO_EXPONENT + 1..=TOP_EXPONENT).zip(buckets.iter().copied());
+        Self { zero: *zero, buckets: buckets.filter(|(_, count)| *count > 0).collect(), overflow: *overflow }
+    }
+
+    /// The counts by cell of [`biolat_common::size`]. Buckets that do not exist are left out.
+    #[must_use]
+    pub fn cells(&self) -> [u64; CELLS] {
+        let mut cells = [0_u64; CELLS];
+        (cells[0], cells[CELLS - 1]) = (self.zero, self.overflow);
+        for &(index, count) in &self.buckets {
+            if (ZERO_EXPONENT + 1..=TOP_EXPONENT).contains(&index) {
+                let cell = &mut cells[(index - ZERO_EXPONENT) as usize];
+                *cell = cell.saturating_add(count);
+            }
+        }
+        cells
+    }
+
+    /// The requests that came since `before`. A count that is lower than before counts as none.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let (now, before) = (self.cells(), before.cells());
+        Self::from_cells(&std::array::from_fn(|cell| now[cell].saturating_sub(before[cell])))
+    }
+
+    /// The number of requests.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.zero + self.overflow + self.buckets.iter().map(|(_, count)| count).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::size::{CELLS, cell};
+
+    use super::SizeHistogram;
+
+    #[test]
+    fn cells_become_buckets() {
+        let mut cells = [0; CELLS];
+        for bytes in [0, 36, 512, 513, 4096, 1 << 24, (1 << 24) + 1] {
+            cells[cell(bytes)] += 1;
+        }
+        let sizes = SizeHistogram::from_cells(&cells);
+        assert_eq!((sizes.zero, sizes.overflow, sizes.count()), (2, 1, 7));
+        assert_eq!(sizes.buckets, [(9, 1), (10, 1), (12, 1), (24, 1)]);
+        assert_eq!(sizes.cells(), cells);
+    }
+
+    #[test]
+    fn differences_of_any_buckets() {
+        let sizes =
+            |buckets: &[(i32, u64)]| SizeHistogram { zero: 1, buckets: buckets.to_vec(), overflow: 0 };
+        let now = sizes(&[(i32::MAX, 9), (16, 5), (12, 3), (16, 2), (i32::MIN, 9)]);
+        let grown = now.since(&sizes(&[(16, 3), (12, 9)]));
+        assert_eq!((grown.zero, grown.buckets), (0, vec![(16, 4)]));
+    }
+}
