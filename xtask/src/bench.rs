@@ -17,6 +17,8 @@ pub(crate) enum Subject {
     Collect,
     /// One scrape, in each format
     Scrape,
+    /// Ways to do I/O: sync, libaio, io_uring
+    Engines,
 }
 
 pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
@@ -24,6 +26,7 @@ pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
         Subject::Probe => "probe",
         Subject::Collect => "collect",
         Subject::Scrape => "scrape",
+        Subject::Engines => "engines",
     };
     let mut command = static_cargo("bench", Architecture::of_host()?)?;
     command.args(["--quiet", "--bench", name, "--"]);

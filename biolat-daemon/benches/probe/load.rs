@@ -2,9 +2,9 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io::{Seek as _, SeekFrom, Write as _},
-    os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
+    io::{Seek as _, SeekFrom},
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    path::Path,
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -16,11 +16,10 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process::Process;
+use crate::{process::Process, target::Target};
 
 const BLOCK: u64 = 4096;
 const DEPTH: usize = 64;
-const SCRATCH_BYTES: u64 = 1 << 30;
 
 pub(crate) struct Load {
     target: Target,
@@ -30,68 +29,6 @@ pub(crate) struct Load {
 enum Generator {
     Fio(Process),
     Own(Arc<AtomicBool>, Vec<JoinHandle<()>>),
-}
-
-/// A block device to read from, or a file on one.
-pub(crate) struct Target {
-    pub(crate) path: PathBuf,
-    /// The diskstats of the device below it.
-    diskstats: PathBuf,
-    /// Created by the bench, to be removed.
-    is_ours: bool,
-}
-
-impl Target {
-    /// One that the user named.
-    pub(crate) fn named(path: PathBuf) -> Result<Self> {
-        let metadata = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
-        let diskstats =
-            PathBuf::from(format!("/sys/dev/block/{}:{}/stat", libc::major(device), libc::minor(device)));
-        if !diskstats.exists() {
-            bail!("{} is on no block device: name one, or a file on one, with --path", path.display());
-        }
-        Ok(Self { path, diskstats, is_ours: false })
-    }
-
-    /// A file in the build directory.
-    pub(crate) fn scratch() -> Result<Self> {
-        let path = PathBuf::from(concat!(env!("CARGO_TARGET_TMPDIR"), "/load"));
-        let written = (|| {
-            let mut file = fs::File::create(&path)?;
-            let part = vec![0x5a_u8; 1 << 20];
-            for _ in 0..SCRATCH_BYTES >> 20 {
-                file.write_all(&part)?;
-            }
-            file.sync_all()
-        })();
-        let target = written.with_context(|| format!("cannot create {}", path.display()));
-        match target.and_then(|()| Self::named(path.clone())) {
-            Ok(mut target) => {
-                target.is_ours = true;
-                Ok(target)
-            }
-            Err(error) => {
-                let _ = fs::remove_file(&path);
-                Err(error)
-            }
-        }
-    }
-
-    fn reads(&self) -> Result<u64> {
-        let text = fs::read_to_string(&self.diskstats)
-            .with_context(|| format!("cannot read {}", self.diskstats.display()))?;
-        let first = text.split_whitespace().next().and_then(|field| field.parse().ok());
-        first.with_context(|| format!("{} is not diskstats", self.diskstats.display()))
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if self.is_ours {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }
 
 impl Load {

@@ -9,6 +9,8 @@ mod process;
 mod programs;
 mod statistics;
 mod subject;
+#[path = "../target/mod.rs"]
+mod target;
 
 use std::{
     path::{Path, PathBuf},
@@ -24,8 +26,9 @@ use serde_json::json;
 
 use command::Usual;
 use figures::{BIOLAT, EMPTY, FLOOR, Figures, NOTHING, Table};
-use load::{Load, Target};
+use load::Load;
 use subject::{Own, Subject};
+use target::Target;
 
 /// Compare the cost of one I/O in the probe with that in a minimal probe and in other tools
 #[derive(Parser)]
