@@ -36,6 +36,8 @@ pub struct ServeConfig {
     pub interval: Duration,
     /// From how long on an I/O is slow; none: no I/O is recorded.
     pub slow: Option<Duration>,
+    /// Whether `/metrics` has completions by CPU.
+    pub per_cpu: bool,
     /// Whether the page has its script, and there is an event stream.
     pub live: bool,
 }
@@ -48,6 +50,7 @@ impl Default for ServeConfig {
             host: String::new(),
             interval: Duration::from_secs(5),
             slow: Some(interval::SLOW),
+            per_cpu: false,
             live: true,
         }
     }

@@ -166,8 +166,9 @@ fn not_found(call: &Call<'_>) -> HttpResponse {
 async fn metrics(call: &Call<'_>) -> HttpResponse {
     let format = negotiate::format(call.headers);
     let web_config = call.service.web_config.as_deref();
-    let server = ServerState { certificate_expires: web_config.and_then(WebConfig::certificate_expires) };
+    let certificate_expires = web_config.and_then(WebConfig::certificate_expires);
     let encode = move |snapshot: &Snapshot, config: &ServeConfig| {
+        let server = ServerState { certificate_expires, per_cpu: config.per_cpu };
         expose::encode(snapshot, server, config.histograms, format)
     };
     match body(call, ("/metrics", format.content_type()), encode).await {

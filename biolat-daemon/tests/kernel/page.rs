@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use biolat_daemon::api::ApiSnapshot;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -552,4 +553,185 @@ fn slow_ios_are_listed() {
     browser.wait_for("document.getElementById('slow').hidden");
     assert!(browser.text("#slow-of").ends_with("none, 2 more not recorded"));
     assert_eq!(browser.faults(), [""; 0]);
+}
+
+/// The text of the cells of each row that is shown in the table of sizes.
+const SIZES: &str = "[...document.getElementById('sizes').tBodies[0].rows].filter((row) => !row.hidden) \
+    .map((row) => [...row.cells].slice(0, 5).map((cell) => cell.innerText.replaceAll('\u{a0}', ' ')))";
+
+/// Asserts that a text is the middle of a bucket of two an octave, to three digits.
+fn assert_coarse(text: &str, index: i32, what: &str) {
+    let (value, unit) = text.split_once(' ').unwrap_or_else(|| panic!("{what}: {text}"));
+    let scale = if unit == "µs" { 1e-6 } else { 1e-3 };
+    let middle = 2f64.powf((f64::from(index) - 0.5) / 2.0);
+    let seconds = value.parse::<f64>().unwrap() * scale;
+    assert!((seconds / middle - 1.0).abs() < 0.006, "{what}: {text}, not {middle} s");
+}
+
+/// Completions of a device by CPU, since its counters were zero.
+fn completions(daemon: &Daemon, device: &str) -> Vec<u64> {
+    let answer = http::get(daemon.address, "/api/v1/snapshot", "").unwrap();
+    let snapshot: ApiSnapshot = serde_json::from_slice(&answer.body).unwrap();
+    snapshot.devices.into_iter().find(|found| found.name == device).unwrap().completions
+}
+
+#[test]
+#[ignore = "needs root, chromium and Playwright: cargo xtask test"]
+fn sizes_and_cpus_agree_with_the_metrics() {
+    let setup = PageSetup::new();
+    let device = setup.one.name.as_str();
+    let mut browser = setup.browser();
+    let (before, completed) = (setup.daemon.fresh(), completions(&setup.daemon, device));
+    let target = Target::open(&setup.one.path());
+    target.read(300);
+    for place in 0..40 {
+        target.write_at(place << 20, 64 << 10);
+        target.write_at(place << 20, 4 << 10);
+    }
+    settled(&setup.daemon, device);
+    let (after, now) = (setup.daemon.fresh(), completions(&setup.daemon, device));
+    browser.select("#device", device);
+
+    for op in ["read", "write"] {
+        browser.click(&format!("#ops button[value='={op}']"));
+        let then: BTreeMap<_, _> = before.bands(device, op).into_iter().collect();
+        let bands: Vec<_> = after
+            .bands(device, op)
+            .into_iter()
+            .map(|(band, now)| (band, now, grown(then.get(band).copied(), now)))
+            .map(|(band, now, mut buckets)| {
+                let had = then.get(band);
+                let zero = now.zero_count - had.map_or(0, |had| had.zero_count);
+                assert_eq!(zero, 0, "no loop device is that fast");
+                let seconds = now.sample_sum - had.map_or(0.0, |had| had.sample_sum);
+                buckets.retain(|(_, count)| *count > 0);
+                (band, seconds, buckets)
+            })
+            .filter(|(.., buckets)| !buckets.is_empty())
+            .collect();
+        let expected: Vec<_> = bands
+            .iter()
+            .map(|(band, _, buckets)| {
+                let count: u64 = buckets.iter().map(|(_, count)| count).sum();
+                let range = match *band {
+                    "le_4KiB" => "up to 4 KiB",
+                    "le_64KiB" => "16 to 64 KiB",
+                    other => panic!("{op}s of {other}"),
+                };
+                (range.to_owned(), count)
+            })
+            .collect();
+        let mut rows: Vec<[String; 5]> = Vec::new();
+        wait_for("the sizes of the load", || {
+            rows = serde_json::from_value(browser.evaluate(SIZES)).unwrap();
+            let shown = rows.iter().map(|[range, count, ..]| (range.clone(), count.parse().unwrap_or(0)));
+            shown.eq(expected.iter().cloned())
+        });
+        assert!(browser.text("#sizes-of").contains(&format!("{device}, {op}")));
+        for ([range, _, mean, p50, p99], (_, seconds, buckets)) in rows.iter().zip(&bands) {
+            assert_coarse(p50, quantile_index(buckets, 0.5), range);
+            assert_coarse(p99, quantile_index(buckets, 0.99), range);
+            let count: u64 = buckets.iter().map(|(_, count)| count).sum();
+            let (value, unit) = mean.split_once(' ').unwrap();
+            let shown = value.parse::<f64>().unwrap() * if unit == "µs" { 1e-6 } else { 1e-3 };
+            assert!((shown / (seconds / count as f64) - 1.0).abs() < 0.006, "{range}: {mean}");
+        }
+        let text = "document.querySelector('#sizes tbody tr:not([hidden]) canvas').ariaLabel";
+        let text = browser.evaluate(text);
+        assert!(text.as_str().unwrap().starts_with("latencies of up to 4 KiB: "), "{text}");
+    }
+
+    // The shares of CPUs are those of all ops.
+    let grown: Vec<_> = now
+        .iter()
+        .enumerate()
+        .map(|(cpu, count)| (count - completed.get(cpu).unwrap_or(&0)) as f64)
+        .collect();
+    let all: f64 = grown.iter().sum();
+    let effective = 1.0 / grown.iter().map(|count| (count / all) * (count / all)).sum::<f64>();
+    let sentence = browser.text("#cpus p").replace('\u{a0}', " ");
+    let expected = format!("The effective number of CPUs is {effective:.1} of {}; CPU ", grown.len());
+    assert!(sentence.starts_with(&expected), "{sentence}: {grown:?}");
+    let titles = browser.evaluate("[...document.querySelectorAll('#cpus span')].map(({ title }) => title)");
+    let titles: Vec<String> = serde_json::from_value(titles).unwrap();
+    assert_eq!(titles.len(), grown.len());
+    for (cpu, (title, count)) in titles.iter().zip(&grown).enumerate() {
+        let share = title.strip_prefix(&format!("CPU {cpu}: ")).and_then(|rest| rest.strip_suffix(" %"));
+        let share: f64 = share.unwrap_or_else(|| panic!("{title}")).parse().unwrap();
+        assert!((share - 100.0 * count / all).abs() <= 0.5, "{title}: {grown:?}");
+    }
+    browser.select("#device", &setup.other.name);
+    browser.wait_for("document.querySelector('#cpus p').textContent === 'No I/O in this time.'");
+    assert_eq!(browser.text("#sizes-note"), "No I/O in this time.");
+    assert_eq!(browser.faults(), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs root, chromium and Playwright: cargo xtask test"]
+fn without_sizes_the_page_says_so() {
+    let device = LoopDevice::attach("page-sizes", true);
+    let daemon = Daemon::start(&["--interval", "200ms", "--device", &device.name, "--sizes", "off"]);
+    let target = Target::open(&device.path());
+    target.read(10);
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{}/", daemon.address), &json!({}));
+    browser.wait_for("window.biolat?.state.drawn > 1");
+    target.read(100);
+    browser.wait_for("biolat.state.count >= 100");
+    assert_eq!(browser.text("#sizes-note"), "Sizes are not counted: biolat runs with --sizes off.");
+    assert_eq!(browser.evaluate("document.getElementById('sizes').hidden"), true);
+    assert!(browser.text("#cpus").starts_with("The effective number of CPUs is "));
+
+    // As an older daemon, without these fields.
+    browser.evaluate(
+        "window.fetchNow = window.fetch; window.fetch = async (url, options) => { \
+         const response = await fetchNow(url, options); \
+         if (!String(url).endsWith('/snapshot') || response.status !== 200) return response; \
+         const snapshot = await response.json(); \
+         for (const device of snapshot.devices) { delete device.completions; for (const op of device.ops) delete op.sizes; } \
+         return new Response(JSON.stringify(snapshot), { headers: response.headers }); }; 0",
+    );
+    browser
+        .wait_for("document.getElementById('sizes-at').hidden && document.getElementById('cpus-at').hidden");
+    assert_eq!(browser.faults(), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs chromium and Playwright: cargo xtask test"]
+fn bands_and_cpus_of_each_collection() {
+    let mut browser = Browser::start();
+    browser.open("about:blank", &json!({}));
+    let script = concat!(
+        include_str!("../../src/http/page/figures.js"),
+        include_str!("../../src/http/page/history.js"),
+        include_str!("../../src/http/page/heatmap.js"),
+        include_str!("../../src/http/page/sizes.js"),
+        include_str!("../../src/http/page/cpus.js")
+    );
+    let found = browser.evaluate(&format!(
+        "(() => {{ {script}
+        const band = (size, seconds, zero, buckets, overflow) => ({{ size, device: {{ count: 0, seconds, zero, buckets, overflow }} }});
+        const snapshot = (taken, bands, completions) => ({{ started: 1, taken, interval: 1, lost: {{}},
+            daemon: {{ cpu_seconds: 0, passes: 0, pass_seconds: 0, probe: null }},
+            devices: [{{ name: 'a', since: 1, unseen: {{}}, completions, ops: [{{ op: 'read', bytes: taken, errors: {{}}, admission: EMPTY, queue: EMPTY,
+                device: EMPTY, total: EMPTY, sizes: {{ requests: {{}}, bands }} }}] }}] }});
+        const history = new History();
+        history.add(snapshot(2, [band('le_4KiB', 1, 1, [[-20, 7]], 0)], [5, 5]));
+        history.add(snapshot(3, [band('le_4KiB', 2, 1, [[-20, 9]], 0), band('gt_1MiB', 3, 0, [[0, 1]], 1)], [8, 5, 1]));
+        history.add(snapshot(4, [band('le_4KiB', 3, 2, [[-20, 9]], 0), band('gt_1MiB', 3, 0, [[0, 1]], 1)], [8, 5, 1]));
+        const bands = sumBands(history.passes, 'a', 'read').filter(({{ all }}) => all > 0);
+        const cpus = sumCpus(history.passes, null, 3);
+        return [bands.map(({{ range, counts, all, seconds }}) => [range, all, seconds, ...[0.1, 0.5, 1].flatMap((q) => bandPercentile(quantile(counts, all, q)))]),
+            [...cpus], effectiveCpus(cpus.map((count) => count / 4)), sumBands(history.passes, 'a', 'write').every(({{ all }}) => all === 0)];
+        }})()"
+    ));
+    let small = ["≤ 0.95 µs", "at most 0.95 µs", "821 µs", "691 µs to 977 µs", "821 µs", "691 µs to 977 µs"];
+    let large = ["841 ms", "707 ms to 1.00 s", "841 ms", "707 ms to 1.00 s", "> 17.1 min", "above 17.1 min"];
+    let row = |range: &str, all: u32, seconds: u32, texts: [&str; 6]| {
+        let mut row = vec![json!(range), json!(all), json!(seconds)];
+        row.extend(texts.map(Value::from));
+        row
+    };
+    let rows = [row("up to 4 KiB", 3, 2, small), row("above 1 MiB", 2, 3, large)];
+    assert_eq!(found, json!([rows, [3, 0, 1], 1.6, true]));
 }

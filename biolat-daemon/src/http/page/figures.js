@@ -4,6 +4,12 @@
 const ZERO = -160, OVER = 81, CELLS = OVER - ZERO + 1;
 const PHASES = ['queue', 'device', 'total', 'admission'], QUEUE = 0, TOTAL = 2, ADMISSION = 3;
 
+/** Ranges of sizes, in ascending order: the API's names, and in words. */
+const BANDS = Object.entries({
+  le_4KiB: 'up to 4 KiB', le_16KiB: '4 to 16 KiB', le_64KiB: '16 to 64 KiB', le_256KiB: '64 to 256 KiB', le_1MiB: '256 KiB to 1\u00a0MiB',
+  gt_1MiB: 'above 1 MiB',
+});
+
 const lower = (index) => (index <= ZERO ? 0 : 2 ** ((index - 1) / 8));
 const upper = (index) => (index >= OVER ? Infinity : 2 ** (index / 8));
 /** The geometric middle; for the zero bucket and the overflow their finite bound. */
@@ -19,6 +25,10 @@ function quantile(counts, all, q) {
   }
   return null;
 }
+
+/** Label of a line of an axis. */
+const tick = (seconds) =>
+  (seconds < 0.9995e-3 ? `${Math.round(seconds * 1e6)} µs` : seconds < 0.9995 ? `${Math.round(seconds * 1e3)} ms` : `${seconds} s`);
 
 const NONE = '–';
 const digits = (value) => (value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2));

@@ -161,8 +161,7 @@ class Heatmap {
         context.globalAlpha = 1;
         if (part > 1 && high - low > 110) continue;
         context.fillStyle = ink;
-        const value = part * 10 ** decade;
-        context.fillText(decade < -3 ? `${Math.round(value * 1e6)} µs` : decade < 0 ? `${Math.round(value * 1e3)} ms` : `${value} s`, plot.left - 8, at);
+        context.fillText(tick(part * 10 ** decade), plot.left - 8, at);
       }
     }
     const span = to - from;

@@ -18,6 +18,17 @@ function appendGrowth(words, before, now) {
   words[start - 1] = (words.length - start) / 2;
 }
 
+/** Appends the growth of each band of sizes. A bucket of a band is four of a phase, and is counted in the last one. */
+function bandsBetween(before, now) {
+  const words = [], last = ({ buckets, ...rest }) => ({ ...rest, buckets: buckets.map(([index, count]) => [index * 4, count]) });
+  const [had, has] = [before, now].map((sizes) => new Map(sizes?.bands.map(({ size, device }) => [size, last(device)])));
+  for (const [name] of BANDS) appendGrowth(words, had.get(name) ?? EMPTY, has.get(name) ?? EMPTY);
+  return {
+    seconds: BANDS.map(([name]) => (has.get(name)?.seconds ?? 0) - (had.get(name)?.seconds ?? 0)),
+    words: (before ? Uint32Array : Float64Array).from(words),
+  };
+}
+
 const difference = (now, before = {}) =>
   Object.fromEntries(Object.entries(now).map(([name, count]) => [name, Math.max(0, count - (before[name] ?? 0))]));
 
@@ -31,6 +42,8 @@ function opBetween(before, now) {
     seconds: PHASES.map((phase) => now[phase].seconds - (before?.[phase].seconds ?? 0)),
     // Growth within one pass fits into 32 bits; that since the start may not.
     words: (before ? Uint32Array : Float64Array).from(words),
+    // Of flushes and the like, nothing is kept.
+    bands: now.sizes?.bands.length ? bandsBetween(before?.sizes, now.sizes) : null,
   };
 }
 
@@ -47,12 +60,16 @@ function between(before, now) {
       const growth = opBetween(last?.ops.find((other) => other.op === op.op), op);
       if (growth.words.length > PHASES.length || growth.bytes > 0 || growth.errors > 0) {
         ops.set(op.op, growth);
-        pass.words += growth.words.byteLength / 4;
+        pass.words += (growth.words.byteLength + (growth.bands?.words.byteLength ?? 0)) / 4;
       }
     }
     const unseen = sum(difference(device.unseen, last?.unseen));
+    const cpus = (last ? Uint32Array : Float64Array).from(device.completions ?? [], (count, cpu) => Math.max(0, count - (last?.completions?.[cpu] ?? 0)));
     // Idle devices are not kept: of hundreds, most are idle.
-    if (ops.size || unseen) pass.devices.set(device.name, { ops, unseen });
+    if (ops.size || unseen) {
+      pass.devices.set(device.name, { ops, unseen, cpus });
+      pass.words += cpus.byteLength / 4;
+    }
   }
   pass.lost = difference(now.lost, same ? before.lost : {});
   const was = same ? before.daemon : { cpu_seconds: null, passes: 0, pass_seconds: 0, probe: null };
@@ -100,6 +117,20 @@ class History {
   }
 }
 
+/** Adds histograms of consecutive words. */
+function addWords(words, counts, all) {
+  let at = 0;
+  for (let place = 0; place < counts.length; place++) {
+    for (let left = words[at++]; left > 0; left--, at += 2) {
+      counts[place][words[at]] += words[at + 1];
+      all[place] += words[at + 1];
+    }
+  }
+}
+
+/** The devices of a pass: one, if it has had I/O, or all. */
+const devicesOf = (pass, device) => (device === null ? [...pass.devices.values()] : [pass.devices.get(device)].filter(Boolean));
+
 /** Sum of passes, for one device or all and one op or all. */
 class Sum {
   counts = PHASES.map(() => new Float64Array(CELLS));
@@ -111,19 +142,13 @@ class Sum {
   add(growth) {
     this.bytes += growth.bytes;
     this.errors += growth.errors;
-    let at = 0;
-    for (let phase = 0; phase < PHASES.length; phase++) {
-      this.seconds[phase] += growth.seconds[phase];
-      for (let left = growth.words[at++]; left > 0; left--, at += 2) {
-        this.counts[phase][growth.words[at]] += growth.words[at + 1];
-        this.all[phase] += growth.words[at + 1];
-      }
-    }
+    growth.seconds.forEach((seconds, phase) => { this.seconds[phase] += seconds; });
+    addWords(growth.words, this.counts, this.all);
     return this;
   }
 
   addPass(pass, device, op) {
-    for (const { ops } of device === null ? pass.devices.values() : [pass.devices.get(device)].filter(Boolean)) {
+    for (const { ops } of devicesOf(pass, device)) {
       for (const [kind, growth] of ops) if (op === null || kind === op) this.add(growth);
     }
     return this;

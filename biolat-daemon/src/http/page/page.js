@@ -125,6 +125,8 @@ function drawNow() {
   rendered = { ...view, chosen: { ...choice }, sum: total, seconds: passes.reduce((all, pass) => all + pass.to - pass.from, 0) };
   showFigures(rendered);
   showDevices(rendered);
+  showSizes(rendered);
+  showCpus(rendered);
   showLegend();
   showHung(rendered);
   slow.show(choice.device, choice.op, selection());
@@ -245,11 +247,13 @@ function showLegend() {
   at('legend').hidden = !any;
   setText(at('least'), number(least));
   setText(at('most'), `${number(most)} I/Os a second`);
-  const context = at('scale').getContext('2d'), wide = at('scale').width / SHADES;
-  heatmap.palette.forEach((colour, shade) => {
-    context.fillStyle = colour;
-    context.fillRect(Math.floor(shade * wide), 0, Math.ceil(wide), at('scale').height);
-  });
+  for (const scale of document.querySelectorAll('.scale')) {
+    const context = scale.getContext('2d'), wide = scale.width / SHADES;
+    heatmap.palette.forEach((colour, shade) => {
+      context.fillStyle = colour;
+      context.fillRect(Math.floor(shade * wide), 0, Math.ceil(wide), scale.height);
+    });
+  }
 }
 
 function showHung({ snapshot }) {
