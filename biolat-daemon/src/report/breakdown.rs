@@ -8,10 +8,10 @@ use super::{
     options::ReportOptions,
     window::{DeviceWindow, Figures, Window},
 };
-use crate::api::ApiInflight;
+use crate::{api::ApiInflight, cpus::CpuNodes};
 
 /// What is shown of a window.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Breakdown {
     /// A block for each device.
     pub(super) by_device: bool,
@@ -19,6 +19,10 @@ pub(super) struct Breakdown {
     pub(super) by_op: bool,
     /// The latencies that are shown.
     pub(super) phases: Vec<Phase>,
+    /// Tables by size, which replace the histograms of a text.
+    pub(super) sizes: bool,
+    /// Completions by CPU, which do the same. As text they are grouped by these nodes, if there are several.
+    pub(super) cpus: Option<CpuNodes>,
 }
 
 /// One histogram, or several side by side, and what belongs to it.
@@ -37,14 +41,43 @@ pub(super) struct Block<'a> {
 }
 
 impl Breakdown {
-    /// The breakdown that the options select.
-    pub(super) fn of(options: &ReportOptions) -> Self {
+    /// The breakdown that the options select, of a host with these nodes.
+    pub(super) fn of(options: &ReportOptions, nodes: &CpuNodes) -> Self {
         let phases = match (options.phases, options.queued) {
             (true, _) => Phase::ALL.to_vec(),
             (false, true) => vec![Phase::Total],
             (false, false) => vec![Phase::Device],
         };
-        Self { by_device: options.by_device, by_op: options.by_op, phases }
+        Self {
+            by_device: options.by_device,
+            by_op: options.by_op,
+            phases,
+            sizes: options.sizes,
+            cpus: options.cpus.then(|| nodes.clone()),
+        }
+    }
+
+    /// Whether there are tables instead of histograms.
+    pub(super) fn has_tables(&self) -> bool {
+        self.sizes || self.cpus.is_some()
+    }
+
+    /// What the daemon does not count, in words.
+    pub(super) fn missing(&self, window: &Window) -> Option<&'static str> {
+        let mut ops = window.devices.iter().flat_map(|device| &device.ops).peekable();
+        let without_sizes = ops.peek().is_some() && ops.all(|op| op.sizes.is_none());
+        let has_completions = window.devices.iter().any(|device| device.completions.is_some());
+        // Before a device's first I/O there may be no list of them.
+        let without_cpus = !has_completions && window.devices.iter().any(|device| device.all().ios() > 0);
+        if self.sizes && without_sizes {
+            Some(
+                "no sizes are counted there: that biolat runs with --sizes off, or is older than this option",
+            )
+        } else if self.cpus.is_some() && without_cpus {
+            Some("completions by CPU are unknown: that biolat is older than this option")
+        } else {
+            None
+        }
     }
 
     /// Blocks with activity; the block for everything is always included.
@@ -152,7 +185,7 @@ mod tests {
 
     fn blocks(by_device: bool, by_op: bool) -> Vec<(String, u64, u64)> {
         let window = window();
-        let breakdown = Breakdown { by_device, by_op, phases: vec![Phase::Device] };
+        let breakdown = Breakdown { by_device, by_op, phases: vec![Phase::Device], ..Breakdown::default() };
         let blocks = breakdown.blocks(&window);
         blocks.iter().map(|block| (block.name(), block.figures.ios(), block.unseen.values().sum())).collect()
     }
@@ -184,7 +217,7 @@ mod tests {
         window.devices[1].inflight = inflight(1, 0.5, true);
         window.devices[2].inflight = inflight(4, 16.0, false);
         let of = |by_device| {
-            let breakdown = Breakdown { by_device, by_op: false, phases: vec![Phase::Device] };
+            let breakdown = Breakdown { by_device, phases: vec![Phase::Device], ..Breakdown::default() };
             let blocks = breakdown.blocks(&window).into_iter();
             blocks.map(|block| (block.name(), block.inflight)).collect::<Vec<_>>()
         };

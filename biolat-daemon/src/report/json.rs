@@ -1,10 +1,13 @@
 //! A window as one line of JSON, for programs: `docs/report.md` describes it.
 
+mod sizes;
+
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use biolat_common::series::Phase;
 use serde::Serialize;
+use sizes::SizesJson;
 
 use super::{
     breakdown::{Block, Breakdown},
@@ -24,6 +27,12 @@ struct WindowJson<'a> {
     host: &'a str,
     restarted: bool,
     blocks: Vec<BlockJson<'a>>,
+    /// By device and op, with `--sizes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sizes: Option<Vec<SizesJson<'a>>>,
+    /// By device, with `--cpus`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpus: Option<BTreeMap<&'a str, &'a [u64]>>,
     /// By device; none from an older daemon.
     inflight: Option<BTreeMap<&'a str, ApiInflight>>,
     lost: &'a BTreeMap<String, u64>,
@@ -83,6 +92,8 @@ pub(super) fn line(window: &Window, host: &str, breakdown: &Breakdown) -> Result
                 latency: latency(block),
             })
             .collect(),
+        sizes: breakdown.sizes.then(|| sizes::sizes(window)),
+        cpus: breakdown.cpus.as_ref().map(|_| sizes::cpus(window)),
         inflight: inflight(window),
         lost: &window.lost,
         failed_passes: window.failures,

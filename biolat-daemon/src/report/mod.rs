@@ -10,6 +10,7 @@ mod output;
 mod remote;
 #[cfg(test)]
 pub(crate) mod samples;
+mod sizes;
 mod slow;
 mod source;
 mod stop;
@@ -100,21 +101,23 @@ async fn is_daemon_here() -> bool {
     matches!(timeout(LOCAL_TIMEOUT, TcpStream::connect(("localhost", PORT))).await, Ok(Ok(_)))
 }
 
-/// What `report -P` prints of two snapshots.
+/// What `report -P` and `report --sizes --cpus` print of two snapshots.
 #[cfg(test)]
 fn text_of(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) -> String {
     let terminal = crate::terminal::Terminal { color: false, unicode: true, is_terminal: true };
     let numbers = terminal.numbers(false);
     let window = window::Window::between(before, after);
     let style = text::TextStyle { terminal, width: 80, numbers, fine: true };
-    text::window(&window, &every_block(), &style) + &findings::findings(&window, numbers).join("\n")
+    let tables = breakdown::Breakdown { phases: Vec::new(), ..everything() };
+    let texts = [every_block(), tables].map(|breakdown| text::window(&window, &breakdown, &style));
+    texts.concat() + &findings::findings(&window, numbers).join("\n")
 }
 
-/// What `report -j` prints of two snapshots.
+/// What `report -j --sizes --cpus` prints of two snapshots.
 #[cfg(test)]
 fn json_line(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) -> String {
     let window = window::Window::between(before, after);
-    json::line(&window, &after.host, &every_block()).unwrap()
+    json::line(&window, &after.host, &everything()).unwrap()
 }
 
 /// What `report --slow` prints of an I/O.
@@ -126,5 +129,16 @@ fn slow_line(io: &crate::api::ApiSlowIo) -> String {
 
 #[cfg(test)]
 fn every_block() -> breakdown::Breakdown {
-    breakdown::Breakdown { by_device: true, by_op: true, phases: biolat_common::series::Phase::ALL.to_vec() }
+    breakdown::Breakdown { sizes: false, cpus: None, ..everything() }
+}
+
+#[cfg(test)]
+fn everything() -> breakdown::Breakdown {
+    breakdown::Breakdown {
+        by_device: true,
+        by_op: true,
+        phases: biolat_common::series::Phase::ALL.to_vec(),
+        sizes: true,
+        cpus: Some(crate::cpus::CpuNodes::default()),
+    }
 }

@@ -15,6 +15,7 @@ const EXAMPLES: &str = "Examples:
   biolat-daemon report 1 10                  ten windows of one second
   biolat-daemon report -DF 5                 by device and op, every 5 s
   biolat-daemon report -P -d 'nvme.*' 1      the phases of a latency side by side
+  biolat-daemon report --sizes 5             latency by request size
   biolat-daemon report --from db1:9976 5     from biolat on db1; needs no root
   biolat-daemon report -jDF 1 | jq           a JSON object per window
   biolat-daemon report --slow=100ms          a line per I/O that takes 100 ms or fails
@@ -76,8 +77,21 @@ pub struct ReportOptions {
     #[arg(short, long)]
     pub json: bool,
 
+    /// Device latency by request size, for each device and op, instead of histograms
+    ///
+    /// A row for each range of sizes, of reads, writes and zone appends. With --json, in addition to histograms.
+    #[arg(long, conflicts_with_all = ["queued", "phases", "fine"])]
+    pub sizes: bool,
+
+    /// The CPUs on which requests complete, for each device, instead of histograms
+    ///
+    /// An own probe groups them by NUMA node. With --json, in addition to histograms.
+    #[arg(long, conflicts_with_all = ["queued", "phases", "fine"])]
+    pub cpus: bool,
+
     /// A live table of devices instead of histograms
-    #[arg(long, conflicts_with_all = ["json", "fine", "by_op", "phases", "timestamp", "milliseconds"])]
+    #[arg(long)]
+    #[arg(conflicts_with_all = ["json", "fine", "by_op", "phases", "timestamp", "milliseconds", "sizes", "cpus"])]
     pub top: bool,
 
     /// Follow slow and failed I/Os: a line for each that takes at least TIME, 1s by default
@@ -85,7 +99,7 @@ pub struct ReportOptions {
     /// With --from, for each that the daemon records (its --slow), or only those of at least TIME. With --json, the line is
     /// a JSON object.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = interval::parse_slow)]
-    #[arg(conflicts_with_all = ["top", "interval", "by_device", "by_op", "queued", "phases", "fine"])]
+    #[arg(conflicts_with_all = ["top", "interval", "by_device", "by_op", "queued", "phases", "fine", "sizes", "cpus"])]
     pub slow: Option<Option<Duration>>,
 
     /// When to use colours; NO_COLOR in the environment turns them off too
@@ -218,6 +232,14 @@ mod tests {
         for line in ["--slow --top", "--slow 5", "--slow=1s -D", "--slow=off", "--slow=1ms", "--slow -P"] {
             assert!(parse(line).is_err(), "{line}");
         }
+        for view in ["--sizes", "--cpus"] {
+            for other in ["-Q", "-P", "--fine", "--top", "--slow"] {
+                let error = parse(&format!("{view} {other}")).unwrap_err();
+                assert!(error.lines().next().unwrap().contains("cannot be used with"), "{error}");
+            }
+        }
+        let options = parse("--sizes --cpus -jDF 1").unwrap();
+        assert!(options.sizes && options.cpus);
         let refused = parse("--from http://alice:secret@db1:port").unwrap_err();
         assert!(refused.contains("'db1:port' is not a URL") && !refused.contains("secret"), "{refused}");
         let options = parse("--from db1 --user alice 5").unwrap();

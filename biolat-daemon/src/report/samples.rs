@@ -2,11 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use biolat_common::series::Phase;
+use biolat_common::{
+    bucket::cell,
+    series::Phase,
+    size::{BAND_CELLS, band_cell},
+};
 
 use crate::{
-    api::{ApiDevice, ApiSlowIo, ApiSlowLatency, ApiSlowLog, ApiSnapshot, Daemon, Op, VERSION},
+    api::{
+        ApiBand, ApiDevice, ApiSizes, ApiSlowIo, ApiSlowLatency, ApiSlowLog, ApiSnapshot, Daemon, Op, VERSION,
+    },
+    band_histogram::BandHistogram,
     histogram::Histogram,
+    size_histogram::SizeHistogram,
 };
 
 pub(crate) fn histogram(zero: u64, buckets: &[(i32, u64)], overflow: u64, seconds: f64) -> Histogram {
@@ -23,6 +31,7 @@ pub(crate) fn op(name: &str, bytes: u64, queue: Histogram, device: Histogram, to
         queue,
         device,
         total,
+        sizes: None,
     }
 }
 
@@ -40,7 +49,30 @@ pub(crate) fn device(name: &str, since: f64, ops: Vec<Op>) -> ApiDevice {
         ops,
         unseen: BTreeMap::new(),
         inflight: None,
+        completions: Vec::new(),
     }
+}
+
+/// The name of a band, the size histogram's buckets of its requests, and the latency of each in seconds.
+pub(crate) type BandSample<'a> = (&'a str, &'a [(i32, u64)], f64);
+
+/// Requests by size.
+pub(crate) fn sizes(bands: &[BandSample<'_>]) -> ApiSizes {
+    let mut requests: BTreeMap<i32, u64> = BTreeMap::new();
+    let bands = bands.iter().map(|&(size, buckets, latency)| {
+        for (index, count) in buckets {
+            *requests.entry(*index).or_default() += count;
+        }
+        let ns = (latency * 1e9).round() as u64;
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let mut cells = [0; BAND_CELLS];
+        cells[band_cell(cell(ns.min((1 << 40) - 1)))] = count;
+        let device = BandHistogram::from_cells(&cells, u128::from(ns) * u128::from(count));
+        ApiBand { size: size.to_owned(), device }
+    });
+    let bands = bands.collect();
+    let requests = SizeHistogram { zero: 0, buckets: requests.into_iter().collect(), overflow: 0 };
+    ApiSizes { requests, bands }
 }
 
 /// Of a daemon that has finished 20 collections, one every 5 s.

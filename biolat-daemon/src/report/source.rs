@@ -13,7 +13,8 @@ use super::{
 use crate::{
     api::ApiSnapshot,
     collect::{self, Settings},
-    format, interval,
+    cpus::CpuNodes,
+    format, interval, probe,
     rights::{self, Role},
     snapshot, version,
 };
@@ -29,6 +30,8 @@ pub(super) struct Source<T = ApiSnapshot> {
     pub(super) passes: u64,
     /// In words: `tracing with its own probe (biolat 0.1.0, kernel 6.18.0)`.
     pub(super) about: String,
+    /// The NUMA node of each CPU; none is known of another host.
+    pub(super) nodes: CpuNodes,
     origin: Origin<T>,
 }
 
@@ -64,7 +67,7 @@ impl<T: Document> Source<T> {
                 // Rounded up, but for a hundredth of a collection.
                 let passes =
                     (window.as_secs_f64() / first.interval().max(0.001) - 0.01).ceil().max(1.0) as u64;
-                Ok(Self { first, passes, about, origin: Origin::Remote(remote) })
+                Ok(Self { first, passes, about, nodes: CpuNodes::default(), origin: Origin::Remote(remote) })
             }
             None => {
                 let passes = window.as_nanos().div_ceil(LONGEST_INTERVAL.as_nanos()).max(1) as u64;
@@ -75,9 +78,10 @@ impl<T: Document> Source<T> {
                     version::VERSION,
                     options.host.kernel_release().unwrap_or_default()
                 );
+                let nodes = CpuNodes::read(&options.host.sysfs);
                 rights::drop_privileges(Role::Tui, options.seccomp.is_enabled())?;
                 let first = own.next().await?;
-                Ok(Self { first, passes, about, origin: Origin::Own(own) })
+                Ok(Self { first, passes, about, nodes, origin: Origin::Own(own) })
             }
         }
     }
@@ -110,8 +114,7 @@ impl Own {
         let settings = Settings {
             host: options.host.clone(),
             selection: options.selection()?.unwrap_or_default(),
-            probe_stats: false,
-            slow,
+            probe: probe::Options { slow, ..probe::Options::default() },
             interval,
             seccomp: options.seccomp.is_enabled(),
         };

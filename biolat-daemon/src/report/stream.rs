@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tokio::sync::watch;
 
 use super::{
@@ -30,7 +30,11 @@ pub(super) async fn run(source: Source, options: &ReportOptions, stop: StopSigna
 
 async fn show(mut source: Source, options: &ReportOptions, mut stopped: watch::Receiver<bool>) -> Result<()> {
     let terminal = Terminal::of_stdout(options.color);
-    let output = Output { terminal, breakdown: Breakdown::of(options), options };
+    let breakdown = Breakdown::of(options, &source.nodes);
+    if let Some(missing) = breakdown.missing(&Window::until(&source.first)) {
+        bail!("{missing}");
+    }
+    let output = Output { terminal, breakdown, options };
     output.begin(&source).await?;
     let (first, mut last) = (Arc::clone(&source.first), Arc::clone(&source.first));
     let mut latest = Arc::clone(&last);

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ops::AddAssign};
 
 use biolat_common::series::{PHASES, Phase};
 
+use super::sizes::SizeWindow;
 use crate::{
     api::{self, ApiDevice, ApiInflight, ApiSnapshot, HUNG_SECONDS},
     histogram::Histogram,
@@ -49,6 +50,8 @@ pub(super) struct DeviceWindow {
     pub(super) ops: Vec<OpWindow>,
     /// Completions that the probe missed, by group of ops; no zeros.
     pub(super) unseen: BTreeMap<String, u64>,
+    /// Requests that have ended on each CPU; none before the first, or if the daemon is older.
+    pub(super) completions: Option<Vec<u64>>,
 }
 
 /// One op of a device.
@@ -58,6 +61,8 @@ pub(super) struct OpWindow {
     pub(super) name: String,
     /// Its I/O.
     pub(super) figures: Figures,
+    /// Its I/O by size; none if the daemon does not count sizes.
+    pub(super) sizes: Option<SizeWindow>,
 }
 
 /// What can be summed over ops and devices.
@@ -101,6 +106,14 @@ impl Window {
         }
     }
 
+    /// All that a snapshot has counted, regardless of when.
+    pub(super) fn until(after: &ApiSnapshot) -> Self {
+        Self {
+            devices: after.devices.iter().map(|device| DeviceWindow::since(None, device)).collect(),
+            ..Self::default()
+        }
+    }
+
     /// A count per second.
     pub(super) fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
@@ -121,7 +134,17 @@ impl DeviceWindow {
     fn since(before: Option<&ApiDevice>, after: &ApiDevice) -> Self {
         let op = |op: &api::Op| {
             let before = before.and_then(|device| device.ops.iter().find(|had| had.op == op.op));
-            OpWindow { name: op.op.clone(), figures: Figures::since(before, op) }
+            let had = before.and_then(|op| op.sizes.as_ref());
+            OpWindow {
+                name: op.op.clone(),
+                figures: Figures::since(before, op),
+                sizes: op.sizes.as_ref().map(|sizes| SizeWindow::since(had, sizes)),
+            }
+        };
+        let completed = |(cpu, count): (usize, &u64)| {
+            count.saturating_sub(
+                before.and_then(|device| device.completions.get(cpu)).copied().unwrap_or_default(),
+            )
         };
         Self {
             name: after.name.clone(),
@@ -133,6 +156,8 @@ impl DeviceWindow {
             inflight: after.inflight,
             ops: after.ops.iter().map(op).collect(),
             unseen: grown(before.map_or(&BTreeMap::new(), |device| &device.unseen), &after.unseen),
+            completions: (!after.completions.is_empty())
+                .then(|| after.completions.iter().enumerate().map(completed).collect()),
         }
     }
 

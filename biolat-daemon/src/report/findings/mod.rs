@@ -4,6 +4,7 @@ mod coverage;
 mod inflight;
 mod latency;
 mod siblings;
+mod sizes;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
         findings.extend(latency::queue(device, numbers));
         findings.extend(siblings::slower(device, window, &p99s, numbers));
         findings.extend(latency::bimodal(device, numbers));
+        findings.extend(sizes::slow_band(device, numbers));
         findings.extend(coverage::missing_latency(device));
         findings.extend(coverage::missed(device));
     }
@@ -55,7 +57,7 @@ fn nothing(window: &Window) -> String {
         format!("No device completed {MINIMUM} I/Os: too few to draw conclusions.")
     } else {
         "Nothing stands out: no errors, no stalls, no device whose I/O mostly waits in the queue or before it, none slower \
-         than its siblings. Waits for io.max are in no latency: see io.pressure of the cgroup."
+         than its siblings, no size slower than the others. Waits for io.max are in no latency: see io.pressure of the cgroup."
             .to_owned()
     }
 }

@@ -257,9 +257,11 @@ mod tests {
         let histogram = || samples::histogram(3, &[(-80, 400), (-40, 300), (16, 2)], 1, 60.0);
         let mut op = samples::op("read", 4096, histogram(), histogram(), histogram());
         op.errors.insert("medium".into(), 2);
+        op.sizes = Some(samples::sizes(&[("le_4KiB", &[(12, 400)], 1e-4), ("gt_1MiB", &[(22, 300)], 0.1)]));
         let mut device = samples::device("sda", 9.0, vec![op]);
         device.unseen.insert("read".into(), 7);
         device.inflight = Some(ApiInflight { read: 1, write: 2, oldest_seconds: 31.0, exact: true });
+        device.completions = vec![0, 400, 300];
         samples::snapshot(100.0, vec![device])
     }
 

@@ -6,9 +6,10 @@ use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 
 use crate::{
-    api::{ApiPath, ApiSnapshot},
+    api::{ApiPath, ApiSizes, ApiSnapshot},
     histogram::Histogram,
     sanitize,
+    size_histogram::SizeHistogram,
 };
 
 /// Intervals between collections that a daemon may have, in seconds: its own limits, and some more.
@@ -16,6 +17,9 @@ pub(super) const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
 
 /// No I/O is older than a century, in seconds.
 const LONGEST_AGE: f64 = 100.0 * 365.25 * 86400.0;
+
+/// More CPUs than any kernel can have.
+const TOO_MANY_CPUS: usize = 1 << 16;
 
 /// A snapshot of another host with harmless text, or why it cannot be a biolat's.
 pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
@@ -31,7 +35,9 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
     for device in &snapshot.devices {
         for op in &device.ops {
             add(&mut bytes, op.bytes)?;
-            for histogram in [&op.admission, &op.queue, &op.device, &op.total] {
+            let bands = op.sizes.iter().flat_map(|sizes| &sizes.bands);
+            let bands = bands.map(|band| band.device.at_most_schema_1());
+            for histogram in [&op.admission, &op.queue, &op.device, &op.total].into_iter().chain(bands) {
                 has_known_buckets(histogram)?;
                 for &(_, count) in &histogram.buckets {
                     add(&mut counts, count)?;
@@ -40,6 +46,10 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
                 add(&mut counts, histogram.overflow)?;
             }
             add(&mut counts, op.requeues)?;
+            if let Some(ApiSizes { requests: SizeHistogram { zero, buckets, overflow }, .. }) = &op.sizes {
+                let buckets = buckets.iter().map(|(_, count)| count);
+                buckets.chain([zero, overflow]).try_for_each(|&count| add(&mut counts, count))?;
+            }
             op.errors.values().try_for_each(|&count| add(&mut counts, count))?;
         }
         if let Some(inflight) = &device.inflight {
@@ -49,6 +59,10 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
                 bail!("malformed answer: an I/O is {} s old", inflight.oldest_seconds);
             }
         }
+        if device.completions.len() >= TOO_MANY_CPUS {
+            bail!("malformed answer: a host with {} CPUs", device.completions.len());
+        }
+        device.completions.iter().try_for_each(|&count| add(&mut counts, count))?;
         device.unseen.values().try_for_each(|&count| add(&mut counts, count))?;
     }
     snapshot.lost.values().try_for_each(|&count| add(&mut counts, count))?;
@@ -74,6 +88,7 @@ pub(super) fn clean_text(snapshot: &mut ApiSnapshot) {
         clean_keys(&mut device.unseen);
         for op in &mut device.ops {
             clean(&mut op.op);
+            op.sizes.iter_mut().flat_map(|sizes| &mut sizes.bands).for_each(|band| clean(&mut band.size));
             clean_keys(&mut op.errors);
         }
     }
@@ -127,6 +142,9 @@ mod tests {
             snapshot.devices[0].inflight = Some(ApiInflight { read, write: 1, oldest_seconds, exact: true });
             assert!(sanitized(snapshot).is_err(), "{read} {oldest_seconds}");
         }
+        let mut snapshot = received(&[(0, 1)], 1);
+        snapshot.devices[0].completions = vec![1; 1 << 16];
+        assert!(sanitized(snapshot).unwrap_err().to_string().contains("a host with 65536 CPUs"));
     }
 
     #[test]

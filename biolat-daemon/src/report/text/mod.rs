@@ -1,6 +1,10 @@
 //! A window as text: for each block a histogram, percentiles, the load, and what is missing.
 
+mod cpus;
 mod rows;
+mod sizes;
+#[cfg(test)]
+mod tables_tests;
 #[cfg(test)]
 mod tests;
 
@@ -46,24 +50,10 @@ pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) 
     for overdue in window.devices.iter().filter_map(|device| overdue(device, window.seconds)) {
         style.note(&mut text, Highlight::Bad, &overdue);
     }
-    let blocks = breakdown.blocks(window);
-    if blocks.iter().all(|block| !block.is_busy()) {
-        let is_idle =
-            window.devices.iter().filter_map(|device| device.inflight).all(|inflight| inflight.is_none());
-        let completed = if is_idle { "" } else { " completed" };
-        let _ = writeln!(text, "no I/O{completed} in {}", format::duration(window.seconds));
-    }
-    for (number, block) in blocks.iter().filter(|block| block.is_busy()).enumerate() {
-        if number > 0 {
-            text.push('\n');
-        }
-        style.block(&mut text, block, window, breakdown);
-    }
-    let is_shown = |phase| breakdown.phases.contains(&phase);
-    if (is_shown(Phase::Admission) || is_shown(Phase::Total))
-        && let Some(missing) = missing_admission(&window.devices)
-    {
-        style.note(&mut text, Highlight::Note, &missing);
+    if breakdown.has_tables() {
+        style.tables(&mut text, window, breakdown);
+    } else {
+        style.blocks(&mut text, window, breakdown);
     }
     for (reason, count) in &window.lost {
         let line =
@@ -82,6 +72,28 @@ pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) 
 }
 
 impl TextStyle {
+    fn blocks(&self, text: &mut String, window: &Window, breakdown: &Breakdown) {
+        let blocks = breakdown.blocks(window);
+        if blocks.iter().all(|block| !block.is_busy()) {
+            let is_idle =
+                window.devices.iter().filter_map(|device| device.inflight).all(|inflight| inflight.is_none());
+            let completed = if is_idle { "" } else { " completed" };
+            let _ = writeln!(text, "no I/O{completed} in {}", format::duration(window.seconds));
+        }
+        for (number, block) in blocks.iter().filter(|block| block.is_busy()).enumerate() {
+            if number > 0 {
+                text.push('\n');
+            }
+            self.block(text, block, window, breakdown);
+        }
+        let is_shown = |phase| breakdown.phases.contains(&phase);
+        if (is_shown(Phase::Admission) || is_shown(Phase::Total))
+            && let Some(missing) = missing_admission(&window.devices)
+        {
+            self.note(text, Highlight::Note, &missing);
+        }
+    }
+
     fn block(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
         let figures = &block.figures;
         // Where the phase is not recorded at all, the total is.
@@ -91,9 +103,7 @@ impl TextStyle {
             phases.push(Phase::Total);
         }
         let names: Vec<_> = phases.iter().map(|phase| phase.name()).collect();
-        let title = format!("{}: {} latency", full_name(block), names.join(" | "));
-        let title: String = title.chars().take(self.width).collect();
-        let _ = writeln!(text, "{}", self.terminal.paint(Highlight::Strong, &title));
+        self.title(text, &format!("{}: {} latency", full_name(block), names.join(" | ")));
         if figures.ios() > 0 {
             self.rows(text, figures, &phases);
             let longest = phases.iter().map(|phase| phase.name().len()).max().unwrap_or_default();
@@ -109,6 +119,26 @@ impl TextStyle {
         }
         self.faults(text, block);
         self.missing_latency(text, block, window, breakdown);
+    }
+
+    /// By size and by CPU, as the breakdown says.
+    fn tables(&self, text: &mut String, window: &Window, breakdown: &Breakdown) {
+        let missing = breakdown.missing(window);
+        if let Some(missing) = missing {
+            self.note(text, Highlight::Note, missing);
+        }
+        let mut tables = Vec::new();
+        if breakdown.sizes {
+            tables.extend(self.size_tables(window));
+        }
+        if let Some(nodes) = &breakdown.cpus {
+            tables.extend(self.cpu_tables(window, nodes));
+        }
+        if tables.is_empty() && missing.is_none() {
+            let what = if breakdown.cpus.is_some() { "I/O" } else { "read or write" };
+            let _ = writeln!(text, "no {what} completed in {}", format::duration(window.seconds));
+        }
+        text.push_str(&tables.join("\n"));
     }
 
     fn percentiles(&self, text: &mut String, label: &str, histogram: &Histogram) {
@@ -187,6 +217,11 @@ impl TextStyle {
         }
     }
 
+    fn title(&self, text: &mut String, title: &str) {
+        let title: String = title.chars().take(self.width).collect();
+        let _ = writeln!(text, "{}", self.terminal.paint(Highlight::Strong, &title));
+    }
+
     fn indented(&self, text: &mut String, highlight: Highlight, line: &str) {
         for line in wrapped(line, self.width, INDENT).lines() {
             let _ = writeln!(text, "{:INDENT$}{}", "", self.terminal.paint(highlight, line.trim_start()));
@@ -203,10 +238,14 @@ impl TextStyle {
 /// With the model, where it is one device's.
 fn full_name(block: &Block<'_>) -> String {
     match block.device {
-        Some(device) if !device.model.is_empty() => {
+        Some(device) => {
             let op = block.op.map(|op| format!(" {op}")).unwrap_or_default();
-            format!("{} ({}){op}", device.name, device.model)
+            full_device_name(device) + &op
         }
-        _ => block.name(),
+        None => block.name(),
     }
+}
+
+fn full_device_name(device: &DeviceWindow) -> String {
+    if device.model.is_empty() { device.name.clone() } else { format!("{} ({})", device.name, device.model) }
 }

@@ -28,7 +28,7 @@ fn seen() -> Window {
 }
 
 fn view(phases: &[Phase]) -> Breakdown {
-    Breakdown { by_device: true, by_op: true, phases: phases.to_vec() }
+    Breakdown { by_device: true, by_op: true, phases: phases.to_vec(), ..Breakdown::default() }
 }
 
 #[test]

@@ -30,7 +30,11 @@ fn histogram(octaves: &[(i32, u64)]) -> Histogram {
 pub(super) fn op(name: &str, bytes: u64, queue: &[(i32, u64)], device: &[(i32, u64)]) -> OpWindow {
     // As if the queue did not matter, which is enough here.
     let histograms = [Histogram::new(), histogram(queue), histogram(device), histogram(device)];
-    OpWindow { name: name.into(), figures: Figures { bytes, histograms, ..Figures::default() } }
+    OpWindow {
+        name: name.into(),
+        figures: Figures { bytes, histograms, ..Figures::default() },
+        ..OpWindow::default()
+    }
 }
 
 pub(super) fn device(name: &str, model: &str, ops: Vec<OpWindow>) -> DeviceWindow {
