@@ -14,7 +14,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
 from daemon import figures
-from devices import details, devices, latency, unfinished
+from devices import completions, details, devices, latency, sizes, unfinished
 from faults import faults
 from fleet import fleet
 from latencies import Classic, Native
@@ -30,7 +30,7 @@ def build(ask):
     board.time("now-1h", "now").refresh("1m").timezone("browser").tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
     board.readonly()
     variables(board)
-    for part in (fleet, unfinished, latency, devices, details, figures):
+    for part in (fleet, unfinished, latency, devices, sizes, completions, details, figures):
         part(board, ask)
     built = board.build()
     # Grafana assigns the dashboard's id on import. Panels keep their ids, as links contain them.

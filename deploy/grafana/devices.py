@@ -1,4 +1,5 @@
-"""The rows on the chosen devices: latency by op and phase, load, I/O that fails or does not complete, identity."""
+"""The rows on the chosen devices: latency by op and phase, load, sizes, CPUs, I/O that fails or does not complete,
+identity."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
@@ -130,6 +131,116 @@ def devices(board, ask):
                 f"({ask.count('biolat_total_latency_seconds', DEVICE_OP, by_op)} > 0)",
                 "{{instance}} {{device}} {{op}}",
             ),
+        )
+    )
+
+
+def sizes(board, ask):
+    """The row on the sizes of requests, and what a size costs."""
+    board.with_row(builders.Row("Request sizes"))
+    by_size = ("op", "size")
+    latencies = "biolat_size_device_latency_seconds"
+    ops = "Reads, writes and zone appends of all chosen devices together."
+    board.with_panel(
+        heat_map(
+            "Sizes of requests",
+            "Requests per second by size, of all chosen devices and ops; brighter is more. Each row is a power of two.",
+            ask.histogram("biolat_io_size_bytes", DEVICE_OP),
+            ask.heatmap_format,
+            width=8,
+            unit="bytes",
+        )
+    )
+    board.with_panel(
+        lines(
+            "IOPS by size",
+            f"Requests per second by range of sizes. {ops}",
+            "iops",
+            (ask.count(latencies, DEVICE_OP, by_size), "{{op}} {{size}}"),
+            width=8,
+            stacked=True,
+        )
+    )
+    board.with_panel(
+        lines(
+            "Mean device latency by size",
+            f"Where the kernel does not record the dispatch, the total latency. {ops}",
+            "s",
+            (
+                f"{ask.sum(latencies, DEVICE_OP, by_size)} / ({ask.count(latencies, DEVICE_OP, by_size)} > 0)",
+                "{{op}} {{size}}",
+            ),
+            width=8,
+            log=True,
+            minimum=None,
+        )
+    )
+    board.with_panel(
+        lines(
+            "p99 device latency by size",
+            f"Where large requests are slow and small ones are not, it is the load and not the drive. {ops}",
+            "s",
+            (ask.quantile(0.99, latencies, DEVICE_OP, by_size), "{{op}} {{size}}"),
+            width=8,
+            log=True,
+            minimum=None,
+        )
+    )
+    for title, chosen in (("up to 16 KiB", "le_4KiB|le_16KiB"), ("above 64 KiB", "le_256KiB|le_1MiB|gt_1MiB")):
+        board.with_panel(
+            heat_map(
+                f"Device latency of requests {title}",
+                f"Requests per second by latency; brighter is more. {ops}",
+                ask.histogram(latencies, f'{DEVICE_OP}, size=~"{chosen}"'),
+                ask.heatmap_format,
+                width=8,
+            )
+        )
+
+
+def completions(board, ask):
+    """The row on the CPUs that complete I/O."""
+    by_device = ("cluster", "instance", "device")
+    legend = "{{instance}} {{device}}"
+    board.with_row(builders.Row("CPUs that complete I/O"))
+    board.with_panel(
+        lines(
+            "Effective CPUs",
+            "CPUs that complete the device's I/O: as many as would have equal shares. Near 1, one CPU does nearly all.",
+            "short",
+            (f"biolat_completion_cpus{{{DEVICE}}}", legend),
+            width=6,
+        )
+    )
+    share = f"biolat_completion_cpu_share_max{{{DEVICE}}}"
+    board.with_panel(
+        lines(
+            "Share of the busiest CPU",
+            "Share of the device's I/O that the busiest CPU completes.",
+            "percentunit",
+            (share, legend),
+            width=6,
+            maximum=1,
+        )
+    )
+    total = ask.count("biolat_total_latency_seconds", DEVICE, by_device)
+    board.with_panel(
+        lines(
+            "IOPS on the busiest CPU",
+            "Completions of the device per second on the CPU that has most of them. One CPU can do only so many.",
+            "iops",
+            (f"{total} * on ({', '.join(by_device)}) {share}", legend),
+            width=6,
+        )
+    )
+    board.with_panel(
+        lines(
+            "Off-node share",
+            "Share of the device's I/O that CPUs of another NUMA node complete. Empty where the device's node is unknown.",
+            "percentunit",
+            (f"biolat_completion_off_node_share{{{DEVICE}}}", legend),
+            width=6,
+            maximum=1,
         )
     )
 

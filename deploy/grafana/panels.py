@@ -60,12 +60,12 @@ def number(title, description, unit, expression, width=3, steps=()):
     return panel.thresholds(_thresholds(steps)).reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
 
 
-def heat_map(title, description, expression, query_format, width=12, height=8):
-    """I/Os per second by latency."""
-    panel = _common(heatmap.Panel(), title, description, "s", width, height)
+def heat_map(title, description, expression, query_format, width=12, height=8, unit="s"):
+    """I/Os per second by latency, or by another unit."""
+    panel = _common(heatmap.Panel(), title, description, unit, width, height)
     target = query(expression, "{{le}}" if query_format == "heatmap" else "")
     panel.with_target(target.format(PromQueryFormat(query_format)))
-    panel.calculate(False).y_axis(heatmap.YAxisConfig().unit("s").axis_placement(options.AxisPlacement.LEFT))
+    panel.calculate(False).y_axis(heatmap.YAxisConfig().unit(unit).axis_placement(options.AxisPlacement.LEFT))
     colour = heatmap.HeatmapColorOptions().mode(heat.HeatmapColorMode.SCHEME).scheme("Oranges").steps(64)
     # Most I/O is fast; with a square root the few slow ones stay visible.
     panel.color(colour.scale(heat.HeatmapColorScale.EXPONENTIAL).exponent(0.5))
