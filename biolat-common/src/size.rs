@@ -20,7 +20,7 @@ pub const ZERO_EXPONENT: i32 = 8;
 /// The upper bound of the last cell but one, as a power of two of a byte.
 pub const TOP_EXPONENT: i32 = ZERO_EXPONENT + CELLS as i32 - 2;
 
-/// [`common_cell`] accepts sizes from 1 to this: 16 MiB.
+/// [`common_place`] accepts sizes from 1 to this: 16 MiB.
 pub const COMMON_LIMIT: u32 = 1 << TOP_EXPONENT;
 
 /// Ranges of sizes, each with its own latencies.
@@ -29,51 +29,88 @@ pub const BANDS: usize = 6;
 /// The names of the bands: up to which size they reach.
 pub const BAND_NAMES: [&str; BANDS] = ["le_4KiB", "le_16KiB", "le_64KiB", "le_256KiB", "le_1MiB", "gt_1MiB"];
 
-/// The band of each cell of the size histogram.
-const BAND_OF_CELL: [u8; CELLS] = [0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5, 5, 5];
-
 /// Cells of a band's histogram.
 pub const BAND_CELLS: usize = bucket::CELLS / 4;
 
 /// The schema of a band's histogram: 2^1 buckets per octave.
 pub const BAND_SCHEMA: u32 = bucket::SCHEMA - 2;
 
-/// The number of bits of a byte's value.
-static LENGTHS: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 1;
-    while byte < table.len() {
-        table[byte] = byte.ilog2() as u8 + 1;
-        byte += 1;
+/// Where a request is counted: the cell of the size histogram and, from bit 5 on, the band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u8);
+
+impl Place {
+    const fn new(cell: usize) -> Self {
+        Self((cell | band(cell) << 5) as u8)
+    }
+
+    /// The same place, after `change`.
+    #[inline(always)]
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(u8) -> u8) -> Self {
+        Self(change(self.0))
+    }
+
+    /// The cell of the size histogram.
+    #[inline(always)]
+    #[must_use]
+    pub const fn cell(self) -> usize {
+        (self.0 & 31) as usize
+    }
+
+    /// The band, of a request with data.
+    #[inline(always)]
+    #[must_use]
+    pub const fn band(self) -> usize {
+        (self.0 >> 5) as usize
+    }
+}
+
+/// The place of a size. Indexed by the number of whole units of 256 bytes below it, up to 255; in the
+/// second half by 256 times that.
+static PLACES: [Place; 512] = {
+    let mut table = [Place::new(0); 512];
+    let mut index = 0;
+    while index < table.len() {
+        let (units, smaller) = if index < 256 { (index, 0) } else { (index - 256, 8) };
+        table[index] = Place::new(smaller + (usize::BITS - units.leading_zeros()) as usize);
+        index += 1;
     }
     table
 };
 
-/// The cell of any size.
+/// The place of any size.
 #[inline(always)]
 #[must_use]
-pub fn cell(bytes: u32) -> usize {
+pub fn place(bytes: u32) -> Place {
     match bytes {
-        0 => 0,
-        1..=COMMON_LIMIT => common_cell(bytes),
-        _ => CELLS - 1,
+        0 => Place::new(0),
+        1..=COMMON_LIMIT => common_place(bytes),
+        _ => Place::new(CELLS - 1),
     }
 }
 
-/// The cell of a size from 1 to [`COMMON_LIMIT`], without a branch.
+/// The place of a size from 1 to [`COMMON_LIMIT`].
 #[inline(always)]
 #[must_use]
-pub fn common_cell(bytes: u32) -> usize {
+pub fn common_place(bytes: u32) -> Place {
     let units = bytes.wrapping_sub(1) >> ZERO_EXPONENT;
     let upper = 0xff_u32.wrapping_sub(units) >> 31 << 3;
-    (u32::from(LENGTHS[(units >> upper) as usize & 0xff]) + upper) as usize
+    PLACES[((units >> upper) & 0xff | upper << 5) as usize]
 }
 
-/// The band that a cell of the size histogram belongs to. `None` if there is no such cell.
-#[inline(always)]
+/// The band that a cell of the size histogram belongs to: after the first five cells, two octaves each.
 #[must_use]
-pub fn band(cell: usize) -> Option<usize> {
-    BAND_OF_CELL.get(cell).map(|&band| band as usize)
+pub const fn band(cell: usize) -> usize {
+    let band = cell.saturating_sub(3) / 2;
+    if band < BANDS { band } else { BANDS - 1 }
+}
+
+/// The cells of the size histogram that belong to a band. The first cell belongs to none.
+#[must_use]
+pub const fn cells_of_band(band: usize) -> core::ops::Range<usize> {
+    let start = if band == 0 { 1 } else { 2 * band + 3 };
+    start..if band == BANDS - 1 { CELLS } else { 2 * band + 5 }
 }
 
 /// The cell of a band's histogram, from that of [`crate::bucket`].
@@ -89,17 +126,19 @@ pub const fn band_cell(cell: usize) -> usize {
 pub struct Sizes {
     /// Nanoseconds in the device by band, of requests in [`Self::bands`].
     pub band_ns: [u64; BANDS],
-    /// Requests by [`cell`] of their size.
+    /// Requests by the cell of their size, see [`place`].
     pub requests: [u32; CELLS],
     /// Device latencies by band and [`band_cell`], of requests with data; total latencies of those without a dispatch
     /// timestamp.
     pub bands: [[u32; BAND_CELLS]; BANDS],
+    /// Requests in [`Self::bands`] without a dispatch timestamp.
+    pub undispatched: u64,
 }
 
 impl Sizes {
     /// Without any count.
     pub const ZERO: Self =
-        Self { band_ns: [0; BANDS], requests: [0; CELLS], bands: [[0; BAND_CELLS]; BANDS] };
+        Self { band_ns: [0; BANDS], requests: [0; CELLS], bands: [[0; BAND_CELLS]; BANDS], undispatched: 0 };
 }
 
 /// Both patterns name every field and have no `..`: a new field does not compile until it is merged and compared.
@@ -107,7 +146,8 @@ impl Sizes {
 impl Sizes {
     /// Adds the counters of another CPU.
     pub fn merge(&mut self, other: &Self) {
-        let Self { band_ns, requests, bands } = other;
+        let Self { band_ns, requests, bands, undispatched } = other;
+        self.undispatched = self.undispatched.wrapping_add(*undispatched);
         for (sum, ns) in self.band_ns.iter_mut().zip(band_ns) {
             *sum = sum.wrapping_add(*ns);
         }
@@ -122,8 +162,9 @@ impl Sizes {
     /// How much the counters have grown since `earlier`, across a wrap too.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let Self { band_ns, requests, bands } = earlier;
+        let Self { band_ns, requests, bands, undispatched } = earlier;
         let mut growth = *self;
+        growth.undispatched = growth.undispatched.wrapping_sub(*undispatched);
         for (growth, before) in growth.band_ns.iter_mut().zip(band_ns) {
             *growth = growth.wrapping_sub(*before);
         }
@@ -151,6 +192,12 @@ impl Counters {
     /// Without any count.
     pub const ZERO: Self = Self { series: Series::ZERO, sizes: Sizes::ZERO };
 
+    /// Adds other counters.
+    pub fn merge(&mut self, other: &Self) {
+        self.series.merge(&other.series);
+        self.sizes.merge(&other.sizes);
+    }
+
     /// How much the counters have grown since `earlier`, across a wrap too.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -176,15 +223,18 @@ const _: () = {
     assert!(offset_of!(Sizes, band_ns) == 0);
     assert!(offset_of!(Sizes, requests) == 48);
     assert!(offset_of!(Sizes, bands) == 120);
-    assert!(size_of::<Sizes>() == 120 + BANDS * BAND_CELLS * 4);
+    assert!(offset_of!(Sizes, undispatched) == 120 + BANDS * BAND_CELLS * 4);
+    assert!(size_of::<Sizes>() == 128 + BANDS * BAND_CELLS * 4);
     assert!(offset_of!(Counters, sizes) == size_of::<Series>());
-    assert!(size_of::<Counters>() == 5880);
+    assert!(size_of::<Counters>() == 5888);
     assert!(bucket::FIRST.is_multiple_of(4) && bucket::OVERFLOW.is_multiple_of(4));
 };
 
 #[cfg(test)]
 mod tests {
-    use super::{BAND_NAMES, CELLS, COMMON_LIMIT, Sizes, band, band_cell, cell, common_cell};
+    use super::{
+        BAND_NAMES, BANDS, CELLS, COMMON_LIMIT, Sizes, band, band_cell, cells_of_band, common_place, place,
+    };
     use crate::bucket;
 
     #[test]
@@ -192,19 +242,19 @@ mod tests {
         for exponent in 9..=24_u32 {
             let (n, bound) = (exponent as usize - 8, 1 << exponent);
             for (bytes, expected) in [(bound - 1, n), (bound, n), (bound + 1, n + 1), (bound / 2 + 1, n)] {
-                assert_eq!(cell(bytes), expected, "{bytes}");
+                assert_eq!(place(bytes).cell(), expected, "{bytes}");
             }
         }
-        assert_eq!([0, 1, 36, 256, 257].map(cell), [0, 0, 0, 0, 1]);
-        assert_eq!(cell(u32::MAX), CELLS - 1);
+        assert_eq!([0, 1, 36, 256, 257].map(|bytes| place(bytes).cell()), [0, 0, 0, 0, 1]);
+        assert_eq!(place(u32::MAX).cell(), CELLS - 1);
         for bytes in (1..=COMMON_LIMIT).step_by(509) {
-            assert_eq!(common_cell(bytes), cell(bytes));
+            assert_eq!(common_place(bytes), place(bytes));
         }
     }
 
     #[test]
     fn bands_are_named_by_their_largest_size() {
-        let name = |bytes| BAND_NAMES[band(cell(bytes)).unwrap()];
+        let name = |bytes| BAND_NAMES[place(bytes).band()];
         for (kib, own, next) in [
             (4, "le_4KiB", "le_16KiB"),
             (16, "le_16KiB", "le_64KiB"),
@@ -215,7 +265,13 @@ mod tests {
             assert_eq!((name(kib << 10), name((kib << 10) + 1)), (own, next), "{kib} KiB");
         }
         assert_eq!((name(512), name(1 << 31)), ("le_4KiB", "gt_1MiB"));
-        assert_eq!(band(CELLS), None);
+    }
+
+    #[test]
+    fn each_cell_with_data_is_of_one_band() {
+        let mut cells = (0..BANDS).flat_map(|band| cells_of_band(band).map(move |cell| (cell, band)));
+        assert!((1..CELLS).all(|cell| cells.next() == Some((cell, band(cell)))));
+        assert_eq!(cells.next(), None);
     }
 
     /// The zero bucket and the overflow are whole cells of a band, and each bucket ends where one of schema 3 ends.
@@ -232,6 +288,7 @@ mod tests {
             band_ns: [wide; _],
             requests: [narrow; _],
             bands: [[narrow; _]; _],
+            undispatched: wide,
         };
         let mut sum = sizes(u64::MAX - 1, u32::MAX - 1);
         let before = sum;

@@ -54,7 +54,7 @@ impl SizeHistogram {
 
 #[cfg(test)]
 mod tests {
-    use biolat_common::size::{CELLS, cell};
+    use biolat_common::size::{CELLS, place};
 
     use super::SizeHistogram;
 
@@ -62,7 +62,7 @@ mod tests {
     fn cells_become_buckets() {
         let mut cells = [0; CELLS];
         for bytes in [0, 36, 512, 513, 4096, 1 << 24, (1 << 24) + 1] {
-            cells[cell(bytes)] += 1;
+            cells[place(bytes).cell()] += 1;
         }
         let sizes = SizeHistogram::from_cells(&cells);
         assert_eq!((sizes.zero, sizes.overflow, sizes.count()), (2, 1, 7));

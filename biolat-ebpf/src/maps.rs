@@ -1,5 +1,7 @@
 //! The maps and every access to them. ARCHITECTURE lists their names, sizes and writers.
 
+use core::cell::UnsafeCell;
+
 use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
     macros::btf_map,
@@ -58,9 +60,15 @@ static DROPPED: PerCpuArray<u64, 1> = PerCpuArray::new();
 #[btf_map]
 static PARTS: LruHashMap<u64, Parts, MAX_PARTS> = LruHashMap::new();
 
-/// When a part of a request completed last, not counting steps of flush sequences.
-#[btf_map]
-static LAST_PART: Array<u64, 1> = Array::new();
+/// When a part of a request completed last, not counting steps of flush sequences. No map of its own, so that the common case
+/// reads it with one load.
+static LAST_PART: Number = Number(UnsafeCell::new(0));
+
+/// A number that any CPU may write at any time.
+struct Number(UnsafeCell<u64>);
+
+// SAFETY: it is read and written as a whole; of two writers at the same time either may win.
+unsafe impl Sync for Number {}
 
 /// The result of the latest run of [`crate::inflight::look`].
 #[btf_map]
@@ -121,7 +129,8 @@ pub(crate) fn sizes(series: *mut Series) -> *mut Sizes {
 /// When a part of a request completed last: whatever was allocated before that may be complete in part.
 #[inline(always)]
 pub(crate) fn last_part() -> u64 {
-    LAST_PART.get(0).copied().unwrap_or(0)
+    // SAFETY: see `Number`.
+    unsafe { LAST_PART.0.get().read_volatile() }
 }
 
 /// Adds the bytes of a part of a request.
@@ -135,10 +144,8 @@ pub(crate) fn add_part(request: u64, allocated_at: u64, bytes: u32) {
 /// Remembers that a request is complete in part.
 #[inline(always)]
 pub(crate) fn set_last_part(now: u64) {
-    if let Some(last) = LAST_PART.get_ptr_mut(0) {
-        // SAFETY: a plain number; of two writers at the same time either may win.
-        unsafe { *last = now };
-    }
+    // SAFETY: see `Number`.
+    unsafe { LAST_PART.0.get().write_volatile(now) }
 }
 
 /// The bytes of a request that has ended, without its last part.

@@ -11,7 +11,8 @@ use biolat_common::{
 use crate::{
     accounting::Meaning,
     layout::layout_const,
-    maps, record,
+    maps,
+    record::{self, Latency},
     request::{Completion, accounting},
 };
 
@@ -88,14 +89,14 @@ fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: 
     if whole > u64::from(u32::MAX) { u32::MAX } else { whole as u32 }
 }
 
-/// Records the latency of a request; returns its device latency, or the total if it is not split. `None`: it is lost.
+/// Records the latency of a request. `None`: it is lost.
 #[inline(always)]
 fn record_latency(
     ctx: &BtfTracePointContext,
     series: &mut Series,
     completion: &Completion,
     now: u64,
-) -> Option<u64> {
+) -> Option<Latency> {
     let allocated_at = completion.allocated_at();
     let issued_at = completion.issued_at();
     if allocated_at == 0 {
@@ -117,12 +118,12 @@ fn record_latency(
         }
         if issued_at == 0 {
             record::total_only(series, now - allocated_at);
-            Some(now - allocated_at)
+            Some(Latency::Total(now - allocated_at))
         } else {
             let queue = issued_at.saturating_sub(allocated_at);
             let device = now - allocated_at - queue;
             record::all_phases(series, queue, device);
-            Some(device)
+            Some(Latency::Device(device))
         }
     }
 }

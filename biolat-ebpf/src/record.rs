@@ -3,7 +3,7 @@
 use biolat_common::{
     bucket::{LIMIT_NS, cell, common_cell, positive},
     series::{Phase, Series},
-    size::{self, Sizes},
+    size::{self, Place, Sizes},
 };
 
 /// The three phases of a request that took less than [`biolat_common::bucket::COMMON_LIMIT_NS`], counted from either
@@ -28,26 +28,43 @@ pub(crate) fn common_phases(series: &mut Series, allocated_at: u64, issued_at: u
 /// [`biolat_common::bucket::COMMON_LIMIT_NS`].
 #[inline(always)]
 pub(crate) fn common_size(sizes: &mut Sizes, bytes: u32, device: u64) {
-    count_size(sizes, size::common_cell(bytes), device, common_cell(device));
+    count_size(sizes, size::common_place(bytes), device, common_cell(device));
+}
+
+/// What is known of the latency of a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Latency {
+    Device(u64),
+    /// Without a dispatch timestamp.
+    Total(u64),
 }
 
 /// The size of any request. One without data is in no band: an empty flush is accounted as a write, and is never
 /// dispatched.
 #[inline(always)]
-pub(crate) fn any_size(sizes: &mut Sizes, bytes: u32, device: u64) {
-    match size::cell(bytes) {
-        0 => sizes.requests[0] = sizes.requests[0].wrapping_add(1),
-        size_cell => count_size(sizes, size_cell, device, cell(in_range(device))),
+pub(crate) fn any_size(sizes: &mut Sizes, bytes: u32, latency: Latency) {
+    let place = size::place(bytes);
+    if place.cell() == 0 {
+        sizes.requests[0] = sizes.requests[0].wrapping_add(1);
+        return;
     }
+    let ns = match latency {
+        Latency::Device(ns) => ns,
+        Latency::Total(ns) => {
+            sizes.undispatched = sizes.undispatched.wrapping_add(1);
+            ns
+        }
+    };
+    count_size(sizes, place, ns, cell(in_range(ns)));
 }
 
 /// No index is out of range, but the verifier does not know the values of tables: it has to see comparisons.
 #[inline(always)]
-fn count_size(sizes: &mut Sizes, size_cell: usize, device: u64, latency_cell: usize) {
-    if let Some(band) = size::band(size_cell).map(of_unknown_range)
-        && let Some(requests) = sizes.requests.get_mut(size_cell)
-        && let Some(latencies) = sizes.bands.get_mut(band)
-        && let Some(ns) = sizes.band_ns.get_mut(band)
+fn count_size(sizes: &mut Sizes, place: Place, device: u64, latency_cell: usize) {
+    let place = place.map(of_unknown_range);
+    if let Some(requests) = sizes.requests.get_mut(place.cell())
+        && let Some(latencies) = sizes.bands.get_mut(place.band())
+        && let Some(ns) = sizes.band_ns.get_mut(place.band())
     {
         *requests = requests.wrapping_add(1);
         *ns = ns.wrapping_add(device);
@@ -97,15 +114,15 @@ pub(crate) fn total_only(series: &mut Series, total: u64) {
 
 /// The same number, of which the compiler no longer knows a range: it keeps comparisons that it could decide.
 #[inline(always)]
-fn of_unknown_range(number: usize) -> usize {
+fn of_unknown_range(number: u8) -> u8 {
     #[cfg(target_arch = "bpf")]
     {
-        let mut number = number;
+        let mut wide = u64::from(number);
         // SAFETY: moves a register to itself. Without an instruction, two line numbers have the same place.
         unsafe {
-            core::arch::asm!("{0} = {0}", inout(reg) number, options(pure, nomem, nostack, preserves_flags))
+            core::arch::asm!("{0} = {0}", inout(reg) wide, options(pure, nomem, nostack, preserves_flags))
         };
-        return number;
+        return wide as u8;
     }
     #[cfg(not(target_arch = "bpf"))]
     number

@@ -24,7 +24,7 @@ impl<const CPUS: usize> Machine<CPUS> {
         for index in 0..series {
             map.set(index, value.as_ref(), 0).context("cannot fill a map")?;
         }
-        let totals = (0..series).map(|_| Totals::from_baseline(SlotReading::ZERO)).collect();
+        let totals = (0..series).map(|_| Totals::from_baseline(0, SlotReading::ZERO)).collect();
         Ok(Self { map, buffer: SlotBuffer::default(), totals })
     }
 

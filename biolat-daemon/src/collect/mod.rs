@@ -3,6 +3,7 @@
 
 mod audit;
 mod handle;
+mod incomplete;
 mod inflight;
 mod lifetimes;
 mod series_store;

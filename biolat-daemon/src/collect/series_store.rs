@@ -108,7 +108,11 @@ impl SeriesStore {
     fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
         self.series.entry(key).or_insert_with(|| {
             let baseline = self.baselines.remove(&slot).unwrap_or(SlotReading::ZERO);
-            TrackedSeries { slot, in_table: false, totals: Box::new(Totals::from_baseline(baseline)) }
+            TrackedSeries {
+                slot,
+                in_table: false,
+                totals: Box::new(Totals::from_baseline(key.op(), baseline)),
+            }
         })
     }
 

@@ -10,6 +10,7 @@ use biolat_common::{
     status::{self, STATUSES},
 };
 
+use super::incomplete::{Kind, amount, leave_incomplete};
 use crate::{
     band_histogram::BandHistogram,
     histogram::Histogram,
@@ -18,9 +19,17 @@ use crate::{
     snapshot::{SeriesView, SizesView},
 };
 
+/// `REQ_OP_READ` and `REQ_OP_WRITE`.
+const READ: u32 = 0;
+const WRITE: u32 = 1;
+
 /// Counts of one series since it began.
 pub struct Totals {
+    is_read_or_write: bool,
+    /// What has been taken of the counters.
     last: SlotReading,
+    /// The amount of what was left out of the latest reading, see [`amount`].
+    left_out: u64,
     queue_ns: u128,
     device_ns: u128,
     unsplit_ns: u128,
@@ -39,6 +48,7 @@ struct SizeTotals {
     band_ns: [u128; BANDS],
     requests: [u64; size::CELLS],
     bands: [[u64; BAND_CELLS]; BANDS],
+    undispatched: u64,
 }
 
 /// Growth of a series between two collections.
@@ -67,11 +77,13 @@ impl std::ops::AddAssign for Growth {
 /// and a new field of [`Totals`] not until it is exposed.
 #[deny(unused_variables)]
 impl Totals {
-    /// Of a new series, in a slot that holds `baseline` from a former one.
+    /// Of a new series of this op, in a slot that holds `baseline` from a former one.
     #[must_use]
-    pub fn from_baseline(baseline: SlotReading) -> Self {
+    pub fn from_baseline(op: u32, baseline: SlotReading) -> Self {
         Self {
+            is_read_or_write: matches!(op, READ | WRITE),
             last: baseline,
+            left_out: 0,
             queue_ns: 0,
             device_ns: 0,
             unsplit_ns: 0,
@@ -87,17 +99,31 @@ impl Totals {
 
     /// Adds the growth since the last collection.
     pub fn add(&mut self, now: SlotReading) -> Growth {
-        let Counters { series, sizes } = now.sum.since(&self.last.sum);
-        let Series { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = series;
-        self.sizes.add(&sizes);
+        let mut growth = now.sum.since(&self.last.sum);
         self.completions.resize(now.completions.len(), 0);
         self.last.completions.resize(now.completions.len(), 0);
-        for ((total, now), last) in
-            self.completions.iter_mut().zip(&now.completions).zip(&self.last.completions)
-        {
-            *total += u64::from(now.wrapping_sub(*last));
+        let last = &mut self.last;
+        let of_cpus = now.completions.iter().zip(&last.completions);
+        let mut completions: Vec<u32> = of_cpus.map(|(now, last)| now.wrapping_sub(*last)).collect();
+        let seen = amount(&growth);
+        // Without any change since the latest reading, no I/O is incomplete.
+        if seen != self.left_out {
+            let kind = Kind {
+                has_sizes: now.has_sizes,
+                is_read_or_write: self.is_read_or_write,
+                has_undispatched: self.sizes.undispatched > 0,
+            };
+            leave_incomplete(&mut growth, &mut completions, kind);
         }
-        self.last = now;
+        self.left_out = seen.wrapping_sub(amount(&growth));
+        last.sum.merge(&growth);
+        for ((total, last), new) in self.completions.iter_mut().zip(&mut last.completions).zip(completions) {
+            *total += u64::from(new);
+            *last = last.wrapping_add(new);
+        }
+        let Counters { series, sizes } = growth;
+        let Series { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = series;
+        self.sizes.add(&sizes);
         self.queue_ns += u128::from(queue_ns);
         self.device_ns += u128::from(device_ns);
         self.unsplit_ns += u128::from(unsplit_ns);
@@ -134,7 +160,9 @@ impl Totals {
     #[must_use]
     pub fn view(&self, op: String, statuses_since_6_10: bool, has_sizes: bool) -> SeriesView {
         let Self {
+            is_read_or_write: _,
             last: _,
+            left_out: _,
             queue_ns,
             device_ns,
             unsplit_ns,
@@ -182,11 +210,16 @@ fn has_bands(op: &str) -> bool {
 
 #[deny(unused_variables)]
 impl SizeTotals {
-    const ZERO: Self =
-        Self { band_ns: [0; BANDS], requests: [0; size::CELLS], bands: [[0; BAND_CELLS]; BANDS] };
+    const ZERO: Self = Self {
+        band_ns: [0; BANDS],
+        requests: [0; size::CELLS],
+        bands: [[0; BAND_CELLS]; BANDS],
+        undispatched: 0,
+    };
 
     fn add(&mut self, growth: &Sizes) {
-        let Sizes { band_ns, requests, bands } = growth;
+        let Sizes { band_ns, requests, bands, undispatched } = growth;
+        self.undispatched += undispatched;
         for (total, new) in self.band_ns.iter_mut().zip(band_ns) {
             *total += u128::from(*new);
         }
@@ -199,7 +232,7 @@ impl SizeTotals {
     }
 
     fn view(&self, has_bands: bool) -> SizesView {
-        let Self { band_ns, requests, bands } = self;
+        let Self { band_ns, requests, bands, undispatched: _ } = self;
         let histograms = bands.iter().zip(band_ns);
         let histograms = histograms.map(|(cells, ns)| BandHistogram::from_cells(cells, *ns));
         let bands = size::BAND_NAMES.into_iter().zip(histograms);
@@ -221,7 +254,34 @@ mod tests {
     use crate::probe::SlotReading;
 
     fn reading(sum: Counters) -> SlotReading {
-        SlotReading { sum, completions: vec![sum.series.cells[100][Phase::Total as usize], 7] }
+        SlotReading {
+            sum,
+            completions: vec![sum.series.cells[100][Phase::Total as usize], 0],
+            has_sizes: true,
+        }
+    }
+
+    #[test]
+    fn an_incomplete_io_waits_for_the_next_change_or_for_none() {
+        let mut counters = Counters::ZERO;
+        counters.series.cells[100] = [0, 1, 1, 1];
+        counters.sizes.requests[4] = 1;
+        counters.sizes.bands[0][25] = 1;
+        let mut totals = Totals::from_baseline(1, SlotReading::ZERO);
+        assert_eq!(totals.add(reading(counters)).total, 1);
+        // An I/O whose size is not counted yet.
+        counters.series.cells[100] = [0, 2, 2, 2];
+        assert_eq!(totals.add(reading(counters)).total, 0);
+        assert_eq!(totals.completions(), [1, 0]);
+        counters.sizes.requests[4] = 2;
+        counters.sizes.bands[0][25] = 2;
+        assert_eq!(totals.add(reading(counters)).total, 1);
+        assert_eq!(totals.completions(), [2, 0]);
+        // Without any change, nothing is incomplete: an interrupt has overwritten a count.
+        counters.series.cells[100] = [0, 2, 2, 3];
+        assert_eq!(totals.add(reading(counters)).total, 0);
+        assert_eq!(totals.add(reading(counters)).total, 1);
+        assert_eq!(totals.add(reading(counters)).total, 0);
     }
 
     #[test]
@@ -230,9 +290,13 @@ mod tests {
         let series = &mut counters.series;
         series.cells[100] = [u32::MAX - 1; 4];
         series.queue_ns = u64::MAX - 9;
-        counters.sizes =
-            Sizes { band_ns: [u64::MAX - 9; _], requests: [u32::MAX - 1; _], bands: [[u32::MAX - 1; _]; _] };
-        let mut totals = Totals::from_baseline(reading(counters));
+        counters.sizes = Sizes {
+            band_ns: [u64::MAX - 9; _],
+            requests: [u32::MAX - 1; _],
+            bands: [[u32::MAX - 1; _]; _],
+            undispatched: 0,
+        };
+        let mut totals = Totals::from_baseline(0, reading(counters));
         assert_eq!(totals.count(), 0);
 
         let series = &mut counters.series;
@@ -241,9 +305,10 @@ mod tests {
         series.unsplit_ns = 5;
         series.bytes = 4096;
         series.errors[10] = 1;
-        counters.sizes.requests[4] = 3;
+        counters.sizes.requests[5] = 3;
         counters.sizes.bands[1][25] = 3;
         counters.sizes.band_ns[1] = 90;
+        counters.sizes.undispatched = 1;
         let growth = Growth { total: 5, split: 4, admitted: 2, bytes: 4096 };
         assert_eq!(totals.add(reading(counters)), growth);
         assert_eq!(totals.add(reading(counters)), Growth::default());
@@ -255,7 +320,7 @@ mod tests {
         assert_eq!(view.histograms[Phase::Total as usize].sum_ns, 105);
         assert_eq!(view.errors, [("ioerr", 1)]);
         let sizes = view.sizes.unwrap();
-        assert_eq!((sizes.requests.count(), &sizes.requests.buckets[..]), (5, &[(12, 5)][..]));
+        assert_eq!((sizes.requests.count(), &sizes.requests.buckets[..]), (5, &[(13, 5)][..]));
         let (band, latencies) = &sizes.bands[0];
         assert_eq!((*band, latencies.count(), latencies.mean()), ("le_16KiB", 5, Some(2e-8)));
         assert_eq!(sizes.bands.len(), 1);

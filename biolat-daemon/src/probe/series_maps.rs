@@ -10,11 +10,13 @@ pub struct SlotReading {
     pub sum: Counters,
     /// Requests that have ended on each CPU. They wrap like every counter.
     pub completions: Vec<u32>,
+    /// Whether requests are counted by size.
+    pub has_sizes: bool,
 }
 
 impl SlotReading {
     /// Of a slot that has never been used.
-    pub const ZERO: Self = Self { sum: Counters::ZERO, completions: Vec::new() };
+    pub const ZERO: Self = Self { sum: Counters::ZERO, completions: Vec::new(), has_sizes: false };
 }
 
 /// The maps of series. A method makes one system call that changes something: after an error, nothing has changed.

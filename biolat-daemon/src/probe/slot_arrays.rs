@@ -14,6 +14,7 @@ use super::{cpus::PossibleCpus, series_maps::SlotReading, sys};
 
 /// The value of an array: what one CPU has counted of one series.
 pub trait SlotValue: aya::Pod {
+    const HAS_SIZES: bool;
     /// Adds the counters of this CPU.
     fn add_to(&self, sum: &mut Counters);
     /// Requests that have ended on this CPU. It wraps like every counter.
@@ -43,9 +44,10 @@ impl From<Counters> for CountersValue {
 }
 
 impl SlotValue for CountersValue {
+    const HAS_SIZES: bool = true;
+
     fn add_to(&self, sum: &mut Counters) {
-        sum.series.merge(&self.0.series);
-        sum.sizes.merge(&self.0.sizes);
+        sum.merge(&self.0);
     }
 
     fn completions(&self) -> u32 {
@@ -54,6 +56,8 @@ impl SlotValue for CountersValue {
 }
 
 impl SlotValue for SeriesValue {
+    const HAS_SIZES: bool = false;
+
     fn add_to(&self, sum: &mut Counters) {
         sum.series.merge(&self.0);
     }
@@ -100,7 +104,11 @@ impl<V: SlotValue> SlotBuffer<V> {
         for cpu in &self.0 {
             cpu.add_to(&mut sum);
         }
-        SlotReading { sum, completions: self.0.iter().map(SlotValue::completions).collect() }
+        SlotReading {
+            sum,
+            completions: self.0.iter().map(SlotValue::completions).collect(),
+            has_sizes: V::HAS_SIZES,
+        }
     }
 }
 

@@ -39,7 +39,7 @@ impl SizeWindow {
     pub(super) fn mean_bytes(&self, number: usize) -> Option<f64> {
         let cells = self.requests.cells();
         // The first cell is mostly requests without data, which no band counts.
-        let of_band = (1..CELLS).filter(|&cell| band(cell) == Some(number));
+        let of_band = (1..CELLS).filter(|&cell| band(cell) == number);
         let (count, bytes) = of_band.fold((0.0, 0.0), |(count, bytes), cell| {
             let requests = cells[cell] as f64;
             (count + requests, bytes + requests * middle(cell))

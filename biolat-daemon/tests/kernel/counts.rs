@@ -1,6 +1,6 @@
 //! Counts and bytes are exactly those of the kernel's disk statistics.
 
-use std::{fs, os::unix::fs::FileExt as _, path::Path};
+use std::{fs, os::unix::fs::FileExt as _, path::Path, thread, time::Duration};
 
 use crate::support::{
     Folder,
@@ -8,8 +8,9 @@ use crate::support::{
     block,
     daemon::Daemon,
     diskstats::{DISCARD, FLUSH, READ, WRITE},
-    load,
+    load::{self, StopFlag, Target, call_fsync},
     loop_device::LoopDevice,
+    mount::Mount,
     run,
     settled::{compare, settled},
 };
@@ -98,4 +99,32 @@ pub(crate) fn audit_is_exact(device: &str, load: impl FnOnce()) {
     println!("{device}: {all} completions, {} unseen", growth.unseen);
     assert!(all >= 4000, "{all} completions");
     growth.assert_few_unseen();
+}
+
+/// Each scrape is checked for sizes and bands that add up to the totals: here while I/O completes on all CPUs, with flushes.
+#[test]
+#[ignore = "needs root and ext4: cargo xtask test"]
+fn sizes_add_up_in_each_scrape_under_load() {
+    let device = LoopDevice::attach("sizes", true);
+    let mount = Mount::new_ext4(&device.name, &device.path());
+    let folder = mount.folder();
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", &device.name]);
+    let stop = StopFlag::default();
+    thread::scope(|scope| {
+        let _stopper = stop.set_on_drop();
+        scope.spawn(|| call_fsync(&folder, 8, Duration::ZERO, &stop));
+        scope.spawn(|| {
+            let target = Target::open(&device.path());
+            while !stop.is_set() {
+                target.read(100);
+            }
+        });
+        for _ in 0..30 {
+            let figures = daemon.fresh();
+            assert!(figures.has_device(&device.name));
+        }
+    });
+    let figures = daemon.fresh();
+    let counts = [READ, WRITE].map(|op| figures.count(&device.name, op));
+    assert!(counts.iter().all(|&count| count > 500), "{counts:?}");
 }

@@ -2,7 +2,7 @@
 //! healthy device beside raises no alert. Intervals and windows are shorter than the deployed ones, thresholds are the same.
 //! A path that fails is in `multipath_alert.rs`, as few hosts can make one.
 
-use std::{collections::BTreeSet, fs::File, os::unix::fs::FileExt as _, thread, time::Duration};
+use std::{collections::BTreeSet, thread, time::Duration};
 
 use crate::support::{
     Folder, block,
@@ -10,7 +10,7 @@ use crate::support::{
     diskstats::WRITE,
     fio::Writers,
     freezable::Freezable,
-    load::{StopFlag, keep_busy},
+    load::{StopFlag, call_fsync, keep_busy},
     loop_device::LoopDevice,
     mount::Mount,
     prometheus::{Prometheus, alert_rules_with, recording_rules_with},
@@ -60,22 +60,6 @@ impl Monitoring {
         let query = format!("{series}{{device=\"{device}\"{labels}}}");
         wait_for(&query, || self.prometheus.query(&query).is_some_and(|value| value >= at_least));
     }
-}
-
-/// Programs that write to files of their own and call fsync each time.
-fn call_fsync(folder: &Folder, programs: u64, pause: Duration, stop: &StopFlag) {
-    thread::scope(|scope| {
-        for program in 0..programs {
-            let file = File::create(folder.0.join(program.to_string())).unwrap();
-            scope.spawn(move || {
-                while !stop.is_set() {
-                    file.write_all_at(&[1; 4096], 0).unwrap();
-                    file.sync_all().unwrap();
-                    thread::sleep(pause);
-                }
-            });
-        }
-    });
 }
 
 /// So many programs share their flushes: there are more than ten writes for each.

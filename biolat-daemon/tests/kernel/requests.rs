@@ -128,7 +128,10 @@ fn a_write_with_flushes_has_the_size_of_its_data() {
     let after = settled(&daemon, device);
     let growth = compare(device, &before, &after);
     assert!(growth.of(FLUSH) > 0);
-    assert_eq!(growth.sizes("write"), [(12, 100), (16, 50)].into());
+    // Some kernels send an empty flush after each, which is accounted as a write.
+    let mut sizes = growth.sizes("write");
+    let empty = sizes.remove(&8).unwrap_or(0);
+    assert_eq!((sizes, empty), ([(12, 100), (16, 50)].into(), growth.of(WRITE) - 150));
     assert_eq!(growth.bands("write"), [("le_4KiB", 100), ("le_64KiB", 50)].into());
 }
 

@@ -111,7 +111,7 @@ fn without_sizes_there_is_no_metric_and_no_memory() {
     let _awake = Awake::all_cpus();
     let before = settled(&daemon, name);
     assert_eq!(before.figures.value("biolat_series_slots", &[]) as u64, slots);
-    assert_eq!(with - memory(&daemon), slots * possible_cpus() * 1656);
+    assert_eq!(with - memory(&daemon), slots * possible_cpus() * 1664);
     let target = Target::open(&device.path());
     target.read(2000);
     target.write(1000);

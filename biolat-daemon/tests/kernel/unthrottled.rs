@@ -4,7 +4,7 @@
 //! The kernels here set up throttling for every device, and never remove it. So the test clears the queue's flag for these
 //! timestamps in the kernel's memory.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::atomic::Ordering};
 
 use biolat_daemon::probe::btf::Btf;
 
@@ -12,6 +12,7 @@ use crate::support::{
     block,
     daemon::Daemon,
     diskstats::READ,
+    figures::UNDISPATCHED,
     kernel_memory::KernelMemory,
     load::Target,
     null_blk::NullBlk,
@@ -59,6 +60,7 @@ fn only_the_total_is_available() {
     let before = memory.read(flags);
     assert_ne!(before & stats, 0, "{before:#x}: not the queue's flags");
 
+    UNDISPATCHED.store(true, Ordering::Relaxed);
     let daemon = Daemon::of(&disk.name);
     let target = Target::open(&disk.path());
     target.read(10);
@@ -81,4 +83,5 @@ fn only_the_total_is_available() {
             assert_eq!(gauge, f64::from(u8::from(available)), "{phase}");
         }
     }
+    UNDISPATCHED.store(false, Ordering::Relaxed);
 }

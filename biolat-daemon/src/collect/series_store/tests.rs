@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, bail};
 use biolat_common::{
-    series::{Key, Phase},
+    series::Key,
     size::Counters,
     slot::{CHUNK_SLOTS, Cell, table_cell},
 };
@@ -72,7 +72,8 @@ impl FakeKernel {
         self.runs.iter_mut().for_each(|(_, age)| *age += 1);
         // One whose series has ended in between counts for none.
         for (slot, _) in self.runs.extract_if(.., |(_, age)| *age == 2) {
-            self.counters[slot as usize].series.cells[7][Phase::Total as usize] += 1;
+            self.counters[slot as usize].series.cells[7] =
+                self.counters[slot as usize].series.cells[7].map(|count| count + 1);
             if let Some((key, _)) = self.index.iter().find(|(_, used)| **used == slot) {
                 *self.expected.get_mut(key).unwrap() += 1;
             }
@@ -136,7 +137,7 @@ impl SeriesMaps for FakeKernel {
 
     fn read(&mut self, slot: u32) -> Result<SlotReading> {
         self.call()?;
-        Ok(SlotReading { sum: self.counters[slot as usize], completions: Vec::new() })
+        Ok(SlotReading { sum: self.counters[slot as usize], completions: Vec::new(), has_sizes: false })
     }
 }
 

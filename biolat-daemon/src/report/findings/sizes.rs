@@ -93,7 +93,7 @@ fn slowest(bands: &[Band], allowance: f64) -> Option<SlowBand> {
 
 #[cfg(test)]
 mod tests {
-    use biolat_common::size::{BAND_NAMES, TOP_EXPONENT, band, cell};
+    use biolat_common::size::{BAND_NAMES, TOP_EXPONENT, band, place};
     use proptest::{array::uniform16, prelude::*};
 
     use super::slow_band;
@@ -107,14 +107,15 @@ mod tests {
     /// latency of a size.
     fn found(requests: &[(u64, u64)], latency: impl Fn(u64) -> f64, rotational: bool) -> Vec<String> {
         let requests = requests.iter().filter(|(_, count)| *count > 0);
-        let requests: Vec<_> = requests.map(|&(bytes, count)| (cell(bytes as u32), bytes, count)).collect();
+        let requests: Vec<_> =
+            requests.map(|&(bytes, count)| (place(bytes as u32).cell(), bytes, count)).collect();
         let bands = requests.chunk_by(|(one, ..), (other, ..)| band(*one) == band(*other)).map(|requests| {
             let buckets: Vec<_> =
                 requests.iter().map(|(cell, _, count)| (*cell as i32 + 8, *count)).collect();
             let seconds =
                 requests.iter().map(|(_, bytes, count)| latency(*bytes) * *count as f64).sum::<f64>();
             let count = requests.iter().map(|(.., count)| count).sum::<u64>() as f64;
-            (BAND_NAMES[band(requests[0].0).unwrap()], buckets, seconds / count)
+            (BAND_NAMES[band(requests[0].0)], buckets, seconds / count)
         });
         let bands: Vec<_> = bands.collect();
         let bands: Vec<_> =

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::block;
+use super::{Folder, block};
 
 const BLOCK: usize = 4096;
 
@@ -263,4 +263,20 @@ pub(crate) fn pin_to_cpu(cpu: usize) {
         libc::CPU_SET(cpu, &mut set);
         assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set), 0);
     }
+}
+
+/// Programs that write to files of their own and call fsync each time.
+pub(crate) fn call_fsync(folder: &Folder, programs: u64, pause: Duration, stop: &StopFlag) {
+    thread::scope(|scope| {
+        for program in 0..programs {
+            let file = File::create(folder.0.join(program.to_string())).unwrap();
+            scope.spawn(move || {
+                while !stop.is_set() {
+                    file.write_all_at(&[1; 4096], 0).unwrap();
+                    file.sync_all().unwrap();
+                    thread::sleep(pause);
+                }
+            });
+        }
+    });
 }
