@@ -123,6 +123,7 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite { name: "limits", on_host: true, needs: &[Requirement::Cgroups], guests: &[] },
     Suite { name: "sizes", on_host: true, needs: &[FIO], guests: &[] },
+    Suite { name: "size_latency", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite { name: "soak", on_host: true, needs: &[], guests: &[] },
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
 ];

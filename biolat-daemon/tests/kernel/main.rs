@@ -41,6 +41,7 @@ mod rights;
 mod scale;
 mod schedulers;
 mod series_limits;
+mod size_latency;
 mod sizes;
 mod soak;
 mod stacks;

@@ -37,7 +37,7 @@ pub(crate) const PROGRAMS: [(&str, &str); 10] = [
 ];
 
 /// Modules that the guest needs if they are not built in. `init.sh` loads some; tests load the others.
-const MODULES: [&str; 25] = [
+const MODULES: [&str; 26] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_scsi",
@@ -48,6 +48,7 @@ const MODULES: [&str; 25] = [
     "sg",
     "configfs",
     "null_blk",
+    "nbd",
     "scsi_debug",
     "loop",
     "brd",

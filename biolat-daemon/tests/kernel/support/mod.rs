@@ -20,6 +20,7 @@ pub(crate) mod machine;
 pub(crate) mod mount;
 #[path = "../../support/native.rs"]
 pub(crate) mod native;
+pub(crate) mod nbd;
 pub(crate) mod null_blk;
 pub(crate) mod nvme_tcp;
 pub(crate) mod passthrough;

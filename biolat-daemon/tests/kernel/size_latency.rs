@@ -1,0 +1,213 @@
+//! A device whose latency depends on the size of a request by more than its bytes explain, and one where it does not: what
+//! the metrics, the words of `report` and the panels of the dashboard tell of both.
+
+use std::{
+    collections::BTreeMap,
+    f64::consts::SQRT_2,
+    ffi::OsStr,
+    ops::RangeInclusive,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    daemon::{Daemon, wait_for},
+    figures::Figures,
+    load::Target,
+    nbd::Nbd,
+    prometheus::Prometheus,
+    report::Report,
+};
+
+const DASHBOARD: &str = include_str!("../../../deploy/grafana/biolat.json");
+
+/// Sizes in bytes, and their bands.
+const SIZES: [(usize, &str); 3] = [(4 << 10, "le_4KiB"), (64 << 10, "le_64KiB"), (256 << 10, "le_256KiB")];
+
+/// I/Os of each size and op: more than the 30 that `report` compares.
+const ROUNDS: usize = 40;
+
+/// The panels of latency by size, and how far they may be off: a mean is exact, a percentile is anywhere in its bucket, two of
+/// which are a power of two.
+const PANELS: [(&str, f64); 2] =
+    [("Mean device latency by size", 1.0), ("p99 device latency by size", SQRT_2)];
+
+fn slow_if_large(bytes: usize) -> Duration {
+    Duration::from_millis(if bytes > 64 << 10 { 200 } else { 2 })
+}
+
+fn slow(_bytes: usize) -> Duration {
+    Duration::from_millis(20)
+}
+
+/// A device, and how long the calls of each op and band took in seconds.
+struct Measured {
+    device: Nbd,
+    latency: fn(usize) -> Duration,
+    calls: BTreeMap<(&'static str, &'static str), Vec<f64>>,
+}
+
+impl Measured {
+    fn new(number: usize, latency: fn(usize) -> Duration) -> Self {
+        Self { device: Nbd::attach(number, latency), latency, calls: BTreeMap::new() }
+    }
+
+    /// Reads and writes of each size in turns, one at a time.
+    fn load(&mut self) {
+        let target = Target::open(&self.device.path());
+        for round in 0..ROUNDS {
+            for (bytes, band) in SIZES {
+                let place = (round as u64) << 20;
+                let mut measure = |op, call: &dyn Fn()| {
+                    let began = Instant::now();
+                    call();
+                    self.calls.entry((op, band)).or_default().push(began.elapsed().as_secs_f64());
+                };
+                measure("read", &|| target.try_read_at(place, bytes).unwrap());
+                measure("write", &|| target.write_at(place, bytes));
+            }
+        }
+    }
+
+    /// The latencies of an op and band: each is at least the server's, and no longer than the longest call.
+    fn range(&self, op: &str, band: &str) -> RangeInclusive<f64> {
+        let (bytes, _) = SIZES.into_iter().find(|(_, name)| *name == band).unwrap();
+        let longest = self.calls[&(op, band)].iter().copied().fold(0.0, f64::max);
+        (self.latency)(bytes).as_secs_f64()..=longest
+    }
+
+    /// Checks number and sum of the latencies of each op and band.
+    fn check(&self, figures: &Figures) {
+        let device = self.device.name.as_str();
+        let unseen = figures.unseen(device);
+        for (&(op, band), calls) in &self.calls {
+            let bands = figures.bands(device, op);
+            assert_eq!(bands.len(), SIZES.len(), "{device}: bands of {op}s");
+            let (_, latencies) = bands.into_iter().find(|(name, _)| *name == band).unwrap();
+            let (count, sum) = (latencies.sample_count, latencies.sample_sum);
+            let (least, called) = (*self.range(op, band).start(), calls.iter().sum::<f64>());
+            println!(
+                "{device} {op} {band}: {count} I/Os, mean {:.2} ms; server {:.0} ms, calls {:.2} ms",
+                mean(figures, device, op, band) * 1e3,
+                least * 1e3,
+                called / calls.len() as f64 * 1e3
+            );
+            assert!(
+                count <= ROUNDS as u64 && count + unseen >= ROUNDS as u64,
+                "{device} {op} {band}: {count}"
+            );
+            assert!(sum >= count as f64 * least, "{device} {op} {band}: {sum} s, {count} times {least} s");
+            assert!(sum <= called, "{device} {op} {band}: {sum} s, {called} s in calls");
+        }
+    }
+}
+
+/// The mean device latency of an op and band in seconds.
+fn mean(figures: &Figures, device: &str, op: &str, band: &str) -> f64 {
+    let bands = figures.bands(device, op);
+    let (_, latencies) = bands.into_iter().find(|(name, _)| *name == band).unwrap();
+    latencies.sample_sum / latencies.sample_count as f64
+}
+
+/// The findings of `report` on slow sizes.
+fn findings(report: &str) -> Vec<String> {
+    let findings = report.split("Findings in").nth(1).unwrap_or_else(|| panic!("{report}"));
+    let findings = findings.replace("\n  ", " ");
+    findings.lines().filter(|line| line.contains("what the size explains")).map(str::to_owned).collect()
+}
+
+/// Checks the finding on an op: its words, and the figures in them.
+fn check_finding(finding: &str, figures: &Figures, device: &str, op: &str) {
+    let (large, small) = (mean(figures, device, op, "le_256KiB"), mean(figures, device, op, "le_64KiB"));
+    // Of sizes four times as large, and the smaller ones have the best throughput.
+    let factor = large / small / 4.0;
+    let words = finding.split(|separator: char| separator.is_whitespace());
+    let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
+    let [64.0, 256.0, told_large, 16.0, 64.0, told_small, told_factor] = numbers[..] else {
+        panic!("{finding}")
+    };
+    let expected = format!(
+        "- {device}: {op}s of 64 to 256 KiB take {told_large:.0} ms (mean) where those of 16 to 64 KiB take "
+    );
+    assert!(finding.trim().starts_with(&expected), "{finding:?}, expected {expected:?}");
+    assert!((told_large / 1e3 / large - 1.0).abs() < 0.01, "{finding}: {large} s");
+    assert!((told_small / 1e3 / small - 1.0).abs() < 0.01, "{finding}: {small} s");
+    assert!((told_factor - factor).abs() <= 1.0, "{finding}: {factor} times");
+}
+
+/// A Prometheus that scrapes the daemon each second.
+fn prometheus(daemon: &Daemon) -> Prometheus {
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
+         scrape_configs: [{{job_name: biolat, scrape_native_histograms: true, \
+         static_configs: [{{targets: ['{}']}}]}}]\n",
+        daemon.address
+    );
+    let files = [("prometheus.yml", config.as_str())];
+    let prometheus = Prometheus::run("prometheus-sizes", OsStr::new("prometheus"), &[], &files);
+    wait_for("a scrape", || !prometheus.vector("biolat_device_info").is_empty());
+    prometheus
+}
+
+/// The query of a panel, as Grafana sends it with one device chosen.
+fn panel(title: &str, device: &str) -> String {
+    let json: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = json["panels"].as_array().unwrap();
+    let panel = panels.iter().find(|panel| panel["title"] == title).unwrap();
+    let query = panel["targets"][0]["expr"].as_str().unwrap();
+    let query = query.replace("$__rate_interval", "5m").replace("$device", device);
+    ["$cluster", "$node", "$op"].iter().fold(query, |query, variable| query.replace(variable, ".*"))
+}
+
+/// Checks the latency of each op and band in a panel.
+fn check_panel((title, width): (&str, f64), prometheus: &Prometheus, measured: &Measured) {
+    let query = panel(title, &measured.device.name);
+    let mut series = Vec::new();
+    wait_for(&query, || {
+        series = prometheus.vector(&query);
+        series.len() == measured.calls.len()
+    });
+    for series in &series {
+        let label = |name: &str| series["metric"][name].as_str().unwrap();
+        let seconds: f64 = series["value"][1].as_str().unwrap().parse().unwrap();
+        let range = measured.range(label("op"), label("size"));
+        println!("{title}: {} {} {:.2} ms", label("op"), label("size"), seconds * 1e3);
+        assert!(
+            seconds >= range.start() / width && seconds <= range.end() * width,
+            "{title}: {series}, expected {range:?}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_device_that_is_slow_for_large_requests() {
+    let (mut large, mut all) = (Measured::new(0, slow_if_large), Measured::new(1, slow));
+    let devices = [large.device.name.clone(), all.device.name.clone()];
+    // Without classic histograms: thousands of series, which nobody asks for here.
+    let daemon =
+        Daemon::start(&["--interval", "500ms", "--format", "native", "--device", &devices.join("|")]);
+    let prometheus = prometheus(&daemon);
+    let report = Report::start("size-latency", &["-d", &devices.join(",")]);
+    thread::scope(|scope| {
+        scope.spawn(|| large.load());
+        scope.spawn(|| all.load());
+    });
+    let text = report.end();
+    let figures = daemon.fresh();
+    large.check(&figures);
+    all.check(&figures);
+
+    let findings = findings(&text);
+    println!("{findings:#?}");
+    assert_eq!(findings.len(), 2, "{text}");
+    for (finding, op) in findings.iter().zip(["read", "write"]) {
+        check_finding(finding, &figures, &large.device.name, op);
+    }
+    for panel in PANELS {
+        check_panel(panel, &prometheus, &large);
+        check_panel(panel, &prometheus, &all);
+    }
+}
