@@ -54,11 +54,8 @@ impl BandHistogram {
     }
 
     /// The range and the count of each bucket that is not empty, in ascending order.
-    pub fn buckets(&self) -> impl Iterator<Item = (Bounds, u64)> {
-        let Histogram { zero, buckets, overflow, .. } = &self.0;
-        let between = buckets.iter().map(|&(index, count)| (bounds_of(index), count));
-        let all = std::iter::once((Bounds::ZERO, *zero)).chain(between);
-        all.chain([(Bounds::OVERFLOW, *overflow)]).filter(|&(_, count)| count > 0)
+    pub fn ranges(&self) -> impl Iterator<Item = (Bounds, u64)> {
+        self.0.ranges_by(bounds_of)
     }
 
     /// The latencies that came since `before`.
@@ -138,7 +135,7 @@ mod tests {
         assert_eq!((at(0.5).lower, at(0.5).upper), (0.5_f64.sqrt(), 1.0));
         assert_eq!((at(0.75).lower, at(0.75).upper), (1.0, 2_f64.sqrt()));
         assert_eq!(BandHistogram::default().percentile(0.5), None);
-        let buckets: Vec<_> = histogram.buckets().collect();
+        let buckets: Vec<_> = histogram.ranges().collect();
         assert_eq!(buckets.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [1; 4]);
         assert_eq!(
             buckets.into_iter().map(|(bounds, _)| bounds).collect::<Vec<_>>(),

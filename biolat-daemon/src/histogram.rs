@@ -102,6 +102,18 @@ impl Histogram {
         self.percentile(1.0)
     }
 
+    /// The range and the count of each bucket that is not empty, in ascending order.
+    pub fn ranges(&self) -> impl Iterator<Item = (Bounds, u64)> {
+        self.ranges_by(Bounds::of_bucket)
+    }
+
+    /// The same with another range for each index.
+    pub(crate) fn ranges_by(&self, bounds: impl Fn(i32) -> Bounds) -> impl Iterator<Item = (Bounds, u64)> {
+        let between = self.buckets.iter().map(move |&(index, count)| (bounds(index), count));
+        let all = std::iter::once((Bounds::ZERO, self.zero)).chain(between);
+        all.chain([(Bounds::OVERFLOW, self.overflow)]).filter(|&(_, count)| count > 0)
+    }
+
     /// Index and count of every bucket at a coarser schema. Exact, as coarser buckets are unions of finer ones.
     #[must_use]
     pub fn at_schema(&self, schema: u32) -> Vec<(i32, u64)> {

@@ -40,14 +40,15 @@ fn family(
         label: label_pairs(metric.labels, values),
         ..model::Metric::default()
     };
+    let gauge =
+        |labels: &[&str], value| model::Metric { gauge: Some(model::Gauge { value }), ..with_labels(labels) };
     match metric.samples {
-        Samples::Gauge(each) => each(snapshot, &mut |labels, value| {
-            metrics.push(model::Metric { gauge: Some(model::Gauge { value }), ..with_labels(labels) });
-        }),
-        Samples::OfServer(value) => {
-            let gauge = value(server).map(|value| model::Gauge { value });
-            metrics.extend(gauge.map(|gauge| model::Metric { gauge: Some(gauge), ..with_labels(&[]) }));
-        }
+        Samples::Gauge(each) => each(snapshot, &mut |labels, value| metrics.push(gauge(labels, value))),
+        Samples::OfDevice(value) => metrics.extend(snapshot.devices.iter().filter_map(|device| {
+            let value = value(device)?;
+            Some(gauge(&[&device.device.name], value))
+        })),
+        Samples::OfServer(value) => metrics.extend(value(server).map(|value| gauge(&[], value))),
         Samples::Counter(each) => each(snapshot, &mut |labels, value, start| {
             let counter = model::Counter { value, start_timestamp: Some(start.into()), exemplar: None };
             metrics.push(model::Metric { counter: Some(counter), ..with_labels(labels) });

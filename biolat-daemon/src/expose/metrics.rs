@@ -36,6 +36,8 @@ pub(crate) struct Metric {
 /// when they were zero.
 pub(crate) enum Samples {
     Gauge(fn(&Snapshot, &mut AddGauge<'_>)),
+    /// A gauge of each device, whose only label it is. It may be absent.
+    OfDevice(fn(&DeviceView) -> Option<f64>),
     Counter(fn(&Snapshot, &mut AddCounter<'_>)),
     Histogram(fn(&Snapshot, &mut AddHistogram<'_>)),
     /// At most two native buckets an octave.
@@ -73,7 +75,7 @@ pub(crate) enum Exposed {
 impl Samples {
     pub(crate) const fn kind(&self) -> MetricType {
         match self {
-            Self::Gauge(_) | Self::OfServer(_) => MetricType::Gauge,
+            Self::Gauge(_) | Self::OfDevice(_) | Self::OfServer(_) => MetricType::Gauge,
             Self::Counter(_) => MetricType::Counter,
             Self::Histogram(_) | Self::BandHistogram(_) | Self::SizeHistogram(_) => MetricType::Histogram,
         }
@@ -294,11 +296,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Age of the oldest block request that has not completed, in the I/O scheduler or the driver, at the time \
                of the collection in seconds; 0 if there is none.",
-        samples: Samples::Gauge(|snapshot, add| {
-            for DeviceView { device, inflight, .. } in &snapshot.devices {
-                add(&[&device.name], inflight.oldest.as_secs_f64());
-            }
-        }),
+        samples: Samples::OfDevice(|device| Some(device.inflight.oldest.as_secs_f64())),
         exposed: Exposed::Always,
     },
     Metric {
@@ -306,11 +304,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Whether biolat_oldest_inflight_seconds is exact (1) or a lower bound (0): the time that requests have \
                been in flight without any completion.",
-        samples: Samples::Gauge(|snapshot, add| {
-            for DeviceView { device, inflight, .. } in &snapshot.devices {
-                add(&[&device.name], f64::from(u8::from(inflight.is_exact)));
-            }
-        }),
+        samples: Samples::OfDevice(|device| Some(f64::from(u8::from(device.inflight.is_exact)))),
         exposed: Exposed::Always,
     },
     Metric {
@@ -318,13 +312,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Effective number of CPUs that complete the block requests of a device: as many as would have equal shares, \
                1 / the sum of the squared shares. Of the last few minutes; absent without completions.",
-        samples: Samples::Gauge(|snapshot, add| {
-            for DeviceView { device, spread, .. } in &snapshot.devices {
-                if let Some(cpus) = spread.effective_cpus {
-                    add(&[&device.name], cpus);
-                }
-            }
-        }),
+        samples: Samples::OfDevice(|device| device.spread.effective_cpus),
         exposed: Exposed::Always,
     },
     Metric {
@@ -332,13 +320,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Share of the block requests of a device that the busiest CPU completes, 0 to 1. Of the last few minutes; \
                absent without completions.",
-        samples: Samples::Gauge(|snapshot, add| {
-            for DeviceView { device, spread, .. } in &snapshot.devices {
-                if let Some(share) = spread.largest_share {
-                    add(&[&device.name], share);
-                }
-            }
-        }),
+        samples: Samples::OfDevice(|device| device.spread.largest_share),
         exposed: Exposed::Always,
     },
     Metric {
@@ -346,13 +328,7 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Share of the block requests of a device that CPUs of another NUMA node complete, 0 to 1. Of the last few \
                minutes; absent without completions, and if the node of the device is unknown.",
-        samples: Samples::Gauge(|snapshot, add| {
-            for DeviceView { device, spread, .. } in &snapshot.devices {
-                if let Some(share) = spread.off_node_share {
-                    add(&[&device.name], share);
-                }
-            }
-        }),
+        samples: Samples::OfDevice(|device| device.spread.off_node_share),
         exposed: Exposed::Always,
     },
     Metric {

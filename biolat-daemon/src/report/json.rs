@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     api::ApiInflight,
+    band_histogram::BandHistogram,
     format::NumberFormat,
     histogram::{Bounds, Histogram},
 };
@@ -112,18 +113,22 @@ fn inflight(window: &Window) -> Option<BTreeMap<&str, ApiInflight>> {
 
 impl LatencyJson {
     fn of(histogram: &Histogram) -> Self {
-        let at = |share| histogram.percentile(share).map(number);
-        let mut buckets = Vec::new();
-        if histogram.zero > 0 {
-            buckets.push((Bounds::ZERO.lower, Some(Bounds::ZERO.upper), histogram.zero));
-        }
-        buckets.extend(histogram.buckets.iter().map(|&(index, count)| {
-            let Bounds { lower, upper } = Bounds::of_bucket(index);
-            (lower, Some(upper), count)
-        }));
-        if histogram.overflow > 0 {
-            buckets.push((Bounds::OVERFLOW.lower, None, histogram.overflow));
-        }
+        Self::new(histogram, histogram.ranges(), |share| histogram.percentile(share))
+    }
+
+    fn of_band(band: &BandHistogram) -> Self {
+        Self::new(band.at_most_schema_1(), band.ranges(), |share| band.percentile(share))
+    }
+
+    fn new(
+        histogram: &Histogram,
+        ranges: impl Iterator<Item = (Bounds, u64)>,
+        percentile: impl Fn(f64) -> Option<Bounds>,
+    ) -> Self {
+        let at = |share| percentile(share).map(number);
+        let buckets = ranges.map(|(bounds, count)| {
+            (bounds.lower, Some(bounds.upper).filter(|upper| upper.is_finite()), count)
+        });
         Self {
             count: histogram.count(),
             seconds: histogram.sum_seconds(),
@@ -132,7 +137,7 @@ impl LatencyJson {
             p99: at(0.99),
             p999: at(0.999),
             max: at(1.0),
-            buckets,
+            buckets: buckets.collect(),
         }
     }
 }

@@ -28,7 +28,7 @@ impl Monitoring {
     /// These paths belong to a device beside.
     fn start(device: TwoPaths, others: &[String]) -> Self {
         let paths = [&device.paths[..], others].concat();
-        // Without classic histograms: thousands of series, which nobody asks for here.
+        // Without classic histograms, which are thousands of series.
         let daemon =
             Daemon::start(&["--interval", "500ms", "--format", "native", "--device", &paths.join("|")]);
         let config = format!(

@@ -186,7 +186,7 @@ fn check_panel((title, width): (&str, f64), prometheus: &Prometheus, measured: &
 fn a_device_that_is_slow_for_large_requests() {
     let (mut large, mut all) = (Measured::new(0, slow_if_large), Measured::new(1, slow));
     let devices = [large.device.name.clone(), all.device.name.clone()];
-    // Without classic histograms: thousands of series, which nobody asks for here.
+    // Without classic histograms, which are thousands of series.
     let daemon =
         Daemon::start(&["--interval", "500ms", "--format", "native", "--device", &devices.join("|")]);
     let prometheus = prometheus(&daemon);

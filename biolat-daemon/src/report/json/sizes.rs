@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use biolat_common::size::{BAND_NAMES, TOP_EXPONENT, ZERO_EXPONENT};
 use serde::Serialize;
 
-use super::number;
-use crate::{band_histogram::BandHistogram, report::window::Window, size_histogram::SizeHistogram};
+use super::LatencyJson;
+use crate::{report::window::Window, size_histogram::SizeHistogram};
 
 #[derive(Serialize)]
 pub(super) struct SizesJson<'a> {
@@ -20,14 +20,8 @@ pub(super) struct SizesJson<'a> {
 #[derive(Serialize)]
 struct BandJson {
     size: &'static str,
-    count: u64,
-    seconds: f64,
-    p50: Option<f64>,
-    p90: Option<f64>,
-    p99: Option<f64>,
-    p999: Option<f64>,
-    max: Option<f64>,
-    buckets: Vec<(f64, Option<f64>, u64)>,
+    #[serde(flatten)]
+    latency: LatencyJson,
 }
 
 /// Of each device and op with requests whose sizes are counted.
@@ -35,7 +29,10 @@ pub(super) fn sizes(window: &Window) -> Vec<SizesJson<'_>> {
     let ops = window.devices.iter().flat_map(|device| device.ops.iter().map(move |op| (device, op)));
     ops.filter_map(|(device, op)| {
         let sizes = op.sizes.as_ref().filter(|sizes| sizes.requests.count() > 0)?;
-        let bands = sizes.busy().map(|(band, latencies)| BandJson::of(BAND_NAMES[band], latencies));
+        let bands = sizes.busy().map(|(band, latencies)| BandJson {
+            size: BAND_NAMES[band],
+            latency: LatencyJson::of_band(latencies),
+        });
         Some(SizesJson {
             device: &device.name,
             op: &op.name,
@@ -59,26 +56,6 @@ fn requests(sizes: &SizeHistogram) -> Vec<(u64, Option<u64>, u64)> {
     let between = sizes.buckets.iter().map(|&(index, count)| (1 << (index - 1), Some(1 << index), count));
     let all = std::iter::once((0, Some(1 << ZERO_EXPONENT), sizes.zero)).chain(between);
     all.chain([(1 << TOP_EXPONENT, None, sizes.overflow)]).filter(|(.., count)| *count > 0).collect()
-}
-
-impl BandJson {
-    fn of(size: &'static str, latencies: &BandHistogram) -> Self {
-        let at = |share| latencies.percentile(share).map(number);
-        let buckets = latencies.buckets().map(|(bounds, count)| {
-            (bounds.lower, Some(bounds.upper).filter(|upper| upper.is_finite()), count)
-        });
-        Self {
-            size,
-            count: latencies.count(),
-            seconds: latencies.at_most_schema_1().sum_seconds(),
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: at(1.0),
-            buckets: buckets.collect(),
-        }
-    }
 }
 
 #[cfg(test)]
