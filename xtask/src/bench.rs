@@ -19,16 +19,28 @@ pub(crate) enum Subject {
     Scrape,
     /// Ways to do I/O: sync, libaio, io_uring
     Engines,
+    /// Nothing: build the three that are checked
+    Build,
+}
+
+impl Subject {
+    /// Its benchmark.
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Probe => Some("probe"),
+            Self::Collect => Some("collect"),
+            Self::Scrape => Some("scrape"),
+            Self::Engines => Some("engines"),
+            Self::Build => None,
+        }
+    }
 }
 
 pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
-    let name = match subject {
-        Subject::Probe => "probe",
-        Subject::Collect => "collect",
-        Subject::Scrape => "scrape",
-        Subject::Engines => "engines",
-    };
     let mut command = static_cargo("bench", Architecture::of_host()?)?;
+    let Some(name) = subject.name() else {
+        return run(command.args(["--bench", "probe", "--bench", "collect", "--bench", "scrape", "--no-run"]));
+    };
     command.args(["--quiet", "--bench", name, "--"]);
     if let Subject::Probe = subject {
         command.env("BIOLAT_BENCH_FLOOR", ebpf::build_floor()?);

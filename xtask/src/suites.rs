@@ -92,6 +92,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "schedulers", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "multipath", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "multipath_alert", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
+    Suite { name: "completions_alert", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite { name: "nvme_hotplug", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "series_limits", on_host: false, needs: &[], guests: &[Standard] },
     // In guests, `series_limits` reuses the slots of devices that are gone.
@@ -128,7 +129,17 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
 ];
 
+/// Suites in guests that are about the daemon, or about what others make of its metrics, and not about the kernel: they run
+/// on the newest of the kernels. What they rely on of the kernel is tested on each.
+const OF_ANY_KERNEL: [&str; 5] =
+    ["completions_alert", "multipath_alert", "report_findings", "size_latency", "systemd"];
+
 impl Suite {
+    /// Whether it runs in guests with this kernel.
+    pub(crate) fn runs_on(&self, is_newest: bool) -> bool {
+        is_newest || !OF_ANY_KERNEL.contains(&self.name)
+    }
+
     /// The tools that its tests run, as paths in `target/tools`.
     fn tools(&self) -> impl Iterator<Item = &'static str> {
         self.needs.iter().filter_map(|need| match need {

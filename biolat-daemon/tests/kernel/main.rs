@@ -12,6 +12,7 @@ mod admission;
 mod api;
 mod buckets;
 mod check;
+mod completions_alert;
 mod counts;
 mod dashboards;
 mod device_churn;

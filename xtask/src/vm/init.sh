@@ -19,7 +19,7 @@ echo 0 > /sys/kernel/debug/tracing/options/record-cmd
 # The kernel logs hung tasks with their stacks well before the run's timeout.
 echo 50 > /proc/sys/kernel/hung_task_timeout_secs
 echo 10 > /proc/sys/kernel/hung_task_check_interval_secs
-for module in virtio_pci virtio_blk virtio_scsi nvme sd_mod sg loop dm-mod ext4 xfs; do modprobe -q $module; done
+for module in virtio_pci virtio_blk virtio_scsi vmw_pvscsi nvme sd_mod sg loop dm-mod ext4 xfs; do modprobe -q $module; done
 modprobe configfs; mount -t configfs config /sys/kernel/config
 modprobe null_blk nr_devices=0
 # The kernel patches code at the first TCP connection. Make one now, while nothing else runs: the emulator's CPUs may

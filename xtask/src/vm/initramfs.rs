@@ -37,10 +37,11 @@ pub(crate) const PROGRAMS: [(&str, &str); 10] = [
 ];
 
 /// Modules that the guest needs if they are not built in. `init.sh` loads some; tests load the others.
-const MODULES: [&str; 26] = [
+const MODULES: [&str; 27] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_scsi",
+    "vmw_pvscsi",
     "nvme",
     "nvme-tcp",
     "nvmet-tcp",

@@ -54,7 +54,7 @@ impl Kernel {
         Ok(Self { release: release.into_owned(), image: image.to_path_buf(), modules: modules.to_path_buf() })
     }
 
-    /// The kernels of Debian's archive: of all releases, or of one series.
+    /// The kernels of Debian's archive, the newest last: of all releases, or of one series.
     pub(crate) fn from_debian(series: Option<&str>) -> Result<Vec<Self>> {
         let wanted: Vec<_> =
             RELEASES.into_iter().filter(|(_, has)| series.is_none_or(|wanted| wanted == *has)).collect();

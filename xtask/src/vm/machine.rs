@@ -86,10 +86,14 @@ impl Machine {
                     "virtio-blk-pci,drive=virtio,serial=virtio",
                     "virtio-scsi-pci,id=scsi",
                     "scsi-hd,bus=scsi.0,drive=scsi,serial=scsi",
+                    // The interrupt of this controller can be pinned to a CPU: the kernel manages those of the others.
+                    "pvscsi,id=one-queue",
+                    "scsi-hd,bus=one-queue.0,drive=pinned,product=pinned",
+                    "scsi-hd,bus=one-queue.0,drive=calm,product=calm",
                     // QEMU's educational device: a test writes kernel memory with its DMA.
                     "edu,dma_mask=0xffffffffffffffff",
                 ],
-                &["twin1", "twin2", "solo", "first", "second", "pair", "virtio", "scsi"],
+                &["twin1", "twin2", "solo", "first", "second", "pair", "virtio", "scsi", "pinned", "calm"],
             ),
         }
     }

@@ -23,7 +23,7 @@ pub(crate) use machine::{DRIVE, Machine};
 use crate::{
     host::Requirement,
     process::root,
-    suites::{self, SUITES},
+    suites::{self, SUITES, Suite},
 };
 use guest::{Guest, ResultRow};
 use initramfs::TestBinaries;
@@ -82,8 +82,10 @@ impl Matrix {
         let tests = suites::parse_test_list(&list)?;
         let programs = initramfs::programs(&folder.join("programs"))?;
         let mut guests = Vec::new();
-        for kernel in &kernels {
-            guests.extend(self.guests(kernel, &built, &tests, &programs, &folder)?);
+        for (number, kernel) in kernels.iter().enumerate() {
+            let is_newest = number + 1 == kernels.len();
+            let wanted = |suite: &Suite| suite.runs_on(is_newest) && suite.missing_tools().is_none();
+            guests.extend(self.guests(kernel, &built, &tests, wanted, &programs, &folder)?);
         }
         if guests.is_empty() {
             bail!(
@@ -124,12 +126,13 @@ impl Matrix {
             .chain([Requirement::ProbeCompiler])
     }
 
-    /// The guests with this kernel that have tests to run: for each emulated machine, as many as share its tests.
+    /// The guests with this kernel that have wanted tests to run: for each emulated machine, as many as share its tests.
     fn guests(
         &self,
         kernel: &Kernel,
         built: &TestBinaries,
         tests: &[&str],
+        wanted: impl Fn(&Suite) -> bool,
         programs: &[u8],
         folder: &Path,
     ) -> Result<Vec<Guest>> {
@@ -137,7 +140,7 @@ impl Matrix {
         let mut guests = Vec::new();
         for machine in Machine::ALL {
             let names = suites::select(tests, self.filter.as_deref(), |suite| {
-                suite.guests.contains(&machine) && suite.missing_tools().is_none()
+                suite.guests.contains(&machine) && wanted(suite)
             });
             if names.is_empty() {
                 continue;

@@ -1,0 +1,126 @@
+//! One CPU completes all I/O of a busy drive, from the pinned interrupt to the firing alert: a daemon, and a real Prometheus
+//! with the alert rule. A drive with a queue for each CPU is as busy and raises no alert, nor does one with one queue that is
+//! not busy.
+
+use std::{collections::BTreeSet, ffi::OsStr, fs, path::PathBuf, thread, time::Duration};
+
+use crate::support::{
+    block,
+    daemon::{Daemon, wait_for},
+    load::{StopFlag, Target, pin_to_cpu},
+    prometheus::{Prometheus, alert_rule_with},
+};
+
+const ALERT: &str = "BlockDeviceCompletionsPiledUp";
+
+/// For a machine with two CPUs, and I/Os per second that an emulated one can do. Without the recording rules.
+const SMALL: [(&str, &str); 5] = [
+    ("for: 15m\n", "for: 1s\n"),
+    ("> 50000\n", "> 20\n"),
+    ("biolat_completion_cpus < 2\n", "biolat_completion_cpus < 1.2\n"),
+    ("biolat_online_cpus >= 8\n", "biolat_online_cpus >= 2\n"),
+    (
+        "(instance_device_op:biolat_total_latency_seconds:count_rate5m)",
+        "(histogram_count(rate(biolat_total_latency_seconds[10s])))",
+    ),
+];
+
+/// The one interrupt of QEMU's "pvscsi", which has one queue.
+struct Interrupt(PathBuf);
+
+impl Interrupt {
+    fn of_pvscsi() -> Self {
+        let interrupts = fs::read_to_string("/proc/interrupts").unwrap();
+        let line = interrupts.lines().find(|line| line.contains("pvscsi")).expect(&interrupts);
+        Self(PathBuf::from(format!("/proc/irq/{}/smp_affinity_list", line.trim().split(':').next().unwrap())))
+    }
+
+    fn pin_to(&self, cpu: usize) {
+        fs::write(&self.0, cpu.to_string()).unwrap();
+    }
+}
+
+/// I/Os of a device that each CPU completed.
+fn completions(daemon: &Daemon, device: &str) -> [f64; 2] {
+    let figures = daemon.fresh();
+    ["0", "1"].map(|cpu| figures.value("biolat_completions_total", &[("device", device), ("cpu", cpu)]))
+}
+
+/// Waits until one CPU, and no other, completes hundreds of I/Os.
+fn assert_completed_by(cpu: usize, daemon: &Daemon, device: &str) {
+    // An interrupt that has been raised already comes to the former CPU.
+    thread::sleep(Duration::from_millis(200));
+    let before = completions(daemon, device);
+    let mut after = before;
+    wait_for("hundreds of completions", || {
+        after = completions(daemon, device);
+        after[cpu] > before[cpu] + 300.0
+    });
+    assert_eq!(after[1 - cpu], before[1 - cpu], "{before:?}, then {after:?}");
+}
+
+/// One reader on each CPU.
+fn read_from_both_cpus<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    device: &'scope str,
+    pause: Duration,
+    stop: &'scope StopFlag,
+) {
+    for cpu in 0..2 {
+        scope.spawn(move || {
+            pin_to_cpu(cpu);
+            let target = Target::open(&block::path(device));
+            while !stop.is_set() {
+                target.read(1);
+                thread::sleep(pause);
+            }
+        });
+    }
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_pinned_interrupt_raises_an_alert() {
+    let (pinned, calm) =
+        (block::device_with("device/model", "pinned"), block::device_with("device/model", "calm"));
+    let spread = block::device_with("device/serial", "solo");
+    // Otherwise the interrupted CPU hands requests of another cache over to the CPU that submitted them.
+    block::set_attribute(&pinned, "queue/rq_affinity", "0");
+    let interrupt = Interrupt::of_pvscsi();
+    interrupt.pin_to(0);
+
+    let devices = [pinned.as_str(), &calm, &spread].join("|");
+    let daemon =
+        Daemon::start(&["--interval", "500ms", "--format", "native", "--per-cpu", "--device", &devices]);
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
+         rule_files: [alert.yml]\n\
+         scrape_configs: [{{job_name: biolat, scrape_native_histograms: true, static_configs: [{{targets: ['{}']}}]}}]\n",
+        daemon.address
+    );
+    let rule = alert_rule_with(ALERT, &SMALL);
+    let files = [("prometheus.yml", &*config), ("alert.yml", &rule)];
+    let prometheus = Prometheus::run("prometheus-cpus", OsStr::new("prometheus"), &[], &files);
+    let devices_of = |query: &str| -> BTreeSet<String> {
+        let series = prometheus.vector(query);
+        series.iter().map(|series| series["metric"]["device"].as_str().unwrap().to_owned()).collect()
+    };
+    let stop = StopFlag::default();
+    thread::scope(|scope| {
+        let _stopper = stop.set_on_drop();
+        read_from_both_cpus(scope, &pinned, Duration::ZERO, &stop);
+        read_from_both_cpus(scope, &spread, Duration::ZERO, &stop);
+        read_from_both_cpus(scope, &calm, Duration::from_secs(1), &stop);
+        assert_completed_by(0, &daemon, &pinned);
+        interrupt.pin_to(1);
+        assert_completed_by(1, &daemon, &pinned);
+        let firing = format!("ALERTS{{alertname=\"{ALERT}\",alertstate=\"firing\",severity=\"info\"}}");
+        wait_for(&firing, || devices_of(&firing).contains(&pinned));
+        // All three have had time.
+        let known = "count_over_time(biolat_completion_cpus[5m]) >= 20";
+        wait_for(known, || devices_of(known).len() == 3);
+    });
+    assert_eq!(devices_of("max_over_time(biolat_completion_cpus[5m]) > 1.5"), [spread].into());
+    let alerted = format!("max_over_time(ALERTS{{alertname=\"{ALERT}\"}}[5m])");
+    assert_eq!(devices_of(&alerted), [pinned].into());
+}
