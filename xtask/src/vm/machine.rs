@@ -120,9 +120,12 @@ impl Machine {
         ]);
         command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
-        command
-            .arg("-append")
-            .arg(format!("console=ttyS0 loglevel=5 panic=-1 mitigations=off{}", self.kernel_options()));
+        // Without what Debian's kernels do for security at each allocation, call and system call: emulated, it takes a fifth of
+        // the time that the daemon needs to start.
+        const WITHOUT_HARDENING: &str = "mitigations=off init_on_alloc=0 apparmor=0";
+        let options =
+            format!("console=ttyS0 loglevel=5 panic=-1 {WITHOUT_HARDENING}{}", self.kernel_options());
+        command.arg("-append").arg(options);
         command.arg("-serial").arg(format!("file:{}", folder.join(LOG).display())).args(["-serial", "stdio"]);
         // The guest's third serial port is connected to the emulator's control socket (QMP).
         command.args(["-qmp", "unix:control,server=on,wait=off"]);
