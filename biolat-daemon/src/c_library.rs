@@ -27,7 +27,7 @@ pub(crate) fn trim_heap() {
 }
 
 /// The kernel's clock ticks per second, the unit of times in `/proc/<pid>/stat`.
-pub(crate) fn clock_ticks_per_second() -> u64 {
+pub fn clock_ticks_per_second() -> u64 {
     system(libc::_SC_CLK_TCK)
 }
 

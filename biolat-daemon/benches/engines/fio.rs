@@ -1,8 +1,9 @@
 //! fio, one engine at a time.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
+use biolat_daemon::c_library::clock_ticks_per_second;
 use serde_json::Value;
 
 /// A way to do I/O.
@@ -39,43 +40,66 @@ pub(crate) struct Report {
     pub(crate) completion: f64,
     /// From the start until fio saw the completion.
     pub(crate) total: f64,
-    /// CPU time of fio for one I/O, user and system.
+    /// CPU time of fio for one I/O, user and system, of all its threads.
     pub(crate) cpu: f64,
 }
 
+/// CPU time of fio without any I/O: its start and its end.
+pub(crate) struct Idle(f64);
+
+impl Idle {
+    pub(crate) fn measure() -> Result<Self> {
+        let before = children_cpu()?;
+        fio(&["--name=nothing", "--ioengine=null", "--size=4k", "--output-format=json"])?;
+        Ok(Self(children_cpu()? - before))
+    }
+}
+
+/// Seconds of CPU time of all child processes that have ended. What fio reports lacks threads that its engine creates.
+fn children_cpu() -> Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").context("cannot read /proc/self/stat")?;
+    // The fields after the name, which may have spaces: user and system time of the children are the 14th and 15th.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let ticks: Vec<f64> = fields.skip(13).take(2).filter_map(|field| field.parse().ok()).collect();
+    match ticks[..] {
+        [user, system] => Ok((user + system) / clock_ticks_per_second() as f64),
+        _ => bail!("/proc/self/stat has other fields: {stat}"),
+    }
+}
+
+fn fio(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("fio").args(arguments).output().context("cannot run fio (Debian: fio)")?;
+    if !output.status.success() {
+        bail!("fio failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 impl Report {
-    pub(crate) fn run(engine: &Engine, depth: u32, path: &Path, time: Duration) -> Result<Self> {
-        let output = Command::new("fio")
-            .args(["--name=reads", "--rw=randread", "--bs=4k", "--direct=1", "--size=1g", "--time_based"])
-            .args(["--norandommap", "--output-format=json"])
-            .args(engine.options)
-            .arg(format!("--filename={}", path.display()))
-            .arg(format!("--iodepth={depth}"))
-            .arg(format!("--runtime={}", time.as_secs()))
-            .output()
-            .context("cannot run fio (Debian: fio)")?;
-        if !output.status.success() {
-            bail!("fio failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
+    pub(crate) fn run(engine: &Engine, depth: u32, path: &Path, time: Duration, idle: &Idle) -> Result<Self> {
+        let always = ["--name=reads", "--rw=randread", "--bs=4k", "--direct=1", "--size=1g", "--time_based"];
+        let (file, depth) = (format!("--filename={}", path.display()), format!("--iodepth={depth}"));
+        let runtime = format!("--runtime={}", time.as_secs());
+        let chosen = ["--norandommap", "--output-format=json", &file, &depth, &runtime];
+        let before = children_cpu()?;
+        let text = fio(&[&always, engine.options, &chosen].concat())?;
+        let cpu = (children_cpu()? - before - idle.0).max(0.0);
         let json = text.find('{').map_or("", |start| &text[start..]);
         let report: Value = serde_json::from_str(json).context("fio printed no JSON")?;
-        Self::read(&report["jobs"][0]).context("fio's JSON has other fields")
+        Self::read(&report["jobs"][0], cpu).context("fio's JSON has other fields")
     }
 
-    fn read(job: &Value) -> Option<Self> {
+    fn read(job: &Value, cpu: f64) -> Option<Self> {
         let reads = &job["read"];
         let mean = |kind: &str| Some(reads[kind]["mean"].as_f64()? / 1e9);
         let count = reads["total_ios"].as_u64()?;
-        let busy = (job["usr_cpu"].as_f64()? + job["sys_cpu"].as_f64()?) / 100.0;
-        let seconds = reads["runtime"].as_f64()? / 1e3;
         Some(Self {
             reads: count,
             iops: reads["iops"].as_f64()?,
             submission: mean("slat_ns")?,
             completion: mean("clat_ns")?,
             total: mean("lat_ns")?,
-            cpu: busy * seconds / count as f64,
+            cpu: cpu / count as f64,
         })
     }
 }

@@ -19,7 +19,7 @@ use biolat_daemon::{
 use clap::Parser;
 
 use command::Usual;
-use fio::{ENGINES, Engine, Report};
+use fio::{ENGINES, Engine, Idle, Report};
 use table::Row;
 use target::Target;
 
@@ -49,6 +49,7 @@ fn run(options: &Options) -> Result<()> {
     let selection = Selection::new(Some(&disk), None).map_err(|error| anyhow!("{error:?}"))?;
     let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
     let mut collector = Collector::attach(host, selection, probe::Options::default())?;
+    let idle = Idle::measure()?;
     let mut rows = Vec::new();
     for engine in &ENGINES {
         if engine.polls && !polls(&disk) {
@@ -57,7 +58,7 @@ fn run(options: &Options) -> Result<()> {
         }
         for depth in DEPTHS.into_iter().filter(|&depth| depth == 1 || !engine.is_synchronous) {
             eprintln!("{} at depth {depth}", engine.name);
-            rows.push(measure(&mut collector, engine, depth, &target, options.seconds)?);
+            rows.push(measure(&mut collector, engine, depth, &target, options.seconds, &idle)?);
         }
     }
     if options.usual.json {
@@ -79,9 +80,10 @@ fn measure(
     depth: u32,
     target: &Target,
     seconds: u64,
+    idle: &Idle,
 ) -> Result<Row> {
     let before = reads(&collector.collect()?)?;
-    let fio = Report::run(engine, depth, &target.path, Duration::from_secs(seconds))?;
+    let fio = Report::run(engine, depth, &target.path, Duration::from_secs(seconds), idle)?;
     let after = reads(&collector.collect()?)?;
     let of_phase = |phase: Phase| after[phase as usize].since(&before[phase as usize]);
     let mean = |phase| of_phase(phase).mean();
