@@ -19,7 +19,7 @@ pub(crate) enum Subject {
     Scrape,
     /// Ways to do I/O: sync, libaio, io_uring
     Engines,
-    /// Nothing: build the three that are checked
+    /// Nothing: build the benchmarks that CI runs, probe, collect and scrape
     Build,
 }
 

@@ -45,7 +45,7 @@ enum Command {
     },
     /// Run the kernel tests on other kernels and drives, in emulated machines
     Vm(vm::Matrix),
-    /// Measure the cost of the probe, a collection or a scrape
+    /// Measure the cost of the probe, a collection or a scrape, or compare ways to do I/O
     Bench {
         subject: bench::Subject,
         /// Arguments for the benchmark: `-- --help` lists them

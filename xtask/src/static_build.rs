@@ -1,5 +1,5 @@
 //! Statically linked release builds: the released daemon, the tests for guests and the benchmarks. All have the same profile,
-//! flags and target directory, so their dependencies are built once.
+//! flags and target directory, so their dependencies are built once. Only the tests' own crate is optimized less.
 
 use std::{
     fs,

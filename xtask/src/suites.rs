@@ -129,15 +129,15 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
 ];
 
-/// Suites in guests that are about the daemon, or about what others make of its metrics, and not about the kernel: they run
-/// on the newest of the kernels. What they rely on of the kernel is tested on each.
-const OF_ANY_KERNEL: [&str; 5] =
+/// Suites whose result does not depend on the kernel: guests run them on the newest kernel only. Other suites test on each
+/// kernel what these need of it.
+const ON_NEWEST_KERNEL_ONLY: [&str; 5] =
     ["completions_alert", "multipath_alert", "report_findings", "size_latency", "systemd"];
 
 impl Suite {
     /// Whether it runs in guests with this kernel.
     pub(crate) fn runs_on(&self, is_newest: bool) -> bool {
-        is_newest || !OF_ANY_KERNEL.contains(&self.name)
+        is_newest || !ON_NEWEST_KERNEL_ONLY.contains(&self.name)
     }
 
     /// The tools that its tests run, as paths in `target/tools`.

@@ -153,7 +153,7 @@ impl SeriesStore {
             self.series.remove(&key);
             self.quarantined.push_back(Quarantined { slot, since: now });
             ended(completions);
-            // Another series that wanted the same cell of the table may get it now.
+            // Another series whose key has the same cell of the table may get it now.
             for (_, other) in
                 self.series.iter_mut().filter(|(other, _)| table_cell(**other) == table_cell(key))
             {

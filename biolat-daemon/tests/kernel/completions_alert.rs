@@ -84,7 +84,7 @@ fn a_pinned_interrupt_raises_an_alert() {
     let (pinned, calm) =
         (block::device_with("device/model", "pinned"), block::device_with("device/model", "calm"));
     let spread = block::device_with("device/serial", "solo");
-    // Otherwise the interrupted CPU hands requests of another cache over to the CPU that submitted them.
+    // Otherwise the interrupted CPU passes requests of another cache to the CPU that submitted them.
     block::set_attribute(&pinned, "queue/rq_affinity", "0");
     let interrupt = Interrupt::of_pvscsi();
     interrupt.pin_to(0);

@@ -216,7 +216,7 @@ struct FullDevice {
     _mount: Mount,
 }
 
-/// Past the page cache, which wants it aligned.
+/// Past the page cache, which requires alignment.
 #[repr(align(4096))]
 struct Block([u8; 4096]);
 

@@ -257,7 +257,7 @@ proptest! {
             model.check();
         }
         model.settle();
-        // A series whose counts were read has told all of them when it ends.
+        // A series whose counts were read has reported all of them by its end.
         let counted: u64 = model.store.iter().map(|(_, totals)| totals.count()).sum();
         let before = model.ended;
         for device in DEVICES {
