@@ -41,7 +41,7 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     }
     let has_sizes = layout_const!(sizes) != 0;
     // Parts of the request may have completed before.
-    if has_sizes && (completion.bytes > size::COMMON_LIMIT || allocated_at <= maps::last_part()) {
+    if has_sizes && (completion.bytes > size::COMMON_LIMIT || maps::may_have_parts(allocated_at)) {
         return false;
     }
     series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));

@@ -10,7 +10,7 @@ use biolat_common::{
     event::{Event, RING_BYTES},
     inflight::Found,
     lost::{Counts, Reason},
-    series::{Key, Series},
+    series::{Key, LONGEST_RUN_NS, Series},
     size::{Counters, MAX_PARTS, Parts, Sizes},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
     slow::{self, SlowRecord},
@@ -60,9 +60,9 @@ static DROPPED: PerCpuArray<u64, 1> = PerCpuArray::new();
 #[btf_map]
 static PARTS: LruHashMap<u64, Parts, MAX_PARTS> = LruHashMap::new();
 
-/// When a part of a request completed last, not counting steps of flush sequences. No map of its own, so that the common case
-/// reads it with one load.
-static LAST_PART: Number = Number(UnsafeCell::new(0));
+/// Until when requests are allocated that may be complete in part, not counting steps of flush sequences. No map of its own, so
+/// that the common case reads it with one load.
+static PARTS_UNTIL: Number = Number(UnsafeCell::new(0));
 
 /// A number that any CPU may write at any time.
 struct Number(UnsafeCell<u64>);
@@ -126,11 +126,11 @@ pub(crate) fn sizes(series: *mut Series) -> *mut Sizes {
     unsafe { &raw mut (*series.cast::<Counters>()).sizes }
 }
 
-/// When a part of a request completed last: whatever was allocated before that may be complete in part.
+/// Whether a request that was allocated at this time may be complete in part.
 #[inline(always)]
-pub(crate) fn last_part() -> u64 {
+pub(crate) fn may_have_parts(allocated_at: u64) -> bool {
     // SAFETY: see `Number`.
-    unsafe { LAST_PART.0.get().read_volatile() }
+    allocated_at <= unsafe { PARTS_UNTIL.0.get().read_volatile() }
 }
 
 /// Adds the bytes of a part of a request.
@@ -141,11 +141,12 @@ pub(crate) fn add_part(request: u64, allocated_at: u64, bytes: u32) {
     let _ = PARTS.insert(request, parts, 0);
 }
 
-/// Remembers that a request is complete in part.
+/// Remembers that a part of a request is complete at this time. Another CPU may have remembered a later one meanwhile, and it is
+/// replaced: the longest run is added, so that the time is late enough for all parts until this is written.
 #[inline(always)]
-pub(crate) fn set_last_part(now: u64) {
+pub(crate) fn remember_part(now: u64) {
     // SAFETY: see `Number`.
-    unsafe { LAST_PART.0.get().write_volatile(now) }
+    unsafe { PARTS_UNTIL.0.get().write_volatile(now.wrapping_add(LONGEST_RUN_NS)) }
 }
 
 /// The bytes of a request that has ended, without its last part.

@@ -81,7 +81,7 @@ fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: 
         maps::add_part(request, allocated_at, completion.bytes);
         // The end of a flush sequence has no bytes left, and is no common case.
         if !is_in_flush_sequence {
-            maps::set_last_part(now);
+            maps::remember_part(now);
         }
         return 0;
     }

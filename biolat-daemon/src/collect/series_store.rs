@@ -12,15 +12,14 @@ use std::{
 
 use anyhow::Result;
 use biolat_common::{
-    series::Key,
+    series::{Key, LONGEST_RUN_NS},
     slot::{CHUNK_SLOTS, Cell, table_cell},
 };
 
 use super::totals::{Growth, Totals};
 use crate::probe::{SeriesMaps, SlotReading};
 
-/// Longer than any run of the probe.
-const QUARANTINE: Duration = Duration::from_millis(100);
+const QUARANTINE: Duration = Duration::from_nanos(LONGEST_RUN_NS);
 
 #[derive(Default)]
 pub(super) struct SeriesStore {

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read as _},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -17,6 +17,7 @@ use crate::support::{
     daemon::{Daemon, program, wait_for},
     diskstats::{READ, Stat},
     figures::Figures,
+    http,
     load::Target,
     loop_device::LoopDevice,
     settled::settled,
@@ -121,8 +122,7 @@ fn a_stalled_log_stops_nothing() {
             .spawn()
             .unwrap(),
     );
-    wait_for("the first collection", || TcpStream::connect(address).is_ok_and(|_| true));
-    thread::sleep(Duration::from_millis(500));
+    wait_for("the first collection", || http::get(address, "/-/ready", "").is_ok_and(|a| a.status == 200));
     let before = Figures::scrape(address).taken();
     for round in 0..5 {
         device.detach();

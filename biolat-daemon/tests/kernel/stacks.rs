@@ -150,7 +150,7 @@ fn only_devices_with_requests_appear() {
         .into_iter()
         .map(|metric| metric.label.iter().find(|label| label.name == "device").unwrap().value.clone())
         .collect();
-    // The drives of the machine: two namespaces, one more, one in a hot-plug slot, two paths, a virtio and a SCSI disk.
+    // The drives of the machine: two namespaces, one more, one in a hot-plug slot, two paths, a virtio and three SCSI disks.
     let nvme = |serial| block::devices_with("device/serial", serial);
     let is_head = |name: &String| block::attribute(name, "hidden") == "0";
     let expected: BTreeSet<_> = nvme("twins")
@@ -158,8 +158,9 @@ fn only_devices_with_requests_appear() {
         .chain(nvme("solo"))
         .chain(nvme("first").into_iter().chain(nvme("second")))
         .chain(nvme("pair").into_iter().filter(|name| !is_head(name)))
-        .chain(["vda".to_owned(), block::device_with("device/model", "QEMU HARDDISK"), disk.name.clone()])
+        .chain(["QEMU HARDDISK", "pinned", "calm"].map(|model| block::device_with("device/model", model)))
+        .chain(["vda".to_owned(), disk.name.clone()])
         .collect();
-    assert_eq!(expected.len(), 9, "{expected:?}");
+    assert_eq!(expected.len(), 11, "{expected:?}");
     assert_eq!(shown, expected, "and not {}", mapped.name);
 }
