@@ -30,6 +30,8 @@ pub struct Totals {
     last: SlotReading,
     /// The amount of what was left out of the latest reading, see [`amount`].
     left_out: u64,
+    /// Whether that was all of it, as in the reading before.
+    is_unchanged: bool,
     queue_ns: u128,
     device_ns: u128,
     unsplit_ns: u128,
@@ -84,6 +86,7 @@ impl Totals {
             is_read_or_write: matches!(op, READ | WRITE),
             last: baseline,
             left_out: 0,
+            is_unchanged: false,
             queue_ns: 0,
             device_ns: 0,
             unsplit_ns: 0,
@@ -106,8 +109,10 @@ impl Totals {
         let of_cpus = now.completions.iter().zip(&last.completions);
         let mut completions: Vec<u32> = of_cpus.map(|(now, last)| now.wrapping_sub(*last)).collect();
         let seen = amount(&growth);
-        // Without any change since the latest reading, no I/O is incomplete.
-        if seen != self.left_out {
+        // Without any change between three readings, no I/O is incomplete. Between two, a run of the probe may have stood still
+        // in the middle, as the CPUs of a virtual machine do.
+        let was_unchanged = std::mem::replace(&mut self.is_unchanged, seen == self.left_out);
+        if !(was_unchanged && self.is_unchanged) {
             let kind = Kind {
                 has_sizes: now.has_sizes,
                 is_read_or_write: self.is_read_or_write,
@@ -163,6 +168,7 @@ impl Totals {
             is_read_or_write: _,
             last: _,
             left_out: _,
+            is_unchanged: _,
             queue_ns,
             device_ns,
             unsplit_ns,
@@ -277,8 +283,9 @@ mod tests {
         counters.sizes.bands[0][25] = 2;
         assert_eq!(totals.add(reading(counters)).total, 1);
         assert_eq!(totals.completions(), [2, 0]);
-        // Without any change, nothing is incomplete: an interrupt has overwritten a count.
+        // Without any change between three readings, nothing is incomplete: an interrupt has overwritten a count.
         counters.series.cells[100] = [0, 2, 2, 3];
+        assert_eq!(totals.add(reading(counters)).total, 0);
         assert_eq!(totals.add(reading(counters)).total, 0);
         assert_eq!(totals.add(reading(counters)).total, 1);
         assert_eq!(totals.add(reading(counters)).total, 0);
