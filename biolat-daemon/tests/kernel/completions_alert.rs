@@ -2,7 +2,7 @@
 //! with the alert rule. A drive with a queue for each CPU is as busy and raises no alert, nor does one with one queue that is
 //! not busy.
 
-use std::{collections::BTreeSet, ffi::OsStr, fs, path::PathBuf, thread, time::Duration};
+use std::{collections::BTreeSet, fs, path::PathBuf, thread, time::Duration};
 
 use crate::support::{
     block,
@@ -92,15 +92,8 @@ fn a_pinned_interrupt_raises_an_alert() {
     let devices = [pinned.as_str(), &calm, &spread].join("|");
     let daemon =
         Daemon::start(&["--interval", "500ms", "--format", "native", "--per-cpu", "--device", &devices]);
-    let config = format!(
-        "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
-         rule_files: [alert.yml]\n\
-         scrape_configs: [{{job_name: biolat, scrape_native_histograms: true, static_configs: [{{targets: ['{}']}}]}}]\n",
-        daemon.address
-    );
     let rule = alert_rule_with(ALERT, &SMALL);
-    let files = [("prometheus.yml", &*config), ("alert.yml", &rule)];
-    let prometheus = Prometheus::run("prometheus-cpus", OsStr::new("prometheus"), &[], &files);
+    let prometheus = Prometheus::in_guest("prometheus-cpus", daemon.address, &[("alert.yml", &rule)]);
     let devices_of = |query: &str| -> BTreeSet<String> {
         let series = prometheus.vector(query);
         series.iter().map(|series| series["metric"]["device"].as_str().unwrap().to_owned()).collect()

@@ -1,7 +1,7 @@
 //! One of two paths of a multipath device fails, from the load to the firing alert: a daemon, and a real Prometheus with the
 //! alert rule. No call fails, as the kernel uses the other path. A healthy multipath device beside raises no alert.
 
-use std::{collections::BTreeSet, ffi::OsStr, thread};
+use std::{collections::BTreeSet, thread};
 
 use crate::support::{
     block,
@@ -31,15 +31,8 @@ impl Monitoring {
         // Without classic histograms, which are thousands of series.
         let daemon =
             Daemon::start(&["--interval", "500ms", "--format", "native", "--device", &paths.join("|")]);
-        let config = format!(
-            "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
-             rule_files: [alert.yml]\n\
-             scrape_configs: [{{job_name: biolat, static_configs: [{{targets: ['{}']}}]}}]\n",
-            daemon.address
-        );
         let rule = alert_rule_with(ALERT, &SOON);
-        let files = [("prometheus.yml", &*config), ("alert.yml", &rule)];
-        let prometheus = Prometheus::run("prometheus-path", OsStr::new("prometheus"), &[], &files);
+        let prometheus = Prometheus::in_guest("prometheus-path", daemon.address, &[("alert.yml", &rule)]);
         let scrapes = "count_over_time(biolat_path_info{state=\"live\"}[1m]) >= 3";
         wait_for("scrapes of live paths", || prometheus.vector(scrapes).len() == paths.len());
         Self { device, prometheus, _daemon: daemon }

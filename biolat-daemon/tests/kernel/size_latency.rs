@@ -4,7 +4,6 @@
 use std::{
     collections::BTreeMap,
     f64::consts::SQRT_2,
-    ffi::OsStr,
     ops::RangeInclusive,
     thread,
     time::{Duration, Instant},
@@ -139,14 +138,7 @@ fn check_finding(finding: &str, figures: &Figures, device: &str, op: &str) {
 
 /// A Prometheus that scrapes the daemon each second.
 fn prometheus(daemon: &Daemon) -> Prometheus {
-    let config = format!(
-        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
-         scrape_configs: [{{job_name: biolat, scrape_native_histograms: true, \
-         static_configs: [{{targets: ['{}']}}]}}]\n",
-        daemon.address
-    );
-    let files = [("prometheus.yml", config.as_str())];
-    let prometheus = Prometheus::run("prometheus-sizes", OsStr::new("prometheus"), &[], &files);
+    let prometheus = Prometheus::in_guest("prometheus-sizes", daemon.address, &[]);
     wait_for("a scrape", || !prometheus.vector("biolat_device_info").is_empty());
     prometheus
 }

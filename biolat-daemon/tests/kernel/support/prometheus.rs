@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use super::{Folder, http, prometheus_server::PrometheusServer};
 
+const NATIVE: &str = "scrape_native_histograms: true, ";
+
 /// A running server, and its files.
 pub(crate) struct Prometheus {
     server: PrometheusServer,
@@ -34,25 +36,32 @@ impl Prometheus {
 
     /// The one in PATH, with these alert rules, which are evaluated twice a second.
     pub(crate) fn alerting(name: &str, target: SocketAddr, alerts: &str) -> Self {
-        Self::with_rules(name, "prometheus".as_ref(), target, "", &[("alerts.yml", alerts)])
+        Self::with_rules(name, "prometheus".as_ref(), target, "500ms", "", &[("alerts.yml", alerts)])
     }
 
     /// A new one with native histograms. It records, too.
     pub(crate) fn recording(name: &str, target: SocketAddr, recording: &str, alerts: &str) -> Self {
         let rules = [("recording.yml", recording), ("alerts.yml", alerts)];
-        Self::with_rules(name, &new_program(), target, "scrape_native_histograms: true, ", &rules)
+        Self::with_rules(name, &new_program(), target, "500ms", NATIVE, &rules)
+    }
+
+    /// The new one that guests have, with native histograms and these rules. It scrapes and evaluates each second, as an
+    /// emulated machine is slow.
+    pub(crate) fn in_guest(name: &str, target: SocketAddr, rules: &[(&str, &str)]) -> Self {
+        Self::with_rules(name, "prometheus".as_ref(), target, "1s", NATIVE, rules)
     }
 
     fn with_rules(
         name: &str,
         program: &OsStr,
         target: SocketAddr,
+        interval: &str,
         options: &str,
         rules: &[(&str, &str)],
     ) -> Self {
         let names: Vec<_> = rules.iter().map(|(file, _)| *file).collect();
         let config = format!(
-            "global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}\n\
+            "global: {{scrape_interval: {interval}, scrape_timeout: {interval}, evaluation_interval: {interval}}}\n\
              rule_files: [{}]\n\
              scrape_configs: [{{job_name: biolat, {options}static_configs: [{{targets: ['{target}']}}]}}]\n",
             names.join(", ")
