@@ -13,6 +13,7 @@
 pub mod api;
 pub mod band_histogram;
 pub mod c_library;
+pub mod cgroup;
 pub mod check;
 pub mod cli;
 pub mod collect;

@@ -1,0 +1,130 @@
+//! Who a cgroup is, by its path alone: systemd unit, pod, container or virtual machine. The names of pods come from the
+//! kubelet's links to their logs. Nothing here reads cgroupfs or asks a container runtime.
+
+mod path;
+mod pod_names;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+pub use pod_names::PodNames;
+
+use path::Location;
+
+use crate::sanitize;
+
+/// Who a workload is. A field is empty if it does not apply or the path does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub kind: Kind,
+    /// The innermost systemd unit, as systemd spells it. May be a container's own scope, or a unit inside of the container.
+    pub unit: String,
+    /// UID of a Kubernetes pod with dashes, as its API spells it, but without in a static pod; of a Podman pod, its id.
+    pub pod_uid: String,
+    /// Quality of service of a Kubernetes pod: `guaranteed`, `burstable`, `besteffort`.
+    pub qos: String,
+    /// Id of the innermost container, as its runtime spells it: 64 hexadecimal digits, with few exceptions.
+    pub container_id: String,
+    /// Name of the innermost container or machine: in the path for LXC and systemd-machined, from [`PodNames`] for Kubernetes.
+    pub container: String,
+    /// Namespace of the pod, from [`PodNames`].
+    pub namespace: String,
+    /// Name of the pod, from [`PodNames`].
+    pub pod: String,
+}
+
+/// What a cgroup belongs to: the innermost pod, container or machine; outside of these the innermost systemd unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// The root cgroup: kernel threads, and I/O that is charged to no other cgroup.
+    Kernel,
+    Service,
+    /// Processes that systemd did not start: `init.scope`, applications of a desktop, monitors of containers.
+    Scope,
+    Slice,
+    /// A login session.
+    Session,
+    /// A systemd unit of another type: socket, mount, swap.
+    Unit,
+    /// A pod, but none of its containers: its own cgroup, monitors of its containers.
+    Pod,
+    /// A container of Docker, containerd, CRI-O, Podman, LXC or another runtime, in a pod or not.
+    Container,
+    /// A virtual machine, or a container that is managed like one: systemd-nspawn, libvirt's LXC driver.
+    Machine,
+    /// None of these.
+    #[default]
+    Other,
+}
+
+impl Kind {
+    /// In lower case, for labels.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Service => "service",
+            Self::Scope => "scope",
+            Self::Slice => "slice",
+            Self::Session => "session",
+            Self::Unit => "unit",
+            Self::Pod => "pod",
+            Self::Container => "container",
+            Self::Machine => "machine",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl Identity {
+    /// By a path as `/proc/PID/cgroup` and cAdvisor's `id` spell it: `/` is the root.
+    #[must_use]
+    pub fn of_path(path: &str) -> Self {
+        path::locate(path).identity
+    }
+
+    /// Adds the names of pod, namespace and container, if they are known.
+    #[must_use]
+    pub fn with_names(mut self, names: &PodNames) -> Self {
+        if let Some((pod, container)) = names.container(&self.container_id) {
+            (self.namespace, self.pod) = (pod.namespace.clone(), pod.name.clone());
+            self.container = container.to_owned();
+        } else if let Some(pod) = names.pod(&self.pod_uid) {
+            // A pod's own cgroup, and its sandbox, which has no log.
+            (self.namespace, self.pod) = (pod.namespace.clone(), pod.name.clone());
+        }
+        self
+    }
+
+    /// A short name for people: `postgresql.service`, `shop/web-0/nginx`, the name of a container or machine or the first
+    /// digits of its id, the path if there is no other. A unit inside of a container is added: `web/nginx.service`.
+    #[must_use]
+    pub fn short_name(&self, path: &str) -> String {
+        let location = path::locate(path);
+        match self.kind {
+            Kind::Kernel => self.kind.name().to_owned(),
+            Kind::Other => sanitize::text(path),
+            Kind::Pod | Kind::Container | Kind::Machine if location.is_unit_inside => {
+                format!("{}/{}", self.workload_name(&location), self.unit)
+            }
+            Kind::Pod | Kind::Container | Kind::Machine => self.workload_name(&location),
+            Kind::Service | Kind::Scope | Kind::Slice | Kind::Session | Kind::Unit => self.unit.clone(),
+        }
+    }
+
+    fn workload_name(&self, location: &Location) -> String {
+        let container = [self.container.as_str(), &location.split_unit, short_id(&self.container_id)];
+        let container = container.into_iter().find(|name| !name.is_empty());
+        match (self.pod.is_empty(), container) {
+            (false, Some(container)) => format!("{}/{}/{container}", self.namespace, self.pod),
+            (false, None) => format!("{}/{}", self.namespace, self.pod),
+            (true, Some(container)) => container.to_owned(),
+            (true, None) => format!("pod{}", short_id(&self.pod_uid)),
+        }
+    }
+}
+
+/// As container runtimes shorten an id. UIDs of pods and ids with a dash (ECS) are not unique then, and stay whole.
+fn short_id(id: &str) -> &str {
+    if path::is_runtime_id(id) { id.get(..12).unwrap_or(id) } else { id }
+}

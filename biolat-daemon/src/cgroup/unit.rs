@@ -1,0 +1,44 @@
+//! Names of systemd units, as paths of cgroups spell them.
+
+use super::Kind;
+
+/// The types of units that have a cgroup: systemd.resource-control(5).
+const TYPES: [(&str, Kind); 6] = [
+    ("service", Kind::Service),
+    ("scope", Kind::Scope),
+    ("slice", Kind::Slice),
+    ("socket", Kind::Unit),
+    ("mount", Kind::Unit),
+    ("swap", Kind::Unit),
+];
+
+/// Of a valid name: systemd.unit(5).
+const MAX_LENGTH: usize = 255;
+
+/// The unit whose cgroup has this name. Where the kernel could have a file of that name, systemd writes an underscore before it.
+pub(super) fn parse(component: &str) -> Option<(&str, Kind)> {
+    let name = component.strip_prefix('_').unwrap_or(component);
+    let (prefix, suffix) = name.rsplit_once('.')?;
+    let &(_, kind) = TYPES.iter().find(|(unit_type, _)| *unit_type == suffix)?;
+    let is_valid = !prefix.is_empty()
+        && name.len() <= MAX_LENGTH
+        // Without an instance, a template has no cgroup.
+        && !prefix.starts_with('@') && !prefix.ends_with('@')
+        && prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte));
+    let is_session =
+        kind == Kind::Scope && prefix.strip_prefix("session-").is_some_and(|session| !session.is_empty());
+    is_valid.then_some((name, if is_session { Kind::Session } else { kind }))
+}
+
+/// Replaces `\x2d` and the like by the characters that they stand for; leaves a text as it is that is escaped otherwise.
+pub(super) fn unescape(text: &str) -> String {
+    let mut parts = text.split("\\x");
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_owned();
+    for part in parts {
+        let Some((digits, plain)) = part.split_at_checked(2) else { return text.to_owned() };
+        let Ok(byte) = u8::from_str_radix(digits, 16) else { return text.to_owned() };
+        bytes.push(byte);
+        bytes.extend_from_slice(plain.as_bytes());
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+}
