@@ -91,6 +91,30 @@ pub struct Layout {
     pub slow_ms: u32,
     /// The daemon's choice, too: 1 if requests are counted by size.
     pub sizes: u32,
+    /// The daemon's choice: how many slots are counted by workload; 0: none.
+    pub workload_slots: u32,
+    /// How many values the hash of [`crate::workload::Tables`] has.
+    pub workload_hashes: u32,
+    /// `bio.bi_blkg`. This and the members below are for workloads; all are 0 where one of them is missing.
+    pub bio_blkg: u32,
+    /// `blkcg_gq.blkcg`.
+    pub blkg_blkcg: u32,
+    /// `cgroup_subsys_state.serial_nr`, within `struct blkcg`.
+    pub blkcg_serial: u32,
+    /// `cgroup_subsys_state.cgroup`, within `struct blkcg`.
+    pub blkcg_cgroup: u32,
+    /// `cgroup_subsys_state.flags`, within `struct blkcg`.
+    pub blkcg_flags: u32,
+    /// `CSS_ONLINE`.
+    pub css_online: u32,
+    /// `cgroup.kn`.
+    pub cgroup_node: u32,
+    /// `kernfs_node.id`.
+    pub kernfs_id: u32,
+    /// `kernfs_node.name`.
+    pub kernfs_name: u32,
+    /// `kernfs_node.__parent`, or `kernfs_node.parent` (before 6.15).
+    pub kernfs_parent: u32,
 }
 
 /// Values of [`Layout::bio_issue_kind`].

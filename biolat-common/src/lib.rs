@@ -13,3 +13,4 @@ pub mod size;
 pub mod slot;
 pub mod slow;
 pub mod status;
+pub mod workload;

@@ -58,6 +58,12 @@ impl Cell {
         self.0 >> 16 == key.bits()
     }
 
+    /// The series.
+    #[must_use]
+    pub const fn key(self) -> Key {
+        Key::from_bits(self.0 >> 16)
+    }
+
     /// The slot of the series.
     #[inline(always)]
     #[must_use]

@@ -13,7 +13,7 @@ use crate::{
     interval,
     log_lines::{LogFormat, LogLevel},
     probe, report,
-    shared_options::{DeviceOptions, ListenOptions, SeccompOptions, SizesOption},
+    shared_options::{DeviceOptions, ListenOptions, SeccompOptions, SizesOption, WorkloadsOption},
     version,
 };
 
@@ -81,6 +81,9 @@ pub struct Cli {
 
     #[command(flatten)]
     pub sizes: SizesOption,
+
+    #[command(flatten)]
+    pub workloads: WorkloadsOption,
 
     /// Expose biolat_completions_total, the completions of each device by CPU
     ///
@@ -170,6 +173,7 @@ impl Cli {
                 statistics: self.probe_stats,
                 slow: self.slow.0,
                 sizes: self.sizes.is_on(),
+                workloads: self.workloads.limit(),
             },
             seccomp: self.seccomp.is_enabled(),
         })

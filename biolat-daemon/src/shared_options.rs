@@ -80,6 +80,39 @@ pub struct SizesOption {
     sizes: OnOff,
 }
 
+// How many workloads are told apart.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct WorkloadsOption {
+    /// Count I/O by workload (cgroup), up to this many, or off
+    ///
+    /// A workload is the cgroup that the kernel charges: a service, a container, a session. Those beyond are counted together,
+    /// as other. off saves kernel memory, 512 KiB per CPU and 64 MiB at most, and some 40 ns per I/O.
+    #[arg(long, value_name = "N|off", env = "BIOLAT_WORKLOADS", hide_env_values = true)]
+    #[arg(default_value = "256", value_parser = parse_workloads)]
+    workloads: u32,
+}
+
+/// As many as the cgroups of a large host.
+const MAX_WORKLOADS: u32 = 10_000;
+
+fn parse_workloads(text: &str) -> Result<u32, String> {
+    match text {
+        "off" => Ok(0),
+        _ => text
+            .parse()
+            .ok()
+            .filter(|limit| (1..=MAX_WORKLOADS).contains(limit))
+            .ok_or_else(|| format!("it must be a number from 1 to {MAX_WORKLOADS}, or off")),
+    }
+}
+
+impl WorkloadsOption {
+    /// 0 if it is off.
+    pub(crate) fn limit(self) -> u32 {
+        self.workloads
+    }
+}
+
 /// The value of an option that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum OnOff {

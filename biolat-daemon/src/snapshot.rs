@@ -9,6 +9,7 @@ use biolat_common::series::{PHASES, Phase};
 
 use crate::{
     band_histogram::BandHistogram,
+    cgroup::Identity,
     device::{Device, diskstats::Group},
     histogram::Histogram,
     size_histogram::SizeHistogram,
@@ -23,6 +24,8 @@ pub struct Snapshot {
     pub started: SystemTime,
     /// The devices that are shown, by name.
     pub devices: Vec<DeviceView>,
+    /// What each workload has done, by cgroup; none with `--workloads off`, and on kernels without cgroups of I/Os.
+    pub workloads: Option<Vec<WorkloadView>>,
     /// Completions in no histogram, by reason.
     pub lost: Vec<(&'static str, u64)>,
     /// The latest I/Os that were slow or failed.
@@ -106,6 +109,40 @@ pub struct SizesView {
     pub bands: Vec<(&'static str, BandHistogram)>,
 }
 
+/// A cgroup that the kernel charges with I/O.
+#[derive(Clone, Debug)]
+pub struct WorkloadView {
+    /// Its path from the root of the hierarchy: `/` for the kernel itself, `other` for all that there was no room for.
+    pub cgroup: String,
+    /// Who it is, by its path.
+    pub identity: Identity,
+    /// When its counters were zero.
+    pub since: SystemTime,
+    /// Whether the cgroup has been removed.
+    pub is_gone: bool,
+    /// By device and op. It may have devices that are not shown any more.
+    pub usage: Vec<WorkloadUsage>,
+}
+
+/// What a workload has done on one device with one op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadUsage {
+    /// The device's name.
+    pub device: String,
+    /// The kernel's name of the op, in lower case.
+    pub op: String,
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Seconds in the queue, of requests with a dispatch timestamp.
+    pub queue_seconds: f64,
+    /// Seconds in the device, of requests with a dispatch timestamp.
+    pub device_seconds: f64,
+    /// Total latency.
+    pub latency: BandHistogram,
+}
+
 /// I/Os that a device has not completed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inflight {
@@ -149,6 +186,8 @@ pub struct SlowIo {
     pub latencies: [Option<Duration>; PHASES],
     /// The CPU on which it completed.
     pub cpu: u32,
+    /// The cgroup that the kernel charges; empty if it is unknown.
+    pub cgroup: String,
 }
 
 /// Statistics of the collector.

@@ -12,6 +12,7 @@ use crate::{
     layout::layout_const,
     maps, rare_case, record,
     request::{Completion, is_plain},
+    workload,
 };
 
 /// Records the completion. `false`: it is not the common case, and nothing was recorded.
@@ -29,12 +30,9 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     if allocated_at == 0 || issued_at == 0 {
         return false;
     }
-    let Some(slot) = maps::slot_in_table(Key::new(completion.device(), completion.op())) else {
+    let Some(cell) = maps::series_in_table(Key::new(completion.device(), completion.op())) else {
         return false;
     };
-    let Some(counters) = maps::series(slot) else { return false };
-    // SAFETY: this CPU's own counters; see `maps::series`.
-    let series = unsafe { &mut *counters };
     // If a timestamp is later than the completion, its difference is very large.
     if (now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at)) >= COMMON_LIMIT_NS {
         return false;
@@ -44,8 +42,11 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     if has_sizes && (completion.bytes > size::COMMON_LIMIT || maps::may_have_parts(allocated_at)) {
         return false;
     }
-    series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
-    let device = record::common_phases(series, allocated_at, issued_at, now);
+    let entry = workload::entry(completion, cell);
+    let Some(counters) = maps::series(cell.slot()) else { return false };
+    // SAFETY: this CPU's own counters; see `maps::series`.
+    let series = unsafe { &mut *counters };
+    let device = record::common_phases(series, entry, completion.bytes, allocated_at, issued_at, now);
     if has_sizes {
         // SAFETY: this CPU's own counters; see `maps::series`.
         record::common_size(unsafe { &mut *maps::sizes(counters) }, completion.bytes, device);

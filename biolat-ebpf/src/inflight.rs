@@ -5,18 +5,19 @@
 //! it exists, and no address is needed. A request may end, and its memory may become another request, while it is looked
 //! at. The order of the reads makes sure that its timestamp is never that of an earlier request: see [`allocated_at`].
 
-use core::{
-    ffi::c_void,
-    mem::{MaybeUninit, size_of},
-};
+use core::mem::size_of;
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_task, bpf_ktime_get_ns, generated::bpf_probe_read_kernel},
+    helpers::{bpf_get_current_task, bpf_ktime_get_ns},
     programs::RawTracePointContext,
 };
 use biolat_common::inflight::{Found, MAX_DESCRIPTOR, MAX_SLOTS, SLOTS_PER_RUN};
 
-use crate::{layout::layout_const, maps};
+use crate::{
+    kernel_memory::{read, read_u32, read_u64},
+    layout::layout_const,
+    maps,
+};
 
 /// Pointers to requests that are read at once.
 const BATCH: usize = 16;
@@ -129,26 +130,4 @@ fn hardware_queue(descriptor: u64) -> Option<u64> {
 #[inline(always)]
 fn present(address: u64) -> Option<u64> {
     (address != 0).then_some(address)
-}
-
-/// A member of a kernel object; 0 if it cannot be read.
-#[inline(always)]
-fn read_u64(object: u64, offset: u32) -> u64 {
-    read(object + u64::from(offset))
-}
-
-#[inline(always)]
-fn read_u32(object: u64, offset: u32) -> u32 {
-    read(object + u64::from(offset))
-}
-
-/// Integers at an address; zeros if it cannot be read. The helper writes them itself, so that this has no branch.
-#[inline(always)]
-fn read<T: Copy>(address: u64) -> T {
-    let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: the helper always writes the whole value, and any bits are valid for the integers that are read.
-    unsafe {
-        bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, address as *const c_void);
-        value.assume_init()
-    }
 }

@@ -1,6 +1,7 @@
 //! The probe. This file has its entries; `common_case` and `rare_case` record a completion, `accounting` says what it
-//! means, `slow` sends records of single I/Os, `requeue` counts requeues, `request` reads kernel memory, `layout` has the
-//! constants that the daemon relocates, `maps` the maps. `inflight` is not attached: the daemon runs it.
+//! means, `workload` who did it, `slow` sends records of single I/Os, `requeue` counts requeues, `request` reads kernel
+//! memory, `layout` has the constants that the daemon relocates, `maps` the maps. `inflight` and `cgroup_exists` are not
+//! attached: the daemon runs them.
 
 #![cfg_attr(not(test), no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
@@ -8,6 +9,7 @@
 mod accounting;
 mod common_case;
 mod inflight;
+mod kernel_memory;
 mod layout;
 mod maps;
 mod object;
@@ -16,6 +18,7 @@ mod record;
 mod request;
 mod requeue;
 mod slow;
+mod workload;
 
 use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
@@ -52,4 +55,10 @@ fn block_rq_requeue(ctx: BtfTracePointContext) -> i32 {
 fn inflight(ctx: RawTracePointContext) -> i32 {
     inflight::look(&ctx);
     0
+}
+
+/// Whether a cgroup still exists. Nothing triggers it but the daemon, with the arguments that [`workload::exists`] names.
+#[raw_tracepoint(tracepoint = "block_rq_complete")]
+fn cgroup_exists(ctx: RawTracePointContext) -> i32 {
+    workload::exists(&ctx)
 }

@@ -14,6 +14,7 @@ use biolat_common::{
     size::{Counters, MAX_PARTS, Parts, Sizes},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
     slow::{self, SlowRecord},
+    workload::{Cgroup, Entry},
 };
 
 /// The counters of a series without their type. With `--sizes off` the daemon makes it shorter, see
@@ -74,14 +75,39 @@ unsafe impl Sync for Number {}
 #[btf_map]
 static INFLIGHT: Array<Found, 1> = Array::new();
 
+/// The tables of workloads; the daemon sets their size when it loads the probe.
+#[btf_map]
+static WORKLOADS: PerCpuArray<Entry, 1> = PerCpuArray::new();
+
+/// The latest epoch in which any CPU has created this entry of [`WORKLOADS`].
+#[btf_map]
+static WORKLOADS_USED: Array<u64, 1> = Array::new();
+
+/// The cgroups that have entries of their own, by serial number; the daemon sets how many there may be.
+#[btf_map]
+static CGROUPS: HashMap<u64, Cgroup, 1> = HashMap::new();
+
+/// Room to make an entry of [`CGROUPS`].
+#[btf_map]
+static CGROUP_BUFFER: PerCpuArray<Cgroup, 1> = PerCpuArray::new();
+
+/// No program uses it. When the daemon writes to an array of maps, the kernel waits for all programs that run.
+///
+/// <https://github.com/torvalds/linux/blob/v6.12/kernel/bpf/syscall.c#L145>
+#[btf_map]
+static BARRIER: ArrayOfMaps<Array<u64, 1>, 1> = ArrayOfMaps::new();
+
+/// Only the daemon writes it. It is not zero at first, so that it is not in the same map as what the probe writes.
+static EPOCH: Number = Number(UnsafeCell::new(1));
+
 const BPF_NOEXIST: u64 = 1;
 const BPF_RB_NO_WAKEUP: u64 = 1;
 
-/// The slot of a series, if it is in the table.
+/// A series and its slot, if it is in the table.
 #[inline(always)]
-pub(crate) fn slot_in_table(key: Key) -> Option<u32> {
+pub(crate) fn series_in_table(key: Key) -> Option<Cell> {
     let cell = Cell::from_bits(*TABLE.get(table_cell(key))?);
-    cell.is_of(key).then(|| cell.slot())
+    cell.is_of(key).then_some(cell)
 }
 
 /// The slot of a series, which is created if it does not exist. `None`: no slot is free.
@@ -203,4 +229,57 @@ pub(crate) fn send_slow(record: SlowRecord) {
 #[inline(always)]
 pub(crate) fn found() -> Option<*mut Found> {
     INFLIGHT.get_ptr_mut(0)
+}
+
+/// The epoch of the tables of workloads.
+#[inline(always)]
+pub(crate) fn epoch() -> u64 {
+    // SAFETY: see `Number`.
+    unsafe { EPOCH.0.get().read_volatile() }
+}
+
+/// This CPU's entry at a place of the tables of workloads. Nothing else writes it: see [`series`].
+#[inline(always)]
+pub(crate) fn workload(place: u32) -> Option<*mut Entry> {
+    WORKLOADS.get_ptr_mut(place)
+}
+
+/// Remembers that an entry is in use.
+#[inline(always)]
+pub(crate) fn mark_workload(place: u32, epoch: u64) {
+    if let Some(used) = WORKLOADS_USED.get_ptr_mut(place) {
+        // SAFETY: written as a whole; all CPUs write the same number, unless the epoch has just changed.
+        unsafe {
+            if used.read_volatile() != epoch {
+                used.write_volatile(epoch);
+            }
+        }
+    }
+}
+
+/// Whether it is known which cgroup this is.
+#[inline(always)]
+pub(crate) fn knows_cgroup(workload: u64) -> bool {
+    CGROUPS.get_ptr(workload).is_some()
+}
+
+/// Remembers which cgroup this is. `false`: there is no room.
+#[inline(always)]
+pub(crate) fn insert_cgroup(workload: u64, cgroup: &Cgroup) -> bool {
+    CGROUPS.insert(workload, cgroup, 0).is_ok()
+}
+
+/// Remembers the cgroup of the I/O that this run of the probe is about, by its address.
+#[inline(always)]
+pub(crate) fn set_current_cgroup(css: u64) {
+    if let Some(cgroup) = cgroup_buffer() {
+        // SAFETY: this CPU's own buffer.
+        unsafe { (*cgroup).css = css }
+    }
+}
+
+/// This CPU's room to make an entry for [`insert_cgroup`].
+#[inline(always)]
+pub(crate) fn cgroup_buffer() -> Option<*mut Cgroup> {
+    CGROUP_BUFFER.get_ptr_mut(0)
 }

@@ -6,6 +6,8 @@ use biolat_common::{
     event::{Event, EventKind},
     lost::Reason,
     series::{Key, Series},
+    slot::Cell,
+    workload::Entry,
 };
 
 use crate::{
@@ -14,6 +16,7 @@ use crate::{
     maps,
     record::{self, Latency},
     request::{Completion, accounting},
+    workload,
 };
 
 #[inline(never)]
@@ -44,16 +47,20 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
     }
     let key = Key::new(device, op);
     let whole = whole_bytes(&completion, meaning, accounting.is_in_flush_sequence(flags), now);
-    if let Some(counters) = maps::slot_or_new(key).and_then(maps::series) {
+    if let Some(slot) = maps::slot_or_new(key)
+        && let Some(counters) = maps::series(slot)
+    {
         // SAFETY: this CPU's own counters; see `maps::series`.
         let series = unsafe { &mut *counters };
-        if completion.status != 0 && accounting.reports_status(flags, op) {
+        let entry = workload::entry(&completion, Cell::new(key, slot));
+        let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
+        if has_failed {
             let errors = &mut series.errors[completion.status_index()];
             *errors = errors.wrapping_add(1);
         }
-        series.bytes = series.bytes.wrapping_add(u64::from(completion.bytes));
+        record::bytes(series, entry, completion.bytes, has_failed);
         if let Meaning::End = meaning {
-            let device = record_latency(ctx, series, &completion, now);
+            let device = record_latency(ctx, series, entry, &completion, whole, now);
             if let Some(device) = device
                 && layout_const!(sizes) != 0
             {
@@ -89,16 +96,31 @@ fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: 
     if whole > u64::from(u32::MAX) { u32::MAX } else { whole as u32 }
 }
 
+/// All bits, unless this is a read or write whose parts completed before the probe was attached. That one has neither size nor band,
+/// and so only a total latency: the bands always add up to the device latencies. Reads and writes that have no data at all are not
+/// dispatched. No branch, which would double the paths that the verifier walks.
+#[inline(always)]
+fn has_known_size(completion: &Completion, whole: u32) -> u64 {
+    const WRITE: u32 = 1;
+    if layout_const!(sizes) == 0 {
+        return u64::MAX;
+    }
+    let is_known = u64::from(whole | completion.op() & !WRITE);
+    (is_known.wrapping_neg().cast_signed() >> 63).cast_unsigned()
+}
+
 /// Records the latency of a request. `None`: it is lost.
 #[inline(always)]
 fn record_latency(
     ctx: &BtfTracePointContext,
     series: &mut Series,
+    entry: Option<*mut Entry>,
     completion: &Completion,
+    whole: u32,
     now: u64,
 ) -> Option<Latency> {
     let allocated_at = completion.allocated_at();
-    let issued_at = completion.issued_at();
+    let issued_at = completion.issued_at() & has_known_size(completion, whole);
     if allocated_at == 0 {
         // Accounted but without timestamps: passthrough between 6.8 and 6.12.
         maps::count_lost(if accounting().is_passthrough(completion.op()) {
@@ -117,12 +139,12 @@ fn record_latency(
             record::admission(series, admission);
         }
         if issued_at == 0 {
-            record::total_only(series, now - allocated_at);
+            record::total_only(series, entry, now - allocated_at);
             Some(Latency::Total(now - allocated_at))
         } else {
             let queue = issued_at.saturating_sub(allocated_at);
             let device = now - allocated_at - queue;
-            record::all_phases(series, queue, device);
+            record::all_phases(series, entry, queue, device);
             Some(Latency::Device(device))
         }
     }

@@ -4,6 +4,7 @@ use biolat_common::{
     bucket::{LIMIT_NS, cell, common_cell, positive},
     series::{Phase, Series},
     size::{self, Place, Sizes},
+    workload::Entry,
 };
 
 /// The three phases of a request that took less than [`biolat_common::bucket::COMMON_LIMIT_NS`], counted from either
@@ -12,16 +13,43 @@ use biolat_common::{
 /// The block layer caches its clock for a batch, so that `issued_at` may be a little earlier than `allocated_at`: the
 /// queue latency is then 0. Queue and device always add up to the total.
 #[inline(always)]
-pub(crate) fn common_phases(series: &mut Series, allocated_at: u64, issued_at: u64, now: u64) -> u64 {
+pub(crate) fn common_phases(
+    series: &mut Series,
+    entry: Option<*mut Entry>,
+    bytes: u32,
+    allocated_at: u64,
+    issued_at: u64,
+    now: u64,
+) -> u64 {
     let queue = positive(issued_at.wrapping_sub(allocated_at));
     let total = now.wrapping_sub(allocated_at);
     let device = total.wrapping_sub(queue);
-    series.queue_ns = series.queue_ns.wrapping_add(queue);
-    series.device_ns = series.device_ns.wrapping_add(device);
+    let total_cell = common_cell(total);
+    match entry {
+        Some(entry) => {
+            // SAFETY: this CPU's own entry, see `maps::workload`.
+            let entry = unsafe { &mut *entry };
+            entry.bytes = entry.bytes.wrapping_add(u64::from(bytes));
+            entry.queue_ns = entry.queue_ns.wrapping_add(queue);
+            entry.device_ns = entry.device_ns.wrapping_add(device);
+            count_total(entry, total_cell);
+        }
+        None => {
+            series.bytes = series.bytes.wrapping_add(u64::from(bytes));
+            series.queue_ns = series.queue_ns.wrapping_add(queue);
+            series.device_ns = series.device_ns.wrapping_add(device);
+        }
+    }
     count(series, Phase::Queue, common_cell(queue));
     count(series, Phase::Device, common_cell(device));
-    count(series, Phase::Total, common_cell(total));
+    count(series, Phase::Total, total_cell);
     device
+}
+
+#[inline(always)]
+fn count_total(entry: &mut Entry, cell: usize) {
+    let count = &mut entry.cells[size::band_cell(cell)];
+    *count = count.wrapping_add(1);
 }
 
 /// The size of a request with 1 to [`size::COMMON_LIMIT`] bytes that took less than
@@ -97,19 +125,54 @@ pub(crate) fn admission(series: &mut Series, admission: u64) {
 /// The three phases of a request with both timestamps, however long it took. It shares no code with [`common_phases`]:
 /// with shared code the compiler derives a bound of the sums and drops a mask that the verifier needs.
 #[inline(always)]
-pub(crate) fn all_phases(series: &mut Series, queue: u64, device: u64) {
-    series.queue_ns = series.queue_ns.wrapping_add(queue);
-    series.device_ns = series.device_ns.wrapping_add(device);
+pub(crate) fn all_phases(series: &mut Series, entry: Option<*mut Entry>, queue: u64, device: u64) {
+    let total_cell = cell(in_range(queue.wrapping_add(device)));
+    match entry {
+        Some(entry) => {
+            // SAFETY: this CPU's own entry, see `maps::workload`.
+            let entry = unsafe { &mut *entry };
+            entry.queue_ns = entry.queue_ns.wrapping_add(queue);
+            entry.device_ns = entry.device_ns.wrapping_add(device);
+            count_total(entry, total_cell);
+        }
+        None => {
+            series.queue_ns = series.queue_ns.wrapping_add(queue);
+            series.device_ns = series.device_ns.wrapping_add(device);
+        }
+    }
     count(series, Phase::Queue, cell(in_range(queue)));
     count(series, Phase::Device, cell(in_range(device)));
-    count(series, Phase::Total, cell(in_range(queue.wrapping_add(device))));
+    count(series, Phase::Total, total_cell);
 }
 
 /// The total alone, of a request without a dispatch timestamp.
 #[inline(always)]
-pub(crate) fn total_only(series: &mut Series, total: u64) {
-    series.unsplit_ns = series.unsplit_ns.wrapping_add(total);
-    count(series, Phase::Total, cell(in_range(total)));
+pub(crate) fn total_only(series: &mut Series, entry: Option<*mut Entry>, total: u64) {
+    let total_cell = cell(in_range(total));
+    match entry {
+        Some(entry) => {
+            // SAFETY: this CPU's own entry, see `maps::workload`.
+            let entry = unsafe { &mut *entry };
+            entry.unsplit_ns = entry.unsplit_ns.wrapping_add(total);
+            count_total(entry, total_cell);
+        }
+        None => series.unsplit_ns = series.unsplit_ns.wrapping_add(total),
+    }
+    count(series, Phase::Total, total_cell);
+}
+
+/// The bytes of a completion, and whether it has failed, of a request or a part of one.
+#[inline(always)]
+pub(crate) fn bytes(series: &mut Series, entry: Option<*mut Entry>, bytes: u32, has_failed: bool) {
+    match entry {
+        Some(entry) => {
+            // SAFETY: this CPU's own entry, see `maps::workload`.
+            let entry = unsafe { &mut *entry };
+            entry.bytes = entry.bytes.wrapping_add(u64::from(bytes));
+            entry.errors = entry.errors.wrapping_add(u64::from(has_failed));
+        }
+        None => series.bytes = series.bytes.wrapping_add(u64::from(bytes)),
+    }
 }
 
 /// The same number, of which the compiler no longer knows a range: it keeps comparisons that it could decide.

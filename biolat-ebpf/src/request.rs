@@ -125,6 +125,18 @@ impl Completion {
         field!(u64, self.request, bio) as *const u8
     }
 
+    /// The cgroup that the kernel charges, by the first bio that is not complete; null if there is none.
+    #[inline(always)]
+    pub(crate) fn cgroup(&self) -> *const u8 {
+        field!(u64, field!(u64, self.bio(), bio_blkg) as *const u8, blkg_blkcg) as *const u8
+    }
+
+    /// The serial number of a cgroup, which is never reused; [`biolat_common::workload::KERNEL`] if there is none.
+    #[inline(always)]
+    pub(crate) fn workload(&self, cgroup: *const u8) -> u64 {
+        field!(u64, cgroup, blkcg_serial)
+    }
+
     /// The first sector that is not complete.
     #[inline(always)]
     pub(crate) fn sector(&self) -> u64 {

@@ -59,7 +59,7 @@ pub(crate) fn send_if_slow(ctx: &BtfTracePointContext, now: u64) {
         admission_ns: completion.admission().unwrap_or(UNKNOWN_NS),
         queue_ns: if issued_at == 0 { UNKNOWN_NS } else { issued_at.saturating_sub(allocated_at) },
         total_ns,
-        workload: 0,
+        workload: completion.workload(completion.cgroup()),
         bytes: completion.bytes,
         status: if has_failed { completion.status_index() as u32 } else { 0 },
         // SAFETY: the helper has no argument and no precondition.

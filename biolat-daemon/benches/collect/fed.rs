@@ -36,7 +36,7 @@ impl<const CPUS: usize> Machine<CPUS> {
     /// The part of a collection from the counters to what is exposed.
     pub(crate) fn collect(&mut self) -> Result<Vec<SeriesView>> {
         for (index, totals) in (0..).zip(&mut self.totals) {
-            totals.add(self.buffer.read_plain(&self.map, index)?);
+            totals.add(self.buffer.read_plain(&self.map, index)?, None);
         }
         Ok(self.totals.iter().map(|totals| totals.view("read".to_owned(), true, true)).collect())
     }

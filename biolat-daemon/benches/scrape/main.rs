@@ -182,6 +182,7 @@ fn snapshot(devices: usize) -> Snapshot {
         taken: since,
         started: since,
         devices: (0..devices).map(view).collect(),
+        workloads: None,
         lost: ["clock", "no_room", "recursion"].map(|reason| (reason, 0)).to_vec(),
         slow: SlowLog::default(),
         health: Health::default(),

@@ -7,11 +7,15 @@ use std::{
 
 use biolat_common::series::Phase;
 
-use super::{ApiBand, ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSizes, ApiSnapshot, Daemon, Op, VERSION};
+use super::{
+    ApiBand, ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSizes, ApiSnapshot, ApiWorkload, ApiWorkloadUsage,
+    Daemon, Op, VERSION,
+};
 use crate::{
     band_histogram::BandHistogram,
+    cgroup::Identity,
     device::MultipathPath,
-    snapshot::{self, DeviceView, SeriesView, SizesView},
+    snapshot::{self, DeviceView, SeriesView, SizesView, WorkloadUsage, WorkloadView},
     version,
 };
 
@@ -29,6 +33,10 @@ impl ApiSnapshot {
             started: seconds(snapshot.started),
             interval: interval.as_secs_f64(),
             devices: snapshot.devices.iter().map(ApiDevice::of).collect(),
+            workloads: snapshot
+                .workloads
+                .as_ref()
+                .map(|workloads| workloads.iter().map(ApiWorkload::of).collect()),
             lost: named(&snapshot.lost),
             slow_dropped: snapshot.slow.dropped,
             daemon: Daemon {
@@ -98,6 +106,35 @@ impl Op {
             total,
             sizes: series.sizes.as_ref().map(ApiSizes::of),
         }
+    }
+}
+
+impl ApiWorkload {
+    fn of(view: &WorkloadView) -> Self {
+        let WorkloadView { cgroup, identity, since, is_gone, usage } = view;
+        let Identity { kind, unit, namespace, pod, container, pod_uid, container_id, .. } = identity.clone();
+        Self {
+            cgroup: cgroup.clone(),
+            name: identity.short_name(cgroup),
+            kind: kind.name().to_owned(),
+            unit,
+            namespace,
+            pod,
+            container,
+            pod_uid,
+            container_id,
+            gone: *is_gone,
+            since: seconds(*since),
+            usage: usage.iter().map(ApiWorkloadUsage::of).collect(),
+        }
+    }
+}
+
+impl ApiWorkloadUsage {
+    fn of(usage: &WorkloadUsage) -> Self {
+        let WorkloadUsage { device, op, bytes, errors, queue_seconds, device_seconds, latency } =
+            usage.clone();
+        Self { device, op, bytes, errors, queue_seconds, device_seconds, total: latency }
     }
 }
 

@@ -40,6 +40,10 @@ pub struct ApiSnapshot {
     pub interval: f64,
     /// The devices that are shown, by name.
     pub devices: Vec<ApiDevice>,
+    /// What each workload has done, by cgroup; none with `--workloads off`, on kernels that do not tell the cgroup of an I/O, or
+    /// if the daemon is older than this field.
+    #[serde(default)]
+    pub workloads: Option<Vec<ApiWorkload>>,
     /// Completions in no histogram, by reason, over all devices.
     pub lost: BTreeMap<String, u64>,
     /// Slow and failed I/Os that were not recorded, because there were too many.
@@ -151,6 +155,56 @@ pub struct ApiBand {
     pub size: String,
     /// From dispatch to completion; from allocation if the kernel does not record the dispatch.
     pub device: BandHistogram,
+}
+
+/// A cgroup that the kernel charges with I/O.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ApiWorkload {
+    /// Its path from the root of the hierarchy: `/` for the kernel itself (journal, metadata, flushes, md), `other` for all cgroups
+    /// that there was no room for.
+    pub cgroup: String,
+    /// A short name for people: `postgresql.service`, `namespace/pod/container`.
+    pub name: String,
+    /// What it is: `kernel`, `service`, `container`, `pod`, `session` and others.
+    pub kind: String,
+    /// The innermost systemd unit; empty if there is none. The same is true of the fields below.
+    pub unit: String,
+    /// Of a pod.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The container's name.
+    pub container: String,
+    /// The pod's UID.
+    pub pod_uid: String,
+    /// The container's ID.
+    pub container_id: String,
+    /// Whether the cgroup has been removed.
+    pub gone: bool,
+    /// Time when its counters were zero, in seconds since the epoch.
+    pub since: f64,
+    /// By device and op.
+    pub usage: Vec<ApiWorkloadUsage>,
+}
+
+/// What a workload has done on one device with one op.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApiWorkloadUsage {
+    /// The device's name.
+    pub device: String,
+    /// The kernel's name of the op, in lower case: `read`.
+    pub op: String,
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Time in the queue, of all requests together.
+    pub queue_seconds: f64,
+    /// Time in the device, of all requests together.
+    pub device_seconds: f64,
+    /// Queue and device together.
+    pub total: BandHistogram,
 }
 
 /// Cost of the daemon.

@@ -54,7 +54,7 @@ pub struct ApiSlowIo {
     pub latency: ApiSlowLatency,
     /// The CPU on which it completed.
     pub cpu: u32,
-    /// Reserved.
+    /// The cgroup that the kernel charges, by its path; none if it is unknown.
     #[serde(default)]
     pub workload: Option<String>,
 }
@@ -105,7 +105,7 @@ impl ApiSlowIo {
             status: io.status.to_owned(),
             latency: ApiSlowLatency { admission, queue, device, total },
             cpu: io.cpu,
-            workload: None,
+            workload: Some(io.cgroup.clone()).filter(|cgroup| !cgroup.is_empty()),
         }
     }
 }

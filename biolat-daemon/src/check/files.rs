@@ -5,7 +5,7 @@ use super::finding::Finding;
 /// Enough for the most connections that the daemon accepts: half of the files are theirs.
 const PLENTY: u64 = 512;
 /// The probe, its maps, sockets, and files to read.
-const FEWEST: u64 = 32;
+const FEWEST: u64 = 40;
 
 /// Of the hard limit, up to which the daemon raises its soft limit.
 pub(super) fn open_files(limit: u64) -> Finding {

@@ -21,11 +21,13 @@ pub(super) struct MapSize {
     pub(super) cpus: u64,
     /// Of one slot, on all CPUs.
     pub(super) slot_bytes: u64,
+    /// Of the tables of workloads.
+    pub(super) workload_bytes: u64,
 }
 
 impl MapSize {
     pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.slots) * self.slot_bytes
+        u64::from(self.slots) * self.slot_bytes + self.workload_bytes
     }
 
     /// The daemon's peak memory at its start, with BTF of this size.
@@ -37,11 +39,16 @@ impl MapSize {
 pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     const ID: &str = "memory.counters";
     const SUBJECT: &str = "memory";
-    let MapSize { slots, cpus, slot_bytes } = map_size;
+    let MapSize { slots, cpus, slot_bytes, workload_bytes } = map_size;
     let bytes = map_size.bytes();
+    let counters = bytes - workload_bytes;
+    let workloads = match workload_bytes {
+        0 => String::new(),
+        bytes => format!(", and {} of workloads", mib(bytes)),
+    };
     let text = format!(
-        "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes",
-        mib(bytes),
+        "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes{workloads}",
+        mib(counters),
         slot_bytes / cpus.max(1)
     );
     match available {
@@ -139,7 +146,7 @@ mod tests {
     };
     use crate::{device::tree::Tree, probe::release::Release};
 
-    const WIDE: MapSize = MapSize { slots: 48, cpus: 384, slot_bytes: 384 * 5888 };
+    const WIDE: MapSize = MapSize { slots: 48, cpus: 384, slot_bytes: 384 * 5888, workload_bytes: 0 };
     const MIB: u64 = 1 << 20;
 
     /// The figures are those that README and ARCHITECTURE name.
@@ -156,7 +163,7 @@ mod tests {
 
     #[test]
     fn peak_at_the_start() {
-        let small = MapSize { slots: 68, cpus: 2, slot_bytes: 6400 };
+        let small = MapSize { slots: 68, cpus: 2, slot_bytes: 6400, workload_bytes: 0 };
         assert!((35 * MIB..45 * MIB).contains(&small.with_start(5_500_000)), "a node of 40 MiB");
         assert_eq!(limit(None, MIB), None);
         assert_eq!(limit(Some(64 * MIB), 40 * MIB).unwrap().verdict, Fine);
@@ -187,7 +194,7 @@ mod tests {
 
     #[test]
     fn locked_memory_counts_on_old_kernels() {
-        let small = MapSize { slots: 68, cpus: 2, slot_bytes: 6400 };
+        let small = MapSize { slots: 68, cpus: 2, slot_bytes: 6400, workload_bytes: 0 };
         let old = Release(5, 10);
         assert_eq!(locked(Release(5, 11), 0, false, small), None);
         assert_eq!(locked(old, 64 << 10, true, small).unwrap().verdict, Fine);

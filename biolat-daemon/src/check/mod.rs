@@ -40,7 +40,7 @@ use crate::{
     probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
     process::hard_limit,
     rights as own_rights,
-    shared_options::{DeviceOptions, ListenOptions, SizesOption},
+    shared_options::{DeviceOptions, ListenOptions, SizesOption, WorkloadsOption},
     terminal::{Color, Terminal},
 };
 use finding::{Finding, Verdict, count};
@@ -90,6 +90,9 @@ pub struct CheckOptions {
 
     #[command(flatten)]
     pub sizes: SizesOption,
+
+    #[command(flatten)]
+    pub workloads: WorkloadsOption,
 
     #[command(flatten)]
     pub devices: DeviceOptions,
@@ -145,6 +148,7 @@ impl Subjects {
             probe: probe::Options {
                 slow: Some(interval::SLOW),
                 sizes: options.sizes.is_on(),
+                workloads: options.workloads.limit(),
                 ..probe::Options::default()
             },
         })
@@ -170,7 +174,7 @@ impl Subjects {
         findings.extend(found);
 
         let devices = self.devices(kernel.as_ref().map(|(kernel, _)| kernel), known, process.user == 0);
-        let map_size = map_size(devices.shown, self.probe.sizes)?;
+        let map_size = map_size(devices.shown, &self.probe)?;
         let needed = map_size.with_start(kernel.as_ref().map_or(0, |(_, types)| types.len()));
 
         let rights = rights::capabilities(&process, &program());
@@ -184,7 +188,13 @@ impl Subjects {
                     probe_load::skipped(&Skipped::Memory)
                 } else {
                     let kernel = kernel.with(&self.probe);
-                    probe_load::tried(probe::test_load(&kernel, types, &self.host, map_size.slots))
+                    probe_load::tried(probe::test_load(
+                        &kernel,
+                        types,
+                        &self.host,
+                        map_size.slots,
+                        self.probe.workloads,
+                    ))
                 }
             }
             _ => probe_load::skipped(&Skipped::Kernel),
@@ -226,10 +236,16 @@ impl Subjects {
 }
 
 /// Of the probe's maps at the start, with so many devices.
-fn map_size(devices: usize, sizes: bool) -> Result<MapSize> {
-    let slot_bytes = slot_bytes(sizes)?;
+fn map_size(devices: usize, options: &probe::Options) -> Result<MapSize> {
+    let slot_bytes = slot_bytes(options.sizes)?;
     let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
-    Ok(MapSize { slots, cpus: probe::possible_cpus()?, slot_bytes })
+    let cpus = probe::possible_cpus()?;
+    Ok(MapSize {
+        slots,
+        cpus,
+        slot_bytes,
+        workload_bytes: probe::workload_bytes(options.workloads, slots, cpus),
+    })
 }
 
 /// The path of this program.

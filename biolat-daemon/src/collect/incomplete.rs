@@ -3,8 +3,10 @@
 //! equal are so at any time.
 
 use biolat_common::{
+    bucket,
     series::{Phase, Series},
     size::{self, BANDS, Counters, Sizes},
+    workload::Entry,
 };
 
 /// What is known of the I/Os of a series.
@@ -16,6 +18,21 @@ pub(super) struct Kind {
     pub(super) is_read_or_write: bool,
     /// There were some with data that were not dispatched.
     pub(super) has_undispatched: bool,
+}
+
+/// Reduces the growth of the counters of all CPUs, and of the completions on each, to the I/Os of the reference, which are
+/// complete. The counters themselves have neither bytes nor times.
+pub(super) fn limit_to(reference: &Entry, growth: &mut Counters, completions: &mut [u32], kind: Kind) {
+    let series = &mut growth.series;
+    let groups = series.cells.chunks_mut(bucket::CELLS / size::BAND_CELLS);
+    for (group, &count) in groups.zip(&reference.cells) {
+        reduce(group.iter_mut().map(|cell| &mut cell[Phase::Total as usize]), u64::from(count));
+    }
+    reduce(&mut series.errors, reference.errors);
+    let own = [series.device_ns, series.unsplit_ns];
+    (series.device_ns, series.unsplit_ns) = (reference.device_ns, reference.unsplit_ns);
+    leave_incomplete(growth, completions, kind);
+    [growth.series.device_ns, growth.series.unsplit_ns] = own;
 }
 
 /// Reduces the growth of the counters of all CPUs, and of the completions on each, to I/Os that are in all of them.

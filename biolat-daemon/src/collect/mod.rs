@@ -6,6 +6,7 @@ mod handle;
 mod incomplete;
 mod inflight;
 mod lifetimes;
+mod reference;
 mod series_store;
 mod slots;
 mod slow_log;
@@ -14,6 +15,7 @@ mod spread;
 mod sysfs_thread;
 mod thread;
 pub mod totals;
+mod workloads;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +28,7 @@ use anyhow::{Context as _, Result};
 use biolat_common::series::Key;
 
 use crate::{
+    cgroup::PodNames,
     cpus::CpuNodes,
     device::{
         self, Device, IdKind,
@@ -36,16 +39,18 @@ use crate::{
     },
     host::Host,
     losses::{CountedBy, LOSS_REASONS, LossReason},
-    probe::{Options, Probe, kernel::Kernel, kernel_btf, slot_bytes},
+    probe::{Options, Probe, WorkloadMaps, kernel::Kernel, kernel_btf, slot_bytes},
     rights::{self, Role},
     snapshot::Snapshot,
 };
 use audit::Audit;
 use inflight::{InflightState, SurveyTurns};
+use reference::Reference;
 use series_store::SeriesStore;
 use slow_log::{GoneDevices, SlowIoLog};
 use spread::Spread;
 use sysfs_thread::SysfsThread;
+use workloads::WorkloadStore;
 
 pub(crate) use handle::{Handle, Settings};
 pub(crate) use slots::slots_at_start;
@@ -80,6 +85,9 @@ pub struct Collector {
     interval: Duration,
     survey_turns: SurveyTurns,
     slow: SlowIoLog,
+    workloads: WorkloadStore,
+    reference: Reference,
+    pod_names: PodNames,
     cpu_nodes: CpuNodes,
     /// When the counters were read last.
     read: Option<Instant>,
@@ -130,13 +138,14 @@ impl Collector {
         let found = scan(&host.sysfs, id_kind(&kernel), &BTreeMap::new())?;
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
         let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
-        let probe = Probe::attach(kernel, types, &host, slots, options.statistics)?;
+        let probe = Probe::attach(kernel, types, &host, slots, options.workloads, options.statistics)?;
         Self::new(host, selection, found, probe)
     }
 
     /// A collector for a probe that has just been attached, and the devices that were found before.
     pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
         let cpu_nodes = CpuNodes::read(&host.sysfs);
+        let reference = Reference::new(probe.workloads.as_ref().map_or(0, WorkloadMaps::slots));
         let mut collector = Self {
             host,
             selection,
@@ -156,6 +165,9 @@ impl Collector {
             interval: Duration::ZERO,
             survey_turns: SurveyTurns::default(),
             slow: SlowIoLog::default(),
+            workloads: WorkloadStore::default(),
+            reference,
+            pod_names: PodNames::default(),
             cpu_nodes,
             read: None,
             gone: GoneDevices::default(),
@@ -219,6 +231,8 @@ impl Collector {
         // Before the counters, so that these have each I/O of the log.
         self.read_slow_records();
         let diskstats = self.read_diskstats();
+        // Before the series, which then have all I/Os of the workloads.
+        self.read_workloads()?;
         let mut index = self.probe.maps.index()?;
         self.probe.flush_log();
         self.no_room.extend(self.probe.without_room());
@@ -280,7 +294,9 @@ impl Collector {
     }
 
     fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {
-        let growth = self.store.read(&mut self.probe.maps, index)?;
+        let growth = self.store.read(&mut self.probe.maps, index, &mut self.reference)?;
+        self.reference.clear();
+        self.workloads.retain_series(|key| self.store.contains(key));
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
             if let Some(known) = self.devices.get_mut(&id) {
                 known.has_dispatch_times = growth.split > 0;

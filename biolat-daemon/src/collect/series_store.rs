@@ -16,7 +16,10 @@ use biolat_common::{
     slot::{CHUNK_SLOTS, Cell, table_cell},
 };
 
-use super::totals::{Growth, Totals};
+use super::{
+    reference::Reference,
+    totals::{Growth, Totals},
+};
 use crate::probe::{SeriesMaps, SlotReading};
 
 const QUARANTINE: Duration = Duration::from_nanos(LONGEST_RUN_NS);
@@ -66,6 +69,12 @@ impl SeriesStore {
         self.series.range(keys_of(id)).map(|(&key, tracked)| (key, &*tracked.totals))
     }
 
+    /// Every series in the slots from this one on.
+    pub(super) fn in_slots_from(&self, first: u32) -> impl Iterator<Item = (Key, &Totals)> {
+        let tracked = self.series.iter().filter(move |(_, tracked)| tracked.slot >= first);
+        tracked.map(|(&key, tracked)| (key, &*tracked.totals))
+    }
+
     /// Requests of a device that have ended on each CPU.
     pub(super) fn completions(&self, id: u64) -> Vec<u64> {
         let mut sum = Vec::new();
@@ -85,17 +94,20 @@ impl SeriesStore {
         self.quarantined.len()
     }
 
-    /// Reads the counters of every series in the index. Returns the growth of each device.
+    /// Reads the counters of every series in the index, as far as the reference has their I/Os. Returns the growth of each
+    /// device.
     pub(super) fn read(
         &mut self,
         maps: &mut impl SeriesMaps,
         index: &[(Key, u32)],
+        reference: &mut Reference,
     ) -> Result<BTreeMap<u64, Growth>> {
         let mut growth: BTreeMap<u64, Growth> = BTreeMap::new();
         for &(key, slot) in index {
             let now = maps.read(slot)?;
             let tracked = self.track(key, slot);
-            *growth.entry(key.device()).or_default() += tracked.totals.add(now);
+            *growth.entry(key.device()).or_default() +=
+                tracked.totals.add(now, reference.take(key, slot).as_ref());
             if !tracked.in_table {
                 tracked.in_table = publish(maps, key, slot)?;
             }

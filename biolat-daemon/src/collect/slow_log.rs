@@ -13,9 +13,9 @@ use biolat_common::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Collector, KnownDevice};
+use super::{Collector, KnownDevice, workloads::WorkloadStore};
 use crate::{
-    probe::kernel::Kernel,
+    probe::{Probe, kernel::Kernel},
     snapshot::{SlowIo, SlowLog},
 };
 
@@ -125,6 +125,7 @@ impl SlowIoLog {
         clocks: Clocks,
         kernel: &Kernel,
         device: impl Fn(u64) -> RecordDevice<'a>,
+        cgroup: impl Fn(u64) -> String,
     ) {
         // Each CPU sends its own in order.
         records.sort_by_key(|record| record.completed_ns);
@@ -135,24 +136,40 @@ impl SlowIoLog {
                 RecordDevice::Hidden => {}
                 RecordDevice::Unknown if self.unresolved.len() == KEPT => self.dropped += 1,
                 _ if !self.limit.allows(clocks.monotonic) => self.dropped += 1,
-                RecordDevice::Shown(name) => self.push(&record, completed, name, kernel),
+                RecordDevice::Shown(name) => {
+                    self.push(&record, completed, name, kernel, cgroup(record.workload))
+                }
                 RecordDevice::Unknown => self.unresolved.push((record, completed)),
             }
         }
     }
 
     /// Adds the records of devices that a scan has found since. The others are dropped.
-    fn resolve<'a>(&mut self, kernel: &Kernel, device: impl Fn(u64) -> RecordDevice<'a>) {
+    fn resolve<'a>(
+        &mut self,
+        kernel: &Kernel,
+        device: impl Fn(u64) -> RecordDevice<'a>,
+        cgroup: impl Fn(u64) -> String,
+    ) {
         for (record, completed) in std::mem::take(&mut self.unresolved) {
             match device(record.key.device()) {
                 RecordDevice::Hidden => {}
-                RecordDevice::Shown(name) => self.push(&record, completed, name, kernel),
+                RecordDevice::Shown(name) => {
+                    self.push(&record, completed, name, kernel, cgroup(record.workload))
+                }
                 RecordDevice::Unknown => self.dropped += 1,
             }
         }
     }
 
-    fn push(&mut self, record: &SlowRecord, completed: SystemTime, device: &str, kernel: &Kernel) {
+    fn push(
+        &mut self,
+        record: &SlowRecord,
+        completed: SystemTime,
+        device: &str,
+        kernel: &Kernel,
+        cgroup: String,
+    ) {
         let latency = |ns: u64| (ns != UNKNOWN_NS).then(|| Duration::from_nanos(ns));
         let [admission, queue, total] = [record.admission_ns, record.queue_ns, record.total_ns].map(latency);
         let device_latency = total.zip(queue).map(|(total, queue)| total.saturating_sub(queue));
@@ -167,6 +184,7 @@ impl SlowIoLog {
             status: status::name(record.status as usize, kernel.statuses_since_6_10),
             latencies: [admission, queue, device_latency, total],
             cpu: record.cpu,
+            cgroup,
         });
         if self.ios.len() > KEPT {
             self.ios.pop_front();
@@ -197,16 +215,28 @@ impl Collector {
         let records = self.probe.slow_records();
         if !records.is_empty() {
             let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
-            self.slow.add(records, Clocks::now(), &self.probe.kernel, device);
+            let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
+            self.slow.add(records, Clocks::now(), &self.probe.kernel, device, cgroup);
         }
     }
 
     /// Completes the log for a snapshot, after any scan for unknown devices.
     pub(super) fn complete_slow_log(&mut self) -> Result<()> {
         let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
-        self.slow.resolve(&self.probe.kernel, device);
+        let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
+        self.slow.resolve(&self.probe.kernel, device, cgroup);
         self.slow.share(self.probe.slow_records_dropped()?);
         Ok(())
+    }
+}
+
+/// The cgroup of a record; empty if it is unknown.
+fn cgroup_path(workloads: &WorkloadStore, probe: &Probe, number: u64) -> String {
+    let Some(maps) = &probe.workloads else { return String::new() };
+    match workloads.path(number) {
+        // Its first I/O.
+        "" => maps.cgroup(number).ok().flatten().map(|cgroup| cgroup.path).unwrap_or_default(),
+        path => path.to_owned(),
     }
 }
 
@@ -234,6 +264,10 @@ mod tests {
             HIDDEN => RecordDevice::Hidden,
             _ => RecordDevice::Unknown,
         }
+    }
+
+    fn cgroup(_: u64) -> String {
+        "/a.service".to_owned()
     }
 
     fn kernel() -> Kernel {
@@ -277,7 +311,7 @@ mod tests {
         let failed = SlowRecord { status: 7, key: Key::new(SDA, 2), ..record(SDA, 2_000_000) };
         let unsplit = SlowRecord { queue_ns: UNKNOWN_NS, admission_ns: UNKNOWN_NS, ..record(SDA, 3_000_000) };
         let untimed = SlowRecord { total_ns: UNKNOWN_NS, status: 10, ..unsplit };
-        log.add(vec![failed, unsplit, untimed], at(1_000), &kernel(), device);
+        log.add(vec![failed, unsplit, untimed], at(1_000), &kernel(), device, cgroup);
         log.share(0);
         let ios = log.snapshot().ios;
         let io = &ios[0];
@@ -307,7 +341,7 @@ mod tests {
     fn the_latest_are_kept_in_order_of_completion() {
         let mut log = SlowIoLog::default();
         let kernel = kernel();
-        log.add(vec![record(SDA, 30), record(SDA, 10), record(SDA, 20)], at(1), &kernel, device);
+        log.add(vec![record(SDA, 30), record(SDA, 10), record(SDA, 20)], at(1), &kernel, device, cgroup);
         log.share(0);
         let first = log.snapshot().ios;
         assert_eq!([0, 1, 2].map(|place| first[place].completed), [10, 20, 30].map(wall));
@@ -316,7 +350,7 @@ mod tests {
 
         for second in 1..=2 {
             let records = (0..PER_SECOND).map(|place| record(SDA, second * 1_000_000 + u64::from(place)));
-            log.add(records.collect(), at(second * 1_000 + 10), &kernel, device);
+            log.add(records.collect(), at(second * 1_000 + 10), &kernel, device, cgroup);
         }
         let kept = numbers(&mut log);
         assert_eq!((kept.len(), kept[0], kept[KEPT - 1]), (KEPT, 1_004, 2_003));
@@ -329,12 +363,12 @@ mod tests {
         let mut log = SlowIoLog::default();
         let kernel = kernel();
         let records = |count: u32| (0..count).map(|place| record(SDA, u64::from(place))).collect::<Vec<_>>();
-        log.add(records(PER_SECOND + 300), at(5_000), &kernel, device);
+        log.add(records(PER_SECOND + 300), at(5_000), &kernel, device, cgroup);
         assert_eq!((numbers(&mut log).len(), log.snapshot().dropped), (1_000, 300));
         // A quarter of a second later.
-        log.add(records(PER_SECOND), at(5_250), &kernel, device);
+        log.add(records(PER_SECOND), at(5_250), &kernel, device, cgroup);
         assert_eq!((log.number, log.snapshot().dropped), (1_250, 300 + 750));
-        log.add(records(PER_SECOND), at(9_000), &kernel, device);
+        log.add(records(PER_SECOND), at(9_000), &kernel, device, cgroup);
         log.share(7);
         assert_eq!((log.number, log.snapshot().dropped), (2_250, 300 + 750 + 7));
     }
@@ -344,14 +378,14 @@ mod tests {
         let mut log = SlowIoLog::default();
         let kernel = kernel();
         let records = [HIDDEN, LATE, SDA, NEVER_FOUND].map(|device| record(device, 1_000_000));
-        log.add(records.to_vec(), at(5), &kernel, device);
+        log.add(records.to_vec(), at(5), &kernel, device, cgroup);
         assert_eq!((numbers(&mut log), log.snapshot().dropped), (vec![1], 0));
         let found = |id| if id == LATE { RecordDevice::Shown("sdb") } else { device(id) };
-        log.resolve(&kernel, found);
+        log.resolve(&kernel, found, cgroup);
         assert_eq!((numbers(&mut log), log.snapshot().dropped), (vec![1, 2], 1));
         assert_eq!(log.snapshot().ios[1].device, "sdb");
         assert_eq!(log.snapshot().ios[1].completed, wall(1_000_000));
-        log.resolve(&kernel, found);
+        log.resolve(&kernel, found, cgroup);
         assert_eq!(log.snapshot().dropped, 1);
     }
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use super::{Collector, KnownDevice, Losses, audit::Audit};
 use crate::{
     cpus::online_cpus,
-    probe::ProgramCounts,
+    probe::{ProgramCounts, WorkloadMaps},
     process,
-    snapshot::{DeviceView, Health, ProbeRuns, SeriesView, SizesView, Snapshot},
+    snapshot::{DeviceView, Health, ProbeRuns, SeriesView, SizesView, Snapshot, WorkloadView},
 };
 
 impl Collector {
@@ -24,6 +24,7 @@ impl Collector {
             taken: SystemTime::now(),
             started: self.started,
             devices,
+            workloads: self.probe.workloads.as_ref().map(|_| self.workload_views()),
             lost: lost.by_reason,
             slow: self.slow.snapshot(),
             health: self.health(),
@@ -31,6 +32,18 @@ impl Collector {
             process: process::read(&self.host.procfs),
             online_cpus: online_cpus(&self.host.sysfs),
         }
+    }
+
+    fn workload_views(&self) -> Vec<WorkloadView> {
+        let shown = |id| self.devices.get(&id).filter(|known| known.shown);
+        let slots = self.probe.workloads.as_ref().map_or(0, WorkloadMaps::slots);
+        let beyond = self.store.in_slots_from(slots).map(|(key, totals)| (key, totals.of_all_workloads()));
+        self.workloads.views(
+            &beyond.collect::<Vec<_>>(),
+            self.started,
+            |id| shown(id).map(|known| known.device.name.as_str()),
+            |op| self.probe.kernel.op_name(op),
+        )
     }
 
     /// A device without reads or writes shows them with zeros, so that `increase()` sees their first ones.

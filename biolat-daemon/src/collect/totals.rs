@@ -8,9 +8,13 @@ use biolat_common::{
     series::{PHASES, Phase, Series},
     size::{self, BAND_CELLS, BANDS, Counters, Sizes},
     status::{self, STATUSES},
+    workload::Entry,
 };
 
-use super::incomplete::{Kind, amount, leave_incomplete};
+use super::{
+    incomplete::{Kind, amount, leave_incomplete, limit_to},
+    workloads::WorkloadTotals,
+};
 use crate::{
     band_histogram::BandHistogram,
     histogram::Histogram,
@@ -100,8 +104,8 @@ impl Totals {
         }
     }
 
-    /// Adds the growth since the last collection.
-    pub fn add(&mut self, now: SlotReading) -> Growth {
+    /// Adds the growth since the last collection. If all workloads together have done `reference`, it is limited to their I/Os.
+    pub fn add(&mut self, now: SlotReading, reference: Option<&Entry>) -> Growth {
         let mut growth = now.sum.since(&self.last.sum);
         self.completions.resize(now.completions.len(), 0);
         self.last.completions.resize(now.completions.len(), 0);
@@ -112,13 +116,15 @@ impl Totals {
         // Without any change between three readings, no I/O is incomplete. Between two, a run of the probe may have stood still
         // in the middle, as the CPUs of a virtual machine do.
         let was_unchanged = std::mem::replace(&mut self.is_unchanged, seen == self.left_out);
-        if !(was_unchanged && self.is_unchanged) {
-            let kind = Kind {
-                has_sizes: now.has_sizes,
-                is_read_or_write: self.is_read_or_write,
-                has_undispatched: self.sizes.undispatched > 0,
-            };
-            leave_incomplete(&mut growth, &mut completions, kind);
+        let kind = Kind {
+            has_sizes: now.has_sizes,
+            is_read_or_write: self.is_read_or_write,
+            has_undispatched: self.sizes.undispatched > 0,
+        };
+        match reference {
+            Some(reference) => limit_to(reference, &mut growth, &mut completions, kind),
+            None if was_unchanged && self.is_unchanged => {}
+            None => leave_incomplete(&mut growth, &mut completions, kind),
         }
         self.left_out = seen.wrapping_sub(amount(&growth));
         last.sum.merge(&growth);
@@ -126,9 +132,15 @@ impl Totals {
             *total += u64::from(new);
             *last = last.wrapping_add(new);
         }
+        // What the probe counts by workload is not in the counters of the series.
+        let by_workload = reference.unwrap_or(&Entry::ZERO);
         let Counters { series, sizes } = growth;
         let Series { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = series;
+        let bytes = bytes + by_workload.bytes;
         self.sizes.add(&sizes);
+        self.queue_ns += u128::from(by_workload.queue_ns);
+        self.device_ns += u128::from(by_workload.device_ns);
+        self.unsplit_ns += u128::from(by_workload.unsplit_ns);
         self.queue_ns += u128::from(queue_ns);
         self.device_ns += u128::from(device_ns);
         self.unsplit_ns += u128::from(unsplit_ns);
@@ -148,6 +160,20 @@ impl Totals {
             growth.admitted += u64::from(new[Phase::Admission as usize]);
         }
         growth
+    }
+
+    /// What all workloads together have done.
+    pub(super) fn of_all_workloads(&self) -> WorkloadTotals {
+        let total = |cells: &[[u64; PHASES]]| cells.iter().map(|cell| cell[Phase::Total as usize]).sum();
+        let mut groups = self.cells.chunks(CELLS / BAND_CELLS);
+        WorkloadTotals {
+            queue_ns: self.queue_ns,
+            device_ns: self.device_ns,
+            unsplit_ns: self.unsplit_ns,
+            bytes: self.bytes,
+            errors: self.errors.iter().sum(),
+            cells: std::array::from_fn(|_| groups.next().map_or(0, total)),
+        }
     }
 
     #[must_use]
@@ -274,21 +300,21 @@ mod tests {
         counters.sizes.requests[4] = 1;
         counters.sizes.bands[0][25] = 1;
         let mut totals = Totals::from_baseline(1, SlotReading::ZERO);
-        assert_eq!(totals.add(reading(counters)).total, 1);
+        assert_eq!(totals.add(reading(counters), None).total, 1);
         // An I/O whose size is not counted yet.
         counters.series.cells[100] = [0, 2, 2, 2];
-        assert_eq!(totals.add(reading(counters)).total, 0);
+        assert_eq!(totals.add(reading(counters), None).total, 0);
         assert_eq!(totals.completions(), [1, 0]);
         counters.sizes.requests[4] = 2;
         counters.sizes.bands[0][25] = 2;
-        assert_eq!(totals.add(reading(counters)).total, 1);
+        assert_eq!(totals.add(reading(counters), None).total, 1);
         assert_eq!(totals.completions(), [2, 0]);
         // Without any change between three readings, nothing is incomplete: an interrupt has overwritten a count.
         counters.series.cells[100] = [0, 2, 2, 3];
-        assert_eq!(totals.add(reading(counters)).total, 0);
-        assert_eq!(totals.add(reading(counters)).total, 0);
-        assert_eq!(totals.add(reading(counters)).total, 1);
-        assert_eq!(totals.add(reading(counters)).total, 0);
+        assert_eq!(totals.add(reading(counters), None).total, 0);
+        assert_eq!(totals.add(reading(counters), None).total, 0);
+        assert_eq!(totals.add(reading(counters), None).total, 1);
+        assert_eq!(totals.add(reading(counters), None).total, 0);
     }
 
     #[test]
@@ -317,8 +343,8 @@ mod tests {
         counters.sizes.band_ns[1] = 90;
         counters.sizes.undispatched = 1;
         let growth = Growth { total: 5, split: 4, admitted: 2, bytes: 4096 };
-        assert_eq!(totals.add(reading(counters)), growth);
-        assert_eq!(totals.add(reading(counters)), Growth::default());
+        assert_eq!(totals.add(reading(counters), None), growth);
+        assert_eq!(totals.add(reading(counters), None), Growth::default());
         assert_eq!(totals.completions(), [5, 0]);
 
         let view = totals.view("read".into(), true, true);

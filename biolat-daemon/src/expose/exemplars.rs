@@ -61,6 +61,7 @@ mod tests {
             status: "ok",
             latencies: [None, None, None, total_ns.map(Duration::from_nanos)],
             cpu: 0,
+            cgroup: "/system.slice/a.service".to_owned(),
         }
     }
 

@@ -14,9 +14,10 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Met
 use super::ServerState;
 use crate::{
     band_histogram::BandHistogram,
+    cgroup::Identity,
     histogram::Histogram,
     size_histogram::SizeHistogram,
-    snapshot::{DeviceView, SeriesView, SlowIo, Snapshot},
+    snapshot::{DeviceView, SeriesView, SlowIo, Snapshot, WorkloadUsage, WorkloadView},
     version,
 };
 
@@ -198,6 +199,92 @@ pub(crate) const METRICS: &[Metric] = &[
                 for (size, latencies) in series.sizes.iter().flat_map(|sizes| &sizes.bands) {
                     add(&[&device.device.name, &series.op, size], latencies, device.since);
                 }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_info",
+        labels: &["cgroup", "kind", "unit", "namespace", "pod", "container", "pod_uid", "container_id"],
+        help: "Who a workload is, by the path of its cgroup: 1. kind is kernel, service, container, pod, session and others; what \
+               a workload does not have is empty.",
+        samples: Samples::Gauge(|snapshot, add| {
+            for WorkloadView { cgroup, identity, .. } in snapshot.workloads.iter().flatten() {
+                let Identity { kind, unit, pod_uid, qos: _, container_id, container, namespace, pod } =
+                    identity;
+                let labels = [cgroup, kind.name(), unit, namespace, pod, container, pod_uid, container_id];
+                add(&labels, 1.0);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_ios_total",
+        labels: &["device", "op", "cgroup"],
+        help: "Completed block requests of a workload. The cgroup is the one that the kernel charges, as cAdvisor's label id: \
+               \"/\" is the kernel itself (journal, metadata, flushes, md), \"other\" all that there was no room for. Summed over \
+               cgroups it is the count of biolat_total_latency_seconds. Exposed unless --workloads is off.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (labels, start, usage) in workloads(snapshot) {
+                add(&labels, usage.latency.count() as f64, start);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_io_bytes_total",
+        labels: &["device", "op", "cgroup"],
+        help: "Bytes transferred by completed block requests of a workload. Summed over cgroups it is biolat_io_bytes_total.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (labels, start, usage) in workloads(snapshot) {
+                add(&labels, usage.bytes as f64, start);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_failed_ios_total",
+        labels: &["device", "op", "cgroup"],
+        help: "Block requests of a workload that completed with an error. A workload appears with its first error; \
+               biolat_failed_ios_total is there from the start.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (labels, start, usage) in workloads(snapshot).filter(|(.., usage)| usage.errors > 0) {
+                add(&labels, usage.errors as f64, start);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_queue_seconds_total",
+        labels: &["device", "op", "cgroup"],
+        help: "Time that the block requests of a workload spent in the queue in seconds, all together. Summed over cgroups it \
+               is the sum of biolat_queue_latency_seconds.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (labels, start, usage) in workloads(snapshot) {
+                add(&labels, usage.queue_seconds, start);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_device_seconds_total",
+        labels: &["device", "op", "cgroup"],
+        help: "Time that the block requests of a workload spent in the device in seconds, all together: its rate is the mean \
+               number of requests in the device. Summed over cgroups it is the sum of biolat_device_latency_seconds.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (labels, start, usage) in workloads(snapshot) {
+                add(&labels, usage.device_seconds, start);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_latency_seconds",
+        labels: &["device", "op", "cgroup"],
+        help: "Total latency of the block requests of a workload in seconds, queue and device together.",
+        samples: Samples::BandHistogram(|snapshot, add| {
+            for (labels, start, usage) in workloads(snapshot) {
+                add(&labels, &usage.latency, start);
             }
         }),
         exposed: Exposed::Always,
@@ -586,6 +673,14 @@ fn slow_ios(snapshot: &Snapshot) -> HashMap<[&str; 2], Vec<&SlowIo>> {
         by_series.entry([io.device.as_str(), &io.op]).or_default().push(io);
     }
     by_series
+}
+
+/// What each workload has done: label values (device, op, cgroup), start, and figures.
+fn workloads(snapshot: &Snapshot) -> impl Iterator<Item = ([&str; 3], SystemTime, &WorkloadUsage)> {
+    snapshot.workloads.iter().flatten().flat_map(|workload| {
+        let usage = workload.usage.iter();
+        usage.map(|usage| ([usage.device.as_str(), &usage.op, &workload.cgroup], workload.since, usage))
+    })
 }
 
 /// Whether a phase of a series is available, or has been.

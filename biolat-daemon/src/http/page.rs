@@ -213,6 +213,7 @@ mod tests {
                 inflight: Inflight::default(),
                 spread: CpuSpread::default(),
             }],
+            workloads: None,
             lost: Vec::new(),
             slow: SlowLog::default(),
             health: Health::default(),

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use biolat_common::kernel::{Layout, bio_issue};
+use biolat_common::{
+    kernel::{Layout, bio_issue},
+    workload::Tables,
+};
 
 use super::{
     Options,
@@ -22,6 +25,8 @@ pub struct Kernel {
     pub has_requeue: bool,
     /// Whether the layout has all members that a walk over a device's requests in flight needs.
     pub can_walk: bool,
+    /// Whether requests name the cgroup that the kernel charges.
+    pub has_workloads: bool,
 }
 
 /// Why the probe cannot run on this kernel.
@@ -96,6 +101,9 @@ impl Kernel {
         let (queue_flags, queue_has_issue_times) = issue_time_flag(&btf).unwrap_or_default();
         let requeue_argument = requeue_argument(&btf);
         let walk = walk_members(&btf);
+        let layout = walk.unwrap_or_default();
+        let with_workloads = with_workload_members(&btf, layout);
+        let layout = with_workloads.unwrap_or(layout);
         let layout = Layout {
             cmd_flags: member("request", "cmd_flags")?,
             rq_flags: member("request", "rq_flags")?,
@@ -130,12 +138,20 @@ impl Kernel {
             requeue_argument: requeue_argument.unwrap_or(0),
             slow_ms: 0,
             sizes: 0,
-            ..walk.unwrap_or_default()
+            workload_slots: 0,
+            workload_hashes: 0,
+            ..layout
         };
         // The enumerator came with the change that renumbered the statuses.
         let statuses_since_6_10 = btf.enumerator("BIO_ZONE_WRITE_PLUGGING").is_some();
-        let (has_requeue, can_walk) = (requeue_argument.is_some(), walk.is_some());
-        Ok(Self { layout, ops, statuses_since_6_10, has_requeue, can_walk })
+        Ok(Self {
+            layout,
+            ops,
+            statuses_since_6_10,
+            has_requeue: requeue_argument.is_some(),
+            can_walk: walk.is_some(),
+            has_workloads: with_workloads.is_some(),
+        })
     }
 
     /// For a probe with these options.
@@ -145,6 +161,20 @@ impl Kernel {
         self.layout.slow_ms = u32::try_from(milliseconds).unwrap_or(u32::MAX);
         self.layout.sizes = u32::from(options.sizes);
         self
+    }
+
+    /// For a probe with these tables of workloads.
+    #[must_use]
+    pub fn with_tables(mut self, tables: Tables) -> Self {
+        self.layout.workload_slots = tables.slots;
+        self.layout.workload_hashes = tables.hashes;
+        self
+    }
+
+    /// The tables of workloads.
+    #[must_use]
+    pub fn tables(&self) -> Tables {
+        Tables { slots: self.layout.workload_slots, hashes: self.layout.workload_hashes }
     }
 
     /// Whether the probe counts requests by size.
@@ -218,6 +248,28 @@ fn walk_members(btf: &Btf<'_>) -> Option<Layout> {
         tags_static_rqs: btf.member_offset("blk_mq_tags", "static_rqs")?,
         request_hctx: btf.member_offset("request", "mq_hctx")?,
         ..Layout::default()
+    })
+}
+
+/// Adds the members that tell the cgroup of a request. `None` if one is missing, as without `CONFIG_BLK_CGROUP`.
+fn with_workload_members(btf: &Btf<'_>, layout: Layout) -> Option<Layout> {
+    let css = btf.member_offset("blkcg", "css")?;
+    let of_css = |member: &str| Some(css + btf.member_offset("cgroup_subsys_state", member)?);
+    let online = u32::try_from(btf.enumerator("CSS_ONLINE")?).ok()?;
+    Some(Layout {
+        bio_blkg: btf.member_offset("bio", "bi_blkg")?,
+        blkg_blkcg: btf.member_offset("blkcg_gq", "blkcg")?,
+        blkcg_serial: of_css("serial_nr")?,
+        blkcg_cgroup: of_css("cgroup")?,
+        blkcg_flags: of_css("flags")?,
+        css_online: online,
+        cgroup_node: btf.member_offset("cgroup", "kn")?,
+        kernfs_id: btf.member_offset("kernfs_node", "id")?,
+        kernfs_name: btf.member_offset("kernfs_node", "name")?,
+        kernfs_parent: ["__parent", "parent"]
+            .iter()
+            .find_map(|name| btf.member_offset("kernfs_node", name))?,
+        ..layout
     })
 }
 

@@ -24,6 +24,7 @@ use super::{
     release::Release,
     slow::SlowRecords,
     sys::{self, ProgramCounts},
+    workloads::{self, WorkloadMaps},
 };
 use crate::{host::Host, rights};
 
@@ -40,6 +41,8 @@ pub(super) struct Loaded {
     pub(super) inflight: Option<InflightResult>,
     /// Whether requeues can be counted.
     pub(super) has_requeue: bool,
+    /// None without workloads.
+    pub(super) workloads: Option<WorkloadMaps>,
     pub(super) logger: EbpfLogger<&'static dyn Log>,
 }
 
@@ -68,10 +71,10 @@ impl LoadEnv {
     }
 
     /// Loads the probe; if memory is short, with half the slots or fewer. The collector adds slots later.
-    pub(super) fn load(&self, kernel: &Kernel, btf: &Btf, slots: u32) -> Result<Loaded> {
+    pub(super) fn load(&self, kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded> {
         let mut slots = in_whole_chunks(slots);
         loop {
-            match load(kernel, btf, slots) {
+            match load(kernel, btf, slots, workloads) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
                     slots = in_whole_chunks(slots / 2)
@@ -111,9 +114,15 @@ impl LoadEnv {
 const VERIFIER_LINES: usize = 50;
 
 /// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it without attaching it.
-pub fn test_load(kernel: &Kernel, btf: Vec<u8>, host: &Host, slots: u32) -> Result<ProgramCounts> {
+pub fn test_load(
+    kernel: &Kernel,
+    btf: Vec<u8>,
+    host: &Host,
+    slots: u32,
+    workloads: u32,
+) -> Result<ProgramCounts> {
     let btf = parse_btf(btf)?;
-    let mut loaded = LoadEnv::of(host)?.load(kernel, &btf, slots)?;
+    let mut loaded = LoadEnv::of(host)?.load(kernel, &btf, slots, workloads)?;
     program_counts(&mut loaded.object)
 }
 
@@ -146,11 +155,17 @@ fn tracepoint<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut BtfTracePo
     Ok(program.try_into()?)
 }
 
-fn load(kernel: &Kernel, btf: &Btf, slots: u32) -> Result<Loaded> {
+fn load(kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded> {
+    let workloads = if kernel.has_workloads { workloads } else { 0 };
+    let tables = workloads::tables(workloads, slots, super::possible_cpus()?);
+    let kernel = kernel.clone().with_tables(tables);
     let mut object = EbpfLoader::new()
         .btf(None)
         .map_max_entries("SERIES", slots)
         .map_max_entries("PARTS", if kernel.counts_sizes() { MAX_PARTS as u32 } else { 1 })
+        .map_max_entries("WORKLOADS", 2 * tables.entries())
+        .map_max_entries("WORKLOADS_USED", 2 * tables.entries())
+        .map_max_entries("CGROUPS", workloads.max(1))
         .load(&object::of_kernel(kernel.layout)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
@@ -158,6 +173,8 @@ fn load(kernel: &Kernel, btf: &Btf, slots: u32) -> Result<Loaded> {
     let maps = Maps::from_object(&mut object, slots, kernel.counts_sizes())?;
     let slow = SlowRecords::from_object(&mut object)?;
     let result = InflightResult::from_object(&mut object)?;
+    let workload_maps = (workloads > 0).then(|| WorkloadMaps::from_object(&mut object, tables, maps.cpus()));
+    let workload_maps = workload_maps.transpose()?;
     program(&mut object)?.load(PROGRAM, btf).context("cannot load the probe")?;
     // The probe works without the other programs.
     let loaded = |what: &str, loaded: Result<()>| {
@@ -167,7 +184,19 @@ fn load(kernel: &Kernel, btf: &Btf, slots: u32) -> Result<Loaded> {
         kernel.has_requeue && loaded("requeues are not counted", load_requeue_program(&mut object, btf));
     let sees_inflight =
         kernel.can_walk && loaded("the age of I/Os in flight is a lower bound", inflight::load(&mut object));
-    Ok(Loaded { object, maps, events, slow, inflight: sees_inflight.then_some(result), has_requeue, logger })
+    if workload_maps.is_some() {
+        loaded("whether a cgroup is gone is unknown", workloads::load_exists(&mut object));
+    }
+    Ok(Loaded {
+        object,
+        maps,
+        events,
+        slow,
+        inflight: sees_inflight.then_some(result),
+        has_requeue,
+        workloads: workload_maps,
+        logger,
+    })
 }
 
 fn load_requeue_program(object: &mut Ebpf, btf: &Btf) -> Result<()> {

@@ -1,9 +1,11 @@
 //! The probe's maps, typed. `biolat_common::slot` says what they mean.
 
+#![allow(unsafe_code, reason = "reads of maps write to buffers")]
+
 use anyhow::{Context as _, Result};
 use aya::{
     Ebpf,
-    maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, PerCpuArray, Queue},
+    maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue},
 };
 use biolat_common::{
     lost::{Counts, REASONS},
@@ -12,7 +14,7 @@ use biolat_common::{
 };
 
 use super::{
-    cpus::{self, PossibleCpus},
+    cpus::PossibleCpus,
     series_maps::{SeriesMaps, SlotReading},
     slot_arrays::{self, SlotArrays},
     sys,
@@ -44,7 +46,7 @@ impl Maps {
             |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
         let lost = take("LOST")?.try_into()?;
         let cpus = PossibleCpus::of_kernel(&lost)?;
-        cpus.compare(cpus::in_sysfs()?)?;
+        cpus.compare(super::cpus::in_sysfs()?)?;
         let mut maps = Self {
             table: take("TABLE")?.try_into()?,
             index: take("INDEX")?.try_into()?,
@@ -82,7 +84,9 @@ impl Maps {
     /// Every series and its slot.
     pub fn index(&mut self) -> Result<Vec<(Key, u32)>> {
         let (keys, slots) = &mut self.entries;
-        let read = sys::read_hash(&self.index, keys, slots).context("cannot read the index of series")?;
+        // SAFETY: aya has checked that keys and values of the map have these types.
+        let read = unsafe { sys::read_batch(self.index.map(), keys, slots) };
+        let read = read.context("cannot read the index of series")?;
         Ok(keys[..read].iter().map(|&key| Key::from_bits(key)).zip(slots[..read].iter().copied()).collect())
     }
 

@@ -14,6 +14,7 @@ mod series_maps;
 mod slot_arrays;
 mod slow;
 mod sys;
+mod workloads;
 
 use std::{
     collections::BTreeSet,
@@ -33,6 +34,7 @@ pub use maps::Maps;
 pub use series_maps::{SeriesMaps, SlotReading};
 pub use slot_arrays::{CountersValue, SlotBuffer};
 pub use sys::ProgramCounts;
+pub use workloads::{EpochCounts, SeenCgroup, WorkloadMaps, workload_bytes};
 
 use crate::{c_library, host::Host};
 use events::Events;
@@ -50,11 +52,16 @@ pub struct Options {
     pub slow: Option<Duration>,
     /// Whether requests are counted by size.
     pub sizes: bool,
+    /// How many workloads are told apart; 0: none.
+    pub workloads: u32,
 }
+
+/// How many workloads are told apart by default.
+pub const DEFAULT_WORKLOADS: u32 = 256;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { statistics: false, slow: None, sizes: true }
+        Self { statistics: false, slow: None, sizes: true, workloads: DEFAULT_WORKLOADS }
     }
 }
 
@@ -70,6 +77,8 @@ pub struct Probe {
     events: Events,
     slow: SlowRecords,
     inflight: Option<InflightResult>,
+    /// None without workloads.
+    pub workloads: Option<WorkloadMaps>,
     logger: EbpfLogger<&'static dyn Log>,
     statistics: Option<OwnedFd>,
 }
@@ -77,12 +86,19 @@ pub struct Probe {
 impl Probe {
     /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. `btf` describes the running
     /// kernel. With `statistics` the kernel counts the probe's runs and run time until the probe is dropped.
-    pub fn attach(kernel: Kernel, btf: Vec<u8>, host: &Host, slots: u32, statistics: bool) -> Result<Self> {
+    pub fn attach(
+        kernel: Kernel,
+        btf: Vec<u8>,
+        host: &Host,
+        slots: u32,
+        workloads: u32,
+        statistics: bool,
+    ) -> Result<Self> {
         let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
         let statistics = statistics.then(enable_statistics).transpose()?;
-        let Loaded { mut object, maps, events, slow, inflight, has_requeue, logger } =
-            env.load(&kernel, &btf, slots)?;
+        let Loaded { mut object, maps, events, slow, inflight, has_requeue, workloads, logger } =
+            env.load(&kernel, &btf, slots, workloads)?;
         drop(btf);
         let link = program(&mut object)?.attach().context("cannot attach the probe");
         let link = link.map_err(|error| env.explain(error))?;
@@ -103,6 +119,7 @@ impl Probe {
             events,
             slow,
             inflight,
+            workloads,
             logger,
             statistics,
         })
@@ -155,6 +172,11 @@ impl Probe {
     pub fn look_at_inflight(&self, hardware_queue: BorrowedFd<'_>, first: u32) -> Result<Found> {
         let result = self.inflight.as_ref().context("this kernel does not show requests in flight")?;
         result.look(&self.object, hardware_queue, first)
+    }
+
+    /// Whether a cgroup still exists.
+    pub fn cgroup_exists(&self, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
+        workloads::exists(&self.object, workload, cgroup)
     }
 
     /// Series for which no slot was free, since the last call.

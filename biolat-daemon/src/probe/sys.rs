@@ -8,7 +8,7 @@ use std::{
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd},
 };
 
-use aya::maps::{HashMap, IterableMap as _, MapData};
+use aya::maps::MapData;
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_info};
 
 /// The kernel's counts of a program.
@@ -41,11 +41,15 @@ pub(super) unsafe fn read_entry<T: aya::Pod>(map: &MapData, index: u32, buffer: 
     unsafe { bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr) }.map(drop)
 }
 
-/// Reads all entries of a hash map, with one call if the buffers hold them all. Returns their number.
-pub(super) fn read_hash(
-    map: &HashMap<MapData, u64, u32>,
-    keys: &mut [u64],
-    values: &mut [u32],
+/// Reads all entries of a hash map or an array, with one call if the buffers hold them all. Returns their number.
+///
+/// # Safety
+///
+/// The map's keys and values must have the types of the buffers.
+pub(super) unsafe fn read_batch<K: aya::Pod, V: aya::Pod>(
+    map: &MapData,
+    keys: &mut [K],
+    values: &mut [V],
 ) -> io::Result<usize> {
     let room = keys.len().min(values.len());
     let (mut position, mut read) = (0_u32, 0);
@@ -53,14 +57,14 @@ pub(super) fn read_hash(
         let mut attr = zeroed();
         // SAFETY: a union of plain integers; this is the member that the command reads and writes.
         let batch = unsafe { &mut attr.batch };
-        batch.map_fd = map.map().fd().as_fd().as_raw_fd().cast_unsigned();
+        batch.map_fd = map.fd().as_fd().as_raw_fd().cast_unsigned();
         batch.in_batch = if read == 0 { 0 } else { (&raw const position) as u64 };
         batch.out_batch = (&raw mut position) as u64;
         batch.keys = keys[read..].as_mut_ptr() as u64;
         batch.values = values[read..].as_mut_ptr() as u64;
         batch.count = (room - read) as u32;
-        // SAFETY: aya has checked that keys and values of the map have these types; there is room for `count` of each.
-        // A position in a hash map is 4 bytes.
+        // SAFETY: there is room for `count` keys and values, whose types the caller vouches for. A position in a hash map or
+        // an array is 4 bytes.
         let result = unsafe { bpf(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr) };
         match result {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(error),

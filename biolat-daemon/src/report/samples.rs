@@ -85,6 +85,7 @@ pub(crate) fn snapshot(taken: f64, devices: Vec<ApiDevice>) -> ApiSnapshot {
         started: 1.0,
         interval: 5.0,
         devices,
+        workloads: None,
         lost: BTreeMap::from([("clock".to_owned(), 0)]),
         slow_dropped: 0,
         daemon: Daemon {

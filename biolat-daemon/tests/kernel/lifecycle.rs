@@ -68,7 +68,7 @@ fn the_verifier_walks_few_instructions() {
     let types = kernel_btf(&host).unwrap();
     let options = Options { slow: Some(Duration::from_secs(1)), ..Options::default() };
     let kernel = Kernel::from_btf(&types).unwrap().with(&options);
-    let mut probe = Probe::attach(kernel, types, &host, 4, false).unwrap();
+    let mut probe = Probe::attach(kernel, types, &host, 4, 0, false).unwrap();
     let walked = probe.program_counts().unwrap().verified_instructions;
     println!("the verifier walked {walked} instructions");
     // Before Linux 5.16 the kernel does not report it.

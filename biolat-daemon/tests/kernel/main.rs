@@ -52,3 +52,4 @@ mod timeouts;
 mod top;
 mod unthrottled;
 mod web;
+mod workloads;

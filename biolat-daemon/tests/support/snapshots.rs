@@ -35,6 +35,7 @@ pub(crate) fn snapshot(devices: usize) -> Snapshot {
         taken: SystemTime::now(),
         started: SystemTime::now(),
         devices: (0..devices).map(view).collect(),
+        workloads: None,
         lost: Vec::new(),
         slow: SlowLog::default(),
         health: Health::default(),

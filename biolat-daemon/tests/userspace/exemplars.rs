@@ -71,6 +71,7 @@ fn with_slow_reads(snapshot: &Snapshot, milliseconds: &[u64]) -> Snapshot {
         status: "ok",
         latencies: [None, None, None, Some(Duration::from_millis(milliseconds))],
         cpu: 0,
+        cgroup: "/system.slice/a.service".to_owned(),
     };
     let slow = SlowLog { ios: (1..).zip(milliseconds).map(io).collect(), dropped: 0 };
     Snapshot { slow, ..snapshot.clone() }

@@ -47,6 +47,7 @@ fn slow_io(number: u64, milliseconds: Option<u64>) -> SlowIo {
         status: if milliseconds.is_none() { "ioerr" } else { "ok" },
         latencies: [None, None, None, milliseconds.map(Duration::from_millis)],
         cpu: 3,
+        cgroup: "/system.slice/a.service".to_owned(),
     }
 }
 
@@ -122,6 +123,7 @@ fn snapshot() -> Snapshot {
                 off_node_share: None,
             },
         }],
+        workloads: None,
         lost: vec![("iostats_off", 17), ("no_room", 0)],
         slow: SlowLog { ios: ios.into(), dropped: 6 },
         health: Health {

@@ -126,6 +126,7 @@ prop_compose! {
             // From a nanosecond to longer than the range.
             latencies: latencies.map(|ns| ns.map(|ns| Duration::from_nanos(ns >> (24 + ns % 40)))),
             cpu: bytes % 7,
+            cgroup: "/system.slice/a.service".to_owned(),
         }
     }
 }
@@ -152,6 +153,7 @@ prop_compose! {
             taken: UNIX_EPOCH + Duration::from_micros(taken),
             started: UNIX_EPOCH,
             devices,
+            workloads: None,
             lost: lost.into_iter().map(|reason| (reason, count.into())).collect(),
             slow: SlowLog { ios: numbered(ios), dropped: count.into() },
             health: Health { durations, failures: count.into(), ..Health::default() },

@@ -39,6 +39,7 @@ fn io(number: u64) -> SlowIo {
         status,
         latencies: [None, None, None, Some(total)],
         cpu: 1,
+        cgroup: "/system.slice/a.service".to_owned(),
     }
 }
 

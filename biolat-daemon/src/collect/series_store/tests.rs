@@ -14,7 +14,7 @@ use biolat_common::{
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::SeriesStore;
+use super::{super::reference::Reference, SeriesStore};
 use crate::probe::{SeriesMaps, SlotReading};
 
 /// Their series share cells of the table: those of 1 and 257 with the same op; the last op of 1 with the first one of 2, and
@@ -188,7 +188,7 @@ impl Model {
             }
             Action::Collect => {
                 let index: Vec<_> = kernel.index.iter().map(|(&key, &slot)| (key, slot)).collect();
-                store.read(kernel, &index)?;
+                store.read(kernel, &index, &mut Reference::default())?;
             }
             Action::Create(key) => drop(store.create(kernel, *key)?),
             Action::End(device) => {

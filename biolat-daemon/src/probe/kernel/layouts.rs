@@ -102,8 +102,8 @@ fn every_excerpt_has_its_column() {
 fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
-            // The daemon chooses `slow_ms`, not the kernel.
-            let Layout { $($member),*, slow_ms: _, sizes: _ } = kernel.layout;
+            // The daemon chooses these, not the kernel.
+            let Layout { $($member),*, slow_ms: _, sizes: _, workload_slots: _, workload_hashes: _, .. } = kernel.layout;
             [$((stringify!($member), $member)),*]
         }};
     }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 
 use crate::{
-    api::{ApiPath, ApiSizes, ApiSnapshot},
+    api::{ApiPath, ApiSizes, ApiSnapshot, ApiWorkload, ApiWorkloadUsage},
     histogram::Histogram,
     sanitize,
     size_histogram::SizeHistogram,
@@ -17,6 +17,9 @@ pub(super) const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
 
 /// No I/O is older than a century, in seconds.
 const LONGEST_AGE: f64 = 100.0 * 365.25 * 86400.0;
+
+/// No I/Os together took more seconds: as many as a century has, with a million at a time.
+const MOST_SECONDS: f64 = LONGEST_AGE * 1e6;
 
 /// More CPUs than any kernel can have.
 const TOO_MANY_CPUS: usize = 1 << 16;
@@ -65,6 +68,20 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
         device.completions.iter().try_for_each(|&count| add(&mut counts, count))?;
         device.unseen.values().try_for_each(|&count| add(&mut counts, count))?;
     }
+    for usage in snapshot.workloads.iter().flatten().flat_map(|workload| &workload.usage) {
+        add(&mut bytes, usage.bytes)?;
+        add(&mut counts, usage.errors)?;
+        let histogram = usage.total.at_most_schema_1();
+        has_known_buckets(histogram)?;
+        let Histogram { zero, buckets, overflow, sum_ns: _ } = histogram;
+        let buckets = buckets.iter().map(|(_, count)| count);
+        buckets.chain([zero, overflow]).try_for_each(|&count| add(&mut counts, count))?;
+        for seconds in [usage.queue_seconds, usage.device_seconds] {
+            if !(0.0..=MOST_SECONDS).contains(&seconds) {
+                bail!("malformed answer: a workload took {seconds:e} s");
+            }
+        }
+    }
     snapshot.lost.values().try_for_each(|&count| add(&mut counts, count))?;
 
     clean_text(&mut snapshot);
@@ -73,10 +90,11 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
 
 /// Makes the text of a snapshot harmless: names of devices, and what drives and hosts say of themselves.
 pub(super) fn clean_text(snapshot: &mut ApiSnapshot) {
-    let ApiSnapshot { biolat, host, devices, lost, .. } = snapshot;
+    let ApiSnapshot { biolat, host, devices, workloads, lost, .. } = snapshot;
     clean(biolat);
     clean(host);
     clean_keys(lost);
+    workloads.iter_mut().flatten().for_each(clean_workload);
     for device in devices {
         for value in [&mut device.name, &mut device.model, &mut device.serial, &mut device.lacks] {
             clean(value);
@@ -91,6 +109,28 @@ pub(super) fn clean_text(snapshot: &mut ApiSnapshot) {
             op.sizes.iter_mut().flat_map(|sizes| &mut sizes.bands).for_each(|band| clean(&mut band.size));
             clean_keys(&mut op.errors);
         }
+    }
+}
+
+fn clean_workload(workload: &mut ApiWorkload) {
+    let ApiWorkload {
+        cgroup,
+        name,
+        kind,
+        unit,
+        namespace,
+        pod,
+        container,
+        pod_uid,
+        container_id,
+        gone: _,
+        since: _,
+        usage,
+    } = workload;
+    [cgroup, name, kind, unit, namespace, pod, container, pod_uid, container_id].into_iter().for_each(clean);
+    for ApiWorkloadUsage { device, op, .. } in usage {
+        clean(device);
+        clean(op);
     }
 }
 

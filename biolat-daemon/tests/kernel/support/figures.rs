@@ -34,6 +34,7 @@ impl Figures {
         }
         let figures = Self(families);
         figures.assert_sizes_add_up();
+        figures.assert_workloads_add_up();
         figures
     }
 
@@ -73,6 +74,54 @@ impl Figures {
                 );
             }
         }
+    }
+
+    /// The workloads of a device are all of its I/O, in each scrape.
+    fn assert_workloads_add_up(&self) {
+        if self.metrics("biolat_workload_ios_total", &[]).is_empty() {
+            return;
+        }
+        let sum = |name: &str, labels: &[(&str, &str)]| -> f64 {
+            let metrics = self.metrics(name, labels).into_iter();
+            metrics.map(|metric| metric.counter.as_ref().unwrap().value).sum()
+        };
+        for metric in self.metrics("biolat_total_latency_seconds", &[]) {
+            let label =
+                |name: &str| metric.label.iter().find(|label| label.name == name).unwrap().value.as_str();
+            let (device, op) = (label("device"), label("op"));
+            let labels = [("device", device), ("op", op)];
+            let total = metric.histogram.as_ref().unwrap();
+            let what = format!("{op}s of {device} by workload");
+            assert_eq!(sum("biolat_workload_ios_total", &labels), total.sample_count as f64, "{what}");
+            let bytes = self.value("biolat_io_bytes_total", &labels);
+            assert_eq!(sum("biolat_workload_io_bytes_total", &labels), bytes, "bytes of {what}");
+            let latencies = self.metrics("biolat_workload_latency_seconds", &labels);
+            let latencies = latencies.into_iter().map(|metric| metric.histogram.as_ref().unwrap());
+            let (counts, seconds): (Vec<_>, Vec<_>) =
+                latencies.map(|latency| (latency.sample_count, latency.sample_sum)).unzip();
+            assert_eq!(counts.iter().sum::<u64>(), total.sample_count, "latencies of {what}");
+            let is_near = |one: f64, other: f64| (one - other).abs() <= other.abs() * 1e-9 + 1e-9;
+            assert!(is_near(seconds.iter().sum(), total.sample_sum), "seconds of {what}");
+            for (phase, name) in [
+                ("queue", "biolat_workload_queue_seconds_total"),
+                ("device", "biolat_workload_device_seconds_total"),
+            ] {
+                let (workloads, all) = (sum(name, &labels), self.seconds(phase, device, op));
+                assert!(is_near(workloads, all), "{phase} seconds of {what}: {workloads}, not {all}");
+            }
+        }
+        for metric in self.metrics("biolat_failed_ios_total", &[]) {
+            let labels = [("device", metric.label[0].value.as_str())];
+            let failed = metric.counter.as_ref().unwrap().value;
+            assert_eq!(sum("biolat_workload_failed_ios_total", &labels), failed, "failed I/Os of {labels:?}");
+        }
+    }
+
+    /// I/Os of a workload; 0 if there is no such workload.
+    pub(crate) fn workload_ios(&self, device: &str, op: &str, cgroup: &str) -> u64 {
+        let labels = [("device", device), ("op", op), ("cgroup", cgroup)];
+        let found = self.metrics("biolat_workload_ios_total", &labels);
+        found.first().map_or(0, |metric| metric.counter.as_ref().unwrap().value as u64)
     }
 
     /// The device latencies of each band that has some.

@@ -4,6 +4,7 @@ pub(crate) mod awake;
 pub(crate) mod block;
 pub(crate) mod bpf;
 pub(crate) mod browser;
+pub(crate) mod cgroup;
 pub(crate) mod daemon;
 pub(crate) mod diskstats;
 pub(crate) mod dm;

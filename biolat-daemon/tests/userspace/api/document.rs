@@ -68,6 +68,7 @@ fn everything() -> ApiSnapshot {
         started: 0.0,
         interval: 0.0,
         devices: vec![device],
+        workloads: None,
         lost: [("{reason}".to_owned(), 1)].into(),
         slow_dropped: 0,
         daemon,

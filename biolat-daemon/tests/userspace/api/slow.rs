@@ -29,6 +29,7 @@ fn failed_write() -> SlowIo {
         status: "medium",
         latencies: [None, Some(Duration::from_millis(250)), Some(Duration::from_secs(30)), None],
         cpu: 9,
+        cgroup: "/system.slice/a.service".to_owned(),
     }
 }
 

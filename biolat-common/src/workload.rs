@@ -1,0 +1,162 @@
+//! Who does the I/O: counters by workload and series. A workload is the cgroup that the kernel charges.
+//!
+//! Each CPU has two tables of entries, which the probe uses by turns: the daemon switches to the other one with the epoch,
+//! waits for the runs that began before, and reads the one that is at rest. So what it reads is complete, and each I/O is in
+//! exactly one reading. An entry of an earlier epoch is free: nobody clears it but its next user.
+
+use core::mem::{offset_of, size_of};
+
+use crate::{size::BAND_CELLS, slot::Cell};
+
+/// The workload of I/Os for which the kernel names no cgroup, such as flushes: the kernel itself. No cgroup has this number.
+pub const KERNEL: u64 = 0;
+
+/// The workload of I/Os that have no entry of their own: all others.
+pub const OTHER: u64 = u64::MAX;
+
+/// Places where an entry can be: the first is that of its hash, the others follow.
+pub const PROBES: u32 = 8;
+
+/// What one CPU has counted of one workload and series in one epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Entry {
+    /// The serial number of the cgroup, [`KERNEL`] or [`OTHER`].
+    pub workload: u64,
+    /// The series and its slot, as [`Cell::bits`].
+    pub series: u64,
+    /// The epoch that the counts are of.
+    pub epoch: u64,
+    /// Nanoseconds in the queue, of requests with both timestamps.
+    pub queue_ns: u64,
+    /// Nanoseconds in the device, of requests with both timestamps.
+    pub device_ns: u64,
+    /// Nanoseconds from allocation to completion, of requests without a dispatch timestamp.
+    pub unsplit_ns: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Completions that failed.
+    pub errors: u64,
+    /// Total latencies by [`crate::size::band_cell`].
+    pub cells: [u32; BAND_CELLS],
+}
+
+impl Entry {
+    /// An entry that nobody has used.
+    pub const ZERO: Self = Self::new(0, Cell::EMPTY, 0);
+
+    /// A new entry.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(workload: u64, series: Cell, epoch: u64) -> Self {
+        Self {
+            workload,
+            series: series.bits(),
+            epoch,
+            queue_ns: 0,
+            device_ns: 0,
+            unsplit_ns: 0,
+            bytes: 0,
+            errors: 0,
+            cells: [0; BAND_CELLS],
+        }
+    }
+
+    /// Whether this is the entry of a workload and series, in this epoch.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_of(&self, workload: u64, series: Cell, epoch: u64) -> bool {
+        (self.workload ^ workload) | (self.series ^ series.bits()) | (self.epoch ^ epoch) == 0
+    }
+}
+
+/// The pattern names every field and has no `..`: a new field does not compile until it is merged.
+#[deny(unused_variables)]
+impl Entry {
+    /// Adds the counts of another CPU.
+    pub fn merge(&mut self, other: &Self) {
+        let Self { workload: _, series: _, epoch: _, queue_ns, device_ns, unsplit_ns, bytes, errors, cells } =
+            other;
+        self.queue_ns = self.queue_ns.wrapping_add(*queue_ns);
+        self.device_ns = self.device_ns.wrapping_add(*device_ns);
+        self.unsplit_ns = self.unsplit_ns.wrapping_add(*unsplit_ns);
+        self.bytes = self.bytes.wrapping_add(*bytes);
+        self.errors = self.errors.wrapping_add(*errors);
+        for (sum, count) in self.cells.iter_mut().zip(cells) {
+            *sum = sum.wrapping_add(*count);
+        }
+    }
+}
+
+const _: () = {
+    assert!(offset_of!(Entry, cells) == 64);
+    assert!(size_of::<Entry>() == 320);
+};
+
+/// The entries of one CPU: both tables, one after the other. A table has, for each of the first slots, the entry of [`OTHER`];
+/// entries found by hash follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tables {
+    /// How many slots are counted by workload.
+    pub slots: u32,
+    /// How many values the hash has.
+    pub hashes: u32,
+}
+
+impl Tables {
+    /// Entries of one table.
+    #[inline(always)]
+    #[must_use]
+    pub const fn entries(self) -> u32 {
+        self.slots + self.hashes + PROBES - 1
+    }
+
+    /// The first entry of an epoch's table.
+    #[inline(always)]
+    #[must_use]
+    pub const fn start(self, epoch: u64) -> u32 {
+        if epoch & 1 == 0 { 0 } else { self.entries() }
+    }
+
+    /// The first place for an entry of a workload and series.
+    #[inline(always)]
+    #[must_use]
+    pub const fn place(self, workload: u64, series: Cell, epoch: u64) -> u32 {
+        /// 2^64 divided by the golden ratio: neighbouring numbers are far apart.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let hash = (workload.wrapping_mul(SPREAD) ^ series.bits()).wrapping_mul(SPREAD) >> 32;
+        self.start(epoch) + self.slots + (hash * self.hashes as u64 >> 32) as u32
+    }
+
+    /// The entry of [`OTHER`] for the series in a slot.
+    #[inline(always)]
+    #[must_use]
+    pub const fn other(self, slot: u32, epoch: u64) -> u32 {
+        self.start(epoch) + slot
+    }
+}
+
+/// Levels of a cgroup's path that are recorded, from its own name upwards.
+pub const LEVELS: usize = 10;
+
+/// Bytes of a name, with the zero at its end.
+pub const NAME_BYTES: usize = 128;
+
+/// Which cgroup a serial number belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Cgroup {
+    /// The address of its state, to look later whether it still exists.
+    pub css: u64,
+    /// The inode number of its directory.
+    pub id: u64,
+    /// The names of its directory and of those above; empty above the root.
+    pub names: [[u8; NAME_BYTES]; LEVELS],
+}
+
+impl Cgroup {
+    /// Without names.
+    pub const ZERO: Self = Self { css: 0, id: 0, names: [[0; NAME_BYTES]; LEVELS] };
+}
+
+const _: () = assert!(size_of::<Cgroup>() == 16 + LEVELS * NAME_BYTES);

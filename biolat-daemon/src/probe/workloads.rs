@@ -1,0 +1,284 @@
+//! The probe's tables of workloads: see [`biolat_common::workload`].
+
+#![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
+
+use std::{collections::BTreeMap, ops::RangeInclusive};
+
+use anyhow::{Context as _, Result, bail};
+use aya::{
+    Ebpf, RawTracePointRunOptions, TestRun as _,
+    maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, MapData, MapError, PerCpuArray},
+    programs::{Program, RawTracePoint},
+};
+use biolat_common::{
+    series::Key,
+    slot::Cell,
+    workload::{Cgroup, Entry, LEVELS, NAME_BYTES, PROBES, Tables},
+};
+
+use super::{cpus::PossibleCpus, sys};
+
+const EXISTS_PROGRAM: &str = "cgroup_exists";
+
+/// Kernel memory of both tables at most: so much for each CPU, but within bounds in all.
+const CPU_BYTES: u64 = 512 << 10;
+const BYTES: RangeInclusive<u64> = 4 << 20..=64 << 20;
+
+/// Entries in a table for each workload: for reads and writes of two devices, and twice that, so that few share a place.
+const ENTRIES_PER_WORKLOAD: u64 = 8;
+
+/// The tables for so many workloads and slots.
+#[must_use]
+pub(super) fn tables(workloads: u32, slots: u32, cpus: u64) -> Tables {
+    if workloads == 0 {
+        return Tables { slots: 0, hashes: 0 };
+    }
+    let bytes = (CPU_BYTES * cpus).clamp(*BYTES.start(), *BYTES.end());
+    let entries = bytes / cpus.max(1) / 2 / size_of::<Entry>() as u64 - u64::from(PROBES - 1);
+    let slots = u64::from(slots).min(entries / 2);
+    let hashes = (u64::from(workloads) * ENTRIES_PER_WORKLOAD).min(entries - slots);
+    Tables { slots: slots as u32, hashes: hashes as u32 }
+}
+
+/// Bytes of both tables in the kernel, for so many workloads and slots.
+#[must_use]
+pub fn workload_bytes(workloads: u32, slots: u32, cpus: u64) -> u64 {
+    match workloads {
+        0 => 0,
+        _ => 2 * u64::from(tables(workloads, slots, cpus).entries()) * size_of::<Entry>() as u64 * cpus,
+    }
+}
+
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct EntryValue(Entry);
+
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct CgroupValue(Cgroup);
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for EntryValue {}
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for CgroupValue {}
+
+/// What all workloads have done in an epoch, by series and workload, summed over the CPUs.
+pub type EpochCounts = BTreeMap<(Key, u64), Entry>;
+
+/// A cgroup as the probe has seen it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenCgroup {
+    css: u64,
+    /// The inode number of its directory.
+    pub id: u64,
+    /// Its path from the root of the hierarchy.
+    pub path: String,
+}
+
+/// How far the table of the last epoch has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resting {
+    /// Its counts have been taken.
+    Taken,
+    /// The probe has been told to use the other one, but may not have left it.
+    InUse,
+    /// No run of the probe writes to it any more.
+    Complete,
+}
+
+/// The maps.
+pub struct WorkloadMaps {
+    entries: PerCpuArray<MapData, EntryValue>,
+    used: Array<MapData, u64>,
+    /// A buffer for all of `used`.
+    used_buffer: (Vec<u32>, Vec<u64>),
+    cgroups: HashMap<MapData, u64, CgroupValue>,
+    epoch_map: Array<MapData, u64>,
+    barrier: ArrayOfMaps<MapData>,
+    barrier_entry: Array<MapData, u64>,
+    tables: Tables,
+    cpus: PossibleCpus,
+    /// The epoch that the probe counts in.
+    epoch: u64,
+    resting: Resting,
+    buffer: Vec<EntryValue>,
+}
+
+impl WorkloadMaps {
+    pub(super) fn from_object(object: &mut Ebpf, tables: Tables, cpus: PossibleCpus) -> Result<Self> {
+        let mut take =
+            |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
+        let epoch_map: Array<_, u64> = take(".data")?.try_into()?;
+        let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
+        let places = 2 * tables.entries() as usize;
+        Ok(Self {
+            entries: take("WORKLOADS")?.try_into()?,
+            used: take("WORKLOADS_USED")?.try_into()?,
+            used_buffer: (vec![0; places], vec![0; places]),
+            cgroups: take("CGROUPS")?.try_into()?,
+            epoch_map,
+            barrier: ArrayOfMaps::try_from(take("BARRIER")?)?,
+            barrier_entry: Array::create(1, 0).context("cannot create a map")?,
+            tables,
+            cpus,
+            epoch,
+            resting: Resting::Taken,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// How many slots are counted by workload; the series in later ones are not.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.tables.slots
+    }
+
+    /// What has been counted since the last call. After an error, nothing is lost: the next call returns it.
+    pub fn take(&mut self) -> Result<EpochCounts> {
+        let mut counts = EpochCounts::new();
+        if self.resting != Resting::Taken {
+            self.take_resting(&mut counts)?;
+        }
+        self.epoch_map.set(0, self.epoch + 1, 0).context("cannot change the epoch")?;
+        self.epoch += 1;
+        self.resting = Resting::InUse;
+        // What was left from an earlier call is not lost if this fails: it is in `counts`.
+        match self.take_resting(&mut counts) {
+            Err(error) if counts.is_empty() => Err(error),
+            Err(error) => {
+                log::debug!("{error:#}");
+                Ok(counts)
+            }
+            Ok(()) => Ok(counts),
+        }
+    }
+
+    fn take_resting(&mut self, counts: &mut EpochCounts) -> Result<()> {
+        if self.resting == Resting::InUse {
+            self.wait_for_runs()?;
+            self.resting = Resting::Complete;
+        }
+        self.read(self.epoch - 1, counts)?;
+        self.resting = Resting::Taken;
+        Ok(())
+    }
+
+    /// Waits until all runs of the probe have ended that are in progress.
+    fn wait_for_runs(&mut self) -> Result<()> {
+        self.barrier.set(0, self.barrier_entry.map(), 0).context("cannot wait for the probe")
+    }
+
+    /// Adds the counts of an epoch. If it fails, it adds nothing.
+    fn read(&mut self, epoch: u64, counts: &mut EpochCounts) -> Result<()> {
+        let (places, epochs) = &mut self.used_buffer;
+        // SAFETY: aya has checked that the values have this type; the keys of an array are 32-bit numbers.
+        unsafe { sys::read_batch(self.used.map(), places, epochs) }
+            .context("cannot read which entries are in use")?;
+        let mut read = EpochCounts::new();
+        for (&place, _) in places.iter().zip(&*epochs).filter(|&(_, &used)| used == epoch) {
+            self.cpus.read(&self.entries, place, &mut self.buffer).context("cannot read a workload")?;
+            for EntryValue(entry) in self.buffer.iter().filter(|value| value.0.epoch == epoch) {
+                let key = (Cell::from_bits(entry.series).key(), entry.workload);
+                read.entry(key).or_insert(Entry::ZERO).merge(entry);
+            }
+        }
+        for (key, entry) in read {
+            counts.entry(key).or_insert(Entry::ZERO).merge(&entry);
+        }
+        Ok(())
+    }
+
+    /// The cgroup with this serial number, if the probe has recorded it.
+    pub fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>> {
+        match self.cgroups.get(&workload, 0) {
+            Ok(CgroupValue(cgroup)) => {
+                Ok(Some(SeenCgroup { css: cgroup.css, id: cgroup.id, path: path(&cgroup.names) }))
+            }
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(error).context("cannot read a cgroup"),
+        }
+    }
+
+    /// Makes the probe record a cgroup again at its next I/O, or makes room for another one.
+    pub fn forget_cgroup(&mut self, workload: u64) -> Result<()> {
+        match self.cgroups.remove(&workload) {
+            Err(error) if !matches!(error, MapError::KeyNotFound) => {
+                Err(error).context("cannot remove a cgroup")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a cgroup still exists.
+pub(super) fn exists(object: &Ebpf, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
+    let Some(Program::RawTracePoint(program)) = object.program(EXISTS_PROGRAM) else {
+        bail!("the probe has no program {EXISTS_PROGRAM}")
+    };
+    let mut options = RawTracePointRunOptions::new();
+    options.args[..2].copy_from_slice(&[cgroup.css, workload]);
+    let result = program.test_run(options).context("cannot look whether a cgroup exists")?;
+    Ok(result.return_value == 1)
+}
+
+/// Loads the program that [`exists`] runs. Nothing attaches it.
+pub(super) fn load_exists(object: &mut Ebpf) -> Result<()> {
+    let Some(program) = object.program_mut(EXISTS_PROGRAM) else {
+        bail!("the probe has no program {EXISTS_PROGRAM}")
+    };
+    let program: &mut RawTracePoint = program.try_into()?;
+    Ok(program.load()?)
+}
+
+/// The path of a cgroup, from the names of its directory and of those above. `/...` stands for levels that were not recorded.
+fn path(names: &[[u8; NAME_BYTES]; LEVELS]) -> String {
+    let names = names.iter().map(|name| name.split(|&byte| byte == 0).next().unwrap_or_default());
+    let names: Vec<_> = names.take_while(|name| !name.is_empty()).map(String::from_utf8_lossy).collect();
+    let mut path = if names.len() == LEVELS { "/...".to_owned() } else { String::new() };
+    for name in names.iter().rev() {
+        path.push('/');
+        path.push_str(name);
+    }
+    if path.is_empty() { "/".to_owned() } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::workload::{LEVELS, NAME_BYTES};
+
+    use super::{path, tables, workload_bytes};
+
+    fn names(names: &[&str]) -> [[u8; NAME_BYTES]; LEVELS] {
+        let mut bytes = [[0; NAME_BYTES]; LEVELS];
+        for (bytes, name) in bytes.iter_mut().zip(names) {
+            bytes[..name.len()].copy_from_slice(name.as_bytes());
+            // What a longer name has left behind.
+            bytes[name.len() + 1..].fill(b'x');
+        }
+        bytes
+    }
+
+    #[test]
+    fn paths_begin_at_the_root() {
+        assert_eq!(path(&names(&[])), "/");
+        assert_eq!(path(&names(&["a.service", "system.slice", ""])), "/system.slice/a.service");
+        assert_eq!(path(&names(&["x"; LEVELS])), format!("/...{}", "/x".repeat(LEVELS)));
+    }
+
+    #[test]
+    fn tables_fit_into_the_memory_they_may_have() {
+        for (cpus, slots, most, hashes) in [
+            // All pairs of 256 workloads, two devices, reads and writes, twice.
+            (2, 16, 4 << 20, 2048),
+            (16, 32, 8 << 20, 780),
+            (384, 48, 64 << 20, 218),
+            (384, 4096, 64 << 20, 133),
+        ] {
+            let tables = tables(256, slots, cpus);
+            assert!(workload_bytes(256, slots, cpus) <= most, "{cpus} CPUs: {tables:?}");
+            assert_eq!(tables.hashes, hashes, "{cpus} CPUs: {tables:?}");
+        }
+        assert_eq!(tables(0, 16, 2).slots, 0);
+    }
+}

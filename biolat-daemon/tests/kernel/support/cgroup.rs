@@ -1,0 +1,91 @@
+//! Cgroups whose I/O the kernel charges: of the blkio hierarchy of version 1, or of version 2 with the io controller.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use super::{Folder, run};
+
+/// The hierarchy that I/O is charged in. If it was mounted for a test, it is unmounted when this is dropped.
+pub(crate) struct Hierarchy {
+    root: PathBuf,
+    mounted: Option<Folder>,
+    pub(crate) version: u32,
+}
+
+impl Hierarchy {
+    pub(crate) fn open() -> Self {
+        let blkio = Path::new("/sys/fs/cgroup/blkio");
+        if blkio.join("cgroup.procs").exists() {
+            return Self { root: blkio.to_owned(), mounted: None, version: 1 };
+        }
+        let unified = Path::new("/sys/fs/cgroup");
+        let (root, mounted) = match unified.join("cgroup.controllers").exists() {
+            true => (unified.to_owned(), None),
+            false => {
+                let folder = Folder::new("cgroups", true);
+                run("mount", &["-t", "cgroup2", "none", folder.0.to_str().unwrap()]);
+                (folder.0.clone(), Some(folder))
+            }
+        };
+        fs::write(root.join("cgroup.subtree_control"), "+io").unwrap();
+        Self { root, mounted, version: 2 }
+    }
+
+    /// A new cgroup with this path, whose parent exists.
+    pub(crate) fn create(&self, path: &str) -> Cgroup {
+        let folder = self.root.join(path.trim_start_matches('/'));
+        fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        Cgroup { folder, path: path.to_owned() }
+    }
+
+    /// Lets the children of a cgroup be charged.
+    pub(crate) fn delegate(&self, parent: &Cgroup) {
+        if self.version == 2 {
+            fs::write(parent.folder.join("cgroup.subtree_control"), "+io").unwrap();
+        }
+    }
+}
+
+impl Drop for Hierarchy {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.mounted {
+            let _ = Command::new("umount").arg(&folder.0).output();
+        }
+    }
+}
+
+/// A cgroup, removed when it is dropped.
+pub(crate) struct Cgroup {
+    folder: PathBuf,
+    /// Its path from the root of the hierarchy.
+    pub(crate) path: String,
+}
+
+impl Cgroup {
+    /// Starts a shell command in it.
+    pub(crate) fn spawn(&self, command: &str) -> Child {
+        let enter = format!("echo $$ > {}/cgroup.procs && {command}", self.folder.display());
+        Command::new("sh").args(["-c", &enter]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Runs a shell command in it that must succeed.
+    pub(crate) fn run(&self, command: &str) {
+        let output = self.spawn(command).wait_with_output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // A process that has just ended may still be in it.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.folder).is_ok() || !self.folder.exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}

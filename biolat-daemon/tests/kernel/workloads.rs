@@ -1,0 +1,170 @@
+//! I/O by workload: by the cgroup that the kernel charges. That workloads add up to their device is checked in each scrape.
+
+use std::{path::Path, thread};
+
+use crate::support::{
+    block,
+    cgroup::Hierarchy,
+    daemon::{Daemon, wait_for},
+    diskstats::{READ, WRITE},
+    load::{StopFlag, Target, keep_busy},
+    loop_device::LoopDevice,
+    machine::{PER_CPU_ARRAY, map_memory},
+    mount::Mount,
+    settled::{compare, settled},
+};
+
+/// Reads or writes so many blocks of 4 KiB one after the other, each of which is one I/O.
+fn direct_io(device: &str, op: &str, count: u64) -> String {
+    let path = block::path(device);
+    match op {
+        "read" => format!("dd if={} of=/dev/null bs=4096 count={count} iflag=direct", path.display()),
+        _ => format!("dd if=/dev/zero of={} bs=4096 count={count} oflag=direct", path.display()),
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn each_cgroup_has_its_own_ios() {
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let hierarchy = Hierarchy::open();
+    let daemon = Daemon::of(name);
+    let before = settled(&daemon, name);
+    let outer = hierarchy.create("/biolat-test.slice");
+    hierarchy.delegate(&outer);
+    let reader = hierarchy.create("/biolat-test.slice/reader.service");
+    let writer = hierarchy.create("/biolat-test.slice/writer.service");
+    reader.run(&direct_io(name, "read", 700));
+    writer.run(&direct_io(name, "write", 300));
+    writer.run(&direct_io(name, "read", 50));
+    let after = settled(&daemon, name);
+    let growth = compare(name, &before, &after);
+    // What the probe has missed may be of any cgroup.
+    let ios = |cgroup: &str, op| after.figures.workload_ios(name, op, cgroup);
+    for (cgroup, op, expected) in [(&reader, "read", 700), (&writer, "write", 300), (&writer, "read", 50)] {
+        let counted = ios(&cgroup.path, op);
+        assert!(
+            counted <= expected && counted + growth.unseen >= expected,
+            "{op}s of {}: {counted} of {expected}",
+            cgroup.path
+        );
+        let labels = [("device", name), ("op", op), ("cgroup", cgroup.path.as_str())];
+        assert_eq!(after.figures.value("biolat_workload_io_bytes_total", &labels), counted as f64 * 4096.0);
+    }
+    assert_eq!(ios(&reader.path, "write") + ios(&outer.path, "read"), 0);
+    let info = [("cgroup", reader.path.as_str())];
+    let label = |wanted| after.figures.label("biolat_workload_info", &info, wanted).unwrap();
+    assert_eq!((label("kind"), label("unit")), ("service".to_owned(), "reader.service".to_owned()));
+}
+
+/// Buffered writes are charged to who has written (with version 2), the journal and metadata to the kernel.
+#[test]
+#[ignore = "needs root and ext4: cargo xtask test"]
+fn writeback_belongs_to_who_has_written() {
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let hierarchy = Hierarchy::open();
+    let mount = Mount::new_ext4(name, &device.path());
+    let daemon = Daemon::of(name);
+    let writer = hierarchy.create("/biolat-writer");
+    let file = Path::new(mount.place()).join("file");
+    writer.run(&format!("dd if=/dev/zero of={} bs=1048576 count=16 conv=fsync", file.display()));
+    let after = settled(&daemon, name);
+    let bytes = |cgroup| {
+        let labels = [("device", name), ("op", "write"), ("cgroup", cgroup)];
+        let found = after.figures.metrics("biolat_workload_io_bytes_total", &labels);
+        found.first().map_or(0.0, |metric| metric.counter.as_ref().unwrap().value)
+    };
+    let (writers, kernels) = (bytes(writer.path.as_str()), bytes("/"));
+    println!("version {}: {writers} bytes of the writer, {kernels} of the kernel", hierarchy.version);
+    if hierarchy.version == 2 {
+        assert!(writers >= (15 << 20) as f64 && kernels > 0.0 && kernels < (4 << 20) as f64);
+    } else {
+        assert!(writers + kernels >= (15 << 20) as f64);
+    }
+}
+
+/// More cgroups than there is room for, each of which lives for a moment: the first ones are known by their names afterwards,
+/// and no I/O of the others is lost.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn short_lived_cgroups_are_known_or_others() {
+    const CGROUPS: u64 = 60;
+    const ROOM: usize = 32;
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let hierarchy = Hierarchy::open();
+    let room = ROOM.to_string();
+    let daemon = Daemon::start(&["--interval", "200ms", "--device", name, "--workloads", &room]);
+    let before = settled(&daemon, name);
+    let stop = StopFlag::default();
+    thread::scope(|scope| {
+        let _stopper = stop.set_on_drop();
+        scope.spawn(|| keep_busy(&device.path(), &stop));
+        for number in 0..CGROUPS {
+            let cgroup = hierarchy.create(&format!("/biolat-job-{number}"));
+            cgroup.run(&direct_io(name, "read", 10));
+            drop(cgroup);
+            if number % 10 == 0 {
+                // Under load, too, workloads add up.
+                daemon.fresh();
+            }
+        }
+    });
+    let after = settled(&daemon, name);
+    let growth = compare(name, &before, &after);
+    assert!(growth.of(READ) >= CGROUPS * 10);
+    let ios = |cgroup: &str| after.figures.workload_ios(name, "read", cgroup);
+    let known = (0..CGROUPS).filter(|number| ios(&format!("/biolat-job-{number}")) > 0);
+    let known: Vec<_> = known.collect();
+    // The load's own cgroup needs room, and the root may.
+    assert!((ROOM - 3..=ROOM).contains(&known.len()), "{known:?}");
+    assert_eq!(known[..ROOM - 3], Vec::from_iter(0..ROOM as u64 - 3));
+    let others = ios("other");
+    let expected = (CGROUPS - known.len() as u64) * 10;
+    assert!(others <= expected && others + growth.unseen >= expected, "{others} of {expected}");
+    let log = daemon.log();
+    assert_eq!(log.iter().filter(|line| line.contains("no room for every cgroup")).count(), 1, "{log:?}");
+}
+
+/// A service that restarts has a new cgroup with the same path: its counters continue.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_cgroup_that_is_created_again_continues() {
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let hierarchy = Hierarchy::open();
+    let daemon = Daemon::of(name);
+    let ios = || {
+        let figures = daemon.fresh();
+        figures.workload_ios(name, "read", "/biolat-again.service")
+    };
+    for round in 1..=3 {
+        let cgroup = hierarchy.create("/biolat-again.service");
+        cgroup.run(&direct_io(name, "read", 100));
+        wait_for("its I/Os", || ios() > (round - 1) * 100);
+        drop(cgroup);
+        let counted = ios();
+        assert!(counted <= round * 100 && counted + 5 >= round * 100, "{counted} in round {round}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn without_workloads_there_is_no_metric_and_no_memory() {
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let memory = |daemon: &Daemon| map_memory(daemon.pid(), PER_CPU_ARRAY);
+    let with = memory(&Daemon::of(name));
+    let daemon = Daemon::start(&["--interval", "200ms", "--device", name, "--workloads", "off"]);
+    let before = settled(&daemon, name);
+    assert!(with > memory(&daemon) + (100 << 10));
+    let target = Target::open(&device.path());
+    target.read(2000);
+    target.write(1000);
+    let after = settled(&daemon, name);
+    let growth = compare(name, &before, &after);
+    assert_eq!((growth.of(READ), growth.of(WRITE)), (2000, 1000));
+    assert!(after.figures.metrics("biolat_workload_ios_total", &[]).is_empty());
+}

@@ -1,0 +1,105 @@
+//! Who does the I/O: finds the counters of a workload and series, see [`biolat_common::workload`].
+
+use aya_ebpf::{helpers::generated::bpf_probe_read_kernel_str, programs::RawTracePointContext};
+use biolat_common::{
+    slot::Cell,
+    workload::{Entry, KERNEL, NAME_BYTES, OTHER, PROBES, Tables},
+};
+
+use crate::{
+    kernel_memory::{read_u32, read_u64},
+    layout::layout_const,
+    maps,
+    request::Completion,
+};
+
+/// This CPU's entry for the workload of a completion and a series. `None` if I/Os of this series are not counted by workload:
+/// then the series itself has their bytes and times.
+#[inline(always)]
+pub(crate) fn entry(completion: &Completion, series: Cell) -> Option<*mut Entry> {
+    if layout_const!(workload_slots) == 0 || series.slot() >= layout_const!(workload_slots) {
+        return None;
+    }
+    let cgroup = completion.cgroup();
+    let workload = completion.workload(cgroup);
+    let epoch = maps::epoch();
+    // SAFETY: this CPU's own entry, see `maps::workload`.
+    match maps::workload(tables().place(workload, series, epoch)) {
+        Some(entry) if unsafe { (*entry).is_of(workload, series, epoch) } => Some(entry),
+        _ => {
+            maps::set_current_cgroup(cgroup as u64);
+            maps::workload(find_or_create(workload, series.bits(), epoch))
+        }
+    }
+}
+
+#[inline(always)]
+fn tables() -> Tables {
+    Tables { slots: layout_const!(workload_slots), hashes: layout_const!(workload_hashes) }
+}
+
+/// The place of an entry: of the first I/O of a workload in an epoch, and of all whose entry is not in its first place.
+///
+/// The kernel verifies a global function once, and not for each state in which it is called. Its arguments are numbers: the cgroup
+/// is in this CPU's buffer.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
+    let series = Cell::from_bits(series);
+    let first = tables().place(workload, series, epoch);
+    let (mut place, mut owner) = (tables().other(series.slot(), epoch), OTHER);
+    for step in 0..PROBES {
+        let candidate = first + step;
+        let Some(entry) = maps::workload(candidate) else { break };
+        // SAFETY: this CPU's own entry, see `maps::workload`.
+        let (is_found, is_in_use) =
+            unsafe { ((*entry).is_of(workload, series, epoch), (*entry).epoch == epoch) };
+        if is_found || !is_in_use {
+            (place, owner) = (candidate, workload);
+            break;
+        }
+    }
+    if owner != OTHER && owner != KERNEL && !maps::knows_cgroup(owner) && !record_cgroup(owner) {
+        (place, owner) = (tables().other(series.slot(), epoch), OTHER);
+    }
+    if let Some(entry) = maps::workload(place) {
+        // SAFETY: this CPU's own entry, see `maps::workload`.
+        unsafe {
+            // The entry of the others may be of an earlier series in the same slot: then the device of that one is gone.
+            if !(*entry).is_of(owner, series, epoch) {
+                *entry = Entry::new(owner, series, epoch);
+                maps::mark_workload(place, epoch);
+            }
+        }
+    }
+    place
+}
+
+/// Records who a workload is, by the cgroup in this CPU's buffer. `false`: there is no room.
+#[inline(never)]
+fn record_cgroup(workload: u64) -> bool {
+    let Some(record) = maps::cgroup_buffer() else { return false };
+    // SAFETY: this CPU's own buffer.
+    let record = unsafe { &mut *record };
+    let mut node = read_u64(read_u64(record.css, layout_const!(blkcg_cgroup)), layout_const!(cgroup_node));
+    record.id = read_u64(node, layout_const!(kernfs_id));
+    for name in &mut record.names {
+        let parent = read_u64(node, layout_const!(kernfs_parent));
+        // The root has a name, too. No branch, which would double the paths that the verifier walks.
+        let is_below_root = (parent | parent.wrapping_neg()).cast_signed() >> 63;
+        let text = read_u64(node, layout_const!(kernfs_name)) & is_below_root.cast_unsigned();
+        // SAFETY: the helper writes as many bytes at most, and zeros if the text cannot be read.
+        unsafe { bpf_probe_read_kernel_str(name.as_mut_ptr().cast(), NAME_BYTES as u32, text as *const _) };
+        node = parent;
+    }
+    maps::insert_cgroup(workload, record)
+}
+
+/// Whether a cgroup still exists: 1 or 0. Arguments: the address of its state, and its serial number. The daemon runs it.
+#[inline(always)]
+pub(crate) fn exists(ctx: &RawTracePointContext) -> i32 {
+    let (css, workload): (u64, u64) = (ctx.arg(0), ctx.arg(1));
+    // What has been at this address may be gone: then there is another serial number, or nothing.
+    let is_online = read_u32(css, layout_const!(blkcg_flags)) & layout_const!(css_online) != 0;
+    i32::from(is_online && read_u64(css, layout_const!(blkcg_serial)) == workload)
+}
