@@ -302,14 +302,25 @@ pub(crate) mod tests {
         ];
         let members: Vec<_> = all.into_iter().filter(|(name, ..)| *name != without).collect();
         writer.structure(4, "request", &members);
-        let bio = [("bi_issue", int, 64)];
-        writer.structure(4, "bio", if without == "bi_issue" { &[] } else { &bio });
+        let all = [("bi_issue", int, 64), ("bi_blkg", int, 72)];
+        let members: Vec<_> = all.into_iter().filter(|(name, ..)| *name != without).collect();
+        writer.structure(4, "bio", &members);
+        writer.structure(4, "blkcg_gq", &[("blkcg", int, 40)]);
+        let css = [("cgroup", int, 0), ("flags", int, 84), ("serial_nr", int, 88)];
+        let css = writer.structure(4, "cgroup_subsys_state", &css);
+        // Really at 0, where a resolver that leaves this offset out would be right.
+        writer.structure(4, "blkcg", &[("css", css, 16)]);
+        writer.structure(4, "cgroup", &[("kn", int, 256)]);
         writer.structure(4, "task_struct", &[("files", int, 2000)]);
         writer.structure(4, "files_struct", &[("fdt", int, 32)]);
         writer.structure(4, "fdtable", &[("fd", int, 8)]);
         writer.structure(4, "file", &[("f_inode", int, 40)]);
         writer.structure(4, "inode", &[("i_private", int, 560)]);
-        writer.structure(4, "kernfs_node", &[("priv", int, 96)]);
+        writer.structure(
+            4,
+            "kernfs_node",
+            &[("parent", int, 8), ("name", int, 16), ("id", int, 96), ("priv", int, 104)],
+        );
         writer.structure(
             4,
             "blk_mq_hw_ctx",
@@ -326,6 +337,7 @@ pub(crate) mod tests {
             "",
             &[("__RQF_FLUSH_SEQ", 1), ("__RQF_IO_STAT", 8), ("BIO_ZONE_WRITE_PLUGGING", 11)],
         );
+        writer.enumeration("", &[("CSS_NO_REF", 1), ("CSS_ONLINE", 2)]);
         writer.enumeration(
             "req_op",
             &[("REQ_OP_READ", 0), ("REQ_OP_FLUSH", 2), ("REQ_OP_DRV_IN", 34), ("REQ_OP_LAST", 36)],
@@ -358,6 +370,10 @@ pub(crate) mod tests {
         assert_eq!((layout.bio_issue, layout.bio_issue_kind), (64, 1));
         assert_eq!((layout.requeue_argument, kernel.has_requeue), (0, true));
         assert_eq!((layout.task_files, layout.request_hctx, kernel.can_walk), (2000, 16, true));
+        assert_eq!((layout.bio_blkg, layout.blkg_blkcg), (72, 40));
+        assert_eq!((layout.blkcg_cgroup, layout.blkcg_flags, layout.blkcg_serial), (16, 100, 104));
+        assert_eq!((layout.css_online, layout.cgroup_node, kernel.has_workloads), (2, 256, true));
+        assert_eq!((layout.kernfs_parent, layout.kernfs_name, layout.kernfs_id), (8, 16, 96));
         assert!(kernel.statuses_since_6_10);
         assert_eq!(kernel.op_name(34), "drv_in");
         assert_eq!(kernel.op_name(36), "op_36");
@@ -425,6 +441,21 @@ pub(crate) mod tests {
             ..whole.layout
         };
         assert_eq!(without("mq_hctx"), Kernel { can_walk: false, ..kernel(no_walk) });
+
+        let no_workloads = Layout {
+            bio_blkg: 0,
+            blkg_blkcg: 0,
+            blkcg_serial: 0,
+            blkcg_cgroup: 0,
+            blkcg_flags: 0,
+            css_online: 0,
+            cgroup_node: 0,
+            kernfs_id: 0,
+            kernfs_name: 0,
+            kernfs_parent: 0,
+            ..whole.layout
+        };
+        assert_eq!(without("bi_blkg"), Kernel { has_workloads: false, ..kernel(no_workloads) });
     }
 
     #[test]

@@ -25,7 +25,7 @@ const KERNELS: [&str; 11] =
 
 // A column per kernel.
 #[rustfmt::skip]
-const RESOLVED: [(&str, [u32; KERNELS.len()]); 42] = [
+const RESOLVED: [(&str, [u32; KERNELS.len()]); 53] = [
     //                        5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1
     ("cmd_flags",           [   24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24]),
     ("rq_flags",            [   28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28]),
@@ -67,8 +67,19 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 42] = [
     ("tags_nr",             [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("tags_static_rqs",     [  168,   152,   136,   136,   152,   152,   152,   152,   152,   152,   152]),
     ("request_hctx",        [   16,    16,    16,    16,    16,    16,    16,    16,    16,    16,    16]),
+    ("bio_blkg",            [   72,     0,    72,    72,    72,    72,    72,    72,    72,    72,    80]),
+    ("blkg_blkcg",          [   40,     0,    40,    40,    40,    40,    40,    40,    40,    40,    40]),
+    ("blkcg_serial",        [   88,     0,    88,    88,    88,    88,    88,    88,    88,    80,    80]),
+    ("blkcg_cgroup",        [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("blkcg_flags",         [   84,     0,    84,    84,    84,    84,    84,    84,    84,    76,    76]),
+    ("css_online",          [    2,     0,     2,     2,     2,     2,     2,     2,     2,     2,     2]),
+    ("cgroup_node",         [  248,     0,   248,   248,   248,   248,   248,   248,   256,   256,   256]),
+    ("kernfs_id",           [  104,     0,   104,   104,   104,   104,   104,    96,    96,    96,    96]),
+    ("kernfs_name",         [   16,     0,    16,    16,    16,    16,    16,    16,    16,    16,    16]),
+    ("kernfs_parent",       [    8,     0,     8,     8,     8,     8,     8,     8,     8,     8,     8]),
     ("has_requeue",         [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("can_walk",            [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("has_workloads",       [    1,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("statuses_since_6_10", [    0,     0,     0,     0,     0,     0,     0,     1,     1,     1,     1]),
     // Renumbered twice, in stable kernels too: this 6.1 has the numbers of 6.18.
     ("zone_append",         [   13,    13,    13,    13,     7,    13,     7,     7,     7,     7,     7]),
@@ -103,7 +114,7 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
             // The daemon chooses these, not the kernel.
-            let Layout { $($member),*, slow_ms: _, sizes: _, workload_slots: _, workload_hashes: _, .. } = kernel.layout;
+            let Layout { $($member),*, slow_ms: _, sizes: _, workload_slots: _, workload_hashes: _ } = kernel.layout;
             [$((stringify!($member), $member)),*]
         }};
     }
@@ -115,12 +126,15 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
         queue_flags, queue_has_issue_times, requeue_argument,
         task_files, files_fdt, fdt_fd, file_inode, inode_private, kernfs_priv,
         hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_static_rqs,
-        request_hctx
+        request_hctx,
+        bio_blkg, blkg_blkcg, blkcg_serial, blkcg_cgroup, blkcg_flags, css_online,
+        cgroup_node, kernfs_id, kernfs_name, kernfs_parent
     };
     let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
     let known = [
         ("has_requeue", u32::from(kernel.has_requeue)),
         ("can_walk", u32::from(kernel.can_walk)),
+        ("has_workloads", u32::from(kernel.has_workloads)),
         ("statuses_since_6_10", u32::from(kernel.statuses_since_6_10)),
         op("zone_append"),
         op("zone_reset"),
