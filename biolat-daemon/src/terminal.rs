@@ -118,6 +118,15 @@ impl Terminal {
         format!("{}{:pad$}", self.paint(Highlight::Bar, &bar), "")
     }
 
+    /// Text of at most so many characters: the rest of a longer one is left out, visibly.
+    pub(crate) fn cut(self, text: &str, width: usize) -> String {
+        if text.chars().count() <= width {
+            return text.to_owned();
+        }
+        let begin: String = text.chars().take(width.saturating_sub(1)).collect();
+        begin + if self.unicode { "…" } else { "~" }
+    }
+
     /// One character as high as this share. Anything above zero is visible.
     pub(crate) fn height(self, share: Option<f64>) -> char {
         const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -10,6 +10,10 @@ use super::{
 };
 use crate::{api::ApiInflight, cpus::CpuNodes};
 
+/// Why the workloads are unknown.
+pub(super) const NO_WORKLOADS: &str = "no workloads are counted: that biolat runs with --workloads off, is older than this \
+                                       one, or its kernel does not tell the cgroup of an I/O";
+
 /// What is shown of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Breakdown {
@@ -23,6 +27,8 @@ pub(super) struct Breakdown {
     pub(super) sizes: bool,
     /// Completions by CPU, which do the same. As text they are grouped by these nodes, if there are several.
     pub(super) cpus: Option<CpuNodes>,
+    /// Tables by workload, which do the same.
+    pub(super) who: bool,
 }
 
 /// One histogram, or several side by side, and what belongs to it.
@@ -54,12 +60,13 @@ impl Breakdown {
             phases,
             sizes: options.sizes,
             cpus: options.cpus.then(|| nodes.clone()),
+            who: options.who,
         }
     }
 
     /// Whether there are tables instead of histograms.
     pub(super) fn has_tables(&self) -> bool {
-        self.sizes || self.cpus.is_some()
+        self.sizes || self.cpus.is_some() || self.who
     }
 
     /// What the daemon does not count, in words.
@@ -69,12 +76,16 @@ impl Breakdown {
         let has_completions = window.devices.iter().any(|device| device.completions.is_some());
         // Before a device's first I/O there may be no list of them.
         let without_cpus = !has_completions && window.devices.iter().any(|device| device.all().ios() > 0);
+        let is_without_workloads = |device: &DeviceWindow| device.workloads.is_none();
+        let without_workloads = !window.devices.is_empty() && window.devices.iter().all(is_without_workloads);
         if self.sizes && without_sizes {
             Some(
                 "no sizes are counted there: that biolat runs with --sizes off, or is older than this option",
             )
         } else if self.cpus.is_some() && without_cpus {
             Some("completions by CPU are unknown: that biolat is older than this option")
+        } else if self.who && without_workloads {
+            Some(NO_WORKLOADS)
         } else {
             None
         }

@@ -1,6 +1,7 @@
 //! A window as one line of JSON, for programs: `docs/report.md` describes it.
 
 mod sizes;
+mod who;
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use anyhow::Result;
 use biolat_common::series::Phase;
 use serde::Serialize;
 use sizes::SizesJson;
+use who::WorkloadJson;
 
 use super::{
     breakdown::{Block, Breakdown},
@@ -34,6 +36,9 @@ struct WindowJson<'a> {
     /// By device, with `--cpus`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<BTreeMap<&'a str, &'a [u64]>>,
+    /// By device and workload, with `--who`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    who: Option<Vec<WorkloadJson<'a>>>,
     /// By device; none from an older daemon.
     inflight: Option<BTreeMap<&'a str, ApiInflight>>,
     lost: &'a BTreeMap<String, u64>,
@@ -95,6 +100,7 @@ pub(super) fn line(window: &Window, host: &str, breakdown: &Breakdown) -> Result
             .collect(),
         sizes: breakdown.sizes.then(|| sizes::sizes(window)),
         cpus: breakdown.cpus.as_ref().map(|_| sizes::cpus(window)),
+        who: breakdown.who.then(|| who::workloads(window)),
         inflight: inflight(window),
         lost: &window.lost,
         failed_passes: window.failures,

@@ -20,6 +20,7 @@ mod text;
 mod top;
 mod update;
 mod window;
+mod workloads;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -101,7 +102,7 @@ async fn is_daemon_here() -> bool {
     matches!(timeout(LOCAL_TIMEOUT, TcpStream::connect(("localhost", PORT))).await, Ok(Ok(_)))
 }
 
-/// What `report -P` and `report --sizes --cpus` print of two snapshots.
+/// What `report -P` and `report --sizes --cpus --who` print of two snapshots.
 #[cfg(test)]
 fn text_of(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) -> String {
     let terminal = crate::terminal::Terminal { color: false, unicode: true, is_terminal: true };
@@ -113,7 +114,7 @@ fn text_of(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) ->
     texts.concat() + &findings::findings(&window, numbers).join("\n")
 }
 
-/// What `report -j --sizes --cpus` prints of two snapshots.
+/// What `report -j --sizes --cpus --who` prints of two snapshots.
 #[cfg(test)]
 fn json_line(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) -> String {
     let window = window::Window::between(before, after);
@@ -129,7 +130,7 @@ fn slow_line(io: &crate::api::ApiSlowIo) -> String {
 
 #[cfg(test)]
 fn every_block() -> breakdown::Breakdown {
-    breakdown::Breakdown { sizes: false, cpus: None, ..everything() }
+    breakdown::Breakdown { sizes: false, cpus: None, who: false, ..everything() }
 }
 
 #[cfg(test)]
@@ -140,5 +141,6 @@ fn everything() -> breakdown::Breakdown {
         phases: biolat_common::series::Phase::ALL.to_vec(),
         sizes: true,
         cpus: Some(crate::cpus::CpuNodes::default()),
+        who: true,
     }
 }

@@ -16,6 +16,7 @@ const EXAMPLES: &str = "Examples:
   biolat-daemon report -DF 5                 by device and op, every 5 s
   biolat-daemon report -P -d 'nvme.*' 1      the phases of a latency side by side
   biolat-daemon report --sizes 5             latency by request size
+  biolat-daemon report --who 5               the services and containers that do the I/O
   biolat-daemon report --from db1:9976 5     from biolat on db1; needs no root
   biolat-daemon report -jDF 1 | jq           a JSON object per window
   biolat-daemon report --slow=100ms          a line per I/O that takes 100 ms or fails
@@ -89,9 +90,16 @@ pub struct ReportOptions {
     #[arg(long, conflicts_with_all = ["queued", "phases", "fine"])]
     pub cpus: bool,
 
+    /// The workloads (services, containers, sessions) that do the I/O, for each device, instead of histograms
+    ///
+    /// A workload is the cgroup that the kernel charges. Those that keep the drive busy longest come first. With --json, in
+    /// addition to histograms.
+    #[arg(long, conflicts_with_all = ["queued", "phases", "fine"])]
+    pub who: bool,
+
     /// A live table of devices instead of histograms
     #[arg(long)]
-    #[arg(conflicts_with_all = ["json", "fine", "by_op", "phases", "timestamp", "milliseconds", "sizes", "cpus"])]
+    #[arg(conflicts_with_all = ["json", "fine", "by_op", "phases", "timestamp", "milliseconds", "sizes", "cpus", "who"])]
     pub top: bool,
 
     /// Follow slow and failed I/Os: a line for each that takes at least TIME, 1s by default
@@ -99,7 +107,7 @@ pub struct ReportOptions {
     /// With --from, for each that the daemon records (its --slow), or only those of at least TIME. With --json, the line is
     /// a JSON object.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = interval::parse_slow)]
-    #[arg(conflicts_with_all = ["top", "interval", "by_device", "by_op", "queued", "phases", "fine", "sizes", "cpus"])]
+    #[arg(conflicts_with_all = ["top", "interval", "by_device", "by_op", "queued", "phases", "fine", "sizes", "cpus", "who"])]
     pub slow: Option<Option<Duration>>,
 
     /// When to use colours; NO_COLOR in the environment turns them off too
@@ -232,14 +240,14 @@ mod tests {
         for line in ["--slow --top", "--slow 5", "--slow=1s -D", "--slow=off", "--slow=1ms", "--slow -P"] {
             assert!(parse(line).is_err(), "{line}");
         }
-        for view in ["--sizes", "--cpus"] {
+        for view in ["--sizes", "--cpus", "--who"] {
             for other in ["-Q", "-P", "--fine", "--top", "--slow"] {
                 let error = parse(&format!("{view} {other}")).unwrap_err();
                 assert!(error.lines().next().unwrap().contains("cannot be used with"), "{error}");
             }
         }
-        let options = parse("--sizes --cpus -jDF 1").unwrap();
-        assert!(options.sizes && options.cpus);
+        let options = parse("--sizes --cpus --who -jDF 1").unwrap();
+        assert!(options.sizes && options.cpus && options.who);
         let refused = parse("--from http://alice:secret@db1:port").unwrap_err();
         assert!(refused.contains("'db1:port' is not a URL") && !refused.contains("secret"), "{refused}");
         let options = parse("--from db1 --user alice 5").unwrap();

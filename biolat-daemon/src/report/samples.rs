@@ -10,7 +10,8 @@ use biolat_common::{
 
 use crate::{
     api::{
-        ApiBand, ApiDevice, ApiSizes, ApiSlowIo, ApiSlowLatency, ApiSlowLog, ApiSnapshot, Daemon, Op, VERSION,
+        ApiBand, ApiDevice, ApiSizes, ApiSlowIo, ApiSlowLatency, ApiSlowLog, ApiSnapshot, ApiWorkload,
+        ApiWorkloadUsage, Daemon, Op, VERSION,
     },
     band_histogram::BandHistogram,
     histogram::Histogram,
@@ -63,16 +64,38 @@ pub(crate) fn sizes(bands: &[BandSample<'_>]) -> ApiSizes {
         for (index, count) in buckets {
             *requests.entry(*index).or_default() += count;
         }
-        let ns = (latency * 1e9).round() as u64;
         let count = buckets.iter().map(|(_, count)| count).sum();
-        let mut cells = [0; BAND_CELLS];
-        cells[band_cell(cell(ns.min((1 << 40) - 1)))] = count;
-        let device = BandHistogram::from_cells(&cells, u128::from(ns) * u128::from(count));
-        ApiBand { size: size.to_owned(), device }
+        ApiBand { size: size.to_owned(), device: band(count, latency) }
     });
     let bands = bands.collect();
     let requests = SizeHistogram { zero: 0, buckets: requests.into_iter().collect(), overflow: 0 };
     ApiSizes { requests, bands }
+}
+
+/// So many I/Os with this latency in seconds.
+fn band(count: u64, latency: f64) -> BandHistogram {
+    let ns = (latency * 1e9).round() as u64;
+    let mut cells = [0; BAND_CELLS];
+    cells[band_cell(cell(ns.min((1 << 40) - 1)))] = count;
+    BandHistogram::from_cells(&cells, u128::from(ns) * u128::from(count))
+}
+
+/// A cgroup that is named by its path.
+pub(crate) fn workload(cgroup: &str, usage: Vec<ApiWorkloadUsage>) -> ApiWorkload {
+    ApiWorkload { cgroup: cgroup.into(), name: cgroup.into(), since: 9.0, usage, ..ApiWorkload::default() }
+}
+
+/// So many requests of 4 KiB, each with this time in the queue and in the device.
+pub(crate) fn usage(device: &str, op: &str, ios: u64, queue: f64, in_device: f64) -> ApiWorkloadUsage {
+    ApiWorkloadUsage {
+        device: device.into(),
+        op: op.into(),
+        bytes: ios * 4096,
+        errors: 0,
+        queue_seconds: queue * ios as f64,
+        device_seconds: in_device * ios as f64,
+        total: band(ios, queue + in_device),
+    }
 }
 
 /// Of a daemon that has finished 20 collections, one every 5 s.

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, ops::AddAssign};
 
 use biolat_common::series::{PHASES, Phase};
 
-use super::sizes::SizeWindow;
+use super::{
+    sizes::SizeWindow,
+    workloads::{self, WorkloadWindow},
+};
 use crate::{
     api::{self, ApiDevice, ApiInflight, ApiSnapshot, HUNG_SECONDS},
     histogram::Histogram,
@@ -52,6 +55,8 @@ pub(super) struct DeviceWindow {
     pub(super) unseen: BTreeMap<String, u64>,
     /// Requests that have ended on each CPU; none before the first, or if the daemon is older.
     pub(super) completions: Option<Vec<u64>>,
+    /// What each workload did, the largest share of its time first; none if the daemon does not count workloads.
+    pub(super) workloads: Option<Vec<WorkloadWindow>>,
 }
 
 /// One op of a device.
@@ -85,10 +90,17 @@ impl Window {
             let same = |device: &&ApiDevice| device.name == name && device.since == since;
             if restarted { None } else { before.devices.iter().find(same) }
         };
-        let devices = after
-            .devices
-            .iter()
-            .map(|device| DeviceWindow::since(counted(&device.name, device.since), device));
+        let is_continued = |device: &&ApiDevice| counted(&device.name, device.since).is_some();
+        let continued =
+            after.devices.iter().filter(is_continued).map(|device| device.name.as_str()).collect();
+        let had = before.workloads.as_deref().unwrap_or_default();
+        let mut workloads =
+            after.workloads.as_ref().map(|workloads| workloads::by_device(had, workloads, &continued));
+        let devices = after.devices.iter().map(|device| {
+            let workloads =
+                workloads.as_mut().map(|all| all.remove(device.name.as_str()).unwrap_or_default());
+            DeviceWindow::since(counted(&device.name, device.since), device, workloads)
+        });
         let is_there = |had: &ApiDevice| {
             after.devices.iter().any(|device| device.name == had.name && device.since == had.since)
         };
@@ -108,10 +120,8 @@ impl Window {
 
     /// All that a snapshot has counted, regardless of when.
     pub(super) fn until(after: &ApiSnapshot) -> Self {
-        Self {
-            devices: after.devices.iter().map(|device| DeviceWindow::since(None, device)).collect(),
-            ..Self::default()
-        }
+        let nothing = ApiSnapshot { devices: Vec::new(), workloads: None, ..after.clone() };
+        Self { devices: Self::between(&nothing, after).devices, ..Self::default() }
     }
 
     /// A count per second.
@@ -131,7 +141,8 @@ fn seconds(before: &ApiSnapshot, after: &ApiSnapshot, restarted: bool) -> f64 {
 }
 
 impl DeviceWindow {
-    fn since(before: Option<&ApiDevice>, after: &ApiDevice) -> Self {
+    fn since(before: Option<&ApiDevice>, after: &ApiDevice, workloads: Option<Vec<WorkloadWindow>>) -> Self {
+        let has = |phase: Phase| after.phases.iter().any(|name| name == phase.name());
         let op = |op: &api::Op| {
             let before = before.and_then(|device| device.ops.iter().find(|had| had.op == op.op));
             let had = before.and_then(|op| op.sizes.as_ref());
@@ -151,13 +162,14 @@ impl DeviceWindow {
             model: after.model.clone(),
             rotational: after.rotational,
             holders: after.holders.clone(),
-            phases: Phase::ALL.map(|phase| after.phases.iter().any(|name| name == phase.name())),
+            phases: Phase::ALL.map(has),
             hint: after.lacks.clone(),
             inflight: after.inflight,
             ops: after.ops.iter().map(op).collect(),
             unseen: grown(before.map_or(&BTreeMap::new(), |device| &device.unseen), &after.unseen),
             completions: (!after.completions.is_empty())
                 .then(|| after.completions.iter().enumerate().map(completed).collect()),
+            workloads: workloads.map(|workloads| workloads::ranked(workloads, has(Phase::Device))),
         }
     }
 

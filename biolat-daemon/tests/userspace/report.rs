@@ -20,7 +20,7 @@ use biolat_daemon::{
     band_histogram::BandHistogram,
     http::{Limits, Service, serve},
     size_histogram::SizeHistogram,
-    snapshot::{SizesView, Snapshot},
+    snapshot::{SizesView, Snapshot, WorkloadUsage, WorkloadView},
     web_config::WebConfig,
 };
 use flate2::{Compression, write::GzEncoder};
@@ -53,16 +53,40 @@ fn collection(number: u64, started: SystemTime) -> Snapshot {
     view.series[0].bytes = BYTES * number;
     view.series[0].sizes = Some(sizes(READS * number));
     view.spread.completions = vec![0, READS * number];
+    snapshot.workloads = Some(vec![workload(READS * number, started)]);
     snapshot
 }
 
 /// So many requests of 4 KiB.
 fn sizes(count: u64) -> SizesView {
     let requests = SizeHistogram { zero: 0, buckets: vec![(12, count)], overflow: 0 };
+    SizesView { requests, bands: vec![("le_4KiB", latencies(count))] }
+}
+
+fn latencies(count: u64) -> BandHistogram {
     let mut cells = [0; BAND_CELLS];
     cells[band_cell(cell(900_000))] = count;
-    let latencies = BandHistogram::from_cells(&cells, u128::from(count) * 900_000);
-    SizesView { requests, bands: vec![("le_4KiB", latencies)] }
+    BandHistogram::from_cells(&cells, u128::from(count) * 900_000)
+}
+
+/// A service that has done so many reads.
+fn workload(count: u64, since: SystemTime) -> WorkloadView {
+    let usage = WorkloadUsage {
+        device: "nvme0n1".into(),
+        op: "read".into(),
+        bytes: 4096 * count,
+        errors: 0,
+        queue_seconds: 0.0,
+        device_seconds: count as f64 * 900e-6,
+        latency: latencies(count),
+    };
+    WorkloadView {
+        cgroup: "/system.slice/db.service".into(),
+        identity: Default::default(),
+        since,
+        is_gone: false,
+        usage: vec![usage],
+    }
 }
 
 /// A biolat with a collection every 200 ms, for as long as the process lives.
@@ -201,9 +225,26 @@ fn tables_by_size_and_cpu() {
     assert_eq!(line["cpus"], serde_json::json!({"nvme0n1": [0, ios]}));
 }
 
-/// An older daemon, or one with `--sizes off`.
 #[test]
-fn a_daemon_without_sizes_or_cpus() {
+fn tables_by_workload() {
+    let address = biolat(None).to_string();
+    let output = once(&["--from", &address, "--who"]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    for line in ["nvme0n1: workloads by share of the drive's time\n", "db.service", "  100 % ***"] {
+        assert!(stdout.contains(line), "{line} is not in:\n{stdout}");
+    }
+    assert!(!stdout.contains("every device and op"), "{stdout}");
+    let output = once(&["--from", &address, "--who", "-j"]);
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (who, block) = (&line["who"][0], &line["blocks"][0]);
+    assert_eq!((&who["cgroup"], &who["share"]), (&"/system.slice/db.service".into(), &1.0.into()));
+    assert_eq!((&who["ios"], &who["bytes"]), (&block["ios"], &block["bytes"]));
+}
+
+/// An older daemon, or one with `--sizes off` or `--workloads off`.
+#[test]
+fn a_daemon_without_sizes_cpus_or_workloads() {
     let older = ApiSnapshot::of(&snapshot(1), "x", Duration::from_millis(200));
     let body = serde_json::to_vec(&older).unwrap();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -212,6 +253,7 @@ fn a_daemon_without_sizes_or_cpus() {
         let run = |view| once(&[&["--from", &address, view], json].concat());
         fails(&run("--sizes"), &["no sizes are counted there: that biolat runs with --sizes off"]);
         fails(&run("--cpus"), &["completions by CPU are unknown: that biolat is older"]);
+        fails(&run("--who"), &["no workloads are counted: that biolat runs with --workloads off"]);
     }
 }
 

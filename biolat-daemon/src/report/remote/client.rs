@@ -262,7 +262,12 @@ mod tests {
         device.unseen.insert("read".into(), 7);
         device.inflight = Some(ApiInflight { read: 1, write: 2, oldest_seconds: 31.0, exact: true });
         device.completions = vec![0, 400, 300];
-        samples::snapshot(100.0, vec![device])
+        let usage = || {
+            ["read", "discard"]
+                .map(|op| samples::usage("sda", op, 3000, 1e-3, if op == "read" { 9e-3 } else { 1.0 }))
+        };
+        let workloads = ["/", "/a/b", "other"].map(|cgroup| samples::workload(cgroup, usage().into()));
+        ApiSnapshot { workloads: Some(workloads.into()), ..samples::snapshot(100.0, vec![device]) }
     }
 
     /// Reads an answer, and shows it if it can be read: nothing may panic, nor steer a terminal.

@@ -7,6 +7,9 @@ mod sizes;
 mod tables_tests;
 #[cfg(test)]
 mod tests;
+mod who;
+#[cfg(test)]
+mod who_tests;
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -121,13 +124,16 @@ impl TextStyle {
         self.missing_latency(text, block, window, breakdown);
     }
 
-    /// By size and by CPU, as the breakdown says.
+    /// By workload, by size and by CPU, as the breakdown says.
     fn tables(&self, text: &mut String, window: &Window, breakdown: &Breakdown) {
         let missing = breakdown.missing(window);
         if let Some(missing) = missing {
             self.note(text, Highlight::Note, missing);
         }
         let mut tables = Vec::new();
+        if breakdown.who {
+            tables.extend(self.who_tables(window));
+        }
         if breakdown.sizes {
             tables.extend(self.size_tables(window));
         }
@@ -135,7 +141,7 @@ impl TextStyle {
             tables.extend(self.cpu_tables(window, nodes));
         }
         if tables.is_empty() && missing.is_none() {
-            let what = if breakdown.cpus.is_some() { "I/O" } else { "read or write" };
+            let what = if breakdown.cpus.is_some() || breakdown.who { "I/O" } else { "read or write" };
             let _ = writeln!(text, "no {what} completed in {}", format::duration(window.seconds));
         }
         text.push_str(&tables.join("\n"));

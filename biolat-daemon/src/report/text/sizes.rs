@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The maximum error of a percentile in percent, with two buckets an octave: 2^(1/4) is 19 % above 1.
-const ERROR_PERCENT: f64 = 19.0;
+pub(super) const ERROR_PERCENT: f64 = 19.0;
 
 /// The narrowest chart: its first and last latency stand above it.
 const NARROWEST_CHART: usize = 12;
