@@ -3,6 +3,7 @@
 mod coverage;
 mod inflight;
 mod latency;
+mod noisy_neighbor;
 mod siblings;
 mod sizes;
 mod status;
@@ -36,6 +37,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
         findings.extend(latency::slow(device, numbers));
         findings.extend(latency::admission(device, numbers));
         findings.extend(latency::queue(device, numbers));
+        findings.extend(noisy_neighbor::noisy_neighbor(device, window, numbers));
         findings.extend(siblings::slower(device, window, &p99s, numbers));
         findings.extend(latency::bimodal(device, numbers));
         findings.extend(sizes::slow_band(device, numbers));

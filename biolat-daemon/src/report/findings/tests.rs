@@ -175,6 +175,28 @@ fn the_queue_dominates() {
     assert!(nothing_found(&findings_of(vec![drive("sda", reads(QUICK, 0.9e-3, 1e-3))], &[])));
 }
 
+/// The rule and its limits are tested where it stands.
+#[test]
+fn a_workload_is_slow_while_another_keeps_the_drive_busy() {
+    let found = |workloads| {
+        let devices = ["sda", "sdb"].map(|name| drive(name, reads(QUICK, 0.0, 9e-4)));
+        let after = ApiSnapshot { workloads, ..samples::snapshot(60.0, devices.into()) };
+        findings(&Window::between(&samples::snapshot(0.0, vec![]), &after), NumberFormat::UNICODE)
+    };
+    let on = |device: &str| {
+        [("web.service", 900, 5e-3), ("db.service", 3000, 5e-3), ("backup.service", 60_000, 10e-3)]
+            .map(|(cgroup, ios, latency)| {
+                samples::workload(cgroup, vec![samples::usage(device, "read", ios, 0.0, latency)])
+            })
+            .to_vec()
+    };
+    let expected = "sdb: reads and writes of db.service take 5.00 ms (mean total latency), while 97 % of the drive's time goes \
+                    to backup.service, 2.4 % to db.service.";
+    assert_eq!(found(Some(on("sdb"))), [expected]);
+    assert!(nothing_found(&found(Some(on("sdc")))));
+    assert!(nothing_found(&found(None)));
+}
+
 #[test]
 fn one_is_slower_than_its_siblings() {
     let trio = |slow: &[(i32, u64)]| {
