@@ -1,4 +1,4 @@
-//! The histogram of the selected row, below the table.
+//! The histogram or the workloads of the selected row, below the table.
 
 use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
 use ratatui::{
@@ -10,7 +10,9 @@ use ratatui::{
 use super::{
     layout::ROOMY,
     row::TopRow,
+    state::Details,
     view::{BARS, BOLD, TopView, fitting, line},
+    who,
 };
 use crate::{
     format::{short_count, short_share},
@@ -29,8 +31,8 @@ struct Bin {
 /// The width of the names of percentiles behind a bar.
 const MARKS: usize = 12;
 
-/// More lines of the histogram are not useful.
-const MOST_BINS: usize = 16;
+/// More lines are not useful.
+const MOST_LINES: usize = 16;
 
 const LOWEST_INDEX: i32 = ZERO_EXPONENT * PER_OCTAVE;
 const HIGHEST_INDEX: i32 = TOP_EXPONENT * PER_OCTAVE;
@@ -38,25 +40,41 @@ const PER_OCTAVE: i32 = 1 << SCHEMA;
 
 /// The table's share of the lines: all, if no histogram is shown.
 pub(super) fn room_above(view: &TopView<'_>, available: u16) -> u16 {
-    let Some(row) = open(view) else { return available };
+    let Some((row, details)) = open(view) else { return available };
     let rows = view.rows.len().min(usize::from(u16::MAX) - 1) as u16 + 1;
-    let wanted = 2 + u16::from(row.overdue.is_some()) + bins(row, view, MOST_BINS).len().max(1) as u16;
+    let lines = match details {
+        Details::Histogram => bins(row, view, MOST_LINES).len().max(1),
+        Details::Who => who::height(row, view).min(MOST_LINES),
+    };
+    let wanted = 2 + u16::from(row.overdue.is_some()) + lines as u16;
     // Each gets half of the lines, plus what the other leaves.
     rows.min(available - wanted.min(available / 2))
 }
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
-    let Some(row) = open(view) else { return };
+    let Some((row, details)) = open(view) else { return };
     if area.height < 2 {
         return;
     }
     // A blank line, if there is space.
     let mut top = u16::from(area.height > 4);
-    line(buffer, area, top, &fitting(&title(row, view), view.numbers().separator(), area.width), BOLD);
+    let title = match details {
+        Details::Histogram => title(row, view),
+        Details::Who => who::title(row, view),
+    };
+    line(buffer, area, top, &fitting(&title, view.numbers().separator(), area.width), BOLD);
     if let Some(overdue) = &row.overdue {
         top += 1;
         line(buffer, area, top, overdue, view.ink(Color::Red).patch(BOLD));
     }
+    let below = Rect { y: area.y + top + 1, height: area.height.saturating_sub(top + 1), ..area };
+    match details {
+        Details::Histogram => histogram(buffer, below, row, view),
+        Details::Who => who::draw(buffer, below, row, view),
+    }
+}
+
+fn histogram(buffer: &mut Buffer, area: Rect, row: &TopRow, view: &TopView<'_>) {
     let latencies = row.figures.of(view.state.phase);
     let all = latencies.count();
     if all == 0 {
@@ -65,13 +83,13 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
             Some(_) => "the latency of this phase is not recorded for this device",
             None => "no I/O completed",
         };
-        line(buffer, area, top + 1, why, view.dim());
+        line(buffer, area, 0, why, view.dim());
         return;
     }
-    let bins = bins(row, view, usize::from(area.height.saturating_sub(top + 1)).min(MOST_BINS));
+    let bins = bins(row, view, usize::from(area.height).min(MOST_LINES));
     let highest = bins.iter().map(|bin| bin.count).max().unwrap_or(1).max(1) as f64;
     let longest = [0.5, 0.99, 1.0].map(|share| latencies.percentile(share).map_or(0.0, |b| b.upper));
-    for (y, bin) in (top + 1..).zip(&bins) {
+    for (y, bin) in (0..).zip(&bins) {
         let share = bin.count as f64 / all as f64;
         let range = range(*bin, view);
         let mut head = format!("{range:>13} {:>5} ", short_count(bin.count));
@@ -97,11 +115,9 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
     }
 }
 
-fn open<'a>(view: &TopView<'a>) -> Option<&'a TopRow> {
-    if !view.state.is_open {
-        return None;
-    }
-    view.rows.get(view.state.place(view.rows)?)
+fn open<'a>(view: &TopView<'a>) -> Option<(&'a TopRow, Details)> {
+    let details = view.state.details?;
+    Some((view.rows.get(view.state.place(view.rows)?)?, details))
 }
 
 fn title(row: &TopRow, view: &TopView<'_>) -> Vec<String> {

@@ -125,7 +125,7 @@ fn footer(buffer: &mut Buffer, area: Rect, row: u16, view: &TopView<'_>) {
         vec!["any key closes the help", "q quit"]
     } else {
         let mut keys = vec!["q quit", "? help", "s sort", "p phase", "o ops", "f filter", "Enter histogram"];
-        keys.extend(["r reverse", "space pause", "+/- window"]);
+        keys.extend(["w workloads", "r reverse", "space pause", "+/- window"]);
         keys
     };
     let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();

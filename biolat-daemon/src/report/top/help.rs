@@ -11,7 +11,7 @@ const HELP: &[&str] = &[
     "o        ops: together, each, one only",
     "f /      filter devices by name",
     "up down  select a row (also j k PgUp PgDn)",
-    "Enter    histogram of the selected row",
+    "Enter w  histogram, workloads of the row",
     "space    pause",
     "+ -      longer, shorter window",
     "q Esc    quit",
@@ -25,7 +25,7 @@ const HELP: &[&str] = &[
     "INFL      I/Os in flight, of all ops",
     "OLDEST    age of the oldest, > at least",
     "",
-    "Percentiles and max are within ±4.4 %.",
+    "p50 to max ±4.4 %, of workloads ±19 %.",
 ];
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect) {

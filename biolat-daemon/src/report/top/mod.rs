@@ -17,6 +17,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod view;
+mod who;
 
 use std::{
     io::{IsTerminal as _, stdin, stdout},

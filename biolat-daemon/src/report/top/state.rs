@@ -33,6 +33,14 @@ impl Mark {
     }
 }
 
+/// What is shown of the selected row, below the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Details {
+    Histogram,
+    /// The workloads of its device.
+    Who,
+}
+
 /// What the user has chosen.
 #[derive(Clone, Debug)]
 pub(super) struct TopState {
@@ -45,8 +53,7 @@ pub(super) struct TopState {
     pub(super) is_typing: bool,
     pub(super) is_paused: bool,
     pub(super) is_help: bool,
-    /// Whether the histogram of the selected row is shown.
-    pub(super) is_open: bool,
+    pub(super) details: Option<Details>,
     pub(super) mark: Option<Mark>,
     /// The number of collections in a window.
     pub(super) passes: u64,
@@ -91,7 +98,7 @@ impl TopState {
             is_typing: false,
             is_paused: false,
             is_help: false,
-            is_open: false,
+            details: None,
             mark: None,
             passes: passes.clamp(1, MOST_PASSES),
         }
@@ -135,7 +142,8 @@ impl TopState {
             KeyCode::Char('f' | '/') => self.is_typing = true,
             KeyCode::Char(' ') => self.is_paused = !self.is_paused,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.is_help = true,
-            KeyCode::Enter => self.open(shown.rows),
+            KeyCode::Enter => self.open(Details::Histogram, shown.rows),
+            KeyCode::Char('w') => self.open(Details::Who, shown.rows),
             KeyCode::Down | KeyCode::Char('j') => self.move_mark(1, shown.rows),
             KeyCode::Up | KeyCode::Char('k') => self.move_mark(-1, shown.rows),
             KeyCode::PageDown => self.move_mark(PAGE, shown.rows),
@@ -189,13 +197,13 @@ impl TopState {
         }
     }
 
-    fn open(&mut self, rows: &[TopRow]) {
-        if self.place(rows).is_some() {
-            self.is_open = !self.is_open;
-        } else {
+    /// Shows details, or closes them if they are shown.
+    fn open(&mut self, details: Details, rows: &[TopRow]) {
+        let is_shown = self.details == Some(details) && self.place(rows).is_some();
+        if self.place(rows).is_none() {
             self.mark = rows.first().map(Mark::of);
-            self.is_open = self.mark.is_some();
         }
+        self.details = (!is_shown && self.mark.is_some()).then_some(details);
     }
 
     fn move_mark(&mut self, by: isize, rows: &[TopRow]) {

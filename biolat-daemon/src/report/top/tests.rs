@@ -30,7 +30,7 @@ sdb      ST4000NM0035          0      0      -      -      -      -      -     0
 
 
 
-q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  r reverse";
+q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  w workloads";
     assert_eq!(sees.join("\n"), expected);
 }
 
@@ -213,7 +213,7 @@ sda        500    2.0  3.7ms   30ms   30ms  239ms    26%     3    64    1.2s
 nvme0n1   6000     25  117µs  117µs  234µs  935µs     2%     0     3   200ms
 
 
-q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  r reverse";
+q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  w workloads";
     assert_eq!(person.sees(80, 9).join("\n"), expected);
     assert_eq!(person.sees(25, 9)[2..4], ["DEVICE    p99 INFL OLDEST", "sdb         -   12   >16s"]);
     assert_eq!(person.sees(20, 9)[2], "DEVICE  INFL OLDEST");
