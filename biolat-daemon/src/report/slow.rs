@@ -195,9 +195,12 @@ fn notes(news: &News<'_>) -> Vec<String> {
     notes
 }
 
+/// The most characters of a workload.
+const LONGEST_WORKLOAD: usize = 40;
+
 /// An I/O in one line: `22:13:20.123 sda       read    sector 2048          4.00 KiB   1.25 s  queue 200 µs, …`.
 pub(super) fn line(io: &ApiSlowIo, terminal: Terminal, numbers: NumberFormat) -> String {
-    let ApiSlowIo { completed, device, op, sector, bytes, status, latency, cpu, .. } = io;
+    let ApiSlowIo { completed, device, op, sector, bytes, status, latency, cpu, workload, number: _ } = io;
     let milliseconds = (completed * 1e3) as u64 % 1000;
     let time = format!("{}.{milliseconds:03}", clock::local(*completed));
     let size = format::bytes(*bytes as f64);
@@ -211,7 +214,20 @@ pub(super) fn line(io: &ApiSlowIo, terminal: Terminal, numbers: NumberFormat) ->
     } else {
         String::new()
     };
-    format!("{time} {device:<9} {op:<7} sector {sector:<11} {size:>8} {total:>7}  {known}CPU {cpu}{failed}")
+    let workload = workload.as_deref().map(short_workload);
+    let workload =
+        workload.map(|name| format!("  {}", terminal.cut(name, LONGEST_WORKLOAD))).unwrap_or_default();
+    format!(
+        "{time} {device:<9} {op:<7} sector {sector:<11} {size:>8} {total:>7}  {known}CPU {cpu}{failed}{workload}"
+    )
+}
+
+/// The last part of a cgroup's path: its names begin with the outermost.
+fn short_workload(cgroup: &str) -> &str {
+    match cgroup.trim_end_matches('/').rsplit('/').next() {
+        Some(name) if !name.is_empty() => name,
+        _ => "kernel",
+    }
 }
 
 #[cfg(test)]
@@ -271,5 +287,17 @@ mod tests {
         io.status = "medium".into();
         let expected = "       -  admission 500 ms, CPU 3  failed: medium";
         assert!(text(&io).ends_with(expected), "{}", text(&io));
+        for (cgroup, shown) in [
+            ("/", "kernel"),
+            ("other", "other"),
+            ("/system.slice/db.service", "db.service"),
+            (
+                "/kubepods.slice/cri-containerd-0123456789abcdef0123456789abcdef.scope",
+                "cri-containerd-0123456789abcdef01234567…",
+            ),
+        ] {
+            io.workload = Some(cgroup.into());
+            assert!(text(&io).ends_with(&format!("CPU 3  failed: medium  {shown}")), "{}", text(&io));
+        }
     }
 }
