@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs};
 use biolat_daemon::{
     api::{
         ApiBand, ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSizes, ApiSlowIo, ApiSlowLatency, ApiSlowLog,
-        ApiSnapshot, Daemon, Op, VERSION,
+        ApiSnapshot, ApiWorkload, ApiWorkloadUsage, Daemon, Op, VERSION,
     },
     histogram::Histogram,
     size_histogram::SizeHistogram,
@@ -49,6 +49,15 @@ fn everything() -> ApiSnapshot {
         inflight: Some(ApiInflight::default()),
         completions: vec![1],
     };
+    let usage = ApiWorkloadUsage {
+        device: String::new(),
+        op: String::new(),
+        bytes: 0,
+        errors: 0,
+        queue_seconds: 0.0,
+        device_seconds: 0.0,
+        total: histogram().into(),
+    };
     let daemon = Daemon {
         passes: 0,
         pass_seconds: 0.0,
@@ -68,7 +77,7 @@ fn everything() -> ApiSnapshot {
         started: 0.0,
         interval: 0.0,
         devices: vec![device],
-        workloads: None,
+        workloads: Some(vec![ApiWorkload { usage: vec![usage], ..ApiWorkload::default() }]),
         lost: [("{reason}".to_owned(), 1)].into(),
         slow_dropped: 0,
         daemon,
