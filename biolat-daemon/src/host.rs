@@ -15,6 +15,20 @@ pub struct Host {
     /// Mount point of procfs
     #[arg(long, value_name = "DIR", env = "BIOLAT_PROCFS", hide_env_values = true, default_value = "/proc")]
     pub procfs: PathBuf,
+
+    /// Directory with the links that the kubelet makes to the logs of containers, for the names of pods
+    ///
+    /// Only the names of the links and of what they point to are read. Without the directory, pods are shown by their UIDs.
+    #[arg(long, value_name = "DIR", env = "BIOLAT_CONTAINER_LOGS", hide_env_values = true)]
+    #[arg(default_value = "/var/log/containers")]
+    pub container_logs: PathBuf,
+}
+
+impl Default for Host {
+    /// With the usual mount points.
+    fn default() -> Self {
+        Self { sysfs: "/sys".into(), procfs: "/proc".into(), container_logs: "/var/log/containers".into() }
+    }
 }
 
 impl Host {

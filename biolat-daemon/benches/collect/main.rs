@@ -73,7 +73,7 @@ fn run(options: &Options) -> Result<()> {
 
 fn whole_pass(devices: usize) -> Result<Row> {
     let disks = Disks::attach(devices)?;
-    let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
+    let host = Host::default();
     let selection = Selection::new(Some(&disks.pattern()), None).map_err(|error| anyhow!("{error:?}"))?;
     let mut collector = Collector::attach(host, selection, probe::Options::default())?;
     collector.collect()?;

@@ -47,7 +47,7 @@ fn run(options: &Options) -> Result<()> {
     let target = options.path.clone().map_or_else(Target::scratch, Target::named)?;
     let disk = target.disk()?;
     let selection = Selection::new(Some(&disk), None).map_err(|error| anyhow!("{error:?}"))?;
-    let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
+    let host = Host::default();
     let mut collector = Collector::attach(host, selection, probe::Options::default())?;
     let idle = Idle::measure()?;
     let mut rows = Vec::new();

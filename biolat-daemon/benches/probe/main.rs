@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     let object = std::env::var_os("BIOLAT_BENCH_FLOOR").context("run it with: cargo xtask bench probe")?;
-    let types = kernel_btf(&Host { sysfs: "/sys".into(), procfs: "/proc".into() })?;
+    let types = kernel_btf(&Host::default())?;
     let own = Own { object: object.into(), types };
     let target = options.path.clone().map_or_else(Target::scratch, Target::named)?;
     let path = target.path.display().to_string();

@@ -97,7 +97,7 @@ impl Identity {
     }
 
     /// A short name for people: `postgresql.service`, `shop/web-0/nginx`, the name of a container or machine or the first
-    /// digits of its id, the path if there is no other. A unit inside of a container is added: `web/nginx.service`.
+    /// digits of its id, `kernel`, the path if there is no other. A unit inside of a container is added: `web/nginx.service`.
     #[must_use]
     pub fn short_name(&self, path: &str) -> String {
         let location = path::locate(path);

@@ -17,6 +17,7 @@ mod probe_load;
 mod process_rights;
 mod rights;
 mod text;
+mod workloads;
 
 use std::{
     fs,
@@ -155,7 +156,7 @@ impl Subjects {
     }
 
     fn check(&self) -> Result<Vec<Finding>> {
-        let Host { sysfs, procfs } = &self.host;
+        let Host { sysfs, procfs, container_logs } = &self.host;
         // Like the daemon, for which permitted capabilities are enough.
         let _ = own_rights::raise();
         let process = ProcessRights::read(procfs).with_context(|| {
@@ -173,6 +174,7 @@ impl Subjects {
         let (found, kernel) = kernel::types(&path, fs::read(&path));
         findings.extend(found);
 
+        let knows_cgroups = kernel.as_ref().is_none_or(|(kernel, _)| kernel.has_workloads);
         let devices = self.devices(kernel.as_ref().map(|(kernel, _)| kernel), known, process.user == 0);
         let map_size = map_size(devices.shown, &self.probe)?;
         let needed = map_size.with_start(kernel.as_ref().map_or(0, |(_, types)| types.len()));
@@ -211,6 +213,10 @@ impl Subjects {
         findings.push(files::open_files(hard_limit(Resource::Nofile)));
 
         findings.extend(devices.findings);
+        if self.probe.workloads > 0 {
+            findings.push(workloads::charged(knows_cgroups, sysfs));
+            findings.extend(workloads::pods(container_logs));
+        }
         let all = &self.listen;
         findings.extend(all.iter().enumerate().map(|(place, &at)| {
             match listen::overlap(at, &all[..place]) {

@@ -137,7 +137,9 @@ mod tests {
     };
     use proptest::{array::uniform8, collection::vec, prelude::*};
 
-    use super::{Kind, count, leave_incomplete, sum};
+    use biolat_common::workload::Entry;
+
+    use super::{Kind, count, leave_incomplete, limit_to, sum};
 
     /// How the probe counts one I/O: each step writes one counter.
     #[derive(Clone, Debug)]
@@ -191,6 +193,19 @@ mod tests {
         }
     }
 
+    /// The entry of these I/Os, all workloads together.
+    fn reference<'a>(ios: impl IntoIterator<Item = &'a Io>) -> Entry {
+        let mut entry = Entry::ZERO;
+        for io in ios {
+            entry.cells[io.latency_cell / 4] += 1;
+            match io.kind {
+                IoKind::Dispatched => entry.device_ns += 1,
+                IoKind::Undispatched | IoKind::EmptyFlush => entry.unsplit_ns += 1,
+            }
+        }
+        entry
+    }
+
     fn taken(mut growth: Counters, has_undispatched: bool) -> Counters {
         leave_incomplete(
             &mut growth,
@@ -232,6 +247,56 @@ mod tests {
             }
             last.merge(&taken(counters.since(&last), last.sizes.undispatched > 0));
             prop_assert!(last == counters);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// In each round, some I/Os complete before the tables of workloads are switched, and some while the counters are read.
+        #[test]
+        fn counts_are_those_of_the_workloads(
+            rounds in vec((vec(io(), 0..10), vec(io(), 0..6)), 1..8),
+        ) {
+            let (mut counters, mut last) = (Counters::ZERO, Counters::ZERO);
+            let (mut all, mut late) = (Vec::new(), Vec::new());
+            for (complete, torn) in &rounds {
+                for io in complete {
+                    io.count(&mut counters, [true; 8]);
+                }
+                let mut copy = counters;
+                for io in torn {
+                    io.count(&mut copy, io.seen);
+                    io.count(&mut counters, [true; 8]);
+                }
+                let expected = reference(late.iter().copied().chain(complete));
+                all.extend(late.drain(..).chain(complete));
+                late.extend(torn);
+                // These are only counted by workload.
+                for counters in [&mut counters, &mut copy] {
+                    (counters.series.device_ns, counters.series.unsplit_ns) = (0, 0);
+                }
+                let mut growth = copy.since(&last);
+                let kind = Kind {
+                    has_sizes: true,
+                    is_read_or_write: true,
+                    has_undispatched: last.sizes.undispatched > 0,
+                };
+                limit_to(&expected, &mut growth, &mut [], kind);
+                last.merge(&growth);
+                let Counters { series, sizes } = &last;
+                let sums = reference(all.iter().copied());
+                for (group, &count) in series.cells.chunks(4).zip(&sums.cells) {
+                    prop_assert_eq!(sum(group.iter().map(|cell| &cell[Phase::Total as usize])), u64::from(count));
+                }
+                prop_assert_eq!(sum(&sizes.requests), all.len() as u64);
+                prop_assert_eq!(sum(sizes.bands.as_flattened()), sum(&sizes.requests[1..]));
+                prop_assert_eq!(count(series, Phase::Queue), count(series, Phase::Device));
+                if !all.iter().chain(&late).any(|io| io.kind == IoKind::Undispatched) {
+                    prop_assert_eq!(sum(sizes.bands.as_flattened()), count(series, Phase::Device));
+                    prop_assert_eq!(sizes.band_ns.iter().sum::<u64>(), sums.device_ns);
+                }
+            }
         }
     }
 

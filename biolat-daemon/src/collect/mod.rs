@@ -28,7 +28,6 @@ use anyhow::{Context as _, Result};
 use biolat_common::series::Key;
 
 use crate::{
-    cgroup::PodNames,
     cpus::CpuNodes,
     device::{
         self, Device, IdKind,
@@ -87,7 +86,8 @@ pub struct Collector {
     slow: SlowIoLog,
     workloads: WorkloadStore,
     reference: Reference,
-    pod_names: PodNames,
+    /// When the names of pods were read.
+    pod_names_read: Option<Instant>,
     cpu_nodes: CpuNodes,
     /// When the counters were read last.
     read: Option<Instant>,
@@ -145,12 +145,13 @@ impl Collector {
     /// A collector for a probe that has just been attached, and the devices that were found before.
     pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
         let cpu_nodes = CpuNodes::read(&host.sysfs);
+        let started = SystemTime::now();
         let reference = Reference::new(probe.workloads.as_ref().map_or(0, WorkloadMaps::slots));
         let mut collector = Self {
             host,
             selection,
             probe,
-            started: SystemTime::now(),
+            started,
             scanned: Some(Instant::now()),
             devices: BTreeMap::new(),
             sysfs: SysfsThread::start()?,
@@ -165,9 +166,9 @@ impl Collector {
             interval: Duration::ZERO,
             survey_turns: SurveyTurns::default(),
             slow: SlowIoLog::default(),
-            workloads: WorkloadStore::default(),
+            workloads: WorkloadStore::new(started),
             reference,
-            pod_names: PodNames::default(),
+            pod_names_read: None,
             cpu_nodes,
             read: None,
             gone: GoneDevices::default(),

@@ -26,18 +26,22 @@ const SHOWN_AFTER_END: Duration = Duration::from_secs(5 * 60);
 /// After this, the path of a cgroup is read again: with cgroup v1 it may have another name.
 const RENAME_INTERVAL: Duration = Duration::from_secs(60);
 
+/// After this, the names of pods are read again.
+const POD_NAMES_INTERVAL: Duration = Duration::from_secs(30);
+
 /// How cgroups that have no room of their own are shown together.
 const OTHER_NAME: &str = "other";
 
 /// Every workload since the probe was attached, by serial number.
-#[derive(Default)]
 pub(super) struct WorkloadStore {
     workloads: BTreeMap<u64, Workload>,
     /// The serial number of the root, whose I/Os are the kernel's, too.
     root: Option<u64>,
     /// When the counts were taken last.
-    taken: Option<SystemTime>,
+    taken: SystemTime,
     logged_other: bool,
+    /// Whether there is a pod or container whose names have not been looked for.
+    has_unnamed: bool,
 }
 
 struct Workload {
@@ -113,10 +117,16 @@ impl WorkloadTotals {
 }
 
 impl Workload {
-    fn new(cgroup: Option<SeenCgroup>, since: SystemTime, now: Instant, names: &PodNames) -> Self {
+    fn new(cgroup: Option<SeenCgroup>, since: SystemTime, now: Instant) -> Self {
         let path = cgroup.as_ref().map_or("/", |cgroup| &cgroup.path);
-        let identity = Identity::of_path(path).with_names(names);
+        let identity = Identity::of_path(path);
         Self { cgroup, identity, since, named: now, gone: None, usage: BTreeMap::new() }
+    }
+
+    /// Whether it is a pod or container in one, by an id that is not a name.
+    fn may_have_names(&self) -> bool {
+        self.identity.pod.is_empty()
+            && !(self.identity.pod_uid.is_empty() && self.identity.container_id.is_empty())
     }
 
     fn path(&self) -> Option<&str> {
@@ -135,13 +145,23 @@ pub(super) trait Cgroups {
 }
 
 impl WorkloadStore {
+    /// For a probe that was attached at this time.
+    pub(super) fn new(started: SystemTime) -> Self {
+        Self {
+            workloads: BTreeMap::new(),
+            root: None,
+            taken: started,
+            logged_other: false,
+            has_unnamed: false,
+        }
+    }
+
     /// Adds the counts of an epoch. Those of a cgroup that is not known any more are added to the others.
-    pub(super) fn add(&mut self, counts: &EpochCounts, cgroups: &mut impl Cgroups, names: &PodNames) {
-        let since = self.taken.replace(SystemTime::now()).unwrap_or_else(SystemTime::now);
-        let now = Instant::now();
+    pub(super) fn add(&mut self, counts: &EpochCounts, now: Instant, cgroups: &mut impl Cgroups) {
+        let since = std::mem::replace(&mut self.taken, SystemTime::now());
         let mut active = BTreeSet::new();
         for (&(key, number), entry) in counts {
-            let number = self.known(number, since, now, cgroups, names);
+            let number = self.known(number, since, now, cgroups);
             active.insert(number);
             if let Some(workload) = self.workloads.get_mut(&number) {
                 workload.gone = None;
@@ -153,19 +173,12 @@ impl WorkloadStore {
                 "there is no room for every cgroup: I/O of the others is counted together, as {OTHER_NAME} (see --workloads)"
             );
         }
-        self.name_again(now, cgroups, names);
+        self.name_again(now, cgroups);
         self.find_gone(&active, now, cgroups);
     }
 
     /// The number under which a workload is kept.
-    fn known(
-        &mut self,
-        number: u64,
-        since: SystemTime,
-        now: Instant,
-        cgroups: &mut impl Cgroups,
-        names: &PodNames,
-    ) -> u64 {
+    fn known(&mut self, number: u64, since: SystemTime, now: Instant, cgroups: &mut impl Cgroups) -> u64 {
         let number = if self.root == Some(number) { KERNEL } else { number };
         if self.workloads.contains_key(&number) {
             return number;
@@ -175,13 +188,15 @@ impl WorkloadStore {
             _ => match cgroups.cgroup(number) {
                 Ok(Some(cgroup)) if cgroup.path == "/" => {
                     self.root = Some(number);
-                    return self.known(KERNEL, since, now, cgroups, names);
+                    return self.known(KERNEL, since, now, cgroups);
                 }
                 Ok(Some(cgroup)) => Some(cgroup),
-                _ => return self.known(OTHER, since, now, cgroups, names),
+                _ => return self.known(OTHER, since, now, cgroups),
             },
         };
-        self.workloads.insert(number, Workload::new(cgroup, since, now, names));
+        let workload = Workload::new(cgroup, since, now);
+        self.has_unnamed |= workload.may_have_names();
+        self.workloads.insert(number, workload);
         self.absorb_namesakes(number, cgroups);
         number
     }
@@ -206,20 +221,21 @@ impl WorkloadStore {
     }
 
     /// Reads paths again that were read some time ago.
-    fn name_again(&mut self, now: Instant, cgroups: &mut impl Cgroups, names: &PodNames) {
+    fn name_again(&mut self, now: Instant, cgroups: &mut impl Cgroups) {
         let mut renamed = Vec::new();
         for (&number, workload) in &mut self.workloads {
             if now.duration_since(workload.named) < RENAME_INTERVAL || workload.gone.is_some() {
                 continue;
             }
             workload.named = now;
-            let Some(cgroup) = &mut workload.cgroup else { continue };
+            let Some(cgroup) = &workload.cgroup else { continue };
             if let Ok(Some(recorded)) = cgroups.cgroup(number) {
                 if cgroup.path != recorded.path {
                     renamed.push(number);
+                    workload.identity = Identity::of_path(&recorded.path);
+                    self.has_unnamed |= workload.may_have_names();
+                    workload.cgroup = Some(recorded);
                 }
-                *cgroup = recorded;
-                workload.identity = Identity::of_path(&cgroup.path).with_names(names);
                 // An error here is harmless: the next time is in a minute.
                 let _ = cgroups.forget(number);
             }
@@ -247,6 +263,14 @@ impl WorkloadStore {
                 Some(gone) => now.duration_since(gone) < SHOWN_AFTER_END || cgroups.forget(number).is_err(),
             }
         });
+    }
+
+    /// Adds names to pods and containers. Those that are gone keep theirs.
+    fn name_pods(&mut self, names: &PodNames) {
+        self.has_unnamed = false;
+        for workload in self.workloads.values_mut().filter(|workload| workload.may_have_names()) {
+            workload.identity = std::mem::take(&mut workload.identity).with_names(names);
+        }
     }
 
     /// Removes what was done on devices that are gone.
@@ -321,7 +345,184 @@ impl Collector {
         let Some(maps) = &mut self.probe.workloads else { return Ok(()) };
         let counts = maps.take()?;
         self.reference.add(&counts);
-        self.workloads.add(&counts, &mut self.probe, &self.pod_names);
+        self.workloads.add(&counts, Instant::now(), &mut self.probe);
+        self.read_pod_names();
         Ok(())
+    }
+
+    /// Reads the names of pods for the first I/O of one, and now and then, as the kubelet may make its links later.
+    fn read_pod_names(&mut self) {
+        let is_due = self.pod_names_read.is_none_or(|read| read.elapsed() >= POD_NAMES_INTERVAL);
+        if !self.workloads.has_unnamed && !is_due {
+            return;
+        }
+        self.pod_names_read = Some(Instant::now());
+        let directory = self.host.container_logs.clone();
+        // Without the directory, this is no node of Kubernetes.
+        if let Some(Ok(names)) = self.sysfs.read(move || PodNames::read(&directory)) {
+            self.workloads.name_pods(&names);
+        }
+        self.workloads.has_unnamed = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        path::Path,
+        time::{Duration, Instant, SystemTime},
+    };
+
+    use anyhow::Result;
+    use biolat_common::{
+        series::Key,
+        workload::{Entry, KERNEL, OTHER},
+    };
+
+    use super::{Cgroups, SHOWN_AFTER_END, WorkloadStore};
+    use crate::{cgroup::PodNames, probe::SeenCgroup, snapshot::WorkloadView};
+
+    const ROOT: u64 = 1;
+
+    /// The cgroups that the probe has recorded, and those that are gone.
+    #[derive(Default)]
+    struct FakeKernel {
+        paths: BTreeMap<u64, String>,
+        gone: BTreeSet<u64>,
+        forgotten: Vec<u64>,
+    }
+
+    impl FakeKernel {
+        fn with(paths: &[(u64, &str)]) -> Self {
+            let paths = paths.iter().map(|&(number, path)| (number, path.to_owned())).collect();
+            Self { paths, ..Self::default() }
+        }
+    }
+
+    impl Cgroups for FakeKernel {
+        fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>> {
+            Ok(self.paths.get(&workload).map(|path| SeenCgroup::of_path(path)))
+        }
+
+        fn forget(&mut self, workload: u64) -> Result<()> {
+            self.forgotten.push(workload);
+            Ok(())
+        }
+
+        fn exists(&self, workload: u64, _: &SeenCgroup) -> Result<bool> {
+            Ok(!self.gone.contains(&workload))
+        }
+    }
+
+    /// Adds so many I/Os of each workload, on one device.
+    fn add(store: &mut WorkloadStore, ios: &[(u64, u32)], now: Instant, kernel: &mut FakeKernel) {
+        let entries = ios.iter().map(|&(workload, count)| {
+            let mut entry = Entry { bytes: u64::from(count) * 512, ..Entry::ZERO };
+            entry.cells[20] = count;
+            ((Key::new(7, 0), workload), entry)
+        });
+        store.add(&entries.collect(), now, kernel);
+    }
+
+    fn views(store: &WorkloadStore) -> Vec<WorkloadView> {
+        store.views(&[], SystemTime::UNIX_EPOCH, |_| Some("sda"), |_| "read".to_owned())
+    }
+
+    /// Each workload's path, and its I/Os.
+    fn ios(store: &WorkloadStore) -> Vec<(String, u64)> {
+        let views = views(store).into_iter();
+        views.map(|view| (view.cgroup, view.usage.iter().map(|usage| usage.latency.count()).sum())).collect()
+    }
+
+    fn expected(ios: &[(&str, u64)]) -> Vec<(String, u64)> {
+        ios.iter().map(|&(path, count)| (path.to_owned(), count)).collect()
+    }
+
+    #[test]
+    fn the_root_is_the_kernel_and_the_unknown_are_others() {
+        let mut kernel = FakeKernel::with(&[(ROOT, "/"), (5, "/a.service")]);
+        let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+        let now = Instant::now();
+        add(&mut store, &[(KERNEL, 1), (ROOT, 2), (5, 4), (OTHER, 8), (99, 16)], now, &mut kernel);
+        assert_eq!(ios(&store), expected(&[("/", 3), ("/a.service", 4), ("other", 24)]));
+        assert_eq!(
+            [ROOT, KERNEL, 5, OTHER, 99].map(|number| store.path(number)),
+            ["/", "/", "/a.service", "other", ""]
+        );
+        assert_eq!(views(&store)[1].identity.unit, "a.service");
+    }
+
+    #[test]
+    fn a_cgroup_with_the_path_of_a_former_one_continues_it() {
+        let mut kernel = FakeKernel::with(&[(5, "/a.service"), (6, "/a.service")]);
+        let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+        let now = Instant::now();
+        add(&mut store, &[(5, 4)], now, &mut kernel);
+        let since = views(&store)[0].since;
+        add(&mut store, &[(6, 1)], now, &mut kernel);
+        // The former one still writes something back.
+        add(&mut store, &[(5, 2), (6, 1)], now, &mut kernel);
+        assert_eq!(ios(&store), expected(&[("/a.service", 8)]));
+        assert_eq!(views(&store)[0].since, since);
+        assert!(kernel.forgotten.contains(&5));
+    }
+
+    #[test]
+    fn a_cgroup_that_is_gone_is_shown_for_a_while() {
+        let mut kernel = FakeKernel::with(&[(5, "/a.service"), (6, "/b.service")]);
+        let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+        let start = Instant::now();
+        add(&mut store, &[(5, 4), (6, 1)], start, &mut kernel);
+        kernel.gone.insert(5);
+        let later = start + Duration::from_secs(10);
+        add(&mut store, &[(6, 1)], later, &mut kernel);
+        assert_eq!(views(&store).iter().map(|view| view.is_gone).collect::<Vec<_>>(), [true, false]);
+        assert!(kernel.forgotten.is_empty(), "its place is not free yet");
+        add(&mut store, &[], later + SHOWN_AFTER_END - Duration::from_secs(1), &mut kernel);
+        assert_eq!(ios(&store).len(), 2);
+        add(&mut store, &[], later + SHOWN_AFTER_END, &mut kernel);
+        assert_eq!(ios(&store), expected(&[("/b.service", 2)]));
+        assert!(kernel.forgotten.contains(&5));
+    }
+
+    #[test]
+    fn a_renamed_cgroup_has_its_new_path_within_minutes() {
+        let mut kernel = FakeKernel::with(&[(5, "/old")]);
+        let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+        let start = Instant::now();
+        add(&mut store, &[(5, 4)], start, &mut kernel);
+        kernel.paths.insert(5, "/new.service".to_owned());
+        add(&mut store, &[(5, 1)], start + Duration::from_secs(61), &mut kernel);
+        assert_eq!(ios(&store), expected(&[("/new.service", 5)]));
+        assert_eq!(views(&store)[0].identity.unit, "new.service");
+    }
+
+    #[test]
+    fn series_that_are_not_counted_by_workload_are_others() {
+        let mut kernel = FakeKernel::default();
+        let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+        add(&mut store, &[(KERNEL, 1)], Instant::now(), &mut kernel);
+        let beyond = [(Key::new(8, 0), super::WorkloadTotals { bytes: 77, ..Default::default() })];
+        let views = store.views(&beyond, SystemTime::UNIX_EPOCH, |_| Some("sda"), |_| "read".to_owned());
+        assert_eq!(views[1].cgroup, "other");
+        assert_eq!(views[1].usage[0].bytes, 77);
+    }
+
+    #[test]
+    fn pods_get_their_names_when_they_are_known() {
+        let id = "0123456789abcdef".repeat(4);
+        let path = format!("/kubepods.slice/cri-containerd-{id}.scope");
+        let mut kernel = FakeKernel::with(&[(5, &path)]);
+        let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+        add(&mut store, &[(5, 4)], Instant::now(), &mut kernel);
+        assert!(store.has_unnamed);
+        assert!(PodNames::read(Path::new("/does/not/exist")).is_err());
+        store.name_pods(&PodNames::from_file_names([format!("web-0_shop_nginx-{id}.log")].iter()));
+        let identity = &views(&store)[0].identity;
+        assert_eq!([&identity.namespace, &identity.pod, &identity.container], ["shop", "web-0", "nginx"]);
+        // A container that is gone keeps its names.
+        store.name_pods(&PodNames::default());
+        assert_eq!(views(&store)[0].identity.pod, "web-0");
     }
 }

@@ -1,6 +1,6 @@
 //! Buckets of native and classic histograms. Coarser ones are made by merging neighbours, which is exact.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use biolat_common::{
     bucket::{self, FIRST, LIMIT_NS, OVERFLOW, SCHEMA, TOP_EXPONENT, ZERO_EXPONENT},
@@ -80,6 +80,14 @@ pub fn native_index(latency: Duration, schema: u32) -> Option<i32> {
 pub fn classic(histogram: &Histogram) -> Vec<Bucket> {
     let bounds = (ZERO_EXPONENT..=TOP_EXPONENT).map(|exponent| (exponent, exponent << SCHEMA));
     cumulative(histogram.zero, &histogram.buckets, bounds, histogram.count())
+}
+
+/// Whether a classic bucket is one of those that remain where few are exposed: every third power of two, from 122 us to 4 s.
+#[must_use]
+pub fn is_of_few(bucket: &Bucket) -> bool {
+    const FEW: RangeInclusive<i32> = -13..=2;
+    let exponent = bucket.upper_bound.log2();
+    exponent.is_infinite() || FEW.step_by(3).any(|few| f64::from(few) == exponent)
 }
 
 /// Classic buckets of sizes: cumulative counts at each power of two of a byte within the range.
@@ -171,6 +179,14 @@ mod tests {
             decode(&spans, &deltas),
             [(-79, 1), (-76, 4), (-75, 24), (-73, 32), (0, 64), (1, 128), (40, 768)]
         );
+    }
+
+    #[test]
+    fn few_buckets_are_three_octaves_wide() {
+        let bounds =
+            classic(&histogram()).into_iter().filter(super::is_of_few).map(|bucket| bucket.upper_bound);
+        let few = [-13, -10, -7, -4, -1, 2].map(|exponent: i32| f64::from(exponent).exp2());
+        assert_eq!(bounds.collect::<Vec<_>>(), [&few[..], &[f64::INFINITY]].concat());
     }
 
     #[test]

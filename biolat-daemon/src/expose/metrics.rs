@@ -43,6 +43,8 @@ pub(crate) enum Samples {
     Histogram(fn(&Snapshot, &mut AddHistogram<'_>)),
     /// At most two native buckets an octave.
     BandHistogram(fn(&Snapshot, &mut AddBandHistogram<'_>)),
+    /// The same with few classic buckets: there are many of them.
+    WorkloadHistogram(fn(&Snapshot, &mut AddBandHistogram<'_>)),
     /// Sizes, with one native bucket an octave.
     SizeHistogram(fn(&Snapshot, &mut AddSizeHistogram<'_>)),
     /// A gauge without labels, which may be absent.
@@ -78,7 +80,10 @@ impl Samples {
         match self {
             Self::Gauge(_) | Self::OfDevice(_) | Self::OfServer(_) => MetricType::Gauge,
             Self::Counter(_) => MetricType::Counter,
-            Self::Histogram(_) | Self::BandHistogram(_) | Self::SizeHistogram(_) => MetricType::Histogram,
+            Self::Histogram(_)
+            | Self::BandHistogram(_)
+            | Self::WorkloadHistogram(_)
+            | Self::SizeHistogram(_) => MetricType::Histogram,
         }
     }
 }
@@ -281,8 +286,9 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_workload_latency_seconds",
         labels: &["device", "op", "cgroup"],
-        help: "Total latency of the block requests of a workload in seconds, queue and device together.",
-        samples: Samples::BandHistogram(|snapshot, add| {
+        help: "Total latency of the block requests of a workload in seconds, queue and device together. At most two native \
+               buckets an octave, and classic buckets of three octaves.",
+        samples: Samples::WorkloadHistogram(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
                 add(&labels, &usage.latency, start);
             }

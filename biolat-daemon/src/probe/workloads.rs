@@ -76,6 +76,14 @@ pub struct SeenCgroup {
     pub path: String,
 }
 
+#[cfg(test)]
+impl SeenCgroup {
+    /// With this path.
+    pub(crate) fn of_path(path: &str) -> Self {
+        Self { css: 0, id: 0, path: path.to_owned() }
+    }
+}
+
 /// How far the table of the last epoch has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resting {

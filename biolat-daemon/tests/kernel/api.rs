@@ -119,8 +119,7 @@ fn it_agrees_with_metrics_and_announces_collections() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn admission_is_known_before_linux_6_18_only() {
-    let is_known =
-        Release::of(&Host { sysfs: "/sys".into(), procfs: "/proc".into() }).unwrap() < Release(6, 18);
+    let is_known = Release::of(&Host::default()).unwrap() < Release(6, 18);
     let device = LoopDevice::attach("admission", true);
     let daemon = Daemon::of(&device.name);
     load::mixed(&device.path());

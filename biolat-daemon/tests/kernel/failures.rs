@@ -91,7 +91,7 @@ fn a_timeout_counts_once_by_its_status() {
 
 /// Whether this kernel timestamps passthrough commands by default, so that they have a latency.
 fn passthrough_has_timestamps() -> bool {
-    Release::of(&Host { sysfs: "/sys".into(), procfs: "/proc".into() }).unwrap() < Release(6, 8)
+    Release::of(&Host::default()).unwrap() < Release(6, 8)
 }
 
 /// Sends passthrough commands: they are counted, or lost as `passthrough` if the kernel does not timestamp them.

@@ -61,7 +61,7 @@ fn another_file_at_the_same_number_is_another_series() {
 #[ignore = "needs root: cargo xtask test"]
 fn a_collection_that_finds_a_device_gone_does_not_count_it() {
     let device = LoopDevice::attach("unnoticed", true);
-    let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
+    let host = Host::default();
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let mut collector = Collector::attach(host, selection, Options::default()).unwrap();
     Target::open(&device.path()).read(300);

@@ -64,7 +64,7 @@ fn the_kernel_measures_the_probe_on_request() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn the_verifier_walks_few_instructions() {
-    let host = Host { sysfs: "/sys".into(), procfs: "/proc".into() };
+    let host = Host::default();
     let types = kernel_btf(&host).unwrap();
     let options = Options { slow: Some(Duration::from_secs(1)), ..Options::default() };
     let kernel = Kernel::from_btf(&types).unwrap().with(&options);

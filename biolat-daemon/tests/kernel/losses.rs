@@ -52,7 +52,7 @@ fn without_iostats_every_io_is_lost_as_iostats_off() {
 }
 
 fn host() -> Host {
-    Host { sysfs: "/sys".into(), procfs: "/proc".into() }
+    Host::default()
 }
 
 /// A probe that reads a zero for the dispatch time, as the kernel leaves it for a queue without statistics. Not

@@ -11,13 +11,14 @@ use biolat_common::size::BAND_CELLS;
 use biolat_daemon::{
     api::{ApiBand, ApiDevice, ApiPath, ApiSnapshot},
     band_histogram::BandHistogram,
+    cgroup::Identity,
     device::{Device, MultipathPath, diskstats::Group},
     expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
     size_histogram::SizeHistogram,
     snapshot::{
         CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo, SlowLog,
-        Snapshot,
+        Snapshot, WorkloadUsage, WorkloadView,
     },
     version,
 };
@@ -60,6 +61,27 @@ fn sizes(scale: u64) -> SizesView {
             ("le_4KiB", BandHistogram::from_cells(&cells, 3_000)),
             ("gt_1MiB", BandHistogram::from_cells(&[scale; BAND_CELLS], 1 << 40)),
         ],
+    }
+}
+
+/// Who has done so many reads.
+fn workload(cgroup: &str, reads: u64) -> WorkloadView {
+    let mut cells = [0; BAND_CELLS];
+    cells[30] = reads;
+    WorkloadView {
+        cgroup: cgroup.to_owned(),
+        identity: Identity::of_path(cgroup),
+        since: UNIX_EPOCH + Duration::from_secs(1_700_000_002),
+        is_gone: false,
+        usage: vec![WorkloadUsage {
+            device: "nvme0n1".into(),
+            op: "read".into(),
+            bytes: 4096 * reads,
+            errors: reads / 5,
+            queue_seconds: 0.25,
+            device_seconds: 1.5,
+            latency: BandHistogram::from_cells(&cells, 1_750_000_000),
+        }],
     }
 }
 
@@ -123,7 +145,7 @@ fn snapshot() -> Snapshot {
                 off_node_share: None,
             },
         }],
-        workloads: None,
+        workloads: Some(vec![workload("/", 4), workload("/system.slice/a.service", 6)]),
         lost: vec![("iostats_off", 17), ("no_room", 0)],
         slow: SlowLog { ios: ios.into(), dropped: 6 },
         health: Health {

@@ -24,7 +24,7 @@ fn expand(text: &str) -> String {
 const SYSTEMD: &[Row] = &[
     // The root, and a process in a cgroup that was removed:
     // https://github.com/torvalds/linux/blob/v6.12/kernel/cgroup/cgroup.c (`proc_cgroup_show`)
-    ("/", "kernel", "/"),
+    ("/", "kernel", "kernel"),
     ("/system.slice/cron.service (deleted)", "service unit=cron.service", "cron.service"),
     // https://github.com/systemd/systemd/blob/018333725f9d8565a47abc54b7a6e301e8492f39/src/test/test-cgroup-util.c
     ("/system.slice/postgresql.service", "service unit=postgresql.service", "postgresql.service"),
@@ -212,6 +212,7 @@ const DOCKER: &[Row] = &[
     ),
     ("/ecs/{task}/{task}-4015103728", "container id={task}-4015103728", "{task}-4015103728"),
     ("/ecs/{task}/4015103728", "other", "/ecs/{task}/4015103728"),
+    ("/app/app-12", "other", "/app/app-12"),
 ];
 
 const PODMAN: &[Row] = &[
@@ -220,6 +221,7 @@ const PODMAN: &[Row] = &[
     ("/libpod_parent/libpod-{A}", "container id={A}", "{a}"),
     ("/system.slice/web.service/libpod-payload-{A}", "container unit=web.service id={A}", "web.service"),
     ("/system.slice/web.service/runtime", "service unit=web.service", "web.service"),
+    ("/system.slice/web.service/libpod-payload-{A}/docker/{B}", "container unit=web.service id={B}", "{b}"),
     (
         "/system.slice/web.service/libpod-payload-{A}/system.slice/nginx.service",
         "container unit=nginx.service id={A}",
@@ -330,6 +332,11 @@ const MACHINES: &[Row] = &[
         "web/nginx.service",
     ),
     ("/machine.slice/machine-web.scope/payload", "machine unit=machine-web.scope container=web", "web"),
+    (
+        "/machine.slice/machine-qemu\\x2dtest\\x2d1.scope",
+        "machine unit=machine-qemu\\x2dtest\\x2d1.scope container=qemu-test-1",
+        "qemu-test-1",
+    ),
     // systemd-vmspawn: https://github.com/systemd/systemd/blob/052d4514f5868ddcbe5ddf7a447fc1a0d49b8258/units/systemd-vmspawn@.service.in
     (
         "/machine.slice/systemd-vmspawn@web.service",

@@ -43,7 +43,7 @@ const FIRST: &str = r#"{
     "threshold": 0.1, "dropped": 3,
     "ios": [{
         "number": 41, "completed": 1700000005.500123, "device": "sda", "op": "write", "sector": 1099511627776,
-        "bytes": 8192, "status": "medium", "cpu": 9, "workload": null,
+        "bytes": 8192, "status": "medium", "cpu": 9, "workload": "/system.slice/a.service",
         "latency": {"admission": null, "queue": 0.25, "device": 30.0, "total": null}
     }]
 }"#;
