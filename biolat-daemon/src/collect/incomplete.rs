@@ -32,6 +32,9 @@ pub(super) fn limit_to(reference: &Entry, growth: &mut Counters, completions: &m
     let own = [series.device_ns, series.unsplit_ns];
     (series.device_ns, series.unsplit_ns) = (reference.device_ns, reference.unsplit_ns);
     leave_incomplete(growth, completions, kind);
+    if !kind.has_undispatched && growth.sizes.undispatched == 0 {
+        reduce_device_time(&mut growth.sizes, reference.device_ns);
+    }
     [growth.series.device_ns, growth.series.unsplit_ns] = own;
 }
 
@@ -93,13 +96,18 @@ fn reduce_bands(sizes: &mut Sizes, mut surplus: u64) {
 
 /// The same time in the device for all bands together and for the series.
 fn equalize_device_time(series: &mut Series, sizes: &mut Sizes) {
-    let mut surplus = sizes.band_ns.iter().sum::<u64>().saturating_sub(series.device_ns);
+    reduce_device_time(sizes, series.device_ns);
+    series.device_ns = sizes.band_ns.iter().sum();
+}
+
+/// Reduces the time in the device of all bands together to this.
+fn reduce_device_time(sizes: &mut Sizes, to: u64) {
+    let mut surplus = sizes.band_ns.iter().sum::<u64>().saturating_sub(to);
     for ns in &mut sizes.band_ns {
         let left_out = surplus.min(*ns);
         *ns -= left_out;
         surplus -= left_out;
     }
-    series.device_ns = sizes.band_ns.iter().sum();
 }
 
 /// A number that grows with each of the counters.

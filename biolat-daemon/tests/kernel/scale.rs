@@ -57,7 +57,8 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
         bytes as f64 / MIB,
         in_kernel as f64 / MIB
     );
-    assert!((bytes..112 << 20).contains(&in_kernel), "{in_kernel} bytes");
+    // The counters, and at most 64 MiB of workloads.
+    assert!((bytes..(112 + 65) << 20).contains(&in_kernel), "{in_kernel} bytes");
 
     let resident = figures.value("process_resident_memory_bytes", &[]);
     let cpu = |figures: &Figures| figures.value("process_cpu_seconds_total", &[]);

@@ -23,7 +23,8 @@ fn four_devices_need_little_memory() {
     let maps = map_memory(daemon.pid(), PER_CPU_ARRAY) as f64;
     println!("RSS {:.1} MiB, per-CPU maps {:.2} MiB", resident / MIB, maps / MIB);
     assert!(resident <= 16.0 * MIB, "RSS {resident}");
-    assert!(maps <= 1.5 * MIB, "maps {maps}");
+    // The counters, and the workloads.
+    assert!(maps <= (1.5 + 2.75) * MIB, "maps {maps}");
 }
 
 #[test]

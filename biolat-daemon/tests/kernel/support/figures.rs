@@ -70,7 +70,8 @@ impl Figures {
                 let expected = self.seconds("device", device, op);
                 assert!(
                     (seconds - expected).abs() <= expected * 1e-9,
-                    "{seconds} s by band, {expected} s of {device}"
+                    "{seconds} s by band, {expected} s of {count} {op}s of {device}, {} without data",
+                    sizes.zero_count
                 );
             }
         }
