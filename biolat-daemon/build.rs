@@ -4,13 +4,14 @@
 use std::{fs, io, path::Path, process::Command};
 
 /// The page's scripts, concatenated in this order.
-const SCRIPT: [&str; 9] = [
+const SCRIPT: [&str; 10] = [
     "figures.js",
     "history.js",
     "inflight.js",
     "connection.js",
     "heatmap.js",
     "sizes.js",
+    "workloads.js",
     "cpus.js",
     "slow.js",
     "page.js",

@@ -2,8 +2,10 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{Read as _, Write as _},
     net::TcpStream,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -19,6 +21,7 @@ use crate::support::{
     http,
     load::{StopFlag, Target},
     loop_device::LoopDevice,
+    run,
     settled::settled,
 };
 
@@ -521,12 +524,15 @@ fn slow_ios_are_listed() {
     let setup = PageSetup::new();
     let mut browser = setup.browser();
     assert_eq!(browser.evaluate("document.getElementById('slow-list').hidden"), true);
-    let io = |number: u32, status: &str, admission: Value| {
+    let io = |number: u32, status: &str, admission: Value, workload: Value| {
         json!({"number": number, "completed": 1.7e9, "device": setup.one.name, "op": "write", "sector": 2048, "bytes": 65536,
-               "status": status, "latency": {"admission": admission, "queue": 0.5, "device": 1.0, "total": 1.5}, "cpu": 3})
+               "status": status, "latency": {"admission": admission, "queue": 0.5, "device": 1.0, "total": 1.5}, "cpu": 3, "workload": workload})
     };
-    let list =
-        json!({"version": 1, "dropped": 2, "ios": [io(1, "ok", json!(0.25)), io(2, "timeout", Value::Null)]});
+    let ios = [
+        io(1, "ok", json!(0.25), json!("/system.slice/<b>a<b>.service")),
+        io(2, "timeout", Value::Null, Value::Null),
+    ];
+    let list = json!({"version": 1, "dropped": 2, "ios": ios});
     browser.evaluate(&format!(
         "window.fetchNow = window.fetch; window.fetch = (url, options) => String(url).endsWith('/slow') ? \
          Promise.resolve(new Response(JSON.stringify({list}))) : fetchNow(url, options); \
@@ -535,10 +541,11 @@ fn slow_ios_are_listed() {
     browser.wait_for("document.getElementById('slow').rows.length === 3");
     assert!(browser.text("#slow-of").ends_with("newest first, 2 more not recorded"));
     let cells = "[...document.getElementById('slow').rows].slice(1).map((row) => [...row.cells].slice(1).map((cell) => cell.innerText))";
-    let of = |status: &str, admission: &str| {
+    let of = |workload: &str, status: &str, admission: &str| {
         json!([
             setup.one.name,
             "write",
+            workload,
             status,
             "1.50 s",
             admission,
@@ -549,7 +556,12 @@ fn slow_ios_are_listed() {
             "3"
         ])
     };
-    assert_eq!(browser.evaluate(cells), json!([of("timeout", "–"), of("ok", "250 ms")]));
+    assert_eq!(
+        browser.evaluate(cells),
+        json!([of("–", "timeout", "–"), of("<b>a<b>.service", "ok", "250 ms")])
+    );
+    let title = "document.getElementById('slow').rows[2].cells[3].title";
+    assert_eq!(browser.evaluate(title), "/system.slice/<b>a<b>.service");
     browser.select("#device", &setup.other.name);
     browser.wait_for("document.getElementById('slow').hidden");
     assert!(browser.text("#slow-of").ends_with("none, 2 more not recorded"));
@@ -571,9 +583,12 @@ fn assert_coarse(text: &str, index: i32, what: &str) {
 
 /// Completions of a device by CPU, since its counters were zero.
 fn completions(daemon: &Daemon, device: &str) -> Vec<u64> {
+    snapshot(daemon).devices.into_iter().find(|found| found.name == device).unwrap().completions
+}
+
+fn snapshot(daemon: &Daemon) -> ApiSnapshot {
     let answer = http::get(daemon.address, "/api/v1/snapshot", "").unwrap();
-    let snapshot: ApiSnapshot = serde_json::from_slice(&answer.body).unwrap();
-    snapshot.devices.into_iter().find(|found| found.name == device).unwrap().completions
+    serde_json::from_slice(&answer.body).unwrap()
 }
 
 #[test]
@@ -689,11 +704,11 @@ fn without_sizes_the_page_says_so() {
          const response = await fetchNow(url, options); \
          if (!String(url).endsWith('/snapshot') || response.status !== 200) return response; \
          const snapshot = await response.json(); \
+         delete snapshot.workloads; \
          for (const device of snapshot.devices) { delete device.completions; for (const op of device.ops) delete op.sizes; } \
          return new Response(JSON.stringify(snapshot), { headers: response.headers }); }; 0",
     );
-    browser
-        .wait_for("document.getElementById('sizes-at').hidden && document.getElementById('cpus-at').hidden");
+    browser.wait_for("['sizes-at', 'cpus-at', 'who-at'].every((id) => document.getElementById(id).hidden)");
     assert_eq!(browser.faults(), [""; 0]);
 }
 
@@ -722,7 +737,7 @@ fn bands_and_cpus_of_each_collection() {
         history.add(snapshot(4, [band('le_4KiB', 3, 2, [[-20, 9]], 0), band('gt_1MiB', 3, 0, [[0, 1]], 1)], [8, 5, 1]));
         const bands = sumBands(history.passes, 'a', 'read').filter(({{ all }}) => all > 0);
         const cpus = sumCpus(history.passes, null, 3);
-        return [bands.map(({{ range, counts, all, seconds }}) => [range, all, seconds, ...[0.1, 0.5, 1].flatMap((q) => bandPercentile(quantile(counts, all, q)))]),
+        return [bands.map(({{ range, counts, all, seconds }}) => [range, all, seconds, ...[0.1, 0.5, 1].flatMap((q) => percentile(quantile(counts, all, q), WIDE))]),
             [...cpus], effectiveCpus(cpus.map((count) => count / 4)), sumBands(history.passes, 'a', 'write').every(({{ all }}) => all === 0)];
         }})()"
     ));
@@ -735,4 +750,219 @@ fn bands_and_cpus_of_each_collection() {
     };
     let rows = [row("up to 4 KiB", 3, 2, small), row("above 1 MiB", 2, 3, large)];
     assert_eq!(found, json!([rows, [3, 0, 1], 1.6, true]));
+}
+
+/// A cgroup of the hierarchy that charges I/O, removed when it is dropped.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new(name: &str) -> Self {
+        let version_1 = Path::new("/sys/fs/cgroup/blkio");
+        let root = if version_1.is_dir() { version_1 } else { Path::new("/sys/fs/cgroup") };
+        let path = root.join(format!("{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn name(&self) -> &str {
+        self.0.file_name().unwrap().to_str().unwrap()
+    }
+
+    /// A process in it reads this many blocks, one after another.
+    fn read(&self, device: &Path, blocks: u64) {
+        let script = format!(
+            "echo $$ >\"$0/cgroup.procs\" && exec dd if=\"$1\" of=/dev/null bs=4k count={blocks} iflag=direct"
+        );
+        run("sh", &["-c", &script, self.0.to_str().unwrap(), device.to_str().unwrap()]);
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // The process that has just ended is in it for a moment.
+        let began = Instant::now();
+        while fs::remove_dir(&self.0).is_err() && began.elapsed() < Duration::from_secs(5) {
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Latencies of a workload on a device by the page's cells, as the API has them.
+fn workload_of(daemon: &Daemon, cgroup: &str, device: &str) -> BTreeMap<String, u64> {
+    let mut cells = BTreeMap::new();
+    let workloads = snapshot(daemon).workloads.expect("this kernel tells the cgroup of an I/O");
+    let usage = workloads.iter().filter(|workload| workload.cgroup == cgroup).flat_map(|found| &found.usage);
+    for usage in usage.filter(|usage| usage.device == device) {
+        let total = serde_json::to_value(&usage.total).unwrap();
+        if let Some(zero @ 1..) = total["zero"].as_u64() {
+            *cells.entry(ZERO.to_string()).or_default() += zero;
+        }
+        let buckets: Vec<(i32, u64)> = serde_json::from_value(total["buckets"].clone()).unwrap();
+        for (index, count) in buckets {
+            *cells.entry((index * 4).to_string()).or_default() += count;
+        }
+    }
+    cells
+}
+
+/// The texts of the rows of the table of workloads, and the cgroups.
+const WHO: &str = "[...document.getElementById('who').tBodies[0].rows] \
+    .map((row) => [row.querySelector('button'), ...[...row.cells].slice(1)].map((each) => each.innerText.trim()).concat(row.querySelector('button').title))";
+
+#[test]
+#[ignore = "needs root, chromium and Playwright: cargo xtask test"]
+fn workloads_are_named_and_have_a_heat_map() {
+    const READS: u64 = 2000;
+    let setup = PageSetup::new();
+    let device = setup.one.name.as_str();
+    let mut browser = setup.browser();
+    browser.press("+");
+    browser.press("+");
+    browser.select("#device", device);
+    // A name that would be an element if the page took it for one.
+    let cgroup = Cgroup::new("biolat-page-<b>reader<b>");
+    let path = format!("/{}", cgroup.name());
+    cgroup.read(&setup.one.path(), READS);
+    Target::open(&setup.other.path()).read(100);
+    settled(&setup.daemon, device);
+    let expected = workload_of(&setup.daemon, &path, device);
+    assert_eq!(total(&expected), READS, "{expected:?}");
+
+    // While it is paused, the page shows one moment: reads per second are those of `dd` in the time of all columns.
+    let is_counted = format!(
+        "[...document.querySelectorAll('#who button')].some(({{ title }}) => title.startsWith('{path} '))"
+    );
+    browser.wait_for(&is_counted);
+    browser.press(" ");
+    browser.wait_for("biolat.state.paused");
+    let rows: Vec<[String; 7]> = serde_json::from_value(browser.evaluate(WHO)).unwrap();
+    let [name, share, ios, .., p99, title] = &rows[0];
+    assert!(name.ends_with(cgroup.name()) && title.starts_with(&format!("{path} (")), "{rows:?}");
+    let columns = browser.evaluate("biolat.state.columns.map(({ from, to }) => to - from)");
+    let seconds: f64 = serde_json::from_value::<Vec<f64>>(columns).unwrap().iter().sum();
+    let rate = READS as f64 / seconds;
+    assert!((ios.parse::<f64>().unwrap() - rate).abs() < 0.51, "{rows:?}: not {rate} I/Os per second");
+    assert_wide(p99, quantile_of(&expected, 0.99), title);
+    assert_eq!(browser.evaluate("document.querySelectorAll('#who b b, #who th b').length"), 0);
+    // Beside it, at most a few reads of a program that looks for partitions.
+    let share: f64 = share.trim_end_matches(" %").parse().unwrap();
+    let shares: f64 = rows.iter().map(|row| row[1].trim_end_matches(" %").parse::<f64>().unwrap()).sum();
+    assert!(share > 80.0 && (shares - 100.0).abs() < 2.0, "{rows:?}");
+
+    // Its heat map has exactly its reads; the second time, it is that of all again.
+    browser.click("#who tbody tr");
+    browser.wait_for(&format!("biolat.state.workload === '{path}'"));
+    shows_workload(&mut browser, &expected);
+    assert!(browser.text("#title").starts_with(&format!("total latency of {name}, {device}")));
+    browser.evaluate("document.querySelector('#who tbody tr button').focus()");
+    browser.press("Enter");
+    browser.wait_for(&format!("biolat.state.workload === null && biolat.state.count >= {READS}"));
+    assert!(browser.text("#title").starts_with(&format!("total latency of {device}")));
+    browser.press("Enter");
+    browser.wait_for(&format!("biolat.state.workload === '{path}'"));
+    let link = browser.evaluate("location.href");
+
+    // It has done nothing on the other device.
+    browser.select("#device", &setup.other.name);
+    browser.wait_for("biolat.state.count === 0 && biolat.state.drawn > 1");
+    assert_eq!(browser.text("#nothing"), "No I/O in this time.");
+    // The space bar presses a button that has the focus.
+    browser.evaluate("document.activeElement.blur()");
+    browser.press(" ");
+    browser.wait_for("!biolat.state.paused");
+    browser.select("#device", device);
+    drop(cgroup);
+    browser.wait_for("document.querySelector('#who tbody th small').textContent === 'gone'");
+    shows_workload(&mut browser, &expected);
+    assert_eq!(browser.faults(), [""; 0]);
+
+    browser.open(link.as_str().unwrap(), &json!({"width": 390}));
+    browser.wait_for(&format!("window.biolat?.state.workload === '{path}' && biolat.state.drawn > 1"));
+    assert_eq!(browser.evaluate("document.documentElement.scrollWidth <= innerWidth"), true);
+    browser.click("#everyone");
+    browser.wait_for("biolat.state.workload === null");
+    assert_eq!(browser.faults(), [""; 0]);
+}
+
+/// The page's heat map has these counts, in wide buckets, and draws the fullest one.
+fn shows_workload(browser: &mut Browser, expected: &BTreeMap<String, u64>) {
+    wait_for("the counts of the workload", || browser.evaluate("biolat.state.cells") == json!(expected));
+    let (peak, _) = expected.iter().max_by_key(|(_, count)| **count).unwrap();
+    assert_eq!(browser.evaluate(&format!("({COLOUR})({peak})")), true, "{peak} is not drawn");
+    assert_wide(&browser.text("#p50"), quantile_of(expected, 0.5), "p50");
+}
+
+/// Asserts that a text is the middle of the wide bucket that ends with this cell.
+fn assert_wide(text: &str, cell: i32, what: &str) {
+    if cell == ZERO {
+        return assert_eq!(text, "≤ 0.95 µs", "{what}");
+    }
+    assert_coarse(text, cell / 4, what);
+}
+
+#[test]
+#[ignore = "needs root, chromium and Playwright: cargo xtask test"]
+fn without_workloads_the_page_says_so() {
+    let device = LoopDevice::attach("page-workloads", true);
+    let daemon = Daemon::start(&["--interval", "200ms", "--device", &device.name, "--workloads", "off"]);
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{}/#workload=%2Fa", daemon.address), &json!({}));
+    browser.wait_for("window.biolat?.state.drawn > 1");
+    Target::open(&device.path()).read(100);
+    browser.wait_for("biolat.state.count >= 100");
+    let note =
+        "Counting by workload is off (--workloads), or this kernel does not tell the cgroup of an I/O.";
+    assert_eq!(browser.text("#who-note"), note);
+    assert_eq!(browser.evaluate("document.getElementById('who').hidden"), true);
+    assert_eq!(browser.faults(), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs chromium and Playwright: cargo xtask test"]
+fn workloads_of_each_collection() {
+    let mut browser = Browser::start();
+    browser.open("about:blank", &json!({}));
+    let script = concat!(
+        include_str!("../../src/http/page/figures.js"),
+        include_str!("../../src/http/page/history.js"),
+        include_str!("../../src/http/page/workloads.js")
+    );
+    let found = browser.evaluate(&format!(
+        "(() => {{ {script}
+        const use = (device, count) => ({{ device, op: 'read', bytes: count * 512, errors: 0, queue_seconds: count, device_seconds: 2 * count,
+            total: {{ count, seconds: 3 * count, zero: 0, overflow: 0, buckets: [[-20, count]] }} }});
+        const workload = (cgroup, since, ...usage) => ({{ cgroup, name: cgroup.slice(1), kind: 'service', gone: false, since, usage }});
+        const snapshot = (taken, since, ...workloads) => ({{ started: 1, taken, interval: 1, lost: {{}}, workloads,
+            daemon: {{ cpu_seconds: 0, passes: 0, pass_seconds: 0, probe: null }},
+            devices: ['a', 'b'].map((name) => ({{ name, since, unseen: {{}}, ops: [] }})) }});
+        const history = new History();
+        // One is renamed; one is new; one ends; at last, the devices are others.
+        history.add(snapshot(2, 1, workload('/one', 1, use('a', 100)), workload('/old', 0.5, use('a', 5000))));
+        history.add(snapshot(3, 1, workload('/one', 1, use('a', 107), use('b', 2)), workload('/renamed', 0.5, use('a', 5001))));
+        history.add(snapshot(4, 1, workload('/one', 1, use('a', 107), use('b', 2)), workload('/renamed', 0.5, use('a', 5002)), workload('/new', 3, use('a', 9))));
+        history.add(snapshot(5, 4, workload('/one', 1, use('a', 4)), workload('/new', 3, use('a', 1))));
+        const {{ passes, latest }} = history, figures = new Sum();
+        for (const pass of passes) figures.addPass(pass, 'a', 'read', '/one');
+        const names = ['/one', '/renamed', '/', 'other', '/a/b.slice/'].map((cgroup) => whoIs(cgroup, {{ passes, snapshot: latest }}));
+        return [passes.map(({{ workloads }}) => [...workloads.keys()]), deviceTimes(passes, 'a', null), deviceTimes(passes, null, 'write'),
+            [figures.all[TOTAL], figures.bytes, figures.queueShare, ...percentile(figures.quantile(TOTAL, 0.5), WIDE)],
+            names.map((who) => `${{workloadName(who)}} ${{who.gone ?? 'unknown'}}`),
+            passes[0].workloads.get('/one').who === passes[2].workloads.get('/one').who];
+        }})()"
+    ));
+    let expected = json!([
+        [["/one"], ["/renamed", "/new"], ["/one", "/new"]],
+        [["/one", 22], ["/new", 20], ["/renamed", 2]],
+        [],
+        [11, 5632, 1.0 / 3.0, "821 µs", "691 µs to 977 µs"],
+        [
+            "one false",
+            "renamed true",
+            "kernel (journal, metadata, flushes) unknown",
+            "all others unknown",
+            "b.slice unknown"
+        ],
+        true
+    ]);
+    assert_eq!(found, expected);
 }

@@ -2,7 +2,7 @@
 
 // The zero bucket and the overflow have the indices below the first and above the last bucket.
 const ZERO = -160, OVER = 81, CELLS = OVER - ZERO + 1;
-const PHASES = ['queue', 'device', 'total', 'admission'], QUEUE = 0, TOTAL = 2, ADMISSION = 3;
+const PHASES = ['queue', 'device', 'total', 'admission'], QUEUE = 0, DEVICE = 1, TOTAL = 2, ADMISSION = 3;
 
 /** Ranges of sizes, in ascending order: the API's names, and in words. */
 const BANDS = Object.entries({
@@ -12,8 +12,13 @@ const BANDS = Object.entries({
 
 const lower = (index) => (index <= ZERO ? 0 : 2 ** ((index - 1) / 8));
 const upper = (index) => (index >= OVER ? Infinity : 2 ** (index / 8));
+/** The buckets of a range of sizes and of a workload are four cells wide, and named by the last one. */
+const WIDE = 4;
+const isEnd = (index) => index <= ZERO || index >= OVER;
+/** Cells of a bucket. */
+const cellsOf = (index, wide) => (isEnd(index) ? 1 : wide);
 /** The geometric middle; for the zero bucket and the overflow their finite bound. */
-const middle = (index) => (index <= ZERO ? upper(ZERO) : index >= OVER ? lower(OVER) : 2 ** ((index - 0.5) / 8));
+const middle = (index, wide = 1) => (index <= ZERO ? upper(ZERO) : index >= OVER ? lower(OVER) : 2 ** ((index - wide / 2) / 8));
 
 /** Index of the bucket that contains a quantile of these counts; null without counts. */
 function quantile(counts, all, q) {
@@ -38,13 +43,13 @@ function latency(seconds) {
   if (seconds < 0.9995) return `${digits(seconds * 1e3)} ms`;
   return seconds < 120 ? `${digits(seconds)} s` : `${digits(seconds / 60)} min`;
 }
-const bounds = (index) =>
+const bounds = (index, wide = 1) =>
   index <= ZERO ? `at most ${latency(upper(index))}` :
-  index >= OVER ? `above ${latency(lower(index))}` : `${latency(lower(index))} to ${latency(upper(index))}`;
+  index >= OVER ? `above ${latency(lower(index))}` : `${latency(lower(index - wide + 1))} to ${latency(upper(index))}`;
 
 /** A percentile as text, and the bounds of its bucket. */
-const percentile = (index) => (index === null ? [NONE, ''] :
-  [`${index <= ZERO ? '≤ ' : index >= OVER ? '> ' : ''}${latency(middle(index))}`, bounds(index)]);
+const percentile = (index, wide = 1) => (index === null ? [NONE, ''] :
+  [`${index <= ZERO ? '≤ ' : index >= OVER ? '> ' : ''}${latency(middle(index, wide))}`, bounds(index, wide)]);
 
 function number(value) {
   if (value === null) return NONE;

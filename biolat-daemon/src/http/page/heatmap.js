@@ -17,12 +17,12 @@ function shades(dark) {
 const QUANTILES = [['p50', 0.5], ['p99', 0.99], ['p999', 0.999]];
 
 /** Columns of at least two pixels; several passes share one where there are many. */
-function columns(passes, from, to, width, device, op) {
-  const all = [], least = ((to - from) / width) * 2, key = `${device}\n${op}`;
+function columns(passes, from, to, width, device, op, workload) {
+  const all = [], least = ((to - from) / width) * 2, key = `${device}\n${op}\n${workload}`;
   for (const pass of passes) {
     if (pass.to <= from || pass.from >= to) continue;
     // Cached until the selection changes.
-    if (pass.summed?.key !== key) pass.summed = { key, sum: new Sum().addPass(pass, device, op) };
+    if (pass.summed?.key !== key) pass.summed = { key, sum: new Sum().addPass(pass, device, op, workload) };
     const last = all.at(-1);
     if (last && pass.from - last.to < 1e-3 && last.to - last.from < least) {
       last.to = pass.to;
@@ -71,13 +71,15 @@ class Heatmap {
     this.canvas = canvas;
   }
 
-  draw({ passes, from, to, device, op, phase, dark, colours }) {
+  draw({ passes, from, to, device, op, workload, phase, dark, colours }) {
     const { context, width, height, ink, line, ground, ratio, family } = prepare(this.canvas);
     const plot = { left: 52, top: 8, right: width - (width < 500 ? 8 : 84), bottom: height - 24 };
     const snap = (value) => Math.round(value * ratio) / ratio;
     const x = (time) => snap(plot.left + ((time - from) / (to - from)) * (plot.right - plot.left));
-    this.columns = columns(passes, from, to, plot.right - plot.left, device, op);
+    this.columns = columns(passes, from, to, plot.right - plot.left, device, op, workload);
     this.phase = phase;
+    // A workload's latencies are coarser.
+    this.wide = workload === null ? 1 : WIDE;
     const [low, high] = this.#range();
     const y = (index) => snap(plot.bottom - ((index - low) / (high - low)) * (plot.bottom - plot.top));
     Object.assign(this, { plot, from, to, low, high, x, y });
@@ -96,8 +98,8 @@ class Heatmap {
         if (counts[cell] === 0) continue;
         const share = Math.log(counts[cell] / column.seconds / scale.least) / Math.log(scale.most / scale.least);
         context.fillStyle = palette[Math.round(Math.min(1, Math.max(0, share)) * (SHADES - 1))];
-        const top = y(cell + ZERO + 1);
-        context.fillRect(left, top, wide, Math.max(y(cell + ZERO) - top, 1 / ratio));
+        const [top, bottom] = this.ends(cell + ZERO);
+        context.fillRect(left, top, wide, Math.max(bottom - top, 1 / ratio));
       }
     }
     // Where they meet, the lower percentile is on top.
@@ -108,6 +110,11 @@ class Heatmap {
     this.palette = palette;
   }
 
+  /** Top and bottom of a bucket. */
+  ends(index) {
+    return [this.y(index + 1), this.y(index + 1 - cellsOf(index, this.wide))];
+  }
+
   /** Indices of all phases, so that the axis stays when the phase changes; of admission, often far shorter, if it is shown. */
   #range() {
     let low = Infinity, high = -Infinity;
@@ -116,7 +123,7 @@ class Heatmap {
         for (const counts of part.counts.filter((_, phase) => phase !== ADMISSION || phase === this.phase)) {
           for (let cell = 0; cell < CELLS; cell++) {
             if (counts[cell] === 0) continue;
-            low = Math.min(low, cell + ZERO);
+            low = Math.min(low, cell + ZERO + 1 - this.wide);
             high = Math.max(high, cell + ZERO);
           }
         }
@@ -201,7 +208,7 @@ class Heatmap {
   }
 
   #percentiles(context, name, q, colour, ground) {
-    const { x, y, phase } = this;
+    const { x, phase, wide } = this;
     const path = new Path2D();
     let last = null, end = null;
     for (const column of this.columns) {
@@ -210,12 +217,12 @@ class Heatmap {
         last = null;
         continue;
       }
-      const at = y(index + 0.5);
+      const at = sum(this.ends(index)) / 2;
       if (last === null || column.from - last > 1e-3) path.moveTo(x(column.from), at);
       else path.lineTo(x(column.from), at);
       path.lineTo(x(column.to), at);
       last = column.to;
-      end = { name, colour, y: at, text: percentile(index)[0] };
+      end = { name, colour, y: at, text: percentile(index, wide)[0] };
     }
     context.setLineDash([]);
     context.lineJoin = 'round';
@@ -254,18 +261,23 @@ class Heatmap {
     const time = from + ((left - plot.left) / (plot.right - plot.left)) * (to - from);
     const column = this.columns.find((column) => column.from <= time && time < column.to);
     if (!column) return null;
-    return { column, index: Math.min(OVER, Math.ceil(low + ((plot.bottom - top) / (plot.bottom - plot.top)) * (high - low)) - 1) };
+    return { column, index: this.bucket(Math.ceil(low + ((plot.bottom - top) / (plot.bottom - plot.top)) * (high - low)) - 1) };
+  }
+
+  /** The bucket that a cell belongs to. */
+  bucket(index) {
+    return isEnd(index) ? Math.min(OVER, index) : Math.ceil(index / this.wide) * this.wide;
   }
 
   /** Position and text of a cell. */
   read({ column, index }) {
     const count = column.counts(this.phase)[index - ZERO], all = column.all[this.phase];
-    const left = this.x(column.from), top = this.y(index + 1);
+    const left = this.x(column.from), [top, bottom] = this.ends(index);
     return {
-      box: [left, top, this.x(column.to) - left, this.y(index) - top],
+      box: [left, top, this.x(column.to) - left, bottom - top],
       lines: [
         `${clock(column.from)} – ${clock(column.to)} (${duration(column.seconds)})`,
-        bounds(index),
+        bounds(index, this.wide),
         all === 0 ? 'no I/O' : `${many(count, 'I/O')} of ${number(all)}${count ? `, ${number(count / column.seconds)} per second` : ''}`,
       ],
     };

@@ -3,6 +3,8 @@
 const MOST_PASSES = 600;
 /** 4 bytes each. With hundreds of busy devices, the history is shorter, so that the browser does not run out of memory. */
 const MOST_WORDS = 16e6;
+/** What the objects of a workload's growth take besides. */
+const OBJECT = 50;
 /** Longest time between two snapshots that is shown, in seconds; or 20 intervals. */
 const LONGEST = 60;
 
@@ -18,10 +20,13 @@ function appendGrowth(words, before, now) {
   words[start - 1] = (words.length - start) / 2;
 }
 
-/** Appends the growth of each band of sizes. A bucket of a band is four of a phase, and is counted in the last one. */
+/** A histogram of wide buckets, each of which is counted in its last cell. */
+const lastCells = ({ buckets, ...rest }) => ({ ...rest, buckets: buckets.map(([index, count]) => [index * WIDE, count]) });
+
+/** Appends the growth of each band of sizes. */
 function bandsBetween(before, now) {
-  const words = [], last = ({ buckets, ...rest }) => ({ ...rest, buckets: buckets.map(([index, count]) => [index * 4, count]) });
-  const [had, has] = [before, now].map((sizes) => new Map(sizes?.bands.map(({ size, device }) => [size, last(device)])));
+  const words = [];
+  const [had, has] = [before, now].map((sizes) => new Map(sizes?.bands.map(({ size, device }) => [size, lastCells(device)])));
   for (const [name] of BANDS) appendGrowth(words, had.get(name) ?? EMPTY, has.get(name) ?? EMPTY);
   return {
     seconds: BANDS.map(([name]) => (has.get(name)?.seconds ?? 0) - (had.get(name)?.seconds ?? 0)),
@@ -47,14 +52,44 @@ function opBetween(before, now) {
   };
 }
 
+/** What a workload did, as an op of a device: only its total latencies are counted. */
+const opOf = ({ bytes, errors, queue_seconds, device_seconds, total }) => ({
+  bytes, errors: { errors }, total: lastCells(total), admission: EMPTY,
+  queue: { ...EMPTY, seconds: queue_seconds }, device: { ...EMPTY, seconds: device_seconds },
+});
+
+/** What each workload did, by cgroup. Of a device that `started` has, all counters were zero. */
+function workloadsBetween(before, now, started) {
+  const had = new Map(before?.workloads?.map((workload) => [workload.cgroup, workload])), all = new Map();
+  for (const workload of now.workloads ?? []) {
+    const { cgroup, name, kind, since } = workload, was = had.get(cgroup), last = was?.since === since ? was : null;
+    // One object in all passes. Once the daemon does not know it any more, it is gone.
+    workload.who = was?.who?.name === name ? was.who : { cgroup, name, kind, gone: true };
+    // A cgroup that was renamed: what it did before is not of this pass.
+    if (before && !last && since < before.taken - now.interval) continue;
+    const usage = [];
+    for (const use of workload.usage) {
+      const { device, op, total } = use;
+      const used = started.has(device) ? null : last?.usage.find((other) => other.device === device && other.op === op);
+      if (total.count === (used?.total.count ?? 0)) continue;
+      const { bytes, errors, seconds, words } = opBetween(used && opOf(used), opOf(use));
+      // As an array: of so few numbers, a typed one is larger.
+      usage.push({ device, op, bytes, errors, seconds, words: [...words] });
+    }
+    if (usage.length) all.set(workload.who.cgroup, { who: workload.who, usage });
+  }
+  return all;
+}
+
 /** The difference of two snapshots. A daemon or device that is new in the second one started at zero. */
 function between(before, now) {
   const same = before.started === now.started;
   const had = new Map(same ? before.devices.map((device) => [device.name, device]) : []);
-  const pass = { from: same ? before.taken : now.started, to: now.taken, devices: new Map(), words: 0 };
+  const pass = { from: same ? before.taken : now.started, to: now.taken, devices: new Map(), words: 0 }, started = new Set();
   for (const device of now.devices) {
     const known = had.get(device.name);
     const last = known?.since === device.since ? known : null;
+    if (!last) started.add(device.name);
     const ops = new Map();
     for (const op of device.ops) {
       const growth = opBetween(last?.ops.find((other) => other.op === op.op), op);
@@ -71,6 +106,8 @@ function between(before, now) {
       pass.words += cpus.byteLength / 4;
     }
   }
+  pass.workloads = workloadsBetween(same ? before : null, now, started);
+  for (const { usage } of pass.workloads.values()) for (const { words } of usage) pass.words += words.length + OBJECT;
   pass.lost = difference(now.lost, same ? before.lost : {});
   const was = same ? before.daemon : { cpu_seconds: null, passes: 0, pass_seconds: 0, probe: null };
   pass.daemon = {
@@ -131,7 +168,10 @@ function addWords(words, counts, all) {
 /** The devices of a pass: one, if it has had I/O, or all. */
 const devicesOf = (pass, device) => (device === null ? [...pass.devices.values()] : [pass.devices.get(device)].filter(Boolean));
 
-/** Sum of passes, for one device or all and one op or all. */
+/** Whether it is of the selection. */
+const isOf = (each, device, op) => (device ?? each.device) === each.device && (op ?? each.op) === each.op;
+
+/** Sum of passes, for one device or all, one op or all, and one workload or all. */
 class Sum {
   counts = PHASES.map(() => new Float64Array(CELLS));
   all = PHASES.map(() => 0);
@@ -147,7 +187,11 @@ class Sum {
     return this;
   }
 
-  addPass(pass, device, op) {
+  addPass(pass, device, op, workload = null) {
+    if (workload !== null) {
+      for (const growth of pass.workloads.get(workload)?.usage ?? []) if (isOf(growth, device, op)) this.add(growth);
+      return this;
+    }
     for (const { ops } of devicesOf(pass, device)) {
       for (const [kind, growth] of ops) if (op === null || kind === op) this.add(growth);
     }
@@ -166,7 +210,7 @@ class Sum {
 
   /** Share of the total latency spent in the queue; null if the kernel does not record it. */
   get queueShare() {
-    return this.all[QUEUE] > 0 && this.seconds[TOTAL] > 0 ? this.seconds[QUEUE] / this.seconds[TOTAL] : null;
+    return this.seconds[QUEUE] + this.seconds[DEVICE] > 0 ? this.seconds[QUEUE] / this.seconds[TOTAL] : null;
   }
 
   /** Share of all of the time spent before a request exists; null if the kernel does not record it. */

@@ -1,5 +1,5 @@
 // The page: the selection, and rendering of every new snapshot.
-// Names and models come from drives: they are inserted as text, never as markup.
+// Names and models come from drives, names of workloads from users: they are inserted as text, never as markup.
 
 const at = (id) => document.getElementById(id);
 const history = new History();
@@ -8,7 +8,7 @@ const SPANS = [30, 60, 120, 300, MOST_PASSES];
 const reducedMotion = matchMedia('(prefers-reduced-motion: reduce)'), darkScheme = matchMedia('(prefers-color-scheme: dark)');
 
 /** The selection. Null means all. */
-const choice = { device: null, op: null, phase: TOTAL, span: 2 };
+const choice = { device: null, op: null, workload: null, phase: TOTAL, span: 2 };
 /** History at the time of the pause; null if the page is live. */
 let paused = null;
 /** What was rendered last: collections, time range, sums. */
@@ -31,6 +31,7 @@ function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
   choice.device = given.get('device');
   choice.op = given.get('op');
+  choice.workload = given.get('workload');
   const phase = PHASES.indexOf(given.get('latency'));
   choice.phase = phase < 0 ? TOTAL : phase;
 }
@@ -40,6 +41,7 @@ function choose(change) {
   const given = new URLSearchParams();
   if (choice.device !== null) given.set('device', choice.device);
   if (choice.op !== null) given.set('op', choice.op);
+  if (choice.workload !== null) given.set('workload', choice.workload);
   if (choice.phase !== TOTAL) given.set('latency', PHASES[choice.phase]);
   window.history.replaceState(null, '', `#${given}`);
   clearReading();
@@ -70,7 +72,7 @@ function setButtons(fieldset, list, chosen, pick) {
 
 const hasAdmission = ({ devices }) => devices.some(({ phases }) => phases.includes('admission'));
 
-function showChoice(snapshot) {
+function showChoice(snapshot, { workload, phase }) {
   const names = snapshot.devices.map(({ name }) => name);
   if (choice.device !== null && !names.includes(choice.device)) names.push(choice.device);
   setOptions(at('device'), [['', 'all'], ...names.map((name) => [`=${name}`, name])], choice.device === null ? '' : `=${choice.device}`);
@@ -81,8 +83,10 @@ function showChoice(snapshot) {
   setButtons(at('ops'), [['', 'all'], ...sorted.map((op) => [`=${op}`, op])], choice.op === null ? '' : `=${choice.op}`,
     (value) => choose({ op: value === '' ? null : value.slice(1) }));
   const phases = [[ADMISSION, 'from submission to allocation of a request (0)'], [QUEUE, 'from allocation of a request to its dispatch to the driver (1)'],
-    [1, 'from dispatch to completion (2)'], [TOTAL, 'queue and device (3)']].filter(([phase]) => phase !== ADMISSION || choice.phase === phase || hasAdmission(snapshot));
-  setButtons(at('phases'), phases.map(([phase, title]) => [phase, PHASES[phase], title]), choice.phase, (phase) => choose({ phase }));
+    [DEVICE, 'from dispatch to completion (2)'], [TOTAL, 'queue and device (3)']].filter(([phase]) => phase !== ADMISSION || choice.phase === phase || hasAdmission(snapshot));
+  setButtons(at('phases'), phases.map(([phase, title]) => [phase, PHASES[phase], title]), phase, (phase) => choose({ phase }));
+  at('phases').disabled = workload !== null;
+  at('phases').title = workload !== null ? 'of a workload, only total latencies are counted' : '';
   setOptions(at('span'), SPANS.map((count, span) => [span, duration(count * snapshot.interval)]), choice.span);
 }
 
@@ -114,22 +118,29 @@ function timeRange() {
 function drawNow() {
   if (!history.latest) return;
   const view = timeRange(), { snapshot, passes, from, to } = view;
-  const dark = isDark();
-  showChoice(snapshot);
+  const dark = isDark(), { device, op } = choice;
+  // Of a workload, only total latencies are counted.
+  const workload = snapshot.workloads ? choice.workload : null, phase = workload === null ? choice.phase : TOTAL;
+  showChoice(snapshot, { workload, phase });
   setText(at('host'), snapshot.host);
   document.title = `${snapshot.host} · biolat`;
   const colours = Object.fromEntries(QUANTILES.map(([name]) => [name, getComputedStyle(document.querySelector(`dt.${name}`)).color]));
-  heatmap.draw({ passes, from, to, device: choice.device, op: choice.op, phase: choice.phase, dark, colours });
-  const total = new Sum();
-  for (const pass of passes) total.addPass(pass, choice.device, choice.op);
-  rendered = { ...view, chosen: { ...choice }, sum: total, seconds: passes.reduce((all, pass) => all + pass.to - pass.from, 0) };
+  heatmap.draw({ passes, from, to, device, op, workload, phase, dark, colours });
+  const total = new Sum(), shown = workload === null ? total : new Sum();
+  for (const pass of passes) {
+    total.addPass(pass, device, op);
+    if (shown !== total) shown.addPass(pass, device, op, workload);
+  }
+  const of = `${workload === null ? '' : `${workloadName(whoIs(workload, view))}, `}${selection()}`;
+  rendered = { ...view, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: passes.reduce((all, pass) => all + pass.to - pass.from, 0) };
   showFigures(rendered);
   showDevices(rendered);
+  showWorkloads(rendered);
   showSizes(rendered);
   showCpus(rendered);
   showLegend();
   showHung(rendered);
-  slow.show(choice.device, choice.op, selection());
+  slow.show(device, op, workload, of);
   showHints(snapshot);
   showLost(rendered);
   showCost(rendered);
@@ -138,9 +149,11 @@ function drawNow() {
 
 const selection = () => `${choice.device ?? 'all devices'}, ${choice.op ?? 'all ops'}`;
 
-function showFigures({ passes, from, to, sum: total, seconds, snapshot }) {
-  setText(at('title'), `${PHASES[choice.phase]} latency of ${selection()}`);
-  for (const [name, q] of QUANTILES) setText(at(name), ...percentile(total.quantile(choice.phase, q)));
+function showFigures({ passes, from, to, shown: total, seconds, snapshot, workload, of }) {
+  const { phase, wide } = heatmap;
+  setText(at('title'), `${PHASES[phase]} latency of ${of}`);
+  at('everyone').hidden = workload === null;
+  for (const [name, q] of QUANTILES) setText(at(name), ...percentile(total.quantile(phase, q), wide));
   const list = heatmap.columns, known = passes.length > 0 && seconds > 0;
   const ios = (column) => column.all[TOTAL] / column.seconds, bytes = (column) => column.bytes / column.seconds;
   setText(at('iops'), number(known ? total.all[TOTAL] / seconds : null), 'mean over the time shown');
@@ -155,8 +168,8 @@ function showFigures({ passes, from, to, sum: total, seconds, snapshot }) {
   at('errors').className = total.errors > 0 ? 'bad' : '';
   at('heat').ariaLabel = `${at('title').textContent}, ${duration(seconds)}: p50 ${at('p50').textContent}, p99 ${at('p99').textContent}. Arrows read a cell.`;
   const nothing = !known ? `Waiting for the second collection: values are differences between two. There is one every ${duration(snapshot.interval)}.` :
-    total.all[choice.phase] > 0 ? '' :
-    total.all[TOTAL] > 0 ? `The kernel records no ${PHASES[choice.phase]} latency here: see below.` : 'No I/O in this time.';
+    total.all[phase] > 0 ? '' :
+    total.all[TOTAL] > 0 ? `The kernel records no ${PHASES[phase]} latency here: see below.` : 'No I/O in this time.';
   setText(at('nothing'), nothing);
   at('nothing').hidden = nothing === '';
 }
@@ -180,6 +193,14 @@ function deviceRows({ snapshot, passes, seconds }) {
     row.p99 = total.quantile(choice.phase, 0.99);
     return row;
   }).sort((one, other) => hungAge(other.device) - hungAge(one.device) || (other.p99 ?? -999) - (one.p99 ?? -999) || (one.device.name < other.device.name ? -1 : 1));
+}
+
+/** Puts rows into a table, and keeps the focus. */
+function setRows(body, wanted) {
+  if (wanted.length === body.rows.length && wanted.every((row, place) => body.rows[place] === row)) return;
+  const focused = document.activeElement;
+  body.replaceChildren(...wanted);
+  if (body.contains(focused)) focused.focus();
 }
 
 const rows = new Map();
@@ -206,12 +227,7 @@ function showDevices(view) {
   setText(at('devices-of'), `${PHASES[choice.phase]} latency of ${choice.op ?? 'all ops'}, ${
     view.passes.length ? `last ${duration(view.seconds)}` : 'since biolat first saw them'}, worst p99 first`);
   for (const name of rows.keys()) if (!list.some((row) => row.device.name === name)) rows.delete(name);
-  const wanted = list.map(({ device }) => rowOf(device.name));
-  if (wanted.length !== body.rows.length || wanted.some((row, place) => body.rows[place] !== row)) {
-    const focused = document.activeElement;
-    body.replaceChildren(...wanted);
-    if (body.contains(focused)) focused.focus();
-  }
+  setRows(body, list.map(({ device }) => rowOf(device.name)));
   for (const { device, sum: figures, unseen, seconds } of list) {
     const row = rowOf(device.name), cells = row.cells, known = seconds > 0;
     row.setAttribute('aria-current', choice.device === device.name);
@@ -243,7 +259,7 @@ function showDevices(view) {
 }
 
 function showLegend() {
-  const { least, most } = heatmap.scale, any = heatmap.columns.some((column) => column.all[choice.phase] > 0);
+  const { least, most } = heatmap.scale, any = heatmap.columns.some((column) => column.all[heatmap.phase] > 0);
   at('legend').hidden = !any;
   setText(at('least'), number(least));
   setText(at('most'), `${number(most)} I/Os a second`);
@@ -363,13 +379,13 @@ function readCell(cell) {
 }
 
 function move(columns, cells) {
-  const list = heatmap.columns;
+  const { columns: list, phase, wide } = heatmap;
   if (list.length === 0) return;
-  let { column, index } = heatmap.cell ?? { column: list.findLast((column) => column.all[choice.phase] > 0) ?? list.at(-1), index: null };
+  let { column, index } = heatmap.cell ?? { column: list.findLast((column) => column.all[phase] > 0) ?? list.at(-1), index: null };
   const place = Math.max(0, Math.min(list.length - 1, list.indexOf(column) + columns));
   // Start at the median.
-  index = index === null ? quantile(column.counts(choice.phase), column.all[choice.phase], 0.5) ?? heatmap.low :
-    Math.max(heatmap.low, Math.min(heatmap.high - 1, index + cells));
+  index = index === null ? quantile(column.counts(phase), column.all[phase], 0.5) ?? heatmap.bucket(heatmap.low) :
+    heatmap.bucket(Math.max(heatmap.low, Math.min(heatmap.high - 1, index + cells * wide)));
   readCell({ column: list[place], index });
 }
 
@@ -416,9 +432,10 @@ function nextSpan(step) {
   choose({ span: Math.max(0, Math.min(SPANS.length - 1, choice.span + step)) });
 }
 
+const choosePhase = (phase) => at('phases').querySelector(`[value='${phase}']`)?.click();
+
 const KEYS = {
-  0: () => { if (history.latest && hasAdmission(history.latest)) choose({ phase: ADMISSION }); },
-  1: () => choose({ phase: QUEUE }), 2: () => choose({ phase: 1 }), 3: () => choose({ phase: TOTAL }),
+  0: () => choosePhase(ADMISSION), 1: () => choosePhase(QUEUE), 2: () => choosePhase(DEVICE), 3: () => choosePhase(TOTAL),
   j: () => nextDevice(1), k: () => nextDevice(-1), ArrowDown: () => nextDevice(1), ArrowUp: () => nextDevice(-1),
   o: nextOp, t: nextTheme, ' ': pause, '?': () => at('about').showModal(),
   '+': () => nextSpan(1), '=': () => nextSpan(1), '-': () => nextSpan(-1),
@@ -439,6 +456,7 @@ addEventListener('keydown', (event) => {
 
 at('pause').onclick = pause;
 at('theme').onclick = nextTheme;
+at('everyone').onclick = () => choose({ workload: null });
 at('help').onclick = () => at('about').showModal();
 at('device').onchange = (event) => choose({ device: event.target.value === '' ? null : event.target.value.slice(1) });
 at('span').onchange = (event) => choose({ span: Number(event.target.value) });
@@ -494,12 +512,12 @@ Object.defineProperty(window, 'biolat', {
     get palette() { return heatmap.palette; },
     get state() {
       if (!rendered) return { drawn: 0 };
-      const { columns, phase } = heatmap, { device, op } = rendered.chosen, cells = {};
+      const { columns, phase } = heatmap, { device, op, workload } = rendered.chosen, cells = {};
       for (const column of columns) {
         column.counts(phase).forEach((count, cell) => { if (count) cells[cell + ZERO] = (cells[cell + ZERO] ?? 0) + count; });
       }
       return {
-        device, op, latency: PHASES[phase], paused: paused !== null, connected: connection.connected, age: connection.age,
+        device, op, workload, latency: PHASES[phase], paused: paused !== null, connected: connection.connected, age: connection.age,
         passes: history.passes.length, drawn: columns.length, cells, count: sum(cells),
         columns: columns.map((column) => ({ from: column.from, to: column.to, count: column.all[phase] })),
       };

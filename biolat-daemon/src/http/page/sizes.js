@@ -1,11 +1,6 @@
 // The table of sizes: device latency by range of sizes, and a heatmap with a row for each.
 
-/** A bucket of a band in the phases' buckets: it is named by the last of four. */
-const WIDE = 4;
 const edges = (index) => (index <= ZERO ? [ZERO - WIDE, ZERO] : index >= OVER ? [OVER - 1, OVER - 1 + WIDE] : [index - WIDE, index]);
-const bandBounds = (index) => (index <= ZERO || index >= OVER ? bounds(index) : `${latency(lower(index - WIDE + 1))} to ${latency(upper(index))}`);
-const bandPercentile = (index) =>
-  (index === null || index <= ZERO || index >= OVER ? percentile(index) : [latency(2 ** ((index - WIDE / 2) / 8)), bandBounds(index)]);
 
 /** Colour of a share, from 0.1 % to all. */
 const shareColour = (share, palette) => palette[Math.round(Math.max(0, 1 + Math.log10(share) / 3) * (SHADES - 1))];
@@ -65,7 +60,7 @@ function drawBand(canvas, { counts, all }, [low, high], palette) {
 /** The distribution of a band as text, but for rare latencies. */
 function bandText({ range, counts, all }) {
   const cells = [...counts.keys()].filter((cell) => counts[cell] / all >= 0.01);
-  return `latencies of ${range}: ${cells.map((cell) => `${bandBounds(cell + ZERO)} ${percent(counts[cell] / all)}`).join(', ')}`;
+  return `latencies of ${range}: ${cells.map((cell) => `${bounds(cell + ZERO, WIDE)} ${percent(counts[cell] / all)}`).join(', ')}`;
 }
 
 function sizeRow(range) {
@@ -75,7 +70,7 @@ function sizeRow(range) {
   canvas.onpointermove = ({ offsetX }) => {
     const { counts, all, ends: [low, high] } = row.band, at = low + (offsetX / canvas.clientWidth) * (high - low);
     const cell = counts.findIndex((count, cell) => count > 0 && edges(cell + ZERO)[0] <= at && at < edges(cell + ZERO)[1]);
-    canvas.title = cell < 0 ? '' : `${bandBounds(cell + ZERO)}: ${many(counts[cell], 'I/O')}, ${percent(counts[cell] / all)}`;
+    canvas.title = cell < 0 ? '' : `${bounds(cell + ZERO, WIDE)}: ${many(counts[cell], 'I/O')}, ${percent(counts[cell] / all)}`;
   };
   return row;
 }
@@ -105,7 +100,7 @@ function showSizes({ snapshot, passes, sum: total }) {
     row.band = { ...band, ends };
     setText(ios, number(band.all));
     setText(mean, latency(band.seconds / band.all));
-    [[p50, 0.5], [p99, 0.99]].forEach(([cell, q]) => setText(cell, ...bandPercentile(quantile(band.counts, band.all, q))));
+    [[p50, 0.5], [p99, 0.99]].forEach(([cell, q]) => setText(cell, ...percentile(quantile(band.counts, band.all, q), WIDE)));
     row.querySelector('canvas').ariaLabel = bandText(band);
   });
   drawDecades(prepare(at('size-axis')), ends, true);

@@ -30,8 +30,8 @@ class SlowTable {
   }
 
   /** Shows the newest ones of the selection. */
-  show(device, op, chosen) {
-    const { ios, dropped } = this.#list, all = ios.filter((io) => (device ?? io.device) === io.device && (op ?? io.op) === io.op);
+  show(device, op, workload, chosen) {
+    const { ios, dropped } = this.#list, all = ios.filter((io) => isOf(io, device, op) && (workload ?? io.workload) === io.workload);
     const list = all.slice(-MOST_SLOW).reverse(), newest = ios.at(-1)?.number;
     at('slow-list').hidden = ios.length === 0 && dropped === 0;
     const shown = JSON.stringify([newest, ios.length, dropped, chosen]);
@@ -40,16 +40,17 @@ class SlowTable {
     setText(at('slow-of'), [chosen, list.length < all.length ? `newest ${MOST_SLOW} of ${number(all.length)}` : list.length ? 'newest first' : 'none',
       dropped && `${number(dropped)} more not recorded`].filter(Boolean).join(', '));
     at('slow').hidden = list.length === 0;
+    at('slow').classList.toggle('unnamed', !ios.some(({ workload }) => workload));
     at('slow').tBodies[0].replaceChildren(...list.map(slowRow));
   }
 }
 
-function slowRow({ completed, device, op, sector, bytes, status, latency: phases, cpu }) {
+function slowRow({ completed, device, op, workload, sector, bytes, status, latency: phases, cpu }) {
   const time = new Date(completed * 1000), day = `${two(time.getMonth() + 1)}-${two(time.getDate())}`;
   const of = (phase) => (typeof phases[phase] === 'number' ? latency(phases[phase]) : NONE);
   const row = make('tr');
   row.append(...[
-    ['time', `${day} ${clock(completed)}`], ['device', device], ['op', op], ['status', status, status === 'ok' ? '' : 'bad'],
+    ['time', `${day} ${clock(completed)}`], ['device', device], ['op', op], ['workload', workload ? shortName(workload) : NONE], ['status', status, status === 'ok' ? '' : 'bad'],
     ['total', of('total'), 'n'], ['admission', of('admission'), 'n'], ['queue', of('queue'), 'n'], ['in device', of('device'), 'n'],
     ['size', `${number(bytes / 1024)} KiB`, 'n'], ['sector', sector, 'n'], ['CPU', cpu, 'n'],
   ].map(([column, text, className = '']) => {
@@ -57,5 +58,6 @@ function slowRow({ completed, device, op, sector, bytes, status, latency: phases
     cell.dataset.column = column;
     return cell;
   }));
+  row.cells[3].title = workload ?? '';
   return row;
 }

@@ -1,0 +1,70 @@
+// The table of workloads: which cgroups keep the devices busy. A cgroup's name is its user's choice.
+
+const MOST_WORKLOADS = 15;
+const NAMES = new Map([['/', 'kernel (journal, metadata, flushes)'], ['other', 'all others']]);
+/** A short name of a path. */
+const shortName = (path) => NAMES.get(path) ?? (path.split('/').findLast((part) => part) || path);
+
+/** A workload of the snapshot or, if it is gone, of the history. */
+const whoIs = (cgroup, { snapshot, passes }) => snapshot.workloads.find((workload) => workload.cgroup === cgroup) ??
+  passes.findLast(({ workloads }) => workloads.has(cgroup))?.workloads.get(cgroup).who ?? { cgroup, name: '', kind: '' };
+const workloadName = ({ cgroup, name }) => NAMES.get(cgroup) ?? (name || shortName(cgroup));
+
+/** The time in the device of each workload, the most first; that of all, where the kernel does not record the dispatch. */
+function deviceTimes(passes, device, op) {
+  const times = new Map();
+  for (const { workloads } of passes) {
+    for (const [cgroup, { usage }] of workloads) {
+      const list = usage.filter((each) => isOf(each, device, op)), add = (sum, { seconds }) => sum + Math.max(0, seconds[TOTAL] - seconds[QUEUE]);
+      if (list.length) times.set(cgroup, list.reduce(add, times.get(cgroup) ?? 0));
+    }
+  }
+  return [...times].sort(([one, time], [other, longer]) => longer - time || (one < other ? -1 : 1));
+}
+
+const workloadRows = new Map();
+
+function workloadRow(cgroup) {
+  const row = make('tr'), label = make('th', '', { scope: 'row' }), share = make('td', '', { className: 'share' });
+  label.append(make('button', '', { type: 'button' }), make('small'));
+  share.append(make('b'), make('span'));
+  row.append(label, share, ...['I/Os', 'MB/s', 'p50', 'p99'].map(() => make('td', '', { className: 'n' })));
+  row.onclick = () => {
+    choose({ workload: choice.workload === cgroup ? null : cgroup });
+    // On a phone, the heatmap is out of sight.
+    if (choice.workload !== null && at('heat').getBoundingClientRect().bottom < 99) at('map').scrollIntoView();
+  };
+  workloadRows.set(cgroup, row);
+  return row;
+}
+
+function showWorkloads(view) {
+  const { snapshot, passes, seconds, workload } = view, { device, op } = choice;
+  at('who-at').hidden = passes.length === 0 || snapshot.workloads === undefined;
+  if (at('who-at').hidden) return;
+  // The history may be of a daemon that counted them.
+  const times = snapshot.workloads ? deviceTimes(passes, device, op) : [], all = times.reduce((sum, [, time]) => sum + time, 0);
+  // The selected one always has a row: a click there returns.
+  const list = times.filter(([cgroup], place) => place < MOST_WORKLOADS || cgroup === workload);
+  const more = times.length - list.length;
+  if (workload !== null && !list.some(([cgroup]) => cgroup === workload)) list.push([workload, 0]);
+  const rest = list.reduce((rest, [, time]) => rest - time, all);
+  setText(at('who-of'), `total latency of ${selection()}, last ${duration(seconds)}, most device time first; percentiles within 19 %`);
+  setText(at('who-note'), !snapshot.workloads ? 'Counting by workload is off (--workloads), or this kernel does not tell the cgroup of an I/O.' :
+    list.length === 0 ? 'No I/O in this time.' : more > 0 ? `and ${more} more, together ${percent(all > 0 ? Math.max(0, rest) / all : null)}` : '');
+  at('who-note').hidden = at('who-note').textContent === '';
+  at('who').hidden = at('who-of').hidden = list.length === 0;
+  for (const cgroup of workloadRows.keys()) if (!list.some(([other]) => other === cgroup)) workloadRows.delete(cgroup);
+  setRows(at('who').tBodies[0], list.map(([cgroup]) => workloadRows.get(cgroup) ?? workloadRow(cgroup)));
+  for (const [cgroup, time] of list) {
+    const row = workloadRows.get(cgroup), [label, share, ...cells] = row.cells, who = whoIs(cgroup, view), figures = new Sum();
+    for (const pass of passes) figures.addPass(pass, device, op, cgroup);
+    row.setAttribute('aria-current', workload === cgroup);
+    setText(label.firstChild, workloadName(who), `${cgroup}${who.kind && ` (${who.kind})`}`);
+    setText(label.lastChild, who.gone ? 'gone' : '', who.gone ? 'this cgroup has been removed' : '');
+    setText(share.firstChild, percent(all > 0 ? time / all : null));
+    share.lastChild.style.setProperty('--share', all > 0 ? time / all : 0);
+    [[number(figures.all[TOTAL] / seconds)], [megabytes(figures.bytes / seconds)],
+      ...[0.5, 0.99].map((q) => percentile(figures.quantile(TOTAL, q), WIDE))].forEach((text, place) => setText(cells[place], ...text));
+  }
+}
