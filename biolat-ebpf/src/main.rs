@@ -20,6 +20,8 @@ mod requeue;
 mod slow;
 mod workload;
 
+use core::ffi::c_void;
+
 use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
@@ -57,8 +59,11 @@ fn inflight(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// Whether a cgroup still exists. Nothing triggers it but the daemon, with the arguments that [`workload::exists`] names.
-#[raw_tracepoint(tracepoint = "block_rq_complete")]
-fn cgroup_exists(ctx: RawTracePointContext) -> i32 {
-    workload::exists(&ctx)
+/// Whether a cgroup still exists: 1 or 0. Nothing triggers it but the daemon, with the arguments that [`workload::exists`] names.
+///
+/// Without the macro for raw tracepoints, whose programs always return 0.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tp/block_rq_complete")]
+extern "C" fn cgroup_exists(ctx: *mut c_void) -> i32 {
+    workload::exists(&RawTracePointContext::new(ctx))
 }

@@ -2,11 +2,14 @@
 
 use std::{path::Path, thread};
 
+use serde_json::Value;
+
 use crate::support::{
     block,
     cgroup::Hierarchy,
     daemon::{Daemon, wait_for},
     diskstats::{READ, WRITE},
+    http,
     load::{StopFlag, Target, keep_busy},
     loop_device::LoopDevice,
     machine::{PER_CPU_ARRAY, map_memory},
@@ -126,6 +129,38 @@ fn short_lived_cgroups_are_known_or_others() {
     assert!(others <= expected && others + growth.unseen >= expected, "{others} of {expected}");
     let log = daemon.log();
     assert_eq!(log.iter().filter(|line| line.contains("no room for every cgroup")).count(), 1, "{log:?}");
+}
+
+/// A cgroup without I/O is not gone. One that is gone is still shown, and said to be gone.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_removed_cgroup_is_gone_and_an_idle_one_is_not() {
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let hierarchy = Hierarchy::open();
+    let daemon = Daemon::of(name);
+    let [idle, removed] = ["/biolat-idle", "/biolat-removed"].map(|path| hierarchy.create(path));
+    for cgroup in [&idle, &removed] {
+        cgroup.run(&direct_io(name, "read", 10));
+    }
+    let is_gone = |path: &str| {
+        let answer = http::get(daemon.address, "/api/v1/snapshot", "").unwrap();
+        let snapshot: Value = serde_json::from_slice(&answer.body).unwrap();
+        let workloads = snapshot["workloads"].as_array().unwrap().clone();
+        let found = workloads.iter().find(|workload| workload["cgroup"] == path)?;
+        found["gone"].as_bool()
+    };
+    for path in [&idle.path, &removed.path] {
+        wait_for("its I/O", || is_gone(path).is_some());
+    }
+    for _ in 0..5 {
+        daemon.fresh();
+        assert_eq!([&idle.path, &removed.path].map(|path| is_gone(path)), [Some(false); 2]);
+    }
+    let path = removed.path.clone();
+    drop(removed);
+    wait_for("the end of a cgroup", || is_gone(&path) == Some(true));
+    assert_eq!(is_gone(&idle.path), Some(false));
 }
 
 /// A service that restarts has a new cgroup with the same path: its counters continue.
