@@ -1,8 +1,8 @@
 //! The findings of `report` on devices whose latency is known.
 
-use std::thread;
+use std::{thread, time::Duration};
 
-use crate::support::{load::Target, null_blk::NullBlk, report::Report};
+use crate::support::{cgroup::Hierarchy, load::Target, nbd::Nbd, null_blk::NullBlk, report::Report};
 
 const READS: u64 = 600;
 
@@ -21,7 +21,11 @@ fn findings(disks: &[&NullBlk], name: &str) -> String {
     let names: Vec<_> = disks.iter().map(|disk| disk.name.as_str()).collect();
     let report = Report::start(name, &["-d", &names.join(",")]);
     read_all(disks);
-    let text = report.end();
+    in_words(&report.end())
+}
+
+/// The findings of a report, each in one line.
+fn in_words(text: &str) -> String {
     text.split("Findings in").nth(1).unwrap_or_else(|| panic!("{text}")).replace("\n  ", " ")
 }
 
@@ -49,4 +53,40 @@ fn time_in_the_queue_is_reported() {
     std::fs::write(format!("/sys/block/{}/queue/scheduler", disk.name), "mq-deadline").unwrap();
     let text = findings(&[&disk], "queue");
     assert!(text.contains("% of the total latency is time in the queue"), "{text}");
+}
+
+/// One cgroup keeps 16 writes in a drive that serves one request at a time, another reads one block at a time.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_noisy_neighbor_is_named() {
+    let device = Nbd::attach(0, |_| Duration::from_millis(3));
+    let hierarchy = Hierarchy::open();
+    let [backup, database] = ["/backup.service", "/database.service"].map(|path| hierarchy.create(path));
+    let report = Report::start("neighbor", &["--who", "-d", &device.name]);
+    let file = device.path().display().to_string();
+    let fio = |options: &str| {
+        let fixed = "--name=load --direct=1 --ioengine=psync --thread --size=64m --time_based --runtime=8";
+        format!("exec fio {fixed} --filename={file} {options}")
+    };
+    let loads = [
+        backup.spawn(&fio("--rw=write --bs=64k --numjobs=16")),
+        database.spawn(&fio("--rw=randread --bs=4k")),
+    ];
+    for load in loads {
+        let output = load.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let text = report.end();
+    println!("{text}");
+    let table = text.split_once("workloads by share of the drive's time").unwrap().1;
+    let place = |workload| table.find(workload).unwrap_or_else(|| panic!("no {workload}: {text}"));
+    assert!(place("backup.service") < place("database.service"), "{text}");
+    let words = in_words(&text);
+    let expected = format!("{}: reads and writes of database.service take ", device.name);
+    let (_, sentence) = words.split_once(&expected).unwrap_or_else(|| panic!("no such finding: {text}"));
+    let (latency, _) = sentence.split_once(" (mean total latency)").unwrap();
+    assert!(
+        latency.ends_with(" ms") && sentence.contains("% of the drive's time goes to backup.service"),
+        "{words}"
+    );
 }
