@@ -20,6 +20,7 @@ from fleet import fleet
 from latencies import Classic, Native
 from mistakes import missed
 from variables import variables
+from workloads import workloads
 
 HERE = pathlib.Path(__file__).parent
 
@@ -30,7 +31,7 @@ def build(ask):
     board.time("now-1h", "now").refresh("1m").timezone("browser").tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
     board.readonly()
     variables(board)
-    for part in (fleet, unfinished, latency, devices, sizes, completions, details, figures):
+    for part in (fleet, unfinished, latency, devices, workloads, sizes, completions, details, figures):
         part(board, ask)
     built = board.build()
     # Grafana assigns the dashboard's id on import. Panels keep their ids, as links contain them.

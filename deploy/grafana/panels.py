@@ -34,8 +34,23 @@ def _thresholds(steps):
     return builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(levels)
 
 
-def lines(title, description, unit, *queries, width=12, height=8, stacked=False, minimum=0, maximum=None, log=False):
-    """Lines over time; tall panels have a table of the latest and highest values below."""
+def lines(
+    title,
+    description,
+    unit,
+    *queries,
+    width=12,
+    height=8,
+    stacked=False,
+    minimum=0,
+    maximum=None,
+    log=False,
+    by_name=False,
+):
+    """Lines over time; tall panels have a table of the latest and highest values below.
+
+    `by_name` colours a line by its name, so that it has the same colour in each panel.
+    """
     panel = _common(timeseries.Panel(), title, description, unit, width, height).min(minimum)
     for number, (expression, legend) in enumerate(queries):
         panel.with_target(query(expression, legend, chr(ord("A") + number)))
@@ -46,6 +61,8 @@ def lines(title, description, unit, *queries, width=12, height=8, stacked=False,
     panel.line_width(1).fill_opacity(30 if stacked else 8).show_points(options.VisibilityMode.NEVER)
     if stacked:
         panel.stacking(common.StackingConfig().mode(options.StackingMode.NORMAL))
+    if by_name:
+        panel.color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
     if maximum is not None:
         panel.max(maximum)
     if log:
