@@ -32,12 +32,15 @@ const CHECKER: &str = "xtask/src/deploy/kubernetes/manifests.py";
 const HELM_LABELS: [&str; 2] = ["app.kubernetes.io/managed-by:", "helm.sh/chart:"];
 
 /// Values that the chart must reject, and a part of the error.
-const WRONG_VALUES: [(&str, &str); 9] = [
+const WRONG_VALUES: [(&str, &str); 12] = [
     ("user=admin", "'nonroot', 'root'"),
     ("privileged=true", "'privileged' not allowed"),
     ("webConfig.secret=web", "'secret' not allowed"),
     ("port=80", "/port"),
     ("args[0]=--listen=0.0.0.0:1", "/args/0"),
+    ("args[0]=--workloads=1", "/args/0"),
+    ("workloads=0", "/workloads"),
+    ("workloads=on", "/workloads"),
     ("maxUnavailable=0", "/maxUnavailable"),
     ("seccompProfile.type=Localhost", "localhostProfile"),
     ("image.digest=sha256:0", "/image/digest"),
@@ -45,7 +48,7 @@ const WRONG_VALUES: [(&str, &str); 9] = [
 ];
 
 /// Deliberate mistakes that the checker must find: the rendered manifest, the text, its replacement, a part of the finding.
-const MISTAKES: [(&str, &str, &str, &str); 13] = [
+const MISTAKES: [(&str, &str, &str, &str); 16] = [
     ("default", "privileged: false", "privileged: true", "it is privileged"),
     ("default", "add: [BPF, PERFMON]", "add: [BPF, SYS_ADMIN]", "its capabilities are not"),
     ("default", "drop: [ALL]", "drop: []", "its capabilities are not"),
@@ -53,12 +56,20 @@ const MISTAKES: [(&str, &str, &str, &str); 13] = [
     ("default", "maxUnavailable: 10%", "maxUnavailable: [1]", "Kubernetes 1.37 rejects"),
     ("default", "apiVersion: apps/v1\n", "apiVersion: apps/v1beta2\n", "Kubernetes 1.37 has no"),
     ("default", "enableServiceLinks: false", "hostNetwork: true", "hostNetwork is set"),
+    ("default", " path: /var/log/containers", " path: /var/log", "has the host path /var/log"),
     (
         "default",
+        "/var/log/containers\n              readOnly: true",
+        "/var/log/containers",
+        "may write to container-logs",
+    ),
+    (
+        "root",
         "      containers:",
         "      volumes: [{name: x, hostPath: {path: /}}]\n      containers:",
-        "hostPath",
+        "has the host path /",
     ),
+    ("tls", "projected:", "emptyDir:", "has the type emptyDir"),
     ("default", "runAsNonRoot: true", "runAsNonRoot: false", "it may run as root"),
     ("default", "egress: []", "egress: [{}]", "it allows egress"),
     (
@@ -79,6 +90,7 @@ pub(super) fn check() -> Result<()> {
     let findings = findings("rendered", &rendered)?;
     ensure!(findings.is_empty(), "{}", findings.into_values().flatten().collect::<Vec<_>>().join("\n"));
     check_mistakes(&rendered)?;
+    check_pod_names(&rendered)?;
     let plain = plain(&rendered)?;
     let committed = fs::read_to_string(root().join(MANIFEST)).unwrap_or_default();
     ensure!(
@@ -136,6 +148,15 @@ fn check_mistakes(rendered: &BTreeMap<String, String>) -> Result<()> {
             said.iter().any(|said| said.contains(expected)),
             "the checker does not find the mistake {to}: expected {expected}, got {said:?}"
         );
+    }
+    Ok(())
+}
+
+/// The directory with the names of pods is mounted only where they are needed.
+fn check_pod_names(rendered: &BTreeMap<String, String>) -> Result<()> {
+    for (name, needed) in [("default", true), ("tls", true), ("root", false), ("password", false)] {
+        let text = rendered.get(name).with_context(|| format!("no {name}-values.yaml in {CHART}/ci"))?;
+        ensure!(text.contains("hostPath:") == needed, "{name}: expected a host path: {needed}");
     }
     Ok(())
 }

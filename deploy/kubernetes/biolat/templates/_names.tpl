@@ -38,6 +38,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{/* YAML 1.1 reads an unquoted off as false. */}}
+{{- define "biolat.workloads" -}}
+{{- if kindIs "bool" .Values.workloads }}off{{ else }}{{ .Values.workloads }}{{ end -}}
+{{- end }}
+
+{{/* Empty if the names of pods are not needed. */}}
+{{- define "biolat.podNames" -}}
+{{- if and .Values.podNames (ne (include "biolat.workloads" .) "off") }}true{{ end -}}
+{{- end }}
+
 {{- define "biolat.scheme" -}}
 {{- if .Values.webConfig.secretName }}{{ .Values.webConfig.scheme }}{{ else }}HTTP{{ end -}}
 {{- end }}
@@ -85,11 +95,12 @@ basicAuth:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 relabelings:
-  # The drives belong to the node. Pods change with each update, and the series must continue.
+  # The drives belong to the node. Pods change with each update, and the series must continue. biolat_workload_info has the
+  # namespace, pod and container of others, which the target's labels of that name would replace.
   - sourceLabels: [__meta_kubernetes_pod_node_name]
     targetLabel: instance
   - action: labeldrop
-    regex: pod|container|endpoint|service
+    regex: namespace|pod|container|endpoint|service
   {{- with .Values.monitor.relabelings }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

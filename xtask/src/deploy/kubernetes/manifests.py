@@ -17,6 +17,9 @@ KUBERNETES = ["1.25", "1.37"]
 # The host's namespaces, which biolat's pod must not share.
 HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
+# The only directory of the host that it may read: links whose names have the names of pods.
+HOST_PATH = "/var/log/containers"
+
 
 def main(crds, files):
     # Of the operator's CRDs only these matter here, and PyYAML cannot read all of the others.
@@ -79,9 +82,11 @@ def check_privileges(pod):
     if pod.get("automountServiceAccountToken") is not False:
         findings.append("it has a service account token")
     for volume in pod.get("volumes", []):
-        kinds = volume.keys() - {"name", "projected"}
+        kinds = volume.keys() - {"name", "projected", "hostPath"}
         kinds |= {kind for source in volume.get("projected", {}).get("sources", []) for kind in source} - {"secret"}
         findings += [f"volume {volume['name']} has the type {kind}" for kind in sorted(kinds)]
+        if (path := volume.get("hostPath", {}).get("path", HOST_PATH)) != HOST_PATH:
+            findings.append(f"volume {volume['name']} has the host path {path}")
     of_pod = pod["securityContext"]
     if of_pod["seccompProfile"]["type"] == "Unconfined":
         findings.append("it runs without a seccomp profile")
@@ -98,6 +103,9 @@ def check_privileges(pod):
             findings.append("it is privileged")
         if security.get("readOnlyRootFilesystem") is not True:
             findings.append("it may write to its root file system")
+        for mount in container.get("volumeMounts", []):
+            if mount.get("readOnly") is not True:
+                findings.append(f"it may write to {mount['name']}")
         capabilities = security.get("capabilities", {})
         if capabilities.get("drop") != ["ALL"] or sorted(capabilities.get("add", [])) != ["BPF", "PERFMON"]:
             findings.append("its capabilities are not exactly BPF and PERFMON")
