@@ -30,7 +30,7 @@ def figures(board, ask):
     board.with_panel(
         lines(
             "Kernel memory",
-            "Kernel memory of the counters, on all CPUs.",
+            "Kernel memory of the counters by device and op, on all CPUs. Those of workloads take up to 64 MiB more.",
             "bytes",
             (f"biolat_map_bytes{{{NODE}}}", "{{instance}}"),
             width=8,
