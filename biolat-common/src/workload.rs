@@ -125,7 +125,7 @@ impl Tables {
         /// 2^64 divided by the golden ratio: neighbouring numbers are far apart.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let hash = (workload.wrapping_mul(SPREAD) ^ series.bits()).wrapping_mul(SPREAD) >> 32;
-        self.start(epoch) + self.slots + (hash * self.hashes as u64 >> 32) as u32
+        self.start(epoch) + self.slots + ((hash * self.hashes as u64) >> 32) as u32
     }
 
     /// The entry of [`OTHER`] for the series in a slot.
@@ -160,3 +160,38 @@ impl Cgroup {
 }
 
 const _: () = assert!(size_of::<Cgroup>() == 16 + LEVELS * NAME_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::{KERNEL, OTHER, PROBES, Tables};
+    use crate::{series::Key, slot::Cell};
+
+    /// Each place that is tried is in the table of its epoch, and beyond the entries of the others.
+    #[test]
+    fn places_are_in_the_table() {
+        let tables = Tables { slots: 12, hashes: 100 };
+        for workload in (1..2000).chain([KERNEL, OTHER]) {
+            for epoch in 4..6 {
+                let series = Cell::new(Key::new(workload % 7 + 1, 1), (workload % 12) as u32);
+                let (start, end) = (tables.start(epoch), tables.start(epoch) + tables.entries());
+                let place = tables.place(workload, series, epoch);
+                assert!((start + tables.slots..=end - PROBES).contains(&place), "{place}");
+                assert!((start..start + tables.slots).contains(&tables.other(series.slot(), epoch)));
+            }
+        }
+    }
+
+    /// As many workloads as half of the places: few have to share one.
+    #[test]
+    fn workloads_are_spread() {
+        let tables = Tables { slots: 0, hashes: 512 };
+        let series = Cell::new(Key::new(9, 0), 3);
+        let mut taken = [0_u8; 512];
+        // Serial numbers follow one another, also with gaps.
+        for workload in (0..128).chain((0..128).map(|number| 1000 + number * 12)) {
+            taken[tables.place(workload, series, 0) as usize] += 1;
+        }
+        assert!(taken.iter().all(|&workloads| workloads <= 6));
+        assert!(taken.iter().filter(|&&workloads| workloads > 0).count() > 160);
+    }
+}

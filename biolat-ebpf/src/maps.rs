@@ -1,6 +1,6 @@
 //! The maps and every access to them. ARCHITECTURE lists their names, sizes and writers.
 
-use core::cell::UnsafeCell;
+use core::{cell::UnsafeCell, ptr::NonNull};
 
 use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
@@ -240,9 +240,12 @@ pub(crate) fn epoch() -> u64 {
 
 /// This CPU's entry at a place of the tables of workloads. Nothing else writes it: see [`series`].
 #[inline(always)]
-pub(crate) fn workload(place: u32) -> Option<*mut Entry> {
-    WORKLOADS.get_ptr_mut(place)
+pub(crate) fn workload(place: u32) -> Option<EntryPointer> {
+    WORKLOADS.get_ptr_mut(place).and_then(EntryPointer::new)
 }
+
+/// An entry. In an `Option` it has one register: with two, the verifier may find one of them without a value.
+pub(crate) type EntryPointer = NonNull<Entry>;
 
 /// Remembers that an entry is in use.
 #[inline(always)]

@@ -7,13 +7,12 @@ use biolat_common::{
     lost::Reason,
     series::{Key, Series},
     slot::Cell,
-    workload::Entry,
 };
 
 use crate::{
     accounting::Meaning,
     layout::layout_const,
-    maps,
+    maps::{self, EntryPointer},
     record::{self, Latency},
     request::{Completion, accounting},
     workload,
@@ -114,7 +113,7 @@ fn has_known_size(completion: &Completion, whole: u32) -> u64 {
 fn record_latency(
     ctx: &BtfTracePointContext,
     series: &mut Series,
-    entry: Option<*mut Entry>,
+    entry: Option<EntryPointer>,
     completion: &Completion,
     whole: u32,
     now: u64,

@@ -7,6 +7,8 @@ use biolat_common::{
     workload::Entry,
 };
 
+use crate::maps::EntryPointer;
+
 /// The three phases of a request that took less than [`biolat_common::bucket::COMMON_LIMIT_NS`], counted from either
 /// timestamp; returns the device latency.
 ///
@@ -15,7 +17,7 @@ use biolat_common::{
 #[inline(always)]
 pub(crate) fn common_phases(
     series: &mut Series,
-    entry: Option<*mut Entry>,
+    entry: Option<EntryPointer>,
     bytes: u32,
     allocated_at: u64,
     issued_at: u64,
@@ -28,7 +30,7 @@ pub(crate) fn common_phases(
     match entry {
         Some(entry) => {
             // SAFETY: this CPU's own entry, see `maps::workload`.
-            let entry = unsafe { &mut *entry };
+            let entry = unsafe { &mut *entry.as_ptr() };
             entry.bytes = entry.bytes.wrapping_add(u64::from(bytes));
             entry.queue_ns = entry.queue_ns.wrapping_add(queue);
             entry.device_ns = entry.device_ns.wrapping_add(device);
@@ -125,12 +127,12 @@ pub(crate) fn admission(series: &mut Series, admission: u64) {
 /// The three phases of a request with both timestamps, however long it took. It shares no code with [`common_phases`]:
 /// with shared code the compiler derives a bound of the sums and drops a mask that the verifier needs.
 #[inline(always)]
-pub(crate) fn all_phases(series: &mut Series, entry: Option<*mut Entry>, queue: u64, device: u64) {
+pub(crate) fn all_phases(series: &mut Series, entry: Option<EntryPointer>, queue: u64, device: u64) {
     let total_cell = cell(in_range(queue.wrapping_add(device)));
     match entry {
         Some(entry) => {
             // SAFETY: this CPU's own entry, see `maps::workload`.
-            let entry = unsafe { &mut *entry };
+            let entry = unsafe { &mut *entry.as_ptr() };
             entry.queue_ns = entry.queue_ns.wrapping_add(queue);
             entry.device_ns = entry.device_ns.wrapping_add(device);
             count_total(entry, total_cell);
@@ -147,12 +149,12 @@ pub(crate) fn all_phases(series: &mut Series, entry: Option<*mut Entry>, queue: 
 
 /// The total alone, of a request without a dispatch timestamp.
 #[inline(always)]
-pub(crate) fn total_only(series: &mut Series, entry: Option<*mut Entry>, total: u64) {
+pub(crate) fn total_only(series: &mut Series, entry: Option<EntryPointer>, total: u64) {
     let total_cell = cell(in_range(total));
     match entry {
         Some(entry) => {
             // SAFETY: this CPU's own entry, see `maps::workload`.
-            let entry = unsafe { &mut *entry };
+            let entry = unsafe { &mut *entry.as_ptr() };
             entry.unsplit_ns = entry.unsplit_ns.wrapping_add(total);
             count_total(entry, total_cell);
         }
@@ -163,11 +165,11 @@ pub(crate) fn total_only(series: &mut Series, entry: Option<*mut Entry>, total: 
 
 /// The bytes of a completion, and whether it has failed, of a request or a part of one.
 #[inline(always)]
-pub(crate) fn bytes(series: &mut Series, entry: Option<*mut Entry>, bytes: u32, has_failed: bool) {
+pub(crate) fn bytes(series: &mut Series, entry: Option<EntryPointer>, bytes: u32, has_failed: bool) {
     match entry {
         Some(entry) => {
             // SAFETY: this CPU's own entry, see `maps::workload`.
-            let entry = unsafe { &mut *entry };
+            let entry = unsafe { &mut *entry.as_ptr() };
             entry.bytes = entry.bytes.wrapping_add(u64::from(bytes));
             entry.errors = entry.errors.wrapping_add(u64::from(has_failed));
         }

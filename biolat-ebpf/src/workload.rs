@@ -9,28 +9,27 @@ use biolat_common::{
 use crate::{
     kernel_memory::{read_u32, read_u64},
     layout::layout_const,
-    maps,
+    maps::{self, EntryPointer},
     request::Completion,
 };
 
 /// This CPU's entry for the workload of a completion and a series. `None` if I/Os of this series are not counted by workload:
 /// then the series itself has their bytes and times.
 #[inline(always)]
-pub(crate) fn entry(completion: &Completion, series: Cell) -> Option<*mut Entry> {
+pub(crate) fn entry(completion: &Completion, series: Cell) -> Option<EntryPointer> {
     if layout_const!(workload_slots) == 0 || series.slot() >= layout_const!(workload_slots) {
         return None;
     }
     let cgroup = completion.cgroup();
     let workload = completion.workload(cgroup);
     let epoch = maps::epoch();
+    let entry = maps::workload(tables().place(workload, series, epoch));
     // SAFETY: this CPU's own entry, see `maps::workload`.
-    match maps::workload(tables().place(workload, series, epoch)) {
-        Some(entry) if unsafe { (*entry).is_of(workload, series, epoch) } => Some(entry),
-        _ => {
-            maps::set_current_cgroup(cgroup as u64);
-            maps::workload(find_or_create(workload, series.bits(), epoch))
-        }
+    if entry.is_some_and(|entry| unsafe { entry.as_ref().is_of(workload, series, epoch) }) {
+        return entry;
     }
+    maps::set_current_cgroup(cgroup as u64);
+    maps::workload(find_or_create(workload, series.bits(), epoch))
 }
 
 #[inline(always)]
@@ -53,7 +52,7 @@ extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
         let Some(entry) = maps::workload(candidate) else { break };
         // SAFETY: this CPU's own entry, see `maps::workload`.
         let (is_found, is_in_use) =
-            unsafe { ((*entry).is_of(workload, series, epoch), (*entry).epoch == epoch) };
+            unsafe { (entry.as_ref().is_of(workload, series, epoch), entry.as_ref().epoch == epoch) };
         if is_found || !is_in_use {
             (place, owner) = (candidate, workload);
             break;
@@ -66,8 +65,8 @@ extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
         // SAFETY: this CPU's own entry, see `maps::workload`.
         unsafe {
             // The entry of the others may be of an earlier series in the same slot: then the device of that one is gone.
-            if !(*entry).is_of(owner, series, epoch) {
-                *entry = Entry::new(owner, series, epoch);
+            if !entry.as_ref().is_of(owner, series, epoch) {
+                entry.write(Entry::new(owner, series, epoch));
                 maps::mark_workload(place, epoch);
             }
         }
