@@ -15,6 +15,7 @@ mod spread;
 mod sysfs_thread;
 mod thread;
 pub mod totals;
+mod workload_totals;
 mod workloads;
 
 use std::{

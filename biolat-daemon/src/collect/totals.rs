@@ -13,7 +13,7 @@ use biolat_common::{
 
 use super::{
     incomplete::{Kind, amount, leave_incomplete, limit_to},
-    workloads::WorkloadTotals,
+    workload_totals::WorkloadTotals,
 };
 use crate::{
     band_histogram::BandHistogram,

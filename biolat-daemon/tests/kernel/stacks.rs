@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use crate::support::{
     block,
+    cgroup::Hierarchy,
     daemon::Daemon,
     diskstats::{READ, WRITE},
     dm::Mapped,
@@ -46,6 +47,21 @@ fn dm_linear_io_counts_on_its_disk() {
     let disk = lower_disk();
     let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
     check_bio_based(&mapped.name, &[&disk]);
+}
+
+/// The disk below counts the I/O for the cgroup that uses the device above.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn dm_passes_the_cgroup_on() {
+    let disk = lower_disk();
+    let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
+    let hierarchy = Hierarchy::open();
+    let cgroup = hierarchy.create("/biolat-above");
+    let daemon = Daemon::of(".*");
+    let path = block::path(&mapped.name);
+    cgroup.run(&format!("dd if=/dev/zero of={} bs=4096 count=200 oflag=direct", path.display()));
+    let after = settled(&daemon, &disk.name);
+    assert_eq!(after.figures.workload_ios(&disk.name, "write", &cgroup.path), 200);
 }
 
 #[test]

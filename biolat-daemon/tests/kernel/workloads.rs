@@ -88,6 +88,26 @@ fn writeback_belongs_to_who_has_written() {
     }
 }
 
+/// A loop device's file is on another disk: both count the I/O for the cgroup that uses the loop device.
+#[test]
+#[ignore = "needs root and ext4: cargo xtask test"]
+fn loop_passes_the_cgroup_on() {
+    let below = LoopDevice::attach("workloads-below", true);
+    let mount = Mount::new_ext4(&below.name, &below.path());
+    let above = LoopDevice::attach_in(mount.folder(), true);
+    let hierarchy = Hierarchy::open();
+    let daemon = Daemon::of("loop.*");
+    let before = [&above, &below].map(|device| settled(&daemon, &device.name));
+    let writer = hierarchy.create("/biolat-above");
+    writer.run(&direct_io(&above.name, "write", 200));
+    for (device, before) in [&above, &below].into_iter().zip(&before) {
+        let after = settled(&daemon, &device.name);
+        let unseen = compare(&device.name, before, &after).unseen;
+        let counted = after.figures.workload_ios(&device.name, "write", &writer.path);
+        assert!(counted + unseen >= 200, "{}: {counted}, {unseen} unseen", device.name);
+    }
+}
+
 /// More cgroups than there is room for, each of which lives for a moment: the first ones are known by their names afterwards,
 /// and no I/O of the others is lost.
 #[test]

@@ -1,0 +1,64 @@
+//! The 64-bit totals of one workload on one device.
+
+use biolat_common::{size::BAND_CELLS, workload::Entry};
+
+use crate::{band_histogram::BandHistogram, snapshot::WorkloadUsage};
+
+/// What a workload has done on one device with one op.
+pub(super) struct WorkloadTotals {
+    pub(super) queue_ns: u128,
+    pub(super) device_ns: u128,
+    pub(super) unsplit_ns: u128,
+    pub(super) bytes: u64,
+    pub(super) errors: u64,
+    pub(super) cells: [u64; BAND_CELLS],
+}
+
+impl Default for WorkloadTotals {
+    fn default() -> Self {
+        Self { queue_ns: 0, device_ns: 0, unsplit_ns: 0, bytes: 0, errors: 0, cells: [0; BAND_CELLS] }
+    }
+}
+
+/// The patterns name every field and have no `..`: a new field does not compile until it is added and exposed.
+#[deny(unused_variables)]
+impl WorkloadTotals {
+    pub(super) fn add(&mut self, entry: &Entry) {
+        let Entry { workload: _, series: _, epoch: _, queue_ns, device_ns, unsplit_ns, bytes, errors, cells } =
+            entry;
+        self.queue_ns += u128::from(*queue_ns);
+        self.device_ns += u128::from(*device_ns);
+        self.unsplit_ns += u128::from(*unsplit_ns);
+        self.bytes += bytes;
+        self.errors += errors;
+        for (sum, count) in self.cells.iter_mut().zip(cells) {
+            *sum += u64::from(*count);
+        }
+    }
+
+    pub(super) fn add_totals(&mut self, other: &Self) {
+        let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = other;
+        self.queue_ns += queue_ns;
+        self.device_ns += device_ns;
+        self.unsplit_ns += unsplit_ns;
+        self.bytes += bytes;
+        self.errors += errors;
+        for (sum, count) in self.cells.iter_mut().zip(cells) {
+            *sum += count;
+        }
+    }
+
+    pub(super) fn view(&self, device: &str, op: String) -> WorkloadUsage {
+        let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = self;
+        let seconds = |ns: u128| ns as f64 / 1e9;
+        WorkloadUsage {
+            device: device.to_owned(),
+            op,
+            bytes: *bytes,
+            errors: *errors,
+            queue_seconds: seconds(*queue_ns),
+            device_seconds: seconds(*device_ns),
+            latency: BandHistogram::from_cells(cells, queue_ns + device_ns + unsplit_ns),
+        }
+    }
+}
