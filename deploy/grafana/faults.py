@@ -39,7 +39,7 @@ def _of_panel(panel, variables):
         query = target["expr"]
         if panel["datasource"] != DATASOURCE or target["datasource"] != DATASOURCE:
             yield "its data source is not the variable"
-        if unknown := set(re.findall(r"\$([a-z_]\w*)", query)) - variables - BUILT_IN:
+        if unknown := set(re.findall(r"\$(\w+)", query)) - variables - BUILT_IN:
             yield f"no variable is called {', '.join(sorted(unknown))}"
         if set(re.findall(r"\[(.*?)\]", query)) - {"$__rate_interval"}:
             yield f"a range other than $__rate_interval: {query}"

@@ -7,29 +7,15 @@ from panels import lines
 
 BY_CGROUP = ("cluster", "instance", "device", "cgroup")
 BY_DEVICE = ("cluster", "instance", "device")
-BY_NAME = ("cluster", "instance", "device", "workload")
+BY_NAME = ("cluster", "instance", "device", "name")
 LATENCY = "biolat_workload_latency_seconds"
-LEGEND = "{{instance}} {{device}} {{workload}}"
-
-# What a workload is called, the last that applies: its cgroup; its unit; the first digits of its container's id; the
-# container's name; namespace, pod and container. Labels that do not apply are empty.
-NAMES = (
-    ("$1", "cgroup", "(.*)"),
-    ("kernel", "cgroup", "/"),
-    ("$1", "unit", "(.+)"),
-    ("$1", "container_id", "(.{12}).*"),
-    ("$1", "container", "(.+)"),
-    ("$1", "names", r"(\\w.*/.+?)/?"),
-)
+LEGEND = "{{instance}} {{device}} {{name}}"
 
 
 def _named(aggregation, expression):
     """Values by cgroup, as values by name: a container that is started again has the same name and another cgroup."""
-    info = f'label_join(biolat_workload_info{{{NODE}}}, "names", "/", "namespace", "pod", "container")'
-    for replacement, label, pattern in NAMES:
-        info = f'label_replace({info}, "workload", "{replacement}", "{label}", "{pattern}")'
-    info = f"group by (cluster, instance, cgroup, workload) ({info})"
-    joined = f"({expression}) * on (cluster, instance, cgroup) group_left (workload) {info}"
+    info = f"group by (cluster, instance, cgroup, name) (biolat_workload_info{{{NODE}}})"
+    joined = f"({expression}) * on (cluster, instance, cgroup) group_left (name) {info}"
     return f"{aggregation} by ({', '.join(BY_NAME)}) ({joined})"
 
 

@@ -210,14 +210,26 @@ pub(crate) const METRICS: &[Metric] = &[
     },
     Metric {
         name: "biolat_workload_info",
-        labels: &["cgroup", "kind", "unit", "namespace", "pod", "container", "pod_uid", "container_id"],
-        help: "Who a workload is, by the path of its cgroup: 1. kind is kernel, service, container, pod, session and others; what \
-               a workload does not have is empty.",
+        labels: &[
+            "cgroup",
+            "name",
+            "kind",
+            "unit",
+            "namespace",
+            "pod",
+            "container",
+            "pod_uid",
+            "container_id",
+        ],
+        help: "Who a workload is, by the path of its cgroup: 1. name is short and for people; kind is \
+               kernel, service, container, pod, session and others; what a workload does not have is empty.",
         samples: Samples::Gauge(|snapshot, add| {
             for WorkloadView { cgroup, identity, .. } in snapshot.workloads.iter().flatten() {
                 let Identity { kind, unit, pod_uid, qos: _, container_id, container, namespace, pod } =
                     identity;
-                let labels = [cgroup, kind.name(), unit, namespace, pod, container, pod_uid, container_id];
+                let name = identity.short_name(cgroup);
+                let labels =
+                    [cgroup, &name, kind.name(), unit, namespace, pod, container, pod_uid, container_id];
                 add(&labels, 1.0);
             }
         }),

@@ -191,11 +191,7 @@ fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
         for variable in ["$cluster", "$node", "$model", "$op"] {
             text = text.replace(variable, ".*");
         }
-        let is_known = |rest: &str| rest.starts_with(|next: char| next.is_ascii_digit());
-        assert!(
-            text.split('$').skip(1).all(is_known),
-            "a variable that this test does not know, and no part of a pattern: {text}"
-        );
+        assert!(!text.contains('$'), "a variable that this test does not know: {text}");
         text
     };
     let variables = json["templating"]["list"].as_array().unwrap().iter().filter_map(|variable| {
