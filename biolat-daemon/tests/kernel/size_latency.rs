@@ -16,9 +16,11 @@ use crate::support::{
     figures::Figures,
     load::Target,
     nbd::Nbd,
-    prometheus::Prometheus,
+    prometheus::{Prometheus, alert_rule_with, recording_rules_with},
     report::Report,
 };
+
+const ALERT: &str = "BlockDeviceSlowForSize";
 
 const DASHBOARD: &str = include_str!("../../../deploy/grafana/biolat.json");
 
@@ -136,9 +138,12 @@ fn check_finding(finding: &str, figures: &Figures, device: &str, op: &str) {
     assert!((told_factor - factor).abs() <= 1.0, "{finding}: {factor} times");
 }
 
-/// A Prometheus that scrapes the daemon each second.
+/// A Prometheus that scrapes the daemon each second, and evaluates the alert as often.
 fn prometheus(daemon: &Daemon) -> Prometheus {
-    let prometheus = Prometheus::in_guest("prometheus-sizes", daemon.address, &[]);
+    let alert = alert_rule_with(ALERT, &[("for: 15m\n", "for: 1s\n")]);
+    let recording = recording_rules_with("recording.yml", "1s", "[20s]");
+    let rules = [("recording.yml", recording.as_str()), ("alert.yml", &alert)];
+    let prometheus = Prometheus::in_guest("prometheus-sizes", daemon.address, &rules);
     wait_for("a scrape", || !prometheus.vector("biolat_device_info").is_empty());
     prometheus
 }
@@ -173,6 +178,16 @@ fn check_panel((title, width): (&str, f64), prometheus: &Prometheus, measured: &
     }
 }
 
+/// The alert has fired for both ops of this device and for the size that takes long, and for nothing else.
+fn check_alert(prometheus: &Prometheus, slow: &Measured) {
+    let fired = format!("max_over_time(ALERTS{{alertname=\"{ALERT}\",alertstate=\"firing\"}}[5m])");
+    wait_for(&fired, || prometheus.vector(&fired).len() >= 2);
+    for series in prometheus.vector(&fired) {
+        let label = |name: &str| series["metric"][name].as_str().unwrap();
+        assert_eq!((label("device"), label("size")), (slow.device.name.as_str(), "le_256KiB"), "{series}");
+    }
+}
+
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_device_that_is_slow_for_large_requests() {
@@ -202,4 +217,5 @@ fn a_device_that_is_slow_for_large_requests() {
         check_panel(panel, &prometheus, &large);
         check_panel(panel, &prometheus, &all);
     }
+    check_alert(&prometheus, &large);
 }
