@@ -28,7 +28,7 @@ pub(crate) struct Architecture {
 
 impl Architecture {
     const AMD64: Self =
-        Self { name: "amd64", target: "x86_64-unknown-linux-gnu", max_bytes: 14 << 19, cross: None };
+        Self { name: "amd64", target: "x86_64-unknown-linux-gnu", max_bytes: 15 << 19, cross: None };
     const ARM64: Self = Self {
         name: "arm64",
         target: "aarch64-unknown-linux-gnu",
