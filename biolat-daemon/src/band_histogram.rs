@@ -36,6 +36,12 @@ impl BandHistogram {
         self.0.count()
     }
 
+    /// Whether it has neither latencies nor a sum of latencies.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0 && self.0.sum_ns == 0
+    }
+
     /// The mean in seconds. None without any latency.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {

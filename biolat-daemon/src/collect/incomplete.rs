@@ -100,12 +100,15 @@ fn equalize_device_time(series: &mut Series, sizes: &mut Sizes) {
     series.device_ns = sizes.band_ns.iter().sum();
 }
 
-/// Reduces the time in the device of all bands together to this.
+/// Reduces the time in the device of all bands together to this, beginning with bands of which no I/O is left.
 fn reduce_device_time(sizes: &mut Sizes, to: u64) {
-    let mut surplus = sizes.band_ns.iter().sum::<u64>().saturating_sub(to);
-    for ns in &mut sizes.band_ns {
-        let left_out = surplus.min(*ns);
-        *ns -= left_out;
+    let Sizes { band_ns, bands, .. } = sizes;
+    let mut surplus = band_ns.iter().sum::<u64>().saturating_sub(to);
+    let (mut with_ios, mut others): (Vec<_>, Vec<_>) =
+        band_ns.iter_mut().zip(&*bands).partition(|(_, latencies)| sum(*latencies) > 0);
+    for (ns, _) in others.iter_mut().chain(&mut with_ios) {
+        let left_out = surplus.min(**ns);
+        **ns -= left_out;
         surplus -= left_out;
     }
 }
@@ -305,6 +308,25 @@ mod tests {
                     prop_assert_eq!(sizes.band_ns.iter().sum::<u64>(), sums.device_ns);
                 }
             }
+        }
+    }
+
+    /// Two I/Os of different sizes that took as long, one of which is late: the band of the other one has its time.
+    #[test]
+    fn a_band_without_ios_has_no_time() {
+        for late in [4, 8] {
+            let io =
+                |size_cell| Io { size_cell, latency_cell: 100, kind: IoKind::Dispatched, seen: [true; 8] };
+            let mut growth = Counters::ZERO;
+            let complete = io(12 - late);
+            complete.count(&mut growth, [true; 8]);
+            io(late).count(&mut growth, [true; 8]);
+            growth.series.device_ns = 0;
+            let kind = Kind { has_sizes: true, is_read_or_write: true, has_undispatched: false };
+            limit_to(&reference([&complete]), &mut growth, &mut [], kind);
+            let counts = growth.sizes.bands.map(|latencies| u64::from(latencies.iter().sum::<u32>()));
+            assert_eq!(counts, growth.sizes.band_ns);
+            assert_eq!(counts.iter().sum::<u64>(), 1);
         }
     }
 
