@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use crate::support::{cgroup::Hierarchy, load::Target, nbd::Nbd, null_blk::NullBlk, report::Report};
+use crate::support::{block, cgroup::Hierarchy, load::Target, nbd::Nbd, null_blk::NullBlk, report::Report};
 
 const READS: u64 = 600;
 
@@ -45,12 +45,13 @@ fn the_slow_device_is_named() {
     }
 }
 
-/// A device with a queue depth of 1, and four readers.
+/// A device with a queue depth of 1, and four readers. All four have a request: three wait.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn time_in_the_queue_is_reported() {
     let disk = NullBlk::with_latency(5_000_000, &[("submit_queues", "1"), ("hw_queue_depth", "1")]);
-    std::fs::write(format!("/sys/block/{}/queue/scheduler", disk.name), "mq-deadline").unwrap();
+    block::set_attribute(&disk.name, "queue/scheduler", "mq-deadline");
+    block::set_attribute(&disk.name, "queue/nr_requests", "16");
     let text = findings(&[&disk], "queue");
     assert!(text.contains("% of the total latency is time in the queue"), "{text}");
 }
