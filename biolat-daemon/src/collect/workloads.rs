@@ -208,7 +208,6 @@ impl WorkloadStore {
 
     /// Adds names to pods and containers. Those that are gone keep theirs.
     fn name_pods(&mut self, names: &PodNames) {
-        self.has_unnamed = false;
         for workload in self.workloads.values_mut().filter(|workload| workload.may_have_names()) {
             workload.identity = std::mem::take(&mut workload.identity).with_names(names);
         }

@@ -53,17 +53,16 @@ fn family(
             let counter = model::Counter { value, start_timestamp: Some(start.into()), exemplar: None };
             metrics.push(model::Metric { counter: Some(counter), ..with_labels(labels) });
         }),
-        Samples::BandHistogram(each) => each(snapshot, &mut |labels, histogram, start| {
-            let format = HistogramFormat { schema: format.schema.min(BAND_SCHEMA), ..format };
-            let histogram = Some(encoded(histogram.at_most_schema_1(), format, start, &[]));
-            metrics.push(model::Metric { histogram, ..with_labels(labels) });
-        }),
-        Samples::WorkloadHistogram(each) => each(snapshot, &mut |labels, histogram, start| {
-            let format = HistogramFormat { schema: format.schema.min(BAND_SCHEMA), ..format };
-            let mut encoded = encoded(histogram.at_most_schema_1(), format, start, &[]);
-            encoded.bucket.retain(buckets::is_of_few);
-            metrics.push(model::Metric { histogram: Some(encoded), ..with_labels(labels) });
-        }),
+        Samples::BandHistogram(each) | Samples::WorkloadHistogram(each) => {
+            each(snapshot, &mut |labels, histogram, start| {
+                let format = HistogramFormat { schema: format.schema.min(BAND_SCHEMA), ..format };
+                let mut encoded = encoded(histogram.at_most_schema_1(), format, start, &[]);
+                if matches!(metric.samples, Samples::WorkloadHistogram(_)) {
+                    encoded.bucket.retain(buckets::is_of_few);
+                }
+                metrics.push(model::Metric { histogram: Some(encoded), ..with_labels(labels) });
+            });
+        }
         Samples::SizeHistogram(each) => each(snapshot, &mut |labels, sizes, bytes, start| {
             let histogram = Some(encoded_sizes(sizes, bytes, format, start));
             metrics.push(model::Metric { histogram, ..with_labels(labels) });

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use aya::{
     Ebpf, RawTracePointRunOptions, TestRun as _,
     maps::{Array, MapData},
-    programs::{Program, RawTracePoint},
+    programs::Program,
 };
 use biolat_common::inflight::Found;
 
@@ -44,11 +44,4 @@ impl InflightResult {
         }
         Ok(found)
     }
-}
-
-/// Loads the program. Nothing attaches it.
-pub(super) fn load(object: &mut Ebpf) -> Result<()> {
-    let Some(program) = object.program_mut(PROGRAM) else { bail!("the probe has no program {PROGRAM}") };
-    let program: &mut RawTracePoint = program.try_into()?;
-    Ok(program.load()?)
 }

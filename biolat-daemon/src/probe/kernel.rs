@@ -171,12 +171,6 @@ impl Kernel {
         self
     }
 
-    /// The tables of workloads.
-    #[must_use]
-    pub fn tables(&self) -> Tables {
-        Tables { slots: self.layout.workload_slots, hashes: self.layout.workload_hashes }
-    }
-
     /// Whether the probe counts requests by size.
     #[must_use]
     pub fn counts_sizes(&self) -> bool {

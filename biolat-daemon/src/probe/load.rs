@@ -5,7 +5,7 @@ use std::{error::Error, io, os::fd::AsFd};
 use anyhow::{Context as _, Result, anyhow, bail};
 use aya::{
     Btf, Ebpf, EbpfLoader,
-    programs::{BtfTracePoint, ProgramError},
+    programs::{BtfTracePoint, ProgramError, RawTracePoint},
 };
 use aya_log::EbpfLogger;
 use biolat_common::{
@@ -182,10 +182,16 @@ fn load(kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded
     };
     let has_requeue =
         kernel.has_requeue && loaded("requeues are not counted", load_requeue_program(&mut object, btf));
-    let sees_inflight =
-        kernel.can_walk && loaded("the age of I/Os in flight is a lower bound", inflight::load(&mut object));
+    let sees_inflight = kernel.can_walk
+        && loaded(
+            "the age of I/Os in flight is a lower bound",
+            load_unattached(&mut object, inflight::PROGRAM),
+        );
     if workload_maps.is_some() {
-        loaded("whether a cgroup is gone is unknown", workloads::load_exists(&mut object));
+        loaded(
+            "whether a cgroup is gone is unknown",
+            load_unattached(&mut object, workloads::EXISTS_PROGRAM),
+        );
     }
     Ok(Loaded {
         object,
@@ -197,6 +203,13 @@ fn load(kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded
         workloads: workload_maps,
         logger,
     })
+}
+
+/// Loads a program that the daemon runs. Nothing attaches it.
+fn load_unattached(object: &mut Ebpf, name: &str) -> Result<()> {
+    let Some(program) = object.program_mut(name) else { bail!("the probe has no program {name}") };
+    let program: &mut RawTracePoint = program.try_into()?;
+    Ok(program.load()?)
 }
 
 fn load_requeue_program(object: &mut Ebpf, btf: &Btf) -> Result<()> {

@@ -14,7 +14,7 @@ use biolat_common::{
 };
 
 use super::{
-    cpus::PossibleCpus,
+    cpus::{self, PossibleCpus},
     series_maps::{SeriesMaps, SlotReading},
     slot_arrays::{self, SlotArrays},
     sys,
@@ -46,7 +46,7 @@ impl Maps {
             |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
         let lost = take("LOST")?.try_into()?;
         let cpus = PossibleCpus::of_kernel(&lost)?;
-        cpus.compare(super::cpus::in_sysfs()?)?;
+        cpus.compare(cpus::in_sysfs()?)?;
         let mut maps = Self {
             table: take("TABLE")?.try_into()?,
             index: take("INDEX")?.try_into()?,

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use aya::{
     Ebpf, RawTracePointRunOptions, TestRun as _,
     maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, MapData, MapError, PerCpuArray},
-    programs::{Program, RawTracePoint},
+    programs::Program,
 };
 use biolat_common::{
     series::Key,
@@ -18,7 +18,8 @@ use biolat_common::{
 
 use super::{cpus::PossibleCpus, sys};
 
-const EXISTS_PROGRAM: &str = "cgroup_exists";
+/// The program that [`exists`] runs.
+pub(super) const EXISTS_PROGRAM: &str = "cgroup_exists";
 
 /// Kernel memory of both tables at most: so much for each CPU, but within bounds in all.
 const CPU_BYTES: u64 = 512 << 10;
@@ -228,15 +229,6 @@ pub(super) fn exists(object: &Ebpf, workload: u64, cgroup: &SeenCgroup) -> Resul
     options.args[..2].copy_from_slice(&[cgroup.css, workload]);
     let result = program.test_run(options).context("cannot look whether a cgroup exists")?;
     Ok(result.return_value == 1)
-}
-
-/// Loads the program that [`exists`] runs. Nothing attaches it.
-pub(super) fn load_exists(object: &mut Ebpf) -> Result<()> {
-    let Some(program) = object.program_mut(EXISTS_PROGRAM) else {
-        bail!("the probe has no program {EXISTS_PROGRAM}")
-    };
-    let program: &mut RawTracePoint = program.try_into()?;
-    Ok(program.load()?)
 }
 
 /// The path of a cgroup, from the names of its directory and of those above. `/...` stands for levels that were not recorded.
