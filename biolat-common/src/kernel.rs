@@ -109,8 +109,6 @@ pub struct Layout {
     pub css_online: u32,
     /// `cgroup.kn`.
     pub cgroup_node: u32,
-    /// `kernfs_node.id`.
-    pub kernfs_id: u32,
     /// `kernfs_node.name`.
     pub kernfs_name: u32,
     /// `kernfs_node.__parent`, or `kernfs_node.parent` (before 6.15).

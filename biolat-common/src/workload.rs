@@ -136,6 +136,15 @@ impl Tables {
     }
 }
 
+/// Entries of both tables at most.
+pub const MAX_PLACES: u32 = (MAX_BYTES_OF_CPU / size_of::<Entry>() as u64) as u32;
+
+/// Bytes of both tables of one CPU at most.
+pub const MAX_BYTES_OF_CPU: u64 = 4 << 20;
+
+/// For each place of both tables, the low half of the latest epoch in which a CPU has created an entry there.
+pub type Places = [u32; MAX_PLACES as usize];
+
 /// Levels of a cgroup's path that are recorded, from its own name upwards.
 pub const LEVELS: usize = 10;
 
@@ -148,18 +157,11 @@ pub const NAME_BYTES: usize = 128;
 pub struct Cgroup {
     /// The address of its state, to look later whether it still exists.
     pub css: u64,
-    /// The inode number of its directory.
-    pub id: u64,
     /// The names of its directory and of those above; empty above the root.
     pub names: [[u8; NAME_BYTES]; LEVELS],
 }
 
-impl Cgroup {
-    /// Without names.
-    pub const ZERO: Self = Self { css: 0, id: 0, names: [[0; NAME_BYTES]; LEVELS] };
-}
-
-const _: () = assert!(size_of::<Cgroup>() == 16 + LEVELS * NAME_BYTES);
+const _: () = assert!(size_of::<Cgroup>() == 8 + LEVELS * NAME_BYTES);
 
 #[cfg(test)]
 mod tests {

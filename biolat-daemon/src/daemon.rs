@@ -53,7 +53,7 @@ pub async fn run(
     }
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
     let (stop, stopped) = watch::channel(false);
-    let mut service = Service::new(collector.snapshots(), config.serve);
+    let mut service = Service::new(collector.snapshots(), config.serve).counting(collector.scrapes());
     if let Some(web_config) = web_config {
         service = service.with_web_config(web_config);
     }

@@ -38,6 +38,7 @@ pub mod process;
 pub mod report;
 pub mod rights;
 mod sanitize;
+mod scrapes;
 mod service_manager;
 pub mod shared_options;
 mod shell;

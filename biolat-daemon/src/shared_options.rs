@@ -9,6 +9,7 @@ use clap::Args;
 use crate::{
     config::{OptionError, non_empty, parse_address},
     device::selection::Selection,
+    probe::DEFAULT_WORKLOADS,
 };
 
 const LISTEN: &str = "Address and port to serve on; may be given more than once [default: 0.0.0.0:9976]
@@ -88,7 +89,7 @@ pub struct WorkloadsOption {
     /// A workload is the cgroup that the kernel charges: a service, a container, a session. Those beyond are counted together,
     /// as other. off saves kernel memory, 512 KiB per CPU and 64 MiB at most, and some 40 ns per I/O.
     #[arg(long, value_name = "N|off", env = "BIOLAT_WORKLOADS", hide_env_values = true)]
-    #[arg(default_value = "256", value_parser = parse_workloads)]
+    #[arg(default_value_t = DEFAULT_WORKLOADS, value_parser = parse_workloads)]
     workloads: u32,
 }
 

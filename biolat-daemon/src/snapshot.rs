@@ -97,6 +97,8 @@ pub struct SeriesView {
     pub requeues: u64,
     /// By size; none with `--sizes off`.
     pub sizes: Option<SizesView>,
+    /// I/Os of workloads that are not shown any more.
+    pub ended_workload_ios: u64,
 }
 
 /// Requests of one device and op by size.

@@ -14,7 +14,7 @@ use biolat_common::{
     size::{Counters, MAX_PARTS, Parts, Sizes},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
     slow::{self, SlowRecord},
-    workload::{Cgroup, Entry},
+    workload::{Cgroup, Entry, MAX_PLACES, Places},
 };
 
 /// The counters of a series without their type. With `--sizes off` the daemon makes it shorter, see
@@ -79,9 +79,9 @@ static INFLIGHT: Array<Found, 1> = Array::new();
 #[btf_map]
 static WORKLOADS: PerCpuArray<Entry, 1> = PerCpuArray::new();
 
-/// The latest epoch in which any CPU has created this entry of [`WORKLOADS`].
+/// The latest epoch in which any CPU has created each entry of [`WORKLOADS`]. One value, so that the daemon reads them at once.
 #[btf_map]
-static WORKLOADS_USED: Array<u64, 1> = Array::new();
+static WORKLOADS_USED: Array<Places, 1> = Array::new();
 
 /// The cgroups that have entries of their own, by serial number; the daemon sets how many there may be.
 #[btf_map]
@@ -250,12 +250,12 @@ pub(crate) type EntryPointer = NonNull<Entry>;
 /// Remembers that an entry is in use.
 #[inline(always)]
 pub(crate) fn mark_workload(place: u32, epoch: u64) {
-    if let Some(used) = WORKLOADS_USED.get_ptr_mut(place) {
-        // SAFETY: written as a whole; all CPUs write the same number, unless the epoch has just changed.
-        unsafe {
-            if used.read_volatile() != epoch {
-                used.write_volatile(epoch);
-            }
+    let Some(used) = WORKLOADS_USED.get_ptr_mut(0).filter(|_| place < MAX_PLACES) else { return };
+    // SAFETY: in bounds, and written as a whole; all CPUs write the same number, unless the epoch has just changed.
+    unsafe {
+        let used = used.cast::<u32>().add(place as usize);
+        if used.read_volatile() != epoch as u32 {
+            used.write_volatile(epoch as u32);
         }
     }
 }

@@ -81,7 +81,6 @@ fn record_cgroup(workload: u64) -> bool {
     // SAFETY: this CPU's own buffer.
     let record = unsafe { &mut *record };
     let mut node = read_u64(read_u64(record.css, layout_const!(blkcg_cgroup)), layout_const!(cgroup_node));
-    record.id = read_u64(node, layout_const!(kernfs_id));
     for name in &mut record.names {
         let parent = read_u64(node, layout_const!(kernfs_parent));
         // The root has a name, too. No branch, which would double the paths that the verifier walks.

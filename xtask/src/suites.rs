@@ -111,7 +111,7 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
         guests: &[],
     },
-    Suite { name: "report_findings", on_host: false, needs: &[], guests: &[Standard] },
+    Suite { name: "report_findings", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite {
         name: "top",
         on_host: true,
@@ -125,7 +125,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "limits", on_host: true, needs: &[Requirement::Cgroups], guests: &[] },
     Suite { name: "sizes", on_host: true, needs: &[FIO], guests: &[] },
     Suite { name: "size_latency", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
-    Suite { name: "workloads", on_host: true, needs: &[EXT4], guests: &[Standard] },
+    Suite { name: "workloads", on_host: true, needs: &[EXT4, XFS], guests: &[Standard] },
     Suite { name: "soak", on_host: true, needs: &[], guests: &[] },
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
 ];

@@ -24,6 +24,7 @@ use crate::{
     device::{selection::Selection, uevent::Uevents},
     host::Host,
     probe,
+    scrapes::Scrapes,
     snapshot::Snapshot,
 };
 
@@ -47,6 +48,7 @@ pub(crate) struct Settings {
 pub(crate) struct Handle {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     commands: SyncSender<CollectorCommand>,
+    scrapes: Scrapes,
 }
 
 impl Handle {
@@ -60,8 +62,11 @@ impl Handle {
         let (commands, receiver) = sync_channel(1);
         let (attached, outcome) = oneshot::channel();
         let Settings { host, selection, probe, interval, seccomp } = settings;
+        let scrapes = Scrapes::default();
+        let counted = scrapes.clone();
         let attach = move || -> Result<Collector> {
             let mut collector = Collector::attach(host, selection, probe)?;
+            collector.scrapes = counted;
             collector.drop_privileges(seccomp)?;
             Ok(collector)
         };
@@ -77,12 +82,17 @@ impl Handle {
             .context("cannot start the collector's thread")?;
         outcome.await.context("the collector's thread ended while it attached the probe")??;
         tokio::spawn(follow_uevents(uevents, commands.clone()));
-        Ok(Self { snapshots, commands })
+        Ok(Self { snapshots, commands, scrapes })
     }
 
     /// Snapshots as they are made; `None` before the first. The channel closes when the collector has ended.
     pub(crate) fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
         self.snapshots.clone()
+    }
+
+    /// Counted by the server.
+    pub(crate) fn scrapes(&self) -> Scrapes {
+        self.scrapes.clone()
     }
 
     /// Collects a last time and ends the collector. Gives up after [`LAST_COLLECTION_TIMEOUT`].

@@ -1,5 +1,5 @@
 //! The collector. Each collection reads the kernel's disk statistics, then the probe's counters, audits one by the other, and
-//! makes a [`Snapshot`] of them. It runs in its own thread and shares nothing but its snapshots.
+//! makes a [`Snapshot`] of them. It runs in its own thread and shares nothing but its snapshots and the number of scrapes.
 
 mod audit;
 mod handle;
@@ -41,6 +41,7 @@ use crate::{
     losses::{CountedBy, LOSS_REASONS, LossReason},
     probe::{Options, Probe, WorkloadMaps, kernel::Kernel, kernel_btf, slot_bytes},
     rights::{self, Role},
+    scrapes::Scrapes,
     snapshot::Snapshot,
 };
 use audit::Audit;
@@ -87,6 +88,7 @@ pub struct Collector {
     slow: SlowIoLog,
     workloads: WorkloadStore,
     reference: Reference,
+    scrapes: Scrapes,
     /// When the names of pods were read.
     pod_names_read: Option<Instant>,
     cpu_nodes: CpuNodes,
@@ -169,6 +171,7 @@ impl Collector {
             slow: SlowIoLog::default(),
             workloads: WorkloadStore::new(started),
             reference,
+            scrapes: Scrapes::default(),
             pod_names_read: None,
             cpu_nodes,
             read: None,

@@ -52,8 +52,9 @@ impl Collector {
         let mut series: Vec<SeriesView> = self
             .store
             .of_device(id)
-            .map(|(key, totals)| {
-                totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10, kernel.counts_sizes())
+            .map(|(key, totals)| SeriesView {
+                ended_workload_ios: self.workloads.ended(key),
+                ..totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10, kernel.counts_sizes())
             })
             .collect();
         for op in ["write", "read"] {
@@ -91,7 +92,8 @@ impl Collector {
             failures: self.stats.failures,
             overruns: self.stats.overruns,
             slots: u64::from(slots),
-            map_bytes: u64::from(slots) * self.probe.maps.slot_bytes(),
+            map_bytes: u64::from(slots) * self.probe.maps.slot_bytes()
+                + self.probe.workloads.as_ref().map_or(0, WorkloadMaps::bytes),
         }
     }
 }

@@ -230,6 +230,7 @@ impl Totals {
             histograms: Phase::ALL.map(histogram),
             errors: by_name,
             requeues: *requeues,
+            ended_workload_ios: 0,
         }
     }
 }

@@ -48,6 +48,11 @@ impl WorkloadTotals {
         }
     }
 
+    /// How many I/Os there were.
+    pub(super) fn ios(&self) -> u64 {
+        self.cells.iter().sum()
+    }
+
     pub(super) fn view(&self, device: &str, op: String) -> WorkloadUsage {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = self;
         let seconds = |ns: u128| ns as f64 / 1e9;

@@ -21,11 +21,14 @@ use crate::{
     snapshot::WorkloadView,
 };
 
-/// How long a cgroup that is gone is shown.
+/// How long a cgroup that is gone is shown, if it has been scraped.
 const SHOWN_AFTER_END: Duration = Duration::from_secs(5 * 60);
 
+/// How long a cgroup that is gone is shown while nobody scrapes, although somebody did before.
+const SHOWN_WITHOUT_SCRAPE: Duration = Duration::from_secs(60 * 60);
+
 /// After this, the path of a cgroup is read again: with cgroup v1 it may have another name.
-const RENAME_INTERVAL: Duration = Duration::from_secs(60);
+const RENAME_INTERVAL: Duration = Duration::from_secs(10);
 
 /// After this, the names of pods are read again.
 const POD_NAMES_INTERVAL: Duration = Duration::from_secs(30);
@@ -36,6 +39,8 @@ const OTHER_NAME: &str = "other";
 /// Every workload since the probe was attached, by serial number.
 pub(super) struct WorkloadStore {
     workloads: BTreeMap<u64, Workload>,
+    /// I/Os of workloads that are not shown any more.
+    ended: BTreeMap<Key, u64>,
     /// The serial number of the root, whose I/Os are the kernel's, too.
     root: Option<u64>,
     /// When the counts were taken last.
@@ -54,8 +59,24 @@ struct Workload {
     /// When its path was read.
     named: Instant,
     /// Since when it has been gone.
-    gone: Option<Instant>,
+    gone: Option<Gone>,
     usage: BTreeMap<Key, WorkloadTotals>,
+}
+
+/// When a workload was found to be gone.
+#[derive(Clone, Copy)]
+struct Gone {
+    since: Instant,
+    /// The scrapes before.
+    scrapes: u64,
+}
+
+impl Gone {
+    /// Whether its last counts have been shown for long enough.
+    fn may_end(self, now: Instant, scrapes: u64) -> bool {
+        let is_scraped = scrapes == 0 || scrapes > self.scrapes;
+        now.duration_since(self.since) >= if is_scraped { SHOWN_AFTER_END } else { SHOWN_WITHOUT_SCRAPE }
+    }
 }
 
 impl Workload {
@@ -90,6 +111,7 @@ impl WorkloadStore {
     pub(super) fn new(started: SystemTime) -> Self {
         Self {
             workloads: BTreeMap::new(),
+            ended: BTreeMap::new(),
             root: None,
             taken: started,
             logged_other: false,
@@ -97,8 +119,14 @@ impl WorkloadStore {
         }
     }
 
-    /// Adds the counts of an epoch. Those of a cgroup that is not known any more are added to the others.
-    pub(super) fn add(&mut self, counts: &EpochCounts, now: Instant, cgroups: &mut impl Cgroups) {
+    /// Adds the counts of an epoch, after so many scrapes. Those of a cgroup that is not known any more are added to the others.
+    pub(super) fn add(
+        &mut self,
+        counts: &EpochCounts,
+        now: Instant,
+        scrapes: u64,
+        cgroups: &mut impl Cgroups,
+    ) {
         let since = std::mem::replace(&mut self.taken, SystemTime::now());
         let mut active = BTreeSet::new();
         for (&(key, number), entry) in counts {
@@ -115,7 +143,7 @@ impl WorkloadStore {
             );
         }
         self.name_again(now, cgroups);
-        self.find_gone(&active, now, cgroups);
+        self.find_gone(&active, now, scrapes, cgroups);
     }
 
     /// The number under which a workload is kept.
@@ -177,7 +205,7 @@ impl WorkloadStore {
                     self.has_unnamed |= workload.may_have_names();
                     workload.cgroup = Some(recorded);
                 }
-                // An error here is harmless: the next time is in a minute.
+                // An error here is harmless: the next time is in some seconds.
                 let _ = cgroups.forget(number);
             }
         }
@@ -187,23 +215,26 @@ impl WorkloadStore {
     }
 
     /// Finds workloads whose cgroup is gone, and ends those that have been gone for some time.
-    fn find_gone(&mut self, active: &BTreeSet<u64>, now: Instant, cgroups: &mut impl Cgroups) {
-        self.workloads.retain(|&number, workload| {
-            let Some(cgroup) = &workload.cgroup else { return true };
+    fn find_gone(&mut self, active: &BTreeSet<u64>, now: Instant, scrapes: u64, cgroups: &mut impl Cgroups) {
+        let ended = self.workloads.extract_if(.., |&number, workload| {
+            let Some(cgroup) = &workload.cgroup else { return false };
             if active.contains(&number) {
-                return true;
+                return false;
             }
             match workload.gone {
                 None => {
                     if matches!(cgroups.exists(number, cgroup), Ok(false)) {
-                        workload.gone = Some(now);
+                        workload.gone = Some(Gone { since: now, scrapes });
                     }
-                    true
+                    false
                 }
                 // It stays until the probe has room for another one.
-                Some(gone) => now.duration_since(gone) < SHOWN_AFTER_END || cgroups.forget(number).is_err(),
+                Some(gone) => gone.may_end(now, scrapes) && cgroups.forget(number).is_ok(),
             }
         });
+        for (key, totals) in ended.flat_map(|(_, workload)| workload.usage) {
+            *self.ended.entry(key).or_default() += totals.ios();
+        }
     }
 
     /// Adds names to pods and containers. Those that are gone keep theirs.
@@ -218,12 +249,18 @@ impl WorkloadStore {
         for workload in self.workloads.values_mut() {
             workload.usage.retain(|&key, _| is_here(key));
         }
+        self.ended.retain(|&key, _| is_here(key));
     }
 
     /// How a workload is shown; empty if it is unknown.
     pub(super) fn path(&self, number: u64) -> &str {
         let number = if self.root == Some(number) { KERNEL } else { number };
         self.workloads.get(&number).map_or("", |workload| shown_path(number, workload.cgroup.as_ref()))
+    }
+
+    /// I/Os of workloads that are not shown any more.
+    pub(super) fn ended(&self, series: Key) -> u64 {
+        self.ended.get(&series).copied().unwrap_or_default()
     }
 
     /// Every workload, with what it has done on the devices that have a name. `beyond` are series that are not counted by
@@ -287,7 +324,7 @@ impl Collector {
         let Some(maps) = &mut self.probe.workloads else { return Ok(()) };
         let counts = maps.take()?;
         self.reference.add(&counts);
-        self.workloads.add(&counts, Instant::now(), &mut self.probe);
+        self.workloads.add(&counts, Instant::now(), self.scrapes.count(), &mut self.probe);
         self.read_pod_names();
         Ok(())
     }

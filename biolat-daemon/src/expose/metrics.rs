@@ -240,7 +240,8 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["device", "op", "cgroup"],
         help: "Completed block requests of a workload. The cgroup is the one that the kernel charges, as cAdvisor's label id: \
                \"/\" is the kernel itself (journal, metadata, flushes, md), \"other\" all that there was no room for. Summed over \
-               cgroups it is the count of biolat_total_latency_seconds. Exposed unless --workloads is off.",
+               cgroups, with biolat_workload_ended_ios_total, it is the count of biolat_total_latency_seconds. Exposed unless \
+               --workloads is off.",
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
                 add(&labels, usage.latency.count() as f64, start);
@@ -249,9 +250,22 @@ pub(crate) const METRICS: &[Metric] = &[
         exposed: Exposed::Always,
     },
     Metric {
+        name: "biolat_workload_ended_ios_total",
+        labels: &["device", "op"],
+        help: "Completed block requests of workloads that are not exposed any more: their cgroup is gone. Appears with the \
+               first one.",
+        samples: Samples::Counter(|snapshot, add| {
+            for (device, series) in series(snapshot).filter(|(_, series)| series.ended_workload_ios > 0) {
+                add(&[&device.device.name, &series.op], series.ended_workload_ios as f64, device.since);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
         name: "biolat_workload_io_bytes_total",
         labels: &["device", "op", "cgroup"],
-        help: "Bytes transferred by completed block requests of a workload. Summed over cgroups it is biolat_io_bytes_total.",
+        help: "Bytes transferred by completed block requests of a workload. Summed over cgroups, and until the first of them ends, it \
+               is biolat_io_bytes_total.",
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
                 add(&labels, usage.bytes as f64, start);
@@ -650,7 +664,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_map_bytes",
         labels: &[],
-        help: "Kernel memory of the series in bytes, over all CPUs.",
+        help: "Kernel memory of series and workloads in bytes, over all CPUs.",
         samples: Samples::Gauge(|snapshot, add| add(&[], snapshot.health.map_bytes as f64)),
         exposed: Exposed::Always,
     },

@@ -19,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use crate::{expose::HistogramFormat, interval, snapshot::Snapshot, web_config::WebConfig};
+use crate::{expose::HistogramFormat, interval, scrapes::Scrapes, snapshot::Snapshot, web_config::WebConfig};
 use bodies::BodyCache;
 
 pub use connections::serve;
@@ -60,6 +60,7 @@ impl Default for ServeConfig {
 #[derive(Clone)]
 pub struct Service {
     bodies: Arc<BodyCache>,
+    scrapes: Scrapes,
     live: bool,
     web_config: Option<Arc<WebConfig>>,
 }
@@ -69,6 +70,17 @@ impl Service {
     #[must_use]
     pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, config: ServeConfig) -> Self {
         let live = config.live;
-        Self { bodies: Arc::new(BodyCache::new(snapshots, config)), live, web_config: None }
+        Self {
+            bodies: Arc::new(BodyCache::new(snapshots, config)),
+            scrapes: Scrapes::default(),
+            live,
+            web_config: None,
+        }
+    }
+
+    /// Counts scrapes here.
+    #[must_use]
+    pub(crate) fn counting(self, scrapes: Scrapes) -> Self {
+        Self { scrapes, ..self }
     }
 }

@@ -173,6 +173,7 @@ async fn metrics(call: &Call<'_>) -> HttpResponse {
     };
     match body(call, ("/metrics", format.content_type()), encode).await {
         Ok((_, mut response)) => {
+            call.service.scrapes.add();
             set(&mut response, VARY, "Accept, Accept-Encoding");
             response
         }

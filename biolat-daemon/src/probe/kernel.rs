@@ -258,7 +258,6 @@ fn with_workload_members(btf: &Btf<'_>, layout: Layout) -> Option<Layout> {
         blkcg_flags: of_css("flags")?,
         css_online: online,
         cgroup_node: btf.member_offset("cgroup", "kn")?,
-        kernfs_id: btf.member_offset("kernfs_node", "id")?,
         kernfs_name: btf.member_offset("kernfs_node", "name")?,
         kernfs_parent: ["__parent", "parent"]
             .iter()
@@ -367,7 +366,7 @@ pub(crate) mod tests {
         assert_eq!((layout.bio_blkg, layout.blkg_blkcg), (72, 40));
         assert_eq!((layout.blkcg_cgroup, layout.blkcg_flags, layout.blkcg_serial), (16, 100, 104));
         assert_eq!((layout.css_online, layout.cgroup_node, kernel.has_workloads), (2, 256, true));
-        assert_eq!((layout.kernfs_parent, layout.kernfs_name, layout.kernfs_id), (8, 16, 96));
+        assert_eq!((layout.kernfs_parent, layout.kernfs_name), (8, 16));
         assert!(kernel.statuses_since_6_10);
         assert_eq!(kernel.op_name(34), "drv_in");
         assert_eq!(kernel.op_name(36), "op_36");
@@ -444,7 +443,6 @@ pub(crate) mod tests {
             blkcg_flags: 0,
             css_online: 0,
             cgroup_node: 0,
-            kernfs_id: 0,
             kernfs_name: 0,
             kernfs_parent: 0,
             ..whole.layout

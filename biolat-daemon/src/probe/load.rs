@@ -164,7 +164,6 @@ fn load(kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded
         .map_max_entries("SERIES", slots)
         .map_max_entries("PARTS", if kernel.counts_sizes() { MAX_PARTS as u32 } else { 1 })
         .map_max_entries("WORKLOADS", 2 * tables.entries())
-        .map_max_entries("WORKLOADS_USED", 2 * tables.entries())
         .map_max_entries("CGROUPS", workloads.max(1))
         .load(&object::of_kernel(kernel.layout)?)
         .context("cannot load the probe")?;

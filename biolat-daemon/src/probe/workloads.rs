@@ -13,7 +13,7 @@ use aya::{
 use biolat_common::{
     series::Key,
     slot::Cell,
-    workload::{Cgroup, Entry, LEVELS, NAME_BYTES, PROBES, Tables},
+    workload::{Cgroup, Entry, LEVELS, MAX_BYTES_OF_CPU, NAME_BYTES, PROBES, Places, Tables},
 };
 
 use super::{cpus::PossibleCpus, sys};
@@ -23,7 +23,7 @@ pub(super) const EXISTS_PROGRAM: &str = "cgroup_exists";
 
 /// Kernel memory of both tables at most: so much for each CPU, but within bounds in all.
 const CPU_BYTES: u64 = 512 << 10;
-const BYTES: RangeInclusive<u64> = 4 << 20..=64 << 20;
+const BYTES: RangeInclusive<u64> = MAX_BYTES_OF_CPU..=64 << 20;
 
 /// Entries in a table for each workload: for reads and writes of two devices, and twice that, so that few share a place.
 const ENTRIES_PER_WORKLOAD: u64 = 8;
@@ -44,10 +44,11 @@ pub(super) fn tables(workloads: u32, slots: u32, cpus: u64) -> Tables {
 /// Bytes of both tables in the kernel, for so many workloads and slots.
 #[must_use]
 pub fn workload_bytes(workloads: u32, slots: u32, cpus: u64) -> u64 {
-    match workloads {
-        0 => 0,
-        _ => 2 * u64::from(tables(workloads, slots, cpus).entries()) * size_of::<Entry>() as u64 * cpus,
-    }
+    if workloads == 0 { 0 } else { bytes(tables(workloads, slots, cpus), cpus) }
+}
+
+fn bytes(tables: Tables, cpus: u64) -> u64 {
+    2 * u64::from(tables.entries()) * size_of::<Entry>() as u64 * cpus
 }
 
 #[derive(Clone, Copy)]
@@ -58,11 +59,18 @@ struct EntryValue(Entry);
 #[repr(transparent)]
 struct CgroupValue(Cgroup);
 
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct PlacesValue(Places);
+
 // SAFETY: `repr(C)` integers without padding.
 unsafe impl aya::Pod for EntryValue {}
 
 // SAFETY: `repr(C)` integers without padding.
 unsafe impl aya::Pod for CgroupValue {}
+
+// SAFETY: integers.
+unsafe impl aya::Pod for PlacesValue {}
 
 /// What all workloads have done in an epoch, by series and workload, summed over the CPUs.
 pub type EpochCounts = BTreeMap<(Key, u64), Entry>;
@@ -71,8 +79,6 @@ pub type EpochCounts = BTreeMap<(Key, u64), Entry>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenCgroup {
     css: u64,
-    /// The inode number of its directory.
-    pub id: u64,
     /// Its path from the root of the hierarchy.
     pub path: String,
 }
@@ -81,7 +87,7 @@ pub struct SeenCgroup {
 impl SeenCgroup {
     /// With this path.
     pub(crate) fn of_path(path: &str) -> Self {
-        Self { css: 0, id: 0, path: path.to_owned() }
+        Self { css: 0, path: path.to_owned() }
     }
 }
 
@@ -99,9 +105,8 @@ enum Resting {
 /// The maps.
 pub struct WorkloadMaps {
     entries: PerCpuArray<MapData, EntryValue>,
-    used: Array<MapData, u64>,
-    /// A buffer for all of `used`.
-    used_buffer: (Vec<u32>, Vec<u64>),
+    used: Array<MapData, PlacesValue>,
+    used_buffer: Box<PlacesValue>,
     cgroups: HashMap<MapData, u64, CgroupValue>,
     epoch_map: Array<MapData, u64>,
     barrier: ArrayOfMaps<MapData>,
@@ -120,11 +125,10 @@ impl WorkloadMaps {
             |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
         let epoch_map: Array<_, u64> = take(".data")?.try_into()?;
         let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
-        let places = 2 * tables.entries() as usize;
         Ok(Self {
             entries: take("WORKLOADS")?.try_into()?,
             used: take("WORKLOADS_USED")?.try_into()?,
-            used_buffer: (vec![0; places], vec![0; places]),
+            used_buffer: Box::new(PlacesValue([0; _])),
             cgroups: take("CGROUPS")?.try_into()?,
             epoch_map,
             barrier: ArrayOfMaps::try_from(take("BARRIER")?)?,
@@ -141,6 +145,12 @@ impl WorkloadMaps {
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.tables.slots
+    }
+
+    /// Kernel memory of the tables, over all CPUs.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        bytes(self.tables, self.cpus.get() as u64)
     }
 
     /// What has been counted since the last call. After an error, nothing is lost: the next call returns it.
@@ -180,12 +190,12 @@ impl WorkloadMaps {
 
     /// Adds the counts of an epoch. If it fails, it adds nothing.
     fn read(&mut self, epoch: u64, counts: &mut EpochCounts) -> Result<()> {
-        let (places, epochs) = &mut self.used_buffer;
-        // SAFETY: aya has checked that the values have this type; the keys of an array are 32-bit numbers.
-        unsafe { sys::read_batch(self.used.map(), places, epochs) }
+        // SAFETY: aya has checked that the map's value has the size of the buffer.
+        unsafe { sys::read_entry(self.used.map(), 0, &raw mut *self.used_buffer) }
             .context("cannot read which entries are in use")?;
         let mut read = EpochCounts::new();
-        for (&place, _) in places.iter().zip(&*epochs).filter(|&(_, &used)| used == epoch) {
+        let used = self.used_buffer.0.iter().take(2 * self.tables.entries() as usize);
+        for (place, _) in (0..).zip(used).filter(|&(_, &used)| used == epoch as u32) {
             self.cpus.read(&self.entries, place, &mut self.buffer).context("cannot read a workload")?;
             for EntryValue(entry) in self.buffer.iter().filter(|value| value.0.epoch == epoch) {
                 let key = (Cell::from_bits(entry.series).key(), entry.workload);
@@ -201,9 +211,7 @@ impl WorkloadMaps {
     /// The cgroup with this serial number, if the probe has recorded it.
     pub fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>> {
         match self.cgroups.get(&workload, 0) {
-            Ok(CgroupValue(cgroup)) => {
-                Ok(Some(SeenCgroup { css: cgroup.css, id: cgroup.id, path: path(&cgroup.names) }))
-            }
+            Ok(CgroupValue(cgroup)) => Ok(Some(SeenCgroup { css: cgroup.css, path: path(&cgroup.names) })),
             Err(MapError::KeyNotFound) => Ok(None),
             Err(error) => Err(error).context("cannot read a cgroup"),
         }
@@ -245,7 +253,7 @@ fn path(names: &[[u8; NAME_BYTES]; LEVELS]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use biolat_common::workload::{LEVELS, NAME_BYTES};
+    use biolat_common::workload::{LEVELS, MAX_PLACES, NAME_BYTES};
 
     use super::{path, tables, workload_bytes};
 
@@ -270,6 +278,7 @@ mod tests {
     fn tables_fit_into_the_memory_they_may_have() {
         for (cpus, slots, most, hashes) in [
             // All pairs of 256 workloads, two devices, reads and writes, twice.
+            (1, 4096, 4 << 20, 2048),
             (2, 16, 4 << 20, 2048),
             (16, 32, 8 << 20, 780),
             (384, 48, 64 << 20, 218),
@@ -278,6 +287,7 @@ mod tests {
             let tables = tables(256, slots, cpus);
             assert!(workload_bytes(256, slots, cpus) <= most, "{cpus} CPUs: {tables:?}");
             assert_eq!(tables.hashes, hashes, "{cpus} CPUs: {tables:?}");
+            assert!(2 * tables.entries() <= MAX_PLACES);
         }
         assert_eq!(tables(0, 16, 2).slots, 0);
     }

@@ -10,7 +10,7 @@ use crate::support::{
     diskstats::{DISCARD, FLUSH, READ, WRITE},
     load::{self, StopFlag, Target, call_fsync},
     loop_device::LoopDevice,
-    mount::Mount,
+    mount::{self, Mount},
     run,
     settled::{compare, settled},
 };
@@ -50,16 +50,12 @@ pub(crate) const FILESYSTEMS: [&str; 2] = ["ext4", "xfs"];
 /// Makes a filesystem, writes and syncs, twice.
 pub(crate) fn fsync_is_exact(filesystem: &str, device: &str) {
     let path = block::path(device);
-    let path = path.to_str().unwrap();
     let daemon = Daemon::of(device);
     let before = settled(&daemon, device);
-    // Regardless of the device's content and size.
-    let make = if filesystem == "xfs" { ["-q", "-f"] } else { ["-q", "-F"] };
-    let small = if filesystem == "xfs" { &["--unsupported"][..] } else { &[] };
-    run(&format!("mkfs.{filesystem}"), &[&make, small, &[path]].concat());
+    mount::make(filesystem, &path);
     let folder = Folder::new("mount", true);
     let place = folder.0.to_str().unwrap();
-    run("mount", &["-t", filesystem, path, place]);
+    run("mount", &["-t", filesystem, path.to_str().unwrap(), place]);
     write_and_sync(&folder.0);
     run("umount", &[place]);
     let after = settled(&daemon, device);

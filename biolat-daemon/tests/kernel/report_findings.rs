@@ -2,7 +2,10 @@
 
 use std::{thread, time::Duration};
 
-use crate::support::{block, cgroup::Hierarchy, load::Target, nbd::Nbd, null_blk::NullBlk, report::Report};
+use crate::support::{
+    block, cgroup::Hierarchy, daemon::Daemon, load::Target, nbd::Nbd, null_blk::NullBlk,
+    prometheus::Prometheus, report::Report,
+};
 
 const READS: u64 = 600;
 
@@ -56,6 +59,22 @@ fn time_in_the_queue_is_reported() {
     assert!(text.contains("% of the total latency is time in the queue"), "{text}");
 }
 
+/// Covers the load, and nothing but it.
+const WINDOW: &str = "8s";
+
+/// The share of its drive's time that each workload takes, as the documentation asks for it.
+const SHARES: &str = "sum by (instance, device, cgroup) (rate(biolat_workload_device_seconds_total[5m])) \
+    / on (instance, device) group_left () (sum by (instance, device) (rate(biolat_workload_device_seconds_total[5m])) > 0)";
+
+/// The query of the documentation for workloads that suffer from another one.
+fn suffering_query() -> String {
+    let documentation = include_str!("../../../docs/queries.md");
+    assert!(documentation.contains(SHARES));
+    let (_, query) = documentation.split_once("```promql workloads\n(\n").unwrap();
+    let (query, _) = query.split_once("```").unwrap();
+    format!("(\n{query}").replace("5m", WINDOW)
+}
+
 /// One cgroup keeps 16 writes in a drive that serves one request at a time, another reads one block at a time.
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
@@ -63,6 +82,8 @@ fn a_noisy_neighbor_is_named() {
     let device = Nbd::attach(0, |_| Duration::from_millis(3));
     let hierarchy = Hierarchy::open();
     let [backup, database] = ["/backup.service", "/database.service"].map(|path| hierarchy.create(path));
+    let daemon = Daemon::start(&["--interval", "500ms", "--format", "native", "--device", &device.name]);
+    let prometheus = Prometheus::in_guest("prometheus-neighbor", daemon.address, &[]);
     let report = Report::start("neighbor", &["--who", "-d", &device.name]);
     let file = device.path().display().to_string();
     let fio = |options: &str| {
@@ -77,6 +98,15 @@ fn a_noisy_neighbor_is_named() {
         let output = load.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
+    let victims = prometheus.vector(&suffering_query());
+    assert_eq!(victims.len(), 1, "{victims:?}");
+    assert_eq!(victims[0]["metric"]["cgroup"], "/database.service");
+    let shares = prometheus.vector(&SHARES.replace("5m", WINDOW));
+    let share = |cgroup: &str| {
+        let found = shares.iter().find(|series| series["metric"]["cgroup"] == cgroup);
+        found.unwrap()["value"][1].as_str().unwrap().parse::<f64>().unwrap()
+    };
+    assert!(share("/backup.service") > 0.75 && share("/database.service") < 0.25, "{shares:?}");
     let text = report.end();
     println!("{text}");
     let table = text.split_once("workloads by share of the drive's time").unwrap().1;

@@ -4,17 +4,20 @@ use std::{path::Path, thread};
 
 use serde_json::Value;
 
-use crate::support::{
-    block,
-    cgroup::Hierarchy,
-    daemon::{Daemon, wait_for},
-    diskstats::{READ, WRITE},
-    http,
-    load::{StopFlag, Target, keep_busy},
-    loop_device::LoopDevice,
-    machine::{PER_CPU_ARRAY, map_memory},
-    mount::Mount,
-    settled::{compare, settled},
+use crate::{
+    counts::FILESYSTEMS,
+    support::{
+        block,
+        cgroup::Hierarchy,
+        daemon::{Daemon, wait_for},
+        diskstats::{READ, WRITE},
+        http,
+        load::{StopFlag, Target, keep_busy},
+        loop_device::LoopDevice,
+        machine::{PER_CPU_ARRAY, map_memory},
+        mount::Mount,
+        settled::{compare, settled},
+    },
 };
 
 /// Reads or writes so many blocks of 4 KiB one after the other, each of which is one I/O.
@@ -63,12 +66,18 @@ fn each_cgroup_has_its_own_ios() {
 
 /// Buffered writes are charged to who has written (with version 2), the journal and metadata to the kernel.
 #[test]
-#[ignore = "needs root and ext4: cargo xtask test"]
+#[ignore = "needs root, ext4 and xfs: cargo xtask test"]
 fn writeback_belongs_to_who_has_written() {
+    for filesystem in FILESYSTEMS {
+        writeback_on(filesystem);
+    }
+}
+
+fn writeback_on(filesystem: &str) {
     let device = LoopDevice::attach("workloads", true);
     let name = device.name.as_str();
     let hierarchy = Hierarchy::open();
-    let mount = Mount::new_ext4(name, &device.path());
+    let mount = Mount::with_new(filesystem, name, &device.path());
     let daemon = Daemon::of(name);
     let writer = hierarchy.create("/biolat-writer");
     let file = Path::new(mount.place()).join("file");
@@ -80,7 +89,10 @@ fn writeback_belongs_to_who_has_written() {
         found.first().map_or(0.0, |metric| metric.counter.as_ref().unwrap().value)
     };
     let (writers, kernels) = (bytes(writer.path.as_str()), bytes("/"));
-    println!("version {}: {writers} bytes of the writer, {kernels} of the kernel", hierarchy.version);
+    println!(
+        "{filesystem}, version {}: {writers} bytes of the writer, {kernels} of the kernel",
+        hierarchy.version
+    );
     if hierarchy.version == 2 {
         assert!(writers >= (15 << 20) as f64 && kernels > 0.0);
     } else {
@@ -181,6 +193,27 @@ fn a_removed_cgroup_is_gone_and_an_idle_one_is_not() {
     drop(removed);
     wait_for("the end of a cgroup", || is_gone(&path) == Some(true));
     assert_eq!(is_gone(&idle.path), Some(false));
+}
+
+/// Only a cgroup of version 1 can be renamed.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_renamed_cgroup_has_its_new_name() {
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let hierarchy = Hierarchy::open();
+    let daemon = Daemon::of(name);
+    let mut cgroup = hierarchy.create("/biolat-old.service");
+    cgroup.run(&direct_io(name, "read", 100));
+    let ios = |path: &str| daemon.fresh().workload_ios(name, "read", path);
+    wait_for("its I/Os", || ios("/biolat-old.service") > 0);
+    let renamed = cgroup.rename("/biolat-new.service");
+    assert_eq!(renamed.is_ok(), hierarchy.version == 1, "{renamed:?}");
+    if renamed.is_ok() {
+        cgroup.run(&direct_io(name, "read", 100));
+        wait_for("its new name", || ios("/biolat-new.service") > 100);
+        assert_eq!(ios("/biolat-old.service"), 0);
+    }
 }
 
 /// A service that restarts has a new cgroup with the same path: its counters continue.

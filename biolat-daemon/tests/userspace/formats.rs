@@ -104,6 +104,7 @@ fn snapshot() -> Snapshot {
         errors: vec![("medium", scale), ("nospc", 1)],
         requeues: scale,
         sizes: Some(sizes(scale)),
+        ended_workload_ios: 7 * scale,
     };
     let write_zeroes = SeriesView {
         histograms: [histogram(5), histogram(3), Histogram::new(), histogram(6)],

@@ -64,6 +64,7 @@ fn series() -> impl Strategy<Value = Vec<SeriesView>> {
                 errors: statuses.iter().map(|&status| (status, errors)).collect(),
                 requeues: bytes / 3,
                 sizes: (bytes % 2 == 0).then(|| sizes.clone()),
+                ended_workload_ios: bytes / 5,
             };
             ops.into_iter().map(series).collect()
         },

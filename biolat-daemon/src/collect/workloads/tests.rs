@@ -12,7 +12,9 @@ use biolat_common::{
     workload::{Entry, KERNEL, OTHER},
 };
 
-use super::{super::workload_totals::WorkloadTotals, Cgroups, SHOWN_AFTER_END, WorkloadStore};
+use super::{
+    super::workload_totals::WorkloadTotals, Cgroups, SHOWN_AFTER_END, SHOWN_WITHOUT_SCRAPE, WorkloadStore,
+};
 use crate::{cgroup::PodNames, probe::SeenCgroup, snapshot::WorkloadView};
 
 const ROOT: u64 = 1;
@@ -47,14 +49,27 @@ impl Cgroups for FakeKernel {
     }
 }
 
-/// Adds so many I/Os of each workload, on one device.
+const SERIES: Key = Key::new(7, 0);
+
+/// Adds so many I/Os of each workload, on one device, while nobody scrapes.
 fn add(store: &mut WorkloadStore, ios: &[(u64, u32)], now: Instant, kernel: &mut FakeKernel) {
+    add_after(0, store, ios, now, kernel);
+}
+
+/// The same after so many scrapes.
+fn add_after(
+    scrapes: u64,
+    store: &mut WorkloadStore,
+    ios: &[(u64, u32)],
+    now: Instant,
+    kernel: &mut FakeKernel,
+) {
     let entries = ios.iter().map(|&(workload, count)| {
         let mut entry = Entry { bytes: u64::from(count) * 512, ..Entry::ZERO };
         entry.cells[20] = count;
-        ((Key::new(7, 0), workload), entry)
+        ((SERIES, workload), entry)
     });
-    store.add(&entries.collect(), now, kernel);
+    store.add(&entries.collect(), now, scrapes, kernel);
 }
 
 fn views(store: &WorkloadStore) -> Vec<WorkloadView> {
@@ -108,7 +123,7 @@ fn a_cgroup_that_is_gone_is_shown_for_a_while() {
     let start = Instant::now();
     add(&mut store, &[(5, 4), (6, 1)], start, &mut kernel);
     kernel.gone.insert(5);
-    let later = start + Duration::from_secs(10);
+    let later = start + Duration::from_secs(5);
     add(&mut store, &[(6, 1)], later, &mut kernel);
     assert_eq!(views(&store).iter().map(|view| view.is_gone).collect::<Vec<_>>(), [true, false]);
     assert!(kernel.forgotten.is_empty(), "its place is not free yet");
@@ -116,17 +131,38 @@ fn a_cgroup_that_is_gone_is_shown_for_a_while() {
     assert_eq!(ios(&store).len(), 2);
     add(&mut store, &[], later + SHOWN_AFTER_END, &mut kernel);
     assert_eq!(ios(&store), expected(&[("/b.service", 2)]));
+    assert_eq!(store.ended(SERIES), 4, "its I/Os are not forgotten");
     assert!(kernel.forgotten.contains(&5));
+    store.retain_series(|_| false);
+    assert_eq!(store.ended(SERIES), 0);
+}
+
+/// The last counts are for one more scrape, but not if none comes for an hour.
+#[test]
+fn a_cgroup_that_is_gone_waits_for_a_scrape() {
+    for (scraped, shown_for) in [(true, SHOWN_AFTER_END), (false, SHOWN_WITHOUT_SCRAPE)] {
+        let mut kernel = FakeKernel::with(&[(5, "/a.service")]);
+        let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+        let start = Instant::now();
+        add_after(3, &mut store, &[(5, 4)], start, &mut kernel);
+        kernel.gone.insert(5);
+        add_after(3, &mut store, &[], start, &mut kernel);
+        let scrapes = 3 + u64::from(scraped);
+        add_after(scrapes, &mut store, &[], start + shown_for - Duration::from_secs(1), &mut kernel);
+        assert_eq!(ios(&store), expected(&[("/a.service", 4)]));
+        add_after(scrapes, &mut store, &[], start + shown_for, &mut kernel);
+        assert_eq!(ios(&store), []);
+    }
 }
 
 #[test]
-fn a_renamed_cgroup_has_its_new_path_within_minutes() {
+fn a_renamed_cgroup_has_its_new_path_soon() {
     let mut kernel = FakeKernel::with(&[(5, "/old")]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     let start = Instant::now();
     add(&mut store, &[(5, 4)], start, &mut kernel);
     kernel.paths.insert(5, "/new.service".to_owned());
-    add(&mut store, &[(5, 1)], start + Duration::from_secs(61), &mut kernel);
+    add(&mut store, &[(5, 1)], start + Duration::from_secs(11), &mut kernel);
     assert_eq!(ios(&store), expected(&[("/new.service", 5)]));
     assert_eq!(views(&store)[0].identity.unit, "new.service");
 }

@@ -25,7 +25,7 @@ const KERNELS: [&str; 11] =
 
 // A column per kernel.
 #[rustfmt::skip]
-const RESOLVED: [(&str, [u32; KERNELS.len()]); 53] = [
+const RESOLVED: [(&str, [u32; KERNELS.len()]); 52] = [
     //                        5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1
     ("cmd_flags",           [   24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24]),
     ("rq_flags",            [   28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28]),
@@ -74,7 +74,6 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 53] = [
     ("blkcg_flags",         [   84,     0,    84,    84,    84,    84,    84,    84,    84,    76,    76]),
     ("css_online",          [    2,     0,     2,     2,     2,     2,     2,     2,     2,     2,     2]),
     ("cgroup_node",         [  248,     0,   248,   248,   248,   248,   248,   248,   256,   256,   256]),
-    ("kernfs_id",           [  104,     0,   104,   104,   104,   104,   104,    96,    96,    96,    96]),
     ("kernfs_name",         [   16,     0,    16,    16,    16,    16,    16,    16,    16,    16,    16]),
     ("kernfs_parent",       [    8,     0,     8,     8,     8,     8,     8,     8,     8,     8,     8]),
     ("has_requeue",         [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
@@ -128,7 +127,7 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
         hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_static_rqs,
         request_hctx,
         bio_blkg, blkg_blkcg, blkcg_serial, blkcg_cgroup, blkcg_flags, css_online,
-        cgroup_node, kernfs_id, kernfs_name, kernfs_parent
+        cgroup_node, kernfs_name, kernfs_parent
     };
     let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
     let known = [

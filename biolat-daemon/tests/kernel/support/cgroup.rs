@@ -71,6 +71,14 @@ impl Cgroup {
         Command::new("sh").args(["-c", &enter]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
+    /// Changes its name. Its parent stays.
+    pub(crate) fn rename(&mut self, path: &str) -> std::io::Result<()> {
+        let folder = self.folder.with_file_name(path.rsplit('/').next().unwrap());
+        fs::rename(&self.folder, &folder)?;
+        (self.folder, self.path) = (folder, path.to_owned());
+        Ok(())
+    }
+
     /// Runs a shell command in it that must succeed.
     pub(crate) fn run(&self, command: &str) {
         let output = self.spawn(command).wait_with_output().unwrap();

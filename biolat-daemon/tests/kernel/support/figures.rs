@@ -103,7 +103,9 @@ impl Figures {
             let labels = [("device", device), ("op", op)];
             let total = metric.histogram.as_ref().unwrap();
             let what = format!("{op}s of {device} by workload");
-            assert_eq!(sum("biolat_workload_ios_total", &labels), total.sample_count as f64, "{what}");
+            let ended = self.value("biolat_workload_ended_ios_total", &labels);
+            let ios = sum("biolat_workload_ios_total", &labels);
+            assert_eq!(ios + ended, total.sample_count as f64, "{what}, {ended} of them ended");
             let bytes = self.value("biolat_io_bytes_total", &labels);
             assert_eq!(sum("biolat_workload_io_bytes_total", &labels), bytes, "bytes of {what}");
             let latencies = self.metrics("biolat_workload_latency_seconds", &labels);

@@ -17,9 +17,13 @@ impl Mount {
 
     /// Makes an ext4 on a device, and mounts it.
     pub(crate) fn new_ext4(name: &str, device: &Path) -> Self {
-        let device = device.to_str().unwrap();
-        run("mkfs.ext4", &["-q", "-F", device]);
-        Self::new(name, &["-t", "ext4", device])
+        Self::with_new("ext4", name, device)
+    }
+
+    /// Makes a filesystem on a device, and mounts it.
+    pub(crate) fn with_new(filesystem: &str, name: &str, device: &Path) -> Self {
+        make(filesystem, device);
+        Self::new(name, &["-t", filesystem, device.to_str().unwrap()])
     }
 
     pub(crate) fn place(&self) -> &str {
@@ -32,6 +36,12 @@ impl Mount {
         fs::create_dir(&folder.0).unwrap();
         folder
     }
+}
+
+/// Makes an ext4 or xfs, regardless of the device's content and size.
+pub(crate) fn make(filesystem: &str, device: &Path) {
+    let options = if filesystem == "xfs" { &["-q", "-f", "--unsupported"][..] } else { &["-q", "-F"] };
+    run(&format!("mkfs.{filesystem}"), &[options, &[device.to_str().unwrap()]].concat());
 }
 
 impl Drop for Mount {
