@@ -136,8 +136,8 @@ impl Tables {
     }
 }
 
-/// Entries of both tables at most.
-pub const MAX_PLACES: u32 = (MAX_BYTES_OF_CPU / size_of::<Entry>() as u64) as u32;
+/// No place of both tables is so far: a power of two, so that the probe needs no branch to stay below it.
+pub const MAX_PLACES: u32 = (MAX_BYTES_OF_CPU / size_of::<Entry>() as u64).next_power_of_two() as u32;
 
 /// Bytes of both tables of one CPU at most.
 pub const MAX_BYTES_OF_CPU: u64 = 4 << 20;

@@ -247,17 +247,22 @@ pub(crate) fn workload(place: u32) -> Option<EntryPointer> {
 /// An entry. In an `Option` it has one register: with two, the verifier may find one of them without a value.
 pub(crate) type EntryPointer = NonNull<Entry>;
 
-/// Remembers that an entry is in use.
-#[inline(always)]
-pub(crate) fn mark_workload(place: u32, epoch: u64) {
-    let Some(used) = WORKLOADS_USED.get_ptr_mut(0).filter(|_| place < MAX_PLACES) else { return };
-    // SAFETY: in bounds, and written as a whole; all CPUs write the same number, unless the epoch has just changed.
-    unsafe {
-        let used = used.cast::<u32>().add(place as usize);
-        if used.read_volatile() != epoch as u32 {
-            used.write_volatile(epoch as u32);
+/// Remembers that the entry at a place is in use; returns the place.
+///
+/// A function of its own for the verifier, which would otherwise walk on from each place that may have been found.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn mark_workload(place: u32, epoch: u64) -> u32 {
+    if let Some(used) = WORKLOADS_USED.get_ptr_mut(0) {
+        // SAFETY: in bounds by the mask, and written as a whole; all CPUs write the same number, unless the epoch has just changed.
+        unsafe {
+            let used = used.cast::<u32>().add((place % MAX_PLACES) as usize);
+            if used.read_volatile() != epoch as u32 {
+                used.write_volatile(epoch as u32);
+            }
         }
     }
+    place
 }
 
 /// Whether it is known which cgroup this is.

@@ -67,7 +67,7 @@ extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
             // The entry of the others may be of an earlier series in the same slot: then the device of that one is gone.
             if !entry.as_ref().is_of(owner, series, epoch) {
                 entry.write(Entry::new(owner, series, epoch));
-                maps::mark_workload(place, epoch);
+                return maps::mark_workload(place, epoch);
             }
         }
     }
