@@ -21,7 +21,7 @@ const VICTIM_SHARE: f64 = 0.25;
 const VICTIM_OUTSTANDING: f64 = 0.5;
 
 /// The fewest reads and writes of a victim, and their rate per second.
-const MINIMUM: u64 = 20;
+const MINIMUM: u64 = 10;
 const MINIMUM_RATE: f64 = 1.0;
 
 /// The share of its reads and writes that may be short: a few stalls raise the mean, too.
@@ -34,6 +34,9 @@ struct Limits {
     /// The requests that a culprit has in the drive at least, on average: with fewer the drive is mostly free.
     depth: f64,
 }
+
+/// The same if the victim mostly waits in the queue, as a drive that takes one request at a time has no more than one.
+const QUEUED_DEPTH: f64 = 0.5;
 
 const ROTATING: Limits = Limits { latency: 30e-3, depth: 0.5 };
 const OTHERS: Limits = Limits { latency: 2e-3, depth: 1.0 };
@@ -48,9 +51,8 @@ pub(super) fn noisy_neighbor(
     let workloads = device.workloads.as_deref().filter(|_| device.has(Phase::Device))?;
     let limits = if device.rotational { ROTATING } else { OTHERS };
     // The first one has the largest share.
-    let culprit = workloads.first().filter(|first| {
-        first.share >= CULPRIT_SHARE && window.rate(1) * first.all.device_seconds >= limits.depth
-    })?;
+    let culprit = workloads.first().filter(|first| first.share >= CULPRIT_SHARE)?;
+    let depth = window.rate(1) * culprit.all.device_seconds;
     let outstanding: f64 = workloads.iter().map(|workload| workload.all.total_seconds()).sum();
     let is_victim = |workload: &&WorkloadWindow| {
         let ios = workload.reads_and_writes.ios();
@@ -60,6 +62,7 @@ pub(super) fn noisy_neighbor(
             && window.rate(ios) >= MINIMUM_RATE
             && workload.share <= VICTIM_SHARE
             && workload.all.total_seconds() <= VICTIM_OUTSTANDING * outstanding
+            && depth >= if is_queued(workload) { QUEUED_DEPTH } else { limits.depth }
             && is_slow(&workload.reads_and_writes.total, limits.latency)
     };
     let waited = |workload: &WorkloadWindow| workload.reads_and_writes.total_seconds();
@@ -75,6 +78,12 @@ pub(super) fn noisy_neighbor(
         format::share(victim.share),
         victim.in_words(),
     ))
+}
+
+/// Whether it spends more time in the queue than in the drive.
+fn is_queued(workload: &WorkloadWindow) -> bool {
+    let WorkloadWindow { reads_and_writes, .. } = workload;
+    reads_and_writes.total_seconds() > 2.0 * reads_and_writes.device_seconds
 }
 
 fn is_slow(latencies: &BandHistogram, limit: f64) -> bool {
@@ -149,11 +158,13 @@ mod tests {
             ("a victim with a quarter", vec![db_of(5500, 2.0, 12.0), BACKUP], db()),
             ("a victim with more", vec![db_of(6000, 2.0, 12.0), BACKUP], None),
             ("a quiet drive", vec![("db.service", 20, 2.0, 12.0), ("backup.service", 90, 2.0, 100.0)], None),
-            ("one request at a time", vec![DB, ("backup.service", 990, 0.0, 10.0)], None),
+            ("one request at a time", vec![db_of(100, 2.0, 12.0), ("backup.service", 990, 0.0, 10.0)], None),
+            ("behind one at a time", vec![db_of(100, 20.0, 1.0), ("backup.service", 990, 0.0, 10.0)], db()),
+            ("behind few", vec![db_of(100, 20.0, 1.0), ("backup.service", 490, 0.0, 10.0)], None),
             ("short latencies", vec![db_of(1000, 0.9, 1.0), BACKUP], None),
             ("long enough", vec![db_of(1000, 1.1, 1.0), BACKUP], db()),
-            ("too few", vec![db_of(19, 2.0, 12.0), BACKUP], None),
-            ("just enough", vec![db_of(20, 2.0, 12.0), BACKUP], db()),
+            ("too few", vec![db_of(9, 2.0, 12.0), BACKUP], None),
+            ("just enough", vec![db_of(10, 2.0, 12.0), BACKUP], db()),
             ("it waits for its own", vec![db_of(9000, 100.0, 1.0), BACKUP], None),
             ("the kernel", vec![DB, of("/")], is("db.service", "the kernel (journal, metadata)")),
             ("the kernel waits", vec![("/", 1000, 2.0, 12.0), BACKUP], None),
