@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     check,
     config::{Config, OptionError},
-    expose::{HistogramFormat, HistogramKinds},
+    expose::{ClassicBuckets, HistogramFormat, HistogramKinds},
     host::Host,
     http::ServeConfig,
     interval,
@@ -61,16 +61,29 @@ pub struct Cli {
     #[arg(long, value_name = "TIME", env = "BIOLAT_INTERVAL", hide_env_values = true, default_value = "5s", value_parser = parse_interval)]
     pub interval: Duration,
 
-    /// Resolution of native histograms: 2^SCHEMA buckets per power of two, 0 to 3
+    /// Highest resolution of native histograms: 2^SCHEMA buckets per power of two, 0 to 3
     ///
-    /// At 3 a bucket is 9 % wide, at 0 100 %. The probe counts at 3; coarser buckets are merged from these.
+    /// At 3 a bucket is 9 % wide, at 0 100 %. The probe counts at 3; coarser buckets are merged from these. A histogram that
+    /// would have 160 buckets or more is merged too.
     #[arg(long, value_name = "SCHEMA", env = "BIOLAT_SCHEMA", hide_env_values = true, default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=3))]
     pub schema: u32,
 
     /// Which histograms to expose
-    #[arg(long, value_name = "KIND", env = "BIOLAT_FORMAT", hide_env_values = true, default_value = "both")]
+    #[arg(long, value_name = "KIND", env = "BIOLAT_FORMAT", hide_env_values = true, default_value = "auto")]
     pub format: HistogramKinds,
+
+    /// Buckets of classic histograms
+    #[arg(long, value_name = "BUCKETS", env = "BIOLAT_CLASSIC_BUCKETS", hide_env_values = true)]
+    #[arg(default_value = "few")]
+    pub classic_buckets: ClassicBuckets,
+
+    /// Add a _created line for each counter and histogram to OpenMetrics
+    ///
+    /// Most Prometheus servers store each of them as a series. The protobuf format has this time in any case.
+    #[arg(long, env = "BIOLAT_OPENMETRICS_CREATED", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    pub openmetrics_created: bool,
 
     /// Record each I/O that takes at least so long, 33ms to 1000s, and each that fails; or off
     ///
@@ -155,11 +168,16 @@ impl Cli {
     /// Checks what clap cannot check.
     pub fn validate(self) -> Result<Config, OptionError> {
         let serve = ServeConfig {
-            histograms: HistogramFormat { schema: self.schema, kinds: self.format },
+            histograms: HistogramFormat {
+                schema: self.schema,
+                kinds: self.format,
+                classic: self.classic_buckets,
+            },
             host: self.host.name(),
             interval: self.interval,
             slow: self.slow.0,
             per_cpu: self.per_cpu,
+            created: self.openmetrics_created,
             live: !self.no_ui,
         };
         Ok(Config {
@@ -196,7 +214,7 @@ mod tests {
     use clap::{CommandFactory as _, Parser as _};
 
     use super::Cli;
-    use crate::expose::HistogramKinds;
+    use crate::expose::{ClassicBuckets, HistogramKinds};
 
     fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from([&["biolat-daemon"], arguments].concat())
@@ -212,7 +230,7 @@ mod tests {
         let options = parse(&[]).unwrap();
         assert!(options.listen.listen.is_empty());
         assert_eq!((options.interval, options.schema), (Duration::from_secs(5), 3));
-        assert_eq!(options.format, HistogramKinds::Both);
+        assert_eq!((options.format, options.classic_buckets), (HistogramKinds::Auto, ClassicBuckets::Few));
         assert!(!options.probe_stats);
         let config = options.validate().unwrap();
         assert_eq!(config.probe.slow, Some(Duration::from_secs(1)));
@@ -232,7 +250,8 @@ mod tests {
     fn errors_name_the_option_and_what_is_allowed() {
         for (arguments, expected) in [
             (["--schema", "4"], "4 is not in 0..=3"),
-            (["--format", "histogram"], "native, classic, both"),
+            (["--format", "histogram"], "auto, native, classic, both"),
+            (["--classic-buckets", "12"], "few, all"),
             (["--interval", "1h"], "500ms, 5s or 1m"),
             (["--slow", "10ms"], "from 33ms to 1000s, as in 100ms, 1s or 1m, or off"),
             (["--listen", "everywhere"], "127.0.0.1:9976"),

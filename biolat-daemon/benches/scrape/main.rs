@@ -19,7 +19,7 @@ use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::native_index;
 use biolat_daemon::{
     device::{Device, diskstats::Group},
-    expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
+    expose::{ClassicBuckets, Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
     http::{Limits, ServeConfig, Service, serve},
     snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
@@ -43,7 +43,8 @@ const DEVICES: [usize; 3] = [1, 21, 256];
 /// Buckets of a histogram that are not empty: latencies of a drive under a varied load spread over six octaves.
 const FILLED: usize = 48;
 /// As the daemon's own defaults.
-const HISTOGRAMS: HistogramFormat = HistogramFormat { schema: 3, kinds: HistogramKinds::Both };
+const HISTOGRAMS: HistogramFormat =
+    HistogramFormat { schema: 3, kinds: HistogramKinds::Auto, classic: ClassicBuckets::Few };
 
 struct Row {
     devices: usize,

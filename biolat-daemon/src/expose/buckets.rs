@@ -1,6 +1,6 @@
 //! Buckets of native and classic histograms. Coarser ones are made by merging neighbours, which is exact.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::time::Duration;
 
 use biolat_common::{
     bucket::{self, FIRST, LIMIT_NS, OVERFLOW, SCHEMA, TOP_EXPONENT, ZERO_EXPONENT},
@@ -8,6 +8,7 @@ use biolat_common::{
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, BucketSpan};
 
+use super::ClassicBuckets;
 use crate::{
     histogram::{Histogram, index_at_schema},
     size_histogram::SizeHistogram,
@@ -16,10 +17,29 @@ use crate::{
 /// Up to this many empty buckets are cheaper to encode than a new span.
 const MAX_EMPTY_IN_SPAN: i32 = 2;
 
-/// Native buckets: spans, and the count of each bucket as a difference from the previous one.
+/// Native histograms have fewer buckets than this: some storages refuse or alter those that have more than 160.
+const NATIVE_LIMIT: usize = 160;
+
+/// The buckets of a native histogram.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NativeBuckets {
+    /// 2^schema buckets for each power of two.
+    pub schema: u32,
+    pub spans: Vec<BucketSpan>,
+    /// The count of each bucket as a difference from the previous one.
+    pub deltas: Vec<i64>,
+}
+
+/// Native buckets at this schema or, if they would be too many, at a coarser one. As counts only grow, so does the number of
+/// buckets, and the schema of a series only falls, which is no counter reset.
 #[must_use]
-pub fn native(histogram: &Histogram, schema: u32) -> (Vec<BucketSpan>, Vec<i64>) {
-    spans(merged(histogram.at_schema(schema), TOP_EXPONENT << schema, histogram.overflow))
+pub fn native(histogram: &Histogram, schema: u32) -> NativeBuckets {
+    let top = TOP_EXPONENT << schema;
+    let (spans, deltas) = spans(merged(histogram.at_schema(schema), top, histogram.overflow));
+    if deltas.len() >= NATIVE_LIMIT && schema > 0 {
+        return native(histogram, schema - 1);
+    }
+    NativeBuckets { schema, spans, deltas }
 }
 
 /// The same of sizes, at schema 0.
@@ -75,25 +95,38 @@ pub fn native_index(latency: Duration, schema: u32) -> Option<i32> {
     }
 }
 
-/// Classic buckets: cumulative counts at each power of two of a second within the range.
+/// Bounds of a workload's classic buckets, of which there are many: from 122 µs to 4 s.
+pub const WORKLOAD_BOUNDS: [i32; 6] = [-13, -10, -7, -4, -1, 2];
+
+/// Upper bounds of classic buckets, as powers of two of a second.
 #[must_use]
-pub fn classic(histogram: &Histogram) -> Vec<Bucket> {
-    let bounds = (ZERO_EXPONENT..=TOP_EXPONENT).map(|exponent| (exponent, exponent << SCHEMA));
+pub fn latency_bounds(which: ClassicBuckets) -> Vec<i32> {
+    match which {
+        ClassicBuckets::Few => vec![-16, -14, -12, -10, -8, -6, -4, -2, 0, 2, 5],
+        ClassicBuckets::All => (ZERO_EXPONENT..=TOP_EXPONENT).collect(),
+    }
+}
+
+/// Upper bounds of classic buckets of sizes, as powers of two of a byte. Few of them: a sector, and what file systems, data
+/// bases and the block layer use.
+fn size_bounds(which: ClassicBuckets) -> Vec<i32> {
+    match which {
+        ClassicBuckets::Few => vec![9, 12, 13, 14, 16, 17, 18, 19, 20, 22, 24],
+        ClassicBuckets::All => (size::ZERO_EXPONENT + 1..=size::TOP_EXPONENT).collect(),
+    }
+}
+
+/// Classic buckets: cumulative counts at these powers of two of a second, and of all.
+#[must_use]
+pub fn classic(histogram: &Histogram, bounds: &[i32]) -> Vec<Bucket> {
+    let bounds = bounds.iter().map(|&exponent| (exponent, exponent << SCHEMA));
     cumulative(histogram.zero, &histogram.buckets, bounds, histogram.count())
 }
 
-/// Whether a classic bucket is one of those that remain where few are exposed: every third power of two, from 122 us to 4 s.
+/// Classic buckets of sizes: cumulative counts.
 #[must_use]
-pub fn is_of_few(bucket: &Bucket) -> bool {
-    const FEW: RangeInclusive<i32> = -13..=2;
-    let exponent = bucket.upper_bound.log2();
-    exponent.is_infinite() || FEW.step_by(3).any(|few| f64::from(few) == exponent)
-}
-
-/// Classic buckets of sizes: cumulative counts at each power of two of a byte within the range.
-#[must_use]
-pub fn classic_sizes(sizes: &SizeHistogram) -> Vec<Bucket> {
-    let bounds = (size::ZERO_EXPONENT + 1..=size::TOP_EXPONENT).map(|exponent| (exponent, exponent));
+pub fn classic_sizes(sizes: &SizeHistogram, which: ClassicBuckets) -> Vec<Bucket> {
+    let bounds = size_bounds(which).into_iter().map(|exponent| (exponent, exponent));
     cumulative(sizes.zero, &sizes.buckets, bounds, sizes.count())
 }
 
@@ -121,8 +154,10 @@ fn cumulative(
 mod tests {
     use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::BucketSpan;
 
-    use super::{classic, native};
-    use crate::histogram::Histogram;
+    use biolat_common::bucket::{CELLS, cell};
+
+    use super::{NATIVE_LIMIT, NativeBuckets, classic, classic_sizes, latency_bounds, native};
+    use crate::{expose::ClassicBuckets, histogram::Histogram, size_histogram::SizeHistogram};
 
     fn histogram() -> Histogram {
         Histogram {
@@ -143,7 +178,7 @@ mod tests {
     }
 
     /// Counts by index, decoded as a reader of the format does.
-    fn decode(spans: &[BucketSpan], deltas: &[i64]) -> Vec<(i32, i64)> {
+    fn decode(NativeBuckets { spans, deltas, .. }: &NativeBuckets) -> Vec<(i32, i64)> {
         let (mut index, mut count, mut deltas) = (0, 0, deltas.iter());
         let mut decoded = Vec::new();
         for span in spans {
@@ -161,42 +196,83 @@ mod tests {
 
     #[test]
     fn native_at_full_resolution() {
-        let (spans, deltas) = native(&histogram(), 3);
-        assert_eq!(spans[0], BucketSpan { offset: -159, length: 1 });
-        assert_eq!(spans[1], BucketSpan { offset: 6, length: 6 });
+        let native = native(&histogram(), 3);
+        assert_eq!(native.schema, 3);
+        assert_eq!(native.spans[0], BucketSpan { offset: -159, length: 1 });
+        assert_eq!(native.spans[1], BucketSpan { offset: 6, length: 6 });
         assert_eq!(
-            decode(&spans, &deltas),
+            decode(&native),
             [(-159, 1), (-152, 4), (-151, 8), (-150, 16), (-147, 32), (0, 64), (1, 128), (80, 256 + 512)]
         );
     }
 
     #[test]
     fn coarser_schemas_merge_neighbours() {
-        let (spans, deltas) = native(&histogram(), 0);
-        assert_eq!(decode(&spans, &deltas), [(-19, 5), (-18, 56), (0, 64), (1, 128), (10, 768)]);
-        let (spans, deltas) = native(&histogram(), 2);
+        assert_eq!(decode(&native(&histogram(), 0)), [(-19, 5), (-18, 56), (0, 64), (1, 128), (10, 768)]);
         assert_eq!(
-            decode(&spans, &deltas),
+            decode(&native(&histogram(), 2)),
             [(-79, 1), (-76, 4), (-75, 24), (-73, 32), (0, 64), (1, 128), (40, 768)]
         );
     }
 
+    /// As after a year: every latency from 1 µs to 1000 s, in steps that no bucket is narrower than.
     #[test]
-    fn few_buckets_are_three_octaves_wide() {
-        let bounds =
-            classic(&histogram()).into_iter().filter(super::is_of_few).map(|bucket| bucket.upper_bound);
-        let few = [-13, -10, -7, -4, -1, 2].map(|exponent: i32| f64::from(exponent).exp2());
-        assert_eq!(bounds.collect::<Vec<_>>(), [&few[..], &[f64::INFINITY]].concat());
+    fn a_histogram_that_has_every_latency_has_fewer_buckets_than_storages_allow() {
+        let mut cells = [0; CELLS];
+        let (mut ns, mut latencies) = (1_000_u64, 0);
+        while ns <= 1_000_000_000_000 {
+            cells[cell(ns)] += 1;
+            latencies += 1;
+            ns += ns / 100;
+        }
+        let histogram = Histogram::from_cells(cells, 0);
+        assert!(histogram.buckets.len() > 235, "{}", histogram.buckets.len());
+        for (schema, expected) in [(3, 2), (2, 2), (1, 1), (0, 0)] {
+            let native = native(&histogram, schema);
+            assert_eq!(native.schema, expected);
+            assert!(native.deltas.len() < NATIVE_LIMIT, "{}", native.deltas.len());
+            let counted: i64 = decode(&native).iter().map(|(_, count)| count).sum();
+            assert_eq!(counted + histogram.zero.cast_signed(), latencies);
+        }
+    }
+
+    /// A series whose schema rises would look like a counter reset.
+    #[test]
+    fn the_schema_of_a_growing_histogram_only_falls() {
+        // Every bucket once, far apart first, so that there are gaps of every width.
+        let order = (0..240_u32).map(|n| n * 7 % 240);
+        let (mut cells, mut schema) = ([0; CELLS], 3);
+        for n in order {
+            cells[8 + n as usize] += 1;
+            let now = native(&Histogram::from_cells(cells, 0), 3);
+            assert!(now.schema <= schema && now.deltas.len() < NATIVE_LIMIT, "{}", now.deltas.len());
+            schema = now.schema;
+        }
+        assert_eq!(schema, 2);
     }
 
     #[test]
     fn an_empty_histogram_has_no_span() {
-        assert_eq!(native(&Histogram::new(), 3), (Vec::new(), Vec::new()));
+        let empty = NativeBuckets { schema: 3, spans: Vec::new(), deltas: Vec::new() };
+        assert_eq!(native(&Histogram::new(), 3), empty);
+    }
+
+    #[test]
+    fn few_classic_buckets() {
+        let few = classic(&histogram(), &latency_bounds(ClassicBuckets::Few));
+        assert_eq!((few.len(), few[0].upper_bound, few[10].upper_bound), (12, 2f64.powi(-16), 32.0));
+        let all = classic(&histogram(), &latency_bounds(ClassicBuckets::All));
+        assert!(few.iter().all(|bucket| all.contains(bucket)));
+        let sizes = SizeHistogram { zero: 1, buckets: (9..=24).map(|n| (n, 1)).collect(), overflow: 1 };
+        let few = classic_sizes(&sizes, ClassicBuckets::Few);
+        assert_eq!((few.len(), few[0].upper_bound, few[10].upper_bound), (12, 512.0, f64::from(1 << 24)));
+        let all = classic_sizes(&sizes, ClassicBuckets::All);
+        assert!(all.len() == 17 && few.iter().all(|bucket| all.contains(bucket)));
     }
 
     #[test]
     fn classic_buckets_are_cumulative_powers_of_two() {
-        let buckets = classic(&histogram());
+        let buckets = classic(&histogram(), &latency_bounds(ClassicBuckets::All));
         assert_eq!(buckets.len(), 32);
         let at =
             |bound: f64| buckets.iter().find(|bucket| bucket.upper_bound == bound).unwrap().cumulative_count;

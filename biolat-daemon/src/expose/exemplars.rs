@@ -48,7 +48,11 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::{native, set_classic};
-    use crate::{expose::buckets, histogram::Histogram, snapshot::SlowIo};
+    use crate::{
+        expose::{ClassicBuckets, buckets},
+        histogram::Histogram,
+        snapshot::SlowIo,
+    };
 
     fn io(number: u64, total_ns: Option<u64>) -> SlowIo {
         SlowIo {
@@ -90,7 +94,7 @@ mod tests {
         assert_eq!(sectors(3), ["2", "3", "5", "7", "8"]);
         assert_eq!(sectors(0), ["3", "5", "7", "8"]);
 
-        let mut classic = buckets::classic(&Histogram::new());
+        let mut classic = buckets::classic(&Histogram::new(), &buckets::latency_bounds(ClassicBuckets::All));
         set_classic(&ios, &mut classic);
         let found: Vec<_> = classic
             .iter()

@@ -9,7 +9,7 @@ use biolat_common::{
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model as model;
 
 use super::{
-    HistogramFormat, ServerState, buckets, exemplars,
+    HistogramEncoding, ServerState, buckets, exemplars,
     metrics::{METRICS, Metric, Samples},
 };
 use crate::{
@@ -20,26 +20,27 @@ use crate::{
 
 /// Every metric of the table with its samples in this snapshot.
 #[must_use]
-pub fn families(
+pub(super) fn families(
     snapshot: &Snapshot,
     server: ServerState,
-    format: HistogramFormat,
+    encoding: HistogramEncoding,
 ) -> Vec<model::MetricFamily> {
     let exposed = METRICS.iter().filter(|metric| metric.exposed.applies_to(snapshot, server));
-    exposed.map(|metric| family(metric, snapshot, server, format)).collect()
+    exposed.map(|metric| family(metric, snapshot, server, encoding)).collect()
 }
 
 fn family(
     metric: &Metric,
     snapshot: &Snapshot,
     server: ServerState,
-    format: HistogramFormat,
+    encoding: HistogramEncoding,
 ) -> model::MetricFamily {
     let mut metrics = Vec::new();
     let with_labels = |values: &[&str]| model::Metric {
         label: label_pairs(metric.labels, values),
         ..model::Metric::default()
     };
+    let bounds = encoding.classic.map(buckets::latency_bounds);
     let gauge =
         |labels: &[&str], value| model::Metric { gauge: Some(model::Gauge { value }), ..with_labels(labels) };
     match metric.samples {
@@ -54,21 +55,22 @@ fn family(
             metrics.push(model::Metric { counter: Some(counter), ..with_labels(labels) });
         }),
         Samples::BandHistogram(each) | Samples::WorkloadHistogram(each) => {
+            let schema = encoding.schema.map(|schema| schema.min(BAND_SCHEMA));
+            let bounds = match metric.samples {
+                Samples::WorkloadHistogram(_) => encoding.classic.map(|_| buckets::WORKLOAD_BOUNDS.to_vec()),
+                _ => bounds,
+            };
             each(snapshot, &mut |labels, histogram, start| {
-                let format = HistogramFormat { schema: format.schema.min(BAND_SCHEMA), ..format };
-                let mut encoded = encoded(histogram.at_most_schema_1(), format, start, &[]);
-                if matches!(metric.samples, Samples::WorkloadHistogram(_)) {
-                    encoded.bucket.retain(buckets::is_of_few);
-                }
-                metrics.push(model::Metric { histogram: Some(encoded), ..with_labels(labels) });
+                let histogram = encoded(histogram.at_most_schema_1(), schema, bounds.as_deref(), start, &[]);
+                metrics.push(model::Metric { histogram: Some(histogram), ..with_labels(labels) });
             });
         }
         Samples::SizeHistogram(each) => each(snapshot, &mut |labels, sizes, bytes, start| {
-            let histogram = Some(encoded_sizes(sizes, bytes, format, start));
+            let histogram = Some(encoded_sizes(sizes, bytes, encoding, start));
             metrics.push(model::Metric { histogram, ..with_labels(labels) });
         }),
         Samples::Histogram(each) => each(snapshot, &mut |labels, histogram, start, slow| {
-            let histogram = Some(encoded(histogram, format, start, slow));
+            let histogram = Some(encoded(histogram, encoding.schema, bounds.as_deref(), start, slow));
             metrics.push(model::Metric { histogram, ..with_labels(labels) });
         }),
     }
@@ -90,9 +92,11 @@ fn label_pairs(names: &[&str], values: &[&str]) -> Vec<model::LabelPair> {
     names.iter().zip(values).map(pair).collect()
 }
 
+/// Native with `schema`, classic with `bounds`.
 fn encoded(
     histogram: &Histogram,
-    format: HistogramFormat,
+    schema: Option<u32>,
+    bounds: Option<&[i32]>,
     start: SystemTime,
     slow: &[&SlowIo],
 ) -> model::Histogram {
@@ -102,16 +106,17 @@ fn encoded(
         start_timestamp: Some(start.into()),
         ..model::Histogram::default()
     };
-    if format.kinds.classic() {
-        encoded.bucket = buckets::classic(histogram);
+    if let Some(bounds) = bounds {
+        encoded.bucket = buckets::classic(histogram, bounds);
         exemplars::set_classic(slow, &mut encoded.bucket);
     }
-    if format.kinds.native() {
-        encoded.schema = format.schema.cast_signed();
+    if let Some(schema) = schema {
+        let native = buckets::native(histogram, schema);
+        encoded.schema = native.schema.cast_signed();
         encoded.zero_threshold = f64::from(ZERO_EXPONENT).exp2();
         encoded.zero_count = histogram.zero;
-        (encoded.positive_span, encoded.positive_delta) = buckets::native(histogram, format.schema);
-        encoded.exemplars = exemplars::native(slow, format.schema);
+        (encoded.positive_span, encoded.positive_delta) = (native.spans, native.deltas);
+        encoded.exemplars = exemplars::native(slow, native.schema);
     }
     encoded
 }
@@ -119,7 +124,7 @@ fn encoded(
 fn encoded_sizes(
     sizes: &SizeHistogram,
     bytes: u64,
-    format: HistogramFormat,
+    encoding: HistogramEncoding,
     start: SystemTime,
 ) -> model::Histogram {
     let mut encoded = model::Histogram {
@@ -128,10 +133,10 @@ fn encoded_sizes(
         start_timestamp: Some(start.into()),
         ..model::Histogram::default()
     };
-    if format.kinds.classic() {
-        encoded.bucket = buckets::classic_sizes(sizes);
+    if let Some(which) = encoding.classic {
+        encoded.bucket = buckets::classic_sizes(sizes, which);
     }
-    if format.kinds.native() {
+    if encoding.schema.is_some() {
         encoded.zero_threshold = f64::from(ZERO_BUCKET_BYTES);
         encoded.zero_count = sizes.zero;
         (encoded.positive_span, encoded.positive_delta) = buckets::native_sizes(sizes);

@@ -324,9 +324,9 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_io_bytes_total",
         labels: &["device", "op"],
-        help: "Bytes transferred by completed block requests, as the kernel's disk statistics count them.",
+        help: "Bytes transferred by completed block requests, as the kernel's disk statistics count them. A flush has none.",
         samples: Samples::Counter(|snapshot, add| {
-            for (device, series) in series(snapshot) {
+            for (device, series) in series(snapshot).filter(|(_, series)| series.op != "flush") {
                 add(&[&device.device.name, &series.op], series.bytes as f64, device.since);
             }
         }),
@@ -363,12 +363,16 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_slow_ios_total",
         labels: &["device", "over"],
         help: "Block requests with a total latency above so many seconds, over all ops. Cumulative: those above 1 s \
-               are also above 0.125 s.",
+               are also above 0.125 s. 1 and 8 s, which alerts use, are there from the start; 0.125 s appears with its \
+               first.",
         samples: Samples::Counter(|snapshot, add| {
             for device in &snapshot.devices {
                 for (over, exponent) in SLOW {
                     let totals = device.series.iter().map(|series| &series.histograms[Phase::Total as usize]);
                     let count: u64 = totals.map(|total| total.count_above(exponent)).sum();
+                    if count == 0 && exponent < 0 {
+                        continue;
+                    }
                     add(&[&device.device.name, over], count as f64, device.since);
                 }
             }
@@ -389,9 +393,9 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_requeues_total",
         labels: &["device", "op"],
         help: "Times that a block request went back to the queue after its dispatch to the driver, for example because \
-               the drive was busy.",
+               the drive was busy. Appears with the first one.",
         samples: Samples::Counter(|snapshot, add| {
-            for (device, series) in series(snapshot) {
+            for (device, series) in series(snapshot).filter(|(_, series)| series.requeues > 0) {
                 add(&[&device.device.name, &series.op], series.requeues as f64, device.since);
             }
         }),
@@ -421,9 +425,9 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_oldest_inflight_exact",
         labels: &["device"],
-        help: "Whether biolat_oldest_inflight_seconds is exact (1) or a lower bound (0): the time that requests have \
-               been in flight without any completion.",
-        samples: Samples::OfDevice(|device| Some(f64::from(u8::from(device.inflight.is_exact)))),
+        help: "0 if biolat_oldest_inflight_seconds is a lower bound: the time that requests have been in flight without \
+               any completion. Absent if it is exact.",
+        samples: Samples::OfDevice(|device| (!device.inflight.is_exact).then_some(0.0)),
         exposed: Exposed::Always,
     },
     Metric {
@@ -446,8 +450,8 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_completion_off_node_share",
         labels: &["device"],
         help: "Share of the block requests of a device that CPUs of another NUMA node complete, 0 to 1. Of the last few \
-               minutes; absent without completions, and if the node of the device is unknown.",
-        samples: Samples::OfDevice(|device| device.spread.off_node_share),
+               minutes; absent while there are none, and if the node of the device is unknown.",
+        samples: Samples::OfDevice(|device| device.spread.off_node_share.filter(|&share| share > 0.0)),
         exposed: Exposed::Always,
     },
     Metric {
@@ -477,12 +481,15 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_latency_overflows_total",
         labels: &["device", "op", "phase"],
-        help: "Latencies above 1024 seconds, the upper end of the histograms' range, of phases that are available.",
+        help: "Latencies above 1024 seconds, the upper end of the histograms' range. Appears with the first one; \
+               biolat_slow_ios_total, which has them too, is there from the start.",
         samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot) {
-                for phase in Phase::ALL.into_iter().filter(|&phase| has_phase(device, series, phase)) {
+                for phase in Phase::ALL {
                     let count = series.histograms[phase as usize].overflow;
-                    add(&[&device.device.name, &series.op, phase.name()], count as f64, device.since);
+                    if count > 0 {
+                        add(&[&device.device.name, &series.op, phase.name()], count as f64, device.since);
+                    }
                 }
             }
         }),
@@ -542,14 +549,13 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_device_phase_available",
         labels: &["device", "phase"],
-        help: "Whether the kernel records the timestamps for this latency (1) or not (0). total needs queue/iostats; \
+        help: "0 if the kernel does not record the timestamps for this latency, else absent. total needs queue/iostats; \
                queue and device also need writeback throttling, another rq-qos policy, or the scheduler BFQ or Kyber; \
                admission also needs a kernel before Linux 6.18 with CONFIG_BLK_CGROUP, or io.latency or io.cost on the device.",
         samples: Samples::Gauge(|snapshot, add| {
             for view in &snapshot.devices {
-                for phase in Phase::ALL {
-                    let available = f64::from(u8::from(view.phases[phase as usize]));
-                    add(&[&view.device.name, phase.name()], available);
+                for phase in Phase::ALL.into_iter().filter(|&phase| !view.phases[phase as usize]) {
+                    add(&[&view.device.name, phase.name()], 0.0);
                 }
             }
         }),
@@ -558,13 +564,26 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_unseen_completions_total",
         labels: &["device", "op"],
-        help: "Completions that the probe missed: the kernel's disk statistics account for them, but the kernel did not \
-               run the probe. A lower bound, exact when the device is idle.",
+        help: "Completions that the probe missed, by op: the kernel's disk statistics account for them, but the kernel did \
+               not run the probe. A lower bound, exact when the device is idle. Appears with the first one; \
+               biolat_unseen_ios_total is there from the start.",
         samples: Samples::Counter(|snapshot, add| {
             for view in &snapshot.devices {
-                for &(group, count) in &view.unseen {
+                for &(group, count) in view.unseen.iter().filter(|(_, count)| *count > 0) {
                     add(&[&view.device.name, group.name()], count as f64, view.since);
                 }
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_unseen_ios_total",
+        labels: &["device"],
+        help: "Completions that the probe missed, over all ops. Of each device that is audited.",
+        samples: Samples::Counter(|snapshot, add| {
+            for view in snapshot.devices.iter().filter(|view| !view.unseen.is_empty()) {
+                let count: u64 = view.unseen.iter().map(|(_, count)| count).sum();
+                add(&[&view.device.name], count as f64, view.since);
             }
         }),
         exposed: Exposed::Always,

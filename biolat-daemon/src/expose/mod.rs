@@ -19,38 +19,67 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Met
 /// How histograms are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistogramFormat {
-    /// Resolution of native histograms: 2^schema buckets for each power of two, 0 to 3.
+    /// Highest resolution of native histograms: 2^schema buckets for each power of two, 0 to 3.
     pub schema: u32,
     /// Which kinds of histogram are exposed.
     pub kinds: HistogramKinds,
+    /// The buckets of classic histograms.
+    pub classic: ClassicBuckets,
 }
 
 /// Kinds of histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum HistogramKinds {
+    /// Each format has one kind: protobuf native histograms, text classic ones.
+    Auto,
     /// Native histograms only: sparse, fine, and only in the protobuf format. Text formats give sum and count.
     Native,
-    /// Classic buckets only, one for each power of two of a second.
+    /// Classic histograms only, in protobuf too.
     Classic,
-    /// Both: each format carries what it can.
+    /// Both in protobuf, classic ones in text.
     Both,
+}
+
+/// Buckets of classic histograms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ClassicBuckets {
+    /// 12 of them: latencies by factors of four from 15 µs to 4 s, and 32 s.
+    Few,
+    /// Each power of two of the range: 32 of latencies, from 1 µs to 1024 s.
+    All,
 }
 
 /// The defaults of the command line.
 impl Default for HistogramFormat {
     fn default() -> Self {
-        Self { schema: 3, kinds: HistogramKinds::Both }
+        Self { schema: 3, kinds: HistogramKinds::Auto, classic: ClassicBuckets::Few }
     }
 }
 
-impl HistogramKinds {
-    const fn native(self) -> bool {
-        matches!(self, Self::Native | Self::Both)
+impl HistogramFormat {
+    /// What one format has.
+    const fn encoding(self, format: Format) -> HistogramEncoding {
+        let is_protobuf = matches!(format, Format::Protobuf);
+        let (native, classic) = match self.kinds {
+            HistogramKinds::Auto => (is_protobuf, !is_protobuf),
+            HistogramKinds::Native => (true, false),
+            HistogramKinds::Classic => (false, true),
+            HistogramKinds::Both => (true, true),
+        };
+        HistogramEncoding {
+            schema: if native { Some(self.schema) } else { None },
+            classic: if classic { Some(self.classic) } else { None },
+        }
     }
+}
 
-    const fn classic(self) -> bool {
-        matches!(self, Self::Classic | Self::Both)
-    }
+/// What a histogram is encoded as, in one format.
+#[derive(Clone, Copy)]
+struct HistogramEncoding {
+    /// Native, with this schema at most.
+    schema: Option<u32>,
+    /// Classic, with these buckets.
+    classic: Option<ClassicBuckets>,
 }
 
 /// Exposition formats.
@@ -88,6 +117,8 @@ pub struct ServerState {
     pub certificate_expires: Option<SystemTime>,
     /// Whether completions are exposed by CPU.
     pub per_cpu: bool,
+    /// Whether OpenMetrics has a `_created` line for each counter and histogram.
+    pub created: bool,
 }
 
 /// A snapshot in an exposition format.
@@ -98,10 +129,10 @@ pub fn encode(
     histograms: HistogramFormat,
     format: Format,
 ) -> Vec<u8> {
-    let families = families::families(snapshot, server, histograms);
+    let families = families::families(snapshot, server, histograms.encoding(format));
     match format {
         Format::Protobuf => delimited(&families),
-        Format::OpenMetrics => text::openmetrics(&families).into_bytes(),
+        Format::OpenMetrics => text::openmetrics(&families, server.created).into_bytes(),
         Format::Text => text::prometheus(&families).into_bytes(),
     }
 }

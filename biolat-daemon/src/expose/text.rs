@@ -16,10 +16,10 @@ use prost_types::Timestamp;
 
 use super::metrics::unit;
 
-/// OpenMetrics 1.0.
+/// OpenMetrics 1.0, with `_created` lines or without.
 #[must_use]
-pub fn openmetrics(families: &[MetricFamily]) -> String {
-    let mut out = write(families, Dialect::OpenMetrics);
+pub fn openmetrics(families: &[MetricFamily], created: bool) -> String {
+    let mut out = write(families, Dialect::OpenMetrics { created });
     out.push_str("# EOF\n");
     out
 }
@@ -32,8 +32,14 @@ pub fn prometheus(families: &[MetricFamily]) -> String {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
-    OpenMetrics,
+    OpenMetrics { created: bool },
     Prometheus,
+}
+
+impl Dialect {
+    const fn is_openmetrics(self) -> bool {
+        matches!(self, Self::OpenMetrics { .. })
+    }
 }
 
 fn write(families: &[MetricFamily], dialect: Dialect) -> String {
@@ -41,9 +47,9 @@ fn write(families: &[MetricFamily], dialect: Dialect) -> String {
     for family in families {
         let (name, kind) = head(family, dialect);
         // Writing to a string does not fail.
-        let _ = writeln!(out, "# HELP {name} {}", escape(&family.help, dialect == Dialect::OpenMetrics));
+        let _ = writeln!(out, "# HELP {name} {}", escape(&family.help, dialect.is_openmetrics()));
         let _ = writeln!(out, "# TYPE {name} {kind}");
-        if dialect == Dialect::OpenMetrics
+        if dialect.is_openmetrics()
             && let Some(unit) = unit(name)
         {
             let _ = writeln!(out, "# UNIT {name} {unit}");
@@ -87,7 +93,7 @@ fn write_metric(out: &mut String, name: &str, family: &str, metric: &Metric, dia
     } else {
         None
     };
-    if let (Dialect::OpenMetrics, Some(Timestamp { seconds, nanos })) = (dialect, created) {
+    if let (Dialect::OpenMetrics { created: true }, Some(Timestamp { seconds, nanos })) = (dialect, created) {
         let created = format_args!("{seconds}.{:03}", nanos / 1_000_000);
         sample(out, family, "_created", labels, None, created);
     }
@@ -95,7 +101,7 @@ fn write_metric(out: &mut String, name: &str, family: &str, metric: &Metric, dia
 
 fn write_histogram(out: &mut String, name: &str, labels: &str, histogram: &Histogram, dialect: Dialect) {
     let mut bucket = |bound: &str, count: u64, exemplar: Option<&Exemplar>| {
-        let exemplar = exemplar.filter(|_| dialect == Dialect::OpenMetrics).map(with_exemplar);
+        let exemplar = exemplar.filter(|_| dialect.is_openmetrics()).map(with_exemplar);
         let value = format_args!("{count}{}", exemplar.unwrap_or_default());
         sample(out, name, "_bucket", labels, Some(bound), value);
     };
@@ -152,7 +158,7 @@ fn bound(bound: f64, dialect: Dialect) -> String {
         };
     }
     let text = bound.to_string();
-    if dialect == Dialect::OpenMetrics && !text.contains('.') { text + ".0" } else { text }
+    if dialect.is_openmetrics() && !text.contains('.') { text + ".0" } else { text }
 }
 
 /// Escapes backslashes and line feeds, and quotes except in help texts of format 0.0.4.
@@ -175,8 +181,8 @@ mod tests {
         assert_eq!(text(2f64.powi(-14)), "6.103515625e-05");
         assert_eq!(text(2f64.powi(-13)), "0.0001220703125");
         assert_eq!(text(1024.0), "1024");
-        assert_eq!(bound(1024.0, Dialect::OpenMetrics), "1024.0");
-        assert_eq!(bound(0.5, Dialect::OpenMetrics), "0.5");
+        let openmetrics = |value: f64| bound(value, Dialect::OpenMetrics { created: false });
+        assert_eq!((&*openmetrics(1024.0), &*openmetrics(0.5)), ("1024.0", "0.5"));
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct ServeConfig {
     pub slow: Option<Duration>,
     /// Whether `/metrics` has completions by CPU.
     pub per_cpu: bool,
+    /// Whether OpenMetrics has `_created` lines.
+    pub created: bool,
     /// Whether the page has its script, and there is an event stream.
     pub live: bool,
 }
@@ -51,6 +53,7 @@ impl Default for ServeConfig {
             interval: Duration::from_secs(5),
             slow: Some(interval::SLOW),
             per_cpu: false,
+            created: false,
             live: true,
         }
     }

@@ -168,7 +168,7 @@ async fn metrics(call: &Call<'_>) -> HttpResponse {
     let web_config = call.service.web_config.as_deref();
     let certificate_expires = web_config.and_then(WebConfig::certificate_expires);
     let encode = move |snapshot: &Snapshot, config: &ServeConfig| {
-        let server = ServerState { certificate_expires, per_cpu: config.per_cpu };
+        let server = ServerState { certificate_expires, per_cpu: config.per_cpu, created: config.created };
         expose::encode(snapshot, server, config.histograms, format)
     };
     match body(call, ("/metrics", format.content_type()), encode).await {

@@ -6,5 +6,6 @@
 pub(crate) mod certificates;
 pub(crate) mod native;
 pub(crate) mod prometheus;
+pub(crate) mod scraping;
 pub(crate) mod server;
 pub(crate) mod snapshots;

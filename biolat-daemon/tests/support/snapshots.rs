@@ -4,13 +4,16 @@ use std::time::SystemTime;
 
 use biolat_daemon::{
     device::Device,
+    expose::{ClassicBuckets, HistogramFormat},
     histogram::Histogram,
     http::ServeConfig,
     snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
 };
 
+/// With large answers, which clients are slow to read.
 pub(crate) fn serve_config() -> ServeConfig {
-    ServeConfig { host: "example".into(), ..ServeConfig::default() }
+    let histograms = HistogramFormat { classic: ClassicBuckets::All, ..HistogramFormat::default() };
+    ServeConfig { histograms, host: "example".into(), ..ServeConfig::default() }
 }
 
 /// A snapshot of this many devices.

@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsStr,
-    net::SocketAddr,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -11,51 +10,25 @@ use biolat_daemon::{
     snapshot::{SlowIo, SlowLog, Snapshot},
 };
 use serde_json::Value;
-use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::support::{
-    certificates::Folder,
-    prometheus::PrometheusServer,
-    server::{Reply, Server},
+    scraping::{ScrapingPrometheus, new_program},
+    server::Server,
     snapshots::snapshot,
 };
 
-/// A Prometheus that scrapes one target.
-struct Prometheus {
-    server: PrometheusServer,
-    _folder: Folder,
-}
-
-impl Prometheus {
-    /// `option` is one of the scrape config.
-    fn scraping(program: &OsStr, target: SocketAddr, option: &str) -> Self {
-        let folder = Folder::new(&format!("exemplars-{}", option.len()));
-        let config = format!(
-            "scrape_configs:\n- job_name: biolat\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n{option}  \
-             static_configs:\n  - targets: ['{target}']\n"
-        );
-        let config = folder.write("prometheus.yml", &config);
-        let data = folder.0.join("data");
-        let server = PrometheusServer::start(program, &config, &data, &["--enable-feature=exemplar-storage"]);
-        Self { server, _folder: folder }
-    }
-
-    /// Sector and value of the exemplars of a metric.
-    async fn exemplars(&self, metric: &str) -> Vec<(String, f64)> {
-        let request = format!("GET /api/v1/query_exemplars?query={metric} HTTP/1.0\r\nHost: x\r\n\r\n");
-        let Ok(mut stream) = TcpStream::connect(self.server.address).await else { return Vec::new() };
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let json: Value = serde_json::from_slice(&Reply::read(&mut stream).await.body).unwrap_or_default();
-        let series = json["data"].as_array().into_iter().flatten();
-        let all = series.flat_map(|series| series["exemplars"].as_array().into_iter().flatten());
-        let read = |exemplar: &Value| {
-            let value = exemplar["value"].as_str()?.parse().ok()?;
-            Some((exemplar["labels"]["sector"].as_str()?.to_owned(), value))
-        };
-        let mut found: Vec<_> = all.map(|exemplar| read(exemplar).unwrap()).collect();
-        found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        found
-    }
+/// Sector and value of the exemplars of a metric.
+async fn exemplars(prometheus: &ScrapingPrometheus, metric: &str) -> Vec<(String, f64)> {
+    let data = prometheus.get(&format!("query_exemplars?query={metric}")).await;
+    let series = data.as_array().into_iter().flatten();
+    let all = series.flat_map(|series| series["exemplars"].as_array().into_iter().flatten());
+    let read = |exemplar: &Value| {
+        let value = exemplar["value"].as_str()?.parse().ok()?;
+        Some((exemplar["labels"]["sector"].as_str()?.to_owned(), value))
+    };
+    let mut found: Vec<_> = all.map(|exemplar| read(exemplar).unwrap()).collect();
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    found
 }
 
 /// Of reads of nvme0n1 that took so many milliseconds, one a millisecond; the sector is the number. Of exemplars of the same
@@ -85,18 +58,20 @@ async fn prometheus_stores_exemplars() {
     let expected = |exemplars: &[(&str, f64)]| -> Vec<(String, f64)> {
         exemplars.iter().map(|&(sector, value)| (sector.to_owned(), value)).collect()
     };
-    let new = std::env::var_os("BIOLAT_TEST_PROMETHEUS")
-        .expect("BIOLAT_TEST_PROMETHEUS is a Prometheus 3.8 or later: cargo xtask test sets it");
-    let native = Prometheus::scraping(&new, server.address, "  scrape_native_histograms: true\n");
-    let classic = Prometheus::scraping("prometheus".as_ref(), server.address, "");
-    for (prometheus, metric, exemplars) in [
+    let start = |name: &str, program: &OsStr, options: &str| {
+        let flags = ["--enable-feature=exemplar-storage"];
+        ScrapingPrometheus::start(name, program, server.address, options, &flags)
+    };
+    let native = start("exemplars-native", &new_program(), "  scrape_native_histograms: true\n");
+    let classic = start("exemplars-classic", "prometheus".as_ref(), "");
+    for (prometheus, metric, expected) in [
         (&native, "biolat_total_latency_seconds", expected(&[("1", 0.7), ("2", 0.9), ("3", 5.0)])),
         (&classic, "biolat_total_latency_seconds_bucket", expected(&[("2", 0.9), ("3", 5.0)])),
     ] {
         let began = Instant::now();
         loop {
-            let found = prometheus.exemplars(metric).await;
-            if found == exemplars {
+            let found = exemplars(prometheus, metric).await;
+            if found == expected {
                 break;
             }
             assert!(began.elapsed() < Duration::from_secs(20), "{metric}: {found:?}");

@@ -13,7 +13,7 @@ use biolat_daemon::{
     band_histogram::BandHistogram,
     cgroup::Identity,
     device::{Device, MultipathPath, diskstats::Group},
-    expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
+    expose::{ClassicBuckets, Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
     size_histogram::SizeHistogram,
     snapshot::{
@@ -201,7 +201,11 @@ fn native(histogram: &Encoded) -> Vec<(i32, u64)> {
     buckets
 }
 
-const BOTH: HistogramFormat = HistogramFormat { schema: 3, kinds: HistogramKinds::Both };
+const BOTH: HistogramFormat = with_all_buckets(HistogramKinds::Both);
+
+const fn with_all_buckets(kinds: HistogramKinds) -> HistogramFormat {
+    HistogramFormat { schema: 3, kinds, classic: ClassicBuckets::All }
+}
 
 #[test]
 fn protobuf_agrees_with_the_snapshot() {
@@ -237,7 +241,7 @@ fn protobuf_agrees_with_the_snapshot() {
     let gauge = |name: &str, labels: &[_]| with(&families[name], labels).gauge.as_ref().unwrap().value;
     assert_eq!(["read", "write"].map(|op| gauge("biolat_inflight_ios", &[("op", op)])), [12.0, 3.0]);
     assert_eq!(gauge("biolat_oldest_inflight_seconds", &[]), 16.25);
-    assert_eq!(gauge("biolat_oldest_inflight_exact", &[]), 1.0);
+    assert!(families["biolat_oldest_inflight_exact"].metric.is_empty(), "the age is exact");
     // Admission is not available, but one series has it from before.
     let admission = &families["biolat_admission_latency_seconds"];
     assert_eq!(admission.metric.len(), 1);
@@ -245,12 +249,15 @@ fn protobuf_agrees_with_the_snapshot() {
     let info = with(&families["biolat_device_info"], &[("device", "nvme0n1")]);
     assert!(info.label.iter().any(|label| label.name == "holders" && label.value == "dm-0,md1"));
     let phase = |phase| {
-        let labels = [("device", "nvme0n1"), ("phase", phase)];
-        with(&families["biolat_device_phase_available"], &labels).gauge.as_ref().unwrap().value
+        let found =
+            find(&families["biolat_device_phase_available"], &[("device", "nvme0n1"), ("phase", phase)]);
+        found.first().map(|metric| metric.gauge.as_ref().unwrap().value)
     };
-    assert_eq!(["admission", "queue", "device", "total"].map(phase), [0.0, 0.0, 1.0, 1.0]);
+    assert_eq!(["admission", "queue", "device", "total"].map(phase), [Some(0.0), Some(0.0), None, None]);
     let unseen = &families["biolat_unseen_completions_total"];
     assert_eq!(with(unseen, &[("op", "read")]).counter.as_ref().unwrap().value, 4.0);
+    assert_eq!(unseen.metric.len(), 2, "read and flush");
+    assert_eq!(counter("biolat_unseen_ios_total", &[]), 5.0);
     assert_eq!(
         with(&families["biolat_lost_completions_total"], &[("reason", "iostats_off")])
             .counter
@@ -268,6 +275,7 @@ fn protobuf_agrees_with_the_snapshot() {
         with(&families["biolat_latency_overflows_total"], &overflows).counter.as_ref().unwrap().value,
         5.0
     );
+    assert_eq!(families["biolat_latency_overflows_total"].metric.len(), 5, "those of phases that have some");
 }
 
 #[test]
@@ -276,19 +284,23 @@ fn histogram_formats() {
     let read = |format| {
         with(&families(format)["biolat_total_latency_seconds"], &of_series).histogram.clone().unwrap()
     };
-    let coarse = read(HistogramFormat { schema: 0, kinds: HistogramKinds::Native });
+    let coarse = read(HistogramFormat { schema: 0, ..with_all_buckets(HistogramKinds::Native) });
     assert_eq!(native(&coarse), [(-15, 40), (-14, 20), (-13, 140), (0, 20), (10, 8)]);
     assert!(coarse.bucket.is_empty());
-    let classic = read(HistogramFormat { schema: 3, kinds: HistogramKinds::Classic });
+    let classic = read(with_all_buckets(HistogramKinds::Classic));
     assert_eq!((classic.zero_threshold, classic.positive_span.len(), classic.bucket.len()), (0.0, 0, 32));
     let both = read(BOTH);
     assert!(both.bucket.len() == 32 && !both.positive_span.is_empty());
+    let few = read(HistogramFormat { classic: ClassicBuckets::Few, ..BOTH });
+    assert!(few.bucket.len() == 12 && few.bucket.iter().all(|bucket| both.bucket.contains(bucket)));
+    let default = read(HistogramFormat::default());
+    assert!(default.bucket.is_empty() && default.positive_span == both.positive_span);
 }
 
 #[test]
 fn exemplars_are_the_latest_of_their_buckets() {
     let total = |kinds, op| {
-        let families = families(HistogramFormat { schema: 3, kinds });
+        let families = families(with_all_buckets(kinds));
         let labels = [("device", "nvme0n1"), ("op", op)];
         with(&families["biolat_total_latency_seconds"], &labels).histogram.clone().unwrap()
     };
@@ -324,7 +336,7 @@ fn exemplars_are_the_latest_of_their_buckets() {
 #[test]
 fn exemplars_in_the_texts() {
     let text = |kinds, format| {
-        let histograms = HistogramFormat { schema: 3, kinds };
+        let histograms = with_all_buckets(kinds);
         String::from_utf8(encode(&snapshot(), ServerState::default(), histograms, format)).unwrap()
     };
     let exemplars = |kinds| -> Vec<String> {
@@ -339,6 +351,7 @@ fn exemplars_in_the_texts() {
         r#""1024.0"} 243 {sector="1003",bytes="4096"} 1000 1700000001.250004"#,
         r#""+Inf"} 248 {sector="1006",bytes="4096"} 1100 1700000001.250007"#,
     ];
+    assert_eq!(exemplars(HistogramKinds::Auto), both);
     assert_eq!(exemplars(HistogramKinds::Both), both);
     assert_eq!(exemplars(HistogramKinds::Classic), both);
     // The one bucket has all latencies.
@@ -497,8 +510,11 @@ fn types_and_units_of_the_texts() {
         open.contains("# TYPE biolat_io_bytes counter\n# UNIT biolat_io_bytes bytes\nbiolat_io_bytes_total{")
     );
     assert!(open.contains("# TYPE biolat_device info\n"));
+    assert!(!open.contains("_created"));
+    let created = ServerState { created: true, ..ServerState::default() };
+    let open = String::from_utf8(encode(&snapshot(), created, BOTH, Format::OpenMetrics)).unwrap();
     assert!(open.contains("biolat_io_bytes_created{device=\"nvme0n1\",op=\"read\"} 1700000001.250\n"));
-    let native = HistogramFormat { schema: 3, kinds: HistogramKinds::Native };
+    let native = with_all_buckets(HistogramKinds::Native);
     let text = String::from_utf8(encode(&snapshot(), ServerState::default(), native, Format::Text)).unwrap();
     assert!(
         text.contains("biolat_total_latency_seconds_count{device=\"nvme0n1\",op=\"read\"} 248\n"),
@@ -535,9 +551,10 @@ pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> ApiSn
     }
     assert_eq!(read.devices.len(), count("biolat_device_info"));
     let ops = read.devices.iter().map(|device| device.ops.len()).sum::<usize>();
-    assert_eq!(ops, count("biolat_io_bytes_total"));
-    let missed = read.devices.iter().map(|device| device.unseen.len()).sum::<usize>();
-    assert_eq!(missed, count("biolat_unseen_completions_total"));
+    let flushes = read.devices.iter().flat_map(|device| &device.ops).filter(|op| op.op == "flush").count();
+    assert_eq!(ops - flushes, count("biolat_io_bytes_total"));
+    let missed = read.devices.iter().flat_map(|device| device.unseen.values()).filter(|&&count| count > 0);
+    assert_eq!(missed.count(), count("biolat_unseen_completions_total"));
     for device in &read.devices {
         assert_device_agrees_with_the_protobuf(device, &families, &value);
     }
@@ -587,32 +604,42 @@ fn assert_device_agrees_with_the_protobuf(
         assert_eq!(values, [&device.name, of, transport, address, state]);
     }
     for phase in ["admission", "queue", "device", "total"] {
-        let available = value("biolat_device_phase_available", &[of_device, ("phase", phase)]);
-        assert_eq!(device.phases.iter().any(|found| found == phase), available == 1.0, "{phase}");
+        let labels = [of_device, ("phase", phase)];
+        let is_missing = !find(&families["biolat_device_phase_available"], &labels).is_empty();
+        assert_eq!(device.phases.iter().any(|found| found == phase), !is_missing, "{phase}");
     }
     let inflight = device.inflight.unwrap();
     let of_op = |op| value("biolat_inflight_ios", &[of_device, ("op", op)]);
     assert_eq!((inflight.read as f64, inflight.write as f64), (of_op("read"), of_op("write")));
     assert_eq!(inflight.oldest_seconds, value("biolat_oldest_inflight_seconds", &[of_device]));
-    let exact = value("biolat_oldest_inflight_exact", &[of_device]);
-    assert_eq!(inflight.exact, exact == 1.0);
+    assert_eq!(inflight.exact, find(&families["biolat_oldest_inflight_exact"], &[of_device]).is_empty());
     let errors = device.ops.iter().flat_map(|op| op.errors.values()).sum::<u64>();
     assert_eq!(errors as f64, value("biolat_failed_ios_total", &[of_device]));
     for (over, exponent) in [("0.125", -3), ("1", 0), ("8", 3)] {
         let slow = device.ops.iter().map(|op| op.total.count_above(exponent)).sum::<u64>();
-        assert_eq!(slow as f64, value("biolat_slow_ios_total", &[of_device, ("over", over)]));
+        if slow > 0 || exponent >= 0 {
+            assert_eq!(slow as f64, value("biolat_slow_ios_total", &[of_device, ("over", over)]));
+        }
     }
-    for (op, count) in &device.unseen {
+    for (op, count) in device.unseen.iter().filter(|(_, count)| **count > 0) {
         assert_eq!(*count as f64, value("biolat_unseen_completions_total", &[of_device, ("op", op)]));
     }
+    let missed = device.unseen.values().sum::<u64>();
+    assert_eq!(missed as f64, value("biolat_unseen_ios_total", &[of_device]));
     for op in &device.ops {
         let labels = [of_device, ("op", op.op.as_str())];
-        assert_eq!(op.bytes as f64, value("biolat_io_bytes_total", &labels));
+        if op.op != "flush" {
+            assert_eq!(op.bytes as f64, value("biolat_io_bytes_total", &labels));
+        }
         for (status, count) in &op.errors {
             let labels = [labels[0], labels[1], ("status", status)];
             assert_eq!(*count as f64, value("biolat_io_errors_total", &labels));
         }
-        assert_eq!(op.requeues as f64, value("biolat_requeues_total", &labels));
+        let of_op = |name: &str, labels: &[_]| {
+            let found = find(&families[name], labels);
+            found.first().map_or(0.0, |metric| metric.counter.as_ref().unwrap().value)
+        };
+        assert_eq!(op.requeues as f64, of_op("biolat_requeues_total", &labels));
         let sizes = find(&families["biolat_io_size_bytes"], &labels);
         assert_eq!(op.sizes.is_some(), sizes.len() == 1);
         let bands = find(&families["biolat_size_device_latency_seconds"], &labels);
@@ -637,14 +664,8 @@ fn assert_device_agrees_with_the_protobuf(
             } else {
                 assert!(find(family, &labels).is_empty());
             }
-            let overflows = &families["biolat_latency_overflows_total"];
             let labels = [labels[0], labels[1], ("phase", phase)];
-            if is_exposed {
-                let overflow = with(overflows, &labels).counter.as_ref().unwrap().value;
-                assert_eq!(histogram.overflow as f64, overflow);
-            } else {
-                assert!(find(overflows, &labels).is_empty());
-            }
+            assert_eq!(histogram.overflow as f64, of_op("biolat_latency_overflows_total", &labels));
         }
     }
 }
@@ -653,7 +674,8 @@ fn assert_device_agrees_with_the_protobuf(
 #[test]
 fn output_is_the_recorded_one() {
     for (format, file) in [(Format::Text, "metrics.txt"), (Format::OpenMetrics, "metrics.openmetrics.txt")] {
-        let text = String::from_utf8(encode(&snapshot(), ServerState::default(), BOTH, format)).unwrap();
+        let (server, histograms) = (ServerState::default(), HistogramFormat::default());
+        let text = String::from_utf8(encode(&snapshot(), server, histograms, format)).unwrap();
         let build = format!("version=\"{}\",revision=\"{}\"", version::VERSION, version::REVISION);
         assert!(text.contains(&build));
         let text = text.replace(&build, "version=\"VERSION\",revision=\"REVISION\"");

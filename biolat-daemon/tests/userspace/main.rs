@@ -21,5 +21,6 @@ mod properties;
 mod reload;
 mod report;
 mod report_slow;
+mod series;
 #[path = "../support/mod.rs"]
 mod support;

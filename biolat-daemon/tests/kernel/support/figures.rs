@@ -64,10 +64,7 @@ impl Figures {
                 continue;
             }
             assert_eq!(count, total - sizes.zero_count, "{op}s of {device} with data, by band");
-            let has_dispatch = self
-                .value("biolat_device_phase_available", &[("device", device), ("phase", "device")])
-                == 1.0;
-            if !has_dispatch || UNDISPATCHED.load(Ordering::Relaxed) {
+            if !self.has_phase(device, "device") || UNDISPATCHED.load(Ordering::Relaxed) {
                 continue;
             }
             let undispatched = count - self.latencies("device", device, op);
@@ -219,6 +216,11 @@ impl Figures {
         self.histogram(phase, device, op).map_or(0, |histogram| histogram.sample_count)
     }
 
+    /// Whether a phase of a device is available.
+    pub(crate) fn has_phase(&self, device: &str, phase: &str) -> bool {
+        self.metrics("biolat_device_phase_available", &[("device", device), ("phase", phase)]).is_empty()
+    }
+
     /// Failures with this status.
     pub(crate) fn errors(&self, device: &str, op: &str, status: &str) -> u64 {
         let labels = [("device", device), ("op", op), ("status", status)];
@@ -236,7 +238,7 @@ impl Figures {
     }
 
     pub(crate) fn unseen(&self, device: &str) -> u64 {
-        self.value("biolat_unseen_completions_total", &[("device", device)]) as u64
+        self.value("biolat_unseen_ios_total", &[("device", device)]) as u64
     }
 
     pub(crate) fn unseen_of(&self, device: &str, group: Fields) -> u64 {

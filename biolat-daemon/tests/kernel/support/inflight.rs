@@ -35,7 +35,7 @@ impl Shown {
             reads: ios("read"),
             writes: ios("write"),
             oldest: figures.value("biolat_oldest_inflight_seconds", &labels),
-            exact: figures.value("biolat_oldest_inflight_exact", &labels) == 1.0,
+            exact: figures.metrics("biolat_oldest_inflight_exact", &labels).is_empty(),
         }
     }
 }

@@ -1,0 +1,176 @@
+//! How much a drive is to store: its series in a real Prometheus, and the bytes of a scrape.
+
+use std::{
+    ffi::OsStr,
+    time::{Duration, SystemTime},
+};
+
+use biolat_common::bucket::native_index;
+use biolat_daemon::{
+    device::diskstats::Group,
+    expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
+    histogram::Histogram,
+    http::{Limits, ServeConfig},
+    snapshot::{CpuSpread, Inflight, SeriesView, Snapshot},
+};
+
+use crate::support::{
+    scraping::{ScrapingPrometheus, new_program},
+    server::Server,
+    snapshots::snapshot,
+};
+
+/// Latencies of a drive under a varied load: six octaves, with a peak.
+fn latencies(seed: u64) -> Histogram {
+    let count = |n: u64| seed * 977 + n * (48 - n) * 31 + 1;
+    let buckets = (0..48).map(|n| (native_index(8 + 60 + n as usize), count(n))).collect();
+    Histogram { zero: seed, buckets, overflow: 0, sum_ns: 123_456_789_012 }
+}
+
+/// Drives that are read and written, on a host that knows all about them: every phase, the audit, I/O in flight, and the CPUs
+/// of the completions. Nothing is slow or fails.
+fn drives(number: usize) -> Snapshot {
+    let mut snapshot = snapshot(number);
+    for (seed, view) in (1_u64..).zip(&mut snapshot.devices) {
+        let series = |op: &str, seed: u64| SeriesView {
+            op: op.to_owned(),
+            bytes: 123_456_789 * seed,
+            histograms: [0, 1, 2, 3].map(|phase| latencies(seed + phase)),
+            ..SeriesView::default()
+        };
+        view.device.model = "A Model of a Drive 7.68TB".to_owned();
+        view.device.serial = format!("S64HNE0R{seed:06}");
+        view.device.wwid = format!("eui.{seed:032x}");
+        view.series = vec![series("read", seed), series("write", seed + 9)];
+        view.unseen = Group::ALL.map(|group| (group, 0)).to_vec();
+        view.inflight = Inflight { is_exact: true, ..Inflight::default() };
+        view.spread = CpuSpread {
+            completions: vec![1, 1],
+            effective_cpus: Some(2.0),
+            largest_share: Some(0.5),
+            off_node_share: Some(0.0),
+        };
+    }
+    snapshot
+}
+
+/// Reads fail with two statuses, and the probe missed a write.
+fn with_faults(mut snapshot: Snapshot) -> Snapshot {
+    for view in &mut snapshot.devices {
+        view.series[0].errors = vec![("medium", 500), ("timeout", 3)];
+        view.unseen = Group::ALL.map(|group| (group, u64::from(group == Group::Write))).to_vec();
+    }
+    snapshot
+}
+
+/// Both kinds in protobuf would be the default if they had at most 1.5 times the bytes.
+#[test]
+fn protobuf_with_both_kinds_is_too_large_for_a_default() {
+    let bytes = |number, kinds| {
+        let histograms = HistogramFormat { kinds, ..HistogramFormat::default() };
+        encode(&drives(number), ServerState::default(), histograms, Format::Protobuf).len() as f64
+    };
+    let ratio = |number, kinds| bytes(number, kinds) / bytes(number, HistogramKinds::Native);
+    for number in [1, 12, 84] {
+        println!("{number}: {:.2}", ratio(number, HistogramKinds::Both));
+    }
+    let [default, both] =
+        [HistogramFormat::default().kinds, HistogramKinds::Both].map(|kinds| ratio(84, kinds));
+    assert!(default <= 1.5 && both > 1.5, "{default}, {both} with both kinds");
+}
+
+const NATIVE: &str = "  scrape_native_histograms: true\n";
+const NATIVE_FLAG: &str = "--enable-feature=native-histograms";
+
+#[tokio::test]
+#[ignore = "needs prometheus: cargo xtask test"]
+async fn series_of_a_drive() {
+    const OF_DRIVE: &str = "count({__name__=~\".+\", device=\"nvme0n1\"})";
+    const OF_NODE: &str = "count({__name__=~\"(biolat|process)_.+\", device=\"\"})";
+    let server = Server::start_with(ServeConfig::default(), Some(drives(1)), Limits::default()).await;
+    let start = |name: &str, program: &OsStr, options: &str, flags: &[&str]| {
+        ScrapingPrometheus::start(&format!("series-{name}"), program, server.address, options, flags)
+    };
+    let native = [
+        start("native", &new_program(), NATIVE, &[]),
+        start("native-by-flag", "prometheus".as_ref(), "", &[NATIVE_FLAG]),
+    ];
+    let classic =
+        [start("classic", &new_program(), "", &[]), start("classic-old", "prometheus".as_ref(), "", &[])];
+    // In docs/queries.md, too. The targets are 20 and 130.
+    let native = native.iter().map(|prometheus| (prometheus, 20.0, 15.0));
+    let classic = classic.iter().map(|prometheus| (prometheus, 124.0, 28.0));
+    for (prometheus, of_drive, of_node) in native.chain(classic) {
+        prometheus.expect(OF_DRIVE, of_drive).await;
+        prometheus.expect(OF_NODE, of_node).await;
+    }
+}
+
+/// What alerts count is there from the start, so that Prometheus sees the first increase without any flag. A detail appears
+/// with its first count. Prometheus sees that by the start, with a flag, if the start is less than an hour ago.
+#[tokio::test]
+#[ignore = "needs prometheus: cargo xtask test"]
+async fn no_first_increase_is_lost() {
+    let mut before = drives(2);
+    for (view, seconds) in before.devices.iter_mut().zip([10, 2 * 3600]) {
+        view.since = SystemTime::now() - Duration::from_secs(seconds);
+    }
+    let server = Server::start(Some(before.clone()), Limits::default()).await;
+    let start = |name: &str, program: &OsStr, options: &str, flags: &[&str]| {
+        ScrapingPrometheus::start(&format!("increase-{name}"), program, server.address, options, flags)
+    };
+    let old = start("old", "prometheus".as_ref(), "", &[]);
+    let new = start("new", &new_program(), NATIVE, &["--enable-feature=created-timestamp-zero-ingestion"]);
+    for prometheus in [&old, &new] {
+        for metric in [
+            "failed_ios_total",
+            "unseen_ios_total",
+            "slow_ios_total{over=\"8\"}",
+            "slow_ios_total{over=\"1\"}",
+        ] {
+            prometheus.expect(&format!("count(biolat_{metric} == 0)"), 2.0).await;
+        }
+        assert_eq!(
+            prometheus.query("count({__name__=~\"biolat_(io_errors|unseen_completions)_total\"})").await,
+            None
+        );
+    }
+    server.snapshots.send_replace(Some(with_faults(before).into()));
+    let increase = |metric: &str| format!("count(increase({metric}[1m]) > 0)");
+    for prometheus in [&old, &new] {
+        prometheus.expect("sum(biolat_io_errors_total)", 2.0 * 503.0).await;
+        for metric in ["biolat_failed_ios_total", "biolat_unseen_ios_total"] {
+            prometheus.expect(&increase(metric), 2.0).await;
+        }
+    }
+    let details = increase("biolat_io_errors_total{status=\"medium\"}");
+    new.expect(&details, 1.0).await;
+    assert_eq!(old.query(&details).await, None);
+}
+
+/// A histogram that gets more buckets than storages allow goes on at a coarser schema, which is no reset.
+#[tokio::test]
+#[ignore = "needs prometheus: cargo xtask test"]
+async fn a_coarser_schema_is_no_reset() {
+    let mut snapshot = drives(1);
+    let server = Server::start(Some(snapshot.clone()), Limits::default()).await;
+    let start = |name: &str, program: &OsStr, options: &str, flags: &[&str]| {
+        ScrapingPrometheus::start(&format!("schema-{name}"), program, server.address, options, flags)
+    };
+    let prometheus =
+        [start("old", "prometheus".as_ref(), "", &[NATIVE_FLAG]), start("new", &new_program(), NATIVE, &[])];
+    let reads = "biolat_total_latency_seconds{op=\"read\"}";
+    let before = snapshot.devices[0].series[0].histograms[3].clone();
+    for prometheus in &prometheus {
+        prometheus.expect(&format!("histogram_count({reads})"), before.count() as f64).await;
+    }
+    let every = Histogram::from_cells([0; 8].into_iter().chain([1; 240]), 0);
+    snapshot.devices[0].series[0].histograms[3].add(&every);
+    server.snapshots.send_replace(Some(snapshot.into()));
+    for prometheus in &prometheus {
+        prometheus.expect(&format!("histogram_count({reads})"), (before.count() + 240) as f64).await;
+        // Without a reset it is extrapolated from 240 to the whole minute at most.
+        let grown = prometheus.query(&format!("histogram_count(increase({reads}[1m]))")).await.unwrap();
+        assert!((240.0..before.count() as f64).contains(&grown), "{grown}");
+    }
+}
