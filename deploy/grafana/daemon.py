@@ -97,7 +97,7 @@ def figures(board, ask):
             "Completions per second in the kernel's disk statistics that the probe missed: a lower bound.",
             "iops",
             (
-                summed(("instance", "device"), rate("biolat_unseen_completions_total", DEVICE)),
+                summed(("instance", "device"), rate("biolat_unseen_ios_total", DEVICE)),
                 "{{instance}} {{device}}",
             ),
             width=8,
@@ -124,7 +124,7 @@ def figures(board, ask):
     board.with_panel(
         columns(
             "Phases of the devices",
-            "1 where the kernel records the timestamps for this latency. For 0, biolat-daemon check names the cause.",
+            "Latencies that a device lacks, as the kernel does not record the timestamps. biolat-daemon check names the cause.",
             [f"biolat_device_phase_available{{{DEVICE}}}"],
             {"instance": "Node", "device": "Device", "phase": "Phase", "Value": "Available"},
             width=8,

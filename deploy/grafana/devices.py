@@ -236,7 +236,7 @@ def completions(board, ask):
     board.with_panel(
         lines(
             "Off-node share",
-            "Share of the device's I/O that CPUs of another NUMA node complete. Empty where the device's node is unknown.",
+            "Share of the device's I/O that CPUs of another NUMA node complete. Empty while there is none, and where the device's node is unknown.",
             "percentunit",
             (f"biolat_completion_off_node_share{{{DEVICE}}}", legend),
             width=6,
