@@ -234,7 +234,8 @@ mod tests {
         assert!(!options.probe_stats);
         let config = options.validate().unwrap();
         assert_eq!(config.probe.slow, Some(Duration::from_secs(1)));
-        assert!(config.selection.shows("nvme0n1") && !config.selection.shows("zram0"));
+        assert!(config.selection.shows("nvme0n1") && !config.selection.shows("loop0"));
+        assert!(parse(&["--loop"]).unwrap().validate().unwrap().selection.shows("loop0"));
         assert!(config.seccomp && config.serve.live);
         assert!(!parse(&["--no-ui"]).unwrap().validate().unwrap().serve.live);
         assert_eq!(parse(&["--slow", "off"]).unwrap().validate().unwrap().probe.slow, None);

@@ -46,27 +46,32 @@ impl ListenOptions {
 pub struct DeviceOptions {
     /// Select only devices whose whole name matches this regular expression
     ///
-    /// Separate several with commas. By default all request-based devices, including loop devices that have a file attached.
+    /// Separate several with commas. By default all request-based devices but loop devices and floppy disks, which node_exporter
+    /// leaves out, too. Where there are only loop devices, these are shown.
     #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE", hide_env_values = true)]
     device: Option<String>,
 
     /// Exclude devices whose whole name matches this regular expression
-    ///
-    /// By default, without --device, RAM disks: ^z?ram[0-9]+$
     #[arg(long, value_name = "REGEX", env = "BIOLAT_DEVICE_EXCLUDE", hide_env_values = true)]
     device_exclude: Option<String>,
+
+    /// Select loop devices that have a file attached, too
+    #[arg(long = "loop", env = "BIOLAT_LOOP", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::FalseyValueParser::new())]
+    has_loops: bool,
 }
 
 impl DeviceOptions {
     /// The selection by both options.
     pub(crate) fn selection(self) -> Result<Selection, OptionError> {
         let (include, exclude) = (non_empty(self.device), non_empty(self.device_exclude));
-        Selection::new(include.as_deref(), exclude.as_deref()).map_err(|bad| {
+        let selection = Selection::new(include.as_deref(), exclude.as_deref()).map_err(|bad| {
             let (option, pattern) =
                 if bad.exclude { ("--device-exclude", exclude) } else { ("--device", include) };
             let pattern = pattern.unwrap_or_default();
             OptionError(format!("{option} '{pattern}' is not a regular expression: {}", bad.reason))
-        })
+        })?;
+        Ok(if self.has_loops { selection.with_loops() } else { selection })
     }
 }
 

@@ -32,14 +32,23 @@ pub(super) fn devices(
             return Devices { findings: vec![finding], shown: 0 };
         }
     };
+    let selection = selection.clone().for_devices(found.iter().map(|device| device.name.as_str()));
     let (shown, hidden): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|device| selection.shows(&device.name));
     let mut findings: Vec<_> = shown.iter().map(|device| one(device, root, is_root)).collect();
-    let names = hidden.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
+    let hidden = || hidden.iter().map(|device| device.name.as_str());
     if shown.is_empty() {
-        findings.push(none(&names));
-    } else if !hidden.is_empty() {
-        findings.push(Finding::ok("devices.left_out", SUBJECT, format!("excluded: {names}")));
+        findings.push(none(&hidden().collect::<Vec<_>>().join(", ")));
+    } else {
+        let (by_default, excluded): (Vec<_>, Vec<_>) = hidden().partition(|name| selection.leaves_out(name));
+        for (names, why) in
+            [(by_default, "left out unless --loop or --device selects them"), (excluded, "excluded")]
+        {
+            if !names.is_empty() {
+                let text = format!("{why}: {}", names.join(", "));
+                findings.push(Finding::ok("devices.left_out", SUBJECT, text));
+            }
+        }
     }
     if let Ok(stacked) = sysfs::stacked(root)
         && !stacked.is_empty()
@@ -57,8 +66,9 @@ fn none(left_out: &str) -> Finding {
     if left_out.is_empty() {
         return Finding::note(ID, SUBJECT, "none yet; one that appears will be measured");
     }
-    Finding::note(ID, SUBJECT, format!("none is selected; there are {left_out}"))
-        .step("change --device and --device-exclude, which match whole device names")
+    Finding::note(ID, SUBJECT, format!("none is selected; there are {left_out}")).step(
+        "change --device and --device-exclude, which match whole device names; --loop selects loop devices",
+    )
 }
 
 fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
@@ -142,7 +152,7 @@ mod tests {
     #[test]
     fn each_with_its_missing_latencies() {
         let tree = host("missing");
-        let everything = Selection::new(None, None).unwrap();
+        let everything = Selection::default().with_loops();
         let found = devices(scan(&tree.0, IdKind::Diskseq, |_| None), &everything, &tree.0, true);
         assert_eq!(found.shown, 4);
         let [r#loop, nvme, sda, sdb, stacked] = &found.findings[..] else { panic!("{:?}", found.findings) };
@@ -199,6 +209,24 @@ mod tests {
         assert_eq!((left_out.verdict, left_out.text.as_str()), (Fine, "excluded: loop3, sda, sdb"));
         let (shown, id, verdict, _) = select("vda");
         assert_eq!((shown, id, verdict), (0, "devices.none", Note));
+    }
+
+    #[test]
+    fn loop_devices_are_left_out_beside_others() {
+        let tree = host("loops");
+        let found = || scan(&tree.0, IdKind::Diskseq, |_| None);
+        let chosen = devices(found(), &Selection::new(None, Some("sdb")).unwrap(), &tree.0, true);
+        assert_eq!(chosen.shown, 2);
+        let texts: Vec<_> =
+            chosen.findings.iter().filter(|finding| finding.id == "devices.left_out").collect();
+        let [left_out, excluded] = &texts[..] else { panic!("{texts:?}") };
+        assert_eq!(left_out.text, "left out unless --loop or --device selects them: loop3");
+        assert_eq!(excluded.text, "excluded: sdb");
+        for name in ["nvme0n1", "sda", "sdb"] {
+            std::fs::remove_dir_all(tree.0.join("block").join(name)).unwrap();
+        }
+        let alone = devices(found(), &Selection::default(), &tree.0, true);
+        assert_eq!((alone.shown, alone.findings[0].subject.as_str()), (1, "loop3"));
     }
 
     #[test]

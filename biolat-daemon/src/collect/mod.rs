@@ -139,6 +139,13 @@ impl Collector {
         let types = kernel_btf(&host)?;
         let kernel = Kernel::from_btf(&types)?.with(&options);
         let found = scan(&host.sysfs, id_kind(&kernel), &BTreeMap::new())?;
+        let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
+        let left_out = found.iter().filter(|device| selection.leaves_out(&device.name)).count();
+        if left_out > 0 {
+            log::info!(
+                "{left_out} loop devices or floppy disks are not shown: --loop or --device selects them"
+            );
+        }
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
         let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
         let probe = Probe::attach(kernel, types, &host, slots, options.workloads, options.statistics)?;
@@ -182,7 +189,9 @@ impl Collector {
         collector.provide_slots();
         collector.create_foreseen_series();
         if !collector.devices.values().any(|known| known.shown) {
-            log::warn!("no block device to show yet; devices that appear will be shown");
+            log::warn!(
+                "no block device to show yet; devices that appear will be shown, loop devices with --loop"
+            );
         }
         Ok(collector)
     }

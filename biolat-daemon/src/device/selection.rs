@@ -2,14 +2,13 @@
 
 use regex_lite::Regex;
 
-/// Devices that are not shown by default: RAM disks.
-const EXCLUDED_BY_DEFAULT: &str = "^z?ram[0-9]+$";
-
-/// Lists of regular expressions on device names, each matched against the whole name.
-#[derive(Clone, Debug)]
+/// Lists of regular expressions on device names, each matched against the whole name. The default selects everything but what
+/// node_exporter leaves out, too: loop devices, RAM disks and floppy disks.
+#[derive(Clone, Debug, Default)]
 pub struct Selection {
     include: Option<Regex>,
     exclude: Option<Regex>,
+    has_loops: bool,
 }
 
 /// An invalid regular expression.
@@ -21,31 +20,58 @@ pub struct BadExpression {
     pub reason: String,
 }
 
-/// Everything but [`EXCLUDED_BY_DEFAULT`].
-impl Default for Selection {
-    fn default() -> Self {
-        // The constant is valid: a test compiles it.
-        Self { include: None, exclude: whole(EXCLUDED_BY_DEFAULT).ok() }
-    }
-}
-
 impl Selection {
-    /// With neither expression, everything but [`EXCLUDED_BY_DEFAULT`].
     pub fn new(include: Option<&str>, exclude: Option<&str>) -> Result<Self, BadExpression> {
-        let default = include.is_none().then_some(EXCLUDED_BY_DEFAULT);
         let bad = |exclude| move |reason| BadExpression { exclude, reason };
         Ok(Self {
             include: include.map(whole).transpose().map_err(bad(false))?,
-            exclude: exclude.or(default).map(whole).transpose().map_err(bad(true))?,
+            exclude: exclude.map(whole).transpose().map_err(bad(true))?,
+            has_loops: false,
         })
+    }
+
+    /// With all loop devices, too.
+    #[must_use]
+    pub fn with_loops(self) -> Self {
+        Self { has_loops: true, ..self }
+    }
+
+    /// With all loop devices if these are the only ones: a host that has no others would show nothing.
+    pub(crate) fn for_devices<'a>(self, mut names: impl Iterator<Item = &'a str> + Clone) -> Self {
+        let has_loop = names.clone().any(is_loop);
+        if self.include.is_none() && has_loop && names.all(is_unusual) { self.with_loops() } else { self }
     }
 
     /// Whether a device of this name is shown.
     #[must_use]
     pub fn shows(&self, name: &str) -> bool {
-        self.include.as_ref().is_none_or(|include| include.is_match(name))
+        let is_included = match &self.include {
+            Some(include) => include.is_match(name),
+            None => !is_unusual(name),
+        };
+        (is_included || self.has_loops && is_loop(name))
             && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(name))
     }
+
+    /// Whether a device of this name is not shown because nobody asked for it.
+    pub(crate) fn leaves_out(&self, name: &str) -> bool {
+        self.include.is_none() && is_unusual(name) && !(self.has_loops && is_loop(name))
+    }
+}
+
+fn is_loop(name: &str) -> bool {
+    driver(name) == Some("loop")
+}
+
+/// Whether a device is shown only if it is asked for.
+fn is_unusual(name: &str) -> bool {
+    matches!(driver(name), Some("loop" | "ram" | "zram" | "fd"))
+}
+
+/// `loop` of `loop7`.
+fn driver(name: &str) -> Option<&str> {
+    let driver = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    (driver.len() < name.len()).then_some(driver)
 }
 
 /// Matches whole names against any expression of a list. Each is compiled alone first, so that an error message is about what
@@ -91,11 +117,45 @@ mod tests {
     use super::{BadExpression, Selection};
 
     #[test]
-    fn ram_disks_are_excluded_by_default() {
+    fn some_devices_are_shown_only_if_asked_for() {
         for selection in [Selection::new(None, None).unwrap(), Selection::default()] {
-            assert!(selection.shows("nvme0n1") && selection.shows("loop7") && selection.shows("nvme0c1n1"));
-            assert!(!selection.shows("zram0") && !selection.shows("ram12"));
+            for shown in ["nvme0n1", "nvme0c1n1", "sda", "xvda1", "mmcblk0", "nbd0", "dm-3", "loop", "loopy0"]
+            {
+                assert!(selection.shows(shown) && !selection.leaves_out(shown), "{shown}");
+            }
+            for hidden in ["loop7", "zram0", "ram12", "fd0"] {
+                assert!(!selection.shows(hidden) && selection.leaves_out(hidden), "{hidden}");
+            }
         }
+        let excluded = Selection::new(None, Some("sda")).unwrap();
+        assert!(!excluded.shows("loop7") && excluded.leaves_out("loop7"), "beside those excluded");
+        assert!(!excluded.shows("sda") && !excluded.leaves_out("sda"));
+        let named = Selection::new(Some("loop.*|zram0|fd0"), None).unwrap();
+        assert!(named.shows("loop7") && named.shows("zram0") && named.shows("fd0"));
+    }
+
+    #[test]
+    fn loop_devices_are_added() {
+        let loops = Selection::default().with_loops();
+        assert!(
+            loops.shows("loop7") && loops.shows("sda") && !loops.shows("zram0") && !loops.leaves_out("loop7")
+        );
+        let both = Selection::new(Some("nvme.*"), Some("loop1")).unwrap().with_loops();
+        assert!(both.shows("nvme0n1") && both.shows("loop7") && !both.shows("loop1") && !both.shows("sda"));
+    }
+
+    #[test]
+    fn a_host_with_nothing_but_loop_devices_shows_them() {
+        let shows = |selection: Selection, names: &[&str]| {
+            selection.for_devices(names.iter().copied()).shows("loop0")
+        };
+        assert!(shows(Selection::default(), &["fd0", "loop0"]));
+        assert!(!shows(Selection::default(), &["loop0", "vda"]));
+        assert!(!shows(Selection::default(), &["fd0"]) && !shows(Selection::default(), &[]));
+        let excluded = |name| Selection::new(None, Some(name)).unwrap();
+        assert!(!shows(excluded("vda"), &["loop0", "vda"]), "there is another device");
+        assert!(!shows(excluded("loop0"), &["loop0"]));
+        assert!(!shows(Selection::new(Some("sda"), None).unwrap(), &["loop0"]));
     }
 
     #[test]

@@ -46,9 +46,14 @@ pub struct ReportOptions {
 
     /// Only devices whose whole name matches this regular expression; may be given more than once
     ///
-    /// Separate several with commas. By default every device that has requests of its own, except RAM disks.
+    /// Separate several with commas. By default every device that has requests of its own but loop devices and floppy disks;
+    /// with --from, every device of that daemon.
     #[arg(short, long = "device", value_name = "REGEX", value_parser = devices)]
     pub devices: Vec<String>,
+
+    /// Loop devices that have a file attached, too
+    #[arg(long = "loop", conflicts_with = "from")]
+    pub has_loops: bool,
 
     /// Include the time in the queue: total latency instead of device latency
     #[arg(short = 'Q', long, conflicts_with = "phases")]
@@ -141,13 +146,15 @@ pub struct ReportOptions {
 }
 
 impl ReportOptions {
-    /// The devices of `--device`; none if it was not given.
+    /// The devices of `--device` and `--loop`; none if neither was given.
     pub fn selection(&self) -> Result<Option<Selection>> {
-        if self.devices.is_empty() {
+        let include = (!self.devices.is_empty()).then(|| self.devices.join(","));
+        if include.is_none() && !self.has_loops {
             return Ok(None);
         }
-        let selection = Selection::new(Some(&self.devices.join(",")), None);
-        selection.map(Some).map_err(|bad| anyhow!("--device: {}", bad.reason))
+        let selection = Selection::new(include.as_deref(), None);
+        let selection = selection.map_err(|bad| anyhow!("--device: {}", bad.reason))?;
+        Ok(Some(if self.has_loops { selection.with_loops() } else { selection }))
     }
 }
 
@@ -217,6 +224,7 @@ mod tests {
             parse(line).unwrap().selection().unwrap().is_some_and(|selection| selection.shows(name))
         };
         assert!(shows("-d sda", "sda") && !shows("-d sda", "sdab") && !shows("-d sda", "xsda"));
+        assert!(shows("--loop", "loop0") && shows("--loop", "sda") && shows("-d loop0", "loop0"));
         assert!(
             shows("-d sd[a,b]", "sdb")
                 && shows("-d sda,sdb", "sdb")
@@ -231,7 +239,16 @@ mod tests {
 
     #[test]
     fn conflicts_and_errors() {
-        for line in ["-Q -P", "--user x", "--ca-file x", "--top -j", "--color blue", "1 0", "--from"] {
+        for line in [
+            "-Q -P",
+            "--loop --from x",
+            "--user x",
+            "--ca-file x",
+            "--top -j",
+            "--color blue",
+            "1 0",
+            "--from",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
         let slow = |line: &str| parse(line).unwrap().slow;

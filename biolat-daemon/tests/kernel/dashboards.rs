@@ -69,7 +69,7 @@ impl DashboardSetup {
         failing.file().set_len(1 << 20).unwrap();
         let unmeasured = LoopDevice::attach("unmeasured", true);
         set_attribute(&unmeasured.name, "queue/iostats", "0");
-        let daemon = Daemon::start(&["--interval", "200ms", "--probe-stats"]);
+        let daemon = Daemon::start(&["--interval", "200ms", "--probe-stats", "--loop"]);
         Self { busy, failing, unmeasured, daemon }
     }
 

@@ -129,7 +129,7 @@ fn slow_readers_of_three_hundred_devices_stay_within_the_limit() {
     let folder = Folder::new("many", true);
     let devices = LoopDevices::attach(&folder, DEVICES);
     let cgroup = Cgroup::new("memory", ["memory.limit_in_bytes", "memory.max"], LIMIT);
-    let daemon = cgroup.daemon("--interval 2s");
+    let daemon = cgroup.daemon("--interval 2s --loop");
     devices.read_and_write();
     let before = daemon.fresh();
     let resident = |figures: &Figures| figures.value("process_resident_memory_bytes", &[]);
@@ -180,7 +180,9 @@ fn slow_readers_of_three_hundred_devices_stay_within_the_limit() {
 #[ignore = "needs root: cargo xtask test"]
 fn with_few_descriptors_idle_clients_fail_no_collection() {
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 48; exec \"$0\" --listen 127.0.0.1:0 --interval 100ms"]).arg(program());
+    command
+        .args(["-c", "ulimit -n 48; exec \"$0\" --listen 127.0.0.1:0 --interval 100ms --loop"])
+        .arg(program());
     let daemon = Daemon::start_command(&mut command);
     let limit = fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
     assert!(limit.lines().any(|line| line.starts_with("Max open files") && line.contains(" 48 ")), "{limit}");

@@ -25,7 +25,7 @@ use crate::support::{
 /// A daemon, and a device after some load.
 fn loaded(name: &str) -> (LoopDevice, Daemon) {
     let device = LoopDevice::attach(name, true);
-    let daemon = Daemon::start(&["--interval", "100ms"]);
+    let daemon = Daemon::start(&["--interval", "100ms", "--loop"]);
     load::mixed(&device.path());
     settled(&daemon, &device.name);
     (device, daemon)

@@ -121,7 +121,7 @@ fn assert_it_works(daemon: &Daemon) {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn root_keeps_only_the_right_to_create_maps() {
-    let daemon = Daemon::start(&["--interval", "100ms"]);
+    let daemon = Daemon::start(&["--interval", "100ms", "--loop"]);
     assert_it_works(&daemon);
     assert_dropped(&daemon, &"0".repeat(16), 2);
 }
@@ -134,7 +134,8 @@ fn two_capabilities_are_enough_for_nobody() {
     let bounding = fs::read_to_string("/proc/self/status").unwrap();
     let bounding = bounding.lines().find_map(|line| line.strip_prefix("CapBnd:")).unwrap().trim();
     for (arguments, seccomp) in [(&[][..], 2), (&["--no-seccomp"], 0)] {
-        let daemon = Daemon::start_command(as_nobody(&copy(&folder), two.clone()).args(arguments));
+        let daemon =
+            Daemon::start_command(as_nobody(&copy(&folder), two.clone()).arg("--loop").args(arguments));
         assert_it_works(&daemon);
         // Changing the bounding set needs CAP_SETPCAP. With no_new_privs it has no effect.
         assert_dropped(&daemon, bounding, seccomp);
@@ -156,7 +157,7 @@ fn file_capabilities_need_not_be_effective() {
     // SAFETY: the strings are terminated, and the length is that of the value.
     let set = unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), length, 0) };
     assert_eq!(set, 0, "{}", io::Error::last_os_error());
-    let daemon = Daemon::start_command(&mut as_nobody(&copy, CapsHashSet::new()));
+    let daemon = Daemon::start_command(as_nobody(&copy, CapsHashSet::new()).arg("--loop"));
     assert_it_works(&daemon);
 }
 

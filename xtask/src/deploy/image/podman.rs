@@ -42,7 +42,14 @@ impl Podman {
     pub(super) fn run(&self) -> Result<PodmanContainer<'_>> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let mut command = self.command(&["run", "--detach", "--cap-add=BPF", "--cap-add=PERFMON"]);
-        command.args(["--env", "BIOLAT_INTERVAL=200ms", "--publish", &format!("127.0.0.1:{port}:9976")]);
+        command.args([
+            "--env",
+            "BIOLAT_INTERVAL=200ms",
+            "--env",
+            "BIOLAT_LOOP=1",
+            "--publish",
+            &format!("127.0.0.1:{port}:9976"),
+        ]);
         command.args(LIMITS).arg("--security-opt").arg(format!("seccomp={}", self.profile.display()));
         let id = output(command.arg(IMAGE))?.trim().to_owned();
         Ok(PodmanContainer { podman: self, id, port })

@@ -110,7 +110,7 @@ impl RuncContainer {
         let process = &mut config["process"];
         process["terminal"] = json!(false);
         process["user"] = json!({ "uid": case.user, "gid": case.user });
-        process["args"] = json!(["/biolat-daemon", "--interval", "200ms"]);
+        process["args"] = json!(["/biolat-daemon", "--interval", "200ms", "--loop"]);
         process["noNewPrivileges"] = json!(case.no_new_privileges);
         process["rlimits"] = json!([]);
         process["capabilities"] = json!({
