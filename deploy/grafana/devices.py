@@ -322,7 +322,7 @@ def details(board, _):
     board.with_panel(
         columns(
             "Device details",
-            "From sysfs. path_of is the head of a hidden NVMe path; holders are the dm and md devices directly on top.",
+            "From sysfs. path_of is the head of a hidden NVMe path. biolat_device_holder_info has what sits on each.",
             [f'biolat_device_info{{{DEVICE}, model=~"$model"}}'],
             {
                 "cluster": "Cluster",
@@ -331,11 +331,13 @@ def details(board, _):
                 "model": "Model",
                 "serial": "Serial",
                 "wwid": "WWID",
+                "firmware": "Firmware",
+                "transport": "Transport",
+                "scheduler": "Scheduler",
                 "dev": "Number",
                 "rotational": "Rotational",
                 "numa_node": "NUMA node",
                 "path_of": "Path of",
-                "holders": "Holders",
             },
         )
     )

@@ -62,6 +62,15 @@ pub struct ApiDevice {
     pub model: String,
     /// As the drive reports it; empty if unknown.
     pub serial: String,
+    /// Revision of its firmware; empty if unknown, or if the daemon is older than this field.
+    #[serde(default)]
+    pub firmware: String,
+    /// How it is attached: `pcie`, `sas`, `virtio`; empty if unknown, or if the daemon is older than this field.
+    #[serde(default)]
+    pub transport: String,
+    /// The I/O scheduler in use; empty if unknown, or if the daemon is older than this field.
+    #[serde(default)]
+    pub scheduler: String,
     /// Whether it is a spinning drive.
     pub rotational: bool,
     /// The dm and md devices on top of it.

@@ -74,7 +74,7 @@ fn none(left_out: &str) -> Finding {
 fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
     const ID: &str = "device.latencies";
     let name = device.name.as_str();
-    let is = description(device, root);
+    let is = description(device);
     let command = device
         .remedy(root)
         .map(|command| if is_root { command } else { format!("sudo sh -c {}", quoted(&command)) });
@@ -98,12 +98,12 @@ fn one(device: &Device, root: &Path, is_root: bool) -> Finding {
     }
 }
 
-fn description(device: &Device, root: &Path) -> String {
+fn description(device: &Device) -> String {
     let path = device.path_of.as_ref().map(|head| format!("path of {head}"));
     let kind = if device.rotational { "rotational" } else { "non-rotational" };
-    let scheduler = sysfs::scheduler(root, &device.name).map(|name| format!("scheduler {name}"));
-    let parts =
-        [Some(device.model.clone()).filter(|model| !model.is_empty()), path, Some(kind.into()), scheduler];
+    let known = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let scheduler = known(&device.scheduler).map(|name| format!("scheduler {name}"));
+    let parts = [known(&device.model), path, Some(kind.into()), scheduler];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

@@ -20,7 +20,6 @@ mod workloads;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
@@ -124,9 +123,12 @@ struct Losses {
     accounted: u64,
 }
 
-fn scan(root: &Path, ids: IdKind, known: &BTreeMap<u64, Device>) -> Result<Vec<Device>> {
-    device::scan(root, ids, |id| known.get(&id))
-        .with_context(|| format!("cannot list the block devices in {}", root.join("block").display()))
+fn scan(host: &Host, ids: IdKind, known: &BTreeMap<u64, Device>) -> Result<Vec<Device>> {
+    let mut found = device::scan(&host.sysfs, ids, |id| known.get(&id)).with_context(|| {
+        format!("cannot list the block devices in {}", host.sysfs.join("block").display())
+    })?;
+    device::read_stacks(host, &mut found).context("cannot read what is stacked on block devices")?;
+    Ok(found)
 }
 
 fn id_kind(kernel: &Kernel) -> IdKind {
@@ -138,7 +140,7 @@ impl Collector {
     pub fn attach(host: Host, selection: Selection, options: Options) -> Result<Self> {
         let types = kernel_btf(&host)?;
         let kernel = Kernel::from_btf(&types)?.with(&options);
-        let found = scan(&host.sysfs, id_kind(&kernel), &BTreeMap::new())?;
+        let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
         let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
         let left_out = found.iter().filter(|device| selection.leaves_out(&device.name)).count();
         if left_out > 0 {
@@ -210,12 +212,12 @@ impl Collector {
     /// Scans the devices now. If that blocks, they stay as they are; a scan that ends late counts next time.
     fn rescan(&mut self) -> Result<()> {
         self.take_scan()?;
-        let (root, ids) = (self.host.sysfs.clone(), id_kind(&self.probe.kernel));
+        let (host, ids) = (self.host.clone(), id_kind(&self.probe.kernel));
         let known = self.devices.iter().map(|(&id, known)| (id, known.device.clone())).collect();
         let scanned = Arc::clone(&self.scan_result);
         self.sysfs.read(move || {
             let began = Instant::now();
-            let found = scan(&root, ids, &known);
+            let found = scan(&host, ids, &known);
             *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, found));
         });
         self.take_scan()?;

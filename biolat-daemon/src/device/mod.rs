@@ -1,19 +1,26 @@
-//! Block devices as sysfs and uevents show them: names, lifetimes, disk statistics. No other module reads `/sys/block`; the
-//! mount point of sysfs is always a parameter.
+//! Block devices as sysfs and uevents show them: names, lifetimes, disk statistics, what sits on them. No other module reads
+//! `/sys/block`; the mount points of sysfs and procfs are always parameters.
 
 pub mod diskstats;
 mod missing_latency;
+mod mounts;
 pub(crate) mod paths;
 mod scan;
 pub mod selection;
+mod stack;
 pub(crate) mod sysfs;
+mod transport;
 #[cfg(test)]
 pub(crate) mod tree;
 pub(crate) mod uevent;
 
+use std::sync::Arc;
+
 pub(crate) use missing_latency::{MissingLatency, WITHOUT_THROTTLING};
 pub use paths::MultipathPath;
 pub use scan::{IdKind, scan};
+pub use stack::Holder;
+pub(crate) use stack::read_stacks;
 
 /// A request-based block device. Bio-based ones (most dm, md, zram, a multipath head) have no requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +41,12 @@ pub struct Device {
     pub serial: String,
     /// World-wide id; empty if it reports none.
     pub wwid: String,
+    /// The revision of its firmware; empty if it reports none.
+    pub firmware: String,
+    /// How it is attached: `pcie`, `tcp`, `rdma`, `fc`, `iscsi`, `sas`, `sata`, `usb`, `virtio`, `xen`, `mmc`, …; empty if unknown.
+    pub transport: String,
+    /// The I/O scheduler in use; empty if unknown.
+    pub scheduler: String,
     pub rotational: bool,
     /// The NUMA node that it is attached to, if any.
     pub numa_node: Option<u32>,
@@ -41,8 +54,10 @@ pub struct Device {
     pub path_of: Option<String>,
     /// As a path of a multipath device, NVMe's or dm's, if it is one.
     pub path: Option<MultipathPath>,
-    /// Devices stacked on it or on its partitions: dm and md devices, by kernel name.
+    /// Devices stacked directly on it or on its partitions: dm and md devices, by kernel name.
     pub holders: Vec<String>,
+    /// What sits on it at any depth, the nearest first.
+    pub stack: Arc<[Holder]>,
     /// Whether request-based dm sends it clones, which the kernel accounts differently from requests: a cloned flush as a
     /// read, and a clone that could not be dispatched as completed.
     pub has_clones: bool,

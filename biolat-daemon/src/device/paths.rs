@@ -3,14 +3,17 @@
 
 use std::{fs, io, path::Path};
 
-use super::sysfs::{attribute, clean, text};
+use super::{
+    Device,
+    sysfs::{attribute, clean, text},
+};
 
 /// A device as a path of a multipath device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MultipathPath {
     /// The kernel's name of the multipath device: `nvme0n1`, `dm-3`.
     pub of: String,
-    /// `pcie`, `tcp`, `rdma`, `fc`, `iscsi`, `sas`; empty if unknown.
+    /// As of the device: see [`Device::transport`].
     pub transport: String,
     /// As the transport gives it: a PCI address, `traddr=…,trsvcid=…`; of a SCSI device host, channel, target and LUN.
     pub address: String,
@@ -22,13 +25,13 @@ const LIVE: &str = "live";
 const UNKNOWN: &str = "unknown";
 
 /// The device of this name as a path, if it is one: `head` is the NVMe device whose hidden path it is, `holders` are the
-/// devices stacked on it. `known` is what an earlier scan found: a path keeps its address.
+/// devices stacked on it. `identity` is what is known of it: a path keeps its address.
 pub(super) fn find(
     sysfs: &Path,
     name: &str,
     head: Option<&str>,
     holders: &[String],
-    known: Option<&MultipathPath>,
+    identity: &Device,
 ) -> io::Result<Option<MultipathPath>> {
     let block = sysfs.join("block");
     let of = match head {
@@ -36,15 +39,16 @@ pub(super) fn find(
         None => dm_multipath(&block, holders)?,
     };
     let Some(of) = of else { return Ok(None) };
-    if let Some(known) = known.filter(|known| known.of == of) {
+    if let Some(known) = identity.path.as_ref().filter(|known| known.of == of) {
         return Ok(Some(known.clone()));
     }
     let device = block.join(name).join("device");
-    let (transport, address) = match text(&device, "transport")? {
-        transport if !transport.is_empty() => (transport, text(&device, "address")?),
-        _ => scsi(&device),
+    let address = match text(&device, "address")? {
+        address if address.is_empty() => scsi_address(&device),
+        address => address,
     };
-    Ok(Some(MultipathPath { of: of.to_owned(), transport, address, state: state(sysfs, name) }))
+    let (of, transport) = (of.to_owned(), identity.transport.clone());
+    Ok(Some(MultipathPath { of, transport, address, state: state(sysfs, name) }))
 }
 
 /// The state of a path, which changes without a uevent. One read or two, of attributes that the kernel shows without
@@ -82,14 +86,11 @@ fn dm_multipath<'a>(block: &Path, holders: &'a [String]) -> io::Result<Option<&'
     Ok(None)
 }
 
-/// Transport and address of a SCSI device, which are in the path of its directory.
-fn scsi(device: &Path) -> (String, String) {
-    const TRANSPORTS: [(&str, &str); 3] = [("rport-", "fc"), ("session", "iscsi"), ("end_device-", "sas")];
-    let Ok(directory) = fs::canonicalize(device) else { return Default::default() };
-    let parts: Vec<_> = directory.iter().filter_map(|part| part.to_str()).collect();
-    let transport = TRANSPORTS.iter().find(|(prefix, _)| parts.iter().any(|part| part.starts_with(prefix)));
-    let address = parts.last().filter(|part| part.contains(':')).copied().unwrap_or_default();
-    (transport.map_or("", |(_, transport)| transport).to_owned(), clean(address))
+/// Host, channel, target and LUN of a SCSI device, which are the name of its directory.
+fn scsi_address(device: &Path) -> String {
+    let Ok(directory) = fs::canonicalize(device) else { return String::new() };
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.filter(|name| name.contains(':')).map(clean).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use biolat_common::kernel::device_number;
 
 use super::{
     Device, Throttling, paths,
-    sysfs::{clean, first_of, names, text},
+    sysfs::{clean, first_of, names, scheduler, text},
+    transport::transport,
 };
 
 /// Where a device's id comes from: see [`Device::id`].
@@ -64,7 +65,7 @@ fn read<'a>(
     let inode = metadata.ino();
     let identity = match known(id) {
         Some(known) if known.name == name && known.inode == inode => known.clone(),
-        _ => identity(path)?,
+        _ => identity(path, &name)?,
     };
     let holders = holders(path, &name);
     let path_of = (text(path, "hidden")? == "1").then(|| multipath_head(&name)).flatten();
@@ -73,7 +74,10 @@ fn read<'a>(
         sequence,
         inode,
         rotational: text(path, "queue/rotational")? == "1",
-        path: paths::find(sysfs, &name, path_of.as_deref(), &holders, identity.path.as_ref())?,
+        // A drive may get another one while it runs.
+        firmware: first_of(path, &["device/firmware_rev", "device/fwrev", "device/rev"])?.unwrap_or_default(),
+        scheduler: scheduler(path)?,
+        path: paths::find(sysfs, &name, path_of.as_deref(), &holders, &identity)?,
         path_of,
         has_clones: holders.iter().any(|holder| block.join(holder).join("mq").is_dir()),
         holders,
@@ -99,8 +103,9 @@ fn throttling(path: &Path) -> io::Result<Throttling> {
 }
 
 /// Model, serial number and so on, as the drive reports them.
-fn identity(path: &Path) -> io::Result<Device> {
+fn identity(path: &Path, name: &str) -> io::Result<Device> {
     Ok(Device {
+        transport: transport(path, name)?,
         model: text(path, "device/model")?,
         serial: match first_of(path, &["serial", "device/serial"])? {
             Some(serial) => serial,
@@ -126,10 +131,14 @@ fn multipath_head(name: &str) -> Option<String> {
     Some(format!("{subsystem}n{namespace}"))
 }
 
-/// Devices stacked on the disk and on its partitions, which are directories whose names begin with its own.
-fn holders(path: &Path, name: &str) -> Vec<String> {
-    let partitions = names(path).into_iter().filter(|entry| entry.starts_with(name));
-    let mut holders: Vec<_> = partitions
+/// A disk's partitions, which are directories whose names begin with its own.
+pub(super) fn partitions(path: &Path, name: &str) -> impl Iterator<Item = String> {
+    names(path).into_iter().filter(move |entry| entry.starts_with(name))
+}
+
+/// Devices stacked directly on the disk and on its partitions.
+pub(super) fn holders(path: &Path, name: &str) -> Vec<String> {
+    let mut holders: Vec<_> = partitions(path, name)
         .map(|partition| path.join(partition).join("holders"))
         .chain([path.join("holders")])
         .flat_map(|directory| names(&directory))
@@ -152,7 +161,7 @@ mod tests {
     use proptest::{collection::vec, option, prelude::*, sample::select};
 
     use super::{IdKind, Throttling, device_number, multipath_head, scan};
-    use crate::device::tree::Tree;
+    use crate::device::{Device, tree::Tree};
 
     #[test]
     fn an_nvme_drive_with_its_identity() {
@@ -166,6 +175,9 @@ mod tests {
                 ("nvme0n1/device/model", "FAST\u{1b}[2J SSD 990                            \n"),
                 ("nvme0n1/device/serial", "S6Z2NJ0W   \n"),
                 ("nvme0n1/device/numa_node", "1\n"),
+                ("nvme0n1/device/firmware_rev", "4B2QJXD7  \n"),
+                ("nvme0n1/device/transport", "pcie\n"),
+                ("nvme0n1/queue/scheduler", "[none] mq-deadline\n"),
                 ("nvme0n1/queue/rotational", "0\n"),
                 ("nvme0n1/queue/iostats", "1\n"),
                 ("nvme0n1/queue/wbt_lat_usec", "2000\n"),
@@ -180,6 +192,7 @@ mod tests {
         assert_eq!((device.model.as_str(), device.serial.as_str()), ("FAST\u{fffd}[2J SSD 990", "S6Z2NJ0W"));
         assert_eq!((device.wwid.as_str(), device.numa_node), ("eui.0025385391b2f1a3", Some(1)));
         assert_eq!(device.holders, ["dm-0", "dm-1", "md0"]);
+        assert_eq!([&device.firmware, &device.transport, &device.scheduler], ["4B2QJXD7", "pcie", "none"]);
         assert!(
             device.iostats
                 && device.throttling == Throttling::SetUp
@@ -237,8 +250,12 @@ mod tests {
         let tree = Tree::new("known", &[("vda/mq/0/x", ""), ("vda/diskseq", "9\n"), ("vda/serial", "first")]);
         let first = scan(&tree.0, IdKind::Diskseq, |_| None).unwrap();
         fs::write(tree.0.join("block/vda/serial"), "second").unwrap();
-        let again = scan(&tree.0, IdKind::Diskseq, |id| first.iter().find(|device| device.id == id)).unwrap();
-        assert_eq!(again, first);
+        let again =
+            || scan(&tree.0, IdKind::Diskseq, |id| first.iter().find(|device| device.id == id)).unwrap();
+        assert_eq!(again(), first);
+        tree.write("block/vda/device/rev", b"2.5+\n");
+        tree.write("block/vda/queue/scheduler", b"none [bfq]\n");
+        assert_eq!((&*again()[0].firmware, &*again()[0].scheduler), ("2.5+", "bfq"), "these may change");
         assert_eq!(scan(&tree.0, IdKind::Diskseq, |_| None).unwrap()[0].serial, "second");
     }
 
@@ -247,7 +264,7 @@ mod tests {
         assert!(scan(Path::new("/nonexistent"), IdKind::Diskseq, |_| None).is_err());
     }
 
-    const ATTRIBUTES: [&str; 14] = [
+    const ATTRIBUTES: [&str; 18] = [
         "dev",
         "diskseq",
         "hidden",
@@ -257,6 +274,10 @@ mod tests {
         "device/serial",
         "device/vpd_pg80",
         "device/numa_node",
+        "device/firmware_rev",
+        "device/rev",
+        "device/transport",
+        "queue/scheduler",
         "queue/rotational",
         "queue/iostats",
         "queue/wbt_lat_usec",
@@ -284,7 +305,8 @@ mod tests {
             }
             for ids in [IdKind::Diskseq, IdKind::DeviceNumber] {
                 for device in scan(&tree.0, ids, |_| None).unwrap() {
-                    for text in [device.number, device.model, device.serial, device.wwid] {
+                    let Device { number, model, serial, wwid, firmware, transport, scheduler, .. } = device;
+                    for text in [number, model, serial, wwid, firmware, transport, scheduler] {
                         prop_assert!(!text.contains(char::is_control), "{text:?}");
                     }
                 }

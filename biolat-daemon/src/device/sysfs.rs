@@ -13,11 +13,12 @@ pub(crate) fn iostats_enabled(sysfs: &Path, name: &str) -> io::Result<bool> {
     Ok(attribute(&sysfs.join("block").join(name).join("queue/iostats"), &mut [0; 64])?.trim() != "0")
 }
 
-/// The I/O scheduler in use: `mq-deadline` of `none [mq-deadline] bfq`.
-pub(crate) fn scheduler(sysfs: &Path, name: &str) -> Option<String> {
-    let all = text(&sysfs.join("block").join(name), "queue/scheduler").ok()?;
-    let (_, rest) = all.split_once('[')?;
-    Some(rest.split_once(']')?.0.to_owned())
+/// The I/O scheduler in use, of the device with this directory: `mq-deadline` of `none [mq-deadline] bfq`. A device that can have
+/// none has only `none`. Empty if it cannot be read.
+pub(super) fn scheduler(path: &Path) -> io::Result<String> {
+    let all = text(path, "queue/scheduler")?;
+    let in_use = all.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    Ok(in_use.map_or(all.as_str(), |(name, _)| name).to_owned())
 }
 
 /// Reads, and all other requests, that a device's driver has not completed yet, by `inflight`; 0 if it cannot be read.
@@ -65,11 +66,14 @@ pub(super) fn attribute<'a>(path: &Path, buffer: &'a mut [u8]) -> io::Result<&'a
 pub(super) fn text(path: &Path, attribute: &str) -> io::Result<String> {
     match fs::read(path.join(attribute)) {
         Ok(bytes) => Ok(clean(&String::from_utf8_lossy(&bytes))),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
-            Err(error)
-        }
+        Err(error) if is_shortage(&error) => Err(error),
         Err(_) => Ok(String::new()),
     }
+}
+
+/// Whether this process, or the host, lacks descriptors or memory.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 /// The first of these attributes that is not empty.
@@ -105,8 +109,9 @@ mod tests {
             "scheduler",
             &[("sda/queue/scheduler", "none [mq-deadline] bfq\n"), ("sdb/queue/scheduler", "none\n")],
         );
-        assert_eq!(scheduler(&tree.0, "sda").as_deref(), Some("mq-deadline"));
-        assert_eq!((scheduler(&tree.0, "sdb"), scheduler(&tree.0, "sdc")), (None, None));
+        for (device, expected) in [("sda", "mq-deadline"), ("sdb", "none"), ("sdc", "")] {
+            assert_eq!(scheduler(&tree.0.join("block").join(device)).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -504,13 +504,14 @@ pub(crate) const METRICS: &[Metric] = &[
             "model",
             "serial",
             "wwid",
+            "firmware",
+            "transport",
+            "scheduler",
             "rotational",
             "numa_node",
             "path_of",
-            "holders",
         ],
-        help: "Attributes of a device; always 1. path_of: the multipath device that a hidden path belongs to. holders: \
-               the dm and md devices on top, separated by commas.",
+        help: "Attributes of a device; always 1. path_of: the multipath device that a hidden path belongs to.",
         samples: Samples::Gauge(|snapshot, add| {
             let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
             for DeviceView { device, .. } in &snapshot.devices {
@@ -522,12 +523,29 @@ pub(crate) const METRICS: &[Metric] = &[
                     &device.model,
                     &device.serial,
                     &device.wwid,
+                    &device.firmware,
+                    &device.transport,
+                    &device.scheduler,
                     if device.rotational { "1" } else { "0" },
                     &node,
                     device.path_of.as_deref().unwrap_or_default(),
-                    &device.holders.join(","),
                 ];
                 add(&labels, 1.0);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_device_holder_info",
+        labels: &["device", "holder", "kind", "name", "depth"],
+        help: "What sits on a device, at any depth: volumes, arrays, encrypted and multipath devices, mounted file systems; \
+               always 1. depth: 1 for what is on the device itself or on its partitions. At most 128 for a device.",
+        samples: Samples::Gauge(|snapshot, add| {
+            for DeviceView { device, .. } in &snapshot.devices {
+                for holder in &*device.stack {
+                    let depth = holder.depth.to_string();
+                    add(&[&device.name, &holder.device, &holder.kind, &holder.name, &depth], 1.0);
+                }
             }
         }),
         exposed: Exposed::Always,

@@ -20,7 +20,7 @@ pub(crate) enum Role {
     Serving,
     /// Reads the probe's maps and sysfs. It uses no socket; creating maps for more series needs `CAP_BPF`.
     Collecting,
-    /// Reads sysfs, and nothing else.
+    /// Reads sysfs and this process' mounts, and nothing else.
     ReadingSysfs,
     /// Draws on a terminal. It needs no capability and opens no connection.
     Tui,

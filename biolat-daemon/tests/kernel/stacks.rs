@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, fs};
 use crate::support::{
     block,
     cgroup::Hierarchy,
-    daemon::Daemon,
+    daemon::{Daemon, wait_for},
     diskstats::{READ, WRITE},
     dm::Mapped,
     load::{self, READS, Target},
+    mount::Mount,
     null_blk::NullBlk,
     run,
     settled::{Moment, compare, settled, tally},
@@ -34,8 +35,8 @@ fn check_bio_based(above: &str, below: &[&NullBlk]) {
         reads += growth.of(READ);
         assert!(!after.figures.has_device(above), "{above} appears");
         assert!(after.figures.histogram("total", above, "read").is_none());
-        let info = [("device", device.name.as_str())];
-        assert_eq!(after.figures.label("biolat_device_info", &info, "holders").unwrap(), above);
+        let holder = [("device", device.name.as_str()), ("holder", above), ("depth", "1")];
+        assert_eq!(after.figures.value("biolat_device_holder_info", &holder), 1.0);
     }
     // The layer above may also read its superblock.
     assert!((READS..READS + 16).contains(&reads), "{reads} reads");
@@ -47,6 +48,47 @@ fn dm_linear_io_counts_on_its_disk() {
     let disk = lower_disk();
     let mapped = Mapped::create("line", &format!("0 {SECTORS} linear /dev/{} 0", disk.name));
     check_bio_based(&mapped.name, &[&disk]);
+}
+
+/// Two volumes with a file system on an encrypted device: the ids are those that cryptsetup and LVM give. The daemon finds
+/// out while it runs.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_drive_has_all_that_sits_on_it() {
+    let disk = lower_disk();
+    let daemon = Daemon::of("nullb.*");
+    let holders = || {
+        let mut found: Vec<_> = daemon
+            .fresh()
+            .metrics("biolat_device_holder_info", &[("device", &disk.name)])
+            .into_iter()
+            .map(|metric| metric.label.iter().map(|label| label.value.clone()).collect::<Vec<_>>().join(" "))
+            .collect();
+        found.sort();
+        found
+    };
+    assert!(holders().is_empty(), "{:?}", holders());
+    let name = disk.name.as_str();
+    let linear = |name: &str, from: u64| format!("0 {} linear /dev/{name} {from}", SECTORS / 2);
+    let whole = format!("0 {SECTORS} linear /dev/{name} 0");
+    let secret = Mapped::with_uuid("secret", "CRYPT-LUKS2-0123-secret", &whole);
+    let root = Mapped::with_uuid("vg-root", "LVM-0123", &linear(&secret.name, 0));
+    let data = Mapped::with_uuid("vg-data", "LVM-4567", &linear(&secret.name, SECTORS / 2));
+    let mut expected = [
+        format!("{name} {} crypt secret 1", secret.name),
+        format!("{name} {} lvm vg-root 2", root.name),
+        format!("{name} {} lvm vg-data 2", data.name),
+    ];
+    expected.sort();
+    wait_for("the holders", || holders() == expected);
+    let mount = Mount::new_ext4("stack", &block::path(&data.name));
+    // Mounts are seen by the next scan, which any uevent of a disk triggers.
+    fs::write(format!("/sys/block/{name}/uevent"), "change").unwrap();
+    let mounted = format!("{name} {} mount {} 3", data.name, mount.place());
+    wait_for("the mount", || holders().contains(&mounted));
+    drop(mount);
+    drop((root, data));
+    wait_for("the volumes to go", || holders() == [format!("{name} {} crypt secret 1", secret.name)]);
 }
 
 /// The disk below counts the I/O for the cgroup that uses the device above.
@@ -179,4 +221,10 @@ fn only_devices_with_requests_appear() {
         .collect();
     assert_eq!(expected.len(), 11, "{expected:?}");
     assert_eq!(shown, expected, "and not {}", mapped.name);
+    let label =
+        |device: &str, label| figures.label("biolat_device_info", &[("device", device)], label).unwrap();
+    let solo = &nvme("solo")[0];
+    assert_eq!([label(solo, "transport"), label("vda", "transport")], ["pcie", "virtio"]);
+    assert_eq!(label(solo, "firmware"), block::attribute(solo, "device/firmware_rev"));
+    assert!(!label(solo, "firmware").is_empty() && !label("vda", "scheduler").is_empty());
 }

@@ -12,7 +12,7 @@ use biolat_daemon::{
     api::{ApiBand, ApiDevice, ApiPath, ApiSnapshot},
     band_histogram::BandHistogram,
     cgroup::Identity,
-    device::{Device, MultipathPath, diskstats::Group},
+    device::{Device, Holder, MultipathPath, diskstats::Group},
     expose::{ClassicBuckets, Format, HistogramFormat, HistogramKinds, ServerState, encode},
     histogram::Histogram,
     size_histogram::SizeHistogram,
@@ -34,6 +34,11 @@ fn histogram(scale: u64) -> Histogram {
         overflow: 5,
         sum_ns: 123_456_789_012,
     }
+}
+
+fn holder(device: &str, kind: &str, name: &str, depth: u32) -> Holder {
+    let [device, kind, name] = [device, kind, name].map(str::to_owned);
+    Holder { device, kind, name, depth }
 }
 
 /// A read of the first second of the device's life, which took so many milliseconds.
@@ -120,7 +125,11 @@ fn snapshot() -> Snapshot {
                 model: "A \"quoted\" \\ drive".into(),
                 number: "259:0".into(),
                 sequence: Some(9),
-                holders: vec!["dm-0".into(), "md1".into()],
+                firmware: "4B2QJXD7".into(),
+                transport: "tcp".into(),
+                scheduler: "none".into(),
+                stack: [holder("dm-0", "crypt", "secret", 1), holder("dm-0", "mount", "/srv/my \"data\"", 2)]
+                    .into(),
                 path: Some(MultipathPath {
                     of: "dm-0".into(),
                     transport: "tcp".into(),
@@ -246,8 +255,13 @@ fn protobuf_agrees_with_the_snapshot() {
     let admission = &families["biolat_admission_latency_seconds"];
     assert_eq!(admission.metric.len(), 1);
     assert_eq!(with(admission, &[("op", "write_zeroes")]).histogram.as_ref().unwrap().sample_count, 68);
-    let info = with(&families["biolat_device_info"], &[("device", "nvme0n1")]);
-    assert!(info.label.iter().any(|label| label.name == "holders" && label.value == "dm-0,md1"));
+    let is_drive = ("device", "nvme0n1");
+    let device = [is_drive, ("firmware", "4B2QJXD7"), ("transport", "tcp"), ("scheduler", "none")];
+    assert_eq!(gauge("biolat_device_info", &device), 1.0);
+    for [kind, name, depth] in [["crypt", "secret", "1"], ["mount", "/srv/my \"data\"", "2"]] {
+        let holder = [is_drive, ("holder", "dm-0"), ("kind", kind), ("name", name), ("depth", depth)];
+        assert_eq!(gauge("biolat_device_holder_info", &holder), 1.0);
+    }
     let phase = |phase| {
         let found =
             find(&families["biolat_device_phase_available"], &[("device", "nvme0n1"), ("phase", phase)]);
@@ -591,8 +605,8 @@ fn assert_device_agrees_with_the_protobuf(
     let info = with(&families["biolat_device_info"], &[of_device]);
     let label = |name: &str| info.label.iter().find(|label| label.name == name).unwrap().value.as_str();
     assert_eq!(
-        [device.model.as_str(), &device.serial, &device.holders.join(",")],
-        ["model", "serial", "holders"].map(label)
+        [device.model.as_str(), &device.serial, &device.firmware, &device.transport, &device.scheduler],
+        ["model", "serial", "firmware", "transport", "scheduler"].map(label)
     );
     assert_eq!(device.rotational, label("rotational") == "1");
     let paths = families.get("biolat_path_info").map_or(&[][..], |family| &family.metric);

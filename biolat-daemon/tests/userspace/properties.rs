@@ -8,7 +8,7 @@ use std::{
 use biolat_common::size::{BAND_CELLS, BAND_NAMES, BANDS, CELLS};
 use biolat_daemon::{
     band_histogram::BandHistogram,
-    device::{Device, MultipathPath, diskstats::Group},
+    device::{Device, Holder, MultipathPath, diskstats::Group},
     expose::Format,
     histogram::Histogram,
     http::negotiate,
@@ -80,13 +80,33 @@ fn path() -> impl Strategy<Value = MultipathPath> {
     })
 }
 
+/// Mount points may be any text, too.
+fn stack(holders: &[String], name: &str) -> Arc<[Holder]> {
+    let holder = |(holder, depth): (&String, u32)| Holder {
+        device: holder.clone(),
+        kind: "mount".to_owned(),
+        name: name.to_owned(),
+        depth,
+    };
+    holders.iter().zip(1..).map(holder).collect()
+}
+
 fn device() -> impl Strategy<Value = DeviceView> {
     // Models and serial numbers are what drives report: any text.
     let texts =
         (any::<String>(), any::<String>(), collection::vec("[a-z]{1,3}[0-9]", 0..3), option::of(path()));
     (texts, any::<bool>(), any::<[bool; 4]>(), series(), any::<[u32; 4]>(), any::<u32>()).prop_map(
         |((model, serial, holders, path), rotational, phases, series, missed, since)| DeviceView {
-            device: Device { model, serial, holders, path, rotational, ..Device::default() },
+            device: Device {
+                firmware: serial.clone(),
+                stack: stack(&holders, &model),
+                model,
+                serial,
+                holders,
+                path,
+                rotational,
+                ..Device::default()
+            },
             since: UNIX_EPOCH + Duration::from_millis(since.into()),
             phases,
             series,

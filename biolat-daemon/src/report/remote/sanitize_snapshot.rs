@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 
 use crate::{
-    api::{ApiPath, ApiSizes, ApiSnapshot, ApiWorkload, ApiWorkloadUsage},
+    api::{ApiDevice, ApiPath, ApiSizes, ApiSnapshot, ApiWorkload, ApiWorkloadUsage},
     histogram::Histogram,
     sanitize,
     size_histogram::SizeHistogram,
@@ -96,9 +96,8 @@ pub(super) fn clean_text(snapshot: &mut ApiSnapshot) {
     clean_keys(lost);
     workloads.iter_mut().flatten().for_each(clean_workload);
     for device in devices {
-        for value in [&mut device.name, &mut device.model, &mut device.serial, &mut device.lacks] {
-            clean(value);
-        }
+        let ApiDevice { name, model, serial, firmware, transport, scheduler, lacks, .. } = device;
+        [name, model, serial, firmware, transport, scheduler, lacks].into_iter().for_each(clean);
         device.holders.iter_mut().for_each(clean);
         if let Some(ApiPath { of, transport, address, state }) = &mut device.path {
             [of, transport, address, state].into_iter().for_each(clean);

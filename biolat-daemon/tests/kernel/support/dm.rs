@@ -16,7 +16,11 @@ impl Mapped {
 
     /// With an id as multipathd gives it.
     pub(crate) fn multipath(label: &'static str, table: &str) -> Self {
-        Self::with_options(label, &["--uuid", &format!("mpath-{label}"), "--table", table])
+        Self::with_uuid(label, &format!("mpath-{label}"), table)
+    }
+
+    pub(crate) fn with_uuid(label: &'static str, uuid: &str, table: &str) -> Self {
+        Self::with_options(label, &["--uuid", uuid, "--table", table])
     }
 
     fn with_options(label: &'static str, options: &[&str]) -> Self {

@@ -33,6 +33,9 @@ fn everything() -> ApiSnapshot {
         name: String::new(),
         model: String::new(),
         serial: String::new(),
+        firmware: String::new(),
+        transport: String::new(),
+        scheduler: String::new(),
         rotational: false,
         holders: vec![String::new()],
         path: Some(ApiPath {
