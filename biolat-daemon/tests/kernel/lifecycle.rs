@@ -50,6 +50,28 @@ fn without_devices_it_serves_and_logs_that_there_are_none() {
     assert_eq!(figures.metrics("biolat_build_info", &[]).len(), 1);
 }
 
+/// They are left out by default, unless the machine has nothing else.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn loop_devices_are_shown_if_asked_for() {
+    let device = LoopDevice::attach("left-out", true);
+    let is_request_based = |name: &String| std::path::Path::new("/sys/block").join(name).join("mq").is_dir();
+    let mut names = std::fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().file_name());
+    let has_others = names.any(|name| {
+        let name = name.into_string().unwrap();
+        is_request_based(&name) && !name.starts_with("loop") && !name.starts_with("fd")
+    });
+    let daemon = Daemon::start(&["--interval", "100ms"]);
+    assert_eq!(daemon.fresh().has_device(&device.name), !has_others);
+    let names_the_option = daemon.log().iter().any(|line| line.contains("--loop or --device selects them"));
+    assert_eq!(names_the_option, has_others, "{:?}", daemon.log());
+    for arguments in
+        [["--interval=100ms", "--loop"], ["--interval=100ms", &format!("--device={}", device.name)]]
+    {
+        assert!(Daemon::start(&arguments).fresh().has_device(&device.name), "{arguments:?}");
+    }
+}
+
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn the_kernel_measures_the_probe_on_request() {
