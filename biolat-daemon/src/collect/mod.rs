@@ -142,15 +142,15 @@ impl Collector {
         let kernel = Kernel::from_btf(&types)?.with(&options);
         let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
         let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
+        let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
+        let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
+        let probe = Probe::attach(kernel, types, &host, slots, options.workloads, options.statistics)?;
         let left_out = found.iter().filter(|device| selection.leaves_out(&device.name)).count();
         if left_out > 0 {
             log::info!(
                 "{left_out} loop devices or floppy disks are not shown: --loop or --device selects them"
             );
         }
-        let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
-        let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
-        let probe = Probe::attach(kernel, types, &host, slots, options.workloads, options.statistics)?;
         Self::new(host, selection, found, probe)
     }
 
