@@ -34,13 +34,14 @@ const COMPONENTS: &[Component] = &[
         check: grafana::check,
         write: Some(grafana::write),
     },
+    Component { name: "prometheus", needs: prometheus::REQUIREMENTS, check: prometheus::check, write: None },
+    // After those whose files the chart copies.
     Component {
         name: "kubernetes",
         needs: kubernetes::REQUIREMENTS,
         check: kubernetes::check,
         write: Some(kubernetes::write),
     },
-    Component { name: "prometheus", needs: prometheus::REQUIREMENTS, check: prometheus::check, write: None },
     Component { name: "image", needs: image::REQUIREMENTS, check: image::check, write: None },
     Component { name: "package", needs: package::REQUIREMENTS, check: package::check, write: None },
     Component { name: "arm64", needs: arm64::REQUIREMENTS, check: arm64::check, write: None },

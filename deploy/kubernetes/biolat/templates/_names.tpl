@@ -1,4 +1,4 @@
-{{/* Names, labels and other parts that several objects share. */}}
+{{/* Names, namespace and labels. */}}
 
 {{- define "biolat.name" -}}
 {{- if .Values.fullnameOverride -}}
@@ -10,16 +10,30 @@
 {{- end -}}
 {{- end }}
 
+{{/* The name of a further object; its argument is a list of the root context and the suffix. */}}
+{{- define "biolat.nameWith" -}}
+{{- $suffix := index . 1 -}}
+{{- printf "%s-%s" (include "biolat.name" (index . 0) | trunc (int (sub 62 (len $suffix))) | trimSuffix "-") $suffix -}}
+{{- end }}
+
+{{- define "biolat.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace -}}
+{{- end }}
+
 {{- define "biolat.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* All labels of an object; its argument is a list of the root context and the object's further labels. Selectors depend on the
+     chart's own labels, so these take precedence. */}}
 {{- define "biolat.labels" -}}
-{{ include "biolat.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- $root := index . 0 -}}
+{{- $own := include "biolat.selector" $root | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") -}}
+{{- toYaml (mergeOverwrite (dict) $root.Values.commonLabels (index . 1) $own) -}}
 {{- end }}
 
 {{- define "biolat.serviceAccount" -}}
@@ -28,84 +42,4 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else -}}
 {{- .Values.serviceAccount.name | default "default" -}}
 {{- end -}}
-{{- end }}
-
-{{- define "biolat.image" -}}
-{{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
-{{- else -}}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
-{{- end -}}
-{{- end }}
-
-{{/* YAML 1.1 reads an unquoted off as false. */}}
-{{- define "biolat.workloads" -}}
-{{- if kindIs "bool" .Values.workloads }}off{{ else }}{{ .Values.workloads }}{{ end -}}
-{{- end }}
-
-{{/* Empty if the names of pods are not needed. */}}
-{{- define "biolat.podNames" -}}
-{{- if and .Values.podNames (ne (include "biolat.workloads" .) "off") }}true{{ end -}}
-{{- end }}
-
-{{- define "biolat.scheme" -}}
-{{- if .Values.webConfig.secretName }}{{ .Values.webConfig.scheme }}{{ else }}HTTP{{ end -}}
-{{- end }}
-
-{{/* A probe of the kubelet; its argument is a list of the root context and the path. */}}
-{{- define "biolat.probe" -}}
-{{- $root := index . 0 -}}
-{{- if and $root.Values.webConfig.secretName (eq $root.Values.webConfig.probes "tcp") -}}
-tcpSocket:
-  port: metrics
-{{- else -}}
-httpGet:
-  path: {{ index . 1 }}
-  port: metrics
-  scheme: {{ include "biolat.scheme" $root }}
-{{- end -}}
-{{- end }}
-
-{{/* Scrape settings that both kinds of monitor share. */}}
-{{- define "biolat.scrape" -}}
-# Native histograms need the protobuf format.
-scrapeProtocols: [PrometheusProto, OpenMetricsText1.0.0, PrometheusText0.0.4]
-{{- if not (kindIs "invalid" .Values.monitor.nativeHistograms) }}
-scrapeNativeHistograms: {{ .Values.monitor.nativeHistograms }}
-{{- end }}
-scrapeClassicHistograms: {{ .Values.monitor.classicHistograms }}
-{{- end }}
-
-{{- define "biolat.endpoint" -}}
-port: metrics
-path: /metrics
-scheme: {{ include "biolat.scheme" . | lower }}
-{{- with .Values.monitor.interval }}
-interval: {{ . }}
-{{- end }}
-{{- with .Values.monitor.scrapeTimeout }}
-scrapeTimeout: {{ . }}
-{{- end }}
-{{- with .Values.monitor.tlsConfig }}
-tlsConfig:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.monitor.basicAuth }}
-basicAuth:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-relabelings:
-  # The drives belong to the node. Pods change with each update, and the series must continue. biolat_workload_info has the
-  # namespace, pod and container of others, which the target's labels of that name would replace.
-  - sourceLabels: [__meta_kubernetes_pod_node_name]
-    targetLabel: instance
-  - action: labeldrop
-    regex: namespace|pod|container|endpoint|service
-  {{- with .Values.monitor.relabelings }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-{{- with .Values.monitor.metricRelabelings }}
-metricRelabelings:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 {{- end }}

@@ -17,22 +17,31 @@ KUBERNETES = ["1.25", "1.37"]
 # The host's namespaces, which biolat's pod must not share.
 HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
-# The only directory of the host that it may read: links whose names have the names of pods.
-HOST_PATH = "/var/log/containers"
+# What pods may have: capabilities, and directories of the host that they may read. In that directory are links whose names have
+# the names of pods.
+ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], ["/var/log/containers"]), "Pod": ([], [])}
+
+# No kind that grants a right in the cluster.
+KINDS = {*ALLOWED, "ConfigMap", "NetworkPolicy", "Service", "ServiceAccount"}
 
 
 def main(crds, files):
     # Of the operator's CRDs only these matter here, and PyYAML cannot read all of the others.
-    monitors = {crd["spec"]["names"]["kind"]: crd for crd in map(read, Path(crds).glob("*monitors.yaml"))}
+    custom = [read(file) for name in ("*monitors.yaml", "*rules.yaml") for file in Path(crds).glob(name)]
+    custom = {crd["spec"]["names"]["kind"]: crd for crd in custom}
     for file in files:
         with open(file) as text:
             for manifest in filter(None, yaml.safe_load_all(text)):
                 kind, name = manifest["kind"], manifest["metadata"]["name"]
-                findings = check_monitor(manifest, monitors[kind]) if kind in monitors else check_builtin(manifest)
-                if kind == "DaemonSet":
-                    findings += check_privileges(manifest["spec"]["template"]["spec"])
+                findings = check_custom(manifest, custom[kind]) if kind in custom else check_builtin(manifest)
+                if kind not in KINDS | custom.keys():
+                    findings.append("the chart must not create this kind")
+                if kind in ALLOWED:
+                    findings += check_privileges(manifest["spec"].get("template", manifest)["spec"], *ALLOWED[kind])
                 if kind == "NetworkPolicy":
                     findings += check_network_policy(manifest["spec"])
+                if kind in ("PodMonitor", "ServiceMonitor"):
+                    findings += check_targets(manifest["spec"])
                 for finding in findings:
                     print(f"{file}\t{kind} {name}: {finding}")
 
@@ -56,7 +65,7 @@ def check_builtin(manifest):
     return findings
 
 
-def check_monitor(manifest, crd):
+def check_custom(manifest, crd):
     """Validates against the operator's CRD; unknown fields are errors, as with kubectl."""
     version = next(version for version in crd["spec"]["versions"] if version["storage"])
     schema = close(version["schema"]["openAPIV3Schema"])
@@ -76,7 +85,7 @@ def close(schema):
     return closed
 
 
-def check_privileges(pod):
+def check_privileges(pod, capabilities, host_paths):
     """The guarantees of docs/security.md and the README."""
     findings = [f"{field} is set" for field in HOST_NAMESPACES if pod.get(field)]
     if pod.get("automountServiceAccountToken") is not False:
@@ -85,7 +94,7 @@ def check_privileges(pod):
         kinds = volume.keys() - {"name", "projected", "hostPath"}
         kinds |= {kind for source in volume.get("projected", {}).get("sources", []) for kind in source} - {"secret"}
         findings += [f"volume {volume['name']} has the type {kind}" for kind in sorted(kinds)]
-        if (path := volume.get("hostPath", {}).get("path", HOST_PATH)) != HOST_PATH:
+        if "hostPath" in volume and (path := volume["hostPath"]["path"]) not in host_paths:
             findings.append(f"volume {volume['name']} has the host path {path}")
     of_pod = pod["securityContext"]
     if of_pod["seccompProfile"]["type"] == "Unconfined":
@@ -106,9 +115,9 @@ def check_privileges(pod):
         for mount in container.get("volumeMounts", []):
             if mount.get("readOnly") is not True:
                 findings.append(f"it may write to {mount['name']}")
-        capabilities = security.get("capabilities", {})
-        if capabilities.get("drop") != ["ALL"] or sorted(capabilities.get("add", [])) != ["BPF", "PERFMON"]:
-            findings.append("its capabilities are not exactly BPF and PERFMON")
+        of_container = security.get("capabilities", {})
+        if of_container.get("drop") != ["ALL"] or sorted(of_container.get("add", [])) != capabilities:
+            findings.append(f"its capabilities are not exactly {capabilities}")
         if set(container["resources"]) < {"requests", "limits"} or "memory" not in container["resources"]["limits"]:
             findings.append("it has no memory limit")
     return findings
@@ -121,6 +130,14 @@ def check_network_policy(policy):
     if policy.get("egress") or "Egress" not in policy["policyTypes"]:
         findings.append("it allows egress")
     return findings
+
+
+def check_targets(monitor):
+    """The node's name is both instance and node."""
+    (endpoint,) = monitor.get("endpoints") or monitor["podMetricsEndpoints"]
+    node = ["__meta_kubernetes_pod_node_name"]
+    labels = [rule["targetLabel"] for rule in endpoint["relabelings"] if rule.get("sourceLabels") == node]
+    return [] if labels == ["instance", "node"] else [f"the node's name is in the labels {labels}"]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,61 @@
+{{/* Parts of the pods: image, options, probes, resources. */}}
+
+{{- define "biolat.image" -}}
+{{- $image := .Values.image -}}
+{{- with .Values.global.imageRegistry | default $image.registry }}{{ . }}/{{ end -}}
+{{- $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{/* YAML 1.1 reads an unquoted off as false. */}}
+{{- define "biolat.workloads" -}}
+{{- if kindIs "bool" .Values.workloads }}off{{ else }}{{ .Values.workloads }}{{ end -}}
+{{- end }}
+
+{{/* Empty if the names of pods are not needed. */}}
+{{- define "biolat.podNames" -}}
+{{- if and .Values.podNames (ne (include "biolat.workloads" .) "off") }}true{{ end -}}
+{{- end }}
+
+{{- define "biolat.scheme" -}}
+{{- if .Values.webConfig.secretName }}{{ .Values.webConfig.scheme }}{{ else }}HTTP{{ end -}}
+{{- end }}
+
+{{/* A probe of the kubelet; its argument is a list of the root context, the path and the probe's settings. */}}
+{{- define "biolat.probe" -}}
+{{- $root := index . 0 -}}
+{{- if and $root.Values.webConfig.secretName (eq $root.Values.webConfig.probes "tcp") -}}
+tcpSocket:
+  port: metrics
+{{- else -}}
+httpGet:
+  path: {{ index . 1 }}
+  port: metrics
+  scheme: {{ include "biolat.scheme" $root }}
+{{- end }}
+{{ toYaml (index . 2) }}
+{{- end }}
+
+{{/* MiB of memory that a pod may need on the largest node; the README has the formula. */}}
+{{- define "biolat.memory" -}}
+{{- $kib := 1024 -}}
+{{- $mib := mul 1024 $kib -}}
+{{- $cpus := .Values.node.cpus -}}
+{{- $drives := .Values.node.drives -}}
+{{- $slot := mul $cpus 5888 -}}
+{{- $spare := div $mib $slot | min 64 | max 4 -}}
+{{- $slots := add (mul $drives 4) (mul 2 $spare) -}}
+{{- $memory := add (mul 72 $mib) (mul $drives 64 $kib) (mul $slots $slot) -}}
+{{- $workloads := include "biolat.workloads" . -}}
+{{- if ne $workloads "off" -}}
+{{- $counters := mul $cpus 512 $kib | min (mul 64 $mib) | max (mul 4 $mib) -}}
+{{- $memory = add $memory $counters (mul $workloads 4 16 $kib) -}}
+{{- end -}}
+{{- /* Rounded up to 16 MiB. */ -}}
+{{- mul 16 (div (add $memory (sub (mul 16 $mib) 1)) (mul 16 $mib)) -}}
+{{- end }}
+
+{{- define "biolat.resources" -}}
+{{- $computed := dict "limits" (dict "memory" (printf "%sMi" (include "biolat.memory" .))) -}}
+{{- toYaml (mergeOverwrite $computed (.Values.resources | default dict)) -}}
+{{- end }}

@@ -1,0 +1,74 @@
+//! Deliberate mistakes in the rendered manifests, which show that the checker can fail.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{CHART, findings};
+
+/// The rendered manifest, the text, its replacement, a part of the finding.
+const MISTAKES: [(&str, &str, &str, &str); 20] = [
+    ("default", "privileged: false", "privileged: true", "it is privileged"),
+    ("default", "add: [BPF, PERFMON]", "add: [BPF, SYS_ADMIN]", "its capabilities are not"),
+    ("default", "drop: [ALL]", "drop: []", "its capabilities are not"),
+    ("default", "readOnlyRootFilesystem:", "readOnlyRootFileSystem:", "Kubernetes 1.25 rejects"),
+    ("default", "maxUnavailable: 10%", "maxUnavailable: [1]", "Kubernetes 1.37 rejects"),
+    ("default", "apiVersion: apps/v1\n", "apiVersion: apps/v1beta2\n", "Kubernetes 1.37 has no"),
+    ("default", "enableServiceLinks: false", "hostNetwork: true", "hostNetwork is set"),
+    ("default", " path: /var/log/containers", " path: /var/log", "has the host path /var/log"),
+    (
+        "default",
+        "/var/log/containers\n              readOnly: true",
+        "/var/log/containers",
+        "may write to container-logs",
+    ),
+    (
+        "root",
+        "      containers:",
+        "      volumes: [{name: x, hostPath: {path: /}}]\n      containers:",
+        "has the host path /",
+    ),
+    ("tls", "projected:", "emptyDir:", "has the type emptyDir"),
+    ("default", "runAsNonRoot: true", "runAsNonRoot: false", "it may run as root"),
+    ("default", "egress: []", "egress: [{}]", "it allows egress"),
+    (
+        "root",
+        "allowPrivilegeEscalation: false",
+        "allowPrivilegeEscalation: true",
+        "allowPrivilegeEscalation does",
+    ),
+    ("everything", "scrapeNativeHistograms:", "nativeHistograms:", "the operator rejects spec"),
+    (
+        "default",
+        "drop: [ALL]\n      resources:",
+        "add: [BPF]\n      resources:",
+        "its capabilities are not exactly []",
+    ),
+    ("default", "kind: ServiceAccount", "kind: ClusterRole", "must not create this kind"),
+    (
+        "everything",
+        "targetLabel: node",
+        "targetLabel: host",
+        "the node's name is in the labels ['instance', 'host']",
+    ),
+    ("everything", "- record:", "- recorded:", "the operator rejects spec.groups"),
+    ("tls", "PrometheusProto", "Protobuf", "the operator rejects spec.scrapeProtocols.0"),
+];
+
+pub(super) fn check(rendered: &BTreeMap<String, String>) -> Result<()> {
+    let mut mistaken = BTreeMap::new();
+    for (number, (of, from, to, _)) in MISTAKES.iter().enumerate() {
+        let text = rendered.get(*of).with_context(|| format!("no {of}-values.yaml in {CHART}/ci"))?;
+        ensure!(text.contains(from), "{of}-values.yaml no longer renders {from}");
+        mistaken.insert(format!("{number:02}"), text.replacen(from, to, 1));
+    }
+    let findings = findings("mistaken", &mistaken)?;
+    for (number, (_, _, to, expected)) in MISTAKES.iter().enumerate() {
+        let said = findings.get(&format!("{number:02}")).map_or(&[][..], Vec::as_slice);
+        ensure!(
+            said.iter().any(|said| said.contains(expected)),
+            "the checker does not find the mistake {to}: expected {expected}, got {said:?}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! The chart's values: those that it must reject, their documentation, the memory limit that follows from them, and those that a
+//! parent chart gives.
+
+use std::{fs, os::unix::fs::symlink};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{CHART, README, SCRATCH};
+use crate::{
+    folder::make_empty,
+    host::tool,
+    process::{command, output, root},
+};
+
+/// Values that the chart must reject, and a part of the error.
+const WRONG_VALUES: [(&str, &str); 20] = [
+    ("user=admin", "'nonroot', 'root'"),
+    ("privileged=true", "'privileged' not allowed"),
+    ("webConfig.secret=web", "'secret' not allowed"),
+    ("port=80", "/port"),
+    ("args[0]=--listen=0.0.0.0:1", "/args/0"),
+    ("args[0]=--workloads=1", "/args/0"),
+    ("workloads=0", "/workloads"),
+    ("workloads=on", "/workloads"),
+    ("maxUnavailable=0", "/maxUnavailable"),
+    ("seccompProfile.type=Localhost", "localhostProfile"),
+    ("image.digest=sha256:0", "/image/digest"),
+    ("node.cpus=0", "/node/cpus"),
+    ("livenessProbe.exec.command[0]=true", "'exec' not allowed"),
+    ("livenessProbe.successThreshold=2", "'successThreshold' not allowed"),
+    ("monitor.sampleLimit=many", "/monitor/sampleLimit"),
+    ("prometheusRule.runbookUrl=runbook.md#a", "/prometheusRule/runbookUrl"),
+    ("extraManifests[0]=1", "/extraManifests/0"),
+    ("podMonitor.enabled=true,serviceMonitor.enabled=true", "scraped twice"),
+    (
+        "podMonitor.enabled=true,dashboard.enabled=true,monitor.nativeHistograms=false",
+        "set histograms=classic",
+    ),
+    (
+        "podMonitor.enabled=true,dashboard.enabled=true,histograms=classic",
+        "needs monitor.nativeHistograms=false",
+    ),
+];
+
+/// Values, and the memory limit that the README's formula gives for them.
+const MEMORY: [(&str, &str); 5] = [
+    ("node.cpus=128,node.drives=84", "416Mi"),
+    ("node.cpus=384,node.drives=21", "352Mi"),
+    ("node.cpus=384,node.drives=21,workloads=off", "272Mi"),
+    ("node.cpus=2,node.drives=1", "96Mi"),
+    ("resources.limits.memory=1Gi", "1Gi"),
+];
+
+/// The size of a slot in the formula, and where the code states it.
+const SLOT: (&str, &str, &str) =
+    ("mul $cpus 5888 -}}", "biolat-common/src/size.rs", "size_of::<Counters>() == 5888");
+
+const PARENT: &str = concat!(
+    "{apiVersion: v2, name: parent, version: 1.0.0, dependencies: [{name: biolat, condition: biolat.enabled, version: ",
+    env!("CARGO_PKG_VERSION"),
+    "}]}"
+);
+const PARENT_VALUES: &str =
+    "{global: {imageRegistry: mirror.example, anything: {else: 1}}, biolat: {enabled: true}}";
+
+pub(super) fn check() -> Result<()> {
+    check_wrong()?;
+    check_memory()?;
+    check_documented()
+}
+
+fn check_wrong() -> Result<()> {
+    for (values, named) in WRONG_VALUES {
+        let rendering =
+            command(tool("bin/helm"), &["template", "biolat", CHART, "--set", values]).output()?;
+        let said = String::from_utf8_lossy(&rendering.stderr);
+        ensure!(!rendering.status.success(), "the chart accepts {values}, expected an error");
+        ensure!(said.contains(named), "the chart's error for {values} does not contain {named}: {said}");
+    }
+    Ok(())
+}
+
+fn check_memory() -> Result<()> {
+    for (values, limit) in MEMORY {
+        let arguments =
+            ["template", "biolat", CHART, "--set", values, "--show-only", "templates/daemonset.yaml"];
+        let rendered = output(&mut command(tool("bin/helm"), &arguments))?;
+        let expected = format!("limits:\n              memory: {limit}\n");
+        ensure!(rendered.contains(&expected), "{values}: the memory limit is not {limit}");
+    }
+    let (of_chart, file, of_code) = SLOT;
+    let (chart, code) = (read(&format!("{CHART}/templates/_pod.tpl"))?, read(file)?);
+    ensure!(
+        chart.contains(of_chart) && code.contains(of_code),
+        "the memory limit of {CHART} does not use the size of a slot in {file}"
+    );
+    Ok(())
+}
+
+/// The README's table lists the top-level values of `values.yaml`, in the same order, each with those below it.
+fn check_documented() -> Result<()> {
+    let values = read(&format!("{CHART}/values.yaml"))?;
+    let readme = read(README)?;
+    let table = readme.split_once("\n## Values\n").map_or("", |(_, table)| table);
+    let mut rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let mut row = ("", "");
+    for line in values.lines() {
+        let Some((name, _)) = line.split_once(':') else { continue };
+        if name.starts_with(|first: char| first.is_ascii_lowercase()) {
+            row = rows.next().unwrap_or_default();
+            ensure!(row.0 == name, "the table in {README} has {} where values.yaml has {name}", row.0);
+        } else if let Some(name) = name.strip_prefix("  ")
+            && name.chars().all(|letter| letter.is_ascii_alphabetic())
+        {
+            ensure!(row.1.contains(&format!("`{name}`")), "the table in {README}: {} lacks {name}", row.0);
+        }
+    }
+    ensure!(rows.next().is_none(), "the table in {README} has values that values.yaml lacks");
+    let schema: serde_json::Value = serde_json::from_str(&read(&format!("{CHART}/values.schema.json"))?)?;
+    for name in schema["properties"].as_object().context("the schema has no properties")?.keys() {
+        // Only a parent chart sets it.
+        let is_value = name == "enabled" || values.contains(&format!("\n{name}:"));
+        ensure!(is_value, "values.yaml lacks {name}, which the schema has");
+    }
+    Ok(())
+}
+
+/// The chart as a dependency of another one, rendered; without it, nothing is.
+pub(super) fn rendered_by_parent() -> Result<String> {
+    let folder = root().join(SCRATCH).join("parent");
+    make_empty(&folder.join("charts"))?;
+    symlink(root().join(CHART), folder.join("charts/biolat"))?;
+    fs::write(folder.join("Chart.yaml"), PARENT)?;
+    fs::write(folder.join("values.yaml"), PARENT_VALUES)?;
+    let template = |set: &[&str]| {
+        let mut helm = command(tool("bin/helm"), &["template", "parent", "--namespace", "platform"]);
+        output(helm.arg(&folder).args(set))
+    };
+    let without = template(&["--set", "biolat.enabled=false"])?;
+    ensure!(without.trim().is_empty(), "biolat.enabled=false of a parent chart renders {without}");
+    let rendered = template(&[])?;
+    let image = "image: mirror.example/biolat:";
+    ensure!(rendered.contains(image), "rendered by a parent chart: expected {image}");
+    Ok(rendered)
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {path}"))
+}
