@@ -1,9 +1,11 @@
 //! `cargo xtask deploy kubernetes`: lints the Helm chart, validates the rendered manifests against the schemas of Kubernetes
-//! and the Prometheus operator, compares the plain manifest with the chart's defaults, and checks the scrape config.
+//! and the Prometheus operator, compares the plain manifest with the chart's defaults, and checks the scrape config and the
+//! documented joins.
 //!
 //! Wrong values and deliberate mistakes show that the checks can fail.
 
 mod copies;
+mod joins;
 mod mistakes;
 mod values;
 
@@ -39,7 +41,7 @@ const HELM_LABELS: [&str; 2] = ["app.kubernetes.io/managed-by:", "helm.sh/chart:
 /// What the plain manifest creates: the chart's defaults grant no right in the cluster.
 const KINDS: [&str; 4] = ["Namespace", "NetworkPolicy", "ServiceAccount", "DaemonSet"];
 
-/// Checks the chart, the rendered manifests, the plain manifest and the scrape config.
+/// Checks the chart, the rendered manifests, the plain manifest, the scrape config and the documented joins.
 pub(super) fn check() -> Result<()> {
     check_versions()?;
     let rendered = rendered()?;
@@ -57,7 +59,8 @@ pub(super) fn check() -> Result<()> {
     );
     let kinds: Vec<_> = plain.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
     ensure!(kinds == KINDS, "{MANIFEST} has {kinds:?}, expected {KINDS:?}");
-    check_scrape_config()
+    check_scrape_config()?;
+    joins::check()
 }
 
 /// Writes the chart's copies and the plain manifest.

@@ -1,0 +1,50 @@
+//! The documented joins with metrics of Kubernetes: each is a test on series of both sides, with an answer.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    host::tool,
+    process::{command, root, run},
+};
+
+const DOCUMENT: &str = "docs/queries.md";
+const TESTS: &str = "deploy/kubernetes/tests/joins.yml";
+const BLOCKS: [&str; 2] = ["kube-state-metrics", "cAdvisor"];
+
+pub(super) fn check() -> Result<()> {
+    let tests = squeeze(&read(TESTS)?);
+    ensure!(!tests.contains("exp_samples: []"), "{TESTS}: a query without an answer shows nothing");
+    let document = read(DOCUMENT)?;
+    for block in BLOCKS {
+        let queries = queries(&document, block);
+        ensure!(!queries.is_empty(), "{DOCUMENT} has no {block} queries");
+        for query in queries {
+            ensure!(tests.contains(&query), "{TESTS} does not test this query of {DOCUMENT}: {query}");
+        }
+    }
+    run(command(tool("bin/promtool"), &["test", "rules"]).arg(TESTS))
+}
+
+/// The queries of all blocks of this kind: paragraphs, without comments.
+fn queries(document: &str, block: &str) -> Vec<String> {
+    let opening = format!("```promql {block}\n");
+    let blocks = document.split(&opening).skip(1).filter_map(|rest| rest.split("```").next());
+    let paragraphs = blocks.flat_map(|block| block.split("\n\n"));
+    paragraphs
+        .map(|text| text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n"))
+        .map(|query| squeeze(&query))
+        .filter(|query| !query.is_empty())
+        .collect()
+}
+
+/// With one space for all whitespace between words.
+fn squeeze(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn read(path: impl AsRef<Path>) -> Result<String> {
+    let path = path.as_ref();
+    fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {}", path.display()))
+}
