@@ -21,7 +21,7 @@ const PROBE: &str = "biolat-ebpf";
 const CELLS: &str = "cells";
 const FLOOR: &str = "floor";
 
-const OBJECT: &str = "biolat-daemon/probe/biolat.bpf.o";
+pub(crate) const OBJECT: &str = "biolat-daemon/probe/biolat.bpf.o";
 const MANIFEST: &str = "biolat-daemon/probe/biolat.bpf.manifest";
 const TARGET: &str = "bpfel-unknown-none";
 const LINKER: &str = "bpf-linker 0.13.0";

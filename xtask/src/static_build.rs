@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use crate::{
     host::tool,
@@ -52,17 +52,22 @@ impl Architecture {
         self.cross_cargo().err().map(|error| format!("{error:#}"))
     }
 
-    /// A cargo whose compiler has this architecture's standard library: rustup's, or Debian's as set up by `.ci/install`.
-    fn cross_cargo(self) -> Result<Command> {
-        let debian = tool(&format!("rust-{}/rustc", self.name));
-        if has_library(Path::new("rustc"), self.target) {
-            return Ok(cargo(&[]));
-        }
-        if !has_library(&debian, self.target) {
-            bail!(
+    /// A compiler with this architecture's standard library: rustup's, or Debian's as set up by `.ci/install`.
+    fn rustc(self) -> Result<PathBuf> {
+        let candidates = ["rustc".into(), tool(&format!("rust-{}/rustc", self.name))];
+        candidates.into_iter().find(|rustc| has_library(rustc, self.target)).with_context(|| {
+            format!(
                 "no standard library for {0}: rustup target add {0}, or on Debian run .ci/install",
                 self.target
-            );
+            )
+        })
+    }
+
+    /// A cargo that uses this compiler.
+    fn cross_cargo(self) -> Result<Command> {
+        let rustc = self.rustc()?;
+        if rustc == Path::new("rustc") {
+            return Ok(cargo(&[]));
         }
         let mut cargo = command("/usr/bin/cargo", &[]);
         // Debian's cargo must not inherit rustup's environment.
@@ -71,9 +76,42 @@ impl Architecture {
         }) {
             cargo.env_remove(name);
         }
-        cargo.env("RUSTC", debian);
+        cargo.env("RUSTC", rustc);
         Ok(cargo)
     }
+
+    /// The libraries that are linked statically and are no crates.
+    pub(crate) fn libraries(self) -> Result<[Library; 2]> {
+        let version = output(command(self.rustc()?, &["--version"]).env_remove("RUSTUP_TOOLCHAIN"))?;
+        let version = version.split(' ').nth(1).context("rustc has no version")?.to_owned();
+        let linker = self.cross.map_or("cc", |(linker, _)| linker);
+        let archive = output(&mut command(linker, &["-print-file-name=libc.a"]))?;
+        let archive = archive.trim();
+        let bytes = fs::read(archive).with_context(|| format!("cannot read {archive}"))?;
+        let glibc = glibc_version(&bytes).with_context(|| format!("{archive} is not the GNU C Library"))?;
+        Ok([
+            Library { name: "rust-std", product: "rust-lang:rust", version, license: "MIT OR Apache-2.0" },
+            Library { name: "glibc", product: "gnu:glibc", version: glibc, license: "LGPL-2.1-or-later" },
+        ])
+    }
+}
+
+/// A statically linked library that is no crate.
+pub(crate) struct Library {
+    pub(crate) name: &'static str,
+    /// Vendor and product in vulnerability databases.
+    pub(crate) product: &'static str,
+    pub(crate) version: String,
+    pub(crate) license: &'static str,
+}
+
+/// The version in the banner of the GNU C Library.
+fn glibc_version(archive: &[u8]) -> Option<String> {
+    const BANNER: &[u8] = b" release version ";
+    let start = archive.windows(BANNER.len()).position(|bytes| bytes == BANNER)? + BANNER.len();
+    let version = archive[start..].iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.');
+    let version: String = version.map(|&byte| char::from(byte)).collect();
+    Some(version.trim_end_matches('.').to_owned()).filter(|version| !version.is_empty())
 }
 
 /// Whether a compiler has the standard library for this target.

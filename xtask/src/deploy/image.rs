@@ -50,7 +50,7 @@ const READS: u64 = 64;
 
 pub(super) fn check() -> Result<()> {
     let release = super::release()?;
-    let image = &release.for_host()?.image;
+    let image = &release.image;
     let folder = root().join("target/deploy/image");
     make_empty(&folder)?;
     let drive = Drive::attach(&folder)?;

@@ -1,8 +1,9 @@
-//! The container image: an OCI image layout with one layer, which holds the binary, as a tar file.
+//! The container image: an OCI image layout as a tar file, with one image per architecture and an index of them. An image has
+//! one layer, which holds the binary.
 //!
 //! <https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md>
-//! `manifest.json` is for `docker load` before Docker 25, which does not support OCI layouts. The layer is not compressed, so
-//! its digest is that of its content; clients compress it when they push it to a registry.
+//! `manifest.json` is for Docker without the containerd image store, whose `docker load` reads nothing else. Layers are not
+//! compressed, so their digests are those of their content; clients compress them when they push them to a registry.
 
 use std::{
     fs,
@@ -21,6 +22,8 @@ const USER: &str = "65532:65532";
 
 const NAME: &str = "biolat";
 const PROGRAM: &str = "biolat-daemon";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const DESCRIPTION: &str = "Latency of every block I/O, as Prometheus native histograms";
 
 /// File capabilities of the binary: `CAP_PERFMON` (38) and `CAP_BPF` (39), permitted but not effective, as `struct
@@ -35,15 +38,21 @@ const CAPABILITIES: [u8; 20] = {
     data
 };
 
-/// Writes the image to a directory and returns its path.
-pub(super) fn write(
-    binary: &Path,
+/// An image in the layout.
+struct Image {
     architecture: Architecture,
+    layer: Vec<u8>,
+    config: Vec<u8>,
+    manifest: Vec<u8>,
+}
+
+/// Writes the images of these binaries to one file in a directory and returns its path.
+pub(super) fn write(
+    binaries: &[(Architecture, &Path)],
     info: &ReleaseInfo,
     folder: &Path,
 ) -> Result<PathBuf> {
     let created = info.date("%Y-%m-%dT%H:%M:%SZ")?;
-    let layer = layer(&fs::read(binary)?, info.epoch)?;
     let labels = json!({
         "org.opencontainers.image.created": created,
         "org.opencontainers.image.description": DESCRIPTION,
@@ -52,44 +61,28 @@ pub(super) fn write(
         "org.opencontainers.image.title": NAME,
         "org.opencontainers.image.version": info.version,
     });
-    let config = serde_json::to_vec(&json!({
-        "created": created,
-        "architecture": architecture.name,
-        "os": "linux",
-        "config": {
-            "User": USER,
-            "ExposedPorts": { "9976/tcp": {} },
-            "Entrypoint": [format!("/{PROGRAM}")],
-            "Labels": labels,
-        },
-        "rootfs": { "type": "layers", "diff_ids": [digest(&layer)] },
-        "history": [{ "created": created, "created_by": "cargo xtask dist" }],
-    }))?;
-    let manifest = serde_json::to_vec(&json!({
+    let mut images = Vec::new();
+    for &(architecture, binary) in binaries {
+        images.push(Image::new(architecture, &fs::read(binary)?, info.epoch, &created, &labels)?);
+    }
+    let index = serde_json::to_vec(&json!({
         "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
-        "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)],
+        "mediaType": INDEX,
+        "manifests": images.iter().map(Image::descriptor).collect::<Vec<_>>(),
         "annotations": labels,
     }))?;
-    let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
-    entry["platform"] = json!({ "architecture": architecture.name, "os": "linux" });
+    // Readers of a layout expect one entry with the name; they choose the platform from the index that it points to.
+    let mut entry = descriptor(INDEX, &index);
     entry["annotations"] = json!({
         "io.containerd.image.name": format!("docker.io/library/{NAME}:{}", info.version),
         "org.opencontainers.image.ref.name": info.version,
     });
-    let index = json!({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": [entry],
-    });
-    let docker_manifest = json!([{
-        "Config": blob_path(&config),
-        "RepoTags": [format!("{NAME}:{}", info.version)],
-        "Layers": [blob_path(&layer)],
-    }]);
+    let layout = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [entry] });
+    let docker_manifest: Vec<_> = images.iter().map(|image| image.docker_manifest(info.version)).collect();
 
-    let mut blobs = [&config, &layer, &manifest].map(|blob| (blob_path(blob), blob.as_slice()));
+    let mut blobs: Vec<&[u8]> = vec![&index];
+    blobs.extend(images.iter().flat_map(|image| [&*image.layer, &image.config, &image.manifest]));
+    let mut blobs: Vec<_> = blobs.into_iter().map(|blob| (blob_path(blob), blob)).collect();
     blobs.sort();
     let mut archive = TarArchive::new(info.epoch);
     archive.folder("blobs/")?;
@@ -97,12 +90,64 @@ pub(super) fn write(
     for (path, blob) in blobs {
         archive.file(&path, 0o644, blob)?;
     }
-    archive.file("index.json", 0o644, &serde_json::to_vec(&index)?)?;
+    archive.file("index.json", 0o644, &serde_json::to_vec(&layout)?)?;
     archive.file("manifest.json", 0o644, &serde_json::to_vec(&docker_manifest)?)?;
     archive.file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    let path = folder.join(format!("{NAME}-{}-image-{}.tar", info.version, architecture.name));
+    let path = folder.join(format!("{NAME}-{}-image.tar", info.version));
     fs::write(&path, archive.finish()?).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
+}
+
+impl Image {
+    fn new(
+        architecture: Architecture,
+        binary: &[u8],
+        epoch: u64,
+        created: &str,
+        labels: &Value,
+    ) -> Result<Self> {
+        let layer = layer(binary, epoch)?;
+        let config = serde_json::to_vec(&json!({
+            "created": created,
+            "architecture": architecture.name,
+            "os": "linux",
+            "config": {
+                "User": USER,
+                "ExposedPorts": { "9976/tcp": {} },
+                "Entrypoint": [format!("/{PROGRAM}")],
+                "Labels": labels,
+            },
+            "rootfs": { "type": "layers", "diff_ids": [digest(&layer)] },
+            "history": [{ "created": created, "created_by": "cargo xtask dist" }],
+        }))?;
+        let manifest = serde_json::to_vec(&json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
+            "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)],
+            "annotations": labels,
+        }))?;
+        Ok(Self { architecture, layer, config, manifest })
+    }
+
+    fn descriptor(&self) -> Value {
+        let mut entry = descriptor(MANIFEST, &self.manifest);
+        entry["platform"] = json!({ "architecture": self.architecture.name, "os": "linux" });
+        entry
+    }
+
+    /// Docker's old format has no platforms: another architecture than amd64 has a tag of its own.
+    fn docker_manifest(&self, version: &str) -> Value {
+        let suffix = match self.architecture.name {
+            "amd64" => String::new(),
+            other => format!("-{other}"),
+        };
+        json!({
+            "Config": blob_path(&self.config),
+            "RepoTags": [format!("{NAME}:{version}{suffix}")],
+            "Layers": [blob_path(&self.layer)],
+        })
+    }
 }
 
 /// The layer: the binary with its file capabilities and nothing else. Runtimes create the mount points.

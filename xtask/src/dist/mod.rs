@@ -1,9 +1,11 @@
-//! `cargo xtask dist`: builds the release artifacts in `target/dist`: binaries, images, packages and their checksums.
+//! `cargo xtask dist`: builds the release artifacts in `target/dist`: binaries with their bills of materials, packages, the
+//! image, and checksums.
 //!
 //! Builds are reproducible: the same commit gives the same bytes in any directory.
 
 mod image;
 mod package;
+mod sbom;
 
 use std::{
     fs,
@@ -35,7 +37,7 @@ struct ReleaseInfo {
 pub(crate) struct Artifacts {
     pub(crate) architecture: Architecture,
     pub(crate) binary: PathBuf,
-    pub(crate) image: PathBuf,
+    sbom: PathBuf,
     package: Option<PathBuf>,
 }
 
@@ -43,6 +45,8 @@ pub(crate) struct Artifacts {
 pub(crate) struct Release {
     /// One entry for each architecture that can be built for here.
     pub(crate) artifacts: Vec<Artifacts>,
+    /// For all of these architectures.
+    pub(crate) image: PathBuf,
     sums: PathBuf,
 }
 
@@ -66,8 +70,8 @@ pub(crate) fn dist(only: Option<&str>) -> Result<()> {
 pub(crate) fn check(whole: bool) -> Result<()> {
     let info = ReleaseInfo::find()?;
     let ours = Architecture::of_host()?;
+    let here = fs::read_to_string(build_all(&[ours])?.sums)?;
     // The copy is built beside the other architectures: the last crate of each keeps one CPU busy.
-    build_all(&[ours])?;
     let (release, there) = thread::scope(|scope| {
         let copy = scope.spawn(|| build_from_copy(&info, ours, whole));
         let release = build();
@@ -85,6 +89,7 @@ pub(crate) fn check(whole: bool) -> Result<()> {
         if binary.len() as u64 > max {
             bail!("the binary for {name} has {} bytes, more than {max}", binary.len());
         }
+        sbom::check(&artifacts.sbom, &binary)?;
         for path in static_build::local_paths()? {
             let path = path.to_string_lossy();
             if binary.windows(path.len()).any(|part| part == path.as_bytes()) {
@@ -92,8 +97,6 @@ pub(crate) fn check(whole: bool) -> Result<()> {
             }
         }
     }
-    let here = fs::read_to_string(&release.sums)?;
-    let here: String = here.split_inclusive('\n').filter(|line| line.contains(ours.name)).collect();
     if here != there {
         bail!("builds in two directories differ:\n{here}\n{there}");
     }
@@ -117,15 +120,17 @@ fn build_all(architectures: &[Architecture]) -> Result<Release> {
             Some(reason) => println!("skipped: {}: {reason}", architecture.name),
         }
     }
+    let binaries: Vec<_> = artifacts.iter().map(|each| (each.architecture, each.binary.as_path())).collect();
+    let image = image::write(&binaries, &info, &folder)?;
     let sums = folder.join("SHA256SUMS");
     let mut lines = String::new();
-    for file in artifacts.iter().flat_map(|each| [&each.binary, &each.image].into_iter().chain(&each.package))
-    {
+    let files = artifacts.iter().flat_map(|each| [&each.binary, &each.sbom].into_iter().chain(&each.package));
+    for file in files.chain([&image]) {
         let name = file.file_name().context("no file name")?.to_string_lossy();
         lines += &format!("{}  {name}\n", hash(&fs::read(file)?));
     }
     fs::write(&sums, lines)?;
-    Ok(Release { artifacts, sums })
+    Ok(Release { artifacts, image, sums })
 }
 
 fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> Result<Artifacts> {
@@ -133,7 +138,7 @@ fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> R
     let built = static_build::folder(architecture).join("biolat-daemon");
     let binary = folder.join(format!("biolat-daemon-{}-linux-{}", info.version, architecture.name));
     fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
-    let image = image::write(&binary, architecture, info, folder)?;
+    let sbom = sbom::write(&binary, architecture, info)?;
     let package = match missing() {
         None => Some(package::write(architecture, info, folder)?),
         Some(reason) => {
@@ -141,7 +146,7 @@ fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> R
             None
         }
     };
-    Ok(Artifacts { architecture, binary, image, package })
+    Ok(Artifacts { architecture, binary, sbom, package })
 }
 
 impl Artifacts {
