@@ -1,4 +1,5 @@
-//! The container image: run by podman as a user would, and by runc with the privileges Kubernetes grants.
+//! The container image: run by podman as a user would, and by runc with the privileges Kubernetes grants. Of the other
+//! architecture, its content.
 
 mod drive;
 mod podman;
@@ -12,13 +13,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::{
+    dist::Artifacts,
     folder::make_empty,
     host::Requirement,
     process::{output, root, run},
+    static_build::Architecture,
 };
 use drive::Drive;
 use podman::Podman;
@@ -50,19 +53,22 @@ const READS: u64 = 64;
 
 pub(super) fn check() -> Result<()> {
     let release = super::release()?;
-    let image = &release.image;
     let folder = root().join("target/deploy/image");
     make_empty(&folder)?;
-    let drive = Drive::attach(&folder)?;
+    for artifacts in &release.artifacts {
+        println!("the image for {}", artifacts.architecture.name);
+        unpack(&release.image, artifacts, &folder)?;
+    }
 
+    let drive = Drive::attach(&folder)?;
     println!("the image in podman");
-    let podman = Podman::load(image, &folder)?;
+    let podman = Podman::load(&release.image, &folder)?;
     let container = podman.run()?;
     check_counts(&drive, &mut || container.scrape())?;
     drop(container);
     podman.check_without_capabilities()?;
 
-    let system = unpack(image, &folder)?;
+    let system = system(&folder, release.for_host()?.architecture);
     for case in &PRIVILEGE_CASES {
         println!("the image in runc: {}", case.description);
         let container = RuncContainer::start(&folder, &system, case)?;
@@ -129,27 +135,44 @@ fn check_refusal(ended: &std::process::Output, expected: &str) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks the image with independent tools, checks its content, and returns the root directory.
-fn unpack(image: &Path, folder: &Path) -> Result<PathBuf> {
-    let (layout, system) = (folder.join("layout"), folder.join("system"));
-    // skopeo verifies every digest.
+/// Unpacks the image for one architecture with independent tools, and checks its content.
+fn unpack(image: &Path, artifacts: &Artifacts, folder: &Path) -> Result<()> {
+    let (name, system) = (artifacts.architecture.name, system(folder, artifacts.architecture));
+    let layout = folder.join(format!("layout-{name}"));
+    // skopeo finds it in the index by its platform, and verifies every digest.
     let (from, to) = (format!("oci-archive:{}", image.display()), format!("dir:{}", layout.display()));
-    run(Command::new("skopeo").args(["copy", "--quiet", &from, &to]))?;
-    let manifest: Value = serde_json::from_slice(&fs::read(layout.join("manifest.json"))?)?;
-    let digest = manifest["layers"][0]["digest"].as_str().unwrap_or_default();
-    let layer = layout.join(digest.trim_start_matches("sha256:"));
+    run(Command::new("skopeo").args(["--override-arch", name, "copy", "--quiet", &from, &to]))?;
+    let json = |file: &Path| Ok::<Value, anyhow::Error>(serde_json::from_slice(&fs::read(file)?)?);
+    let manifest = json(&layout.join("manifest.json"))?;
+    let blob = |descriptor: &Value| {
+        layout.join(descriptor["digest"].as_str().unwrap_or_default().trim_start_matches("sha256:"))
+    };
+    let config = json(&blob(&manifest["config"]))?;
+    ensure!(config["architecture"] == name, "the image for {name} is for {}", config["architecture"]);
+
     fs::create_dir(&system)?;
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--numeric-owner", "--xattrs", "--xattrs-include=security.*", "--directory"]);
-    run(tar.arg(&system).arg("--file").arg(&layer))?;
+    run(tar.arg(&system).arg("--file").arg(blob(&manifest["layers"][0])))?;
     let files =
         output(Command::new("find").arg(&system).args(["-mindepth", "1", "-printf", "%P %U:%G %m\n"]))?;
     if files.trim() != "biolat-daemon 0:0 755" {
         bail!("the image holds more than the binary: {files}");
     }
-    let granted = output(Command::new("getcap").arg(system.join("biolat-daemon")))?;
+    let binary = system.join("biolat-daemon");
+    ensure!(
+        fs::read(&binary)? == fs::read(&artifacts.binary)?,
+        "the image for {name} does not hold {}",
+        artifacts.binary.display()
+    );
+    let granted = output(Command::new("getcap").arg(binary))?;
     if !granted.trim().ends_with(" cap_perfmon,cap_bpf=p") {
         bail!("the binary's file capabilities are not cap_perfmon,cap_bpf=p: {granted}");
     }
-    Ok(system)
+    Ok(())
+}
+
+/// The root directory of the image for an architecture.
+fn system(folder: &Path, architecture: Architecture) -> PathBuf {
+    folder.join(format!("system-{}", architecture.name))
 }
