@@ -231,7 +231,8 @@ function showDevices(view) {
   for (const { device, sum: figures, unseen, seconds } of list) {
     const row = rowOf(device.name), cells = row.cells, known = seconds > 0;
     row.setAttribute('aria-current', choice.device === device.name);
-    cells[0].firstChild.title = [device.serial && `serial ${device.serial}`, device.rotational && 'rotational',
+    cells[0].firstChild.title = [device.serial && `serial ${device.serial}`, device.firmware && `firmware ${device.firmware}`,
+      device.transport, device.rotational && 'rotational',
       device.holders.length && `used by ${device.holders.join(', ')}`].filter(Boolean).join('; ');
     setText(cells[1], device.model || NONE, device.model);
     row.classList.toggle('hung', isHung(device));
