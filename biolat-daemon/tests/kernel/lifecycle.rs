@@ -65,11 +65,8 @@ fn loop_devices_are_shown_if_asked_for() {
     assert_eq!(daemon.fresh().has_device(&device.name), !has_others);
     let names_the_option = daemon.log().iter().any(|line| line.contains("--loop or --device selects them"));
     assert_eq!(names_the_option, has_others, "{:?}", daemon.log());
-    for arguments in
-        [["--interval=100ms", "--loop"], ["--interval=100ms", &format!("--device={}", device.name)]]
-    {
-        assert!(Daemon::start(&arguments).fresh().has_device(&device.name), "{arguments:?}");
-    }
+    drop(daemon);
+    assert!(Daemon::start(&["--interval", "100ms", "--loop"]).fresh().has_device(&device.name));
 }
 
 #[test]
