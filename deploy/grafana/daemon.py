@@ -1,132 +1,118 @@
-"""The row on biolat itself: its cost, gaps in its figures, its versions."""
+"""The row on biolat itself: its cost, gaps in its figures, its versions. Of the chosen clusters and nodes, whatever model."""
 
-from grafana_foundation_sdk.builders import dashboard as builders
+from latencies import BY_DEVICE, BY_NODE, DEVICE, NODE, NOW, gauge, highest, most, rate, summed
+from panels import columns, lines, row
 
-from latencies import DEVICE, NODE, rate, summed
-from panels import columns, lines
+NODES = "The twenty with the highest values over the time range."
+PROCESS = f'job=~"biolat.*", {NODE}'
+LEGEND = "{{cluster}} {{instance}}"
+
+
+def _growth(metric, labels=NODE, by=BY_NODE):
+    return most(20, lambda window: summed(by, rate(metric, labels, window)))
+
+
+def _gauge(metric, labels=NODE):
+    return most(20, lambda window: highest(BY_NODE, gauge(metric, labels, window)))
+
+
+def _age(window):
+    """Those that are oldest at the end of the time range rank highest."""
+    collected = f"biolat_collect_timestamp_seconds{{{NODE}}}{'' if window == NOW else ' @ end()'}"
+    return highest(BY_NODE, f"timestamp({collected}) - {collected}")
+
+
+def _run_time(window):
+    seconds, runs = (summed(BY_NODE, rate(f"biolat_probe_{of}_total", NODE, window)) for of in ("run_seconds", "runs"))
+    return f"{seconds} / {runs}"
+
+
+def _missed(window):
+    """By drive; where a daemon does not expose that, over its ops."""
+    by_drive, by_op = (
+        summed(BY_DEVICE, rate(f"biolat_unseen_{of}_total", DEVICE, window)) for of in ("ios", "completions")
+    )
+    return f"{by_drive} or {by_op}"
 
 
 def figures(board, ask):
-    board.with_row(builders.Row("biolat itself"))
-    process = f'job=~"biolat.*", {NODE}'
-    board.with_panel(
-        lines(
+    def panel(title, description, unit, *queries, nodes=NODES, **options):
+        return lines(title, f"{description} {nodes}", unit, *queries, width=8, **options)
+
+    def collection(share):
+        return most(
+            10, lambda window: ask.quantile(share, "biolat_collect_duration_seconds", NODE, BY_NODE, window)
+        )
+
+    row(
+        board,
+        "biolat itself",
+        panel(
             "CPU",
             "CPU time of the daemon, as a share of one CPU. The probe runs at completions and is not included.",
             "percentunit",
-            (rate("process_cpu_seconds_total", process), "{{instance}}"),
-            width=8,
-        )
-    )
-    board.with_panel(
-        lines(
-            "Memory",
-            "Resident memory of the daemon.",
-            "bytes",
-            (f"process_resident_memory_bytes{{{process}}}", "{{instance}}"),
-            width=8,
-        )
-    )
-    board.with_panel(
-        lines(
+            (_growth("process_cpu_seconds_total", PROCESS), LEGEND),
+        ),
+        panel("Memory", "Resident memory of the daemon.", "bytes", (_gauge("process_resident_memory_bytes", PROCESS), LEGEND)),
+        panel(
             "Kernel memory",
             "Kernel memory of the counters by device and op, on all CPUs. Those of workloads take up to 64 MiB more.",
             "bytes",
-            (f"biolat_map_bytes{{{NODE}}}", "{{instance}}"),
-            width=8,
-        )
-    )
-    board.with_panel(
-        lines(
+            (_gauge("biolat_map_bytes"), LEGEND),
+        ),
+        panel(
             "Collection time",
             "Duration of a collection: read the kernel's counters, sum them, audit.",
             "s",
-            (ask.quantile(0.5, "biolat_collect_duration_seconds", NODE, ("instance",)), "{{instance}} p50"),
-            (ask.quantile(0.99, "biolat_collect_duration_seconds", NODE, ("instance",)), "{{instance}} p99"),
-            width=8,
-        )
-    )
-    board.with_panel(
-        lines(
+            (collection(0.5), f"{LEGEND} p50"),
+            (collection(0.99), f"{LEGEND} p99"),
+        ),
+        panel(
             "Age of the figures",
             "Time since the figures were read from the kernel: at most the daemon's --interval.",
             "s",
-            (
-                f"timestamp(biolat_collect_timestamp_seconds{{{NODE}}}) - biolat_collect_timestamp_seconds{{{NODE}}}",
-                "{{instance}}",
-            ),
-            width=8,
+            (most(20, _age), LEGEND),
+            nodes="The twenty with the oldest ones at the end of the time range.",
             minimum=None,
-        )
-    )
-    board.with_panel(
-        lines(
+        ),
+        panel(
             "Failed and late collections",
             "Per second. After a failure biolat serves the figures of the last good collection.",
             "cps",
-            (rate("biolat_collect_failures_total", NODE), "{{instance}} failed"),
-            (rate("biolat_collect_overruns_total", NODE), "{{instance}} late"),
-            width=8,
-        )
-    )
-    board.with_panel(
-        lines(
+            (_growth("biolat_collect_failures_total"), f"{LEGEND} failed"),
+            (_growth("biolat_collect_overruns_total"), f"{LEGEND} late"),
+        ),
+        panel(
             "Probe run time",
             "Mean time of a run of the probe. Needs --probe-stats, which itself costs more than the probe.",
             "s",
-            (
-                f"{rate('biolat_probe_run_seconds_total', NODE)} / {rate('biolat_probe_runs_total', NODE)}",
-                "{{instance}}",
-            ),
-            width=8,
-        )
-    )
-    board.with_panel(
-        lines(
+            (most(20, _run_time), LEGEND),
+        ),
+        panel(
             "Lost completions",
             "Completions per second that are in no histogram. iostats_off, passthrough and no_disk are configuration "
             "or commands; the other reasons are faults.",
             "iops",
-            (summed(("instance", "reason"), rate("biolat_lost_completions_total", NODE)), "{{instance}} {{reason}}"),
-            width=8,
-        )
-    )
-    board.with_panel(
-        lines(
+            (_growth("biolat_lost_completions_total", by=(*BY_NODE, "reason")), f"{LEGEND} {{{{reason}}}}"),
+        ),
+        panel(
             "Missed completions",
             "Completions per second in the kernel's disk statistics that the probe missed: a lower bound.",
             "iops",
-            (
-                summed(("instance", "device"), rate("biolat_unseen_ios_total", DEVICE)),
-                "{{instance}} {{device}}",
-            ),
-            width=8,
-        )
-    )
-    board.with_panel(
+            (most(20, _missed), f"{LEGEND} {{{{device}}}}"),
+        ),
         columns(
             "Series slots",
-            "Series that the probe has room for. The number grows with the series in use.",
-            [f"biolat_series_slots{{{NODE}}}"],
-            {"instance": "Node", "Value": "Series"},
-            width=8,
-        )
-    )
-    board.with_panel(
+            "Series that the probe has room for; the number grows with the series in use. The hundred largest.",
+            [f"topk(100, {highest(BY_NODE, gauge('biolat_series_slots', NODE))})"],
+            {"cluster": "Cluster", "instance": "Node", "Value": "Series"},
+            width=12,
+        ),
         columns(
             "Versions",
-            "How many nodes run which version of biolat.",
-            [f"count by (version, revision) (biolat_build_info{{{NODE}}})"],
-            {"version": "Version", "revision": "Revision", "Value": "Nodes"},
-            width=8,
-        )
-    )
-    board.with_panel(
-        columns(
-            "Phases of the devices",
-            "Latencies that a device lacks, as the kernel does not record the timestamps. biolat-daemon check names the cause.",
-            [f"biolat_device_phase_available{{{DEVICE}}}"],
-            {"instance": "Node", "device": "Device", "phase": "Phase", "Value": "Available"},
-            width=8,
-        )
+            "How many nodes run which version of biolat. The hundred with the most nodes.",
+            [f"topk(100, count by (cluster, version, revision) (biolat_build_info{{{NODE}}}))"],
+            {"cluster": "Cluster", "version": "Version", "revision": "Revision", "Value": "Nodes"},
+            width=12,
+        ),
     )

@@ -13,16 +13,38 @@ from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
+from annotations import annotations
 from daemon import figures
-from devices import completions, details, devices, latency, sizes, unfinished
+from devices import completions, details, latency, load
 from faults import faults
 from fleet import fleet
 from latencies import Classic, Native
 from mistakes import missed
+from sizes import sizes
+from unfinished import hangs, slow
 from variables import variables
 from workloads import workloads
 
 HERE = pathlib.Path(__file__).parent
+
+
+def each(panels):
+    """All panels, each row before those in it."""
+    for panel in panels:
+        yield panel
+        yield from getattr(panel, "panels", None) or ()
+
+
+def arrange(panels, top=0):
+    """Panels from left to right and top to bottom, as Grafana stores them: those in a collapsed row take no room."""
+    left = bottom = 0
+    for panel in panels:
+        place = panel.grid_pos
+        if left + place.w > 24:
+            left, top = 0, bottom
+        place.x, place.y = left, top
+        left, bottom = left + place.w, max(bottom, top + place.h)
+        arrange(getattr(panel, "panels", None) or (), bottom)
 
 
 def build(ask):
@@ -31,11 +53,13 @@ def build(ask):
     board.time("now-1h", "now").refresh("1m").timezone("browser").tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
     board.readonly()
     variables(board)
-    for part in (fleet, unfinished, latency, devices, workloads, sizes, completions, details, figures):
+    annotations(board)
+    for part in (fleet, hangs, slow, latency, load, workloads, sizes, completions, details, figures):
         part(board, ask)
     built = board.build()
+    arrange(built.panels)
     # Grafana assigns the dashboard's id on import. Panels keep their ids, as links contain them.
-    for place, panel in enumerate(built.panels, 1):
+    for place, panel in enumerate(each(built.panels), 1):
         panel.id_val = place
     text = JSONEncoder(sort_keys=True, indent=2).encode(built)
     return text.replace("{\n", '{\n  "id": null,\n', 1) + "\n"

@@ -4,14 +4,24 @@ import re
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 # Variables of Grafana itself.
-BUILT_IN = {"__rate_interval"}
+BUILT_IN = {"__rate_interval", "__range"}
 KINDS = {"row", "stat", "table", "timeseries", "heatmap"}
+# Up to now, or the whole time range.
+WINDOWS = {"[$__rate_interval]", "[$__range] @ end()"}
+# What is about a node and not about a drive, which has a model.
+OF_NODES = r"process_.*|biolat_(build_info|collect_.*|map_bytes|series_slots|lost_.*|probe_.*|slow_records_.*|workload_info)"
+
+
+def all_panels(board):
+    """All panels, also those in collapsed rows."""
+    for panel in board["panels"]:
+        yield panel
+        yield from panel.get("panels") or ()
 
 
 def faults(board):
     """One line per fault."""
-    panels = board["panels"]
-    shown = [panel for panel in panels if panel["type"] != "row"]
+    panels = list(all_panels(board))
     variables = {variable["name"] for variable in board["templating"]["list"]}
     if board["editable"] or board["id"] is not None or not board["uid"]:
         yield "must not be editable, must have no id and a uid"
@@ -20,12 +30,33 @@ def faults(board):
     for panel in panels:
         if panel["type"] not in KINDS:
             yield f"{panel['title']}: {panel['type']} is no kind of panel that we use"
-    for panel in shown:
-        yield from (f"{panel['title']}: {fault}" for fault in _of_panel(panel, variables))
+        elif panel["type"] != "row":
+            yield from (f"{panel['title']}: {fault}" for fault in _of_panel(panel, variables))
+    for annotation in board["annotations"]["list"]:
+        yield from (f"{annotation['name']}: {fault}" for fault in _of_query(annotation, variables, annotation["name"]))
+    yield from _of_rows(board["panels"])
+
+
+def _of_rows(panels):
+    """The first row is open, the others are collapsed; panels fill the width and do not lie on each other."""
+    rows = [panel for panel in panels if panel["type"] == "row"]
+    if rows[0]["collapsed"] or not all(row["collapsed"] and row["panels"] for row in rows[1:]):
+        yield "only the first row must be open"
+    for panels in (panels, *(row["panels"] for row in rows[1:])):
+        yield from _of_places(panels)
+
+
+def _of_places(panels):
     for number, panel in enumerate(panels):
         for other in panels[:number]:
             if _overlap(panel["gridPos"], other["gridPos"]):
                 yield f"{panel['title']} lies on {other['title']}"
+    lines = {}
+    for place in (panel["gridPos"] for panel in panels):
+        lines.setdefault(place["y"], []).append(place)
+    for places in lines.values():
+        if sum(place["w"] for place in places) != 24 or len({place["h"] for place in places}) > 1:
+            yield f"a line of panels does not fill the width, or has several heights: {places}"
 
 
 def _of_panel(panel, variables):
@@ -35,17 +66,30 @@ def _of_panel(panel, variables):
         yield "no unit"
     if not panel["targets"]:
         yield "no query"
+    if panel["datasource"] != DATASOURCE:
+        yield "its data source is not the variable"
     for target in panel["targets"]:
-        query = target["expr"]
-        if panel["datasource"] != DATASOURCE or target["datasource"] != DATASOURCE:
-            yield "its data source is not the variable"
-        if unknown := set(re.findall(r"\$(\w+)", query)) - variables - BUILT_IN:
-            yield f"no variable is called {', '.join(sorted(unknown))}"
-        if set(re.findall(r"\[(.*?)\]", query)) - {"$__rate_interval"}:
-            yield f"a range other than $__rate_interval: {query}"
-        for metric, labels in re.findall(r"([a-z_:0-9]+){(.*?)}", query):
-            if 'cluster=~"$cluster"' not in labels:
-                yield f"{metric} does not go by the variables"
+        yield from _of_query(target, variables, panel["type"])
+
+
+def _of_query(target, variables, kind):
+    query = target["expr"]
+    if target["datasource"] != DATASOURCE:
+        yield "its data source is not the variable"
+    if unknown := set(re.findall(r"\$(\w+)", query)) - variables - BUILT_IN:
+        yield f"no variable is called {', '.join(sorted(unknown))}"
+    if windows := set(re.findall(r"\[.*?\](?: @ end\(\))?", query)) - WINDOWS:
+        yield f"{windows} is no range that we use: {query}"
+    for metric, labels in re.findall(r"([a-zA-Z_:0-9]+){(.*?)}", query):
+        if 'cluster=~"$cluster"' not in labels:
+            yield f"{metric} does not go by the variables"
+    if any(not re.fullmatch(OF_NODES, metric) for metric in re.findall(r"([a-zA-Z_:0-9]+){", query)):
+        if not re.search(r'model[=!]~"\$model"', query):
+            yield f"drives of all models: {query}"
+    if kind not in ("stat", "heatmap"):
+        for by in re.findall(r"\b(?:sum|max|min|count|group)(?: by \((.*?)\) )?\(", query):
+            if "cluster" not in by.split(", "):
+                yield f"it merges clusters: {query}"
 
 
 def _overlap(one, other):

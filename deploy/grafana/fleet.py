@@ -1,9 +1,9 @@
-"""The row on all drives, from recorded series: totals, the worst drives, models."""
+"""The row on all drives, from recorded series: totals, the worst drives, models. It is open at first."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from latencies import FLEET, FLEET_DEVICE, NODE, summed
-from panels import columns, heat_map, lines, number
+from latencies import BY_DEVICE, FLEET, FLEET_DEVICE, SOLID, WHOLE, highest, most, recorded, summed
+from panels import coloured, columns, heat_map, lines, link, number, unit_of, yes_or_no
 
 DEVICES = "instance_device_op:biolat_device_latency_seconds"
 TOTALS = "instance_device_op:biolat_total_latency_seconds"
@@ -13,149 +13,173 @@ FAILED = "instance_device:biolat_failed_ios:rate5m"
 SLOW = "instance_device_over:biolat_slow_ios:rate5m"
 INFLIGHT = "instance_device:biolat_inflight_ios:sum"
 OLDEST = "instance_device:biolat_oldest_inflight_seconds:max"
+MODELS = "model_op:biolat_device_latency_seconds:p99_rate5m"
+
+BY_DRIVE = (*BY_DEVICE, "model")
 OPS = f'{FLEET_DEVICE}, op=~"$op"'
-BY_DEVICE = ("cluster", "instance", "device", "model")
+INFO = f"biolat_device_info{{{FLEET_DEVICE}}}"
+SPINNING = f'biolat_device_info{{{FLEET_DEVICE}, rotational="1"}}'
+ON_DEVICE = f"on ({', '.join(BY_DEVICE)})"
 
 
-def highest(expression):
-    """The highest value of a device, over its ops."""
-    return f"max by ({', '.join(BY_DEVICE)}) ({expression})"
+def _of_drives(series):
+    """The highest value of a drive, over its ops."""
+    return highest(BY_DRIVE, f"{series}{{{OPS}}}")
 
 
-def fleet(board, ask):
-    board.with_row(builders.Row("Fleet"))
-    board.with_panel(number("Nodes", "Nodes whose biolat is scraped.", "short", f"count(biolat_build_info{{{NODE}}})"))
-    board.with_panel(
-        number(
-            "Devices",
-            "Block devices with requests of their own.",
-            "short",
-            f"count(biolat_device_info{{{FLEET_DEVICE}}})",
-        )
-    )
-    board.with_panel(
-        number(
-            "IOPS", "I/Os per second, all together. From a recording rule.", "iops", f"sum({TOTALS}:count_rate5m{{{OPS}}})"
-        )
-    )
-    board.with_panel(
-        number("Throughput", "Bytes per second, all together. From a recording rule.", "Bps", f"sum({BYTES}{{{OPS}}})")
-    )
-    board.with_panel(
-        number(
+P99 = f"({_of_drives(f'{DEVICES}:p99_rate5m')} or {_of_drives(f'{TOTALS}:p99_rate5m')})"
+OR_TOTAL = "where the kernel does not record the dispatch, the total latency"
+LIMITS = (0.01, 0.1)
+# No drive takes that long: a full queue keeps an I/O on a spinning disk for two seconds, a bad sector for seven.
+HANGS = 8
+
+
+def _numbers():
+    for title, description, unit, expression, steps in (
+        ("Nodes", "Nodes with such drives.", "short", f"count(group by (cluster, instance) ({INFO}))", ()),
+        ("Devices", "Block devices with requests of their own.", "short", f"count({INFO})", ()),
+        (
+            "IOPS",
+            "I/Os per second, all together. From a recording rule.",
+            "iops",
+            f"sum({TOTALS}:count_rate5m{{{OPS}}})",
+            (),
+        ),
+        ("Throughput", "Bytes per second, all together. From a recording rule.", "Bps", f"sum({BYTES}{{{OPS}}})", ()),
+        (
             "Failed I/O",
             "Failed completions of all ops per second. From a recording rule.",
             "iops",
             f"sum({FAILED}{{{FLEET_DEVICE}}})",
-            steps=(1e-9, 1),
-        )
-    )
-    board.with_panel(
-        number(
+            (1e-9, 1),
+        ),
+        (
             "Slow I/O",
-            "I/Os of all ops per second that took more than a second. From a recording rule.",
+            "I/Os of all ops per second that took more than a second, discards too. From a recording rule.",
             "iops",
             f'sum({SLOW}{{{FLEET_DEVICE}, over="1"}})',
-            steps=(1e-9, 1),
-        )
-    )
-    board.with_panel(
-        number(
+            (1e-9, 1),
+        ),
+        (
             "Worst p99",
-            "The highest p99 device latency of any drive. From a recording rule.",
+            f"The highest p99 device latency of a drive that does not spin, or of any drive if all spin; {OR_TOTAL}. From "
+            "recording rules.",
             "s",
-            f"max({DEVICES}:p99_rate5m{{{OPS}}})",
-            steps=(0.01, 0.1),
-        )
-    )
-    board.with_panel(
-        number(
+            f"max({P99} and {ON_DEVICE} {SOLID}) or max({P99})",
+            LIMITS,
+        ),
+        (
             "Oldest I/O",
             "The age of the oldest I/O of any drive that has not completed. From a recording rule.",
             "s",
             f"max({OLDEST}{{{FLEET_DEVICE}}})",
-            steps=(1, 30),
-        )
+            (HANGS, 30),
+        ),
+    ):
+        yield number(title, description, unit, expression, steps=steps)
+
+
+def _worst(uid):
+    oldest = f"{OLDEST}{{{FLEET_DEVICE}}}"
+    # Drives that hang rank above 8e6, those that do not spin above 1e4, as no latency is above 1,024 s.
+    hang, solid = f"({oldest} >= {HANGS}) * 1e6", f"topk(20, {P99} and {ON_DEVICE} {SOLID}) + 1e4"
+    worst = f"topk(20, {hang} or {solid} or topk(20, {P99}))"
+    by_drive = f"group by ({', '.join(BY_DRIVE)})"
+    values = {
+        "Hangs for": f"{oldest} * ({oldest} >= bool {HANGS})",
+        "In flight": highest(BY_DRIVE, f"{INFLIGHT}{{{FLEET_DEVICE}}}"),
+        "p99": P99,
+        "p50 device": _of_drives(f"{DEVICES}:p50_rate5m"),
+        "p99 admission": _of_drives(ADMISSION),
+        "p99 total": _of_drives(f"{TOTALS}:p99_rate5m"),
+        "IOPS": summed(BY_DRIVE, f"{TOTALS}:count_rate5m{{{OPS}}}"),
+        "Spins": f"({by_drive} ({SPINNING}) or {by_drive} ({INFO}) * 0)",
+    }
+    this_drive = "&".join(
+        [
+            f"/d/{uid}?${{datasource:queryparam}}",
+            "${__url_time_range}",
+            "${op:queryparam}",
+            "var-model=%24__all",
+            *(
+                f"var-{variable}=${{__data.fields.{column}:percentencode}}"
+                for variable, column in (("cluster", "Cluster"), ("node", "Node"), ("device", "Device"))
+            ),
+        ]
     )
-    # Whole seconds: below, the age of an I/O in flight says nothing, and the latency decides.
-    oldest = f"floor({OLDEST}{{{FLEET_DEVICE}}})"
-    p99 = highest(f"{DEVICES}:p99_rate5m{{{OPS}}}")
-    worst = f"topk(20, {oldest} * 1e6 + {p99} or {oldest} * 1e6 or {p99})"
-    board.with_panel(
-        columns(
-            "Worst drives now",
-            "The twenty drives with the oldest I/O that has not completed, in whole seconds, then those with the highest p99 "
-            "device latency of an op over five minutes. A drive that hangs has no latency. From recording rules.",
-            [
-                f"{oldest} and {worst}",
-                f"{highest(f'{INFLIGHT}{{{FLEET_DEVICE}}}')} and {worst}",
-                f"{p99} and {worst}",
-                f"{highest(f'{DEVICES}:p50_rate5m{{{OPS}}}')} and {worst}",
-                f"{highest(f'{ADMISSION}{{{OPS}}}')} and {worst}",
-                f"{highest(f'{TOTALS}:p99_rate5m{{{OPS}}}')} and {worst}",
-                f"{summed(BY_DEVICE, f'{TOTALS}:count_rate5m{{{OPS}}}')} and {worst}",
-            ],
-            {
-                "cluster": "Cluster",
-                "instance": "Node",
-                "device": "Device",
-                "model": "Model",
-                "Value #A": "Oldest I/O",
-                "Value #B": "In flight",
-                "Value #C": "p99 device",
-                "Value #D": "p50 device",
-                "Value #E": "p99 admission",
-                "Value #F": "p99 total",
-                "Value #G": "IOPS",
-            },
-            units={
-                "Oldest I/O": "s",
-                "p99 device": "s",
-                "p50 device": "s",
-                "p99 admission": "s",
-                "p99 total": "s",
-                "IOPS": "iops",
-            },
-            order=("Oldest I/O", "p99 device"),
-            height=10,
-            colours={"Oldest I/O": (1, 30), "p99 device": (0.01, 0.1)},
-        )
+    seconds = [unit_of("s")]
+    return columns(
+        "Worst drives now",
+        f"Twenty drives. First those with an I/O that has not completed for {HANGS} seconds or more; then those that do not "
+        f"spin, then those that do, by the highest p99 of an op over five minutes: device latency; {OR_TOTAL}. From "
+        "recording rules. A click on a device shows only this one.",
+        [f"{expression} and {worst}" for expression in values.values()],
+        {"cluster": "Cluster", "instance": "Node", "device": "Device", "model": "Model"}
+        | {f"Value #{chr(ord('A') + place)}": name for place, name in enumerate(values)},
+        order=(("Hangs for", True), ("Spins", False), ("p99", True)),
+        height=10,
+        properties={
+            "Device": [link("Show only this drive", this_drive)],
+            "Hangs for": [unit_of("s"), *coloured(HANGS, 30)],
+            "p99": [unit_of("s"), *coloured(*LIMITS)],
+            "p50 device": seconds,
+            "p99 admission": seconds,
+            "p99 total": seconds,
+            "IOPS": [unit_of("iops")],
+            "Spins": [yes_or_no()],
+        },
     )
-    board.with_panel(
+
+
+def _p99_by_model():
+    labels = f'{FLEET}, op=~"$op"'
+    highest_p99 = recorded(MODELS, labels, WHOLE)
+    solid = f'{highest_p99} and on (cluster, model) biolat_device_info{{{FLEET}, rotational="0"}} @ end()'
+    return f"{recorded(MODELS, labels)} and (topk(20, {solid}) or topk(20, {highest_p99}))"
+
+
+def fleet(board, ask):
+    board.with_row(builders.Row("Fleet"))
+    everywhere = "Of all drives of the chosen clusters and models that record the dispatch, on all nodes."
+    for panel in (
+        *_numbers(),
+        _worst(ask.uid),
         lines(
             "Oldest I/O by drive",
-            "The ten drives with the oldest I/O that has not completed. From a recording rule.",
+            "The ten drives with the oldest I/O that has not completed, within the time range. From a recording rule.",
             "s",
-            (f"topk(10, {OLDEST}{{{FLEET_DEVICE}}})", "{{instance}} {{device}}"),
+            (most(10, lambda window: recorded(OLDEST, FLEET_DEVICE, window)), "{{cluster}} {{instance}} {{device}}"),
             log=True,
             minimum=None,
-        )
-    )
-    board.with_panel(
+            recorded=True,
+        ),
         lines(
             "Slow I/O by threshold",
-            "I/Os of all ops per second that took longer than so many seconds. From a recording rule.",
+            "I/Os of all ops per second that took longer than so many seconds, discards too. From a recording rule.",
             "iops",
-            (summed(("over",), f"{SLOW}{{{FLEET_DEVICE}}}"), "over {{over}} s"),
-        )
-    )
-    board.with_panel(
+            (
+                most(10, lambda window: summed(("cluster", "over"), recorded(SLOW, FLEET_DEVICE, window))),
+                "{{cluster}} over {{over}} s",
+            ),
+            recorded=True,
+        ),
         heat_map(
             "All drives",
-            "Device latency of all drives together; brighter is more I/O. From a recording rule.",
+            f"Device latency; brighter is more I/O. {everywhere} From a recording rule.",
             ask.recorded(f'{FLEET}, op=~"$op"'),
             ask.heatmap_format,
             height=9,
-        )
-    )
-    board.with_panel(
+        ),
         lines(
             "p99 by model",
-            "The p99 device latency of all drives of a model. From a recording rule.",
+            f"The p99 device latency of a model's drives: the twenty slowest that do not spin, and the twenty slowest. "
+            f"{everywhere} From a recording rule.",
             "s",
-            (f'model_op:biolat_device_latency_seconds:p99_rate5m{{{FLEET}, op=~"$op"}}', "{{model}} {{op}}"),
+            (_p99_by_model(), "{{cluster}} {{model}} {{op}}"),
             height=9,
             log=True,
             minimum=None,
-        )
-    )
+            recorded=True,
+        ),
+    ):
+        board.with_panel(panel)

@@ -1,21 +1,84 @@
-"""Queries for latencies, from native or from classic histograms."""
+"""Queries from native or from classic histograms, for what is chosen at the top of the dashboard."""
 
 # Label matchers of the variables at the top of the dashboard.
 NODE = 'cluster=~"$cluster", instance=~"$node"'
 DEVICE = f'{NODE}, device=~"$device"'
 DEVICE_OP = f'{DEVICE}, op=~"$op"'
+# Of series that have the model: recorded ones, and biolat_device_info.
 FLEET = 'cluster=~"$cluster", model=~"$model"'
 FLEET_DEVICE = f'{DEVICE}, model=~"$model"'
 
+# Drives that do not spin.
+SOLID = f'biolat_device_info{{{FLEET_DEVICE}, rotational="0"}}'
 
-def rate(metric, labels):
+BY_NODE = ("cluster", "instance")
+BY_DEVICE = ("cluster", "instance", "device")
+
+# Windows: up to a point of the panel, and the whole time range, at each point.
+NOW = "[$__rate_interval]"
+WHOLE = "[$__range] @ end()"
+
+
+def without_other_models(expression, window=NOW):
+    """Without drives of other models. With all models chosen there are none: the join costs nothing then.
+
+    As long as a drive's samples are in the window, so is its model: no drive of another one shows after its end.
+    """
+    others = f'last_over_time(biolat_device_info{{{DEVICE}, model!~"$model"}}{window})'
+    return f"({expression} unless on ({', '.join(BY_DEVICE)}) {others})"
+
+
+def _of_model(expression, labels, window):
+    """Of the chosen models, if it is about devices."""
+    return without_other_models(expression, window) if DEVICE in labels else expression
+
+
+def rate(metric, labels, window=NOW):
     """Growth per second of a counter or a histogram."""
-    return f"rate({metric}{{{labels}}}[$__rate_interval])"
+    return _of_model(f"rate({metric}{{{labels}}}{window})", labels, window)
+
+
+def gauge(metric, labels, window=NOW):
+    """A gauge; over the whole time range its highest value."""
+    series = f"{metric}{{{labels}}}"
+    value = series if window == NOW else f"max_over_time({series}{window})"
+    return _of_model(value, labels, window)
+
+
+def recorded(metric, labels, window=NOW):
+    """A recorded series, which has the model."""
+    series = f"{metric}{{{labels}}}"
+    return series if window == NOW else f"max_over_time({series}{window})"
 
 
 def summed(by, expression):
     """A sum by these labels."""
     return f"sum by ({', '.join(by)}) ({expression})" if by else f"sum({expression})"
+
+
+def highest(by, expression):
+    """The maximum by these labels."""
+    return f"max by ({', '.join(by)}) ({expression})"
+
+
+def most(count, query):
+    """The lines with the highest values over the whole time range.
+
+    A plain topk() would choose again at each point, and draw the sum of all choices.
+    """
+    return f"({query(NOW)}) and topk({count}, {query(WHOLE)})"
+
+
+def of_most(count, query, ranking, by=BY_DEVICE):
+    """The lines of the devices that rank highest over the whole time range."""
+    return f"({query}) and on ({', '.join(by)}) topk({count}, {ranking(WHOLE)})"
+
+
+def slowest(count, query, ranking=None):
+    """The lines with the highest latencies over the whole time range: so many of drives that do not spin, and so many of all."""
+    latencies = f"({(ranking or query)(WHOLE)})"
+    solid = f"{latencies} and on ({', '.join(BY_DEVICE)}) {SOLID} @ end()"
+    return f"({query(NOW)}) and (topk({count}, {solid}) or topk({count}, {latencies}))"
 
 
 class Native:
@@ -28,20 +91,20 @@ class Native:
     # The heatmap panel reads native histograms as time series.
     heatmap_format = "time_series"
 
-    def histogram(self, metric, labels, by=()):
-        return summed(by, rate(metric, labels))
+    def histogram(self, metric, labels, by=(), window=NOW):
+        return summed(by, rate(metric, labels, window))
 
     def recorded(self, labels):
         return summed((), f"{self.models}{{{labels}}}")
 
-    def count(self, metric, labels, by=()):
-        return f"histogram_count({self.histogram(metric, labels, by)})"
+    def count(self, metric, labels, by=(), window=NOW):
+        return f"histogram_count({self.histogram(metric, labels, by, window)})"
 
-    def sum(self, metric, labels, by=()):
-        return f"histogram_sum({self.histogram(metric, labels, by)})"
+    def sum(self, metric, labels, by=(), window=NOW):
+        return f"histogram_sum({self.histogram(metric, labels, by, window)})"
 
-    def quantile(self, quantile, metric, labels, by=()):
-        return f"histogram_quantile({quantile}, {self.histogram(metric, labels, by)})"
+    def quantile(self, quantile, metric, labels, by=(), window=NOW):
+        return f"histogram_quantile({quantile}, {self.histogram(metric, labels, by, window)})"
 
 
 class Classic:
@@ -53,17 +116,17 @@ class Classic:
     models = "model_op_le:biolat_device_latency_seconds_bucket:rate5m"
     heatmap_format = "heatmap"
 
-    def histogram(self, metric, labels, by=()):
-        return summed((*by, "le"), rate(f"{metric}_bucket", labels))
+    def histogram(self, metric, labels, by=(), window=NOW):
+        return summed((*by, "le"), rate(f"{metric}_bucket", labels, window))
 
     def recorded(self, labels):
         return summed(("le",), f"{self.models}{{{labels}}}")
 
-    def count(self, metric, labels, by=()):
-        return summed(by, rate(f"{metric}_count", labels))
+    def count(self, metric, labels, by=(), window=NOW):
+        return summed(by, rate(f"{metric}_count", labels, window))
 
-    def sum(self, metric, labels, by=()):
-        return summed(by, rate(f"{metric}_sum", labels))
+    def sum(self, metric, labels, by=(), window=NOW):
+        return summed(by, rate(f"{metric}_sum", labels, window))
 
-    def quantile(self, quantile, metric, labels, by=()):
-        return f"histogram_quantile({quantile}, {self.histogram(metric, labels, by)})"
+    def quantile(self, quantile, metric, labels, by=(), window=NOW):
+        return f"histogram_quantile({quantile}, {self.histogram(metric, labels, by, window)})"

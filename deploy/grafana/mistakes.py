@@ -2,7 +2,7 @@
 
 import copy
 
-from faults import faults
+from faults import all_panels, faults
 
 
 def missed(board):
@@ -16,11 +16,11 @@ def missed(board):
 
 
 def _panel(board):
-    return next(panel for panel in board["panels"] if panel["type"] == "timeseries")
+    return next(panel for panel in all_panels(board) if panel["type"] == "timeseries")
 
 
 def _change_query(board, old, new):
-    targets = (target for panel in board["panels"] for target in panel.get("targets") or [])
+    targets = (target for panel in all_panels(board) for target in panel.get("targets") or [])
     target = next(target for target in targets if old in target["expr"])
     target["expr"] = target["expr"].replace(old, new)
 
@@ -35,7 +35,11 @@ MISTAKES = {
     "no query": lambda board: _panel(board).update(targets=[]),
     "its data source is not the variable": lambda board: _panel(board).update(datasource={"uid": "mine"}),
     "no variable is called": lambda board: _change_query(board, "$cluster", "$clutser"),
-    "a range other than": lambda board: _change_query(board, "$__rate_interval", "5m"),
+    "is no range that we use": lambda board: _change_query(board, "$__rate_interval", "5m"),
     "does not go by the variables": lambda board: _change_query(board, 'cluster=~"$cluster"', 'cluster="lab"'),
+    "drives of all models": lambda board: _change_query(board, 'model!~"$model"', 'model!="Y"'),
+    "it merges clusters": lambda board: _change_query(board, "sum by (cluster, instance", "sum by (instance"),
+    "only the first row must be open": lambda board: board["panels"][-1].update(collapsed=False),
     "lies on": lambda board: board["panels"][-1].update(gridPos=board["panels"][-2]["gridPos"]),
+    "does not fill the width": lambda board: _panel(board)["gridPos"].update(w=5),
 }

@@ -10,6 +10,18 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 DATASOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
+# What recording rules record has a new value each minute. Its panels have few points, as each one reads a series per drive.
+RECORDED = {"interval": "1m", "points": 240}
+
+
+def row(board, title, *panels, repeat=None):
+    """A row that is collapsed: its panels send no queries until it is opened."""
+    built = builders.Row(title).collapsed(True)
+    for panel in panels:
+        built.with_panel(panel)
+    board.with_row(built.repeat(repeat) if repeat else built)
+
+
 def query(expression, legend="", ref="A"):
     """A query over the time range."""
     target = prometheus.Dataquery().datasource(DATASOURCE).expr(expression).legend_format(legend).ref_id(ref)
@@ -22,8 +34,10 @@ def instant(expression, ref="A"):
     return target.instant().format(PromQueryFormat.TABLE)
 
 
-def _common(panel, title, description, unit, width, height):
+def _common(panel, title, description, unit, width, height, interval=None, points=None):
     panel = panel.title(title).description(description).datasource(DATASOURCE)
+    if points:
+        panel.interval(interval).max_data_points(points)
     return panel.unit(unit).span(width).height(height)
 
 
@@ -46,12 +60,14 @@ def lines(
     maximum=None,
     log=False,
     by_name=False,
+    recorded=False,
 ):
     """Lines over time; tall panels have a table of the latest and highest values below.
 
     `by_name` colours a line by its name, so that it has the same colour in each panel.
     """
-    panel = _common(timeseries.Panel(), title, description, unit, width, height).min(minimum)
+    panel = _common(timeseries.Panel(), title, description, unit, width, height, **(RECORDED if recorded else {}))
+    panel.min(minimum)
     for number, (expression, legend) in enumerate(queries):
         panel.with_target(query(expression, legend, chr(ord("A") + number)))
     legend = common.VizLegendOptions().show_legend(True).placement(options.LegendPlacement.BOTTOM)
@@ -72,7 +88,7 @@ def lines(
 
 def number(title, description, unit, expression, width=3, steps=()):
     """One number, coloured by these thresholds."""
-    panel = _common(stat.Panel(), title, description, unit, width, 4).with_target(query(expression))
+    panel = _common(stat.Panel(), title, description, unit, width, 4, **RECORDED).with_target(query(expression))
     panel.color_mode(options.BigValueColorMode.VALUE).graph_mode(options.BigValueGraphMode.AREA)
     return panel.thresholds(_thresholds(steps)).reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
 
@@ -90,10 +106,11 @@ def heat_map(title, description, expression, query_format, width=12, height=8, u
     return panel.filter_values(heatmap.FilterValueRange().le(1e-9)).cell_gap(0)
 
 
-def columns(title, description, queries, renamed, units=None, order=(), width=24, height=8, colours=None):
+def columns(title, description, queries, renamed, order=(), width=24, height=8, properties=None):
     """A table with a row per set of labels and a column per label and query; `Value #A` is the first query.
 
-    It is sorted by the columns of `order`, the highest values first. `colours` has the thresholds of columns.
+    It is sorted by the columns of `order`: a name, and whether the highest values come first. `properties` has those of
+    columns.
     """
     panel = _common(table.Panel(), title, description, "short", width, height)
     for number, expression in enumerate(queries):
@@ -112,16 +129,30 @@ def columns(title, description, queries, renamed, units=None, order=(), width=24
             },
         )
     )
-    overrides = {
-        name: [dashboard.DynamicConfigValue(id_val="unit", value=unit)] for name, unit in (units or {}).items()
-    }
-    for name, steps in (colours or {}).items():
-        for property_name, value in (
-            ("thresholds", _thresholds(steps).build()),
-            ("custom.cellOptions", {"type": "color-text"}),
-        ):
-            overrides[name].append(dashboard.DynamicConfigValue(id_val=property_name, value=value))
-    for name, properties in overrides.items():
-        panel.override_by_name(name, properties)
-    panel.sort_by([common.TableSortByFieldState().display_name(name).desc(True) for name in order])
+    for name, chosen in (properties or {}).items():
+        panel.override_by_name(
+            name, [dashboard.DynamicConfigValue(id_val=property_name, value=value) for property_name, value in chosen]
+        )
+    panel.sort_by([common.TableSortByFieldState().display_name(name).desc(descending) for name, descending in order])
     return panel.filterable(True)
+
+
+def unit_of(unit):
+    """The property of a column that sets its unit."""
+    return ("unit", unit)
+
+
+def coloured(*steps):
+    """The properties of a column whose text is coloured by these thresholds."""
+    return (("thresholds", _thresholds(steps).build()), ("custom.cellOptions", {"type": "color-text"}))
+
+
+def yes_or_no():
+    """The property of a column that has 0 or 1."""
+    options = {"0": {"text": "no", "index": 0}, "1": {"text": "yes", "index": 1}}
+    return ("mappings", [{"type": "value", "options": options}])
+
+
+def link(title, url):
+    """The property of a column whose cells lead to an address."""
+    return ("links", [{"title": title, "url": url}])

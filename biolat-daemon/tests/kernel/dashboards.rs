@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs,
+    fs, iter,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -21,8 +21,10 @@ use crate::support::{
 };
 
 /// Panels and rules that may show only zeroes, and why. All others have to show more.
-const AT_ZERO: [(&str, &str); 14] = [
-    ("Phases of the devices", "it shows those that are not available"),
+const AT_ZERO: [(&str, &str); 17] = [
+    ("Slow I/Os without a record", "there are few slow or failed I/Os"),
+    ("Phases of the devices", "it lists what is not available, which is 0"),
+    ("Is the age exact?", "not on every kernel"),
     ("Missed completions", "the kernel runs the probe for nearly every completion"),
     ("Failed and late collections", "this daemon is healthy"),
     ("Slow I/O", SLOW),
@@ -44,8 +46,14 @@ const COMPLETES: &str = "at most moments no I/O is in flight";
 const OF_ADMISSION: &str = "biolat_admission_latency";
 const WITH_ADMISSION: &str = "Share of time waiting";
 
-/// What has no series here: the NUMA node of a loop device is unknown, and no device is too busy for a request.
-const ABSENT: [&str; 2] = ["biolat_completion_off_node_share", "biolat_requeues_total"];
+/// What has no series here: the NUMA node of a loop device is unknown, no device is too busy for a request, nothing sits on the
+/// devices, and the daemon does not restart (`deploy/grafana/synthetic.py` has one that does).
+const ABSENT: [&str; 4] = [
+    "biolat_completion_off_node_share",
+    "biolat_requeues_total",
+    "biolat_device_holder_info",
+    "changes(process_start_time_seconds",
+];
 
 /// Rules by model. They multiply histograms, which Debian's Prometheus does not support.
 const OF_MODELS: &str = "model_op:";
@@ -182,12 +190,19 @@ struct Query {
     expression: String,
 }
 
+/// All panels, also those in collapsed rows.
+fn panels(dashboard: &Value) -> impl Iterator<Item = &Value> {
+    let rows = dashboard["panels"].as_array().unwrap();
+    rows.iter().flat_map(|row| iter::once(row).chain(row["panels"].as_array().into_iter().flatten()))
+}
+
 /// The queries of a dashboard, as Grafana sends them with `All` selected.
 fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
     let json: Value =
         serde_json::from_slice(&fs::read(deploy(&format!("grafana/{dashboard}"))).unwrap()).unwrap();
     let all = |text: &str| {
-        let mut text = text.replace("$__rate_interval", "10s").replace("$device", devices);
+        let mut text =
+            text.replace("$__rate_interval", "10s").replace("$__range", "30s").replace("$device", devices);
         for variable in ["$cluster", "$node", "$model", "$op"] {
             text = text.replace(variable, ".*");
         }
@@ -202,12 +217,16 @@ fn queries(dashboard: &str, devices: &str) -> Vec<Query> {
         let label = if label == "model" { "device" } else { label };
         Some((format!("variable {}", variable["name"]), format!("count by ({label}) ({metric}) > 0")))
     });
-    let panels = json["panels"].as_array().unwrap().iter().flat_map(|panel| {
+    let annotations = json["annotations"]["list"].as_array().unwrap().iter().map(|annotation| {
+        (format!("annotation {}", annotation["name"]), annotation["expr"].as_str().unwrap().to_owned())
+    });
+    let panels = panels(&json).flat_map(|panel| {
         let title = panel["title"].as_str().unwrap();
         let targets = panel["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
         targets.iter().map(move |target| (title.to_owned(), target["expr"].as_str().unwrap().to_owned()))
     });
-    variables.chain(panels).map(|(panel, expression)| Query { panel, expression: all(&expression) }).collect()
+    let queries = variables.chain(annotations).chain(panels);
+    queries.map(|(panel, expression)| Query { panel, expression: all(&expression) }).collect()
 }
 
 /// The value of a series in a response, or the count of its histogram.

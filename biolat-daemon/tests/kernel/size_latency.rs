@@ -151,11 +151,11 @@ fn prometheus(daemon: &Daemon) -> Prometheus {
 /// The query of a panel, as Grafana sends it with one device chosen.
 fn panel(title: &str, device: &str) -> String {
     let json: Value = serde_json::from_str(DASHBOARD).unwrap();
-    let panels = json["panels"].as_array().unwrap();
-    let panel = panels.iter().find(|panel| panel["title"] == title).unwrap();
-    let query = panel["targets"][0]["expr"].as_str().unwrap();
-    let query = query.replace("$__rate_interval", "5m").replace("$device", device);
-    ["$cluster", "$node", "$op"].iter().fold(query, |query, variable| query.replace(variable, ".*"))
+    let rows = json["panels"].as_array().unwrap().iter();
+    let mut panels = rows.filter_map(|row| row["panels"].as_array()).flatten();
+    let query = panels.find(|panel| panel["title"] == title).unwrap()["targets"][0]["expr"].as_str().unwrap();
+    let query = query.replace("$__rate_interval", "5m").replace("$__range", "5m").replace("$device", device);
+    ["$cluster", "$node", "$model", "$op"].iter().fold(query, |query, variable| query.replace(variable, ".*"))
 }
 
 /// Checks the latency of each op and band in a panel.
