@@ -1,10 +1,11 @@
-//! The dashboards: they match their source, and each query returns data from a real Prometheus that scrapes a daemon.
+//! The dashboards: they match their source, each query gives what it should on made-up drives, and data from a real Prometheus
+//! that scrapes a daemon.
 
 use anyhow::Result;
 
 use crate::{
-    host::{self, Requirement},
-    process::{command, run},
+    host::{self, Requirement, tool},
+    process::{command, root, run},
     test,
 };
 
@@ -12,6 +13,7 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::PythonPackage("grafana_foundation_sdk", "'grafana-foundation-sdk==1769699379!11.6.0'"),
     Requirement::Program("prometheus", "prometheus"),
     Requirement::Tool("bin/prometheus"),
+    Requirement::Tool("bin/promtool"),
     Requirement::RootOrSudo,
     Requirement::Btf,
     Requirement::Loop,
@@ -20,7 +22,16 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
 
 pub(super) fn check() -> Result<()> {
     run(&mut command(host::python(), &["deploy/grafana/dashboard.py", "--check"]))?;
+    check_on_synthetic_drives()?;
     test::run_kernel_suites(true, None, |suite| suite.name == "dashboards")
+}
+
+/// `deploy/grafana/synthetic.py` says what it tests.
+fn check_on_synthetic_drives() -> Result<()> {
+    let folder = root().join("target/grafana");
+    run(command(host::python(), &["deploy/grafana/synthetic.py"]).arg(&folder))?;
+    run(command(tool("bin/promtool"), &["test", "rules", "biolat.json", "biolat-classic.json"])
+        .current_dir(&folder))
 }
 
 /// Regenerates the dashboards.
