@@ -21,7 +21,7 @@ use crate::support::{
 };
 
 /// Panels and rules that may show only zeroes, and why. All others have to show more.
-const AT_ZERO: [(&str, &str); 17] = [
+const AT_ZERO: [(&str, &str); 16] = [
     ("Slow I/Os without a record", "there are few slow or failed I/Os"),
     ("Phases of the devices", "it lists what is not available, which is 0"),
     ("Is the age exact?", "not on every kernel"),
