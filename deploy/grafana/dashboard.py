@@ -61,8 +61,8 @@ def build(ask):
     # Grafana assigns the dashboard's id on import. Panels keep their ids, as links contain them.
     for place, panel in enumerate(each(built.panels), 1):
         panel.id_val = place
-    text = JSONEncoder(sort_keys=True, indent=2).encode(built)
-    return text.replace("{\n", '{\n  "id": null,\n', 1) + "\n"
+    text = JSONEncoder(sort_keys=True, indent=1).encode(built)
+    return text.replace("{\n", '{\n "id": null,\n', 1) + "\n"
 
 
 def main():

@@ -128,7 +128,7 @@ def load(board, ask):
             "Share of its time that an I/O waits for admission and in the queue, before dispatch to the driver: towards 1 "
             "the drive is saturated, or a limit holds its I/O back. The twenty devices with the most I/Os in flight.",
             "percentunit",
-            (busiest(20, f"{waits} / ({waits} + {device})"), LEGEND),
+            (busiest(20, f"1 / (1 + {device} / {waits})"), LEGEND),
             maximum=1,
         ),
         lines(
