@@ -58,12 +58,16 @@ fn predicted_memory_is_what_the_daemon_allocates() {
         rest.split_whitespace().next().unwrap().parse().unwrap()
     };
     let (slots, cpus, bytes) = (number("counters: "), number("series x "), number("CPUs x "));
-    let daemon = Daemon::start(&["--device", &device.name]);
-    let figures = daemon.fresh();
+    let figures_with =
+        |workloads| Daemon::start(&["--device", &device.name, "--workloads", workloads]).fresh();
+    let (figures, with_workloads) = (figures_with("off"), figures_with("256"));
     let value = |name| figures.value(name, &[]);
     let allocated = value("biolat_series_slots");
     assert!((slots..=slots + 32.0).contains(&allocated), "{allocated} slots, and {text}");
     assert_eq!(value("biolat_map_bytes") / allocated, cpus * bytes, "{text}");
+    let of_workloads = with_workloads.value("biolat_map_bytes", &[]) - value("biolat_map_bytes");
+    let expected = format!("and {:.1} MiB of workloads", of_workloads / 1_048_576.0);
+    assert!(text.ends_with(&expected), "{text}, expected {expected}");
     assert!(
         text.starts_with(&format!("{:.1} MiB of counters", slots * cpus * bytes / 1_048_576.0)),
         "{text}"
