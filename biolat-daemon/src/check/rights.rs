@@ -53,6 +53,9 @@ pub(super) fn lockdown(modes: &str, is_loaded: bool) -> Option<Finding> {
     let mode = rest.split_once(']').map(|(mode, _)| mode).filter(|&mode| mode != "none")?;
     Some(if is_loaded {
         Finding::ok(ID, SUBJECT, format!("{mode}; the probe loads nevertheless"))
+    } else if mode == "confidentiality" {
+        Finding::fail(ID, SUBJECT, "confidentiality: the kernel lets no BPF program read its memory")
+            .step("boot with `lockdown=integrity`, under which the probe loads")
     } else {
         Finding::note(ID, SUBJECT, format!("{mode}: it may be why the kernel rejects the probe"))
     })
@@ -108,10 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn lockdown_is_a_note_unless_the_probe_loads() {
+    fn lockdown_is_a_reason_only_if_the_probe_does_not_load() {
         assert_eq!(lockdown("[none] integrity confidentiality\n", false), None);
         assert_eq!(lockdown("", false), None);
-        let verdict = |is_loaded| lockdown("none integrity [confidentiality]\n", is_loaded).unwrap().verdict;
-        assert_eq!((verdict(true), verdict(false)), (Fine, Note));
+        for (modes, otherwise) in
+            [("none [integrity] confidentiality\n", Note), ("none integrity [confidentiality]\n", Fail)]
+        {
+            let verdict = |is_loaded| lockdown(modes, is_loaded).unwrap().verdict;
+            assert_eq!((verdict(true), verdict(false)), (Fine, otherwise), "{modes}");
+        }
     }
 }
