@@ -61,7 +61,7 @@ enum Command {
         #[arg(long, requires = "check")]
         strict: bool,
     },
-    /// Build the release artifacts in target/dist: static binary, container image and Debian package
+    /// Build the release artifacts in target/dist: static binaries, their bills of materials, Debian packages and the image
     Dist {
         /// Build again in another directory, for this machine's architecture, and fail if a byte differs
         #[arg(long)]
