@@ -176,7 +176,7 @@ fn snapshot(devices: usize) -> Snapshot {
         phases: [true; 4],
         series: vec![series(number, "read"), series(number, "write")],
         unseen: Group::ALL.map(|group| (group, 0)).to_vec(),
-        inflight: Inflight::default(),
+        inflight: Inflight { is_exact: true, ..Inflight::default() },
         spread: CpuSpread::default(),
     };
     Snapshot {
