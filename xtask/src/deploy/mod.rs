@@ -5,6 +5,7 @@ mod clean_root;
 mod grafana;
 mod image;
 mod kubernetes;
+mod mixin;
 mod package;
 mod prometheus;
 mod systemd;
@@ -34,6 +35,7 @@ const COMPONENTS: &[Component] = &[
         check: grafana::check,
         write: Some(grafana::write),
     },
+    Component { name: "mixin", needs: mixin::REQUIREMENTS, check: mixin::check, write: Some(mixin::write) },
     Component { name: "prometheus", needs: prometheus::REQUIREMENTS, check: prometheus::check, write: None },
     // After those whose files the chart copies.
     Component {

@@ -85,14 +85,20 @@ fn check_alerts_tested_and_documented() -> Result<()> {
         .filter(|case| case.ends_with("exp_alerts: []}"))
         .collect();
     let fires = values(&tests, "- alertname:");
-    for alert in alerts {
+    ensure!(
+        links.len() == alerts.len(),
+        "{} alerts have {} values of runbook_url",
+        alerts.len(),
+        links.len()
+    );
+    for (alert, link) in alerts.into_iter().zip(links) {
         if !fires.contains(&alert) || !quiet.iter().any(|case| case.starts_with(&format!("{alert},"))) {
             bail!("{alert} needs a case in {FOLDER}/tests in which it fires, and one in which it does not");
         }
         let is_documented = values(&runbook, "## ").contains(&alert);
         ensure!(is_documented, "{FOLDER}/runbook.md has no section on {alert}");
         let section = format!("runbook.md#{}", alert.to_lowercase());
-        ensure!(links.iter().any(|link| link.ends_with(&section)), "{alert} needs a runbook_url: …{section}");
+        ensure!(link.ends_with(&section), "{alert} needs a runbook_url: …{section}, and has {link}");
     }
     Ok(())
 }

@@ -1,0 +1,22 @@
+local expressions = import '../promql.libsonnet';
+
+{
+  local config = $._config,
+  local promql = expressions(config),
+
+  // Expressions are formatted with _config. Each alert links to its section in the runbook.
+  local complete(group) = group {
+    rules: [
+      rule {
+        expr: promql.adapt(rule.expr % config),
+        annotations+: { runbook_url: config.runbookURLPattern % std.asciiLower(rule.alert) },
+      }
+      for rule in group.rules
+      if !std.member(config.ignoredAlerts, rule.alert)
+    ],
+  },
+
+  prometheusAlerts+:: {
+    groups+: [complete(group(config)) for group in [import 'drives.libsonnet', import 'figures.libsonnet']],
+  },
+}

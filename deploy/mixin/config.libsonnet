@@ -1,0 +1,45 @@
+{
+  _config+:: {
+    // Native or classic histograms: which recording rules and which dashboard.
+    histograms: 'native',
+    // Matchers of biolat's targets, for metrics that other targets have too (up, process_*).
+    biolatSelector: 'job="biolat"',
+    // Matchers added to each series that biolat exposes; recorded series have none. Empty: all series of that name.
+    seriesSelector: '',
+    // The label that tells clusters apart. It may be absent.
+    clusterLabel: 'cluster',
+    // Where your on-call finds deploy/prometheus/runbook.md; %s is the name of the alert in lower case.
+    runbookURLPattern: 'https://runbooks.example/biolat/runbook.md#%s',
+    // Names of alerts that are left out.
+    ignoredAlerts: [],
+
+    // Thresholds of the alerts on drives.
+    hungSeconds: 30,
+    ignoredErrorOps: 'drv_in|drv_out',
+    ignoredErrorStatuses: 'notsupp|again|resource|dev_resource|dm_requeue|resv_conflict',
+    errorsRatio: 0.01,
+    slowerThanPastFactor: 3,
+    slowerThanPastClassicFactor: 6,
+    slowerThanSiblingsFactor: 3,
+    slowerThanSiblingsClassicFactor: 6,
+    minLatencySeconds: 0.002,
+    flushSlowSeconds: 0.1,
+    flushSlowRotationalSeconds: 1,
+    flushStormShare: 0.5,
+    saturatedRatio: 1,
+    completionsPerCPU: 50000,
+    slowForSizeFactor: 12,
+    slowForSizeSeconds: 0.005,
+
+    // Thresholds of the alerts on biolat.
+    staleSeconds: 600,
+    collectFailures: 3,
+    overrunsRatio: 0.1,
+    lostRatio: 0.01,
+    missedRatio: 0.01,
+
+    // Of the dashboard: text before its title, and more tags.
+    dashboardTitlePrefix: '',
+    dashboardTags: [],
+  },
+}

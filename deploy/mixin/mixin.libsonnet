@@ -1,0 +1,4 @@
+(import 'config.libsonnet')
++ (import 'alerts/alerts.libsonnet')
++ (import 'rules/rules.libsonnet')
++ (import 'dashboards.libsonnet')

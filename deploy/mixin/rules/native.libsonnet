@@ -1,0 +1,13 @@
+// Expressions of native histograms. The same functions as in classic.libsonnet.
+{
+  local rate(metric, by) = 'sum by (%s) (rate(%s[5m]))' % [by, metric],
+
+  count(metric, by):: 'histogram_count(%s)' % rate(metric, by),
+  sum(metric, by):: 'histogram_sum(%s)' % rate(metric, by),
+  quantile(q, metric, by):: 'histogram_quantile(%g, %s) >= 0' % [q, rate(metric, by)],
+
+  // Recorded histograms: their metric, the end of their name's level, and the label of their buckets, if they have one.
+  metric(name):: name,
+  level: '',
+  le: '',
+}

@@ -1,0 +1,27 @@
+local expressions = import '../promql.libsonnet';
+
+{
+  local config = $._config,
+  local promql = expressions(config),
+  local histograms = {
+    native: import 'native.libsonnet',
+    classic: import 'classic.libsonnet',
+  }[config.histograms],
+
+  local complete(group) = group {
+    interval: '1m',
+    rules: [rule { expr: promql.adapt(rule.expr) } for rule in group.rules],
+  },
+
+  prometheusRules+:: {
+    groups+: [
+      complete(group(histograms, config))
+      for group in [
+        import 'devices.libsonnet',
+        import 'models.libsonnet',
+        import 'pods.libsonnet',
+        import 'daemons.libsonnet',
+      ]
+    ],
+  },
+}

@@ -1,0 +1,226 @@
+//! The jsonnet mixin: the rules in `deploy/prometheus` are what it renders, and another `_config` arrives where it should.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::{
+    folder::make_empty,
+    host::{Requirement, python, tool},
+    process::{command, root, run},
+};
+
+pub(super) const REQUIREMENTS: &[Requirement] = &[
+    Requirement::Program("jsonnet", "jsonnet"),
+    Requirement::Tool("bin/promtool"),
+    Requirement::PythonPackage("yaml", "kubernetes-validate==1.37.0"),
+];
+
+const MIXIN: &str = "deploy/mixin";
+const FILES: &str = "deploy/mixin/files.jsonnet";
+/// The mixin with another `_config`, and promtool's tests of it.
+const OTHER: &str = "deploy/mixin/tests/other.jsonnet";
+const OTHER_TESTS: &str = "deploy/mixin/tests/other.yml";
+/// The dashboards with the default `_config`.
+const DEFAULT: &str = "deploy/mixin/tests/default.jsonnet";
+const RULES: &str = "deploy/prometheus";
+const DASHBOARDS: &str = "deploy/grafana";
+/// The directory of what is rendered for checks.
+const SCRATCH: &str = "target/tmp/deploy-mixin";
+
+/// Grafana's variables that are no part of a string.
+const WINDOWS: [&str; 3] = ["$__rate_interval", "$__range", "$__interval"];
+
+/// Fails unless two files have the same content: the first one in JSON or YAML, the second one in JSON.
+const COMPARE: &str = "\
+import json, sys, yaml
+first, second = map(open, sys.argv[1:])
+load = json.load if first.name.endswith('.json') else yaml.safe_load
+sys.exit(load(first) != json.load(second))";
+
+/// Checks the format of the sources, the committed rules, and what another `_config` changes.
+pub(super) fn check() -> Result<()> {
+    run(command("jsonnetfmt", &["--test", "--"]).args(sources(&root().join(MIXIN))?))
+        .context("format the mixin with: jsonnetfmt --in-place")?;
+    check_rules()?;
+    check_dashboards()?;
+    check_other_config()
+}
+
+/// Writes the rules.
+pub(super) fn write() -> Result<()> {
+    render(FILES, &["--string"], &root().join(RULES))
+}
+
+/// The jsonnet files in a folder.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut sources = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources.append(&mut self::sources(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "jsonnet" || extension == "libsonnet")
+        {
+            sources.push(path);
+        }
+    }
+    Ok(sources)
+}
+
+/// Writes each field of a jsonnet file's object to a file of its name.
+fn render(file: &str, options: &[&str], folder: &Path) -> Result<()> {
+    run(command("jsonnet", options).arg("--multi").arg(folder).arg(file))
+}
+
+fn scratch(name: &str) -> Result<PathBuf> {
+    let folder = root().join(SCRATCH).join(name);
+    make_empty(&folder)?;
+    Ok(folder)
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The committed rules are what the mixin renders, and say in YAML what they say in JSON.
+fn check_rules() -> Result<()> {
+    let (yaml, json) = (scratch("yaml")?, scratch("json")?);
+    render(FILES, &["--string"], &yaml)?;
+    render(FILES, &["--tla-str", "format=json"], &json)?;
+    for entry in fs::read_dir(&yaml)? {
+        let name = entry?.file_name();
+        let file = Path::new(RULES).join(&name);
+        ensure!(
+            read(&root().join(&file))? == read(&yaml.join(&name))?,
+            "{} is stale: regenerate it with: cargo xtask deploy --write mixin",
+            file.display()
+        );
+        compare(&yaml.join(&name), &json.join(&name))?;
+    }
+    Ok(())
+}
+
+fn compare(file: &Path, json: &Path) -> Result<()> {
+    let status = command(python(), &["-c", COMPARE]).args([file, json]).status()?;
+    ensure!(status.success(), "{} differs from what the mixin renders as JSON", file.display());
+    Ok(())
+}
+
+/// The default `_config` leaves the dashboards as they are.
+fn check_dashboards() -> Result<()> {
+    let folder = scratch("dashboards")?;
+    render(DEFAULT, &[], &folder)?;
+    for file in ["biolat.json", "biolat-classic.json"] {
+        compare(&root().join(DASHBOARDS).join(file), &folder.join(file))?;
+    }
+    Ok(())
+}
+
+/// Rules and dashboards with another `_config` are valid, and nothing of the default one is left in them.
+fn check_other_config() -> Result<()> {
+    let folder = scratch("other")?;
+    render(OTHER, &[], &folder)?;
+    write_panels(&folder)?;
+    let rules = ["alerts.json", "recording.json", "recording-classic.json", "panels.json"];
+    run(command(tool("bin/promtool"), &["check", "rules", "--lint=none"]).args(rules).current_dir(&folder))?;
+    fs::copy(root().join(OTHER_TESTS), folder.join("other.yml"))?;
+    run(command(tool("bin/promtool"), &["test", "rules", "other.yml"]).current_dir(&folder))?;
+    for file in rules {
+        for expression in expressions(&folder.join(file))? {
+            let left = find_default(&expression);
+            ensure!(
+                left.is_none(),
+                "{file}: {} of the default _config: {expression}",
+                left.unwrap_or_default()
+            );
+        }
+    }
+    check_values(&read(&folder.join("alerts.json"))?, &read(&folder.join("dashboards.json"))?)
+}
+
+/// Writes the expressions of the dashboards as rules, which promtool parses.
+fn write_panels(folder: &Path) -> Result<()> {
+    let rules: Vec<_> = expressions(&folder.join("dashboards.json"))?
+        .iter()
+        .enumerate()
+        .map(|(place, expression)| {
+            let expression =
+                WINDOWS.iter().fold(expression.clone(), |text, window| text.replace(window, "5m"));
+            json!({"record": format!("panel:{place}"), "expr": expression})
+        })
+        .collect();
+    let groups = json!({"groups": [{"name": "panels", "rules": rules}]});
+    fs::write(folder.join("panels.json"), groups.to_string()).context("cannot write panels.json")
+}
+
+/// The expressions of rules or panels.
+fn expressions(file: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    collect("expr", &serde_json::from_str(&read(file)?)?, &mut found);
+    ensure!(!found.is_empty(), "{}: no expressions", file.display());
+    Ok(found)
+}
+
+/// The strings of all fields of this name.
+fn collect(field: &str, tree: &Value, found: &mut Vec<String>) {
+    match tree {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == field => found.push(text.clone()),
+                    _ => collect(field, value, found),
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter().for_each(|element| collect(field, element, found)),
+        _ => {}
+    }
+}
+
+/// What of the default `_config` is left in an expression. `$cluster` is the dashboard's variable.
+fn find_default(expression: &str) -> Option<&'static str> {
+    let is_of_name =
+        |character: char| character.is_ascii_alphanumeric() || character == '_' || character == ':';
+    let is_selected = expression.match_indices("biolat_").all(|(place, _)| {
+        let name = expression[place..].trim_start_matches(is_of_name);
+        expression[..place].ends_with([':', '_']) || name.starts_with("{env=\"production\"")
+    });
+    if !is_selected {
+        Some("a series without the selector")
+    } else if expression.replace("$cluster", "").contains("cluster") {
+        Some("the cluster label")
+    } else if expression.contains("job=\"biolat") || expression.contains("job=~\"biolat") {
+        Some("the job")
+    } else {
+        None
+    }
+}
+
+/// Values that no expression of `other.yml` shows.
+fn check_values(alerts: &str, dashboards: &str) -> Result<()> {
+    for text in [
+        "or vector(2.5))",
+        "is 2.5 times as slow",
+        "more than four times the median",
+        "More than 5 % of the I/O",
+        "There is no target with job=\\\"storage\\\"",
+    ] {
+        ensure!(alerts.contains(text), "no alert with another _config has: {text}");
+    }
+    ensure!(!alerts.contains("BlockDeviceFlushStorm"), "ignoredAlerts leaves no alert out");
+    ensure!(!alerts.contains("runbooks.example"), "runbookURLPattern does not replace all addresses");
+    for text in
+        ["\"Storage / ", "\"storage-team\"", "label_values(biolat_build_info{env=\\\"production\\\"}, site)"]
+    {
+        ensure!(
+            dashboards.matches(text).count() == 2,
+            "not both dashboards with another _config have: {text}"
+        );
+    }
+    ensure!(!dashboards.contains("{{cluster}}"), "a legend of a dashboard has the default cluster label");
+    Ok(())
+}
