@@ -6,6 +6,9 @@
     biolatSelector: 'job="biolat"',
     // Matchers added to each series that biolat exposes; recorded series have none. Empty: all series of that name.
     seriesSelector: '',
+    // Matchers of the nodes that should run biolat, as node_exporter and kube-state-metrics know them.
+    nodeExporterSelector: 'sysname="Linux", machine="x86_64"',
+    kubeStateMetricsSelector: 'os_image!~"Windows.*"',
     // The label that tells clusters apart. It may be absent.
     clusterLabel: 'cluster',
     // Where your on-call finds deploy/prometheus/runbook.md; %s is the name of the alert in lower case.
@@ -30,6 +33,9 @@
     completionsPerCPU: 50000,
     slowForSizeFactor: 12,
     slowForSizeSeconds: 0.005,
+    // Drives that do not vanish on purpose.
+    fixedTransports: 'pcie|sas|sata',
+    virtualModels: 'Amazon.*|Google.*|MSFT.*|Microsoft.*|Msft.*|QEMU.*|VBOX.*|VMware.*|nvme_card.*|.*Virtual.*',
 
     // Thresholds of the alerts on biolat.
     staleSeconds: 600,
@@ -37,6 +43,8 @@
     overrunsRatio: 0.1,
     lostRatio: 0.01,
     missedRatio: 0.01,
+    nodesWithBiolatRatio: 0.5,
+    mixedVersionsFor: '1d',
 
     // Of the dashboard: text before its title, and more tags.
     dashboardTitlePrefix: '',

@@ -118,7 +118,8 @@ impl DashboardSetup {
                - {{targets: ['{}'], labels: {{instance: node, cluster: lab}}}}\n",
             kind.scrape, self.daemon.address
         );
-        let files = [("prometheus.yml", &*config), ("rules.yml", &rules), ("alerts.yml", ALERT_RULES)];
+        let alerts = ALERT_RULES.replace("interval: 5m\n", "interval: 1s\n");
+        let files = [("prometheus.yml", &*config), ("rules.yml", &rules), ("alerts.yml", &alerts)];
         Prometheus::run(kind.name, &kind.program, kind.flags, &files)
     }
 }

@@ -17,6 +17,9 @@ local expressions = import '../promql.libsonnet';
   },
 
   prometheusAlerts+:: {
-    groups+: [complete(group(config)) for group in [import 'drives.libsonnet', import 'figures.libsonnet']],
+    groups+: [
+      complete(group(config))
+      for group in [import 'drives.libsonnet', import 'figures.libsonnet', import 'fleet.libsonnet']
+    ],
   },
 }

@@ -1,4 +1,4 @@
-// Alerts on biolat itself: is it everywhere, and are its figures right?
+// Alerts on biolat itself: does it run, and are its figures right?
 function(config) {
   name: 'biolat-figures',
   rules: [

@@ -10,5 +10,26 @@ function(histograms, config) {
       record: 'instance:biolat_collect_duration_seconds:p99_rate5m',
       expr: histograms.quantile(0.99, 'biolat_collect_duration_seconds', 'cluster, instance'),
     },
+    {
+      record: 'node:biolat_targets:count',
+      comment:: |||
+        biolat's targets by node: 0 for a node that only kube-state-metrics knows, or node_exporter where that is not there. The
+        node is the target's instance without a port, or its label node.
+      |||,
+      expr: |||
+        count by (cluster, node) (
+          label_replace(up{%(biolatSelector)s}, "node", "$1", "instance", "(.+?)(:[0-9]+)?")
+          or up{%(biolatSelector)s, node!=""}
+        )
+        or
+        0 * (
+          group by (cluster, node) (kube_node_info{%(kubeStateMetricsSelector)s})
+          or on (cluster)
+          group by (cluster, node) (
+            label_replace(node_uname_info{%(nodeExporterSelector)s}, "node", "$1", "instance", "(.+?)(:[0-9]+)?")
+          )
+        )
+      ||| % config,
+    },
   ],
 }

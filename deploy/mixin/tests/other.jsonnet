@@ -4,6 +4,8 @@ local mixin(histograms) = (import '../mixin.libsonnet') {
     histograms: histograms,
     biolatSelector: 'job="storage"',
     seriesSelector: 'env="production"',
+    nodeExporterSelector: 'job="node"',
+    kubeStateMetricsSelector: 'job="ksm"',
     clusterLabel: 'site',
     runbookURLPattern: 'https://wiki.example/storage/%s',
     ignoredAlerts: ['BlockDeviceFlushStorm'],

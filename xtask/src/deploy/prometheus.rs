@@ -14,11 +14,12 @@ pub(super) const REQUIREMENTS: &[Requirement] =
 
 const FOLDER: &str = "deploy/prometheus";
 const RULES: [&str; 3] = ["recording.yml", "recording-classic.yml", "alerts.yml"];
-const TESTS: [&str; 6] = [
+const TESTS: [&str; 7] = [
     "tests/classic.yml",
     "tests/drives.yml",
     "tests/failures.yml",
     "tests/figures.yml",
+    "tests/fleet.yml",
     "tests/past.yml",
     "tests/pods.yml",
 ];
