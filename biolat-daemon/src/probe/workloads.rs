@@ -128,7 +128,8 @@ impl WorkloadMaps {
         Ok(Self {
             entries: take("WORKLOADS")?.try_into()?,
             used: take("WORKLOADS_USED")?.try_into()?,
-            used_buffer: Box::new(PlacesValue([0; _])),
+            // SAFETY: integers, for which zero is valid. Not made on the stack, which would keep its pages.
+            used_buffer: unsafe { Box::new_zeroed().assume_init() },
             cgroups: take("CGROUPS")?.try_into()?,
             epoch_map,
             barrier: ArrayOfMaps::try_from(take("BARRIER")?)?,
