@@ -19,12 +19,14 @@ NOW = "[$__rate_interval]"
 WHOLE = "[$__range] @ end()"
 
 
-def without_other_models(expression, window=NOW):
+def without_other_models(expression, window):
     """Without drives of other models. With all models chosen there are none: the join costs nothing then.
 
-    As long as a drive's samples are in the window, so is its model: no drive of another one shows after its end.
+    The models are looked for in the window of the samples, so that no drive of another model shows after its end.
     """
-    others = f'last_over_time(biolat_device_info{{{DEVICE}, model!~"$model"}}{window})'
+    others = f'biolat_device_info{{{DEVICE}, model!~"$model"}}'
+    if window:
+        others = f"last_over_time({others}{window})"
     return f"({expression} unless on ({', '.join(BY_DEVICE)}) {others})"
 
 
@@ -41,8 +43,9 @@ def rate(metric, labels, window=NOW):
 def gauge(metric, labels, window=NOW):
     """A gauge; over the whole time range its highest value."""
     series = f"{metric}{{{labels}}}"
-    value = series if window == NOW else f"max_over_time({series}{window})"
-    return _of_model(value, labels, window)
+    if window == NOW:
+        return _of_model(series, labels, None)
+    return _of_model(f"max_over_time({series}{window})", labels, window)
 
 
 def recorded(metric, labels, window=NOW):

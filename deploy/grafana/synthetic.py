@@ -79,7 +79,8 @@ def drive(kind, cluster, node, device, model, spins=False, hangs=False, phases=(
     yield f'biolat_device_holder_info{{{labels},holder="dm-0",depth="1"}}', "1x6"
     yield f'ALERTS{{{labels},alertname="BlockDeviceHung",alertstate="firing",severity="critical"}}', "1x6"
     yield f"biolat_oldest_inflight_seconds{{{labels}}}", f"{HANGS_FOR if hangs else 1}x6"
-    yield f'biolat_device_phase_available{{{labels},phase="admission"}}', "0x6"
+    for phase in ("admission", *(() if "device" in phases else ("device",))):
+        yield f'biolat_device_phase_available{{{labels},phase="{phase}"}}', "0x6"
     for name in ("oldest_inflight_exact", "completion_cpus", "completion_cpu_share_max", "completion_off_node_share"):
         yield f"biolat_{name}{{{labels}}}", samples.gauge()
     for series in (f"failed_ios_total{{{labels}}}", f"unseen_ios_total{{{labels}}}", f'slow_ios_total{{{labels},over="1"}}'):
