@@ -81,8 +81,7 @@ fn whole_pass(devices: usize) -> Result<Row> {
     collector.collect()?;
     let mut failure = None;
     let cost = Cost::of(500, || collector.collect().map_err(|error| failure = Some(error)));
-    let health = collector.health();
-    let slot_bytes = (health.map_bytes / health.slots) as usize;
+    let slot_bytes = probe::slot_bytes(true)? as usize;
     let (cpus, bytes) = (slot_bytes / size_of::<Counters>(), 2 * devices * slot_bytes);
     match failure {
         Some(error) => Err(error),
