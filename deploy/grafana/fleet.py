@@ -2,28 +2,50 @@
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from latencies import BY_DEVICE, DEVICE, FLEET, FLEET_DEVICE, WHOLE, highest, most, recorded, summed
+from latencies import (
+    BY_DEVICE,
+    DEVICE,
+    FLEET,
+    FLEET_DEVICE,
+    NOW,
+    WHOLE,
+    highest,
+    most,
+    of_drives,
+    of_fleet,
+    recorded,
+    summed,
+)
 from panels import coloured, columns, heat_map, lines, link, number, unit_of, yes_or_no
 
 DEVICES = "instance_device_op:biolat_device_latency_seconds"
 TOTALS = "instance_device_op:biolat_total_latency_seconds"
-BYTES = "instance_device_op:biolat_io_bytes:rate5m"
 ADMISSION = "instance_device_op:biolat_admission_latency_seconds:p99_rate5m"
-FAILED = "instance_device:biolat_failed_ios:rate5m"
-SLOW = "instance_device_over:biolat_slow_ios:rate5m"
+SLOW = ("model_over:biolat_slow_ios:rate5m", "instance_device_over:biolat_slow_ios:rate5m")
 INFLIGHT = "instance_device:biolat_inflight_ios:sum"
 OLDEST = "instance_device:biolat_oldest_inflight_seconds:max"
-MODELS = "model_op:biolat_device_latency_seconds:p99_rate5m"
+SLOWEST = "instance_device_op:biolat_latency_seconds:topk_p99_rate5m"
+P99_OF_MODELS = (
+    "model_op:biolat_device_latency_seconds:p99_rate5m",
+    "model_op:biolat_total_latency_seconds:p99_rate5m",
+)
 
 BY_DRIVE = (*BY_DEVICE, "model")
 OPS = f'{FLEET_DEVICE}, op=~"$op"'
 INFO = f"biolat_device_info{{{FLEET_DEVICE}}}"
 SPINNING = f'biolat_device_info{{{FLEET_DEVICE}, rotational="1"}}'
 ON_DEVICE = f"on ({', '.join(BY_DEVICE)})"
-# By drive and op. Few drives have no dispatch, and in many fleets none spins: a join with nothing costs nothing.
+# Few drives have no dispatch, and in many fleets none spins: a join with nothing costs nothing.
 NO_DISPATCH = f'biolat_device_phase_available{{{DEVICE}, phase="device"}} == 0'
-P99 = f"({DEVICES}:p99_rate5m{{{OPS}}} or {TOTALS}:p99_rate5m{{{OPS}}} and {ON_DEVICE} ({NO_DISPATCH}))"
-P99_SOLID = f"{P99} unless {ON_DEVICE} {SPINNING}"
+
+
+def _p99(labels):
+    return f"({DEVICES}:p99_rate5m{{{labels}}} or {TOTALS}:p99_rate5m{{{labels}}} and {ON_DEVICE} ({NO_DISPATCH}))"
+
+
+# By drive and op. While all nodes and devices are chosen, of the slowest of each model; else of all that are chosen.
+P99 = f"({SLOWEST}{{{OPS}}} or {of_drives(_p99, OPS)})"
+P99_SOLID = f'({SLOWEST}{{{OPS}, rotational="0"}} or ({of_drives(_p99, OPS)}) unless {ON_DEVICE} {SPINNING})'
 OR_TOTAL = "where the kernel does not record the dispatch, the total latency"
 LIMITS = (0.01, 0.1)
 # No drive takes that long: a full queue keeps an I/O on a spinning disk for two seconds, a bad sector for seven.
@@ -38,22 +60,28 @@ def _numbers():
             "IOPS",
             "I/Os per second, all together. From a recording rule.",
             "iops",
-            f"sum({TOTALS}:count_rate5m{{{OPS}}})",
+            summed((), of_fleet("model_op:biolat_total_latency_seconds:count_rate5m", f"{TOTALS}:count_rate5m", OPS)),
             (),
         ),
-        ("Throughput", "Bytes per second, all together. From a recording rule.", "Bps", f"sum({BYTES}{{{OPS}}})", ()),
+        (
+            "Throughput",
+            "Bytes per second, all together. From a recording rule.",
+            "Bps",
+            summed((), of_fleet("model_op:biolat_io_bytes:rate5m", "instance_device_op:biolat_io_bytes:rate5m", OPS)),
+            (),
+        ),
         (
             "Failed I/O",
             "Failed completions of all ops per second. From a recording rule.",
             "iops",
-            f"sum({FAILED}{{{FLEET_DEVICE}}})",
+            summed((), of_fleet("model:biolat_failed_ios:rate5m", "instance_device:biolat_failed_ios:rate5m")),
             (1e-9, 1),
         ),
         (
             "Slow I/O",
             "I/Os of all ops per second that took more than a second, discards too. From a recording rule.",
             "iops",
-            f'sum({SLOW}{{{FLEET_DEVICE}, over="1"}})',
+            summed((), of_fleet(*SLOW, f'{FLEET_DEVICE}, over="1"')),
             (1e-9, 1),
         ),
         (
@@ -68,7 +96,7 @@ def _numbers():
             "Oldest I/O",
             "The age of the oldest I/O of any drive that has not completed. From a recording rule.",
             "s",
-            f"max({OLDEST}{{{FLEET_DEVICE}}})",
+            f"max({of_fleet('model:biolat_oldest_inflight_seconds:max', OLDEST)})",
             (HANGS, 30),
         ),
     ):
@@ -78,21 +106,18 @@ def _numbers():
 def _worst(uid):
     oldest = f"{OLDEST}{{{FLEET_DEVICE}}}"
 
-    def slowest(latencies):
-        """More than twenty, as a drive has several ops."""
-        return highest(BY_DRIVE, f"topk(100, {latencies})")
-
     # Drives that hang rank above 8e6, those that do not spin above 1e4, as no latency is above 1,024 s.
-    ranks = f"({oldest} >= {HANGS}) * 1e6 or {slowest(P99_SOLID)} + 1e4 or {slowest(P99)}"
+    slowest_solid, slowest = highest(BY_DRIVE, P99_SOLID), highest(BY_DRIVE, P99)
+    ranks = f"({oldest} >= {HANGS}) * 1e6 or {slowest_solid} + 1e4 or {slowest}"
     of_worst = f"and {ON_DEVICE} topk(20, {ranks})"
 
-    def over_ops(series):
-        return highest(BY_DRIVE, f"{series} {of_worst}")
+    def over_ops(*series):
+        return highest(BY_DRIVE, " or ".join(f"{one} {of_worst}" for one in series))
 
     values = {
-        "Hangs for": f"{oldest} * ({oldest} >= bool {HANGS}) {of_worst}",
+        "Hangs for": f"{oldest} >= {HANGS} {of_worst} or 0 * {oldest} {of_worst}",
         "In flight": over_ops(f"{INFLIGHT}{{{FLEET_DEVICE}}}"),
-        "p99": over_ops(P99),
+        "p99": over_ops(f"{DEVICES}:p99_rate5m{{{OPS}}}", P99),
         "p50 device": over_ops(f"{DEVICES}:p50_rate5m{{{OPS}}}"),
         "p99 admission": over_ops(f"{ADMISSION}{{{OPS}}}"),
         "p99 total": over_ops(f"{TOTALS}:p99_rate5m{{{OPS}}}"),
@@ -136,23 +161,28 @@ def _worst(uid):
 
 
 def _p99_by_model():
-    labels = f'{FLEET}, op=~"$op"'
-    highest_p99 = recorded(MODELS, labels, WHOLE)
-    solid = f'{highest_p99} and on (cluster, model) biolat_device_info{{{FLEET}, rotational="0"}} @ end()'
-    return f"{recorded(MODELS, labels)} and (topk(20, {solid}) or topk(20, {highest_p99}))"
+    def p99(window=NOW):
+        return " or ".join(recorded(metric, f'{FLEET}, op=~"$op"', window) for metric in P99_OF_MODELS)
+
+    solid = f'({p99(WHOLE)}) and on (cluster, model) biolat_device_info{{{FLEET}, rotational="0"}} @ end()'
+    return f"({p99()}) and (topk(20, {solid}) or topk(20, {p99(WHOLE)}))"
 
 
 def fleet(board, ask):
     board.with_row(builders.Row("Fleet"))
-    everywhere = "Of all drives of the chosen clusters and models that record the dispatch, on all nodes."
+    everywhere = f"{OR_TOTAL[0].upper()}{OR_TOTAL[1:]}. Of all drives of the chosen clusters and models, on all nodes."
     for panel in (
         *_numbers(),
         _worst(ask.uid),
         lines(
             "Oldest I/O by drive",
-            "The ten drives with the oldest I/O that has not completed, within the time range. From a recording rule.",
+            "I/O that has not completed for a second or more: the ten drives with the oldest within the time range. From a "
+            "recording rule.",
             "s",
-            (most(10, lambda window: recorded(OLDEST, FLEET_DEVICE, window)), "{{cluster}} {{instance}} {{device}}"),
+            (
+                most(10, lambda window: f"{recorded(OLDEST, FLEET_DEVICE, window)} >= 1"),
+                "{{cluster}} {{instance}} {{device}}",
+            ),
             log=True,
             minimum=None,
             recorded=True,
@@ -162,7 +192,7 @@ def fleet(board, ask):
             "I/Os of all ops per second that took longer than so many seconds, discards too. From a recording rule.",
             "iops",
             (
-                most(10, lambda window: summed(("cluster", "over"), recorded(SLOW, FLEET_DEVICE, window))),
+                most(10, lambda window: summed(("cluster", "over"), of_fleet(*SLOW, window=window))),
                 "{{cluster}} over {{over}} s",
             ),
             recorded=True,
@@ -170,7 +200,7 @@ def fleet(board, ask):
         heat_map(
             "All drives",
             f"Device latency; brighter is more I/O. {everywhere} From a recording rule.",
-            ask.recorded(f'{FLEET}, op=~"$op"'),
+            ask.of_models(f'{FLEET}, op=~"$op"'),
             ask.heatmap_format,
             height=9,
         ),

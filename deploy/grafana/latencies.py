@@ -8,6 +8,10 @@ DEVICE_OP = f'{DEVICE}, op=~"$op"'
 FLEET = 'cluster=~"$cluster", model=~"$model"'
 FLEET_DEVICE = f'{DEVICE}, model=~"$model"'
 
+# Of series of drives: no series while all nodes, or all devices, are chosen. `(.*)(.*)` matches every name, but no name is
+# two of those that are chosen.
+SOME = ('instance!~"($node)($node)"', 'device!~"($device)($device)"')
+
 # Drives that do not spin.
 SOLID = f'biolat_device_info{{{FLEET_DEVICE}, rotational="0"}}'
 
@@ -54,6 +58,16 @@ def recorded(metric, labels, window=NOW):
     return series if window == NOW else f"max_over_time({series}{window})"
 
 
+def of_drives(series, labels=FLEET_DEVICE):
+    """Series of drives, if some nodes or devices are chosen; else there are too many."""
+    return " or ".join(series(f"{labels}, {some}") for some in SOME)
+
+
+def of_fleet(of_models, drives, labels=FLEET_DEVICE, window=NOW):
+    """Series of models, which have no node and no device: they match while all are chosen. Else those of drives."""
+    return f"{recorded(of_models, labels, window)} or {of_drives(lambda some: recorded(drives, some, window), labels)}"
+
+
 def summed(by, expression):
     """A sum by these labels."""
     return f"sum by ({', '.join(by)}) ({expression})" if by else f"sum({expression})"
@@ -91,14 +105,18 @@ class Native:
     uid = "biolat"
     kind = "native"
     models = "model_op:biolat_device_latency_seconds:rate5m"
+    total_of_models = "model_class_op:biolat_total_latency_seconds:rate5m"
     # The heatmap panel reads native histograms as time series.
     heatmap_format = "time_series"
 
     def histogram(self, metric, labels, by=(), window=NOW):
         return summed(by, rate(metric, labels, window))
 
-    def recorded(self, labels):
-        return summed((), f"{self.models}{{{labels}}}")
+    def of_models(self, labels):
+        """Device latency; of models and ops without it, total latency."""
+        device = f"{self.models}{{{labels}}}"
+        total = summed(("cluster", "model", "op"), f"{self.total_of_models}{{{labels}}}")
+        return summed((), f"({device} and histogram_count({device}) > 0) or {total}")
 
     def count(self, metric, labels, by=(), window=NOW):
         return f"histogram_count({self.histogram(metric, labels, by, window)})"
@@ -117,13 +135,18 @@ class Classic:
     uid = "biolat-classic"
     kind = "classic"
     models = "model_op_le:biolat_device_latency_seconds_bucket:rate5m"
+    total_of_models = "model_class_op_le:biolat_total_latency_seconds_bucket:rate5m"
     heatmap_format = "heatmap"
 
     def histogram(self, metric, labels, by=(), window=NOW):
         return summed((*by, "le"), rate(f"{metric}_bucket", labels, window))
 
-    def recorded(self, labels):
-        return summed(("le",), f"{self.models}{{{labels}}}")
+    def of_models(self, labels):
+        """Device latency; of models and ops without it, total latency."""
+        device = f"{self.models}{{{labels}}}"
+        some = f'{self.models}{{{labels}, le="+Inf"}} > 0'
+        total = summed(("cluster", "model", "op", "le"), f"{self.total_of_models}{{{labels}}}")
+        return summed(("le",), f"({device} and on (cluster, model, op) {some}) or {total}")
 
     def count(self, metric, labels, by=(), window=NOW):
         return summed(by, rate(f"{metric}_count", labels, window))

@@ -7,6 +7,7 @@
 - A model that is chosen shows its drives alone, clusters are not merged, and series without a cluster are shown.
 - Drives that hang come first, and those that spin, which are slow here, leave room for the others.
 - Where the kernel does not record the dispatch there is the total latency.
+- What is read from series of models, and from the slowest drives of each, is what the series of all drives give.
 """
 
 import collections
@@ -140,6 +141,12 @@ def holds(condition):
     return {"expr": condition, "eval_time": "6m", "exp_samples": [{"labels": "{}", "value": 1}]}
 
 
+def same(one, other):
+    """The condition that two queries give the same, and something."""
+    equal = f"count(({one}) == ({other}))"
+    return f"({equal} == bool count({other})) * (count({one}) == bool count({other}))"
+
+
 def most_lines(query):
     """As many as the query chooses; a choice among what another topk() has chosen adds none."""
     most, depth, inside = 0, 0, None
@@ -197,13 +204,27 @@ def choice_test(kind, board):
             for cluster in ("a", ".*"):
                 by_model = chosen(query, cluster=cluster, model="model x")
                 by_node = chosen(query, cluster=cluster, node="x")
-                same = f"count(({by_model}) == ({by_node}))"
-                conditions.append(f"({same} == bool count({by_node})) * (count({by_model}) == bool count({by_node}))")
+                conditions.append(same(by_model, by_node))
+            # All of them, but not by All.
+            conditions.append(same(chosen(query), chosen(query, device="sda")))
         if panel not in ("stat", "heatmap") and "topk(1," not in query:
             conditions.append(f"count(count by (cluster) ({chosen(query)})) == bool 3")
         if (title, place) in (("$op: p99 by device", 0), ("I/Os in flight, on average", 2), ("Worst drives now", 2)):
             conditions.append(f"count({chosen(query, model='model z')}) == bool 3")
+        if title in ("All drives", "p99 by model"):
+            conditions.append(f"count({chosen(query, model='model z')}) > bool 0")
     return test("models and clusters", series, conditions)
+
+
+def ranking_test(kind, board):
+    """More drives of a model than are recorded as its slowest ones, half of them spinning. Nodes are chosen by All and one by one."""
+    series = []
+    for number in range(NODES):
+        labels = {"model": "m", "spins": number % 2 == 1, "hangs": number == 0, "ops": ("read", "flush")}
+        series += drive(kind, "c", f"n{number}", "sda", **labels)
+    each = "|".join(f"n{number}" for number in range(NODES))
+    ranked = [query for _, title, _, query in queries(board) if title in ("Worst p99", "Worst drives now")]
+    return test("drives of one model", series, [same(chosen(query), chosen(query, node=f"({each})")) for query in ranked])
 
 
 def test(name, series, conditions):
@@ -223,7 +244,9 @@ def main(folder):
         content = {
             "rule_files": [str((HERE.parent / "prometheus" / rules).resolve())],
             "evaluation_interval": "1m",
-            "tests": [fleet_test(kind, board), choice_test(kind, board)],
+            # promtool's own order differs from run to run.
+            "group_eval_order": ["biolat-devices", "biolat-models", "biolat-fleet", "biolat-pods", "biolat-daemons"],
+            "tests": [fleet_test(kind, board), choice_test(kind, board), ranking_test(kind, board)],
         }
         (folder / f"{uid}.json").write_text(json.dumps(content, indent=0))
 

@@ -21,7 +21,7 @@ use crate::support::{
 };
 
 /// Panels and rules that may show only zeroes, and why. All others have to show more.
-const AT_ZERO: [(&str, &str); 16] = [
+const AT_ZERO: [(&str, &str); 18] = [
     ("Slow I/Os without a record", "there are few slow or failed I/Os"),
     ("Phases of the devices", "it lists what is not available, which is 0"),
     ("Is the age exact?", "not on every kernel"),
@@ -31,6 +31,7 @@ const AT_ZERO: [(&str, &str); 16] = [
     ("Slow I/O by threshold", SLOW),
     ("Slow I/Os", SLOW),
     ("instance_device_over:biolat_slow_ios:rate5m", SLOW),
+    ("model_over:biolat_slow_ios:rate5m", SLOW),
     ("Worst drives now", COMPLETES),
     ("Oldest I/O", COMPLETES),
     ("Oldest I/O by drive", COMPLETES),
@@ -38,6 +39,7 @@ const AT_ZERO: [(&str, &str); 16] = [
     ("I/Os in flight now", COMPLETES),
     ("instance_device:biolat_inflight_ios:sum", COMPLETES),
     ("instance_device:biolat_oldest_inflight_seconds:max", COMPLETES),
+    ("model:biolat_oldest_inflight_seconds:max", COMPLETES),
 ];
 const SLOW: &str = "no device here takes that long";
 const COMPLETES: &str = "at most moments no I/O is in flight";
@@ -47,16 +49,22 @@ const OF_ADMISSION: &str = "biolat_admission_latency";
 const WITH_ADMISSION: &str = "Share of time waiting";
 
 /// What has no series here: the NUMA node of a loop device is unknown, no device is too busy for a request, nothing sits on the
-/// devices, and the daemon does not restart (`deploy/grafana/synthetic.py` has one that does).
-const ABSENT: [&str; 4] = [
+/// devices, the daemon does not restart, and no I/O takes a second (`deploy/grafana/synthetic.py` has these).
+const ABSENT: [&str; 5] = [
     "biolat_completion_off_node_share",
     "biolat_requeues_total",
     "biolat_device_holder_info",
     "changes(process_start_time_seconds",
+    "} >= 1) and topk(10,",
 ];
 
-/// Rules by model. They multiply histograms, which Debian's Prometheus does not support.
-const OF_MODELS: &str = "model_op:";
+/// Histograms by model, and their quantiles. They are made of histograms that are multiplied, which Debian's Prometheus does not
+/// support.
+const OF_MODELS: [&str; 3] = [
+    "model_op:biolat_device_latency_seconds",
+    "model_class_op:biolat_total_latency_seconds",
+    "model_op:biolat_total_latency_seconds:p99",
+];
 
 /// Rules by pod. No pod runs here.
 const OF_PODS: &str = "namespace_pod_device_op";
@@ -259,7 +267,7 @@ fn has_data(kind: &Kind) {
         let has_admission = has_admission(&prometheus);
         for query in &queries {
             let needs_admission = query.expression.contains(OF_ADMISSION) && query.panel != WITH_ADMISSION;
-            if !kind.has_models && query.expression.contains(OF_MODELS)
+            if !kind.has_models && OF_MODELS.iter().any(|name| query.expression.contains(name))
                 || needs_admission && !has_admission
                 || ABSENT.iter().any(|metric| query.expression.contains(metric))
             {
@@ -286,7 +294,7 @@ fn check_rules(kind: &Kind, prometheus: &Prometheus, has_admission: bool) {
     for rule in rules {
         assert_eq!(rule["health"], "ok", "{} on {}: {}", rule["name"], kind.name, rule["lastError"]);
         let name = rule["name"].as_str().unwrap();
-        let is_recorded = (kind.has_models || !name.starts_with(OF_MODELS))
+        let is_recorded = (kind.has_models || !OF_MODELS.iter().any(|of_models| name.starts_with(of_models)))
             && (has_admission || !name.contains(OF_ADMISSION))
             && !name.starts_with(OF_PODS);
         if rule["type"] == "recording" && is_recorded {

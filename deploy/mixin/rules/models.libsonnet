@@ -1,26 +1,53 @@
 // Latency of all drives of a model.
 function(histograms, config) {
-  local histogram = 'model_op%s:%s:rate5m' % [histograms.level, histograms.metric('biolat_device_latency_seconds')],
-  local quantile(name, q) = {
-    record: 'model_op:biolat_device_latency_seconds:%s_rate5m' % name,
+  local histogram(level, metric) = '%s%s:%s:rate5m' % [level, histograms.level, histograms.metric(metric)],
+  local device = histogram('model_op', 'biolat_device_latency_seconds'),
+  local total = histogram('model_class_op', 'biolat_total_latency_seconds'),
+
+  local withClass = |||
+    label_replace(label_replace(label_replace(label_replace(
+      biolat_device_info,
+      "class", "ssd", "", ""),
+      "class", "nvme", "device", "nvme.*"),
+      "class", "loop", "transport", "loop"),
+      "class", "rotating", "rotational", "1")
+  |||,
+
+  local indented(text) = std.strReplace('\n' + std.rstripChars(text, '\n'), '\n', '\n    ') + '\n  ',
+
+  local ofDrives(labels, metric, info) = |||
+    sum by (cluster, %(labels)s, op%(le)s) (
+      rate(%(metric)s[5m])
+        * on (cluster, instance, device) group_left (%(labels)s)
+      group by (cluster, instance, device, %(labels)s) (%(info)s)
+    )
+  ||| % { labels: labels, le: histograms.le, metric: histograms.metric(metric), info: info },
+
+  local quantile(metric, name, q, histogram) = {
+    record: 'model_op:%s:%s_rate5m' % [metric, name],
     expr: 'histogram_quantile(%g, %s) >= 0' % [q, histogram],
   },
 
   name: 'biolat-models',
   rules: [
     {
-      record: histogram,
+      record: device,
       comment:: 'One histogram per model and op, for any number of drives: compute other quantiles from it.',
-      expr: |||
-        sum by (cluster, model, op%s) (
-          rate(%s[5m])
-            * on (cluster, instance, device) group_left (model)
-          group by (cluster, instance, device, model) (biolat_device_info)
-        )
-      ||| % [histograms.le, histograms.metric('biolat_device_latency_seconds')],
+      expr: ofDrives('model', 'biolat_device_latency_seconds', 'biolat_device_info'),
     },
-    quantile('p50', 0.5),
-    quantile('p99', 0.99),
-    quantile('p999', 0.999),
+    quantile('biolat_device_latency_seconds', 'p50', 0.5, device),
+    quantile('biolat_device_latency_seconds', 'p99', 0.99, device),
+    quantile('biolat_device_latency_seconds', 'p999', 0.999, device),
+    {
+      record: total,
+      comment:: 'By class too: rotating, nvme, loop, or ssd, which is everything else.',
+      expr: ofDrives('model, class', 'biolat_total_latency_seconds', indented(withClass)),
+    },
+    quantile(
+      'biolat_total_latency_seconds',
+      'p99',
+      0.99,
+      'sum by (cluster, model, op%s) (%s)' % [histograms.le, total]
+    ),
   ],
 }

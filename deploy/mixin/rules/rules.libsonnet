@@ -19,6 +19,7 @@ local expressions = import '../promql.libsonnet';
       for group in [
         import 'devices.libsonnet',
         import 'models.libsonnet',
+        import 'fleet.libsonnet',
         import 'pods.libsonnet',
         import 'daemons.libsonnet',
       ]

@@ -24,8 +24,9 @@ const TESTS: [&str; 7] = [
     "tests/pods.yml",
 ];
 /// The native histograms, which `recording-classic.yml` does not record.
-const HISTOGRAMS: [&str; 2] = [
+const HISTOGRAMS: [&str; 3] = [
     "model_op:biolat_device_latency_seconds:rate5m",
+    "model_class_op:biolat_total_latency_seconds:rate5m",
     "namespace_pod_device_op:biolat_workload_latency_seconds:rate5m",
 ];
 
