@@ -46,6 +46,18 @@
     nodesWithBiolatRatio: 0.5,
     mixedVersionsFor: '1d',
 
+    // Service levels: so many of the reads and writes of a class of devices (nvme, ssd, rotating) complete within so many seconds.
+    // Off, as no target suits everyone: choose yours. With classic histograms each one has to be the bound of a bucket.
+    slo: {
+      enabled: false,
+      objective: 0.999,
+      targets: {
+        nvme: { read: 0.015625, write: 0.015625 },
+        ssd: { read: 0.0625, write: 0.0625 },
+        rotating: { read: 1, write: 1 },
+      },
+    },
+
     // Of the dashboard: text before its title, and more tags.
     dashboardTitlePrefix: '',
     dashboardTags: [],

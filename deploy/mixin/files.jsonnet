@@ -2,6 +2,13 @@
 local mixin = import 'mixin.libsonnet';
 local yaml = import 'yaml.libsonnet';
 
+local isOfSlo(group) = std.startsWith(group.name, 'biolat-slo');
+
+// Rules and alerts on service levels, in one file: whoever wants these loads it.
+local slo(histograms) =
+  local all = mixin { _config+:: { histograms: histograms, slo+: { enabled: true } } };
+  { groups: std.filter(isOfSlo, all.prometheusRules.groups + all.prometheusAlerts.groups) };
+
 local recording(histograms) = (mixin { _config+:: { histograms: histograms } }).prometheusRules;
 
 function(format='yaml') {
@@ -10,4 +17,6 @@ function(format='yaml') {
   'alerts.yml': file(importstr 'headers/alerts.txt', mixin.prometheusAlerts),
   'recording.yml': file(importstr 'headers/recording.txt', recording('native')),
   'recording-classic.yml': file(importstr 'headers/recording-classic.txt', recording('classic')),
+  'slo.yml': file(importstr 'headers/slo.txt', slo('native')),
+  'slo-classic.yml': file(importstr 'headers/slo-classic.txt', slo('classic')),
 }

@@ -356,7 +356,8 @@ fn rules_agree_for_native_and_classic_histograms() {
     assert!(both.0.len() >= 14 && both.0.keys().eq(both.1.keys()), "{both:#?}");
     for (name, new) in &both.0 {
         let old = both.1[name];
-        let most = if name.contains(":p") { 4.2 } else { 1.2 };
+        let is_quantile = name.contains(":p") || name.contains(":topk_p");
+        let most = if is_quantile { 4.2 } else { 1.2 };
         assert!(
             (*new == 0.0 && old == 0.0) || (1.0 / most..most).contains(&(new / old)),
             "{name}: {new} of native histograms, {old} of classic ones"

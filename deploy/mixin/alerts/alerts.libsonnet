@@ -20,6 +20,7 @@ local expressions = import '../promql.libsonnet';
     groups+: [
       complete(group(config))
       for group in [import 'drives.libsonnet', import 'figures.libsonnet', import 'fleet.libsonnet']
+                   + (if config.slo.enabled then [import 'slo.libsonnet'] else [])
     ],
   },
 }

@@ -6,6 +6,13 @@
   sum(metric, by):: 'histogram_sum(%s)' % rate(metric, by),
   quantile(q, metric, by):: 'histogram_quantile(%g, %s) >= 0' % [q, rate(metric, by)],
 
+  // Of recorded histograms: the rate of all observations, and of those above a limit.
+  recordedCount(histogram, by):: 'histogram_count(sum by (%s) (%s))' % [by, histogram],
+  late(limit, histogram, matchers, by):: |||
+    (1 - histogram_fraction(0, %(limit)s, sum by (%(by)s) (%(series)s)))
+      * (histogram_count(sum by (%(by)s) (%(series)s)) > 0)
+  ||| % { limit: limit, by: by, series: '%s{%s}' % [histogram, matchers] },
+
   // Recorded histograms: their metric, the end of their name's level, and the label of their buckets, if they have one.
   metric(name):: name,
   level: '',

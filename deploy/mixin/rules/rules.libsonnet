@@ -22,7 +22,7 @@ local expressions = import '../promql.libsonnet';
         import 'fleet.libsonnet',
         import 'pods.libsonnet',
         import 'daemons.libsonnet',
-      ]
+      ] + (if config.slo.enabled then [import 'slo.libsonnet'] else [])
     ],
   },
 }

@@ -13,6 +13,7 @@ local mixin(histograms) = (import '../mixin.libsonnet') {
     errorsRatio: 0.05,
     slowerThanPastFactor: 2.5,
     slowerThanSiblingsFactor: 4,
+    slo+: { enabled: true, objective: 0.98, targets: { nvme: { read: 0.0625 } } },
     dashboardTitlePrefix: 'Storage / ',
     dashboardTags: ['storage-team'],
   },

@@ -25,6 +25,8 @@ const FILES: &str = "deploy/mixin/files.jsonnet";
 /// The mixin with another `_config`, and promtool's tests of it.
 const OTHER: &str = "deploy/mixin/tests/other.jsonnet";
 const OTHER_TESTS: &str = "deploy/mixin/tests/other.yml";
+/// The mixin with a target of a service level between two classic buckets.
+const BETWEEN_BUCKETS: &str = "deploy/mixin/tests/between_buckets.jsonnet";
 /// The dashboards with the default `_config`.
 const DEFAULT: &str = "deploy/mixin/tests/default.jsonnet";
 const RULES: &str = "deploy/prometheus";
@@ -48,7 +50,8 @@ pub(super) fn check() -> Result<()> {
         .context("format the mixin with: jsonnetfmt --in-place")?;
     check_rules()?;
     check_dashboards()?;
-    check_other_config()
+    check_other_config()?;
+    check_between_buckets()
 }
 
 /// Writes the rules.
@@ -142,6 +145,17 @@ fn check_other_config() -> Result<()> {
     check_values(&read(&folder.join("alerts.json"))?, &read(&folder.join("dashboards.json"))?)
 }
 
+/// A target that no classic bucket ends at is an error.
+fn check_between_buckets() -> Result<()> {
+    let output = command("jsonnet", &[BETWEEN_BUCKETS]).output()?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        !output.status.success() && error.contains("0.01 s is not the bound of a classic bucket"),
+        "{BETWEEN_BUCKETS} is rendered, or fails for another reason: {error}"
+    );
+    Ok(())
+}
+
 /// Writes the expressions of the dashboards as rules, which promtool parses.
 fn write_panels(folder: &Path) -> Result<()> {
     let rules: Vec<_> = expressions(&folder.join("dashboards.json"))?
@@ -205,6 +219,7 @@ fn check_values(alerts: &str, dashboards: &str) -> Result<()> {
     for text in [
         "or vector(2.5))",
         "is 2.5 times as slow",
+        "> 14.4 * (1 - 0.98)",
         "more than four times the median",
         "More than 5 % of the I/O",
         "There is no target with job=\\\"storage\\\"",

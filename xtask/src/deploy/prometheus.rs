@@ -13,8 +13,12 @@ pub(super) const REQUIREMENTS: &[Requirement] =
     &[Requirement::Program("promtool", "prometheus"), Requirement::Tool("bin/promtool")];
 
 const FOLDER: &str = "deploy/prometheus";
-const RULES: [&str; 3] = ["recording.yml", "recording-classic.yml", "alerts.yml"];
-const TESTS: [&str; 7] = [
+const RULES: [&str; 5] =
+    ["recording.yml", "recording-classic.yml", "alerts.yml", "slo.yml", "slo-classic.yml"];
+/// Those for native and for classic histograms.
+const BOTH_KINDS: [[&str; 2]; 2] =
+    [["recording.yml", "recording-classic.yml"], ["slo.yml", "slo-classic.yml"]];
+const TESTS: [&str; 9] = [
     "tests/classic.yml",
     "tests/drives.yml",
     "tests/failures.yml",
@@ -22,6 +26,8 @@ const TESTS: [&str; 7] = [
     "tests/fleet.yml",
     "tests/past.yml",
     "tests/pods.yml",
+    "tests/slo-classic.yml",
+    "tests/slo.yml",
 ];
 /// The native histograms, which `recording-classic.yml` does not record.
 const HISTOGRAMS: [&str; 3] = [
@@ -59,25 +65,29 @@ fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
 
 /// Both files of recording rules record the same names: alerts and dashboards work with either.
 fn check_recorded_names() -> Result<()> {
-    let (native, classic) = (read("recording.yml")?, read("recording-classic.yml")?);
-    let (native, classic) = (values(&native, "- record:"), values(&classic, "- record:"));
-    ensure!(
-        native.len() == classic.len(),
-        "recording.yml and recording-classic.yml have different numbers of rules"
-    );
-    for (native, classic) in native.into_iter().zip(classic) {
-        let is_histogram = HISTOGRAMS.contains(&native);
+    for files in BOTH_KINDS {
+        let [native, classic] = files.map(read);
+        let (native, classic) = (native?, classic?);
+        let (native, classic) = (values(&native, "- record:"), values(&classic, "- record:"));
+        let [native_file, classic_file] = files;
         ensure!(
-            native == classic || is_histogram,
-            "recording.yml has {native} where recording-classic.yml has {classic}"
+            native.len() == classic.len(),
+            "{native_file} and {classic_file} have different numbers of rules"
         );
+        for (native, classic) in native.into_iter().zip(classic) {
+            let is_histogram = HISTOGRAMS.contains(&native);
+            ensure!(
+                native == classic || is_histogram,
+                "{native_file} has {native} where {classic_file} has {classic}"
+            );
+        }
     }
     Ok(())
 }
 
 /// Each alert has a test in which it fires, one in which it does not, and a section in the runbook.
 fn check_alerts_tested_and_documented() -> Result<()> {
-    let (alerts, runbook) = (read("alerts.yml")?, read("runbook.md")?);
+    let (alerts, runbook) = (read("alerts.yml")? + &read("slo.yml")?, read("runbook.md")?);
     let tests = TESTS.into_iter().map(read).collect::<Result<String>>()?;
     let links = values(&alerts, "runbook_url:");
     let alerts = values(&alerts, "- alert:");
