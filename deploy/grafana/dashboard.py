@@ -16,6 +16,7 @@ from grafana_foundation_sdk.models import dashboard
 from annotations import annotations
 from daemon import figures
 from devices import completions, details, latency, load
+from fail_slow import fail_slow
 from faults import faults
 from fleet import fleet
 from latencies import Classic, Native
@@ -54,7 +55,7 @@ def build(ask):
     board.readonly()
     variables(board)
     annotations(board)
-    for part in (fleet, hangs, slow, latency, load, workloads, sizes, completions, details, figures):
+    for part in (fleet, fail_slow, hangs, slow, latency, load, workloads, sizes, completions, details, figures):
         part(board, ask)
     built = board.build()
     arrange(built.panels)

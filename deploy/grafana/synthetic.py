@@ -7,6 +7,7 @@
 - A model that is chosen shows its drives alone, clusters are not merged, and series without a cluster are shown.
 - Drives that hang come first, and those that spin, which are slow here, leave room for the others.
 - Where the kernel does not record the dispatch there is the total latency.
+- A drive that is slow for its work is shown with the op and size in which it is slowest.
 - What is read from series of models, and from the slowest drives of each, is what the series of all drives give.
 """
 
@@ -24,6 +25,7 @@ MINUTES = 7
 # promtool's limit of samples in a query allows no more; a query without topk() gives FEW lines at most.
 NODES, FEW = 60, 5
 HANGS_FOR = 60
+SLOWDOWN = 1.75
 
 
 class Samples:
@@ -102,6 +104,15 @@ def drive(kind, cluster, node, device, model, spins=False, hangs=False, phases=(
             yield f"biolat_{series}", samples.counter()
 
 
+def sick_drive(cluster, node, device, model, score):
+    """What the rules record of a drive that is slow for its work: they need more drives, and hours."""
+    labels = label_set(cluster=cluster, instance=node, device=device, model=model)
+    yield f"instance_device:biolat_slowdown:score1w{{{labels}}}", f"{score}x6"
+    for size, slowdown in (("le_4KiB", 1.2), ("le_64KiB", SLOWDOWN), ("gt_1MiB", 0.9)):
+        by_size = f'{labels},op="read",size="{size}"'
+        yield f"instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m{{{by_size}}}", f"{slowdown}x6"
+
+
 def node(kind, cluster, name, devices):
     labels = label_set(cluster=cluster, instance=name)
     samples = Samples(labels)
@@ -169,6 +180,7 @@ def fleet_test(kind, board):
         series += node(kind, cluster, name, [device])
         sizes = ("le_4KiB",) if number % 2 else ("gt_1MiB",)
         series += drive(kind, cluster, name, device, f"m{number}", number % 2 == 1, number == 0, sizes=sizes)
+        series += sick_drive(cluster, name, device, f"m{number}", score=number)
     conditions = []
     of_panels = collections.Counter()
     for panel, title, place, query in queries(board):
@@ -183,6 +195,11 @@ def fleet_test(kind, board):
             conditions.append(f"max({query}) == bool {HANGS_FOR}")
         if title == "Worst drives now" and place == 7:
             conditions.append(f"sum({query}) == bool 0")
+        if title == "Sickest drives":
+            sickest = NODES - 1 if place == 0 else SLOWDOWN
+            conditions.append(f"(count({query}) == bool 20) * (max({query}) == bool {sickest})")
+        if title == "Sickest drives" and place == 1:
+            conditions.append(f"count(count by (op, size) ({query} == {SLOWDOWN})) == bool 1")
         if title == "$op: p99 by device":
             conditions.append(f'count(({query}) and on (device) biolat_device_info{{rotational="0"}}) == bool 20')
     assert max(of_panels.values()) <= 1000, of_panels.most_common(1)
@@ -198,6 +215,7 @@ def choice_test(kind, board):
             phases = () if name == "z" else ("admission", "queue", "device")
             both = {"ops": ("read", "flush"), "sizes": ("le_4KiB", "gt_1MiB")}
             series += drive(kind, cluster, name, "sda", f"model {name}", phases=phases, **both)
+            series += sick_drive(cluster, name, "sda", f"model {name}", score=1)
     conditions = []
     for panel, title, place, query in queries(board):
         if "$model" in query and "$node" in query:

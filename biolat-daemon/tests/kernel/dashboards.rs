@@ -49,13 +49,15 @@ const OF_ADMISSION: &str = "biolat_admission_latency";
 const WITH_ADMISSION: &str = "Share of time waiting";
 
 /// What has no series here: the NUMA node of a loop device is unknown, no device is too busy for a request, nothing sits on the
-/// devices, the daemon does not restart, and no I/O takes a second (`deploy/grafana/synthetic.py` has these).
-const ABSENT: [&str; 5] = [
+/// devices, the daemon does not restart, no I/O takes a second, and no drive has others to compare it with
+/// (`deploy/grafana/synthetic.py` has these).
+const ABSENT: [&str; 6] = [
     "biolat_completion_off_node_share",
     "biolat_requeues_total",
     "biolat_device_holder_info",
     "changes(process_start_time_seconds",
     "} >= 1) and topk(10,",
+    "biolat_slowdown:score1w",
 ];
 
 /// Histograms by model, and their quantiles. They are made of histograms that are multiplied, which Debian's Prometheus does not
