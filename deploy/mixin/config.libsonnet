@@ -33,6 +33,14 @@
     completionsPerCPU: 50000,
     slowForSizeFactor: 12,
     slowForSizeSeconds: 0.005,
+    // Slower than others for the same work: factors for a drive or node, one op and size of it, its stalls, a firmware. Fewer drives
+    // than this that do the same work are not compared. Where healthy drives differ, so many times their spread.
+    failSlowFactor: 1.5,
+    failSlowSizeFactor: 1.6,
+    failSlowStallFactor: 2.5,
+    failSlowFirmwareFactor: 1.4,
+    failSlowMinDrives: 5,
+    failSlowSpread: 4,
     // Drives that do not vanish on purpose.
     fixedTransports: 'pcie|sas|sata',
     virtualModels: 'Amazon.*|Google.*|MSFT.*|Microsoft.*|Msft.*|QEMU.*|VBOX.*|VMware.*|nvme_card.*|.*Virtual.*',

@@ -19,8 +19,12 @@ local expressions = import '../promql.libsonnet';
   prometheusAlerts+:: {
     groups+: [
       complete(group(config))
-      for group in [import 'drives.libsonnet', import 'figures.libsonnet', import 'fleet.libsonnet']
-                   + (if config.slo.enabled then [import 'slo.libsonnet'] else [])
+      for group in [
+        import 'drives.libsonnet',
+        import 'fail_slow.libsonnet',
+        import 'figures.libsonnet',
+        import 'fleet.libsonnet',
+      ] + (if config.slo.enabled then [import 'slo.libsonnet'] else [])
     ],
   },
 }

@@ -8,8 +8,7 @@ local expressions = import '../promql.libsonnet';
     classic: import 'classic.libsonnet',
   }[config.histograms],
 
-  local complete(group) = group {
-    interval: '1m',
+  local complete(group) = { interval: '1m' } + group {
     rules: [rule { expr: promql.adapt(rule.expr) } for rule in group.rules],
   },
 
@@ -18,6 +17,7 @@ local expressions = import '../promql.libsonnet';
       complete(group(histograms, config))
       for group in [
         import 'devices.libsonnet',
+        import 'fail_slow.libsonnet',
         import 'models.libsonnet',
         import 'fleet.libsonnet',
         import 'pods.libsonnet',
