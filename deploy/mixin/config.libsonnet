@@ -33,14 +33,16 @@
     completionsPerCPU: 50000,
     slowForSizeFactor: 12,
     slowForSizeSeconds: 0.005,
-    // Slower than others for the same work: factors for a drive or node, one op and size of it, its stalls, a firmware. Fewer drives
-    // than this that do the same work are not compared. Where healthy drives differ, so many times their spread.
+    // Slower than others for the same work. The factor for drives and nodes, or so many times the spread of the model's healthy
+    // drives if that is more; so many times that for one op and size; the factors of stalls and of a firmware. Fewer drives that
+    // do the same work, and firmwares of fewer nodes, are not compared.
     failSlowFactor: 1.5,
-    failSlowSizeFactor: 1.6,
+    failSlowSpread: 3,
+    failSlowSizeFactor: 1.07,
     failSlowStallFactor: 2.5,
     failSlowFirmwareFactor: 1.4,
     failSlowMinDrives: 5,
-    failSlowSpread: 4,
+    failSlowMinNodes: 3,
     // Drives that do not vanish on purpose.
     fixedTransports: 'pcie|sas|sata',
     virtualModels: 'Amazon.*|Google.*|MSFT.*|Microsoft.*|Msft.*|QEMU.*|VBOX.*|VMware.*|nvme_card.*|.*Virtual.*',

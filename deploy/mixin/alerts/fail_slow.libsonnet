@@ -1,46 +1,27 @@
 // The alert on drives that are sick but do not fail: slower than others for the same work.
 function(config) {
-  // The median of the drives of a model on a node, of five at least.
-  local siblings(series) = |||
-    (
-      quantile by (cluster, instance, model) (0.5, %s)
-      and count by (cluster, instance, model) (%s) >= %d
-    )
-  ||| % [series, series, config.failSlowMinDrives],
-
-  // The slowdown that the siblings do not share.
+  // A drive's slowdown without the part that its siblings share, the drives of its model on its node.
   local alone(series) = |||
     (
-      %s
+      %(series)s
         / on (cluster, instance, model) group_left ()
       clamp_min(
-        quantile by (cluster, instance, model) (0.5, %s)
-          and count by (cluster, instance, model) (%s) >= %d,
+        quantile by (cluster, instance, model) (0.5, %(series)s)
+          and count by (cluster, instance, model) (%(series)s) >= %(drives)d,
         1
       )
-      or %s
+      or %(series)s
     )
-  ||| % [series, series, series, config.failSlowMinDrives, series],
+  ||| % { series: series, drives: config.failSlowMinDrives },
 
-  local indented(text) = std.strReplace(std.rstripChars(text, '\n'), '\n', '\n  '),
-  local typical = 'instance_device:biolat_slowdown:typical1h',
-  local worst = 'instance_device:biolat_slowdown:worst1h',
-
-  local firmwares = |||
+  local slowFirmware = |||
     (
-      quantile by (cluster, model, firmware) (0.5,
-        instance_device:biolat_slowdown:typical1h
-          * on (cluster, instance, device) group_left (firmware)
-        group by (cluster, instance, device, firmware) (biolat_device_info)
-      )
-      and
-      count by (cluster, model, firmware) (
-        instance_device:biolat_slowdown:typical1h
-          * on (cluster, instance, device) group_left (firmware)
-        group by (cluster, instance, device, firmware) (biolat_device_info)
-      ) >= %(failSlowMinDrives)g
+      biolat_device_info
+      and on (cluster, model, firmware) model_firmware:biolat_slowdown:ratio1h > %(failSlowFirmwareFactor)g
     )
   |||,
+
+  local trimmed(text) = std.rstripChars(text, '\n'),
 
   name: 'biolat-fail-slow',
   interval: '4m',
@@ -48,37 +29,32 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        One drive. Its own factor differs between healthy drives by 5 to 10 %%, so half as slow again is no chance, unless the
-        drives of the model differ more: then four times their spread (1.4826 times the median deviation is a standard
-        deviation). One op and size of twelve has more chances to be slow, so the factor is larger. Stalls of minutes: one
-        window in ten within six hours. What all siblings share is the node's fault.
+        One drive: most of its ops and sizes, one of them, or stalls. One of twelve is far out more often by chance, so that its
+        limit is higher. What its siblings or its firmware share is an alert of its own.
       |||,
       expr: |||
         (
           %s
             > on (cluster, model) group_left ()
-          clamp_min(
-            exp(%%(failSlowSpread)g * 1.4826 * quantile by (cluster, model) (0.5, abs(ln(instance_device:biolat_slowdown:typical1h)))),
-            %%(failSlowFactor)g
-          )
-        )
-        or
-        (
+          model:biolat_slowdown:limit
+          or
           %s
             > on (cluster, model) group_left ()
-          %%(failSlowSizeFactor)g / %%(failSlowFactor)g
-            * clamp_min(
-              exp(%%(failSlowSpread)g * 1.4826 * quantile by (cluster, model) (0.5, abs(ln(instance_device:biolat_slowdown:typical1h)))),
-              %%(failSlowFactor)g
-            )
+          %%(failSlowSizeFactor)g * model:biolat_slowdown:limit
+          or
+          %s
+            > %%(failSlowStallFactor)g
         )
-        or
-        %s > %%(failSlowStallFactor)g
-      ||| % [
-        indented(alone(typical)),
-        indented(alone(worst)),
-        alone('quantile_over_time(0.9, instance_device:biolat_slowdown:worst[6h])'),
-      ],
+        unless on (cluster, instance, device)
+        %s
+      ||| % ([
+               std.strReplace(trimmed(text), '\n', '\n  ')
+               for text in [
+                 alone('instance_device:biolat_slowdown:typical1h'),
+                 alone('instance_device:biolat_slowdown:worst1h'),
+                 alone('instance_device:biolat_slowdown:stall6h'),
+               ]
+             ] + [trimmed(slowFirmware)]),
       labels: { severity: 'warning', scope: 'drive' },
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} is slow for the work that it does',
@@ -89,9 +65,18 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        All drives of a node: its backplane, controller, power or cooling.
+        The drives of a node: its backplane, controller, power or cooling.
       |||,
-      expr: '%s > %%(failSlowFactor)g' % std.rstripChars(siblings(typical), '\n'),
+      expr: |||
+        (
+          quantile by (cluster, instance, model) (0.5, instance_device:biolat_slowdown:typical1h)
+            and count by (cluster, instance, model) (instance_device:biolat_slowdown:typical1h) >= %%(failSlowMinDrives)d
+        )
+          > on (cluster, model) group_left ()
+        model:biolat_slowdown:limit
+        unless on (cluster, instance, model)
+        %s
+      ||| % trimmed(slowFirmware),
       labels: { severity: 'warning', scope: 'node' },
       annotations: {
         summary: 'The drives of {{ $labels.instance }} are slow for the work that they do',
@@ -101,16 +86,7 @@ function(config) {
     },
     {
       alert: 'BlockDeviceFailSlow',
-      comment:: |||
-        A firmware: the median of its drives, against the fastest firmware of the model.
-      |||,
-      expr: |||
-        %s
-          / on (cluster, model) group_left ()
-        min by (cluster, model)
-        %s
-          > %%(failSlowFirmwareFactor)g
-      ||| % [std.rstripChars(firmwares, '\n'), std.rstripChars(firmwares, '\n')],
+      expr: 'model_firmware:biolat_slowdown:ratio1h > %(failSlowFirmwareFactor)g',
       labels: { severity: 'warning', scope: 'firmware' },
       annotations: {
         summary: 'Firmware {{ $labels.firmware }} of {{ $labels.model }} is slower than another one',
@@ -121,12 +97,12 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        A whole model, against itself a week ago, at the same load and sizes: three quarters of what it does is slower.
+        A whole model, where no drive is slower than others: against itself a week ago, in three quarters of what it does.
       |||,
       expr: |||
         quantile by (cluster, model) (0.25,
           model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m
-            / (model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m offset 1w)
+            / model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m offset 1w
         ) > %(failSlowFactor)g
       |||,
       'for': '45m',

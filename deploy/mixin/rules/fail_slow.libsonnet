@@ -1,132 +1,171 @@
 // How slow each drive is for the work that it does: the figures of BlockDeviceFailSlow.
 local drive = 'cluster, instance, device, model';
 local band = 'cluster, instance, device, op, size';
-
-// Mean latency by size, of reads and writes.
-local mean =
-  'instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m{model!="", op=~"read|write"}';
-
-// The class of the work of a drive's op, as label `work`: the drive's load and the mean size of the op's requests.
-// A load of 1 is one request of no size per second; 128 KiB cost a drive about as much as a request. Two classes for each power
-// of two, of load and of size: 1000 times the size's and the load's.
-local work = |||
-  count_values by (cluster, instance, device, op) ("work",
-    1000 * floor(
-      2 * log2(
-        instance_device_op:biolat_io_bytes:rate5m{model!="", op=~"read|write"}
-          / (instance_device_op:biolat_total_latency_seconds:count_rate5m > 0)
-      )
-    )
-      + on (cluster, instance, device) group_left ()
-    floor(
-      2 * log2(
-        sum by (cluster, instance, device) (
-          instance_device_op:biolat_total_latency_seconds:count_rate5m{op=~"read|write"}
-            + instance_device_op:biolat_io_bytes:rate5m / 131072
-        )
-      )
-    )
-  )
-|||;
-
-local indented(text) = std.strReplace(std.rstripChars(text, '\n'), '\n', '\n  ');
-
-local byWork = |||
-  %s
-    * on (cluster, instance, device, op) group_left (work)
-  %s
-||| % [mean, std.rstripChars(work, '\n')];
+local cohort = 'cluster, model, op, size, work';
 
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
 local slowdown = 'instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m';
-local hour = |||
-  (
-    quantile_over_time(0.25, %s[1h])
-    and count_over_time(%s[1h]) >= 11
-  )
-||| % [slowdown, slowdown];
-local score = 'instance_device:biolat_slowdown:fail_slow_score1w';
+local typical = 'instance_device:biolat_slowdown:typical1h';
 local worst = 'instance_device:biolat_slowdown:worst';
-// How much slower than its peers, in times: only what is more than noise, and at most ten times, so that one stall weighs little.
-local excess = '(clamp_max(%s > 1.5, 10) - 1)' % worst;
+local score = 'instance_device:biolat_slowdown:score1w';
+
+local indented(by, text) = std.strReplace(std.rstripChars(text, '\n'), '\n', '\n' + by);
+
+// Mean latencies of reads and writes by size, with the label `work`.
+local means = |||
+  instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m{model!="", op=~"read|write"}
+    * on (cluster, instance, device, op) group_left (work)
+  count_values by (cluster, instance, device, op) ("work",
+    1000 * floor(2 * log2(
+      instance_device_op:biolat_io_bytes:rate5m{op=~"read|write"}
+        / (instance_device_op:biolat_total_latency_seconds:count_rate5m > 0)
+    ))
+      + on (cluster, instance, device) group_left ()
+    floor(3 * log2(
+      sum by (cluster, instance, device) (
+        instance_device_op:biolat_total_latency_seconds:count_rate5m{op=~"read|write"}
+          + instance_device_op:biolat_io_bytes:rate5m / 131072
+      )
+    ))
+  )
+|||;
+
+local hour = |||
+  quantile_over_time(0.25, %(slowdown)s[1h])
+    and count_over_time(%(slowdown)s[1h]) >= 6
+||| % { slowdown: slowdown };
 
 function(histograms, config) {
+  // The median of each firmware that three nodes have.
+  local firmwares = |||
+    quantile by (cluster, model, firmware) (0.5,
+      %(typical)s
+        * on (cluster, instance, device) group_left (firmware)
+      group by (cluster, instance, device, firmware) (biolat_device_info)
+    )
+      and
+    count by (cluster, model, firmware) (group by (cluster, instance, model, firmware) (biolat_device_info)) >= %(nodes)d
+  ||| % { typical: typical, nodes: config.failSlowMinNodes },
+
   name: 'biolat-fail-slow',
+  // Shorter than the 5m for which Prometheus returns a sample, so that no series has gaps.
   interval: '4m',
   rules: [
     {
       record: median,
       comment:: |||
-        What drives of a model take for a size when they do the same work: the median of their means, of five drives at least.
-        The same work is the same load and the same size of requests, each within a factor of 1.4: %s counts both
-        in halves of a power of two. A drive that gets more load, or larger requests, is compared with others that do.
-      ||| % 'work',
+        What the drives of a model take for an op and size when they do the same work: the median of their means. Each node counts
+        once, so a bad node does not set it. Fewer than %(drives)d drives are not compared.
+        The label work is the class of a drive's work: 1000 times the mean size of the op's requests, in halves of a power of two,
+        plus the drive's load, in thirds of one. Latency grows with both: a drive that gets more load or larger requests is
+        compared with others that do. A load of 1 is one I/O, or 128 KiB, per second; the drive's own latency is not in it.
+      ||| % { drives: config.failSlowMinDrives },
       expr: |||
-        quantile by (cluster, model, op, size, work) (0.5,
-          %s
+        quantile by (%(cohort)s) (0.5,
+          quantile by (cluster, instance, model, op, size, work) (0.5,
+            %(deep)s
+          )
         )
-        and
-        count by (cluster, model, op, size, work) (
-          %s
-        ) >= %d
-      ||| % [indented(byWork), indented(byWork), config.failSlowMinDrives],
+          and
+        count by (%(cohort)s) (
+          %(means)s
+        ) >= %(drives)d
+      ||| % { cohort: cohort, deep: indented('    ', means), means: indented('  ', means), drives: config.failSlowMinDrives },
     },
     {
       record: slowdown,
       comment:: |||
-        How many times as long as that a drive takes. n I/Os per second count as n + 1, of which one is as fast as the others: the
-        mean of few I/Os is noise.
+        How many times as long as that a drive takes. 0.2 I/Os per second are added that take as long as those of others: the mean
+        of few I/Os is noise.
       |||,
       expr: |||
         1 + (
-          max by (%s, op, size) (
-            %s
-              / on (cluster, model, op, size, work) group_left ()
-            %s
+          max by (%(drive)s, op, size) (
+            %(means)s
+              / on (%(cohort)s) group_left ()
+            %(median)s
           ) - 1
         )
-          * on (%s) group_left ()
-        (1 - 1 / (1 + %s))
-      ||| % [
-        drive,
-        std.strReplace(indented(byWork), '\n', '\n    '),
-        median,
-        band,
-        histograms.count('biolat_size_device_latency_seconds', band),
-      ],
+          * on (%(band)s) group_left ()
+        (1 - 0.2 / (0.2 + %(count)s))
+      ||| % {
+        drive: drive,
+        cohort: cohort,
+        band: band,
+        means: indented('    ', means),
+        median: median,
+        count: histograms.count('biolat_size_device_latency_seconds', band),
+      },
     },
     {
       record: worst,
-      comment:: 'The op and size in which the drive is slowest now.',
+      comment:: 'That of the op and size in which the drive is slowest now.',
       expr: 'max by (%s) (%s)' % [drive, slowdown],
     },
     {
-      record: 'instance_device:biolat_slowdown:typical1h',
+      record: typical,
       comment:: |||
-        The slowdown that the drive had for three quarters of the last hour: in the median of its ops and sizes, and in the worst.
-        Eleven evaluations are three quarters of an hour: a drive that has just woken has no figure.
+        The slowdown of a drive over three quarters of an hour: in half of its ops and sizes, and in the worst of them. Six of the
+        hour's 15 evaluations are enough, as a drive whose work changes is at times the only one of its class.
       |||,
-      expr: 'quantile by (%s) (0.5,\n  %s\n)\n' % [drive, indented(hour)],
+      expr: 'quantile by (%s) (0.5,\n  %s\n)\n' % [drive, indented('  ', hour)],
     },
     {
       record: 'instance_device:biolat_slowdown:worst1h',
-      expr: 'max by (%s) (\n  %s\n)\n' % [drive, indented(hour)],
+      expr: 'max by (%s) (\n  %s\n)\n' % [drive, indented('  ', hour)],
+    },
+    {
+      record: 'instance_device:biolat_slowdown:stall6h',
+      comment:: 'Stalls of minutes that recur: the slowdown in a tenth of six hours.',
+      expr: |||
+        quantile_over_time(0.9, %(worst)s[6h])
+          and count_over_time(%(worst)s[6h]) >= 30
+      ||| % { worst: worst },
+    },
+    {
+      record: 'model:biolat_slowdown:limit',
+      comment:: |||
+        What is no chance among the drives of a model: %(factor)g, or more where healthy drives differ more. 1.4826 times the median
+        deviation is a standard deviation that the sick ones do not change; %(spread)g of them are far out.
+      ||| % { factor: config.failSlowFactor, spread: config.failSlowSpread },
+      expr: |||
+        clamp_min(
+          exp(%(spread)g * 1.4826 * quantile by (cluster, model) (0.5, abs(ln(%(typical)s)))),
+          %(factor)g
+        )
+      ||| % { factor: config.failSlowFactor, spread: config.failSlowSpread, typical: typical },
+    },
+    {
+      record: 'model_firmware:biolat_slowdown:ratio1h',
+      comment:: 'A firmware against the fastest one of the model, of those that %d nodes have.' % config.failSlowMinNodes,
+      expr: |||
+        (
+          %(firmwares)s
+        )
+          / on (cluster, model) group_left ()
+        min by (cluster, model) (
+          %(firmwares)s
+        )
+      ||| % { firmwares: indented('  ', firmwares) },
     },
     {
       record: score,
       comment:: |||
-        The week's score: 1 is twice as slow as others all the time. A mean in which two days ago counts half and a week ago a
-        tenth, so it falls as soon as the drive recovers: 0.9981 to the power of 720, the evaluations of two days, is a fourth;
-        0.99904 is half. Healthy drives have no score.
+        The score of the week: 1 is twice as slow as others all the time. A mean in which two days ago counts half, and a week ago a
+        tenth: it falls as soon as the drive recovers. 0.99904 to the power of 720, the evaluations of two days, is 0.5. A
+        stall counts as ten times at most, and what may be noise not at all. Healthy drives have no score.
       |||,
       expr: |||
         (
           0.99904 * last_over_time(%(score)s[1d])
-            + (0.00096 * %(excess)s or 0 * last_over_time(%(score)s[1d]))
+            + (
+              0.00096 * (clamp_max(%(worst)s > %(factor)g, 10) - 1)
+              or 0 * last_over_time(%(score)s[1d])
+            )
           or
-          0.00096 * %(excess)s
+          0.00096 * (clamp_max(%(worst)s > %(factor)g, 10) - 1)
         ) > 0.0005
-      ||| % { score: score, excess: excess },
+      ||| % { score: score, worst: worst, factor: config.failSlowFactor },
     },
   ],
 }
