@@ -97,12 +97,16 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        A whole model, where no drive is slower than others: against itself a week ago, in three quarters of what it does.
+        A whole model, where no drive is slower than others: against itself a week ago, or a day ago for what it did not do then,
+        in three quarters of what it does. It ends a week after the model became slow.
       |||,
       expr: |||
         quantile by (cluster, model) (0.25,
           model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m
-            / model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m offset 1w
+            / (
+              model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m offset 1w
+              or model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m offset 1d
+            )
         ) > %(failSlowFactor)g
       |||,
       'for': '45m',

@@ -18,9 +18,10 @@ const RULES: [&str; 5] =
 /// Those for native and for classic histograms.
 const BOTH_KINDS: [[&str; 2]; 2] =
     [["recording.yml", "recording-classic.yml"], ["slo.yml", "slo-classic.yml"]];
-const TESTS: [&str; 9] = [
+const TESTS: [&str; 10] = [
     "tests/classic.yml",
     "tests/drives.yml",
+    "tests/fail_slow.yml",
     "tests/failures.yml",
     "tests/figures.yml",
     "tests/fleet.yml",
