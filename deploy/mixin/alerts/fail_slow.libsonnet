@@ -29,7 +29,7 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        One drive: most of its ops and sizes, one of them, or stalls. One of twelve is far out more often by chance, so that its
+        One drive: many of its ops and sizes, one of them, or stalls. One of twelve is far out more often by chance, so that its
         limit is higher. What its siblings or its firmware share is an alert of its own.
       |||,
       expr: |||
