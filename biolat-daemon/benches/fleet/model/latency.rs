@@ -1,0 +1,211 @@
+//! Latencies of many I/Os at once, in cells of the daemon's histograms: a log-normal body and a tail of Pareto's.
+
+use std::sync::LazyLock;
+
+use biolat_common::bucket::{FIRST, LIMIT_NS, OVERFLOW, SCHEMA, ZERO_BUCKET_NS, ZERO_EXPONENT, cell};
+use rand::RngExt as _;
+use rand_distr::{Binomial, Distribution as _, Poisson, StandardNormal};
+
+use super::Random;
+
+/// From this variance on, the normal distribution replaces the binomial one and Poisson's.
+const LARGE: f64 = 30.0;
+/// Below this mean there is one or none.
+const RARE: f64 = 0.01;
+/// So few I/Os are drawn one by one.
+pub(crate) const FEW: u64 = 100;
+/// Deviations of the body beyond which there is nothing.
+const WIDEST: f64 = 5.0;
+/// Of the table of the normal distribution, in steps for each deviation.
+const STEPS: f64 = 64.0;
+
+/// How long I/Os take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    /// Seconds.
+    pub(crate) median: f64,
+    /// Standard deviation of the body, in octaves.
+    pub(crate) spread: f64,
+    pub(crate) tail: Tail,
+}
+
+/// The share of I/Os that take longer than others: collisions with writes and erasures, retries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail {
+    pub(crate) share: f64,
+    /// The shortest, as a factor of the body's median.
+    pub(crate) from: f64,
+    /// The longest, as a factor of the shortest.
+    pub(crate) to: f64,
+    /// Of Pareto's distribution.
+    pub(crate) index: f64,
+}
+
+impl Tail {
+    /// The mean, as a factor of the body's median: that of Pareto's distribution between two bounds.
+    fn mean(self) -> f64 {
+        let Self { from, to, index, .. } = self;
+        from * index / (index - 1.0) * (1.0 - to.powf(1.0 - index)) / (1.0 - to.powf(-index))
+    }
+}
+
+/// Latencies that fall in the middle of each cell, in nanoseconds.
+static MIDDLES: LazyLock<[u64; OVERFLOW + 1]> = LazyLock::new(|| {
+    let bound = |cell: usize| 1e9 * (f64::from(ZERO_EXPONENT) + (cell + 1 - FIRST) as f64 / 8.0).exp2();
+    std::array::from_fn(|cell| match cell {
+        ..FIRST => ZERO_BUCKET_NS / 2,
+        OVERFLOW.. => LIMIT_NS - 1,
+        _ => f64::midpoint(bound(cell - 1), bound(cell)) as u64,
+    })
+});
+
+/// The normal distribution from -[`WIDEST`] on, by Simpson's rule.
+static NORMAL: LazyLock<Vec<f64>> = LazyLock::new(|| {
+    let density = |z: f64| (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
+    let mut sum = 0.0;
+    let step = 1.0 / STEPS;
+    (0..=(2.0 * WIDEST * STEPS) as usize)
+        .map(|n| {
+            let z = n as f64 * step - WIDEST;
+            if n > 0 {
+                sum += step / 6.0 * (density(z - step) + 4.0 * density(z - step / 2.0) + density(z));
+            }
+            sum
+        })
+        .collect()
+});
+
+/// The share of a normal distribution below `z`.
+pub(crate) fn normal(z: f64) -> f64 {
+    if z >= WIDEST {
+        return 1.0;
+    }
+    let place = (z + WIDEST).max(0.0) * STEPS;
+    let index = place as usize;
+    let (below, above) = (NORMAL[index], NORMAL[index + 1]);
+    below + (above - below) * (place - index as f64)
+}
+
+/// The latency that stands for all in a cell.
+pub(crate) fn middle(cell: usize) -> u64 {
+    MIDDLES[cell.min(OVERFLOW)]
+}
+
+/// The cell of a latency in seconds.
+pub(crate) fn cell_of(seconds: f64) -> usize {
+    cell(((seconds * 1e9) as u64).min(LIMIT_NS - 1))
+}
+
+impl Latency {
+    /// The mean in seconds.
+    pub(crate) fn mean(self) -> f64 {
+        let nepers = self.spread * std::f64::consts::LN_2;
+        let body = (nepers * nepers / 2.0).exp();
+        self.median * ((1.0 - self.tail.share) * body + self.tail.share * self.tail.mean())
+    }
+
+    /// Draws so many latencies: the number of each cell that has some.
+    pub(crate) fn draw(self, count: u64, random: &mut Random, mut add: impl FnMut(usize, u64)) {
+        let in_tail = binomial(count, self.tail.share, random);
+        self.draw_body(count - in_tail, random, &mut add);
+        for _ in 0..in_tail.min(FEW) {
+            add(self.draw_tail(random), 1);
+        }
+        if let Some(rest) = in_tail.checked_sub(FEW) {
+            self.split_tail(rest, random, &mut add);
+        }
+    }
+
+    fn draw_body(self, count: u64, random: &mut Random, add: &mut impl FnMut(usize, u64)) {
+        if count <= FEW {
+            for _ in 0..count {
+                let z: f64 = StandardNormal.sample(random);
+                add(cell_of(self.median * (self.spread * z).exp2()), 1);
+            }
+            return;
+        }
+        let middle = self.median.log2();
+        let first = cell_of((middle - WIDEST * self.spread).exp2());
+        let below = |cell: usize| normal((upper_octave(cell) - middle) / self.spread);
+        split(count, first, below, random, add);
+    }
+
+    fn draw_tail(self, random: &mut Random) -> usize {
+        let Tail { from, to, index, .. } = self.tail;
+        let rest = 1.0 - random.random::<f64>() * (1.0 - to.powf(-index));
+        cell_of(self.median * from * rest.powf(-1.0 / index))
+    }
+
+    fn split_tail(self, count: u64, random: &mut Random, add: &mut impl FnMut(usize, u64)) {
+        let Tail { from, to, index, .. } = self.tail;
+        let lowest = (self.median * from).log2();
+        let below = |cell: usize| {
+            let above = (-index * (upper_octave(cell) - lowest).max(0.0)).exp2();
+            ((1.0 - above) / (1.0 - to.powf(-index))).min(1.0)
+        };
+        split(count, cell_of(self.median * from), below, random, add);
+    }
+}
+
+/// The upper bound of a cell, as a power of two of a second.
+fn upper_octave(cell: usize) -> f64 {
+    if cell >= OVERFLOW {
+        return f64::INFINITY;
+    }
+    f64::from(ZERO_EXPONENT) + (cell as f64 + 1.0 - FIRST as f64) / f64::from(1 << SCHEMA)
+}
+
+/// Splits a count over cells from `first` on, by the share of all that is below the end of each.
+fn split(
+    count: u64,
+    first: usize,
+    below: impl Fn(usize) -> f64,
+    random: &mut Random,
+    add: &mut impl FnMut(usize, u64),
+) {
+    let (mut left, mut before) = (count, 0.0);
+    for cell in first..=OVERFLOW {
+        if left == 0 {
+            break;
+        }
+        let now = below(cell);
+        let taken = if now >= 1.0 { left } else { binomial(left, (now - before) / (1.0 - before), random) };
+        if taken > 0 {
+            add(cell, taken);
+        }
+        left -= taken;
+        before = now;
+    }
+}
+
+/// How many of so many, each with this probability.
+pub(crate) fn binomial(count: u64, share: f64, random: &mut Random) -> u64 {
+    if count == 0 || share <= 0.0 {
+        return 0;
+    }
+    if share >= 1.0 {
+        return count;
+    }
+    let mean = count as f64 * share;
+    if mean < RARE {
+        return u64::from(random.random::<f64>() < mean);
+    }
+    let variance = mean * (1.0 - share);
+    if variance > LARGE {
+        return approximately(mean, variance, random).min(count);
+    }
+    Binomial::new(count, share).map_or(0, |binomial| binomial.sample(random))
+}
+
+/// How many of something that occurs at random times, so many on average.
+pub(crate) fn poisson(mean: f64, random: &mut Random) -> u64 {
+    if mean > LARGE {
+        return approximately(mean, mean, random);
+    }
+    Poisson::new(mean).map_or(0, |poisson| poisson.sample(random) as u64)
+}
+
+fn approximately(mean: f64, variance: f64, random: &mut Random) -> u64 {
+    let z: f64 = StandardNormal.sample(random);
+    (mean + variance.sqrt() * z).round().max(0.0) as u64
+}

@@ -1,0 +1,26 @@
+//! The model of a fleet: nodes with drives that do I/O, faults and innocent events, and the snapshots that the daemon
+//! would take. `docs/fleet-model.md` explains it and says where the figures come from.
+//!
+//! All is drawn at random, from a seed: the load of each drive in a step, then the counts of each bucket. No I/O is
+//! simulated on its own. The tests are in `tests/fleet_model`.
+
+pub(crate) mod counters;
+pub(crate) mod drive;
+pub(crate) mod drive_model;
+pub(crate) mod effect;
+pub(crate) mod event;
+pub(crate) mod fleet;
+pub(crate) mod latency;
+pub(crate) mod node;
+pub(crate) mod noise;
+pub(crate) mod scenario;
+pub(crate) mod schedule;
+pub(crate) mod service;
+
+pub(crate) use event::{DriveName, Event, Kind};
+pub(crate) use fleet::Fleet;
+pub(crate) use node::Node;
+pub(crate) use scenario::Scenario;
+
+/// The same numbers on every machine.
+pub(crate) type Random = rand::rngs::Xoshiro256PlusPlus;

@@ -1,0 +1,147 @@
+//! A whole fleet: the same from the same seed, and the truth about what was injected.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
+
+use biolat_daemon::expose::{Format, HistogramFormat, ServerState, encode};
+
+use crate::model::{DriveName, Fleet, Kind, Scenario};
+
+const DAY: Duration = Duration::from_hours(24);
+const FAULTS: &str = include_str!("../../benches/fleet/scenarios/faults.yml");
+const INNOCENT: &str = include_str!("../../benches/fleet/scenarios/innocent.yml");
+
+fn start() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+fn fleet(seed: u64, scenario: &str) -> Fleet {
+    Fleet::new(20, 12, seed, &scenario.parse().unwrap(), start(), 7 * DAY)
+}
+
+/// What Prometheus would get.
+fn exposed(seed: u64, steps: u32) -> Vec<u8> {
+    let mut fleet = Fleet::new(2, 3, seed, &FAULTS.parse().unwrap(), start(), DAY);
+    let mut exposed = Vec::new();
+    for node in &mut fleet.nodes {
+        for step in 1..=steps {
+            node.advance(start() + Duration::from_mins(10) * step / steps);
+        }
+        let snapshot = node.snapshot();
+        exposed.extend(encode(
+            &snapshot,
+            ServerState::default(),
+            HistogramFormat::default(),
+            Format::Protobuf,
+        ));
+    }
+    exposed
+}
+
+#[test]
+fn the_same_seed_makes_the_same_bytes() {
+    assert!(exposed(1, 2) == exposed(1, 2));
+    assert!(exposed(1, 2) != exposed(2, 2), "another seed, another fleet");
+    // Steps of whole minutes are the steps of the model.
+    assert!(exposed(1, 10) == exposed(1, 2));
+}
+
+#[test]
+fn a_fleet_has_every_event_of_its_scenario() {
+    let faults = fleet(3, FAULTS).events;
+    let kinds =
+        |events: &[crate::model::Event]| events.iter().map(|event| event.kind).collect::<BTreeSet<_>>();
+    assert!(kinds(&faults).is_superset(&BTreeSet::from([
+        Kind::Constant,
+        Kind::Size,
+        Kind::Rising,
+        Kind::Stalls,
+        Kind::Path,
+        Kind::Backplane,
+        Kind::Firmware,
+    ])));
+    let innocent = fleet(3, INNOCENT).events;
+    assert!(innocent.iter().all(|event| !event.is_fault));
+    assert_eq!(kinds(&innocent).len(), 6);
+    assert!(Fleet::new(1, 1, 1, &Scenario::none(), start(), DAY).events.is_empty());
+}
+
+#[test]
+fn the_truth_is_about_drives_that_exist_and_times_of_the_run() {
+    let fleet = fleet(4, FAULTS);
+    let drives: BTreeSet<_> = fleet
+        .nodes
+        .iter()
+        .flat_map(|node| {
+            node.snapshot().devices.into_iter().map(|view| DriveName {
+                cluster: node.cluster().to_owned(),
+                node: node.name().to_owned(),
+                device: view.device.name,
+            })
+        })
+        .collect();
+    assert_eq!(drives.len(), 240, "each with a name of its own");
+    for event in &fleet.events {
+        assert!(!event.drives.is_empty() && event.drives.iter().all(|drive| drives.contains(drive)));
+        assert!(start() <= event.from && event.from < event.to && event.to <= start() + 7 * DAY);
+        assert!(event.factor >= 1.0 && event.usual_ios_per_second > 0.0, "{event:?}");
+        let sizes = if event.kind == Kind::Size { 3 } else { 6 };
+        assert_eq!(event.sizes.len(), sizes, "{event:?}");
+        assert_eq!(event.op.is_some(), event.kind == Kind::Size);
+    }
+    for (n, event) in fleet.events.iter().enumerate() {
+        for other in &fleet.events[..n] {
+            let same_time = event.from < other.to && other.from < event.to;
+            let same_drive = event.drives.iter().any(|drive| other.drives.contains(drive));
+            assert!(!(same_time && same_drive), "{event:?} and {other:?}");
+        }
+    }
+}
+
+#[test]
+fn a_restart_begins_the_counters_again() {
+    let scenario = "events: [{kind: restart, per_thousand_drives: 1, hours: [0.1, 0.1]}]";
+    let mut fleet = Fleet::new(1, 3, 1, &scenario.parse().unwrap(), start(), Duration::from_hours(2));
+    let at = fleet.events[0].from;
+    let node = &mut fleet.nodes[0];
+    node.advance(at - Duration::from_mins(1));
+    assert_eq!(node.snapshot().started, start());
+    let ios = |node: &crate::model::Node| -> u64 {
+        let snapshot = node.snapshot();
+        let series = snapshot.devices.iter().flat_map(|view| &view.series);
+        series.map(|series| series.histograms[3].count()).sum()
+    };
+    let before = ios(node);
+    node.advance(at + Duration::from_mins(1));
+    let snapshot = node.snapshot();
+    assert!(snapshot.started >= at && snapshot.devices.iter().all(|view| view.since == snapshot.started));
+    assert!(ios(node) < before / 2, "{before} before and {} after", ios(node));
+}
+
+#[test]
+fn drives_of_another_firmware_say_so() {
+    let scenario = "events: [{kind: firmware, per_thousand_drives: 1, hours: [1, 1], share: [1, 1]}]";
+    let mut fleet = Fleet::new(1, 6, 1, &scenario.parse().unwrap(), start(), Duration::from_hours(4));
+    let event = fleet.events[0].clone();
+    let node = &mut fleet.nodes[0];
+    for (at, firmware) in [(event.from, "1.0"), (event.to, "2.0"), (event.to + Duration::from_mins(1), "1.0")]
+    {
+        node.advance(at);
+        for view in node.snapshot().devices {
+            let is_affected = event.drives.iter().any(|drive| drive.device == view.device.name);
+            assert_eq!(view.device.firmware, if is_affected { firmware } else { "1.0" });
+        }
+    }
+}
+
+#[test]
+fn a_scenario_with_an_unknown_key_is_an_error() {
+    assert!(
+        "events: [{kind: constant, hours: [1, 2], per_thousand_drives: 1, factors: 2}]"
+            .parse::<Scenario>()
+            .is_err()
+    );
+    assert!("events: [{kind: broken, hours: [1, 2], per_thousand_drives: 1}]".parse::<Scenario>().is_err());
+}

@@ -1,0 +1,65 @@
+//! Latencies have the shares of their formulas.
+
+use biolat_common::bucket::{self, CELLS};
+use rand::SeedableRng as _;
+
+use crate::model::{
+    Random,
+    latency::{FEW, Latency, Tail, cell_of, middle, normal},
+};
+
+const LATENCY: Latency =
+    Latency { median: 100e-6, spread: 0.4, tail: Tail { share: 0.02, from: 3.0, to: 100.0, index: 1.5 } };
+
+fn drawn(latency: Latency, count: u64, times: usize) -> [u64; CELLS] {
+    let mut random = Random::seed_from_u64(7);
+    let mut cells = [0; CELLS];
+    for _ in 0..times {
+        latency.draw(count, &mut random, |cell, count| cells[cell] += count);
+    }
+    cells
+}
+
+fn share_above(cells: &[u64], seconds: f64) -> f64 {
+    let above: u64 = cells[cell_of(seconds) + 1..].iter().sum();
+    above as f64 / cells.iter().sum::<u64>() as f64
+}
+
+/// Drawn one by one and drawn by cell, they have the same distribution, which is that of the formula.
+#[test]
+fn few_and_many_have_the_shares_of_the_formula() {
+    for (count, times) in [(FEW / 2, 100_000), (1_000_000, 1)] {
+        let cells = drawn(LATENCY, count, times);
+        assert_eq!(cells.iter().sum::<u64>(), count * times as u64);
+        // 2^(-13 1/4) s is 102.5 µs, the end of a cell; 2^-11 s is 488 µs.
+        let median = 0.98 * (1.0 - normal((-13.25 - LATENCY.median.log2()) / 0.4)) + 0.02;
+        let tail = 0.02 * (1.0 - (1.0 - (2_f64.powi(-11) / 300e-6).powf(-1.5)) / (1.0 - 100_f64.powf(-1.5)));
+        for (seconds, expected, error) in
+            [(2_f64.powf(-13.25), median, 0.003), (2_f64.powi(-11), tail, 0.0005)]
+        {
+            let share = share_above(&cells, seconds * 0.9999);
+            assert!((share - expected).abs() < error, "{share} and not {expected} above {seconds}");
+        }
+    }
+}
+
+#[test]
+fn the_mean_is_that_of_the_cells() {
+    let cells = drawn(LATENCY, 10_000_000, 1);
+    let sum: f64 = cells.iter().enumerate().map(|(cell, &count)| count as f64 * middle(cell) as f64).sum();
+    let mean = sum / 1e9 / 10_000_000.0;
+    assert!((mean / LATENCY.mean() - 1.0).abs() < 0.01, "{mean} and not {}", LATENCY.mean());
+}
+
+#[test]
+fn a_middle_is_in_its_cell() {
+    for cell in bucket::FIRST..=bucket::OVERFLOW {
+        assert_eq!(bucket::cell(middle(cell)), cell);
+    }
+}
+
+#[test]
+fn the_longest_latencies_are_in_the_overflow() {
+    let cells = drawn(Latency { median: 1e4, ..LATENCY }, 1000, 1);
+    assert_eq!(cells[bucket::OVERFLOW], 1000);
+}
