@@ -19,7 +19,7 @@ pub(crate) enum Subject {
     Scrape,
     /// Ways to do I/O: sync, libaio, io_uring
     Engines,
-    /// Nothing: build the benchmarks that CI runs, probe, collect and scrape
+    /// Nothing: build the benchmarks that CI runs: probe, collect, scrape and fleet
     Build,
 }
 
@@ -39,7 +39,8 @@ impl Subject {
 pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
     let mut command = static_cargo("bench", Architecture::of_host()?)?;
     let Some(name) = subject.name() else {
-        return run(command.args(["--bench", "probe", "--bench", "collect", "--bench", "scrape", "--no-run"]));
+        let benchmarks = ["probe", "collect", "scrape", "fleet"].into_iter().flat_map(|name| ["--bench", name]);
+        return run(command.args(benchmarks).arg("--no-run"));
     };
     command.args(["--quiet", "--bench", name, "--"]);
     if let Subject::Probe = subject {

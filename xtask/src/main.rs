@@ -5,6 +5,7 @@ mod bench;
 mod deploy;
 mod dist;
 mod ebpf;
+mod fleet;
 mod folder;
 mod host;
 mod lint;
@@ -49,6 +50,12 @@ enum Command {
     Bench {
         subject: bench::Subject,
         /// Arguments for the benchmark: `-- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        flags: Vec<String>,
+    },
+    /// Measure what a synthetic fleet costs a real Prometheus, and how well the rules find sick drives
+    Fleet {
+        /// Arguments: `-- --help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
@@ -101,6 +108,7 @@ fn main() -> std::process::ExitCode {
         Command::Abuse { minutes } => abuse::abuse(minutes),
         Command::Vm(matrix) => matrix.run(),
         Command::Bench { subject, flags } => bench::bench(subject, &flags),
+        Command::Fleet { flags } => fleet::fleet(&flags),
         Command::Ebpf { check: false, .. } => ebpf::rebuild(),
         Command::Ebpf { check: true, strict } => ebpf::check(strict),
         Command::Dist { check: false, only, .. } => dist::dist(only.as_deref()),

@@ -1,0 +1,173 @@
+//! How well alerts find sick drives: what fired, compared with what was injected.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{alerts::Episode, remote_write::Labels};
+
+/// A fault that is found so long after its end is found, too. Milliseconds.
+const GRACE: i64 = 3_600_000;
+const WEEK: f64 = 7.0 * 86_400_000.0;
+
+/// The labels that choose drives. An alert without one of them is about all drives with its other ones.
+const SCOPE: [&str; 5] = ["cluster", "instance", "device", "model", "firmware"];
+
+/// What was injected, with the indices of the drives. Milliseconds since the epoch.
+#[derive(Clone, Debug)]
+pub(crate) struct Truth {
+    pub(crate) kind: String,
+    pub(crate) is_fault: bool,
+    pub(crate) drives: BTreeSet<usize>,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+/// An alarm: an alert that fires for some drives, with all ops and sizes together.
+#[derive(Debug)]
+struct Alarm {
+    drives: BTreeSet<usize>,
+    from: i64,
+    to: i64,
+}
+
+impl Alarm {
+    /// Whether it is about a drive of this event, at that time or shortly after.
+    fn is_of(&self, truth: &Truth) -> bool {
+        self.overlaps(truth) && !self.drives.is_disjoint(&truth.drives)
+    }
+
+    fn overlaps(&self, truth: &Truth) -> bool {
+        self.from < truth.to + GRACE && self.to > truth.from
+    }
+}
+
+/// What one alert found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Score {
+    pub(crate) alert: String,
+    /// By kind of fault.
+    pub(crate) faults: BTreeMap<String, Found>,
+    pub(crate) alarms: usize,
+    pub(crate) false_alarms: usize,
+    /// By the innocent event that goes on there; `none` without one.
+    pub(crate) false_alarms_by_kind: BTreeMap<String, usize>,
+    pub(crate) false_alarms_per_thousand_drives_and_week: f64,
+}
+
+/// Faults of one kind.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Found {
+    pub(crate) faults: usize,
+    /// Those with an alarm of at least one of their drives.
+    pub(crate) found: usize,
+    /// Drives of all faults.
+    pub(crate) drives: usize,
+    pub(crate) found_drives: usize,
+    /// Of those that were found.
+    pub(crate) median_minutes: Option<f64>,
+}
+
+impl Found {
+    pub(crate) fn recall(&self) -> f64 {
+        self.found as f64 / self.faults as f64
+    }
+}
+
+impl Score {
+    /// Compares the episodes of an alert with the truth, on these drives, during a time of so many milliseconds.
+    pub(crate) fn new(
+        alert: &str,
+        episodes: &[Episode],
+        truth: &[Truth],
+        drives: &[Labels],
+        length: i64,
+    ) -> Self {
+        let alarms = alarms(episodes, drives);
+        let (faults, innocent): (Vec<_>, Vec<_>) = truth.iter().partition(|truth| truth.is_fault);
+        let is_false = |alarm: &&Alarm| !faults.iter().any(|fault| alarm.is_of(fault));
+        let mut by_kind = BTreeMap::new();
+        for alarm in alarms.iter().filter(is_false) {
+            let kinds: BTreeSet<_> =
+                innocent.iter().filter(|event| alarm.is_of(event)).map(|event| event.kind.clone()).collect();
+            let kind = if kinds.is_empty() {
+                "none".to_owned()
+            } else {
+                kinds.into_iter().collect::<Vec<_>>().join("+")
+            };
+            *by_kind.entry(kind).or_default() += 1;
+        }
+        let false_alarms: usize = by_kind.values().sum();
+        let drive_weeks = drives.len() as f64 * length as f64 / WEEK;
+        Self {
+            alert: alert.to_owned(),
+            faults: found(&faults, &alarms),
+            alarms: alarms.len(),
+            false_alarms,
+            false_alarms_by_kind: by_kind,
+            false_alarms_per_thousand_drives_and_week: false_alarms as f64 * 1000.0 / drive_weeks,
+        }
+    }
+
+    /// The share of alarms that are about a sick drive. None without alarms.
+    pub(crate) fn precision(&self) -> Option<f64> {
+        (self.alarms > 0).then(|| 1.0 - self.false_alarms as f64 / self.alarms as f64)
+    }
+
+    /// The share of faults that were found. None without faults.
+    pub(crate) fn recall(&self) -> Option<f64> {
+        let sum = |count: fn(&Found) -> usize| self.faults.values().map(count).sum::<usize>() as f64;
+        let faults = sum(|found| found.faults);
+        (faults > 0.0).then(|| sum(|found| found.found) / faults)
+    }
+}
+
+fn found(faults: &[&Truth], alarms: &[Alarm]) -> BTreeMap<String, Found> {
+    let mut by_kind: BTreeMap<String, (Found, Vec<i64>)> = BTreeMap::new();
+    for fault in faults {
+        let (found, delays) = by_kind.entry(fault.kind.clone()).or_default();
+        let of_it: Vec<_> = alarms.iter().filter(|alarm| alarm.is_of(fault)).collect();
+        found.faults += 1;
+        found.drives += fault.drives.len();
+        found.found_drives += fault
+            .drives
+            .iter()
+            .filter(|drive| of_it.iter().any(|alarm| alarm.drives.contains(drive)))
+            .count();
+        if let Some(first) = of_it.iter().map(|alarm| alarm.from).min() {
+            found.found += 1;
+            delays.push((first - fault.from).max(0));
+        }
+    }
+    let with_median = |(kind, (mut found, mut delays)): (String, (Found, Vec<i64>))| {
+        delays.sort_unstable();
+        found.median_minutes = delays.get(delays.len() / 2).map(|delay| *delay as f64 / 60_000.0);
+        (kind, found)
+    };
+    by_kind.into_iter().map(with_median).collect()
+}
+
+/// Episodes for the same drives that overlap or follow each other at once, as one.
+fn alarms(episodes: &[Episode], drives: &[Labels]) -> Vec<Alarm> {
+    let mut by_scope: BTreeMap<Labels, Vec<(i64, i64)>> = BTreeMap::new();
+    for Episode { labels, from, to } in episodes {
+        let scope = labels.clone().into_iter().filter(|(name, _)| SCOPE.contains(&name.as_str())).collect();
+        by_scope.entry(scope).or_default().push((*from, *to));
+    }
+    let mut alarms = Vec::new();
+    for (scope, mut times) in by_scope {
+        let is_in = |drive: &Labels| scope.iter().all(|(name, value)| drive.get(name) == Some(value));
+        let in_scope: BTreeSet<_> =
+            drives.iter().enumerate().filter(|(_, drive)| is_in(drive)).map(|(index, _)| index).collect();
+        let mut of_scope: Vec<Alarm> = Vec::new();
+        times.sort_unstable();
+        for (from, to) in times {
+            match of_scope.last_mut() {
+                Some(last) if from <= last.to => last.to = to.max(last.to),
+                _ => of_scope.push(Alarm { drives: in_scope.clone(), from, to }),
+            }
+        }
+        alarms.extend(of_scope);
+    }
+    alarms
+}

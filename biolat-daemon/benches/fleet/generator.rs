@@ -1,0 +1,121 @@
+//! What the nodes of a fleet expose in the past, as requests of remote write.
+
+use std::{
+    collections::HashSet,
+    fs::File,
+    io::BufWriter,
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result};
+use biolat_daemon::snapshot::DeviceView;
+use tokio::sync::mpsc;
+
+use super::{
+    dump::Dump,
+    model::Node,
+    remote_write::{Batch, Encoded, Labels},
+    serve::{exposition, instance},
+};
+
+/// Prometheus refuses what is older than its newest sample by more than an hour, so all nodes advance together by less.
+pub(crate) const CHUNK: Duration = Duration::from_secs(1800);
+
+/// Since the epoch.
+pub(crate) fn milliseconds(time: SystemTime) -> Result<i64> {
+    Ok(i64::try_from(time.duration_since(UNIX_EPOCH)?.as_millis())?)
+}
+
+/// A time in milliseconds since the epoch.
+pub(crate) fn time(milliseconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(milliseconds.unsigned_abs())
+}
+
+/// The labels of the drives of a node.
+fn drives_of(node: &Node) -> Vec<Labels> {
+    let labels = |view: &DeviceView| {
+        let device = &view.device;
+        [
+            ("cluster", node.cluster().to_owned()),
+            ("instance", instance(node)),
+            ("device", device.name.clone()),
+            ("model", device.model.clone()),
+            ("firmware", device.firmware.clone()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    };
+    node.snapshot().devices.iter().map(labels).collect()
+}
+
+/// Makes the requests, in the order in which they are sent: a chunk of all nodes, then the next one.
+pub(crate) struct Generator {
+    nodes: Vec<(Labels, Batch, Node)>,
+    start: i64,
+    chunks: i64,
+    interval: i64,
+    /// The metrics to write; all of them if it is none.
+    families: Option<HashSet<String>>,
+    dump: Option<Dump>,
+}
+
+impl Generator {
+    /// For these nodes, which begin at `start`.
+    pub(crate) fn new(
+        nodes: Vec<Node>,
+        start: i64,
+        chunks: i64,
+        interval: Duration,
+        families: Option<HashSet<String>>,
+        dump: Option<&Path>,
+    ) -> Result<Self> {
+        let target = |node: Node| {
+            let labels = [
+                ("job", "biolat".to_owned()),
+                ("cluster", node.cluster().to_owned()),
+                ("instance", instance(&node)),
+            ];
+            let labels = labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            (labels, Batch::default(), node)
+        };
+        let create = |path: &Path| {
+            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            Dump::new(BufWriter::new(file))
+        };
+        Ok(Self {
+            nodes: nodes.into_iter().map(target).collect(),
+            start,
+            chunks,
+            interval: i64::try_from(interval.as_millis())?,
+            families,
+            dump: dump.map(create).transpose()?,
+        })
+    }
+
+    /// Returns the drives as they are at the end: a drive may have got another firmware.
+    pub(crate) fn run(mut self, requests: &mpsc::Sender<Encoded>) -> Result<Vec<Labels>> {
+        let chunk = CHUNK.as_millis() as i64;
+        for number in 0..self.chunks {
+            let begin = self.start + number * chunk;
+            for (labels, batch, node) in &mut self.nodes {
+                for now in (begin + self.interval..=begin + chunk).step_by(self.interval as usize) {
+                    node.advance(time(now));
+                    let is_wanted =
+                        |name: &str| self.families.as_ref().is_none_or(|families| families.contains(name));
+                    batch.add_exposition(&exposition(node), labels, now, is_wanted)?;
+                    if let Some(dump) = &mut self.dump {
+                        dump.add(node, now)?;
+                    }
+                }
+                if requests.blocking_send(batch.encode()?).is_err() {
+                    // Nobody waits for more.
+                    return Ok(Vec::new());
+                }
+            }
+        }
+        self.dump.map_or(Ok(()), Dump::finish)?;
+        Ok(self.nodes.iter().flat_map(|(.., node)| drives_of(node)).collect())
+    }
+}

@@ -1,0 +1,140 @@
+//! The command line.
+
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Parser, Subcommand};
+
+use super::{
+    duration,
+    history::{HistoryPlan, usual_scenario},
+    live::LivePlan,
+    model::Scenario,
+    plan::Plan,
+    rules::{ALERTS, RuleSet, deployed_rules},
+};
+
+/// Measure what a synthetic fleet costs a real Prometheus, and how well the rules find sick drives
+#[derive(Parser)]
+#[command(name = "cargo xtask fleet", bin_name = "cargo xtask fleet", args_conflicts_with_subcommands = true)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    fleet: Fleet,
+    /// How long Prometheus scrapes it: half of it without rules
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
+    length: Duration,
+    /// Also send everything to a second Prometheus by remote write 2.0
+    #[arg(long)]
+    remote_write: bool,
+    /// Run small ones of all of it, and fail if a figure is out of bounds
+    #[arg(long)]
+    check: bool,
+    /// Passed by cargo bench.
+    #[arg(long, hide = true, global = true)]
+    bench: bool,
+}
+
+#[derive(Args)]
+struct Fleet {
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    nodes: u32,
+    /// Drives of each node
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    drives: u32,
+    /// Time between two scrapes
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
+    interval: Duration,
+    /// Faults and innocent events (default: none in a live run, benches/fleet/scenarios/faults.yml in a history)
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write a past with faults, evaluate the rules over it, and compare what fires with what was injected
+    History(HistoryOptions),
+}
+
+#[derive(Args)]
+struct HistoryOptions {
+    #[command(flatten)]
+    fleet: Fleet,
+    #[arg(long, default_value_t = 7.0)]
+    days: f64,
+    /// Least time between two evaluations of a rule: those of groups with a shorter interval are evaluated less often
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration::parse)]
+    rule_step: Duration,
+    /// Rule files, in this order (default: recording.yml and alerts.yml of deploy/prometheus)
+    #[arg(long, value_name = "FILE")]
+    rules: Vec<PathBuf>,
+    /// Alerts to compare
+    #[arg(long = "alert", value_name = "NAME", default_values_t = ALERTS.map(str::to_owned))]
+    alerts: Vec<String>,
+    /// Write all metrics, not only those that the rules need
+    #[arg(long)]
+    all_metrics: bool,
+    /// Also time the dashboard's queries
+    #[arg(long)]
+    queries: bool,
+    /// Also write what each drive did in each five minutes, as CSV
+    #[arg(long, value_name = "FILE")]
+    dump: Option<PathBuf>,
+}
+
+impl Fleet {
+    fn scenario(&self) -> Result<Option<Scenario>> {
+        let Some(file) = &self.scenario else { return Ok(None) };
+        let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let scenario = text.parse().with_context(|| format!("{} is no scenario", file.display()))?;
+        Ok(Some(scenario))
+    }
+}
+
+impl Options {
+    pub(crate) fn plan(self) -> Result<Plan> {
+        if self.check {
+            return Ok(Plan::Check);
+        }
+        let Some(Command::History(history)) = self.command else {
+            let scenario = self.fleet.scenario()?.unwrap_or_else(Scenario::none);
+            let Fleet { nodes, drives, interval, seed, json, .. } = self.fleet;
+            let plan = LivePlan {
+                nodes: nodes as usize,
+                drives: drives as usize,
+                seed,
+                scenario,
+                length: self.length,
+                interval,
+                is_remote: self.remote_write,
+            };
+            return Ok(Plan::Live { plan, is_json: json });
+        };
+        let scenario = history.fleet.scenario()?.map_or_else(usual_scenario, Ok)?;
+        let files = if history.rules.is_empty() { deployed_rules().to_vec() } else { history.rules };
+        let plan = HistoryPlan {
+            nodes: history.fleet.nodes as usize,
+            drives: history.fleet.drives as usize,
+            seed: history.fleet.seed,
+            scenario,
+            length: Duration::try_from_secs_f64(history.days * 86_400.0).context("--days")?,
+            end: SystemTime::now(),
+            interval: history.fleet.interval,
+            rule_step: history.rule_step,
+            rules: RuleSet::read(&files, &history.alerts)?,
+            is_whole: history.all_metrics,
+            dump: history.dump,
+        };
+        Ok(Plan::History { plan, is_json: history.fleet.json, with_queries: history.queries })
+    }
+}

@@ -1,0 +1,31 @@
+//! The metrics that Prometheus exposes of itself, in the text format.
+
+/// One sample of each series.
+pub(crate) struct OwnMetrics(Vec<(String, f64)>);
+
+impl OwnMetrics {
+    pub(crate) fn parse(text: &str) -> Self {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        Self(
+            samples
+                .filter_map(|line| {
+                    let (series, value) = line.rsplit_once(' ')?;
+                    Some((series.to_owned(), value.parse().ok()?))
+                })
+                .collect(),
+        )
+    }
+
+    /// The sum of the series of this name whose labels contain the text.
+    pub(crate) fn sum(&self, name: &str, labels: &str) -> f64 {
+        self.of(name).filter(|(own, _)| own.contains(labels)).map(|(_, value)| value).sum()
+    }
+
+    /// Labels, as they are written, and value of each series of this name.
+    pub(crate) fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+        self.0.iter().filter_map(move |(series, value)| {
+            let labels = series.strip_prefix(name)?;
+            (labels.is_empty() || labels.starts_with('{')).then_some((labels, *value))
+        })
+    }
+}

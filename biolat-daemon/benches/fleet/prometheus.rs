@@ -1,0 +1,186 @@
+//! A Prometheus server: its process, its API, and what it says of itself.
+
+use std::{
+    fs::{self, File},
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::{folder::Folder, http, own_metrics::OwnMetrics};
+
+/// A running server; killed when it is dropped.
+pub(crate) struct Prometheus {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) folder: Folder,
+}
+
+/// How long it may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// Flags for all runs. A query of a large fleet takes long, and data of any age stays.
+const FLAGS: [&str; 4] = [
+    "--web.enable-admin-api",
+    "--web.enable-lifecycle",
+    "--query.timeout=10m",
+    "--storage.tsdb.retention.time=20y",
+];
+
+impl Prometheus {
+    /// The program that `cargo xtask fleet` names.
+    pub(crate) fn program() -> Result<PathBuf> {
+        let program = std::env::var_os("BIOLAT_TEST_PROMETHEUS").map(PathBuf::from);
+        let program = program.context("BIOLAT_TEST_PROMETHEUS is not set to a Prometheus 3.8 or later")?;
+        if !program.is_file() {
+            bail!("no Prometheus at {}: run .ci/install", program.display());
+        }
+        Ok(program)
+    }
+
+    /// Starts a server on a free port of loopback and waits until it is ready.
+    pub(crate) async fn start(config: &str, flags: &[&str]) -> Result<Self> {
+        let program = Self::program()?;
+        let folder = Folder::temporary()?;
+        fs::write(folder.path().join("prometheus.yml"), config)?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let child = Command::new(&program)
+            .current_dir(folder.path())
+            .arg(format!("--web.listen-address={address}"))
+            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+            .args(FLAGS)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(folder.path().join("log"))?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let mut server = Self { child, address, folder };
+        server.wait_until_ready().await?;
+        Ok(server)
+    }
+
+    async fn wait_until_ready(&mut self) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("Prometheus on {} has ended ({status}): {}", self.address, self.last_log_line());
+            }
+            if http::get(self.address, "/-/ready").await.is_ok_and(|answer| answer.status.is_success()) {
+                return Ok(());
+            }
+            if began.elapsed() > START {
+                bail!("Prometheus is not ready after {START:?}: {}", self.last_log_line());
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn last_log_line(&self) -> String {
+        let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        log.lines().last().unwrap_or("it has logged nothing").to_owned()
+    }
+
+    /// Writes a file beside the configuration.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
+        Ok(fs::write(self.folder.path().join(name), text)?)
+    }
+
+    /// Reads the configuration again.
+    pub(crate) async fn reload(&self) -> Result<()> {
+        let answer = http::post_form(self.address, "/-/reload", &[]).await?;
+        if !answer.status.is_success() {
+            bail!("Prometheus refuses its configuration: {}", answer.text());
+        }
+        Ok(())
+    }
+
+    /// The data of an API response.
+    pub(crate) async fn api(&self, path: &str, fields: &[(&str, &str)]) -> Result<Value> {
+        let answer = http::post_form(self.address, &format!("/api/v1/{path}"), fields).await?;
+        let mut json: Value = serde_json::from_slice(&answer.body)
+            .with_context(|| format!("Prometheus answers {} to {path}: {}", answer.status, answer.text()))?;
+        if json["status"] != "success" {
+            bail!("{}", json["error"].as_str().unwrap_or("an error without a message"));
+        }
+        Ok(json["data"].take())
+    }
+
+    /// The series of an instant query, at a time in seconds.
+    pub(crate) async fn query(&self, expression: &str, time: f64) -> Result<Vec<Value>> {
+        let data = self.api("query", &[("query", expression), ("time", &time.to_string())]).await;
+        series(data, expression)
+    }
+
+    /// The value of an instant query with one series; zero without any.
+    pub(crate) async fn value(&self, expression: &str, time: f64) -> Result<f64> {
+        let series = self.query(expression, time).await?;
+        let Some(value) = series.first().and_then(|series| series["value"][1].as_str()) else {
+            return Ok(0.0);
+        };
+        value.parse().with_context(|| format!("{expression} is {value}"))
+    }
+
+    /// The series of a range query; times and step in seconds.
+    pub(crate) async fn query_range(
+        &self,
+        expression: &str,
+        from: f64,
+        to: f64,
+        step: f64,
+    ) -> Result<Vec<Value>> {
+        let [from, to, step] = [from, to, step].map(|seconds| seconds.to_string());
+        let fields = [("query", expression), ("start", &from), ("end", &to), ("step", &step)];
+        series(self.api("query_range", &fields).await, expression)
+    }
+
+    /// What it exposes of itself.
+    pub(crate) async fn own_metrics(&self) -> Result<OwnMetrics> {
+        Ok(OwnMetrics::parse(&http::get(self.address, "/metrics").await?.text()))
+    }
+
+    /// Collects garbage.
+    pub(crate) async fn collect_garbage(&self) -> Result<()> {
+        http::get(self.address, "/debug/pprof/heap?gc=1").await?;
+        Ok(())
+    }
+
+    /// Memory that is resident, in bytes.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(kilobytes.context("/proc has no VmRSS of Prometheus")? * 1024)
+    }
+
+    /// Writes all data, also what is in memory, as blocks, and returns their folder.
+    pub(crate) async fn snapshot(&self) -> Result<PathBuf> {
+        let data = self.api("admin/tsdb/snapshot", &[]).await?;
+        let name = data["name"].as_str().context("a snapshot without a name")?;
+        Ok(self.folder.path().join("data/snapshots").join(Path::new(name)))
+    }
+}
+
+fn series(data: Result<Value>, expression: &str) -> Result<Vec<Value>> {
+    match data.with_context(|| expression.to_owned())?["result"].take() {
+        Value::Array(series) => Ok(series),
+        other => bail!("{expression} has no series: {other}"),
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The time as its API has it.
+pub(crate) fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

@@ -1,0 +1,147 @@
+//! The queries of the dashboard, as Grafana sends them, and the time that they take.
+
+use std::{fs, time::Instant};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{prometheus::Prometheus, rules::deployed};
+
+/// A query of the dashboard.
+pub(crate) struct Query {
+    pub(crate) panel: String,
+    pub(crate) expression: String,
+    /// For a table: only the last values are asked for.
+    pub(crate) is_instant: bool,
+    /// As many points as Grafana asks for at most.
+    pub(crate) points: f64,
+}
+
+/// How long it took, and what came of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Timed {
+    pub(crate) panel: String,
+    /// `all` drives, or those of one node.
+    pub(crate) nodes: &'static str,
+    pub(crate) hours: f64,
+    /// Reads what the recording rules have written.
+    pub(crate) is_recorded: bool,
+    pub(crate) cold_ms: f64,
+    /// The faster one of two more.
+    pub(crate) warm_ms: f64,
+    pub(crate) series: usize,
+    /// Why Prometheus refuses it.
+    pub(crate) error: Option<String>,
+}
+
+impl Timed {
+    /// Which series it reads.
+    pub(crate) const fn reads(&self) -> &'static str {
+        if self.is_recorded { "recorded" } else { "raw" }
+    }
+}
+
+/// Grafana's default for a panel without a limit of its own.
+const POINTS: f64 = 1000.0;
+
+/// The queries of `deploy/grafana/biolat.json`, with its variables.
+pub(crate) fn of_dashboard() -> Result<Vec<Query>> {
+    let file = deployed("grafana/biolat.json");
+    let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let board: Value = serde_json::from_slice(&text)?;
+    let mut queries = Vec::new();
+    let rows = board["panels"].as_array().context("a dashboard without panels")?;
+    for panel in
+        rows.iter().flat_map(|row| std::iter::once(row).chain(row["panels"].as_array().into_iter().flatten()))
+    {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            queries.push(Query {
+                panel: panel["title"].as_str().unwrap_or_default().to_owned(),
+                expression: target["expr"].as_str().context("a target without a query")?.to_owned(),
+                is_instant: target["instant"].as_bool().unwrap_or_default(),
+                points: panel["maxDataPoints"].as_f64().unwrap_or(POINTS),
+            });
+        }
+    }
+    for annotation in board["annotations"]["list"].as_array().into_iter().flatten() {
+        queries.push(Query {
+            panel: format!("annotation {}", annotation["name"].as_str().unwrap_or_default()),
+            expression: annotation["expr"].as_str().context("an annotation without a query")?.to_owned(),
+            is_instant: false,
+            points: POINTS,
+        });
+    }
+    Ok(queries)
+}
+
+/// A range of time of the dashboard, in seconds, and the nodes that are chosen.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) end: f64,
+    pub(crate) length: f64,
+    /// The interval of scrapes, which is set in the data source.
+    pub(crate) interval: f64,
+    /// A node; all of them if it is none.
+    pub(crate) instance: Option<&'a str>,
+}
+
+impl Query {
+    /// Times it, first cold, then warm.
+    pub(crate) async fn time(&self, prometheus: &Prometheus, view: View<'_>) -> Timed {
+        let mut took = [f64::NAN; 3];
+        let mut answer = Ok(0);
+        for took in &mut took {
+            let began = Instant::now();
+            answer = self.send(prometheus, view).await;
+            *took = began.elapsed().as_secs_f64() * 1e3;
+            if answer.is_err() {
+                break;
+            }
+        }
+        let (series, error) =
+            answer.map_or_else(|error| (0, Some(error.root_cause().to_string())), |count| (count, None));
+        Timed {
+            panel: self.panel.clone(),
+            nodes: if view.instance.is_some() { "one" } else { "all" },
+            hours: view.length / 3600.0,
+            is_recorded: self.is_recorded(),
+            cold_ms: took[0],
+            warm_ms: took[1].min(took[2]),
+            series,
+            error,
+        }
+    }
+
+    async fn send(&self, prometheus: &Prometheus, view: View<'_>) -> Result<usize> {
+        let step = (view.length / self.points).max(view.interval).ceil();
+        let expression = self.filled_in(view, step);
+        let end = (view.end / step).floor() * step;
+        let series = if self.is_instant {
+            prometheus.query(&expression, view.end).await
+        } else {
+            prometheus.query_range(&expression, end - view.length, end, step).await
+        };
+        Ok(series?.len())
+    }
+
+    /// With the values of the variables.
+    pub(crate) fn filled_in(&self, view: View<'_>, step: f64) -> String {
+        // Grafana's: <https://grafana.com/docs/grafana/latest/datasources/prometheus/template-variables/>.
+        let rate_interval = (step + view.interval).max(4.0 * view.interval);
+        let text = self.expression.replace("$__rate_interval", &format!("{rate_interval}s"));
+        let text = text.replace("$__range", &format!("{}s", view.length)).replace("$op", "read|write|flush");
+        let text = text.replace("$node", view.instance.unwrap_or(".*"));
+        ["$cluster", "$model", "$device"]
+            .into_iter()
+            .fold(text, |text, variable| text.replace(variable, ".*"))
+    }
+
+    /// Whether it reads recorded series, whose names have colons.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':').any(|word| {
+            word.split_once(':')
+                .is_some_and(|(level, metric)| !level.is_empty() && metric.starts_with("biolat_"))
+        })
+    }
+}

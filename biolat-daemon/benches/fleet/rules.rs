@@ -1,0 +1,129 @@
+//! Rule files of Prometheus: what some alerts need.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use super::duration;
+
+/// The alerts that find slow drives.
+pub(crate) const ALERTS: [&str; 3] =
+    ["BlockDeviceFailSlow", "BlockDeviceSlowerThanSiblings", "BlockDeviceSlowerThanItsPast"];
+
+#[derive(Deserialize)]
+struct RuleFile {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default = "default_interval", deserialize_with = "duration::deserialize")]
+    interval: Duration,
+    rules: Vec<Rule>,
+}
+
+/// Prometheus' own.
+const fn default_interval() -> Duration {
+    Duration::from_secs(60)
+}
+
+/// A rule that records, or an alert.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Rule {
+    pub(crate) record: Option<String>,
+    pub(crate) alert: Option<String>,
+    pub(crate) expr: String,
+    #[serde(default, rename = "for", deserialize_with = "duration::deserialize")]
+    pub(crate) pending_for: Duration,
+    #[serde(default, deserialize_with = "duration::deserialize")]
+    pub(crate) keep_firing_for: Duration,
+    #[serde(default)]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// The group's, between two evaluations.
+    #[serde(skip)]
+    pub(crate) interval: Duration,
+}
+
+impl Rule {
+    /// All identifiers in its expression: names of metrics and labels, functions and keywords.
+    fn identifiers(&self) -> impl Iterator<Item = &str> {
+        let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':';
+        self.expr.split(is_other).filter(|word| !word.is_empty())
+    }
+}
+
+/// The rules of some alerts.
+pub(crate) struct RuleSet {
+    /// What the alerts refer to, and what that refers to, in the order of the files.
+    pub(crate) recording: Vec<Rule>,
+    pub(crate) alerts: Vec<Rule>,
+}
+
+impl RuleSet {
+    /// The alerts of these names that are in the files; those that are not there are left out.
+    pub(crate) fn read(files: &[PathBuf], alerts: &[String]) -> Result<Self> {
+        let mut rules = Vec::new();
+        for file in files {
+            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            let parsed: RuleFile =
+                yaml_serde::from_str(&text).with_context(|| format!("{} is no rule file", file.display()))?;
+            for Group { interval, rules: of_group } in parsed.groups {
+                rules.extend(of_group.into_iter().map(|rule| Rule { interval, ..rule }));
+            }
+        }
+        Self::of(rules, alerts)
+    }
+
+    pub(crate) fn of(rules: Vec<Rule>, names: &[String]) -> Result<Self> {
+        let (alerts, recording): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.alert.is_some());
+        let is_named = |rule: &Rule| rule.alert.as_ref().is_some_and(|alert| names.contains(alert));
+        let alerts: Vec<_> = alerts.into_iter().filter(is_named).collect();
+        if alerts.is_empty() {
+            bail!("none of the alerts {} is in the rule files", names.join(", "));
+        }
+        // A rule may come before one that it refers to.
+        let mut needed: HashSet<_> = identifiers(&alerts).collect();
+        let mut before = 0;
+        while needed.len() > before {
+            before = needed.len();
+            for rule in &recording {
+                if is_recorded(rule, &needed) {
+                    needed.extend(rule.identifiers());
+                }
+            }
+        }
+        let is_needed: Vec<_> = recording.iter().map(|rule| is_recorded(rule, &needed)).collect();
+        let recording =
+            recording.into_iter().zip(is_needed).filter_map(|(rule, is_needed)| is_needed.then_some(rule));
+        Ok(Self { recording: recording.collect(), alerts })
+    }
+
+    /// All identifiers in the expressions, among them the names of metrics.
+    pub(crate) fn identifiers(&self) -> HashSet<String> {
+        identifiers(&self.recording).chain(identifiers(&self.alerts)).map(str::to_owned).collect()
+    }
+}
+
+fn identifiers(rules: &[Rule]) -> impl Iterator<Item = &str> {
+    rules.iter().flat_map(Rule::identifiers)
+}
+
+fn is_recorded(rule: &Rule, needed: &HashSet<&str>) -> bool {
+    rule.record.as_ref().is_some_and(|name| needed.contains(name.as_str()))
+}
+
+/// A file in `deploy/`.
+pub(crate) fn deployed(file: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy")).join(file)
+}
+
+/// The rules that are deployed.
+pub(crate) fn deployed_rules() -> [PathBuf; 2] {
+    ["prometheus/recording.yml", "prometheus/alerts.yml"].map(deployed)
+}

@@ -1,0 +1,61 @@
+//! When an alert fires, evaluation by evaluation.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::fleet::{alerts::AlertState, remote_write::Labels};
+
+/// The minutes in which an alert fires that has a result in these minutes, evaluated each minute of ten.
+fn fires(pending_for: u64, keep_firing_for: u64, results: &[i64]) -> Vec<(i64, i64)> {
+    let minutes = |count| Duration::from_secs(60 * count);
+    let mut state = AlertState::new(minutes(pending_for), minutes(keep_firing_for));
+    let labels = Labels::from([("device".to_owned(), "sda".to_owned())]);
+    for minute in 0..10 {
+        let result = results.contains(&minute).then(|| labels.clone());
+        state.evaluate(minute * 60_000, &result.into_iter().collect());
+    }
+    let episodes = state.into_episodes(600_000);
+    assert!(episodes.iter().all(|episode| episode.labels == labels));
+    episodes.iter().map(|episode| (episode.from / 60_000, episode.to / 60_000)).collect()
+}
+
+#[test]
+fn without_for_an_alert_fires_at_once() {
+    assert_eq!(fires(0, 0, &[2, 3, 7]), [(2, 4), (7, 8)]);
+}
+
+#[test]
+fn a_result_has_to_stay_for_the_time() {
+    assert_eq!(fires(2, 0, &[1, 2, 5, 6, 7, 8]), [(7, 9)]);
+}
+
+#[test]
+fn a_gap_of_one_evaluation_begins_the_time_again() {
+    assert_eq!(fires(3, 0, &[0, 1, 2, 4, 5, 6]), []);
+}
+
+#[test]
+fn it_fires_on_without_a_result() {
+    // The time begins with the first evaluation without a result.
+    assert_eq!(fires(0, 2, &[1]), [(1, 4)]);
+    assert_eq!(fires(0, 2, &[1, 3]), [(1, 6)]);
+}
+
+#[test]
+fn what_is_pending_is_not_kept() {
+    assert_eq!(fires(2, 5, &[1, 2]), []);
+}
+
+#[test]
+fn what_fires_at_the_end_fires_until_the_end() {
+    assert_eq!(fires(1, 0, &[8, 9]), [(9, 10)]);
+}
+
+#[test]
+fn labels_are_apart() {
+    let mut state = AlertState::new(Duration::from_secs(60), Duration::ZERO);
+    let [one, other] = ["sda", "sdb"].map(|name| Labels::from([("device".to_owned(), name.to_owned())]));
+    state.evaluate(0, &BTreeSet::from([one.clone()]));
+    state.evaluate(60_000, &BTreeSet::from([other]));
+    state.evaluate(120_000, &BTreeSet::from([one]));
+    assert_eq!(state.into_episodes(180_000), []);
+}

@@ -1,0 +1,29 @@
+//! The dashboard's queries.
+
+use crate::fleet::queries::{Query, View, of_dashboard};
+
+const VIEW: View<'_> = View { end: 1e9, length: 3600.0, interval: 60.0, instance: Some("n1:9976") };
+
+#[test]
+fn every_variable_of_the_dashboard_gets_a_value() {
+    let queries = of_dashboard().unwrap();
+    assert!(queries.len() > 60, "{}", queries.len());
+    for query in &queries {
+        let text = query.filled_in(VIEW, 60.0);
+        assert!(!text.contains('$'), "{text}");
+    }
+    let recorded = queries.iter().filter(|query| query.is_recorded()).count();
+    assert!((15..40).contains(&recorded), "{recorded}");
+}
+
+#[test]
+fn the_rate_interval_is_four_scrapes_or_a_step_and_one() {
+    let query = Query {
+        panel: String::new(),
+        expression: "rate(a{instance=~\"$node\"}[$__rate_interval])".to_owned(),
+        is_instant: false,
+        points: 1000.0,
+    };
+    assert_eq!(query.filled_in(VIEW, 60.0), "rate(a{instance=~\"n1:9976\"}[240s])");
+    assert_eq!(query.filled_in(VIEW, 300.0), "rate(a{instance=~\"n1:9976\"}[360s])");
+}
