@@ -39,7 +39,8 @@ impl Subject {
 pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
     let mut command = static_cargo("bench", Architecture::of_host()?)?;
     let Some(name) = subject.name() else {
-        let benchmarks = ["probe", "collect", "scrape", "fleet"].into_iter().flat_map(|name| ["--bench", name]);
+        let benchmarks =
+            ["probe", "collect", "scrape", "fleet"].into_iter().flat_map(|name| ["--bench", name]);
         return run(command.args(benchmarks).arg("--no-run"));
     };
     command.args(["--quiet", "--bench", name, "--"]);

@@ -24,12 +24,18 @@ const MOST_QUERY_MS: f64 = 5000.0;
 /// Remote write sends floats and histograms, each with a share of the labels.
 const MOST_REMOTE_BYTES_PER_SAMPLE: f64 = 200.0;
 /// Of each alert the least share of faults that it has to find, and the most false alarms per 1,000 drives and week. The past is
-/// the same each time: what is found changes with rules and model only. One false alarm here is one of 97.
+/// the same each time: what is found changes with rules and model only. One fault is 0.12 of all here, one false alarm is 65 of
+/// them. BlockDeviceSlowerThanItsPast needs more than a day.
 const DETECTION: [(&str, f64, f64); 2] =
-    [("BlockDeviceSlowerThanSiblings", 0.2, 2000.0), ("BlockDeviceSlowerThanItsPast", 0.0, 200.0)];
+    [("BlockDeviceFailSlow", 0.5, 500.0), ("BlockDeviceSlowerThanSiblings", 0.25, 4000.0)];
 
+/// In the live run.
 const NODES: usize = 6;
 const DRIVES: usize = 12;
+/// In the past: fewer drives would have too few siblings.
+const PAST_NODES: usize = 9;
+const PAST_DRIVES: usize = 24;
+const PAST: Duration = Duration::from_secs(43_200);
 const SEED: u64 = 1;
 const INTERVAL: Duration = Duration::from_secs(3);
 /// The end of the past: 1 January 2026.
@@ -51,11 +57,11 @@ pub(crate) async fn check() -> Result<()> {
     check_live(&live)?;
 
     let plan = HistoryPlan {
-        nodes: NODES,
-        drives: DRIVES,
+        nodes: PAST_NODES,
+        drives: PAST_DRIVES,
         seed: SEED,
         scenario: usual_scenario()?,
-        length: Duration::from_secs(86_400),
+        length: PAST,
         end: UNIX_EPOCH + END,
         interval: Duration::from_secs(60),
         rule_step: Duration::from_secs(300),
