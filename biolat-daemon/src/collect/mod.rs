@@ -377,8 +377,8 @@ impl Collector {
     fn counted(&self) -> BTreeMap<u64, DiskStats> {
         let mut counted: BTreeMap<u64, DiskStats> = BTreeMap::new();
         for (key, totals) in self.store.iter() {
-            let accounts_passthrough =
-                self.devices.get(&key.device()).is_some_and(|known| known.device.accounts_passthrough);
+            let accounts_passthrough = self.probe.kernel.accounts_passthrough()
+                || self.devices.get(&key.device()).is_some_and(|known| known.device.accounts_passthrough);
             let name = self.probe.kernel.op_name(key.op());
             if let Some(group) = Group::of(key.op(), &name, accounts_passthrough) {
                 counted.entry(key.device()).or_default().add(group, totals.count());

@@ -177,6 +177,15 @@ impl Kernel {
         self.layout.sizes != 0
     }
 
+    /// Whether the disk statistics of every device have its passthrough commands: those of Linux 5.5 to 5.17 have. Later
+    /// kernels, which have no `rq_disk`, account them on demand. 5.17 is not recognized, as it has none either.
+    ///
+    /// <https://lore.kernel.org/r/20220222141450.591193-2-hch@lst.de>
+    #[must_use]
+    pub fn accounts_passthrough(&self) -> bool {
+        self.layout.disk_on_queue == 0
+    }
+
     /// Whether this kernel records when each I/O is submitted. Later ones do it on demand, for some queues.
     #[must_use]
     pub fn records_submission(&self) -> bool {
@@ -356,6 +365,7 @@ pub(crate) mod tests {
         let layout = kernel.layout;
         assert_eq!((layout.start_time_ns, layout.io_start_time_ns, layout.data_len), (104, 112, 44));
         assert_eq!((layout.disk_on_queue, layout.queue_or_disk, layout.queue_disk), (1, 0, 104));
+        assert!(!kernel.accounts_passthrough());
         assert_eq!((layout.id_is_sequence, layout.disk_id), (1, 800));
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 1, 1 << 8));
         assert_eq!((layout.op_flush, layout.op_passthrough, layout.status_is_errno), (2, 34, 0));
@@ -399,6 +409,7 @@ pub(crate) mod tests {
         let kernel = Kernel::from_btf(&writer.finish()).unwrap();
         let layout = kernel.layout;
         assert_eq!((layout.disk_on_queue, layout.queue_or_disk), (0, 32));
+        assert!(kernel.accounts_passthrough());
         assert_eq!((layout.id_is_sequence, layout.disk_id, layout.first_minor), (0, 0, 4));
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 4, 1 << 13));
         assert_eq!((layout.op_passthrough, layout.status_is_errno), (32, 1));
