@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
-use biolat_common::series::Key;
+use biolat_common::{kernel::device_number, series::Key};
 use serde_json::Value;
 
-use super::{block, run};
+use super::{block, kernel, run};
 
 /// IDs of the probe's programs.
 pub(crate) fn programs() -> BTreeSet<u64> {
@@ -26,7 +26,13 @@ fn ids(kind: &str, names: &[&str]) -> BTreeSet<u64> {
 
 /// How many series of a device are in the probe's table.
 pub(crate) fn series_in_table(device: &str) -> usize {
-    let id = block::number(device, "diskseq");
+    let id = if kernel::has_disk_sequences() {
+        block::number(device, "diskseq")
+    } else {
+        let number = block::attribute(device, "dev");
+        let (major, minor) = number.split_once(':').unwrap();
+        device_number(major.parse().unwrap(), minor.parse().unwrap())
+    };
     let dump: Value =
         serde_json::from_str(&run("bpftool", &["map", "dump", "name", "TABLE", "--json"])).unwrap();
     let byte =

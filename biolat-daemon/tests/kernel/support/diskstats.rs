@@ -1,6 +1,10 @@
 //! The oracle: a device's `stat` in sysfs, parsed without the daemon's code.
 
-use std::fs;
+use std::{fs, sync::LazyLock};
+
+use biolat_daemon::probe::btf::Btf;
+
+use super::kernel::{Release, release};
 
 /// Fields of `/sys/block/<device>/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,27 +14,57 @@ pub(crate) struct Stat(Vec<u64>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) name: &'static str,
-    pub(crate) ops: &'static [&'static str],
     completions: usize,
     sectors: Option<usize>,
     milliseconds: usize,
 }
 
-pub(crate) const READ: Fields =
-    Fields { name: "read", ops: &["read"], completions: 0, sectors: Some(2), milliseconds: 3 };
-pub(crate) const WRITE: Fields = Fields {
-    name: "write",
-    ops: &["write", "write_zeroes", "zone_append"],
-    completions: 4,
-    sectors: Some(6),
-    milliseconds: 7,
-};
+pub(crate) const READ: Fields = Fields { name: "read", completions: 0, sectors: Some(2), milliseconds: 3 };
+pub(crate) const WRITE: Fields = Fields { name: "write", completions: 4, sectors: Some(6), milliseconds: 7 };
 pub(crate) const DISCARD: Fields =
-    Fields { name: "discard", ops: &["discard"], completions: 11, sectors: Some(13), milliseconds: 14 };
-pub(crate) const FLUSH: Fields =
-    Fields { name: "flush", ops: &["flush"], completions: 15, sectors: None, milliseconds: 16 };
+    Fields { name: "discard", completions: 11, sectors: Some(13), milliseconds: 14 };
+pub(crate) const FLUSH: Fields = Fields { name: "flush", completions: 15, sectors: None, milliseconds: 16 };
 
 pub(crate) const GROUPS: [Fields; 4] = [READ, WRITE, DISCARD, FLUSH];
+
+/// The running kernel's ops, and the name of the group that it accounts each of them in.
+///
+/// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h#L481>
+static OPS: LazyLock<Vec<(String, &str)>> = LazyLock::new(|| {
+    let types = fs::read("/sys/kernel/btf/vmlinux").unwrap();
+    let btf = Btf::parse(&types).unwrap();
+    let ops = ["req_op", "req_opf"].into_iter().flat_map(|name| btf.enumerators(name));
+    let ops = ops.filter_map(|(name, number)| Some((name.strip_prefix("REQ_OP_")?.to_lowercase(), number)));
+    let is_accounted = |op: &str| !is_passthrough(op) || release() < Release(5, 18);
+    // Some zone ops have even numbers on some kernels.
+    let group = |op: &str, number| match op {
+        "discard" => DISCARD,
+        "flush" => FLUSH,
+        _ if number % 2 == 1 => WRITE,
+        _ => READ,
+    };
+    ops.filter(|(op, _)| op != "last" && is_accounted(op))
+        .map(|(op, number)| {
+            let group = group(&op, number).name;
+            (op, group)
+        })
+        .collect()
+});
+
+fn is_passthrough(op: &str) -> bool {
+    op.starts_with("drv_") || op.starts_with("scsi_")
+}
+
+impl Fields {
+    /// The ops that the running kernel accounts in this group.
+    pub(crate) fn ops(self) -> impl Iterator<Item = &'static str> {
+        OPS.iter().filter(move |(_, group)| *group == self.name).map(|(op, _)| op.as_str())
+    }
+
+    pub(crate) fn passthrough(self) -> impl Iterator<Item = &'static str> {
+        self.ops().filter(|op| is_passthrough(op))
+    }
+}
 
 impl Stat {
     pub(crate) fn of(device: &str) -> Self {

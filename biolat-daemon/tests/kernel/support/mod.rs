@@ -14,6 +14,7 @@ pub(crate) mod fio;
 pub(crate) mod freezable;
 pub(crate) mod http;
 pub(crate) mod inflight;
+pub(crate) mod kernel;
 pub(crate) mod kernel_memory;
 pub(crate) mod load;
 pub(crate) mod loop_device;

@@ -18,6 +18,10 @@ impl NullBlk {
         fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let device = Self { name, folder };
         for (setting, value) in [("size", "256")].iter().chain(settings).chain(&[("power", "1")]) {
+            // Before 5.16 there are no queues for polling.
+            if (*setting, *value) == ("poll_queues", "0") && !device.folder.join(setting).exists() {
+                continue;
+            }
             fs::write(device.folder.join(setting), value)
                 .unwrap_or_else(|error| panic!("null_blk {setting} = {value}: {error}"));
         }
