@@ -136,9 +136,9 @@ const ON_NEWEST_KERNEL_ONLY: [&str; 5] =
     ["completions_alert", "multipath_alert", "report_findings", "size_latency", "systemd"];
 
 impl Suite {
-    /// Whether it runs in guests with this kernel.
-    pub(crate) fn runs_on(&self, is_newest: bool) -> bool {
-        is_newest || !ON_NEWEST_KERNEL_ONLY.contains(&self.name)
+    /// Whether it runs in guests with a kernel on which any suite runs, or only those that depend on the kernel.
+    pub(crate) fn runs_on(&self, any_suite: bool) -> bool {
+        any_suite || !ON_NEWEST_KERNEL_ONLY.contains(&self.name)
     }
 
     /// The tools that its tests run, as paths in `target/tools`.
@@ -174,12 +174,12 @@ fn suite_of(test: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| test.strip_prefix(suite.name).is_some_and(|rest| rest.starts_with("::")))
 }
 
-/// The tests whose suite matches `is_selected` and whose name contains `filter`.
+/// The tests whose suite matches `is_selected` and whose name contains one of `filters`, if there are any.
 pub(crate) fn select<'a>(
     tests: &[&'a str],
-    filter: Option<&str>,
+    filters: &[String],
     is_selected: impl Fn(&Suite) -> bool,
 ) -> Vec<&'a str> {
-    let matches = |test: &&str| filter.is_none_or(|filter| test.contains(filter));
+    let matches = |test: &&str| filters.is_empty() || filters.iter().any(|filter| test.contains(filter));
     tests.iter().copied().filter(|test| suite_of(test).is_some_and(&is_selected)).filter(matches).collect()
 }

@@ -1,6 +1,6 @@
-//! Which tests have passed and failed, from the lines that a test runner prints.
+//! Which tests have passed and failed, and which had nothing to test, from the lines that a test runner prints.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More failed tests than this are not run again.
 const REPEATED_TESTS: usize = 2;
@@ -9,10 +9,20 @@ const REPEATED_TESTS: usize = 2;
 pub(crate) struct TestResults {
     pub(crate) passed: BTreeSet<String>,
     pub(crate) failed: Vec<String>,
+    /// Tests that the kernel cannot run, with what it lacks. The runner counts them as passed.
+    pub(crate) skipped: BTreeMap<String, String>,
+    /// The test whose output follows.
+    current: String,
 }
 
 impl TestResults {
     pub(crate) fn record(&mut self, line: &str) {
+        if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            test.clone_into(&mut self.current);
+        } else if let Some(reason) = line.strip_prefix("skipped: ") {
+            self.passed.remove(&self.current);
+            self.skipped.insert(self.current.clone(), reason.to_owned());
+        }
         let Some(test) = line.strip_prefix("test ") else { return };
         self.passed.extend(test.strip_suffix(" ... ok").map(str::to_owned));
         self.failed.extend(test.strip_suffix(" ... FAILED").map(str::to_owned));
@@ -36,7 +46,13 @@ mod tests {
             "test a::first ... ok",
             "test a::second ... FAILED",
             "test b::third ... ignored",
-            "test result: FAILED. 1 passed; 1 failed; 1 ignored",
+            "test c::fourth ... ok",
+            "successes:",
+            "---- a::first stdout ----",
+            "12 of 30",
+            "---- c::fourth stdout ----",
+            "skipped: no zones before 5.9",
+            "test result: FAILED. 2 passed; 1 failed; 1 ignored",
         ] {
             results.record(line);
         }
@@ -44,6 +60,7 @@ mod tests {
             (results.passed, &results.failed[..]),
             (["a::first".to_owned()].into(), &["a::second".to_owned()][..])
         );
+        assert_eq!(results.skipped, [("c::fourth".to_owned(), "no zones before 5.9".to_owned())].into());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! once more in a boot of its own: how much of the host's CPU time a guest gets varies, and with it what a test measures.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
     time::{Duration, Instant},
@@ -36,9 +36,12 @@ pub(super) struct Guest {
 /// A row of the result table.
 #[derive(Clone)]
 pub(super) struct ResultRow {
-    kernel: String,
+    /// Of the kernel.
+    pub(super) release: String,
     machine: &'static str,
-    passed: usize,
+    pub(super) passed: BTreeSet<String>,
+    /// Tests that this kernel or machine cannot run, with the reason.
+    pub(super) skipped: BTreeMap<String, String>,
     took: Duration,
     boots: u32,
     /// Tests that passed only when they were run again.
@@ -70,13 +73,15 @@ impl Guest {
     /// Runs all tests, in as many boots as the emulator needs.
     pub(super) fn run(self) -> Result<ResultRow> {
         let began = Instant::now();
-        let (mut passed, mut boots, mut attempts, mut repeated) = (BTreeSet::new(), 0, 0, Vec::new());
+        let (mut passed, mut skipped) = (BTreeSet::new(), BTreeMap::new());
+        let (mut boots, mut attempts, mut repeated) = (0, 0, Vec::new());
         let failure = loop {
             boots += 1;
-            let left: Vec<_> =
-                self.tests.iter().map(String::as_str).filter(|&test| !passed.contains(test)).collect();
+            let is_left = |test: &&str| !passed.contains(*test) && !skipped.contains_key(*test);
+            let left: Vec<_> = self.tests.iter().map(String::as_str).filter(is_left).collect();
             let (outcome, results) = self.boot(&left)?;
             attempts = if results.passed.is_empty() { attempts + 1 } else { 1 };
+            skipped.extend(results.skipped.clone());
             passed.extend(results.passed.iter().cloned());
             if repeated.is_empty() && results.are_worth_repeating() && outcome.guest_fault().is_none() {
                 repeated = results.failed;
@@ -86,8 +91,8 @@ impl Guest {
             let Some(fault) = outcome.emulator_fault().filter(|_| results.failed.is_empty()) else {
                 break match outcome.verdict(&results.failed) {
                     Err(error) => Some(format!("{error:#}")),
-                    Ok(()) if passed.len() != self.tests.len() => {
-                        Some(format!("{} of {} tests passed", passed.len(), self.tests.len()))
+                    Ok(()) if passed.len() + skipped.len() != self.tests.len() => {
+                        Some(format!("{} of {} tests ended", passed.len() + skipped.len(), self.tests.len()))
                     }
                     Ok(()) => None,
                 };
@@ -102,9 +107,10 @@ impl Guest {
         };
         Ok(ResultRow {
             failure: failure.map(|failure| format!("{}: {failure}", self.name())),
-            kernel: self.kernel.release,
+            release: self.kernel.release,
             machine: self.machine.name(),
-            passed: passed.len(),
+            passed,
+            skipped,
             took: began.elapsed(),
             boots,
             repeated,
@@ -133,6 +139,20 @@ impl Guest {
 }
 
 impl ResultRow {
+    /// For a machine that does not run on this kernel.
+    pub(super) fn of_unsupported(kernel: &Kernel, machine: Machine, tests: &[&str], reason: &str) -> Self {
+        Self {
+            release: kernel.release.clone(),
+            machine: machine.name(),
+            passed: BTreeSet::new(),
+            skipped: tests.iter().map(|&test| (test.to_owned(), reason.to_owned())).collect(),
+            took: Duration::ZERO,
+            boots: 1,
+            repeated: Vec::new(),
+            failure: None,
+        }
+    }
+
     pub(super) fn print(&self) {
         let remark = match self.boots {
             _ if self.failure.is_some() => "FAILED".to_owned(),
@@ -141,11 +161,18 @@ impl ResultRow {
             boots => format!("{boots} boots: the emulator failed"),
         };
         println!(
-            "{:<28} {:<9} {:>6} {:>6.0}  {remark}",
-            self.kernel,
+            "{:<28} {:<9} {:>6} {:>7} {:>6.0}  {remark}",
+            self.release,
             self.machine,
-            self.passed,
+            self.passed.len(),
+            self.skipped.len(),
             self.took.as_secs_f64()
         );
+    }
+
+    pub(super) fn print_skipped(&self) {
+        for (test, reason) in &self.skipped {
+            println!("skipped on {}: {test}: {reason}", self.release);
+        }
     }
 }

@@ -16,8 +16,30 @@ use crate::{
     process::{output, run},
 };
 
-/// Debian releases, and the series of their kernels.
-const RELEASES: [(&str, &str); 2] = [("bookworm", "6.1"), ("trixie", "6.12")];
+/// A series of Debian's kernels.
+struct Series {
+    name: &'static str,
+    /// The part of the archive that has it.
+    suite: &'static str,
+    is_default: bool,
+}
+
+/// The oldest first.
+const SERIES: [Series; 4] = [
+    Series { name: "5.10", suite: "bullseye", is_default: false },
+    Series { name: "6.1", suite: "bookworm", is_default: true },
+    Series { name: "6.12", suite: "trixie", is_default: true },
+    // Its number changes every few months.
+    Series { name: "newest", suite: "trixie-backports", is_default: false },
+];
+
+/// Selects series.
+#[derive(Clone, Copy)]
+pub(crate) enum Selection<'a> {
+    Default,
+    All,
+    Named(&'a str),
+}
 
 /// The package that depends on the newest kernel package.
 const META: &str = "linux-image-cloud-amd64";
@@ -54,63 +76,72 @@ impl Kernel {
         Ok(Self { release: release.into_owned(), image: image.to_path_buf(), modules: modules.to_path_buf() })
     }
 
-    /// The kernels of Debian's archive, the newest last: of all releases, or of one series.
-    pub(crate) fn from_debian(series: Option<&str>) -> Result<Vec<Self>> {
-        let wanted: Vec<_> =
-            RELEASES.into_iter().filter(|(_, has)| series.is_none_or(|wanted| wanted == *has)).collect();
-        if wanted.is_empty() {
-            let known: Vec<_> = RELEASES.into_iter().map(|(_, series)| series).collect();
-            bail!("--series {}: expected one of {}", series.unwrap_or_default(), known.join(", "));
+    /// The kernels of Debian's archive, the newest last.
+    pub(crate) fn from_debian(selection: Selection<'_>) -> Result<Vec<Self>> {
+        let selected: Vec<_> = SERIES
+            .into_iter()
+            .filter(|series| match selection {
+                Selection::Default => series.is_default,
+                Selection::All => true,
+                Selection::Named(name) => series.name == name,
+            })
+            .collect();
+        if let (Selection::Named(name), true) = (selection, selected.is_empty()) {
+            bail!("--series {name}: expected one of {}", SERIES.map(|series| series.name).join(", "));
         }
-        wanted.into_iter().map(|(suite, _)| newest(suite)).collect()
+        selected.into_iter().map(|series| newest(series.suite)).collect()
     }
 }
 
-/// The newest kernel of a release, or the one downloaded last if the archive is unreachable.
-fn newest(release: &str) -> Result<Kernel> {
-    let folder = tool("kernels").join(release);
+/// The newest kernel of a suite, or the one downloaded last if the archive is unreachable.
+fn newest(suite: &str) -> Result<Kernel> {
+    let folder = tool("kernels").join(suite);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     // A concurrent run may download the same kernel.
     let lock = fs::File::create(folder.join("lock"))?;
     lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
-    let place = newest_downloaded(release, &folder).or_else(|reason| {
+    let place = newest_downloaded(suite, &folder).or_else(|reason| {
         let kept = fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
-        let kept = kept.filter(|path| path.join("boot").is_dir() && !path.ends_with(PARTIAL));
+        let kept = kept.filter(|path| path.join("lib/modules").is_dir() && !path.ends_with(PARTIAL));
         let latest = kept.max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok());
         let Some(latest) = latest else {
-            return Err(reason.context(format!("cannot download a kernel of {release}")));
+            return Err(reason.context(format!("cannot download a kernel of {suite}")));
         };
-        println!("{release}: cannot reach Debian's archive ({reason:#}): using {}", latest.display());
+        println!("{suite}: cannot reach Debian's archive ({reason:#}): using {}", latest.display());
         Ok(latest)
     })?;
     unpacked(&place)
 }
 
-fn newest_downloaded(release: &str, folder: &Path) -> Result<PathBuf> {
-    prepare(release, folder)?;
+fn newest_downloaded(suite: &str, folder: &Path) -> Result<PathBuf> {
+    prepare(suite, folder)?;
     output(apt("apt-get", folder).args(["-qq", "update"]))?;
-    let depends = output(apt("apt-cache", folder).args(["depends", META]))?;
-    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
-    let package = package.with_context(|| format!("{META} of {release} depends on no kernel package"))?;
-    let place = folder.join(package);
+    let image = dependencies(folder, META)?.into_iter().find(|package| package.starts_with("linux-image-"));
+    let image = image.with_context(|| format!("{META} of {suite} depends on no kernel package"))?;
+    let place = folder.join(&image);
     if !place.is_dir() {
-        download(folder, package)?;
+        download(folder, &image)?;
     }
     Ok(place)
 }
 
-/// Prepares a directory in which apt sees one Debian release and nothing else.
-fn prepare(release: &str, folder: &Path) -> Result<()> {
+fn dependencies(folder: &Path, package: &str) -> Result<Vec<String>> {
+    let lines = output(apt("apt-cache", folder).args(["depends", package]))?;
+    Ok(lines.lines().filter_map(|line| line.trim().strip_prefix("Depends: ")).map(str::to_owned).collect())
+}
+
+/// Prepares a directory in which apt sees one suite of Debian's archive and nothing else.
+fn prepare(suite: &str, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder.join("lists/partial"))?;
     fs::create_dir_all(folder.join("cache/archives/partial"))?;
     let line = |mirror: String, suite: &str| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
     let main = debian_mirror("Debian")?.context(
         "apt has no mirror of Debian's archive: run apt-get update, or give a kernel with --kernel and --modules",
     )?;
-    // Security updates have another mirror, if the machine has one.
-    let security =
-        debian_mirror("Debian-Security")?.map(|mirror| line(mirror, &format!("{release}-security")));
-    fs::write(folder.join("sources.list"), line(main, release) + &security.unwrap_or_default())?;
+    // Security updates have another mirror, if the machine has one. Backports have none.
+    let security = if suite.ends_with("-backports") { None } else { debian_mirror("Debian-Security")? };
+    let security = security.map(|mirror| line(mirror, &format!("{suite}-security")));
+    fs::write(folder.join("sources.list"), line(main, suite) + &security.unwrap_or_default())?;
     Ok(fs::write(folder.join("status"), "")?)
 }
 
@@ -152,17 +183,22 @@ pub(crate) fn debian_mirror(label: &str) -> Result<Option<String>> {
     Ok(found.map(|(_, mirror)| mirror.to_owned()))
 }
 
-/// Downloads and unpacks a package, atomically.
+/// Downloads and unpacks a kernel package, atomically.
 fn download(folder: &Path, package: &str) -> Result<()> {
     println!("downloading {package}");
     let (downloads, partial) = (folder.join("downloads"), folder.join(PARTIAL));
     for place in [&downloads, &partial] {
         make_empty(place)?;
     }
+    // Newer kernels have image, modules and lists of modules in packages of their own.
+    let release = package.strip_prefix("linux-image-").context("no kernel package")?;
+    let parts = dependencies(folder, package)?.into_iter().filter(|part| part.ends_with(release));
     let mut download = apt("apt-get", folder);
-    output(download.args(["-qq", "download", package]).current_dir(&downloads))?;
-    let file = fs::read_dir(&downloads)?.flatten().next().context("nothing was downloaded")?.path();
-    run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&partial))?;
+    download.args(["-qq", "download", package]).args(parts).current_dir(&downloads);
+    output(&mut download)?;
+    for file in fs::read_dir(&downloads)?.flatten() {
+        run(Command::new("dpkg-deb").arg("-x").arg(file.path()).arg(&partial))?;
+    }
     fs::remove_dir_all(&downloads)?;
     // Newer packages have their modules in /usr/lib, and depmod looks in /lib.
     if !partial.join("lib").exists() {
@@ -180,6 +216,10 @@ fn release_in(place: &Path) -> Result<String> {
 
 fn unpacked(place: &Path) -> Result<Kernel> {
     let release = release_in(place)?;
-    let image = place.join("boot").join(format!("vmlinuz-{release}"));
-    Kernel::from_files(&image, &place.join("lib/modules").join(&release))
+    let modules = place.join("lib/modules").join(&release);
+    // Newer packages have the image beside the modules.
+    let images = [modules.join("vmlinuz"), place.join("boot").join(format!("vmlinuz-{release}"))];
+    let image =
+        images.into_iter().find(|image| image.is_file()).context("the package has no kernel image")?;
+    Kernel::from_files(&image, &modules)
 }

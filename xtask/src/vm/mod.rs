@@ -6,9 +6,11 @@ mod initramfs;
 mod kernels;
 mod machine;
 mod outcome;
+mod results;
 
 use std::{
     fs,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
@@ -27,7 +29,7 @@ use crate::{
 };
 use guest::{Guest, ResultRow};
 use initramfs::TestBinaries;
-use kernels::Kernel;
+use kernels::{Kernel, Selection};
 use outcome::Timeouts;
 
 /// Long enough for a busy host.
@@ -48,11 +50,21 @@ pub(crate) struct Matrix {
     /// The modules of that kernel: the directory of its release, such as /lib/modules/6.12.0
     #[arg(long, value_name = "DIR", requires = "kernel")]
     modules: Option<PathBuf>,
-    /// Boot only this series of Debian's kernels: 6.1 or 6.12
+    /// Boot only this series of Debian's kernels: 5.10, 6.1, 6.12 or newest
     #[arg(long, value_name = "SERIES", conflicts_with = "kernel")]
     series: Option<String>,
-    /// Run only the tests whose name contains FILTER
-    filter: Option<String>,
+    /// Boot all these series, and run on each the tests that do not depend on the kernel, too
+    #[arg(long, conflicts_with_all = ["kernel", "series"])]
+    all: bool,
+    /// Write the results to the documentation: docs/kernel-tests.json and the table in docs/kernels.md
+    #[arg(long, conflicts_with = "filters")]
+    write: bool,
+    /// Guests at a time; three for two CPUs by default, as a guest waits now and then
+    #[arg(long, value_name = "NUMBER")]
+    jobs: Option<NonZeroUsize>,
+    /// Run only the tests whose name contains one of these
+    #[arg(value_name = "FILTER")]
+    filters: Vec<String>,
 }
 
 impl Matrix {
@@ -75,29 +87,40 @@ impl Matrix {
         lock.try_lock().with_context(|| format!("another run of cargo xtask vm holds {}", path.display()))?;
         let kernels = match (&self.kernel, &self.modules) {
             (Some(kernel), Some(modules)) => vec![Kernel::from_files(kernel, modules)?],
-            _ => Kernel::from_debian(self.series.as_deref())?,
+            _ => Kernel::from_debian(self.selection())?,
         };
         let built = TestBinaries::build()?;
         let list = built.list()?;
         let tests = suites::parse_test_list(&list)?;
         let programs = initramfs::programs(&folder.join("programs"))?;
-        let mut guests = Vec::new();
+        let (mut guests, mut rows) = (Vec::new(), Vec::new());
         for (number, kernel) in kernels.iter().enumerate() {
-            let is_newest = number + 1 == kernels.len();
-            let wanted = |suite: &Suite| suite.runs_on(is_newest) && suite.missing_tools().is_none();
-            guests.extend(self.guests(kernel, &built, &tests, wanted, &programs, &folder)?);
+            let any_suite = self.all || self.write || number + 1 == kernels.len();
+            let wanted = |suite: &Suite| suite.runs_on(any_suite) && suite.missing_tools().is_none();
+            let (own, unsupported) = self.guests(kernel, &built, &tests, wanted, &programs, &folder)?;
+            guests.extend(own);
+            rows.extend(unsupported);
         }
         if guests.is_empty() {
-            bail!(
-                "no selected test runs on the selected kernels: {}",
-                self.filter.as_deref().unwrap_or_default()
-            );
+            bail!("no selected test runs on the selected kernels: {}", self.filters.join(", "));
         }
-        let rows = run_in_parallel(guests)?;
-        println!("\n{:<28} {:<9} {:>6} {:>6}", "kernel", "machine", "passed", "s");
+        rows.extend(run_in_parallel(guests, self.jobs.map(NonZeroUsize::get))?);
+        println!("\n{:<28} {:<9} {:>6} {:>7} {:>6}", "kernel", "machine", "passed", "skipped", "s");
         rows.iter().for_each(ResultRow::print);
+        rows.iter().for_each(ResultRow::print_skipped);
+        if self.write {
+            results::write(&rows)?;
+        }
         let failures: Vec<_> = rows.into_iter().filter_map(|row| row.failure).collect();
         if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("\n")) }
+    }
+
+    fn selection(&self) -> Selection<'_> {
+        match &self.series {
+            Some(name) => Selection::Named(name),
+            None if self.all => Selection::All,
+            None => Selection::Default,
+        }
     }
 
     /// Lists the suites that guests cannot run, as this machine lacks a tool to copy into them.
@@ -126,7 +149,8 @@ impl Matrix {
             .chain([Requirement::ProbeCompiler])
     }
 
-    /// The guests with this kernel that have wanted tests to run: for each emulated machine, as many as share its tests.
+    /// The guests with this kernel that have wanted tests to run: for each emulated machine, as many as share its tests. And
+    /// the rows of machines that do not run on it.
     fn guests(
         &self,
         kernel: &Kernel,
@@ -135,18 +159,18 @@ impl Matrix {
         wanted: impl Fn(&Suite) -> bool,
         programs: &[u8],
         folder: &Path,
-    ) -> Result<Vec<Guest>> {
+    ) -> Result<(Vec<Guest>, Vec<ResultRow>)> {
         let modules = initramfs::modules(&folder.join("modules"), kernel)?;
-        let mut guests = Vec::new();
+        let (mut guests, mut unsupported) = (Vec::new(), Vec::new());
         for machine in Machine::ALL {
-            let names = suites::select(tests, self.filter.as_deref(), |suite| {
+            let names = suites::select(tests, &self.filters, |suite| {
                 suite.guests.contains(&machine) && wanted(suite)
             });
             if names.is_empty() {
                 continue;
             }
             if let Some(reason) = machine.unsupported(&kernel.release) {
-                println!("not run: {} on {}: {reason}", machine.name(), kernel.release);
+                unsupported.push(ResultRow::of_unsupported(kernel, machine, &names, reason));
                 continue;
             }
             let guests_of_machine = names.len().div_ceil(TESTS_PER_GUEST);
@@ -157,14 +181,14 @@ impl Matrix {
                 guests.push(Guest::new(machine, kernel, &[programs, &modules], built, &share, own)?);
             }
         }
-        Ok(guests)
+        Ok((guests, unsupported))
     }
 }
 
-/// Runs three guests for two CPUs in parallel: a guest waits now and then.
-fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<ResultRow>> {
+/// Runs this many guests in parallel, by default three for two CPUs: a guest waits now and then.
+fn run_in_parallel(guests: Vec<Guest>, jobs: Option<usize>) -> Result<Vec<ResultRow>> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let workers = (cpus + cpus.div_ceil(2)).min(guests.len());
+    let workers = jobs.unwrap_or(cpus + cpus.div_ceil(2)).min(guests.len());
     let waiting = Mutex::new(guests.into_iter());
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
     thread::scope(|scope| {
@@ -184,10 +208,10 @@ fn run_in_parallel(guests: Vec<Guest>) -> Result<Vec<ResultRow>> {
     })
 }
 
-/// Boots the system on the drive image in a directory, with the oldest of Debian's kernels, and calls `line` with each line of
+/// Boots the system on the drive image in a directory, with a kernel of Debian, and calls `line` with each line of
 /// the guest's second serial port until it powers off.
 pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()> {
-    let kernel = Kernel::from_debian(Some("6.1"))?.into_iter().next().context("no kernel")?;
+    let kernel = Kernel::from_debian(Selection::Named("6.1"))?.into_iter().next().context("no kernel")?;
     let parts = [
         initramfs::programs(&folder.join("programs"))?,
         initramfs::modules(&folder.join("modules"), &kernel)?,
