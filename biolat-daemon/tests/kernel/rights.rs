@@ -36,7 +36,6 @@ fn copy(folder: &Folder) -> PathBuf {
 
 /// A command that runs as user nobody, with these capabilities only.
 fn as_nobody(program: &Path, capabilities: CapsHashSet) -> Command {
-    // Before 5.11 BPF maps count against it.
     kernel::unlimit_locked_memory();
     let mut command = Command::new(program);
     command.args(["--listen", "127.0.0.1:0", "--interval", "100ms"]);

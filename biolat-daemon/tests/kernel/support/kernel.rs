@@ -23,8 +23,12 @@ pub(crate) fn scans_partitions_without_dispatch_times() -> bool {
     release() < Release(5, 15)
 }
 
-/// Raises the limit of locked memory of this process and those that it starts, as the systemd unit does.
+/// Raises the limit of locked memory of this process and those that it starts, as the systemd unit does, if BPF maps count
+/// against it.
 pub(crate) fn unlimit_locked_memory() {
+    if release() > Release::LAST_WITH_MEMLOCK {
+        return;
+    }
     let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the limit is valid.
     let set = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
