@@ -33,13 +33,13 @@
     completionsPerCPU: 50000,
     slowForSizeFactor: 12,
     slowForSizeSeconds: 0.005,
-    // Slower than others for the same work. The factor for drives and nodes, or so many times the spread of the model's healthy
-    // drives if that is more; so many times that for one op and size; the factors of stalls and of a firmware. Fewer drives that
-    // do the same work, and firmwares of fewer nodes, are not compared.
-    failSlowFactor: 1.5,
-    failSlowSpread: 3,
-    failSlowSizeFactor: 1.07,
-    failSlowStallFactor: 2.5,
+    // Slower than others for the same work: the factors for drives and nodes, for one op and size, for stalls, and for a firmware.
+    // They apply to what is more than so many standard deviations above the median of those that do the same work. Fewer drives
+    // that do the same work, and firmwares of fewer nodes, are not compared.
+    failSlowFactor: 1.3,
+    failSlowSizeFactor: 1.7,
+    failSlowSpread: 2,
+    failSlowStallFactor: 5,
     failSlowFirmwareFactor: 1.4,
     failSlowMinDrives: 5,
     failSlowMinNodes: 3,

@@ -35,12 +35,10 @@ function(config) {
       expr: |||
         (
           %s
-            > on (cluster, model) group_left ()
-          model:biolat_slowdown:limit
+            > %%(failSlowFactor)g
           or
           %s
-            > on (cluster, model) group_left ()
-          %%(failSlowSizeFactor)g * model:biolat_slowdown:limit
+            > %%(failSlowSizeFactor)g
           or
           %s
             > %%(failSlowStallFactor)g
@@ -72,8 +70,7 @@ function(config) {
           quantile by (cluster, instance, model) (0.5, instance_device:biolat_slowdown:typical1h)
             and count by (cluster, instance, model) (instance_device:biolat_slowdown:typical1h) >= %%(failSlowMinDrives)d
         )
-          > on (cluster, model) group_left ()
-        model:biolat_slowdown:limit
+          > %%(failSlowFactor)g
         unless on (cluster, instance, model)
         %s
       ||| % trimmed(slowFirmware),

@@ -4,6 +4,7 @@ local band = 'cluster, instance, device, op, size';
 local cohort = 'cluster, model, op, size, work';
 
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
+local usual = 'model_op_size_work:biolat_size_device_latency_seconds:longest_usual_mean_rate5m';
 local slowdown = 'instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m';
 local typical = 'instance_device:biolat_slowdown:typical1h';
 local worst = 'instance_device:biolat_slowdown:worst';
@@ -73,17 +74,34 @@ function(histograms, config) {
       ||| % { cohort: cohort, deep: indented('    ', means), means: indented('  ', means), drives: config.failSlowMinDrives },
     },
     {
+      record: usual,
+      comment:: |||
+        The longest mean that is usual among these drives: %(spread)g standard deviations above the median, by the median deviation, which
+        sick drives do not change. Drives that are nearly saturated differ by times, others by a few percent.
+      ||| % { spread: config.failSlowSpread },
+      expr: |||
+        %(median)s
+          * exp(%(spread)g * 1.4826 * quantile by (%(cohort)s) (0.5,
+            abs(ln(
+              %(means)s
+                / on (%(cohort)s) group_left ()
+              %(median)s
+            ))
+          ))
+      ||| % { median: median, spread: config.failSlowSpread, cohort: cohort, means: indented('      ', means) },
+    },
+    {
       record: slowdown,
       comment:: |||
-        How many times as long as that a drive takes. 0.2 I/Os per second are added that take as long as those of others: the mean
-        of few I/Os is noise.
+        How many times as long as that a drive takes: most healthy ones are below 1. 0.2 I/Os per second are added that take as long
+        as that: the mean of few I/Os is noise.
       |||,
       expr: |||
         1 + (
           max by (%(drive)s, op, size) (
             %(means)s
               / on (%(cohort)s) group_left ()
-            %(median)s
+            %(usual)s
           ) - 1
         )
           * on (%(band)s) group_left ()
@@ -93,7 +111,7 @@ function(histograms, config) {
         cohort: cohort,
         band: band,
         means: indented('    ', means),
-        median: median,
+        usual: usual,
         count: histograms.count('biolat_size_device_latency_seconds', band),
       },
     },
@@ -121,19 +139,6 @@ function(histograms, config) {
         quantile_over_time(0.9, %(worst)s[6h])
           and count_over_time(%(worst)s[6h]) >= 30
       ||| % { worst: worst },
-    },
-    {
-      record: 'model:biolat_slowdown:limit',
-      comment:: |||
-        What is no chance among the drives of a model: %(factor)g, or more where healthy drives differ more. 1.4826 times the median
-        deviation is a standard deviation that the sick ones do not change; %(spread)g of them are far out.
-      ||| % { factor: config.failSlowFactor, spread: config.failSlowSpread },
-      expr: |||
-        clamp_min(
-          exp(%(spread)g * 1.4826 * quantile by (cluster, model) (0.5, abs(ln(%(typical)s)))),
-          %(factor)g
-        )
-      ||| % { factor: config.failSlowFactor, spread: config.failSlowSpread, typical: typical },
     },
     {
       record: 'model_firmware:biolat_slowdown:ratio1h',
