@@ -27,7 +27,7 @@ const MOST_REMOTE_BYTES_PER_SAMPLE: f64 = 200.0;
 /// the same each time: what is found changes with rules and model only. One fault is 0.12 of all here, one false alarm is 65 of
 /// them. BlockDeviceSlowerThanItsPast needs more than a day.
 const DETECTION: [(&str, f64, f64); 2] =
-    [("BlockDeviceFailSlow", 0.5, 500.0), ("BlockDeviceSlowerThanSiblings", 0.25, 4000.0)];
+    [("BlockDeviceFailSlow", 0.5, 200.0), ("BlockDeviceSlowerThanSiblings", 0.25, 4000.0)];
 
 /// In the live run.
 const NODES: usize = 6;
