@@ -71,6 +71,9 @@ const OF_MODELS: [&str; 3] = [
 /// Rules by pod. No pod runs here.
 const OF_PODS: &str = "namespace_pod_device_op";
 
+/// Parts of the names of rules that compare drives of a model with each other. Too few drives of one model are here.
+const OF_PEERS: [&str; 3] = ["_op_size_work:", ":slowdown_rate5m", "biolat_slowdown:"];
+
 /// A daemon, and devices for all panels: one is busy, one has errors, one has no iostats.
 struct DashboardSetup {
     busy: LoopDevice,
@@ -128,7 +131,9 @@ impl DashboardSetup {
                - {{targets: ['{}'], labels: {{instance: node, cluster: lab}}}}\n",
             kind.scrape, self.daemon.address
         );
-        let alerts = ALERT_RULES.replace("interval: 5m\n", "interval: 1s\n");
+        let alerts = ALERT_RULES
+            .replace("interval: 4m\n", "interval: 1s\n")
+            .replace("interval: 5m\n", "interval: 1s\n");
         let files = [("prometheus.yml", &*config), ("rules.yml", &rules), ("alerts.yml", &alerts)];
         Prometheus::run(kind.name, &kind.program, kind.flags, &files)
     }
@@ -298,7 +303,8 @@ fn check_rules(kind: &Kind, prometheus: &Prometheus, has_admission: bool) {
         let name = rule["name"].as_str().unwrap();
         let is_recorded = (kind.has_models || !OF_MODELS.iter().any(|of_models| name.starts_with(of_models)))
             && (has_admission || !name.contains(OF_ADMISSION))
-            && !name.starts_with(OF_PODS);
+            && !name.starts_with(OF_PODS)
+            && !OF_PEERS.iter().any(|part| name.contains(part));
         if rule["type"] == "recording" && is_recorded {
             wait_for(&format!("{name} on {}", kind.name), || shows_data(name, &prometheus.vector(name)));
             assert!(!prometheus.vector(rule["query"].as_str().unwrap()).is_empty(), "{name}");
@@ -356,7 +362,8 @@ fn rules_agree_for_native_and_classic_histograms() {
     thread::sleep(Duration::from_secs(3));
     both = (recorded(&new, device), recorded(&old, device));
     assert!(both.0.len() >= 14 && both.0.keys().eq(both.1.keys()), "{both:#?}");
-    for (name, new) in &both.0 {
+    // The slowest I/O may be in the window of one only.
+    for (name, new) in both.0.iter().filter(|(name, _)| !name.contains(":p100_")) {
         let old = both.1[name];
         let is_quantile = name.contains(":p") || name.contains(":topk_p");
         let most = if is_quantile { 4.2 } else { 1.2 };

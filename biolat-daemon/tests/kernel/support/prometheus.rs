@@ -145,5 +145,6 @@ pub(crate) fn recording_rules_with(file: &str, interval: &str, window: &str) -> 
         _ => include_str!("../../../../deploy/prometheus/recording-classic.yml"),
     };
     assert!(rules.contains("interval: 1m\n") && rules.contains("[5m]"));
-    rules.replace("interval: 1m\n", &format!("interval: {interval}\n")).replace("[5m]", window)
+    let interval = format!("interval: {interval}\n");
+    rules.replace("interval: 1m\n", &interval).replace("interval: 4m\n", &interval).replace("[5m]", window)
 }
