@@ -21,6 +21,8 @@
     ignoredErrorOps: 'drv_in|drv_out',
     ignoredErrorStatuses: 'notsupp|again|resource|dev_resource|dm_requeue|resv_conflict',
     errorsRatio: 0.01,
+    // Where a model has so many drives, only BlockDeviceFailSlow compares them.
+    manyDrives: 10,
     slowerThanPastFactor: 3,
     slowerThanPastClassicFactor: 6,
     slowerThanSiblingsFactor: 3,

@@ -15,7 +15,7 @@ use super::{
     live::LivePlan,
     model::Scenario,
     plan::Plan,
-    rules::{ALERTS, RuleSet, deployed_rules},
+    rules::{ALERT, RuleSet, deployed_rules},
 };
 
 /// Measure what a synthetic fleet costs a real Prometheus, and how well the rules find sick drives
@@ -79,7 +79,7 @@ struct HistoryOptions {
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// Alerts to compare
-    #[arg(long = "alert", value_name = "NAME", default_values_t = ALERTS.map(str::to_owned))]
+    #[arg(long = "alert", value_name = "NAME", default_value = ALERT)]
     alerts: Vec<String>,
     /// Write all metrics, not only those that the rules need
     #[arg(long)]

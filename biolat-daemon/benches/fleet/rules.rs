@@ -12,9 +12,8 @@ use serde::Deserialize;
 
 use super::duration;
 
-/// The alerts that find slow drives.
-pub(crate) const ALERTS: [&str; 3] =
-    ["BlockDeviceFailSlow", "BlockDeviceSlowerThanSiblings", "BlockDeviceSlowerThanItsPast"];
+/// The alert that finds slow drives among many.
+pub(crate) const ALERT: &str = "BlockDeviceFailSlow";
 
 #[derive(Deserialize)]
 struct RuleFile {

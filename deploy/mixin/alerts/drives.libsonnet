@@ -118,6 +118,7 @@ function(config) {
         What took as long a week ago, such as a weekly scrub, is expected. Below 2 ms few users notice, and below one
         I/O per second a 99th percentile means nothing. Classic histograms have buckets of a factor of four: a p99 that moves
         just across a bound seems four times as long, so another factor holds for what recording-classic.yml records.
+        Where a model has many drives, BlockDeviceFailSlow compares those that do the same work, with far fewer false alarms.
       |||,
       expr: |||
         (
@@ -130,6 +131,8 @@ function(config) {
               * avg_over_time(instance_device_op:biolat_device_latency_seconds:p99_rate5m[1h] offset 1w)
         ) > %(minLatencySeconds)g
         and instance_device_op:biolat_total_latency_seconds:count_rate5m >= 1
+        unless on (cluster, model)
+        count by (cluster, model) (biolat_device_info{model!=""}) >= %(manyDrives)d
       |||,
       'for': '15m',
       labels: { severity: 'warning' },
@@ -143,7 +146,7 @@ function(config) {
       alert: 'BlockDeviceSlowerThanSiblings',
       comment:: |||
         Siblings are drives of one model that do the same op. With two drives neither can be three times the median. The
-        factor is as above.
+        factor, and what is left to BlockDeviceFailSlow, are as above.
       |||,
       expr: |||
         (
@@ -153,6 +156,8 @@ function(config) {
           > on (cluster, model, op) group_left ()
         scalar(%(slowerThanSiblingsClassicFactor)g * group(model_op_le:biolat_device_latency_seconds_bucket:rate5m) or vector(%(slowerThanSiblingsFactor)g))
           * quantile by (cluster, model, op) (0.5, instance_device_op:biolat_device_latency_seconds:p99_rate5m)
+        unless on (cluster, model)
+        count by (cluster, model) (biolat_device_info{model!=""}) >= %(manyDrives)d
       |||,
       'for': '15m',
       labels: { severity: 'warning' },

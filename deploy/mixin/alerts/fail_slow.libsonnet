@@ -53,6 +53,7 @@ function(config) {
                  alone('instance_device:biolat_slowdown:stall6h'),
                ]
              ] + [trimmed(slowFirmware)]),
+      'for': '15m',
       labels: { severity: 'warning', scope: 'drive' },
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} is slow for the work that it does',
@@ -74,6 +75,7 @@ function(config) {
         unless on (cluster, instance, model)
         %s
       ||| % trimmed(slowFirmware),
+      'for': '15m',
       labels: { severity: 'warning', scope: 'node' },
       annotations: {
         summary: 'The drives of {{ $labels.instance }} are slow for the work that they do',

@@ -3,6 +3,7 @@ local drive = 'cluster, instance, device, model';
 local band = 'cluster, instance, device, op, size';
 local cohort = 'cluster, model, op, size, work';
 
+local class = 'instance_device_op:biolat_work:class_rate5m';
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
 local usual = 'model_op_size_work:biolat_size_device_latency_seconds:longest_usual_mean_rate5m';
 local slowdown = 'instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m';
@@ -12,24 +13,12 @@ local score = 'instance_device:biolat_slowdown:score1w';
 
 local indented(by, text) = std.strReplace(std.rstripChars(text, '\n'), '\n', '\n' + by);
 
-// Mean latencies of reads and writes by size, with the label `work`.
-local means = |||
+// Mean latencies of reads and writes by size, with the label `work`: the class of the drive's work, or one so many above.
+local means(above=0) = |||
   instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m{model!="", op=~"read|write"}
     * on (cluster, instance, device, op) group_left (work)
-  count_values by (cluster, instance, device, op) ("work",
-    1000 * floor(2 * log2(
-      instance_device_op:biolat_io_bytes:rate5m{op=~"read|write"}
-        / (instance_device_op:biolat_total_latency_seconds:count_rate5m > 0)
-    ))
-      + on (cluster, instance, device) group_left ()
-    floor(3 * log2(
-      sum by (cluster, instance, device) (
-        instance_device_op:biolat_total_latency_seconds:count_rate5m{op=~"read|write"}
-          + instance_device_op:biolat_io_bytes:rate5m / 131072
-      )
-    ))
-  )
-|||;
+  count_values by (cluster, instance, device, op) ("work", %(class)s%(above)s)
+||| % { class: class, above: if above == 0 then '' else ' + %d' % above };
 
 local hour = |||
   quantile_over_time(0.25, %(slowdown)s[1h])
@@ -53,13 +42,31 @@ function(histograms, config) {
   interval: '4m',
   rules: [
     {
+      record: class,
+      comment:: |||
+        The class of a drive's work: 1000 times the mean size of the op's requests, in halves of a power of two, plus the drive's
+        load, in thirds of one. A load of 1 is one I/O, or 128 KiB, per second; the drive's own latency is not in it.
+      |||,
+      expr: |||
+        1000 * floor(2 * log2(
+          instance_device_op:biolat_io_bytes:rate5m{op=~"read|write"}
+            / (instance_device_op:biolat_total_latency_seconds:count_rate5m > 0)
+        ))
+          + on (cluster, instance, device) group_left ()
+        floor(3 * log2(
+          sum by (cluster, instance, device) (
+            instance_device_op:biolat_total_latency_seconds:count_rate5m{op=~"read|write"}
+              + instance_device_op:biolat_io_bytes:rate5m / 131072
+          )
+        ))
+      |||,
+    },
+    {
       record: median,
       comment:: |||
         What the drives of a model take for an op and size when they do the same work: the median of their means. Each node counts
         once, so a bad node does not set it. Fewer than %(drives)d drives are not compared.
-        The label work is the class of a drive's work: 1000 times the mean size of the op's requests, in halves of a power of two,
-        plus the drive's load, in thirds of one. Latency grows with both: a drive that gets more load or larger requests is
-        compared with others that do. A load of 1 is one I/O, or 128 KiB, per second; the drive's own latency is not in it.
+        Latency grows with load and size: a drive that gets more load or larger requests is compared with others that do.
       ||| % { drives: config.failSlowMinDrives },
       expr: |||
         quantile by (%(cohort)s) (0.5,
@@ -71,7 +78,7 @@ function(histograms, config) {
         count by (%(cohort)s) (
           %(means)s
         ) >= %(drives)d
-      ||| % { cohort: cohort, deep: indented('    ', means), means: indented('  ', means), drives: config.failSlowMinDrives },
+      ||| % { cohort: cohort, deep: indented('    ', means()), means: indented('  ', means()), drives: config.failSlowMinDrives },
     },
     {
       record: usual,
@@ -88,18 +95,23 @@ function(histograms, config) {
               %(median)s
             ))
           ))
-      ||| % { median: median, spread: config.failSlowSpread, cohort: cohort, means: indented('      ', means) },
+      ||| % { median: median, spread: config.failSlowSpread, cohort: cohort, means: indented('      ', means()) },
     },
     {
       record: slowdown,
       comment:: |||
-        How many times as long as that a drive takes: most healthy ones are below 1. 0.2 I/Os per second are added that take as long
-        as that: the mean of few I/Os is noise.
+        How many times as long as that a drive takes, or as that of the next higher load if this is longer: near saturation a little
+        more load makes much of a difference. Most healthy drives are below 1. 0.2 I/Os per second are added that take as long as
+        is usual: the mean of few I/Os is noise.
       |||,
       expr: |||
         1 + (
-          max by (%(drive)s, op, size) (
-            %(means)s
+          min by (%(drive)s, op, size) (
+            (
+              %(means)s
+                or
+              %(next)s
+            )
               / on (%(cohort)s) group_left ()
             %(usual)s
           ) - 1
@@ -110,7 +122,8 @@ function(histograms, config) {
         drive: drive,
         cohort: cohort,
         band: band,
-        means: indented('    ', means),
+        means: indented('      ', means()),
+        next: indented('      ', means(above=1)),
         usual: usual,
         count: histograms.count('biolat_size_device_latency_seconds', band),
       },
