@@ -51,6 +51,7 @@ pub(crate) async fn check() -> Result<()> {
         length: Duration::from_secs(40),
         interval: INTERVAL,
         is_remote: true,
+        is_recorded_only: false,
     };
     let live = plan.run().await?;
     println!("{live}");

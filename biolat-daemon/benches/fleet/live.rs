@@ -15,7 +15,7 @@ use super::{
     model::{Fleet, Scenario},
     own_metrics::OwnMetrics,
     prometheus::{Prometheus, now},
-    queries::{Timed, View, of_dashboard},
+    queries::{Query, Timed, View, of_dashboard},
     remote::{self, RemoteCost},
     rule_manager,
     rules::deployed,
@@ -33,6 +33,8 @@ pub(crate) struct LivePlan {
     pub(crate) length: Duration,
     pub(crate) interval: Duration,
     pub(crate) is_remote: bool,
+    /// Only queries that read recorded series.
+    pub(crate) is_recorded_only: bool,
 }
 
 /// What a fleet costs.
@@ -148,7 +150,8 @@ impl LivePlan {
         let compared_samples = rule_manager::compare(&prometheus, &RULE_FILES, now).await?;
         let mut queries = Vec::new();
         for instance in [None, Some(one.as_str())] {
-            for query in of_dashboard()? {
+            let is_timed = |query: &Query| query.is_recorded() || !self.is_recorded_only;
+            for query in of_dashboard()?.into_iter().filter(is_timed) {
                 queries.push(
                     query.time(&prometheus, View { end: now, length: 3600.0, interval, instance }).await,
                 );

@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// Also send everything to a second Prometheus by remote write 2.0
     #[arg(long)]
     remote_write: bool,
+    /// Time only those queries of the dashboard that read recorded series: the others take minutes with thousands of drives
+    #[arg(long)]
+    recorded_only: bool,
     /// Run small ones of all of it, and fail if a figure is out of bounds
     #[arg(long)]
     check: bool,
@@ -117,6 +120,7 @@ impl Options {
                 length: self.length,
                 interval,
                 is_remote: self.remote_write,
+                is_recorded_only: self.recorded_only,
             };
             return Ok(Plan::Live { plan, is_json: json });
         };

@@ -22,6 +22,7 @@ local expressions = import '../promql.libsonnet';
       for group in [
         import 'drives.libsonnet',
         import 'fail_slow.libsonnet',
+        import 'sizes.libsonnet',
         import 'figures.libsonnet',
         import 'fleet.libsonnet',
       ] + (if config.slo.enabled then [import 'slo.libsonnet'] else [])

@@ -66,19 +66,5 @@ function(histograms, config) {
       'instance_device:biolat_oldest_inflight_seconds:max',
       'max by (%s) (biolat_oldest_inflight_seconds)' % device
     ),
-    rule(
-      'instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m',
-      |||
-        (
-          %s
-            /
-          (%s > 0.5)
-        )
-      ||| % [
-        histograms.sum('biolat_size_device_latency_seconds', op + ', size'),
-        histograms.count('biolat_size_device_latency_seconds', op + ', size'),
-      ],
-      comment='Mean latency by size, of sizes with an I/O every two seconds.'
-    ),
   ],
 }

@@ -3,6 +3,7 @@ local drive = 'cluster, instance, device, model';
 local band = 'cluster, instance, device, op, size';
 local cohort = 'cluster, model, op, size, work';
 
+local mean = 'instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m';
 local class = 'instance_device_op:biolat_work:class_rate5m';
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
 local usual = 'model_op_size_work:biolat_size_device_latency_seconds:longest_usual_mean_rate5m';
@@ -15,10 +16,10 @@ local indented(by, text) = std.strReplace(std.rstripChars(text, '\n'), '\n', '\n
 
 // Mean latencies of reads and writes by size, with the label `work`: the class of the drive's work, or one so many above.
 local means(above=0) = |||
-  instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m{model!="", op=~"read|write"}
+  %(mean)s{model!="", op=~"read|write"}
     * on (cluster, instance, device, op) group_left (work)
   count_values by (cluster, instance, device, op) ("work", %(class)s%(above)s)
-||| % { class: class, above: if above == 0 then '' else ' + %d' % above };
+||| % { mean: mean, class: class, above: if above == 0 then '' else ' + %d' % above };
 
 local hour = |||
   quantile_over_time(0.25, %(slowdown)s[1h])
@@ -41,6 +42,22 @@ function(histograms, config) {
   // Shorter than the 5m for which Prometheus returns a sample, so that no series has gaps.
   interval: '4m',
   rules: [
+    {
+      record: mean,
+      comment:: 'Mean latency by size, of sizes with an I/O every two seconds.',
+      expr: |||
+        (
+          %s
+            /
+          (%s > 0.5)
+        )
+          * on (cluster, instance, device) group_left (model)
+        group by (cluster, instance, device, model) (biolat_device_info)
+      ||| % [
+        histograms.sum('biolat_size_device_latency_seconds', band),
+        histograms.count('biolat_size_device_latency_seconds', band),
+      ],
+    },
     {
       record: class,
       comment:: |||

@@ -8,8 +8,10 @@ use super::CHART;
 use crate::process::root;
 
 /// In the chart's `files/`.
-const COPIES: [&str; 5] = [
+const COPIES: [&str; 7] = [
     "deploy/prometheus/alerts.yml",
+    "deploy/prometheus/slo.yml",
+    "deploy/prometheus/slo-classic.yml",
     "deploy/prometheus/recording.yml",
     "deploy/prometheus/recording-classic.yml",
     "deploy/grafana/biolat.json",
@@ -17,11 +19,12 @@ const COPIES: [&str; 5] = [
 ];
 
 /// Which rendered manifests have which copy, indented by so much. `everything` has the alerts with another runbook.
-const RENDERED: [(&str, &str, usize); 5] = [
+const RENDERED: [(&str, &str, usize); 6] = [
     ("everything", "recording.yml", 2),
     ("everything", "biolat.json", 4),
     ("password", "alerts.yml", 2),
     ("password", "recording-classic.yml", 2),
+    ("password", "slo-classic.yml", 2),
     ("password", "biolat-classic.json", 4),
 ];
 
@@ -41,7 +44,8 @@ pub(super) fn check(rendered: &BTreeMap<String, String>) -> Result<()> {
         let indented = text.trim().replace('\n', &format!("\n{}", " ".repeat(indent)));
         ensure!(rendered[values].contains(&indented), "{values}-values.yaml does not render {file}");
     }
-    let alerts = read(COPIES[0])?.matches("- alert:").count();
+    let alerts = COPIES[..2].iter().map(|file| read(file).map(|rules| rules.matches("- alert:").count()));
+    let alerts = alerts.sum::<Result<usize>>()?;
     let linked = rendered["everything"].matches(RUNBOOK).count();
     ensure!(linked == alerts, "{linked} of {alerts} alerts link to {RUNBOOK}");
     check_icon()
