@@ -94,11 +94,11 @@ impl Query {
     pub(crate) async fn time(&self, prometheus: &Prometheus, view: View<'_>) -> Timed {
         let mut took = [f64::NAN; 3];
         let mut answer = Ok(0);
-        for run in 0..took.len() {
+        for (run, took) in took.iter_mut().enumerate() {
             let began = Instant::now();
             answer = self.send(prometheus, view).await;
-            took[run] = began.elapsed().as_secs_f64() * 1e3;
-            if answer.is_err() || run == 1 && took[run] > SLOW_MS {
+            *took = began.elapsed().as_secs_f64() * 1e3;
+            if answer.is_err() || run == 1 && *took > SLOW_MS {
                 break;
             }
         }
