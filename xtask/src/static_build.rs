@@ -24,22 +24,56 @@ pub(crate) struct Architecture {
     pub(crate) max_bytes: u64,
     /// For a cross build: the linker, and the C library, whose presence is checked.
     cross: Option<(&'static str, &'static str)>,
+    /// QEMU's emulator of a process, with its Debian package.
+    pub(crate) user_emulator: (&'static str, &'static str),
 }
 
 impl Architecture {
-    const AMD64: Self =
-        Self { name: "amd64", target: "x86_64-unknown-linux-gnu", max_bytes: 15 << 19, cross: None };
-    const ARM64: Self = Self {
+    pub(crate) const AMD64: Self = Self {
+        name: "amd64",
+        target: "x86_64-unknown-linux-gnu",
+        max_bytes: 15 << 19,
+        cross: None,
+        user_emulator: ("qemu-x86_64-static", "qemu-user-static"),
+    };
+    pub(crate) const ARM64: Self = Self {
         name: "arm64",
         target: "aarch64-unknown-linux-gnu",
         max_bytes: 14 << 19,
         cross: Some(("aarch64-linux-gnu-gcc", "/usr/aarch64-linux-gnu/lib/libc.a")),
+        user_emulator: ("qemu-aarch64-static", "qemu-user-static"),
     };
     pub(crate) const ALL: [Self; 2] = [Self::AMD64, Self::ARM64];
 
     pub(crate) fn of_host() -> Result<Self> {
-        let own = Self::ALL.into_iter().find(|each| each.target.starts_with(std::env::consts::ARCH));
+        let own = Self::ALL.into_iter().find(|each| each.is_host());
         own.context("nothing is built for this machine's architecture")
+    }
+
+    /// From its name, as an option of the command line.
+    pub(crate) fn named(option: &str, name: &str) -> Result<Self> {
+        let known = || Self::ALL.map(|each| each.name).join(", ");
+        let found = Self::ALL.into_iter().find(|each| each.name == name);
+        found.with_context(|| format!("{option} {name}: expected one of {}", known()))
+    }
+
+    pub(crate) fn is_host(self) -> bool {
+        self.target.starts_with(std::env::consts::ARCH)
+    }
+
+    /// QEMU's emulator of a process of this architecture.
+    pub(crate) fn user_emulator(self) -> Command {
+        Command::new(self.user_emulator.0)
+    }
+
+    /// A command that runs a program for this architecture, without its system.
+    pub(crate) fn runner(self, program: &Path) -> Command {
+        if self.is_host() {
+            return Command::new(program);
+        }
+        let mut command = self.user_emulator();
+        command.arg(program);
+        command
     }
 
     /// Why nothing can be built for this architecture here; `None` if it can.

@@ -149,6 +149,10 @@ impl Suite {
         })
     }
 
+    pub(crate) fn has_tools(&self) -> bool {
+        self.tools().next().is_some()
+    }
+
     /// Which of its tools this machine lacks; `None` if it has all.
     pub(crate) fn missing_tools(&self) -> Option<String> {
         host::missing(self.needs.iter().filter(|need| matches!(need, Requirement::Tool(_))))

@@ -13,28 +13,14 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::kernels::Kernel;
+use super::{kernels::Kernel, programs::Programs};
 use crate::{
     folder::make_empty,
     host::tool,
-    process::{find, output},
+    process::output,
     static_build::{self, Architecture, static_cargo},
     suites,
 };
-
-/// Programs that tests in the guest use, with their Debian packages.
-pub(crate) const PROGRAMS: [(&str, &str); 10] = [
-    ("busybox", "busybox-static"),
-    ("modprobe", "kmod"),
-    ("losetup", "mount"),
-    ("mkfs.ext4", "e2fsprogs"),
-    ("mkfs.xfs", "xfsprogs"),
-    ("mkfs.btrfs", "btrfs-progs"),
-    ("bpftool", "bpftool"),
-    ("dmsetup", "dmsetup"),
-    ("mdadm", "mdadm"),
-    ("fio", "fio"),
-];
 
 /// Modules that the guest needs if they are not built in. `init.sh` loads some; tests load the others.
 const MODULES: [&str; 27] = [
@@ -67,6 +53,9 @@ const MODULES: [&str; 27] = [
     "btrfs",
 ];
 
+/// Modules that Debian's kernels for arm64 do not have: the tests that need one are skipped.
+const NOT_FOR_ARM64: [&str; 2] = ["vmw_pvscsi", "scsi_debug"];
+
 const INIT: &str = include_str!("init.sh");
 const SWITCH: &str = include_str!("switch.sh");
 
@@ -94,13 +83,9 @@ impl<'a> CpioArchive<'a> {
     }
 
     /// Adds a program and its libraries.
-    fn add_program(&self, file: &Path, place: &Path) -> Result<()> {
-        // ldd fails for a statically linked program, which has no libraries.
-        let libraries = Command::new("ldd").arg(file).output()?;
-        for line in String::from_utf8_lossy(&libraries.stdout).lines() {
-            if let Some(library) = line.split_whitespace().find(|word| word.starts_with('/')) {
-                self.add(Path::new(library), &in_usr(Path::new(library)))?;
-            }
+    fn add_program(&self, programs: &Programs, file: &Path, place: &Path) -> Result<()> {
+        for library in programs.libraries(file)? {
+            self.add(&library.file, &library.place)?;
         }
         self.add(file, place)
     }
@@ -136,11 +121,10 @@ impl<'a> CpioArchive<'a> {
 }
 
 /// An archive of the programs and their libraries. Uncompressed: the emulated CPUs would decompress slowly.
-pub(crate) fn programs(folder: &Path) -> Result<Vec<u8>> {
+pub(super) fn programs(folder: &Path, programs: &Programs) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
-    for (program, package) in PROGRAMS {
-        let path = find(program).with_context(|| format!("no {program}: apt-get install {package}"))?;
-        archive.add_program(&path, &in_usr(&path))?;
+    for program in programs.all()? {
+        archive.add_program(programs, &program.file, &program.place)?;
     }
     let settings = Path::new("/etc/mke2fs.conf");
     archive.add(settings, settings)?;
@@ -151,17 +135,8 @@ pub(crate) fn programs(folder: &Path) -> Result<Vec<u8>> {
     archive.finish()
 }
 
-/// The path of a file in the guest, where `/usr` is merged.
-fn in_usr(file: &Path) -> PathBuf {
-    if file.starts_with("/usr") {
-        file.to_path_buf()
-    } else {
-        Path::new("/usr").join(file.strip_prefix("/").unwrap_or(file))
-    }
-}
-
 /// An archive of the kernel modules and their dependencies.
-pub(crate) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
+pub(super) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     let text = fs::read_to_string(kernel.modules.join("modules.dep"))?;
     let dependencies: BTreeMap<&str, Vec<&str>> = text
         .lines()
@@ -178,7 +153,10 @@ pub(crate) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     let built_in = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
     let built_in: BTreeSet<_> = built_in.lines().map(module_name).collect();
     let is_there = |name: &str| by_name.contains_key(name) || built_in.contains(name);
-    let missing: Vec<_> = MODULES.into_iter().filter(|name| !is_there(&module_name(name))).collect();
+    let is_expected =
+        |name: &&str| kernel.architecture != Architecture::ARM64 || !NOT_FOR_ARM64.contains(name);
+    let expected = MODULES.into_iter().filter(is_expected);
+    let missing: Vec<_> = expected.filter(|name| !is_there(&module_name(name))).collect();
     if !missing.is_empty() {
         println!(
             "kernel {} has no module {}: tests that need it will fail",
@@ -207,7 +185,7 @@ fn module_name(path: &str) -> String {
 }
 
 /// An archive of the init that switches to the system on the drive.
-pub(crate) fn switch(folder: &Path) -> Result<Vec<u8>> {
+pub(super) fn switch(folder: &Path) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     archive.write("/init", SWITCH, 0o755)?;
     for mount in ["dev", "proc", "sys", "root"] {
@@ -217,13 +195,14 @@ pub(crate) fn switch(folder: &Path) -> Result<Vec<u8>> {
 }
 
 /// An archive of the test binary, the daemon, the tools of the tests of these names, and an init that runs these tests.
-pub(crate) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Result<Vec<u8>> {
+pub(super) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     archive.add(&built.tests, Path::new("/biolat/tests"))?;
     archive.add(&built.daemon, Path::new("/biolat/biolat-daemon"))?;
     archive.add(&built.cells, Path::new("/biolat/cells.o"))?;
+    let programs = Programs::of(built.architecture)?;
     for path in suites::tools(names) {
-        archive.add_program(&tool(path), &Path::new("/usr").join(path))?;
+        archive.add_program(&programs, &tool(path), &Path::new("/usr").join(path))?;
     }
     archive.write("/init", &INIT.replace("@TESTS@", &names.join(" ")), 0o755)?;
     for mount in ["dev", "proc", "sys", "tmp", "run"] {
@@ -235,6 +214,7 @@ pub(crate) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Resu
 /// The binaries that guests run. They are linked statically: the guest has no libraries for them.
 #[derive(Clone)]
 pub(crate) struct TestBinaries {
+    architecture: Architecture,
     tests: PathBuf,
     daemon: PathBuf,
     cells: PathBuf,
@@ -242,9 +222,9 @@ pub(crate) struct TestBinaries {
 
 impl TestBinaries {
     /// Builds the test binary, the daemon and the object of the `buckets` test.
-    pub(crate) fn build() -> Result<Self> {
-        let mut command = static_cargo("rustc", Architecture::of_host()?)?;
-        command.args(["--release", "--test", "kernel", "--message-format=json", "--"]);
+    pub(crate) fn build(architecture: Architecture) -> Result<Self> {
+        let mut command = static_cargo("rustc", architecture)?;
+        command.args(["--release", "--test", "kernel", "--message-format=json-render-diagnostics", "--"]);
         // The tests themselves need no small code: this takes a third of the time.
         command.args(["-Copt-level=1", "-Ccodegen-units=16"]);
         eprintln!("$ cargo rustc --release --test kernel (static)");
@@ -253,13 +233,13 @@ impl TestBinaries {
         let tests = tests.filter_map(|line| field(line, "executable")).next_back();
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
         // Cargo builds the daemon along with its tests.
-        let daemon = static_build::folder(Architecture::of_host()?).join("biolat-daemon");
-        Ok(Self { tests, daemon, cells: crate::ebpf::build_cells()? })
+        let daemon = static_build::folder(architecture).join("biolat-daemon");
+        Ok(Self { architecture, tests, daemon, cells: crate::ebpf::build_cells()? })
     }
 
     /// The names of the tests, as the test runner lists them.
     pub(crate) fn list(&self) -> Result<String> {
-        output(Command::new(&self.tests).args(["--ignored", "--list", "--format=terse"]))
+        output(self.architecture.runner(&self.tests).args(["--ignored", "--list", "--format=terse"]))
     }
 }
 

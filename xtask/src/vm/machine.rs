@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result};
 use super::{
     kernels::Kernel,
     outcome::{Outcome, Timeouts},
+    platform::Platform,
 };
-
-pub(crate) const EMULATOR: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
+use crate::static_build::Architecture;
 
 /// The size of each drive.
 const DRIVE_BYTES: u64 = 256 << 20;
@@ -44,8 +44,12 @@ impl Machine {
         }
     }
 
-    /// Why a kernel of this release cannot run on this machine; `None` if it can.
-    pub(crate) fn unsupported(self, release: &str) -> Option<&'static str> {
+    /// Why a kernel cannot run on this machine; `None` if it can.
+    pub(crate) fn unsupported(self, kernel: &Kernel) -> Option<&'static str> {
+        if self == Self::ManyCpus && kernel.architecture != Architecture::AMD64 {
+            return Some("only on x86 an option of the kernel adds possible CPUs");
+        }
+        let release = &kernel.release;
         let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
         let release = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         let is_unsupported = self == Self::ManyCpus && release >= (6, 9);
@@ -86,8 +90,6 @@ impl Machine {
                     "virtio-blk-pci,drive=virtio,serial=virtio",
                     "virtio-scsi-pci,id=scsi",
                     "scsi-hd,bus=scsi.0,drive=scsi,serial=scsi",
-                    // The interrupt of this controller can be pinned to a CPU: the kernel manages those of the others.
-                    "pvscsi,id=one-queue",
                     "scsi-hd,bus=one-queue.0,drive=pinned,product=pinned",
                     "scsi-hd,bus=one-queue.0,drive=calm,product=calm",
                     // QEMU's educational device: a test writes kernel memory with its DMA.
@@ -100,43 +102,21 @@ impl Machine {
 
     /// The emulator's command. The guest's output is its standard output; the guest's kernel log goes to a file.
     fn command(self, kernel: &Kernel, initramfs: &Path, folder: &Path) -> Result<Command> {
-        let mut command = Command::new(crate::process::find(EMULATOR.0).context("no emulator")?);
+        let platform = Platform::of(kernel.architecture);
+        let mut command = Command::new(crate::process::find(platform.emulator.0).context("no emulator")?);
         command.current_dir(folder);
-        command.args([
-            "-machine",
-            "q35",
-            "-accel",
-            // One thread for both CPUs: with a thread each, one may execute code that the other is patching, which the kernel
-            // does when a program is attached.
-            "tcg,thread=single",
-            "-cpu",
-            // An old one: emulating wide vectors, string instructions and another level of page tables takes longer than the
-            // code that does without them.
-            "Nehalem",
-            "-smp",
-            "2",
-            "-m",
-            "3G",
-        ]);
+        command.args(["-smp", "2", "-m", "3G"]);
         command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
         // Without what Debian's kernels do for security at each allocation, call and system call: emulated, it takes a fifth of
         // the time that the daemon needs to start.
         const WITHOUT_HARDENING: &str = "mitigations=off init_on_alloc=0 apparmor=0";
+        let console = platform.console;
         let options =
-            format!("console=ttyS0 loglevel=5 panic=-1 {WITHOUT_HARDENING}{}", self.kernel_options());
+            format!("console={console} loglevel=5 panic=-1 {WITHOUT_HARDENING}{}", self.kernel_options());
         command.arg("-append").arg(options);
-        command.arg("-serial").arg(format!("file:{}", folder.join(LOG).display())).args(["-serial", "stdio"]);
-        // The guest's third serial port is connected to the emulator's control socket (QMP).
         command.args(["-qmp", "unix:control,server=on,wait=off"]);
-        command.args([
-            "-chardev",
-            "socket,id=control,path=control,reconnect=1",
-            "-serial",
-            "chardev:control",
-        ]);
-        // Native PCIe hotplug as on real servers, instead of ACPI's.
-        command.args(["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]);
+        platform.add_to(&mut command, &folder.join(LOG));
         let (devices, drives) = self.devices();
         for drive in drives {
             if !folder.join(drive).exists() {
@@ -146,7 +126,8 @@ impl Machine {
                 .arg("-drive")
                 .arg(format!("if=none,id={drive},file={drive},format=raw,cache=unsafe,discard=unmap"));
         }
-        for device in devices {
+        let one_queue = if self == Self::Standard { platform.one_queue_controller() } else { &[] };
+        for device in one_queue.iter().chain(devices) {
             command.arg("-device").arg(device);
         }
         Ok(command)
@@ -163,7 +144,7 @@ impl Machine {
     ) -> Result<Outcome> {
         let mut command = self.command(kernel, initramfs, folder)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let guest = command.spawn().with_context(|| format!("cannot run {}", EMULATOR.0))?;
+        let guest = command.spawn().context("cannot run the emulator")?;
         Outcome::of(guest, &folder.join(LOG), timeouts, line)
     }
 }

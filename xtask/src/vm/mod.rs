@@ -1,11 +1,14 @@
 //! `cargo xtask vm`: runs the kernel tests on other kernels and drives, in emulated machines. `cargo xtask test` runs them on
 //! the host's kernel.
 
+mod archive;
 mod guest;
 mod initramfs;
 mod kernels;
 mod machine;
 mod outcome;
+mod platform;
+mod programs;
 mod results;
 
 use std::{
@@ -19,18 +22,21 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use kernels::debian_mirror;
+pub(crate) use archive::debian_mirror;
 pub(crate) use machine::{DRIVE, Machine};
 
 use crate::{
     host::Requirement,
     process::root,
+    static_build::Architecture,
     suites::{self, SUITES, Suite},
 };
 use guest::{Guest, ResultRow};
 use initramfs::TestBinaries;
 use kernels::{Kernel, Selection};
 use outcome::Timeouts;
+use platform::Platform;
+use programs::{PROGRAMS, Programs};
 
 /// Long enough for a busy host.
 const TIMEOUTS: Timeouts = Timeouts { silence: Duration::from_secs(240), total: Duration::from_secs(1800) };
@@ -44,13 +50,16 @@ pub(crate) struct Matrix {
     /// Fail if a requirement is missing
     #[arg(long)]
     strict: bool,
+    /// The architecture of kernels and machines: amd64 or arm64; this machine's by default
+    #[arg(long, value_name = "ARCHITECTURE")]
+    arch: Option<String>,
     /// Boot this kernel only
     #[arg(long, value_name = "VMLINUZ", requires = "modules")]
     kernel: Option<PathBuf>,
     /// The modules of that kernel: the directory of its release, such as /lib/modules/6.12.0
     #[arg(long, value_name = "DIR", requires = "kernel")]
     modules: Option<PathBuf>,
-    /// Boot only this series of Debian's kernels: 5.10, 6.1, 6.12 or newest
+    /// Boot only this series of Debian's kernels: 5.10, 6.1, 6.12 or newest; 6.12-16k for arm64
     #[arg(long, value_name = "SERIES", conflicts_with = "kernel")]
     series: Option<String>,
     /// Boot all these series, and run on each the tests that do not depend on the kernel, too
@@ -70,7 +79,12 @@ pub(crate) struct Matrix {
 impl Matrix {
     /// Runs the tests and prints a table of results.
     pub(crate) fn run(&self) -> Result<()> {
-        let missing: Vec<_> = self.needs().filter_map(Requirement::missing).collect();
+        let architecture = match &self.arch {
+            Some(name) => Architecture::named("--arch", name)?,
+            None => Architecture::of_host()?,
+        };
+        let missing: Vec<_> = self.needs(architecture).filter_map(Requirement::missing).collect();
+        let missing: Vec<_> = missing.into_iter().chain(architecture.missing()).collect();
         if !missing.is_empty() {
             println!("not run: tests in emulated machines: {}", missing.join("; "));
             if self.strict {
@@ -78,25 +92,26 @@ impl Matrix {
             }
             return Ok(());
         }
-        self.check_tools()?;
-        let folder = root().join("target/vm");
+        self.check_tools(architecture)?;
+        let folder = root().join("target/vm").join(architecture.name);
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         // Concurrent runs would use the same directories.
         let path = folder.join("lock");
         let lock = fs::File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         lock.try_lock().with_context(|| format!("another run of cargo xtask vm holds {}", path.display()))?;
         let kernels = match (&self.kernel, &self.modules) {
-            (Some(kernel), Some(modules)) => vec![Kernel::from_files(kernel, modules)?],
-            _ => Kernel::from_debian(self.selection())?,
+            (Some(kernel), Some(modules)) => vec![Kernel::from_files(architecture, kernel, modules)?],
+            _ => Kernel::from_debian(architecture, self.selection())?,
         };
-        let built = TestBinaries::build()?;
+        let built = TestBinaries::build(architecture)?;
         let list = built.list()?;
         let tests = suites::parse_test_list(&list)?;
-        let programs = initramfs::programs(&folder.join("programs"))?;
+        let programs = initramfs::programs(&folder.join("programs"), &Programs::of(architecture)?)?;
         let (mut guests, mut rows) = (Vec::new(), Vec::new());
         for (number, kernel) in kernels.iter().enumerate() {
             let any_suite = self.all || self.write || number + 1 == kernels.len();
-            let wanted = |suite: &Suite| suite.runs_on(any_suite) && suite.missing_tools().is_none();
+            let wanted =
+                |suite: &Suite| suite.runs_on(any_suite) && missing_tools(suite, architecture).is_none();
             let (own, unsupported) = self.guests(kernel, &built, &tests, wanted, &programs, &folder)?;
             guests.extend(own);
             rows.extend(unsupported);
@@ -124,12 +139,15 @@ impl Matrix {
     }
 
     /// Lists the suites that guests cannot run, as this machine lacks a tool to copy into them.
-    fn check_tools(&self) -> Result<()> {
+    fn check_tools(&self, architecture: Architecture) -> Result<()> {
         let in_guests = SUITES.iter().filter(|suite| !suite.guests.is_empty());
         let mut all_present = true;
-        for (suite, missing) in in_guests.filter_map(|suite| Some((suite.name, suite.missing_tools()?))) {
+        for (suite, missing) in
+            in_guests.filter_map(|suite| Some((suite.name, missing_tools(suite, architecture)?)))
+        {
             println!("not run: tests {suite} in emulated machines: {missing}");
-            all_present = false;
+            // Another architecture's guests never have them.
+            all_present &= !architecture.is_host();
         }
         if self.strict && !all_present {
             bail!("some tests in emulated machines cannot run here, and --strict requires all of them");
@@ -138,12 +156,15 @@ impl Matrix {
     }
 
     /// What the host needs to run guests.
-    fn needs(&self) -> impl Iterator<Item = Requirement> {
+    fn needs(&self, architecture: Architecture) -> impl Iterator<Item = Requirement> {
         const ARCHIVE: [(&str, &str); 4] =
             [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")];
-        let archive = ARCHIVE.into_iter().filter(|_| self.kernel.is_none());
-        let programs =
-            [machine::EMULATOR, ("cpio", "cpio")].into_iter().chain(initramfs::PROGRAMS).chain(archive);
+        let is_host = architecture.is_host();
+        let archive = ARCHIVE.into_iter().filter(move |_| self.kernel.is_none() || !is_host);
+        let own = PROGRAMS.into_iter().filter(move |_| is_host);
+        let user_emulator = Some(architecture.user_emulator).filter(|_| !is_host);
+        let programs = [Platform::of(architecture).emulator, ("cpio", "cpio")];
+        let programs = programs.into_iter().chain(own).chain(archive).chain(user_emulator);
         programs
             .map(|(program, package)| Requirement::Program(program, package))
             .chain([Requirement::ProbeCompiler])
@@ -169,7 +190,7 @@ impl Matrix {
             if names.is_empty() {
                 continue;
             }
-            if let Some(reason) = machine.unsupported(&kernel.release) {
+            if let Some(reason) = machine.unsupported(kernel) {
                 unsupported.push(ResultRow::of_unsupported(kernel, machine, &names, reason));
                 continue;
             }
@@ -183,6 +204,15 @@ impl Matrix {
         }
         Ok((guests, unsupported))
     }
+}
+
+/// Why guests cannot run a suite: this machine lacks a tool to copy into them. `None` if they can. Tools are built for this
+/// machine's architecture only.
+fn missing_tools(suite: &Suite, architecture: Architecture) -> Option<String> {
+    if !architecture.is_host() && suite.has_tools() {
+        return Some(format!("its tools are not built for {}", architecture.name));
+    }
+    suite.missing_tools()
 }
 
 /// Runs this many guests in parallel, by default three for two CPUs: a guest waits now and then.
@@ -211,9 +241,11 @@ fn run_in_parallel(guests: Vec<Guest>, jobs: Option<usize>) -> Result<Vec<Result
 /// Boots the system on the drive image in a directory, with a kernel of Debian, and calls `line` with each line of
 /// the guest's second serial port until it powers off.
 pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()> {
-    let kernel = Kernel::from_debian(Selection::Named("6.1"))?.into_iter().next().context("no kernel")?;
+    let architecture = Architecture::of_host()?;
+    let kernel = Kernel::from_debian(architecture, Selection::Named("6.1"))?;
+    let kernel = kernel.into_iter().next().context("no kernel")?;
     let parts = [
-        initramfs::programs(&folder.join("programs"))?,
+        initramfs::programs(&folder.join("programs"), &Programs::of(architecture)?)?,
         initramfs::modules(&folder.join("modules"), &kernel)?,
         initramfs::switch(&folder.join("switch"))?,
     ];
