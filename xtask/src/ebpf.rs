@@ -2,7 +2,7 @@
 //!
 //! The object is committed, so that building the daemon needs stable Rust only. Its manifest records the hashes of its sources,
 //! the versions of its dependencies, the compiler and the flags. `--check` compares them, and rebuilds the object to compare
-//! its bytes where the recorded compiler is installed.
+//! its bytes where the recorded compiler is installed. One object serves all architectures: `--check` builds it for each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,6 +39,11 @@ const PROFILE: [&str; 6] = [
     "profile.release.panic='abort'",
     "profile.release.lto='off'",
 ];
+
+/// The architecture of the kernel, in the flags: it matters only to what reads registers.
+const ARCHITECTURE: &str = "x86_64";
+/// Others that the same object serves.
+const OTHER_ARCHITECTURES: [&str; 1] = ["aarch64"];
 
 /// `v3` has 32-bit arithmetic and needs Linux 5.1. The linker generates BTF from debug information.
 const RUSTFLAGS: [&str; 5] =
@@ -86,6 +91,7 @@ pub(crate) fn check(strict: bool) -> Result<()> {
                 bail!("the committed probe differs from a rebuild with {compiler}: {REMEDY}");
             }
             println!("{OBJECT} matches its sources, byte for byte");
+            toolchain.check_other_architectures()?;
         }
         Err(reason) if strict => return Err(reason.context("cannot rebuild the probe to compare its bytes")),
         Err(reason) => {
@@ -146,16 +152,47 @@ impl Toolchain {
     }
 
     fn build_file(&self, binary: &str) -> Result<PathBuf> {
+        self.build_for(ARCHITECTURE, binary)
+    }
+
+    /// Fails if the probe's programs would be others for kernels of another architecture, as they are if one reads a
+    /// function's arguments from registers. All sections are compared but those that name source files.
+    fn check_other_architectures(&self) -> Result<()> {
+        let programs = |architecture| {
+            let object = self.build_for(architecture, PROBE)?;
+            let programs = object.with_extension("programs");
+            let mut strip = Command::new(&self.strip);
+            strip.args(["--remove-section=.BTF", "--remove-section=.BTF.ext"]);
+            run(strip.arg(&object).arg(&programs))?;
+            fs::read(&programs).with_context(|| format!("cannot read {}", programs.display()))
+        };
+        let ours = programs(ARCHITECTURE)?;
+        for other in OTHER_ARCHITECTURES {
+            if programs(other)? != ours {
+                bail!(
+                    "the probe for kernels on {other} differs from the one on {ARCHITECTURE}: one object no longer serves both"
+                );
+            }
+            println!("its programs serve kernels on {other}, too: a build for it has the same bytes");
+        }
+        Ok(())
+    }
+
+    /// Builds an object for kernels of an architecture.
+    fn build_for(&self, architecture: &str, binary: &str) -> Result<PathBuf> {
         let root = root();
         let home = std::env::var_os("CARGO_HOME")
             .map(PathBuf::from)
             .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
-        let mut flags: Vec<String> = RUSTFLAGS.map(str::to_owned).to_vec();
+        let mut flags: Vec<String> = RUSTFLAGS.map(|flag| flag.replace(ARCHITECTURE, architecture)).to_vec();
         flags.push(format!("--remap-path-prefix={}=biolat", root.display()));
         if let Some(home) = home {
             flags.push(format!("--remap-path-prefix={}=cargo", home.display()));
         }
-        let target_dir = root.join("target/ebpf");
+        let target_dir = match architecture {
+            ARCHITECTURE => root.join("target/ebpf"),
+            other => root.join("target/ebpf").join(other),
+        };
         let mut command = Command::new(&self.cargo);
         command.current_dir(&root);
         command.args([
