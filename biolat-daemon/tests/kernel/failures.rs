@@ -21,7 +21,7 @@ use crate::support::{
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_medium_error_counts_once_by_its_status() {
-    let drive = ScsiDebug::load();
+    let Some(drive) = ScsiDebug::load() else { return };
     let daemon = Daemon::of(&drive.name);
     // The series exists from here on: successful completions take the probe's fast path.
     Target::open(&block::path(&drive.name)).read(1);

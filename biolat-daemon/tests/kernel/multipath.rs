@@ -135,7 +135,7 @@ fn a_path_below_dm_multipath_goes_offline() {
     for module in ["dm-multipath", "dm-round-robin"] {
         run("modprobe", &[module]);
     }
-    let drive = ScsiDebug::load();
+    let Some(drive) = ScsiDebug::load() else { return };
     let table = format!("0 2048 multipath 0 0 1 1 round-robin 0 1 1 /dev/{} 1", drive.name);
     let mapped = Mapped::multipath("offline", &table);
     let daemon = Daemon::of(&drive.name);

@@ -25,7 +25,7 @@ const ROUNDS: [&str; 2] = ["with a new series", "with a known series"];
 /// Reads while the drive injects a fault into every nth command; the number of `event`s shows that it did. Each read
 /// counts once, with all its phases.
 fn counts_each_read_once(fault: Fault, every: u32, reads: u64, (event, at_least): (&'static str, usize)) {
-    let drive = ScsiDebug::load();
+    let Some(drive) = ScsiDebug::load() else { return };
     let daemon = Daemon::of(&drive.name);
     for round in ROUNDS {
         let before = settled(&daemon, &drive.name);

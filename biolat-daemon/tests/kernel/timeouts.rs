@@ -107,7 +107,7 @@ fn hang(
 }
 
 fn io_that_times_out_is_in_flight_until_it_ends(end: End) {
-    let drive = ScsiDebug::load();
+    let Some(drive) = ScsiDebug::load() else { return };
     let name = drive.name.as_str();
     set_timeout(name, end);
     let fast = NullBlk::in_memory(&[("submit_queues", "2")]);

@@ -28,7 +28,7 @@ const STATS_BIT_BEFORE_6_12: u64 = 20;
 fn queue_of(disk: &NullBlk) -> u64 {
     let tracing = Path::new("/sys/kernel/debug/tracing");
     let event = tracing.join("events/biolat/dispatch");
-    let definition = "p:biolat/dispatch blk_mq_start_request queue=+0(%di):x64";
+    let definition = "p:biolat/dispatch blk_mq_start_request queue=+0($arg1):x64";
     fs::write(tracing.join("kprobe_events"), definition).unwrap();
     // SAFETY: no precondition.
     let own = unsafe { libc::gettid() };

@@ -101,22 +101,28 @@ fn find() -> PathBuf {
     devices.into_iter().find(is).expect("QEMU's device edu")
 }
 
-/// The physical address of one in the direct map, whose base has zeroes in the lower bits unless it is randomized.
+/// Where the memory of QEMU's machines begins.
+const MEMORY: u64 = if cfg!(target_arch = "aarch64") { 1 << 30 } else { 0 };
+
+/// The physical address of one in the direct map of all memory, whose base has zeroes in the lower bits unless it is randomized.
 fn physical(address: u64) -> u64 {
-    address & ((1 << 39) - 1)
+    MEMORY + (address & ((1 << 39) - 1))
 }
 
 /// A locked page.
 struct Page(*mut u64);
 
 impl Page {
-    const BYTES: usize = 4096;
+    fn bytes() -> usize {
+        // SAFETY: no precondition.
+        usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap()
+    }
 
     fn new() -> Self {
         // SAFETY: a new mapping of no file.
         let address = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_LOCKED | libc::MAP_POPULATE;
-            libc::mmap(std::ptr::null_mut(), Self::BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+            libc::mmap(std::ptr::null_mut(), Self::bytes(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         assert_ne!(address, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
         Self(address.cast())
@@ -125,8 +131,8 @@ impl Page {
     fn physical(&self) -> u64 {
         let mut entry = [0; 8];
         let map = fs::File::open("/proc/self/pagemap").unwrap();
-        map.read_exact_at(&mut entry, self.0 as u64 / Self::BYTES as u64 * 8).unwrap();
-        (u64::from_le_bytes(entry) & ((1 << 55) - 1)) * Self::BYTES as u64
+        map.read_exact_at(&mut entry, self.0 as u64 / Self::bytes() as u64 * 8).unwrap();
+        (u64::from_le_bytes(entry) & ((1 << 55) - 1)) * Self::bytes() as u64
     }
 
     fn number(&self) -> u64 {
@@ -143,6 +149,6 @@ impl Page {
 impl Drop for Page {
     fn drop(&mut self) {
         // SAFETY: mapped by us, and not used elsewhere.
-        unsafe { libc::munmap(self.0.cast(), Self::BYTES) };
+        unsafe { libc::munmap(self.0.cast(), Self::bytes()) };
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use super::{block, daemon::wait_for, run};
+use super::{block, daemon::wait_for, kernel, run};
 
 /// Unloads the driver when it is dropped.
 pub(crate) struct ScsiDebug {
@@ -23,8 +23,12 @@ pub(crate) enum Fault {
 }
 
 impl ScsiDebug {
-    /// A drive of 256 MiB.
-    pub(crate) fn load() -> Self {
+    /// A drive of 256 MiB. None, and a line that says so, where the kernels have no such driver.
+    pub(crate) fn load() -> Option<Self> {
+        if cfg!(target_arch = "aarch64") {
+            kernel::skip("Debian's kernels for arm64 have no scsi_debug");
+            return None;
+        }
         let parameters =
             ["scsi_debug", "dev_size_mb=256", "lbpu=1", "lbpws=1", "delay=0", "per_host_store=0"];
         run("modprobe", &parameters);
@@ -33,7 +37,7 @@ impl ScsiDebug {
         let name = found().unwrap();
         wait_for("its size", || block::number(&name, "size") == 256 << 11);
         thread::sleep(Duration::from_millis(300));
-        Self { name }
+        Some(Self { name })
     }
 
     /// Injects a fault into every nth command; 0 ends that.
