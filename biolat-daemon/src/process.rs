@@ -70,14 +70,14 @@ mod tests {
 
     use proptest::{collection::vec, prelude::*};
 
-    use super::{boot_time, from_stat, read};
+    use super::{boot_time, from_stat, page_size, read};
 
     #[test]
     fn fields() {
         let stat = "42 (a) b) S 1 1 1 0 -1 0 0 0 0 0 250 50 0 0 20 0 3 0 1000 4096000 250 0 0";
         let process = from_stat(stat, 100).unwrap();
         assert_eq!((process.cpu_seconds, process.start_time_seconds), (3.0, 110.0));
-        assert_eq!((process.virtual_bytes, process.resident_bytes), (4_096_000, 250 * 4096));
+        assert_eq!((process.virtual_bytes, process.resident_bytes), (4_096_000, 250 * page_size()));
         let stat = std::fs::read_to_string("/proc/stat").unwrap();
         let kernels = stat.lines().find_map(|line| line.strip_prefix("btime ")).unwrap();
         assert!(boot_time().abs_diff(kernels.parse().unwrap()) <= 1);

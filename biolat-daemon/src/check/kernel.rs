@@ -12,6 +12,8 @@ use crate::probe::{
 const WITHOUT_NESTING: Release = Release(6, 1);
 /// The first one whose disks have a sequence number.
 pub(super) const WITH_SEQUENCE: Release = Release(5, 15);
+/// As `uname -m` prints them.
+const TESTED_MACHINES: [&str; 2] = ["x86_64", "aarch64"];
 
 pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
     const ID: &str = "kernel.release";
@@ -28,7 +30,7 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
         return Finding::fail(ID, "kernel", refused)
             .step(format!("boot a kernel of {major}.{minor} or later; 6.1 or later is best"));
     }
-    if machine != "x86_64" {
+    if !TESTED_MACHINES.contains(&machine) {
         return Finding::note(
             ID,
             "kernel",
@@ -113,7 +115,8 @@ mod tests {
             (Ok(Release(5, 15)), "x86_64", Note, "Linux 5.15: a count may be lost"),
             (Ok(Release(5, 10)), "x86_64", Note, "NVMe multipath are not measured"),
             (Ok(Release(5, 4)), "x86_64", Fail, "this is Linux 5.4, biolat requires 5.8 or later"),
-            (Ok(Release(6, 12)), "aarch64", Note, "Linux 6.12 on aarch64"),
+            (Ok(Release(6, 12)), "aarch64", Fine, "Linux 6.12"),
+            (Ok(Release(6, 12)), "riscv64", Note, "Linux 6.12 on riscv64"),
             (Err(io::Error::from(io::ErrorKind::NotFound)), "x86_64", Note, "cannot read"),
         ] {
             let finding = release(found, machine);

@@ -34,9 +34,11 @@ fn read() -> Result<Map<String, Value>> {
     serde_json::from_str(&text).with_context(|| format!("cannot parse {FILE}"))
 }
 
-/// `6.12.117+deb13-cloud-amd64` is of the series `6.12`.
+/// `6.12.117+deb13-cloud-amd64` is of the series `6.12`, and `6.12.117+deb13-arm64-16k` of `6.12-arm64-16k`.
 fn series(release: &str) -> String {
-    release.split('.').take(2).collect::<Vec<_>>().join(".")
+    let numbers = release.split('.').take(2).collect::<Vec<_>>().join(".");
+    let architecture = release.find("-arm64").map_or("", |place| &release[place..]);
+    numbers + architecture
 }
 
 fn results(release: &str, date: &str, rows: &[&ResultRow]) -> Value {
@@ -60,9 +62,15 @@ fn parts(text: &str) -> Result<(&str, &str, &str)> {
 
 fn table(all: &Map<String, Value>) -> String {
     let mut rows: Vec<_> = all.iter().collect();
-    rows.sort_by_key(|(series, _)| series.split('.').map(|n| n.parse().unwrap_or(0)).collect::<Vec<u32>>());
+    rows.sort_by_key(|(series, _)| sort_key(series));
     let rows = rows.into_iter().map(|(_, results)| row(results)).collect::<String>();
     format!("\n| kernel | tested on | suites | tests | skipped |\n|---|---|---|---|---|\n{rows}\n")
+}
+
+/// By number, and those of another architecture after the others.
+fn sort_key(series: &str) -> (bool, Vec<u32>) {
+    let numbers = series.split(['.', '-']).map_while(|number| number.parse().ok());
+    (series.contains("arm64"), numbers.collect())
 }
 
 fn row(results: &Value) -> String {
@@ -103,12 +111,18 @@ mod tests {
         };
         let all: Map<_, _> = [
             results("6.12.117+deb13", BTreeMap::new()),
+            results("6.1.176-cloud-arm64", BTreeMap::new()),
             results("6.2.0", [("api::a", "no a"), ("api::b", "no b")].into()),
+            results("6.12.117-arm64-16k", BTreeMap::new()),
+            results("6.12.117-cloud-arm64", BTreeMap::new()),
         ]
         .into_iter()
         .collect();
         let rows = "| 6.2.0 | 2026-11-23 | 2 | 42 | `api::a`: no a; `api::b`: no b |\n\
-                    | 6.12.117+deb13 | 2026-11-23 | 2 | 42 | none |\n\n";
+                    | 6.12.117+deb13 | 2026-11-23 | 2 | 42 | none |\n\
+                    | 6.1.176-cloud-arm64 | 2026-11-23 | 2 | 42 | none |\n\
+                    | 6.12.117-cloud-arm64 | 2026-11-23 | 2 | 42 | none |\n\
+                    | 6.12.117-arm64-16k | 2026-11-23 | 2 | 42 | none |\n\n";
         assert!(table(&all).ends_with(rows), "{}", table(&all));
     }
 }
