@@ -53,6 +53,10 @@ const MODULES: [&str; 27] = [
     "btrfs",
 ];
 
+/// Modules that file systems ask for by the name of an algorithm, if the kernel has them as modules: `modules.dep` does not name
+/// them.
+const ALGORITHMS: [&str; 3] = ["crc32c_generic", "xxhash_generic", "blake2b_generic"];
+
 /// Modules that Debian's kernels for arm64 do not have: the tests that need one are skipped.
 const NOT_FOR_ARM64: [&str; 2] = ["vmw_pvscsi", "scsi_debug"];
 
@@ -146,6 +150,7 @@ pub(super) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     let by_name: HashMap<String, &str> = dependencies.keys().map(|&path| (module_name(path), path)).collect();
     let wanted: BTreeSet<_> = MODULES
         .into_iter()
+        .chain(ALGORITHMS)
         .filter_map(|name| by_name.get(&module_name(name)).copied())
         .flat_map(|path| dependencies[path].iter().copied().chain([path]))
         .collect();
