@@ -30,6 +30,9 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     if allocated_at == 0 || issued_at == 0 {
         return false;
     }
+    if has_null(completion) {
+        return false;
+    }
     let Some(cell) = maps::series_in_table(Key::new(completion.device(), completion.op())) else {
         return false;
     };
@@ -58,4 +61,14 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
         Some(admission) => rare_case::record_admission(series, admission),
     }
     true
+}
+
+/// Whether one of the pointers that the common case follows is null. A load through one reads zero, on many kernels by an exception.
+/// Before 6.4 ("bpf: ensure main program has an extable") a kernel may not find what handles it in the entry of a program, which
+/// all of this is a part of, and crash. It always does in other functions, such as those of the rare case.
+#[inline(always)]
+fn has_null(completion: &Completion) -> bool {
+    !completion.has_disk()
+        || !completion.has_bio()
+        || layout_const!(workload_slots) != 0 && !completion.has_cgroup()
 }

@@ -72,6 +72,18 @@ impl Completion {
         !self.bio().is_null()
     }
 
+    /// Whether there is a disk. NVMe's admin commands have none.
+    #[inline(always)]
+    pub(crate) fn has_disk(&self) -> bool {
+        !self.disk().is_null()
+    }
+
+    /// Whether the first bio, which has to exist, has a cgroup. Passthrough commands have none.
+    #[inline(always)]
+    pub(crate) fn has_cgroup(&self) -> bool {
+        !self.cgroup_on_queue().is_null()
+    }
+
     /// `RQF_*`.
     #[inline(always)]
     pub(crate) fn flags(&self) -> u32 {
@@ -128,7 +140,13 @@ impl Completion {
     /// The cgroup that the kernel charges, by the first bio that is not complete; null if there is none.
     #[inline(always)]
     pub(crate) fn cgroup(&self) -> *const u8 {
-        field!(u64, field!(u64, self.bio(), bio_blkg) as *const u8, blkg_blkcg) as *const u8
+        field!(u64, self.cgroup_on_queue(), blkg_blkcg) as *const u8
+    }
+
+    /// What the cgroup is to the queue: `struct blkcg_gq`.
+    #[inline(always)]
+    fn cgroup_on_queue(&self) -> *const u8 {
+        field!(u64, self.bio(), bio_blkg) as *const u8
     }
 
     /// The serial number of a cgroup, which is never reused; [`biolat_common::workload::KERNEL`] if there is none.
@@ -146,12 +164,18 @@ impl Completion {
     /// The id of the disk; 0 if there is none.
     #[inline(always)]
     pub(crate) fn device(&self) -> u64 {
-        // Each pointer is a member whose type the verifier knows; through a null pointer everything reads zero.
+        disk_id(self.disk())
+    }
+
+    /// May be null.
+    #[inline(always)]
+    fn disk(&self) -> *const u8 {
+        // Each pointer is a member whose type the verifier knows.
         let queue_or_disk = field!(u64, self.request, queue_or_disk) as *const u8;
         if layout_const!(disk_on_queue) != 0 {
-            disk_id(field!(u64, queue_or_disk, queue_disk) as *const u8)
+            field!(u64, queue_or_disk, queue_disk) as *const u8
         } else {
-            disk_id(queue_or_disk)
+            queue_or_disk
         }
     }
 }

@@ -18,11 +18,12 @@ pub(crate) fn count(ctx: &BtfTracePointContext) {
     } else {
         Completion::of_request(ctx.arg(1))
     };
-    let device = request.device();
-    if device == 0 || !is_plain(request.flags()) {
+    // A load through a null pointer could crash the kernel here, too: see `common_case::has_null`.
+    if !request.has_disk() || !is_plain(request.flags()) {
         return;
     }
-    let Some(series) = maps::slot_or_new(Key::new(device, request.op())).and_then(maps::series) else {
+    let Some(series) = maps::slot_or_new(Key::new(request.device(), request.op())).and_then(maps::series)
+    else {
         return;
     };
     // SAFETY: this CPU's own counters, and only this program writes this one; see `maps::series`.

@@ -135,6 +135,25 @@ fn nvme_admin_commands_have_no_disk() {
     assert_eq!(after.unseen(&name), 0);
 }
 
+/// A load through the null pointer of the disk that there is not must be handled, whatever the order in memory of the programs that are
+/// loaded. Before 6.4 the kernel may not find the handler: it has crashed with two probes.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn admin_commands_are_handled_by_many_probes() {
+    let name = block::device_with("device/serial", "solo");
+    let controller = fs::canonicalize(format!("/sys/block/{name}/device")).unwrap();
+    let controller = Path::new("/dev").join(controller.file_name().unwrap());
+    let reason = if kernel::release() < Release(6, 13) { "no_disk" } else { "passthrough" };
+    let mut daemons = Vec::new();
+    for _ in 0..6 {
+        daemons.push(Daemon::of(&name));
+        nvme_identify(&controller, 5);
+    }
+    for (number, daemon) in daemons.iter().enumerate() {
+        assert!(daemon.fresh().lost(reason) >= 5 * (6 - number as u64), "daemon {number}");
+    }
+}
+
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn scsi_commands_are_driver_commands_of_the_disk() {
