@@ -337,6 +337,9 @@ fn recorded(prometheus: &Prometheus, device: &str) -> BTreeMap<String, f64> {
     series.iter().map(|series| (series["metric"].to_string(), number(series))).collect()
 }
 
+/// The first bound of classic histograms: where a value below is, nobody knows. Seconds.
+const FIRST_BOUND: f64 = 1.0 / 65_536.0;
+
 /// A classic bucket is two octaves, a native one an eighth of one: quantiles are the same within two octaves.
 #[test]
 #[ignore = "needs root and Prometheus 3.8: cargo xtask deploy grafana"]
@@ -367,8 +370,9 @@ fn rules_agree_for_native_and_classic_histograms() {
         let old = both.1[name];
         let is_quantile = name.contains(":p") || name.contains(":topk_p");
         let most = if is_quantile { 4.2 } else { 1.2 };
+        let are_below = is_quantile && new.max(old) < FIRST_BOUND;
         assert!(
-            (*new == 0.0 && old == 0.0) || (1.0 / most..most).contains(&(new / old)),
+            are_below || (*new == 0.0 && old == 0.0) || (1.0 / most..most).contains(&(new / old)),
             "{name}: {new} of native histograms, {old} of classic ones"
         );
     }
