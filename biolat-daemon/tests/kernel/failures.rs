@@ -1,6 +1,10 @@
 //! Failed requests, and passthrough commands.
 
-use std::{fs, path::Path, thread};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+};
 
 use biolat_daemon::api::ApiSlowIo;
 
@@ -119,18 +123,27 @@ fn nvme_io_commands_are_driver_commands_of_the_namespace() {
     check_passthrough(&name, "drv_out", 50, || nvme_io(&path, true, 50));
 }
 
+/// An NVMe drive, and its controller's device file.
+fn solo() -> (String, PathBuf) {
+    let name = block::device_with("device/serial", "solo");
+    let controller = fs::canonicalize(format!("/sys/block/{name}/device")).unwrap();
+    (name, Path::new("/dev").join(controller.file_name().unwrap()))
+}
+
+/// Why commands without a disk are lost. Since 6.13 the kernel also marks them as not accounted.
+fn reason_of_admin_commands() -> &'static str {
+    if kernel::release() < Release(6, 13) { "no_disk" } else { "passthrough" }
+}
+
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn nvme_admin_commands_have_no_disk() {
-    let name = block::device_with("device/serial", "solo");
-    let controller = fs::canonicalize(format!("/sys/block/{name}/device")).unwrap();
-    let controller = Path::new("/dev").join(controller.file_name().unwrap());
+    let (name, controller) = solo();
     let daemon = Daemon::of(&name);
     let before = daemon.fresh();
     nvme_identify(&controller, 30);
     let after = daemon.fresh();
-    // Since 6.13 the kernel also marks them as not accounted.
-    let reason = if kernel::release() < Release(6, 13) { "no_disk" } else { "passthrough" };
+    let reason = reason_of_admin_commands();
     assert_eq!(after.lost(reason) - before.lost(reason), 30, "lost as {reason}");
     assert_eq!(after.unseen(&name), 0);
 }
@@ -140,10 +153,8 @@ fn nvme_admin_commands_have_no_disk() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn admin_commands_are_handled_by_many_probes() {
-    let name = block::device_with("device/serial", "solo");
-    let controller = fs::canonicalize(format!("/sys/block/{name}/device")).unwrap();
-    let controller = Path::new("/dev").join(controller.file_name().unwrap());
-    let reason = if kernel::release() < Release(6, 13) { "no_disk" } else { "passthrough" };
+    let (name, controller) = solo();
+    let reason = reason_of_admin_commands();
     let mut daemons = Vec::new();
     for _ in 0..6 {
         daemons.push(Daemon::of(&name));
