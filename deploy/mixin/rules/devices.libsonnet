@@ -1,12 +1,8 @@
 // Figures of each device. Every one has the device's model.
+local withModel = import 'with_model.libsonnet';
+
 local device = 'cluster, instance, device';
 local op = device + ', op';
-
-local withModel(expr) = |||
-  %s
-    * on (cluster, instance, device) group_left (model)
-  group by (cluster, instance, device, model) (biolat_device_info)
-||| % std.rstripChars(expr, '\n');
 
 local rate(metric, by) = 'sum by (%s) (rate(%s[5m]))' % [by, metric];
 

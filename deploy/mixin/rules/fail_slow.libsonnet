@@ -1,4 +1,6 @@
 // How slow each drive is for the work that it does: the figures of BlockDeviceFailSlow.
+local withModel = import 'with_model.libsonnet';
+
 local drive = 'cluster, instance, device, model';
 local band = 'cluster, instance, device, op, size';
 local cohort = 'cluster, model, op, size, work';
@@ -45,18 +47,16 @@ function(histograms, config) {
     {
       record: mean,
       comment:: 'Mean latency by size, of sizes with an I/O every two seconds.',
-      expr: |||
+      expr: withModel(|||
         (
           %s
             /
           (%s > 0.5)
         )
-          * on (cluster, instance, device) group_left (model)
-        group by (cluster, instance, device, model) (biolat_device_info)
       ||| % [
         histograms.sum('biolat_size_device_latency_seconds', band),
         histograms.count('biolat_size_device_latency_seconds', band),
-      ],
+      ]),
     },
     {
       record: class,
