@@ -35,14 +35,19 @@
     completionsPerCPU: 50000,
     slowForSizeFactor: 12,
     slowForSizeSeconds: 0.005,
-    // Slower than others for the same work: the factors for drives and nodes, for one op and size, for stalls, and for a firmware.
-    // They apply to what is more than so many standard deviations above the median of those that do the same work. Fewer drives
-    // that do the same work, and firmwares of fewer nodes, are not compared.
-    failSlowFactor: 1.3,
-    failSlowSizeFactor: 1.7,
-    failSlowSpread: 2,
-    failSlowStallFactor: 5,
+    // Slower than others for the same work: how many times as slow a drive is, one op and size of it, in stalls, a node, a firmware
+    // and a model. A drive must also be beyond so many standard deviations of those that do the same work; these differ by the
+    // least spread at least. Fewer drives that do the same work, and firmwares of fewer nodes, are not compared.
+    failSlowFactor: 1.4,
+    failSlowSpreads: 1.75,
+    failSlowSizeFactor: 2,
+    failSlowSizeSpreads: 2,
+    failSlowStallFactor: 2,
+    failSlowStallSpreads: 3,
+    failSlowNodeFactor: 1.25,
     failSlowFirmwareFactor: 1.4,
+    failSlowModelFactor: 1.3,
+    failSlowMinSpread: 0.08,
     failSlowMinDrives: 5,
     failSlowMinNodes: 3,
     // Drives that do not vanish on purpose.

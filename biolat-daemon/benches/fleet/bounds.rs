@@ -65,7 +65,7 @@ pub(crate) async fn check() -> Result<()> {
         length: PAST,
         end: UNIX_EPOCH + END,
         interval: Duration::from_secs(60),
-        rule_step: Duration::from_secs(300),
+        rule_step: Duration::from_secs(240),
         rules: RuleSet::read(&deployed_rules(), &[ALERT.to_owned()])?,
         is_whole: false,
         dump: None,

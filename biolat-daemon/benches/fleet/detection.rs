@@ -1,6 +1,9 @@
 //! How well alerts find sick drives: what fired, compared with what was injected.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use serde::Serialize;
 
@@ -53,6 +56,42 @@ pub(crate) struct Score {
     /// By the innocent event that goes on there; `none` without one.
     pub(crate) false_alarms_by_kind: BTreeMap<String, usize>,
     pub(crate) false_alarms_per_thousand_drives_and_week: f64,
+    pub(crate) mistakes: Vec<Mistake>,
+}
+
+/// A fault that was not found, or a false alarm.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Mistake {
+    /// The kind of fault. None for a false alarm.
+    pub(crate) missed: Option<String>,
+    /// The first one.
+    pub(crate) drive: String,
+    pub(crate) drives: usize,
+    /// Since the start.
+    pub(crate) hours: f64,
+    pub(crate) minutes: f64,
+}
+
+impl Mistake {
+    fn new(
+        missed: Option<String>,
+        of: &BTreeSet<usize>,
+        [from, to]: [i64; 2],
+        drives: &[Labels],
+        start: i64,
+    ) -> Self {
+        let name = |drive: &usize| {
+            let labels = ["cluster", "instance", "device", "model"].map(|label| drives[*drive].get(label));
+            labels.into_iter().flatten().cloned().collect::<Vec<_>>().join(" ")
+        };
+        Self {
+            missed,
+            drive: of.first().map(name).unwrap_or_default(),
+            drives: of.len(),
+            hours: (from - start) as f64 / 3_600_000.0,
+            minutes: (to - from) as f64 / 60_000.0,
+        }
+    }
 }
 
 /// Faults of one kind.
@@ -75,13 +114,13 @@ impl Found {
 }
 
 impl Score {
-    /// Compares the episodes of an alert with the truth, on these drives, during a time of so many milliseconds.
+    /// Compares the episodes of an alert with the truth, on these drives, during this time.
     pub(crate) fn new(
         alert: &str,
         episodes: &[Episode],
         truth: &[Truth],
         drives: &[Labels],
-        length: i64,
+        during: Range<i64>,
     ) -> Self {
         let alarms = alarms(episodes, drives);
         let (faults, innocent): (Vec<_>, Vec<_>) = truth.iter().partition(|truth| truth.is_fault);
@@ -98,7 +137,16 @@ impl Score {
             *by_kind.entry(kind).or_default() += 1;
         }
         let false_alarms: usize = by_kind.values().sum();
-        let drive_weeks = drives.len() as f64 * length as f64 / WEEK;
+        let is_missed = |fault: &&&Truth| !alarms.iter().any(|alarm| alarm.is_of(fault));
+        let missed = faults.iter().filter(is_missed).map(|fault| {
+            let Truth { kind, drives: of, from, to, .. } = fault;
+            Mistake::new(Some(kind.clone()), of, [*from, *to], drives, during.start)
+        });
+        let wrong = alarms
+            .iter()
+            .filter(is_false)
+            .map(|alarm| Mistake::new(None, &alarm.drives, [alarm.from, alarm.to], drives, during.start));
+        let drive_weeks = drives.len() as f64 * (during.end - during.start) as f64 / WEEK;
         Self {
             alert: alert.to_owned(),
             faults: found(&faults, &alarms),
@@ -106,6 +154,7 @@ impl Score {
             false_alarms,
             false_alarms_by_kind: by_kind,
             false_alarms_per_thousand_drives_and_week: false_alarms as f64 * 1000.0 / drive_weeks,
+            mistakes: missed.chain(wrong).collect(),
         }
     }
 

@@ -143,9 +143,8 @@ impl HistoryPlan {
         for (rule, state) in alerts {
             episodes.entry(rule.alert.unwrap_or_default()).or_default().extend(state.into_episodes(end));
         }
-        let scores = episodes
-            .iter()
-            .map(|(alert, episodes)| Score::new(alert, episodes, &truth, &drives, end - start));
+        let scores =
+            episodes.iter().map(|(alert, episodes)| Score::new(alert, episodes, &truth, &drives, start..end));
         Ok(History {
             nodes,
             drives: drives.len(),

@@ -76,7 +76,7 @@ struct HistoryOptions {
     #[arg(long, default_value_t = 7.0)]
     days: f64,
     /// Least time between two evaluations of a rule: those of groups with a shorter interval are evaluated less often
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "4m", value_parser = duration::parse)]
     rule_step: Duration,
     /// Rule files, in this order (default: recording.yml and alerts.yml of deploy/prometheus)
     #[arg(long, value_name = "FILE")]

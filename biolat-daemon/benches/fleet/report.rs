@@ -117,6 +117,8 @@ impl Display for Live {
     }
 }
 
+/// Mistakes of an alert that are shown; JSON has all.
+const MOST_MISTAKES: usize = 50;
 /// The slowest queries that are shown; JSON has all.
 const SLOWEST: usize = 20;
 
@@ -212,6 +214,7 @@ impl Display for History {
         writeln!(f, "{table}")?;
         write_faults(f, &self.scores)?;
         write_false_alarms(f, &self.scores)?;
+        write_mistakes(f, &self.scores)?;
         if self.queries.is_empty() { Ok(()) } else { write_queries(f, &self.queries) }
     }
 }
@@ -241,6 +244,23 @@ fn write_false_alarms(f: &mut fmt::Formatter<'_>, scores: &[Score]) -> fmt::Resu
     for score in scores {
         for (kind, count) in &score.false_alarms_by_kind {
             table.row([score.alert.clone(), kind.clone(), count.to_string()]);
+        }
+    }
+    writeln!(f, "{table}")
+}
+
+fn write_mistakes(f: &mut fmt::Formatter<'_>, scores: &[Score]) -> fmt::Result {
+    let mut table = Table::new(["alert", "mistake", "drive", "drives", "after hours", "minutes"]);
+    for score in scores {
+        for mistake in score.mistakes.iter().take(MOST_MISTAKES) {
+            table.row([
+                score.alert.clone(),
+                mistake.missed.as_ref().map_or("false alarm".to_owned(), |kind| format!("missed: {kind}")),
+                mistake.drive.clone(),
+                mistake.drives.to_string(),
+                number(Some(mistake.hours), 1),
+                number(Some(mistake.minutes), 0),
+            ]);
         }
     }
     writeln!(f, "{table}")

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::fleet::{
     alerts::Episode,
-    detection::{Score, Truth},
+    detection::{Mistake, Score, Truth},
     remote_write::Labels,
 };
 
@@ -32,7 +32,7 @@ fn event(kind: &str, is_fault: bool, drives: &[usize], from: i64, to: i64) -> Tr
 }
 
 fn score(episodes: &[Episode], truth: &[Truth]) -> Score {
-    Score::new("A", episodes, truth, &drives(), 168 * HOUR)
+    Score::new("A", episodes, truth, &drives(), 0..168 * HOUR)
 }
 
 #[test]
@@ -58,6 +58,14 @@ fn the_alarm_of_another_drive_is_false() {
     assert_eq!(score.false_alarms_by_kind["none"], 1);
     // One in a week of ten drives.
     assert!((score.false_alarms_per_thousand_drives_and_week - 100.0).abs() < 1e-9);
+    let mistake = |missed: Option<&str>, device: &str, hours: f64, minutes: f64| Mistake {
+        missed: missed.map(str::to_owned),
+        drive: format!("c n {device} a"),
+        drives: 1,
+        hours,
+        minutes,
+    };
+    assert_eq!(score.mistakes, [mistake(Some("constant"), "d1", 0.0, 600.0), mistake(None, "d2", 1.0, 60.0)]);
 }
 
 #[test]

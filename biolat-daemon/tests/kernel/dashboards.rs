@@ -72,7 +72,7 @@ const OF_MODELS: [&str; 3] = [
 const OF_PODS: &str = "namespace_pod_device_op";
 
 /// Parts of the names of rules that compare drives of a model with each other. Too few drives of one model are here.
-const OF_PEERS: [&str; 3] = ["_op_size_work:", ":slowdown_rate5m", "biolat_slowdown:"];
+const OF_PEERS: [&str; 4] = ["_op_size_work:", ":slowdown_rate5m", ":slow_rate5m", "biolat_slowdown:"];
 
 /// A daemon, and devices for all panels: one is busy, one has errors, one has no iostats.
 struct DashboardSetup {

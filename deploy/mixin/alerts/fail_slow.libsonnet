@@ -1,18 +1,8 @@
 // The alert on drives that are sick but do not fail: slower than others for the same work.
 function(config) {
-  // A drive's slowdown without the part that its siblings share, the drives of its model on its node.
-  local alone(series) = |||
-    (
-      %(series)s
-        / on (cluster, instance, model) group_left ()
-      clamp_min(
-        quantile by (cluster, instance, model) (0.5, %(series)s)
-          and count by (cluster, instance, model) (%(series)s) >= %(drives)d,
-        1
-      )
-      or %(series)s
-    )
-  ||| % { series: series, drives: config.failSlowMinDrives },
+  // The median of what is recorded of slow drives, of those that were slow in so many evaluations; there are 15 in an hour.
+  local slow(series, time, evaluations) =
+    'quantile_over_time(0.5, %s[%s]) and count_over_time(%s[%s]) >= %d' % [series, time, series, time, evaluations],
 
   local slowFirmware = |||
     (
@@ -29,31 +19,28 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        One drive: many of its ops and sizes, one of them, or stalls. One of twelve is far out more often by chance, so that its
-        limit is higher. What its siblings or its firmware share is an alert of its own.
+        One drive: for two thirds of an hour in all that it does, or in one op and size, or in stalls, an eighth of six hours. What its
+        siblings or its firmware share is an alert of its own.
       |||,
       expr: |||
         (
           %s
-            > %%(failSlowFactor)g
+          or
+          max by (cluster, instance, device, model) (
+            %s
+          )
           or
           %s
-            > %%(failSlowSizeFactor)g
-          or
-          %s
-            > %%(failSlowStallFactor)g
         )
         unless on (cluster, instance, device)
         %s
-      ||| % ([
-               std.strReplace(trimmed(text), '\n', '\n  ')
-               for text in [
-                 alone('instance_device:biolat_slowdown:typical1h'),
-                 alone('instance_device:biolat_slowdown:worst1h'),
-                 alone('instance_device:biolat_slowdown:stall6h'),
-               ]
-             ] + [trimmed(slowFirmware)]),
-      'for': '15m',
+      ||| % [
+        slow('instance_device:biolat_slowdown:slow_rate5m', '1h', 10),
+        slow('instance_device_op_size:biolat_size_device_latency_seconds:slow_rate5m', '1h', 10),
+        slow('instance_device:biolat_slowdown:stalled_rate5m', '6h', 12),
+        trimmed(slowFirmware),
+      ],
+      'for': '10m',
       labels: { severity: 'warning', scope: 'drive' },
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} is slow for the work that it does',
@@ -68,14 +55,13 @@ function(config) {
       |||,
       expr: |||
         (
-          quantile by (cluster, instance, model) (0.5, instance_device:biolat_slowdown:typical1h)
-            and count by (cluster, instance, model) (instance_device:biolat_slowdown:typical1h) >= %%(failSlowMinDrives)d
+          quantile_over_time(0.33, instance:biolat_slowdown:median_rate5m[1h]) > %%(failSlowNodeFactor)g
+            and count_over_time(instance:biolat_slowdown:median_rate5m[1h]) >= 10
         )
-          > %%(failSlowFactor)g
         unless on (cluster, instance, model)
         %s
       ||| % trimmed(slowFirmware),
-      'for': '15m',
+      'for': '10m',
       labels: { severity: 'warning', scope: 'node' },
       annotations: {
         summary: 'The drives of {{ $labels.instance }} are slow for the work that they do',
@@ -106,7 +92,7 @@ function(config) {
               model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m offset 1w
               or model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m offset 1d
             )
-        ) > %(failSlowFactor)g
+        ) > %(failSlowModelFactor)g
       |||,
       'for': '45m',
       labels: { severity: 'warning', scope: 'model' },

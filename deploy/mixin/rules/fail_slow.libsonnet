@@ -8,25 +8,61 @@ local cohort = 'cluster, model, op, size, work';
 local mean = 'instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m';
 local class = 'instance_device_op:biolat_work:class_rate5m';
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
-local usual = 'model_op_size_work:biolat_size_device_latency_seconds:longest_usual_mean_rate5m';
-local slowdown = 'instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m';
+local spread = 'model_op_size_work:biolat_size_device_latency_seconds:spread_mean_rate5m';
+local slowdownInSize = 'instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m';
+local slowInSize = 'instance_device_op_size:biolat_size_device_latency_seconds:slow_rate5m';
+local slowdown = 'instance_device:biolat_slowdown:rate5m';
+local spreadOfDrive = 'instance_device:biolat_slowdown:spread_rate5m';
+local ofNode = 'instance:biolat_slowdown:median_rate5m';
+local slow = 'instance_device:biolat_slowdown:slow_rate5m';
+local stalled = 'instance_device:biolat_slowdown:stalled_rate5m';
 local typical = 'instance_device:biolat_slowdown:typical1h';
-local worst = 'instance_device:biolat_slowdown:worst';
 local score = 'instance_device:biolat_slowdown:score1w';
 
 local indented(by, text) = std.strReplace(std.rstripChars(text, '\n'), '\n', '\n' + by);
 
-// Mean latencies of reads and writes by size, with the label `work`: the class of the drive's work, or one so many above.
-local means(above=0) = |||
+// Mean latencies of reads and writes by size, with the label `work`: the class of the drive's work, so many loads higher or lower.
+local means(load=0) = |||
   %(mean)s{model!="", op=~"read|write"}
     * on (cluster, instance, device, op) group_left (work)
-  count_values by (cluster, instance, device, op) ("work", %(class)s%(above)s)
-||| % { mean: mean, class: class, above: if above == 0 then '' else ' + %d' % above };
+  count_values by (cluster, instance, device, op) ("work", %(class)s%(load)s)
+||| % { mean: mean, class: class, load: if load == 0 then '' else ' %s 1' % (if load > 0 then '+' else '-') };
 
-local hour = |||
-  quantile_over_time(0.25, %(slowdown)s[1h])
-    and count_over_time(%(slowdown)s[1h]) >= 6
-||| % { slowdown: slowdown };
+local union(list) = std.join('  or\n', ['  ' + indented('  ', text) + '\n' for text in list]);
+
+// Each drive among those that have its load, the next lower and the next higher one.
+local pooled = union([means(-1), means(), means(1)]);
+
+// Each drive with its own class and the next higher load.
+local compared = union([means(), means(1)]);
+
+// The spread of those that a drive is compared with, by op and size.
+local spreadInSize = |||
+  max by (%(drive)s, op, size) (
+    0 * (
+      %(compared)s
+    )
+      + on (%(cohort)s) group_left ()
+    %(spread)s
+  )
+||| % { drive: drive, compared: indented('    ', compared), cohort: cohort, spread: spread };
+
+// A drive's slowdown without the part that its siblings share, the drives of its model on its node.
+local alone = |||
+  (
+    %(slowdown)s
+      / on (cluster, instance, model) group_left ()
+    clamp_min(%(node)s, 1)
+    or %(slowdown)s
+  )
+||| % { slowdown: slowdown, node: ofNode };
+
+// Drives that are so many times as slow as others without their siblings' part, and beyond so many standard deviations.
+local beyond(factor, spreads) = |||
+  (%s > %g)
+    >
+  exp(%g * %s)
+||| % [std.rstripChars(alone, '\n'), factor, spreads, spreadOfDrive];
 
 function(histograms, config) {
   // The median of each firmware that three nodes have.
@@ -61,8 +97,8 @@ function(histograms, config) {
     {
       record: class,
       comment:: |||
-        The class of a drive's work: 1000 times the mean size of the op's requests, in halves of a power of two, plus the drive's
-        load, in thirds of one. A load of 1 is one I/O, or 128 KiB, per second; the drive's own latency is not in it.
+        The class of a drive's work: 1000 times the mean size of the op's requests, plus the drive's load, both in halves of a power
+        of two. A load of 1 is one I/O, or 128 KiB, per second; the drive's own latency is not in it.
       |||,
       expr: |||
         1000 * floor(2 * log2(
@@ -70,7 +106,7 @@ function(histograms, config) {
             / (instance_device_op:biolat_total_latency_seconds:count_rate5m > 0)
         ))
           + on (cluster, instance, device) group_left ()
-        floor(3 * log2(
+        floor(2 * log2(
           sum by (cluster, instance, device) (
             instance_device_op:biolat_total_latency_seconds:count_rate5m{op=~"read|write"}
               + instance_device_op:biolat_io_bytes:rate5m / 131072
@@ -81,9 +117,9 @@ function(histograms, config) {
     {
       record: median,
       comment:: |||
-        What the drives of a model take for an op and size when they do the same work: the median of their means. Each node counts
-        once, so a bad node does not set it. Fewer than %(drives)d drives are not compared.
-        Latency grows with load and size: a drive that gets more load or larger requests is compared with others that do.
+        What the drives of a model take for an op and size when they do about the same work: the median of their means, of those with
+        this load, the next lower and the next higher one. Each node counts once, so a bad node does not set it. Fewer than
+        %(drives)d drives are not compared.
       ||| % { drives: config.failSlowMinDrives },
       expr: |||
         quantile by (%(cohort)s) (0.5,
@@ -93,82 +129,118 @@ function(histograms, config) {
         )
           and
         count by (%(cohort)s) (
-          %(means)s
+          %(pooled)s
         ) >= %(drives)d
-      ||| % { cohort: cohort, deep: indented('    ', means()), means: indented('  ', means()), drives: config.failSlowMinDrives },
+      ||| % { cohort: cohort, deep: indented('    ', pooled), pooled: indented('  ', pooled), drives: config.failSlowMinDrives },
     },
     {
-      record: usual,
+      record: spread,
       comment:: |||
-        The longest mean that is usual among these drives: %(spread)g standard deviations above the median, by the median deviation, which
-        sick drives do not change. Drives that are nearly saturated differ by times, others by a few percent.
-      ||| % { spread: config.failSlowSpread },
+        How much the drives of exactly this class differ: one standard deviation of the logarithm, by the median deviation, which sick
+        drives do not change. Drives that are nearly saturated differ by times, others by a few percent; the least is %g.
+      ||| % config.failSlowMinSpread,
       expr: |||
-        %(median)s
-          * exp(%(spread)g * 1.4826 * quantile by (%(cohort)s) (0.5,
+        clamp_min(
+          1.4826 * quantile by (%(cohort)s) (0.5,
             abs(ln(
               %(means)s
                 / on (%(cohort)s) group_left ()
               %(median)s
             ))
-          ))
-      ||| % { median: median, spread: config.failSlowSpread, cohort: cohort, means: indented('      ', means()) },
+          ),
+          %(least)g
+        )
+      ||| % { median: median, cohort: cohort, means: indented('      ', means()), least: config.failSlowMinSpread },
     },
     {
-      record: slowdown,
+      record: slowdownInSize,
       comment:: |||
-        How many times as long as that a drive takes, or as that of the next higher load if this is longer: near saturation a little
-        more load makes much of a difference. Most healthy drives are below 1. 0.2 I/Os per second are added that take as long as
-        is usual: the mean of few I/Os is noise.
+        How many times as long as others a drive takes for an op and size: the median of its class, or that of the next higher load if
+        it is longer, as a little more load makes much of a difference near saturation. The mean of few I/Os is noise: at 0.2 I/Os
+        per second it is the square root of that.
       |||,
       expr: |||
-        1 + (
+        (
           min by (%(drive)s, op, size) (
             (
-              %(means)s
-                or
-              %(next)s
+              %(compared)s
             )
               / on (%(cohort)s) group_left ()
-            %(usual)s
-          ) - 1
+            %(median)s
+          )
+            and on (%(band)s)
+          (
+            %(means)s
+              and on (%(cohort)s)
+            %(median)s
+          )
         )
-          * on (%(band)s) group_left ()
+          ^ on (%(band)s) group_left ()
         (1 - 0.2 / (0.2 + %(count)s))
       ||| % {
         drive: drive,
         cohort: cohort,
         band: band,
-        means: indented('      ', means()),
-        next: indented('      ', means(above=1)),
-        usual: usual,
+        compared: indented('      ', compared),
+        means: indented('    ', means()),
+        median: median,
         count: histograms.count('biolat_size_device_latency_seconds', band),
       },
     },
     {
-      record: worst,
-      comment:: 'That of the op and size in which the drive is slowest now.',
-      expr: 'max by (%s) (%s)' % [drive, slowdown],
+      record: slowInSize,
+      comment:: 'Ops and sizes for which a drive takes %(factor)g times as long, and %(spreads)g standard deviations more.' % {
+        factor: config.failSlowSizeFactor,
+        spreads: config.failSlowSizeSpreads,
+      },
+      expr: |||
+        (%(slowdown)s > %(factor)g)
+          >
+        exp(%(spreads)g * %(spread)s)
+      ||| % {
+        slowdown: slowdownInSize,
+        factor: config.failSlowSizeFactor,
+        spreads: config.failSlowSizeSpreads,
+        spread: std.rstripChars(spreadInSize, '\n'),
+      },
+    },
+    {
+      record: slowdown,
+      comment:: 'How many times as long as others a drive takes for what it does: the median over its ops and sizes.',
+      expr: 'quantile by (%s) (0.5, %s)' % [drive, slowdownInSize],
+    },
+    {
+      record: spreadOfDrive,
+      comment:: 'How much drives differ that do the same, as a standard deviation of the logarithm: the median over these ops and sizes.',
+      expr: |||
+        quantile by (%(drive)s) (0.5,
+          %(spread)s and %(slowdown)s
+        )
+      ||| % { drive: drive, spread: indented('  ', spreadInSize), slowdown: slowdownInSize },
+    },
+    {
+      record: ofNode,
+      comment:: 'The slowdown that the drives of a model share on a node of %d or more.' % config.failSlowMinDrives,
+      expr: |||
+        quantile by (cluster, instance, model) (0.5, %(slowdown)s)
+          and
+        count by (cluster, instance, model) (%(slowdown)s) >= %(drives)d
+      ||| % { slowdown: slowdown, drives: config.failSlowMinDrives },
+    },
+    {
+      record: slow,
+      comment:: 'Drives that take %(failSlowFactor)g times as long, and so many standard deviations: %(failSlowSpreads)g.' % config,
+      expr: beyond(config.failSlowFactor, config.failSlowSpreads),
+    },
+    {
+      record: stalled,
+      comment:: 'The same, %(failSlowStallFactor)g times as long and %(failSlowStallSpreads)g standard deviations: what happens to no healthy drive again and again.' % config,
+      expr: beyond(config.failSlowStallFactor, config.failSlowStallSpreads),
     },
     {
       record: typical,
-      comment:: |||
-        The slowdown of a drive over three quarters of an hour: in four tenths of its ops and sizes, and in the worst of them. Six of the
-        hour's 15 evaluations are enough, as a drive whose work changes is at times the only one of its class.
-      |||,
-      expr: 'quantile by (%s) (0.6,\n  %s\n)\n' % [drive, indented('  ', hour)],
-    },
-    {
-      record: 'instance_device:biolat_slowdown:worst1h',
-      expr: 'max by (%s) (\n  %s\n)\n' % [drive, indented('  ', hour)],
-    },
-    {
-      record: 'instance_device:biolat_slowdown:stall6h',
-      comment:: 'Stalls of minutes that recur: the slowdown in a tenth of six hours.',
-      expr: |||
-        quantile_over_time(0.9, %(worst)s[6h])
-          and count_over_time(%(worst)s[6h]) >= 30
-      ||| % { worst: worst },
+      comment:: 'The slowdown of a drive in the last hour, the median.',
+      expr: 'quantile_over_time(0.5, %s[1h])' % slowdown,
     },
     {
       record: 'model_firmware:biolat_slowdown:ratio1h',
@@ -194,13 +266,16 @@ function(histograms, config) {
         (
           0.99904 * last_over_time(%(score)s[1d])
             + (
-              0.00096 * (clamp_max(%(worst)s > %(factor)g, 10) - 1)
+              0.00096 * %(excess)s
               or 0 * last_over_time(%(score)s[1d])
             )
           or
-          0.00096 * (clamp_max(%(worst)s > %(factor)g, 10) - 1)
+          0.00096 * %(excess)s
         ) > 0.0005
-      ||| % { score: score, worst: worst, factor: config.failSlowFactor },
+      ||| % {
+        score: score,
+        excess: '(clamp_max(max by (%s) (%s or %s), 10) - 1)' % [drive, slow, slowInSize],
+      },
     },
   ],
 }
