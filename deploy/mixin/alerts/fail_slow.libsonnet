@@ -19,7 +19,7 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        One drive: for two thirds of an hour in all that it does, or in one op and size, or in stalls, an eighth of six hours. What its
+        One drive: for four fifths of an hour in all that it does, or in one op and size, or in stalls, an eighth of six hours. What its
         siblings or its firmware share is an alert of its own.
       |||,
       expr: |||
@@ -35,8 +35,8 @@ function(config) {
         unless on (cluster, instance, device)
         %s
       ||| % [
-        slow('instance_device:biolat_slowdown:slow_rate5m', '1h', 10),
-        slow('instance_device_op_size:biolat_size_device_latency_seconds:slow_rate5m', '1h', 10),
+        slow('instance_device:biolat_slowdown:slow_rate5m', '1h', 12),
+        slow('instance_device_op_size:biolat_size_device_latency_seconds:slow_rate5m', '1h', 12),
         slow('instance_device:biolat_slowdown:stalled_rate5m', '6h', 12),
         trimmed(slowFirmware),
       ],
@@ -55,8 +55,8 @@ function(config) {
       |||,
       expr: |||
         (
-          quantile_over_time(0.33, instance:biolat_slowdown:median_rate5m[1h]) > %%(failSlowNodeFactor)g
-            and count_over_time(instance:biolat_slowdown:median_rate5m[1h]) >= 10
+          quantile_over_time(0.2, instance:biolat_slowdown:median_rate5m[1h]) > %%(failSlowNodeFactor)g
+            and count_over_time(instance:biolat_slowdown:median_rate5m[1h]) >= 12
         )
         unless on (cluster, instance, model)
         %s
