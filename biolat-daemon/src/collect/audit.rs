@@ -4,6 +4,7 @@
 //! least what the disk statistics held, and any excess of the disk statistics is a completion that the probe missed. The
 //! largest excess so far is a lower bound, and exact when the device is quiet.
 
+use super::state::record::{AuditRecord, array};
 use crate::device::diskstats::{DiskStats, Group};
 
 /// The running audit of a device.
@@ -48,10 +49,35 @@ impl Audit {
         }
     }
 
+    /// As it is kept for the next daemon.
+    pub(super) fn to_record(&self) -> AuditRecord {
+        let Self { initial_excess, initial_losses, missed } = self;
+        AuditRecord {
+            initial_excess: initial_excess.iter().map(|&excess| clamp(excess)).collect(),
+            initial_losses: *initial_losses,
+            missed: missed.to_vec(),
+        }
+    }
+
+    /// `None` if the record is not one of an audit.
+    pub(super) fn from_record(record: &AuditRecord) -> Option<Self> {
+        let initial_excess: [i64; 4] = array(&record.initial_excess)?;
+        Some(Self {
+            initial_excess: initial_excess.map(i128::from),
+            initial_losses: record.initial_losses,
+            missed: array(&record.missed)?,
+        })
+    }
+
     /// Completions that the probe missed, by group.
     pub(super) fn missed(&self) -> Vec<(Group, u64)> {
         Group::ALL.into_iter().map(|group| (group, self.missed[group as usize])).collect()
     }
+}
+
+/// No count of completions is so large.
+fn clamp(excess: i128) -> i64 {
+    i64::try_from(excess).unwrap_or(if excess < 0 { i64::MIN } else { i64::MAX })
 }
 
 fn excess(diskstats: &DiskStats, counted: &DiskStats, group: Group) -> i128 {
@@ -95,6 +121,15 @@ mod tests {
         audit.tighten(&DiskStats::new([130, 0, 0, 0]), &DiskStats::new([240, 0, 0, 0]));
         audit.check(&DiskStats::new([241, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
         assert_eq!(audit.missed()[0], (Group::Read, 11));
+    }
+
+    #[test]
+    fn an_audit_is_what_it_was() {
+        let mut audit = Audit::open(&DiskStats::new([5, 7, 0, 0]), &DiskStats::new([2, 9, 1, 0]), 3);
+        audit.check(&DiskStats::new([20, 9, 1, 0]), &DiskStats::new([15, 7, 0, 0]), 4);
+        let kept = Audit::from_record(&audit.to_record()).unwrap();
+        assert_eq!(format!("{kept:?}"), format!("{audit:?}"));
+        assert!(Audit::from_record(&Default::default()).is_none());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use biolat_common::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Collector, KnownDevice, workloads::WorkloadStore};
+use super::{Collector, KnownDevice, state::record::SlowLogRecord, workloads::WorkloadStore};
 use crate::{
     probe::{Probe, kernel::Kernel},
     snapshot::{SlowIo, SlowLog},
@@ -117,6 +117,15 @@ impl RateLimit {
 }
 
 impl SlowIoLog {
+    /// The numbers, for the next daemon. It has none of the I/Os.
+    pub(super) fn to_record(&self) -> SlowLogRecord {
+        SlowLogRecord { number: self.number, dropped: self.dropped }
+    }
+
+    pub(super) fn from_record(record: &SlowLogRecord) -> Self {
+        Self { number: record.number, dropped: record.dropped, ..Self::default() }
+    }
+
     /// Adds the probe's records since the last call, in order of completion. Those of unknown devices wait for
     /// [`resolve`](Self::resolve).
     fn add<'a>(

@@ -3,6 +3,8 @@
 //! A cell is summed over all CPUs modulo 2^32, so that a bucket may grow by up to 4.2 billion between two collections: at the
 //! longest interval, 14 million I/Os per second of one device and op, all in one bucket.
 
+pub(super) mod record;
+
 use biolat_common::{
     bucket::CELLS,
     series::{PHASES, Phase, Series},

@@ -1,5 +1,6 @@
 //! The workloads: what each cgroup has done on each device, and who it is. A cgroup that is gone is kept for a while.
 
+mod kept;
 #[cfg(test)]
 mod tests;
 

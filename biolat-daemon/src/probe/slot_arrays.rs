@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
 
+use std::os::fd::{AsFd as _, BorrowedFd};
+
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData, MapError, PerCpuArray};
 use biolat_common::{
@@ -120,6 +122,10 @@ pub(super) trait SlotArrays: Send {
     fn slot_bytes(&self) -> u64;
     /// Creates an array of further slots and adds it to the probe's map of such arrays. Returns the first slot.
     fn add_chunk(&mut self, more: &mut ArrayOfMaps<MapData>) -> Result<u32>;
+    /// Continues with arrays that another process has added.
+    fn continue_with(&mut self, chunks: Vec<MapData>) -> Result<()>;
+    /// The arrays that were added, from the one with this number on.
+    fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>>;
     /// The counters of a slot.
     fn read(&mut self, slot: u32) -> Result<SlotReading>;
 }
@@ -172,6 +178,16 @@ impl<V: SlotValue + Send> SlotArrays for Arrays<V> {
             .context("cannot add a map for more series to the probe")?;
         self.chunks.push(chunk);
         Ok(slots)
+    }
+
+    fn continue_with(&mut self, chunks: Vec<MapData>) -> Result<()> {
+        let typed = |chunk| PerCpuArray::try_from(Map::from_map_data(chunk)?);
+        self.chunks = chunks.into_iter().map(typed).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
+        self.chunks.iter().skip(first).map(|chunk| chunk.map().fd().as_fd()).collect()
     }
 
     fn read(&mut self, slot: u32) -> Result<SlotReading> {

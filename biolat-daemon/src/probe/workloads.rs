@@ -4,22 +4,23 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use anyhow::{Context as _, Result, bail};
-use aya::{
-    Ebpf, RawTracePointRunOptions, TestRun as _,
-    maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, MapData, MapError, PerCpuArray},
-    programs::Program,
-};
+use anyhow::{Context as _, Result, ensure};
+use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, MapData, MapError, PerCpuArray};
 use biolat_common::{
     series::Key,
     slot::Cell,
     workload::{Cgroup, Entry, LEVELS, MAX_BYTES_OF_CPU, NAME_BYTES, PROBES, Places, Tables},
 };
 
-use super::{cpus::PossibleCpus, sys};
+use super::{
+    cpus::PossibleCpus,
+    map_set::MapSet,
+    programs::{self, Programs},
+    sys,
+};
 
-/// The program that [`exists`] runs.
-pub(super) const EXISTS_PROGRAM: &str = "cgroup_exists";
+/// The map of the probe's variables that are not zero at first: the epoch alone.
+const DATA: &str = ".data";
 
 /// Kernel memory of both tables at most: so much for each CPU, but within bounds in all.
 const CPU_BYTES: u64 = 512 << 10;
@@ -78,7 +79,8 @@ pub type EpochCounts = BTreeMap<(Key, u64), Entry>;
 /// A cgroup as the probe has seen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenCgroup {
-    css: u64,
+    /// The address of its state.
+    pub css: u64,
     /// Its path from the root of the hierarchy.
     pub path: String,
 }
@@ -120,10 +122,9 @@ pub struct WorkloadMaps {
 }
 
 impl WorkloadMaps {
-    pub(super) fn from_object(object: &mut Ebpf, tables: Tables, cpus: PossibleCpus) -> Result<Self> {
-        let mut take =
-            |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
-        let epoch_map: Array<_, u64> = take(".data")?.try_into()?;
+    pub(super) fn from_maps(maps: &mut MapSet<'_>, tables: Tables, cpus: PossibleCpus) -> Result<Self> {
+        let mut take = |name| maps.take(name);
+        let epoch_map: Array<_, u64> = take(DATA)?.try_into()?;
         let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
         Ok(Self {
             entries: take("WORKLOADS")?.try_into()?,
@@ -140,6 +141,21 @@ impl WorkloadMaps {
             resting: Resting::Taken,
             buffer: Vec::new(),
         })
+    }
+
+    /// The latest epoch of which everything has been taken, with all before.
+    #[must_use]
+    pub fn taken_epoch(&self) -> u64 {
+        self.epoch - if self.resting == Resting::Taken { 1 } else { 2 }
+    }
+
+    /// Continues after this epoch, the latest that has been taken, by another process. Fails if more than one has begun since:
+    /// then the table of the next one is in use again.
+    pub fn continue_after(&mut self, taken: u64) -> Result<()> {
+        let begun = self.epoch.checked_sub(taken);
+        ensure!(matches!(begun, Some(1 | 2)), "the epoch is {}, and {taken} was taken last", self.epoch);
+        self.resting = if begun == Some(1) { Resting::Taken } else { Resting::InUse };
+        Ok(())
     }
 
     /// How many slots are counted by workload; the series in later ones are not.
@@ -230,14 +246,10 @@ impl WorkloadMaps {
 }
 
 /// Whether a cgroup still exists.
-pub(super) fn exists(object: &Ebpf, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
-    let Some(Program::RawTracePoint(program)) = object.program(EXISTS_PROGRAM) else {
-        bail!("the probe has no program {EXISTS_PROGRAM}")
-    };
-    let mut options = RawTracePointRunOptions::new();
-    options.args[..2].copy_from_slice(&[cgroup.css, workload]);
-    let result = program.test_run(options).context("cannot look whether a cgroup exists")?;
-    Ok(result.return_value == 1)
+pub(super) fn exists(programs: &Programs, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
+    let result = programs::run(programs.cgroup_exists.as_ref(), [cgroup.css, workload])
+        .context("cannot look whether a cgroup exists")?;
+    Ok(result == 1)
 }
 
 /// The path of a cgroup, from the names of its directory and of those above. `/...` stands for levels that were not recorded.

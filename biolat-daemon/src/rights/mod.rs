@@ -6,7 +6,7 @@
 mod calls;
 mod capabilities;
 
-use std::io;
+use std::{io, os::fd::RawFd};
 
 use anyhow::{Context as _, Result};
 
@@ -18,8 +18,9 @@ pub(crate) use capabilities::{clear_effective, missing_capabilities, missing_of}
 pub(crate) enum Role {
     /// Serves HTTP and starts threads that encode. It needs no capability and never calls `bpf(2)`.
     Serving,
-    /// Reads the probe's maps and sysfs. It uses no socket; creating maps for more series needs `CAP_BPF`.
-    Collecting,
+    /// Reads the probe's maps and sysfs. Creating maps for more series needs `CAP_BPF`. It uses no socket but one, on which it
+    /// stores these maps with systemd for the next daemon, if they are kept.
+    Collecting { store: Option<RawFd> },
     /// Reads sysfs and this process' mounts, and nothing else.
     ReadingSysfs,
     /// Draws on a terminal. It needs no capability and opens no connection.
@@ -29,7 +30,7 @@ pub(crate) enum Role {
 /// Drops what the calling thread, and the threads it starts, no longer need: capabilities, new privileges on exec and, if
 /// `filter`, system calls.
 pub(crate) fn drop_privileges(role: Role, filter: bool) -> Result<()> {
-    if matches!(role, Role::Collecting | Role::ReadingSysfs) {
+    if matches!(role, Role::Collecting { .. } | Role::ReadingSysfs) {
         block_signals().context("cannot block signals in the collector's threads")?;
     }
     capabilities::keep(role).context("cannot drop capabilities")?;

@@ -1,0 +1,241 @@
+//! What is kept for the next daemon, so that a restart is not a reset: the probe itself, by the file descriptors of its maps,
+//! programs and links, and a state, which says what this daemon has taken of the counters.
+//!
+//! The truth of a series is its totals and what the kernel has counted since they were read. So a state may be some collections
+//! old, as long as no counter wraps, and is exact all the same. It has to be newer in two cases only: before the tables of
+//! workloads are switched again, as the table that was read last is then used again; and before a slot is pushed to the free
+//! queue, as its next series begins with the counts that it has.
+
+mod predecessor;
+
+use std::{
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd, RawFd},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use prost::Message as _;
+
+use super::{
+    Collector,
+    state::{
+        copies::Copies,
+        record::{DeviceRecord, FORMAT, State, nanoseconds},
+    },
+    thread::LogLimit,
+};
+use crate::{
+    passed_fds::{KEPT_PREFIX, KeptFd},
+    probe::{self, Probe, WorkloadMaps},
+    service_manager::FdStore,
+};
+
+pub(super) use predecessor::Predecessor;
+
+/// Where the daemon keeps what the next one needs, and what the last one has kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    store: FdStore,
+    passed: Vec<KeptFd>,
+}
+
+impl Kept {
+    /// By systemd, if it has a store for this service. Without, what was passed is closed.
+    pub(crate) fn of_environment(passed: Vec<KeptFd>) -> Option<Self> {
+        Some(Self { store: FdStore::of_environment()?, passed })
+    }
+}
+
+/// The part of a name that says what a file descriptor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FdKind {
+    State,
+    Maps,
+    Programs,
+    Links,
+}
+
+impl FdKind {
+    const ALL: [Self; 4] = [Self::State, Self::Maps, Self::Programs, Self::Links];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Maps => "maps",
+            Self::Programs => "programs",
+            Self::Links => "links",
+        }
+    }
+
+    /// The name of file descriptors of the probe with this id.
+    fn of_probe(self, id: u32) -> String {
+        format!("{KEPT_PREFIX}{id}-{}", self.name())
+    }
+
+    /// The probe's id and the kind, of a name.
+    fn parse(name: &str) -> Option<(u32, Self)> {
+        let (id, kind) = name.strip_prefix(KEPT_PREFIX)?.split_once('-')?;
+        Some((id.parse().ok()?, Self::ALL.into_iter().find(|known| known.name() == kind)?))
+    }
+}
+
+/// What this daemon keeps.
+pub(super) struct Keep {
+    store: FdStore,
+    copies: Copies,
+    /// The probe's.
+    id: u32,
+    identity: Vec<u8>,
+    boot: String,
+    /// How many of the arrays of slots that were added are stored.
+    chunks: usize,
+    /// How long the last state took to write.
+    took: Duration,
+    error_log: LogLimit,
+}
+
+impl Keep {
+    /// Of a probe that this daemon has attached.
+    pub(super) fn new(store: FdStore, probe: &Probe, identity: Vec<u8>, boot: String) -> Result<Self> {
+        let copies = Copies::create().context("cannot create a file in memory")?;
+        Ok(Self::of(store, copies, probe.id()?, identity, boot, 0))
+    }
+
+    /// Of a probe that was taken over.
+    pub(super) fn of_predecessor(store: FdStore, predecessor: Predecessor, probe: &Probe) -> Self {
+        let chunks = probe.maps.chunks_from(0).len();
+        let Predecessor { copies, id, state, .. } = predecessor;
+        Self::of(store, copies, id, state.probe, state.boot, chunks)
+    }
+
+    fn of(store: FdStore, copies: Copies, id: u32, identity: Vec<u8>, boot: String, chunks: usize) -> Self {
+        let (took, error_log) = (Duration::ZERO, LogLimit::default());
+        Self { store, copies, id, identity, boot, chunks, took, error_log }
+    }
+
+    /// The number of the only socket that it sends on.
+    pub(super) fn socket(&self) -> RawFd {
+        self.store.as_raw_fd()
+    }
+
+    /// How long the last state took to write.
+    pub(super) fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// Stores the state and the probe.
+    fn store_all(&self, probe: &Probe, maps: &[OwnedFd]) -> Result<()> {
+        let maps: Vec<_> = maps.iter().map(|fd| fd.as_fd()).collect();
+        self.store(FdKind::State, &[self.copies.as_fd()])?;
+        self.store(FdKind::Maps, &maps)?;
+        self.store(FdKind::Programs, &probe.program_fds())?;
+        self.store(FdKind::Links, &probe.link_fds())
+    }
+
+    fn store(&self, kind: FdKind, fds: &[BorrowedFd<'_>]) -> Result<()> {
+        self.store.store(&kind.of_probe(self.id), fds).context("cannot store file descriptors with systemd")
+    }
+
+    /// Removes file descriptors of these names from the store: of probes that nobody continues with.
+    pub(super) fn forget(&self, names: &[String]) {
+        for name in names {
+            if let Err(error) = self.store.remove(name) {
+                log::warn!("cannot remove {name} from systemd's store: {error}");
+            }
+        }
+    }
+
+    /// Keeps arrays of slots that were added since the last call.
+    fn store_chunks(&mut self, probe: &Probe) -> Result<()> {
+        let new = probe.maps.chunks_from(self.chunks);
+        if !new.is_empty() {
+            self.store(FdKind::Maps, &new)?;
+            self.chunks += new.len();
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, collector: &Collector) -> Result<()> {
+        let began = Instant::now();
+        self.store_chunks(&collector.probe)?;
+        let state = collector.state(self);
+        let written = self.copies.write(|buffer| {
+            // A vector has room for any message.
+            let _ = state.encode(buffer);
+        });
+        self.took = began.elapsed();
+        written.context("cannot write the state")
+    }
+}
+
+impl Collector {
+    /// Keeps everything for the next daemon, from now on.
+    pub(super) fn begin_to_keep(&mut self, mut keep: Keep) -> Result<()> {
+        keep.commit(self)?;
+        let maps = self.probe.take_map_fds();
+        keep.store_all(&self.probe, &maps)?;
+        self.keep = Some(keep);
+        Ok(())
+    }
+
+    /// Writes the state, if it is kept at all. After an error there is none, until the next one is written: an old one would be
+    /// wrong.
+    pub(super) fn commit(&mut self) {
+        let Some(mut keep) = self.keep.take() else { return };
+        if let Err(error) = keep.commit(self) {
+            if keep.error_log.allows() {
+                log::error!("{error:#}: if biolat restarts now, its counters start at zero");
+            }
+            if let Err(error) = keep.copies.invalidate() {
+                log::error!("cannot invalidate the state, not keeping it any more: {error}");
+                for kind in FdKind::ALL {
+                    let _ = keep.store.remove(&kind.of_probe(keep.id));
+                }
+                return;
+            }
+        }
+        self.keep = Some(keep);
+    }
+
+    /// Releases slots whose quarantine is over, or that are new, once the next daemon would know their baselines too.
+    pub(super) fn release_slots(&mut self) -> Result<()> {
+        if self.store.has_uncommitted() {
+            self.commit();
+        }
+        self.store.release_committed(&mut self.probe.maps)
+    }
+
+    fn state(&self, keep: &Keep) -> State {
+        let devices = self.devices.iter().map(|(&id, known)| DeviceRecord {
+            id,
+            inode: known.device.inode,
+            name: known.device.name.clone(),
+            since: nanoseconds(known.since),
+            was_quiet: known.was_quiet,
+            has_dispatch_times: known.has_dispatch_times,
+            has_submission_times: known.has_submission_times,
+            audit: known.audit.as_ref().map(super::Audit::to_record),
+        });
+        State {
+            format: FORMAT,
+            boot: keep.boot.clone(),
+            probe: keep.identity.clone(),
+            slots: self.probe.first_slots(),
+            taken_epoch: self.probe.workloads.as_ref().map_or(0, WorkloadMaps::taken_epoch),
+            started: nanoseconds(self.started),
+            unresolved_completions: self.unresolved_completions,
+            slots_of_series: self.store.slots_record(),
+            devices: devices.collect(),
+            workloads: self.workloads.to_record(Instant::now()),
+            pending: self.reference.records(),
+            slow: self.slow.to_record(),
+            collections: self.stats.to_record(),
+            series: self.store.series_records(),
+        }
+    }
+}
+
+/// See [`probe::identity`]; of a probe that was just attached, or that would be.
+pub(super) fn identity(kernel: &probe::kernel::Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> {
+    probe::identity(kernel, slots, workloads)
+}

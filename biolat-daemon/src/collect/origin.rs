@@ -1,0 +1,257 @@
+//! How a collector begins: with a probe that it attaches, or where the last daemon has ended, with the probe of that one.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::{
+    Collector, KnownDevice,
+    audit::Audit,
+    id_kind,
+    inflight::SurveyTurns,
+    keep::{self, Keep, Kept, Predecessor},
+    reference::Reference,
+    scan,
+    series_store::SeriesStore,
+    slots::slots_at_start,
+    slow_log::{GoneDevices, SlowIoLog},
+    state::record::{DeviceRecord, State, time},
+    sysfs_thread::SysfsThread,
+    thread::CollectionStats,
+    workloads::WorkloadStore,
+};
+use crate::{
+    cpus::CpuNodes,
+    device::{Device, selection::Selection},
+    host::Host,
+    probe::{Options, Probe, WorkloadMaps, kernel::Kernel, kernel_btf, slot_bytes},
+    scrapes::Scrapes,
+};
+
+impl Collector {
+    /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
+    pub fn attach(host: Host, selection: Selection, options: Options) -> Result<Self> {
+        Self::begin(host, selection, options, None)
+    }
+
+    /// Attaches the probe or, if the last daemon has kept one that is the same, continues with that. Keeps its own for the next
+    /// one.
+    pub(super) fn begin(
+        host: Host,
+        selection: Selection,
+        options: Options,
+        kept: Option<Kept>,
+    ) -> Result<Self> {
+        let types = kernel_btf(&host)?;
+        let kernel = Kernel::from_btf(&types)?.with(&options);
+        let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
+        let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
+        let left_out = found.iter().filter(|device| selection.leaves_out(&device.name)).count();
+        if left_out > 0 {
+            log::info!(
+                "{left_out} loop devices or floppy disks are not shown: --loop or --device selects them"
+            );
+        }
+        let Some(kept) = kept else {
+            let mut collector = Self::begin_anew(host, selection, found, kernel, types, &options)?;
+            drop(collector.probe.take_map_fds());
+            return Ok(collector);
+        };
+        let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
+        let (predecessor, store, mut useless) = Predecessor::find(kept);
+        let mut collector = None;
+        if let Some(predecessor) = predecessor {
+            let names = predecessor.names();
+            let (host, selection) = (host.clone(), selection.clone());
+            match Self::take_over(
+                host,
+                selection,
+                found.clone(),
+                kernel.clone(),
+                &options,
+                &boot,
+                predecessor,
+            ) {
+                Ok(continued) => collector = Some(continued),
+                Err(reason) => {
+                    log::warn!("cannot continue where biolat ended, counters start at zero: {reason:#}");
+                    useless.extend(names);
+                }
+            }
+        }
+        let collector = match collector {
+            Some((mut collector, predecessor)) => {
+                let keep = Keep::of_predecessor(store, predecessor, &collector.probe);
+                keep.forget(&useless);
+                collector.keep = Some(keep);
+                collector
+            }
+            None => {
+                let identity = |slots| keep::identity(&kernel, slots, options.workloads);
+                let mut collector =
+                    Self::begin_anew(host, selection, found, kernel.clone(), types, &options)?;
+                let identity = identity(collector.probe.first_slots())?;
+                let keep = Keep::new(store, &collector.probe, identity, boot)?;
+                keep.forget(&useless);
+                collector.begin_to_keep(keep)?;
+                collector
+            }
+        };
+        Ok(collector)
+    }
+
+    fn begin_anew(
+        host: Host,
+        selection: Selection,
+        found: Vec<Device>,
+        kernel: Kernel,
+        types: Vec<u8>,
+        options: &Options,
+    ) -> Result<Self> {
+        let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
+        let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
+        let probe = Probe::attach(kernel, types, &host, slots, options.workloads, options.statistics)?;
+        Self::new(host, selection, found, probe)
+    }
+
+    /// A collector for a probe that has just been attached, and the devices that were found before.
+    pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
+        let mut collector = Self::without_devices(host, selection, probe, SystemTime::now())?;
+        collector.find_first(found)?;
+        Ok(collector)
+    }
+
+    /// A collector that continues with the probe and the state of the last daemon. Fails if that is another probe, or of another
+    /// kernel.
+    fn take_over(
+        host: Host,
+        selection: Selection,
+        found: Vec<Device>,
+        kernel: Kernel,
+        options: &Options,
+        boot: &str,
+        mut predecessor: Predecessor,
+    ) -> Result<(Self, Predecessor)> {
+        let state = &predecessor.state;
+        ensure!(state.boot == boot, "its probe is of another boot");
+        if state.probe != keep::identity(&kernel, state.slots, options.workloads)? {
+            bail!("its probe is of another version, or has other options");
+        }
+        let fds = std::mem::take(&mut predecessor.fds);
+        let mut probe = Probe::take_over(
+            kernel,
+            fds,
+            state.slots,
+            options.workloads,
+            state.taken_epoch,
+            options.statistics,
+        )?;
+        let all_slots = probe.maps.slots();
+        let (series, slots) = (&state.series, &state.slots_of_series);
+        let (store, ended) =
+            SeriesStore::continue_from(&mut probe.maps, all_slots, series, slots, Instant::now())?;
+        let mut collector = Self::without_devices(host, selection, probe, time(state.started))?;
+        collector.store = store;
+        collector.continue_from(state).context("its state was not written by biolat")?;
+        let is_known =
+            |id| state.devices.iter().any(|kept| kept.id == id) || found.iter().any(|found| found.id == id);
+        for series in ended.iter().filter(|series| !is_known(series.key.device())) {
+            collector.unresolved_completions += series.completions;
+        }
+        collector.kept_devices = state.devices.iter().map(|kept| (kept.id, kept.clone())).collect();
+        collector.end_devices_that_are_gone(&found)?;
+        collector.find_first(found)?;
+        log::info!(
+            "continuing where biolat ended, with its probe and {} series",
+            collector.store.keys().count()
+        );
+        Ok((collector, predecessor))
+    }
+
+    fn without_devices(host: Host, selection: Selection, probe: Probe, started: SystemTime) -> Result<Self> {
+        let cpu_nodes = CpuNodes::read(&host.sysfs);
+        let reference = Reference::new(probe.workloads.as_ref().map_or(0, WorkloadMaps::slots));
+        Ok(Self {
+            host,
+            selection,
+            probe,
+            started,
+            scanned: Some(Instant::now()),
+            devices: BTreeMap::new(),
+            sysfs: SysfsThread::start()?,
+            scan_result: Arc::default(),
+            known_scan_began: Instant::now(),
+            store: SeriesStore::default(),
+            unresolved_devices: BTreeMap::new(),
+            unresolved_completions: 0,
+            grow_failed: false,
+            no_room: Default::default(),
+            logged_no_room: Default::default(),
+            interval: Duration::ZERO,
+            survey_turns: SurveyTurns::default(),
+            slow: SlowIoLog::default(),
+            workloads: WorkloadStore::new(started),
+            reference,
+            scrapes: Scrapes::default(),
+            pod_names_read: None,
+            cpu_nodes,
+            read: None,
+            gone: GoneDevices::default(),
+            stats: CollectionStats::default(),
+            keep: None,
+            kept_devices: BTreeMap::new(),
+        })
+    }
+
+    /// The devices that were found before the probe was attached.
+    fn find_first(&mut self, found: Vec<Device>) -> Result<()> {
+        self.reconcile(found)?;
+        self.provide_slots();
+        self.create_foreseen_series();
+        if !self.devices.values().any(|known| known.shown) {
+            log::warn!(
+                "no block device to show yet; devices that appear will be shown, loop devices with --loop"
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes over what the state has besides series and devices. `None` if it is not one.
+    fn continue_from(&mut self, state: &State) -> Option<()> {
+        self.workloads = WorkloadStore::from_record(&state.workloads, Instant::now())?;
+        self.reference.continue_from(&state.pending)?;
+        self.unresolved_completions = state.unresolved_completions;
+        self.slow = SlowIoLog::from_record(&state.slow);
+        self.stats = CollectionStats::from_record(&state.collections)?;
+        Some(())
+    }
+
+    /// Ends the series of devices that the last daemon knew, and that are not found any more.
+    fn end_devices_that_are_gone(&mut self, found: &[Device]) -> Result<()> {
+        let is_found = |kept: &DeviceRecord| {
+            found.iter().any(|device| device.id == kept.id && device.inode == kept.inode)
+        };
+        let gone: Vec<_> = self.kept_devices.extract_if(.., |_, kept| !is_found(kept)).collect();
+        for (id, kept) in gone {
+            self.store.end(&mut self.probe.maps, id, Instant::now(), |_| {})?;
+            log::info!("device {} is gone", kept.name);
+        }
+        Ok(())
+    }
+}
+
+impl KnownDevice {
+    /// Continues what the last daemon knew of the same device.
+    pub(super) fn continue_from(&mut self, kept: &DeviceRecord) {
+        self.since = time(kept.since);
+        self.was_quiet = kept.was_quiet;
+        self.has_dispatch_times = kept.has_dispatch_times;
+        self.has_submission_times = kept.has_submission_times;
+        self.audit = kept.audit.as_ref().and_then(Audit::from_record);
+        self.was_quiet &= self.audit.is_some();
+    }
+}

@@ -1,0 +1,134 @@
+//! The store as it is kept for the next daemon, and how that one continues: it knows what was true when the state was written,
+//! and the kernel knows what has happened since.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use biolat_common::series::Key;
+
+use super::{
+    super::{
+        state::record::{BaselineRecord, SeriesRecord, SlotsRecord},
+        totals::{
+            Totals,
+            record::{from_record, to_record},
+        },
+    },
+    QUARANTINE, Quarantined, SeriesStore, TrackedSeries,
+};
+use crate::probe::SeriesMaps;
+
+/// A series of the state that has ended since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::collect) struct EndedSeries {
+    pub(in crate::collect) key: Key,
+    pub(in crate::collect) completions: u64,
+}
+
+impl SeriesStore {
+    /// The series, for the next daemon.
+    pub(in crate::collect) fn series_records(&self) -> Vec<SeriesRecord> {
+        self.series.iter().map(|(&key, tracked)| tracked.totals.to_record(key, tracked.slot)).collect()
+    }
+
+    /// The other slots. Whether a released one is in the free queue, the next daemon has to find out.
+    pub(in crate::collect) fn slots_record(&self) -> SlotsRecord {
+        let baseline = |(&slot, reading): (&u32, &_)| BaselineRecord { slot, reading: to_record(reading) };
+        SlotsRecord {
+            baselines: self.baselines.iter().map(baseline).collect(),
+            quarantined: self.quarantined.iter().map(|quarantined| quarantined.slot).collect(),
+        }
+    }
+
+    /// Continues with maps that have so many slots. Returns the series that have ended since the state was written.
+    pub(in crate::collect) fn continue_from(
+        maps: &mut impl SeriesMaps,
+        all_slots: u32,
+        series: &[SeriesRecord],
+        slots: &SlotsRecord,
+        now: Instant,
+    ) -> Result<(Self, Vec<EndedSeries>)> {
+        const CONTEXT: &str = "the state has a series that cannot be";
+        let (mut store, mut ended) = (Self::default(), Vec::new());
+        for BaselineRecord { slot, reading } in &slots.baselines {
+            store.baselines.insert(*slot, from_record(reading).context(CONTEXT)?);
+        }
+        let index = maps.index()?;
+        let used: BTreeSet<u32> = index.iter().map(|&(_, slot)| slot).collect();
+        for record in series {
+            let (key, slot) = (Key::from_bits(record.key), record.slot);
+            let totals = Box::new(Totals::from_record(record).context(CONTEXT)?);
+            if index.contains(&(key, slot)) {
+                store.series.insert(key, TrackedSeries { slot, in_table: false, totals });
+            } else {
+                // Only the daemon ends a series, and before it releases the slot it writes the state.
+                ended.push(EndedSeries { key, completions: totals.count() });
+                store.quarantine(slot, now);
+            }
+        }
+        // Those that have begun since.
+        for &(key, slot) in &index {
+            store.track(key, slot);
+        }
+        for &slot in slots.quarantined.iter().filter(|slot| !used.contains(slot)) {
+            store.quarantine(slot, now);
+        }
+        for slot in store.slots_without_use(maps, all_slots)? {
+            store.quarantine(slot, now);
+        }
+        Ok((store, ended))
+    }
+
+    fn quarantine(&mut self, slot: u32, since: Instant) {
+        self.quarantined.push_back(Quarantined { slot, since });
+    }
+
+    /// Slots that are neither free, nor in use, nor in quarantine: the daemon ended when it was about to push or to insert them.
+    fn slots_without_use(&self, maps: &mut impl SeriesMaps, all_slots: u32) -> Result<Vec<u32>> {
+        let quarantined: BTreeSet<u32> =
+            self.quarantined.iter().map(|quarantined| quarantined.slot).collect();
+        let mut left: BTreeSet<u32> = (0..all_slots).filter(|slot| !quarantined.contains(slot)).collect();
+        let remove_used = |left: &mut BTreeSet<u32>, maps: &mut _| -> Result<()> {
+            for (_, slot) in SeriesMaps::index(maps)? {
+                left.remove(&slot);
+            }
+            Ok(())
+        };
+        // One slot at a time is taken out and put back, so that the probe always finds one.
+        for _ in 0..all_slots {
+            let Some(slot) = maps.pop_free()? else { break };
+            maps.push_free(slot)?;
+            if !left.remove(&slot) {
+                break;
+            }
+        }
+        remove_used(&mut left, maps)?;
+        if left.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Or a run of the probe has taken it out and will use it or put it back. No run takes longer than the quarantine: what has
+        // not come back by then is not in use. Meanwhile new series have no slot, and their completions are counted as lost.
+        const PAUSE: Duration = Duration::from_millis(1);
+        let (mut waited, mut free) = (Duration::ZERO, Vec::new());
+        loop {
+            while let Some(slot) = maps.pop_free()? {
+                left.remove(&slot);
+                free.push(slot);
+            }
+            if waited > QUARANTINE {
+                break;
+            }
+            maps.pause(PAUSE);
+            waited += PAUSE;
+        }
+        let index = remove_used(&mut left, maps);
+        for slot in free {
+            maps.push_free(slot)?;
+        }
+        index?;
+        Ok(left.into_iter().collect())
+    }
+}

@@ -1,0 +1,196 @@
+//! Two copies of the state in a file, which are written by turns: a process that ends in the middle of a write leaves the older
+//! copy, and its checksum tells that the newer one is torn.
+//!
+//! The file is in memory and sparse: each copy begins at a place of its own, far from the other, and takes as many pages as it is
+//! long.
+
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::FileExt as _,
+    },
+};
+
+use flate2::Crc;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+const MAGIC: [u8; 8] = *b"biolat\0\x01";
+
+/// Magic, checksum, 4 bytes of zeros, sequence number, length. The checksum is of all that follows it.
+const HEADER: usize = 32;
+const CHECKED: usize = 12;
+
+/// Where the copies begin.
+const PLACES: [u64; 2] = [0, 1 << 30];
+
+/// More than any state: a length beyond was not written by biolat.
+const MAX_LENGTH: u64 = 256 << 20;
+
+/// The file.
+#[derive(Debug)]
+pub(in crate::collect) struct Copies {
+    file: File,
+    /// Of the next copy.
+    sequence: u64,
+    buffer: Vec<u8>,
+}
+
+impl Copies {
+    pub(in crate::collect) fn create() -> io::Result<Self> {
+        let file = memfd_create("biolat", MemfdFlags::CLOEXEC)?.into();
+        Ok(Self { file, sequence: 1, buffer: Vec::new() })
+    }
+
+    /// A file that another process has written, and the latest state in it; none if both copies are torn.
+    pub(in crate::collect) fn open(file: OwnedFd) -> (Self, Option<Vec<u8>>) {
+        let file = File::from(file);
+        let latest =
+            PLACES.iter().filter_map(|&place| read(&file, place)).max_by_key(|(sequence, _)| *sequence);
+        let (sequence, state) = latest.unzip();
+        let sequence = sequence.map_or(1, |sequence| sequence + 1);
+        (Self { file, sequence, buffer: Vec::new() }, state)
+    }
+
+    /// Writes a state over the older copy.
+    pub(in crate::collect) fn write(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        self.buffer.clear();
+        self.buffer.resize(HEADER, 0);
+        encode(&mut self.buffer);
+        let length = (self.buffer.len() - HEADER) as u64;
+        let header = &mut self.buffer[..HEADER];
+        header[..8].copy_from_slice(&MAGIC);
+        header[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        header[24..].copy_from_slice(&length.to_le_bytes());
+        let checksum = checksum(&self.buffer);
+        self.buffer[8..CHECKED].copy_from_slice(&checksum.to_le_bytes());
+        self.file.write_all_at(&self.buffer, place(self.sequence))?;
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Makes both copies invalid. Their first pages exist if they have been written, so that no memory is needed.
+    pub(in crate::collect) fn invalidate(&mut self) -> io::Result<()> {
+        let length = self.file.metadata()?.len();
+        for place in PLACES.into_iter().filter(|place| place + HEADER as u64 <= length) {
+            self.file.write_all_at(&[0; HEADER], place)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of memory that the file takes.
+    #[cfg(test)]
+    pub(in crate::collect) fn bytes(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt as _;
+        Ok(self.file.metadata()?.blocks() * 512)
+    }
+}
+
+impl AsFd for Copies {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn place(sequence: u64) -> u64 {
+    PLACES[(sequence % 2) as usize]
+}
+
+fn checksum(copy: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(&copy[CHECKED..]);
+    crc.sum()
+}
+
+/// The copy at a place, if it is valid, and its sequence number.
+fn read(file: &File, place: u64) -> Option<(u64, Vec<u8>)> {
+    let mut copy = vec![0; HEADER];
+    file.read_exact_at(&mut copy, place).ok()?;
+    let word = |at: usize| copy.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let (sequence, length) = (word(16)?, word(24)?);
+    if copy[..8] != MAGIC || length > MAX_LENGTH || self::place(sequence) != place {
+        return None;
+    }
+    copy.resize(HEADER + length as usize, 0);
+    file.read_exact_at(&mut copy[HEADER..], place + HEADER as u64).ok()?;
+    let expected = u32::from_le_bytes(*copy[8..].first_chunk()?);
+    (checksum(&copy) == expected).then(|| (sequence, copy.split_off(HEADER)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::{fd::AsFd as _, unix::fs::FileExt as _};
+
+    use super::{Copies, HEADER, PLACES, place};
+
+    fn written(states: &[&[u8]]) -> Copies {
+        let mut copies = Copies::create().unwrap();
+        for state in states {
+            copies.write(|buffer| buffer.extend_from_slice(state)).unwrap();
+        }
+        copies
+    }
+
+    /// As the next process finds it.
+    fn found(copies: &Copies) -> Option<Vec<u8>> {
+        Copies::open(copies.as_fd().try_clone_to_owned().unwrap()).1
+    }
+
+    #[test]
+    fn the_latest_state_is_found_and_the_older_copy_is_written_next() {
+        assert_eq!(found(&written(&[])), None);
+        let states: [&[u8]; 4] = [b"one", b"two", b"", b"four, longer than those before"];
+        for count in 1..=states.len() {
+            let copies = written(&states[..count]);
+            assert_eq!(found(&copies).unwrap(), states[count - 1]);
+            let (mut next, _) = Copies::open(copies.as_fd().try_clone_to_owned().unwrap());
+            next.write(|buffer| buffer.extend_from_slice(b"next")).unwrap();
+            assert_eq!(found(&copies).unwrap(), b"next");
+            // The one before is still there.
+            next.file.write_all_at(&[0; 64], place(count as u64 + 1)).unwrap();
+            assert_eq!(found(&copies).unwrap(), states[count - 1]);
+        }
+    }
+
+    #[test]
+    fn a_write_that_ends_anywhere_leaves_the_older_copy() {
+        let (oldest, older, newer) = ([1_u8; 300], [2_u8; 300], [3_u8; 280]);
+        let whole = written(&[&oldest, &older, &newer]);
+        let mut bytes = vec![0; HEADER + newer.len()];
+        whole.file.read_exact_at(&mut bytes, place(3)).unwrap();
+        for length in 0..bytes.len() {
+            let copies = written(&[&oldest, &older]);
+            copies.file.write_all_at(&bytes[..length], place(3)).unwrap();
+            assert_eq!(found(&copies).unwrap(), older, "{length} bytes written");
+        }
+        for changed in 0..bytes.len() {
+            let copies = written(&[&oldest, &older]);
+            let mut bytes = bytes.clone();
+            bytes[changed] ^= 0x10;
+            copies.file.write_all_at(&bytes, place(3)).unwrap();
+            assert_eq!(found(&copies).unwrap(), older, "byte {changed} changed");
+        }
+    }
+
+    #[test]
+    fn what_another_program_wrote_is_no_state() {
+        let copies = written(&[]);
+        copies.file.write_all_at(&[0xff; 4096], 0).unwrap();
+        assert_eq!(found(&copies), None);
+        copies.file.set_len(0).unwrap();
+        assert_eq!(found(&copies), None);
+        let mut copies = written(&[b"one", b"two"]);
+        copies.invalidate().unwrap();
+        assert_eq!(found(&copies), None);
+        copies.write(|buffer| buffer.extend_from_slice(b"three")).unwrap();
+        assert_eq!(found(&copies).unwrap(), b"three");
+    }
+
+    #[test]
+    fn memory_is_what_is_written() {
+        let copies = written(&[&[7; 5000], &[8; 5000]]);
+        assert_eq!(copies.bytes().unwrap(), 4 * 4096);
+        assert_eq!(copies.file.metadata().unwrap().len(), PLACES[1] + (HEADER + 5000) as u64);
+    }
+}

@@ -1,0 +1,270 @@
+//! The state as it is written, in protobuf: a field that a version does not know is skipped, and one that is missing is zero.
+//! Numbers of fields are never used again.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prost::Message;
+
+/// The version of the format. Another one is not read.
+pub(in crate::collect) const FORMAT: u32 = 1;
+
+/// What the next daemon needs to continue.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct State {
+    #[prost(uint32, tag = "1")]
+    pub format: u32,
+    /// The kernel's id of this boot.
+    #[prost(string, tag = "2")]
+    pub boot: String,
+    /// See [`crate::probe::identity`].
+    #[prost(bytes = "vec", tag = "3")]
+    pub probe: Vec<u8>,
+    /// Slots that the probe was loaded with.
+    #[prost(uint32, tag = "4")]
+    pub slots: u32,
+    /// The latest epoch that has been taken of the workloads.
+    #[prost(uint64, tag = "5")]
+    pub taken_epoch: u64,
+    /// Nanoseconds since the epoch, like every time of day here.
+    #[prost(uint64, tag = "6")]
+    pub started: u64,
+    #[prost(uint64, tag = "7")]
+    pub unresolved_completions: u64,
+    #[prost(message, required, tag = "8")]
+    pub slots_of_series: SlotsRecord,
+    #[prost(message, repeated, tag = "9")]
+    pub devices: Vec<DeviceRecord>,
+    #[prost(message, required, tag = "10")]
+    pub workloads: WorkloadsRecord,
+    /// What the workloads have done, and the series do not have yet.
+    #[prost(message, repeated, tag = "11")]
+    pub pending: Vec<UsageRecord>,
+    #[prost(message, required, tag = "12")]
+    pub slow: SlowLogRecord,
+    #[prost(message, required, tag = "13")]
+    pub collections: CollectionsRecord,
+    #[prost(message, repeated, tag = "14")]
+    pub series: Vec<SeriesRecord>,
+}
+
+/// Slots that are not of a series.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct SlotsRecord {
+    #[prost(message, repeated, tag = "1")]
+    pub baselines: Vec<BaselineRecord>,
+    /// Slots that cannot be in the free queue: their series have ended, and their baselines are not known.
+    #[prost(uint32, repeated, tag = "2")]
+    pub quarantined: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct BaselineRecord {
+    #[prost(uint32, tag = "1")]
+    pub slot: u32,
+    #[prost(message, required, tag = "2")]
+    pub reading: ReadingRecord,
+}
+
+/// The counters of a slot.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct ReadingRecord {
+    #[prost(uint64, repeated, tag = "1")]
+    pub times: Vec<u64>,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    #[prost(uint32, repeated, tag = "3")]
+    pub errors: Vec<u32>,
+    #[prost(uint32, tag = "4")]
+    pub requeues: u32,
+    /// See [`super::sparse`].
+    #[prost(uint64, repeated, tag = "5")]
+    pub cells: Vec<u64>,
+    #[prost(uint64, repeated, tag = "6")]
+    pub band_ns: Vec<u64>,
+    #[prost(uint32, repeated, tag = "7")]
+    pub requests: Vec<u32>,
+    #[prost(uint64, repeated, tag = "8")]
+    pub bands: Vec<u64>,
+    #[prost(uint64, tag = "9")]
+    pub undispatched: u64,
+    #[prost(uint32, repeated, tag = "10")]
+    pub completions: Vec<u32>,
+    #[prost(bool, tag = "11")]
+    pub has_sizes: bool,
+}
+
+/// The totals of a series.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct SeriesRecord {
+    #[prost(uint64, tag = "1")]
+    pub key: u64,
+    #[prost(uint32, tag = "2")]
+    pub slot: u32,
+    #[prost(uint64, tag = "3")]
+    pub left_out: u64,
+    #[prost(bool, tag = "4")]
+    pub is_unchanged: bool,
+    /// Low and high halves.
+    #[prost(uint64, repeated, tag = "5")]
+    pub times: Vec<u64>,
+    #[prost(uint64, tag = "6")]
+    pub bytes: u64,
+    #[prost(uint64, repeated, tag = "7")]
+    pub errors: Vec<u64>,
+    #[prost(uint64, tag = "8")]
+    pub requeues: u64,
+    #[prost(uint64, repeated, tag = "9")]
+    pub cells: Vec<u64>,
+    #[prost(uint64, repeated, tag = "10")]
+    pub band_ns: Vec<u64>,
+    #[prost(uint64, repeated, tag = "11")]
+    pub requests: Vec<u64>,
+    #[prost(uint64, repeated, tag = "12")]
+    pub bands: Vec<u64>,
+    #[prost(uint64, tag = "13")]
+    pub undispatched: u64,
+    #[prost(uint64, repeated, tag = "14")]
+    pub completions: Vec<u64>,
+    /// By how much the latest reading is ahead of the totals: it wraps, as the counters do.
+    #[prost(message, required, tag = "15")]
+    pub reading: ReadingRecord,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct DeviceRecord {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    #[prost(uint64, tag = "2")]
+    pub inode: u64,
+    #[prost(string, tag = "3")]
+    pub name: String,
+    #[prost(uint64, tag = "4")]
+    pub since: u64,
+    #[prost(bool, tag = "5")]
+    pub was_quiet: bool,
+    #[prost(bool, tag = "6")]
+    pub has_dispatch_times: bool,
+    #[prost(bool, tag = "7")]
+    pub has_submission_times: bool,
+    #[prost(message, optional, tag = "8")]
+    pub audit: Option<AuditRecord>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct AuditRecord {
+    #[prost(sint64, repeated, tag = "1")]
+    pub initial_excess: Vec<i64>,
+    #[prost(uint64, tag = "2")]
+    pub initial_losses: u64,
+    #[prost(uint64, repeated, tag = "3")]
+    pub missed: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct WorkloadsRecord {
+    #[prost(message, repeated, tag = "1")]
+    pub workloads: Vec<WorkloadRecord>,
+    #[prost(message, repeated, tag = "2")]
+    pub ended: Vec<EndedRecord>,
+    #[prost(uint64, optional, tag = "3")]
+    pub root: Option<u64>,
+    #[prost(uint64, tag = "4")]
+    pub taken: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct WorkloadRecord {
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// None of the kernel and of all others.
+    #[prost(string, optional, tag = "2")]
+    pub path: Option<String>,
+    #[prost(uint64, tag = "3")]
+    pub css: u64,
+    #[prost(string, tag = "4")]
+    pub pod: String,
+    #[prost(string, tag = "5")]
+    pub namespace: String,
+    #[prost(string, tag = "6")]
+    pub container: String,
+    #[prost(uint64, tag = "7")]
+    pub since: u64,
+    /// For so many milliseconds it has been gone.
+    #[prost(uint64, optional, tag = "8")]
+    pub gone_for: Option<u64>,
+    #[prost(message, repeated, tag = "9")]
+    pub usage: Vec<UsageRecord>,
+}
+
+/// What was done on one device with one op.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct UsageRecord {
+    #[prost(uint64, tag = "1")]
+    pub key: u64,
+    /// Low and high halves.
+    #[prost(uint64, repeated, tag = "2")]
+    pub times: Vec<u64>,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "4")]
+    pub errors: u64,
+    #[prost(uint64, repeated, tag = "5")]
+    pub cells: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct EndedRecord {
+    #[prost(uint64, tag = "1")]
+    pub key: u64,
+    #[prost(uint64, tag = "2")]
+    pub ios: u64,
+}
+
+/// The log of slow I/Os.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct SlowLogRecord {
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    #[prost(uint64, tag = "2")]
+    pub dropped: u64,
+}
+
+/// The collections so far.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct CollectionsRecord {
+    #[prost(uint64, repeated, tag = "1")]
+    pub durations: Vec<u64>,
+    #[prost(uint64, repeated, tag = "2")]
+    pub times: Vec<u64>,
+    #[prost(uint64, tag = "3")]
+    pub failures: u64,
+    #[prost(uint64, tag = "4")]
+    pub overruns: u64,
+}
+
+/// Low and high halves of each number.
+pub(in crate::collect) fn halves(numbers: &[u128]) -> Vec<u64> {
+    numbers.iter().flat_map(|&number| [number as u64, (number >> 64) as u64]).collect()
+}
+
+/// The numbers of which these are the halves. `None` if there are not so many.
+pub(in crate::collect) fn whole<const N: usize>(halves: &[u64]) -> Option<[u128; N]> {
+    let (pairs, []) = halves.as_chunks::<2>() else { return None };
+    let numbers: Vec<_> = pairs.iter().map(|&[low, high]| u128::from(low) | u128::from(high) << 64).collect();
+    numbers.try_into().ok()
+}
+
+/// As many numbers as the array has. `None` if there are not so many.
+pub(in crate::collect) fn array<T: Copy, const N: usize>(numbers: &[T]) -> Option<[T; N]> {
+    numbers.try_into().ok()
+}
+
+/// A time of day as a number.
+pub(in crate::collect) fn nanoseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(in crate::collect) fn time(nanoseconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_nanos(nanoseconds)
+}

@@ -1,0 +1,186 @@
+//! A daemon that continues where the last one has ended, with the probe that was kept for it.
+
+use std::{
+    collections::BTreeMap, fs::File, os::unix::fs::FileExt as _, process::Stdio, thread, time::Duration,
+};
+
+use crate::support::{
+    awake::Awake,
+    bpf::programs,
+    daemon::{Daemon, wait_for},
+    diskstats::{READ, WRITE},
+    fd_store::FdStore,
+    figures::Figures,
+    load::{StopFlag, Target},
+    loop_device::LoopDevice,
+    settled::{compare, settled},
+};
+
+/// Numbers without a pattern, the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+const INTERVAL: [&str; 2] = ["--interval", "100ms"];
+
+fn arguments(device: &str) -> [&str; 4] {
+    [INTERVAL[0], INTERVAL[1], "--device", device]
+}
+
+/// The counters of a device never shrink.
+fn assert_grown(device: &str, before: &Figures, after: &Figures) {
+    for group in [READ, WRITE] {
+        let (before, after) = (before.count(device, group), after.count(device, group));
+        assert!(after >= before, "{} of {device}: {before}, then {after}", group.name);
+    }
+    assert!(after.bytes(device, READ) >= before.bytes(device, READ));
+    assert!(after.unseen(device) >= before.unseen(device));
+}
+
+fn created(figures: &Figures, device: &str) -> BTreeMap<String, String> {
+    let created = |op: &str| {
+        let histogram = figures.histogram("total", device, op).unwrap();
+        format!("{:?}", histogram.start_timestamp.as_ref().unwrap())
+    };
+    ["read", "write"].into_iter().map(|op| (op.to_owned(), created(op))).collect()
+}
+
+/// A daemon that continues where the last one has ended.
+fn continued(store: &FdStore, arguments: &[&str]) -> Daemon {
+    let daemon = Daemon::start_command(&mut store.command(arguments));
+    let continues = daemon.log().iter().any(|line| line.contains("continuing where biolat ended"));
+    assert!(continues, "{:#?}", daemon.log());
+    daemon
+}
+
+/// Reads and writes until it is dropped.
+fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
+    let stop = StopFlag::default();
+    thread::scope(|scope| {
+        let _stopper = stop.set_on_drop();
+        scope.spawn(|| {
+            let target = Target::open(&device.path());
+            while !stop.is_set() {
+                target.read(50);
+                target.write(20);
+            }
+        });
+        run()
+    })
+}
+
+/// Counted, missed and lost completions are those of the disk statistics after each restart. What is scraped never shrinks.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn killed_at_any_instant_under_load() {
+    let rounds = std::env::var("BIOLAT_TEST_KILLS").map_or(100, |rounds| rounds.parse().unwrap());
+    let device = LoopDevice::attach("kept", true);
+    let name = device.name.as_str();
+    let store = FdStore::new("kept-store");
+    let _awake = Awake::all_cpus();
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+    let before = settled(&daemon, name);
+    let created_before = created(&before.figures, name);
+    let stored = store.names();
+    assert_eq!(stored.len(), 4, "{stored:?}");
+    let own = programs();
+    let (mut reads, mut unseen) = (0, 0);
+    for _ in 0..rounds {
+        let last;
+        (daemon, last) = with_load(&device, || {
+            thread::sleep(Duration::from_micros(random.below(150_000)));
+            let last = Figures::scrape(daemon.address);
+            thread::sleep(Duration::from_micros(random.below(20_000)));
+            // SIGKILL.
+            drop(daemon);
+            // So are some that have just been started.
+            for _ in 0..random.below(3) {
+                let mut started = store.command(&arguments(name)).stderr(Stdio::null()).spawn().unwrap();
+                thread::sleep(Duration::from_micros(random.below(120_000)));
+                started.kill().unwrap();
+                started.wait().unwrap();
+            }
+            (continued(&store, &arguments(name)), last)
+        });
+        assert_grown(name, &last, &Figures::scrape(daemon.address));
+        let after = settled(&daemon, name);
+        let growth = compare(name, &before, &after);
+        (reads, unseen) = (growth.of(READ), growth.unseen);
+        assert_eq!(created(&after.figures, name), created_before);
+    }
+    println!("{reads} reads, {unseen} unseen");
+    assert!(reads > 100 * rounds);
+    assert_eq!(programs(), own, "the probe is that of the first daemon");
+    // Maps for more series may have been added.
+    assert!(store.names().keys().eq(stored.keys()), "{:?}", store.names());
+    store.clear();
+    drop(daemon);
+    wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
+}
+
+/// A daemon that is away for some time, and ends as asked to.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn nothing_is_missed_while_no_daemon_runs() {
+    let away = std::env::var("BIOLAT_TEST_AWAY").map_or(5, |seconds| seconds.parse().unwrap());
+    let (device, other) = (LoopDevice::attach("away", true), LoopDevice::attach("away-b", true));
+    let (name, both) = (device.name.as_str(), format!("{}|{}", device.name, other.name));
+    let store = FdStore::new("away-store");
+    let _awake = Awake::all_cpus();
+    let daemon = Daemon::start_command(&mut store.command(&arguments(&both)));
+    let before = settled(&daemon, name);
+    let others_before = settled(&daemon, &other.name);
+    let daemon = with_load(&device, || {
+        assert_eq!(daemon.terminate().0.code(), Some(0));
+        // One that it knows goes, another one comes with the same name.
+        Target::open(&other.path()).read(30);
+        other.detach();
+        other.attach_another("b");
+        Target::open(&other.path()).read(70);
+        thread::sleep(Duration::from_secs(away));
+        continued(&store, &arguments(&both))
+    });
+    let growth = settled(&daemon, name);
+    compare(name, &before, &growth).assert_few_unseen();
+    let others = settled(&daemon, &other.name);
+    assert_eq!(others.figures.count(&other.name, READ), 70);
+    assert!(created(&others.figures, &other.name) != created(&others_before.figures, &other.name));
+    assert_eq!(others.figures.lost("unknown_device"), before.figures.lost("unknown_device"));
+}
+
+/// A state that nobody has written completely, one of another program: the daemon says so and starts from zero.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_state_that_is_broken_is_not_continued() {
+    let device = LoopDevice::attach("broken", true);
+    let name = device.name.as_str();
+    for (what, change) in [
+        (
+            "its state is incomplete",
+            (|state| state.write_all_at(&[0xff; 64], 0).and(state.write_all_at(&[7; 64], 1 << 30)))
+                as fn(&File) -> _,
+        ),
+        ("its state is incomplete", |state| state.set_len(0)),
+    ] {
+        let store = FdStore::new("broken-store");
+        let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+        Target::open(&device.path()).read(50);
+        assert!(daemon.fresh().count(name, READ) >= 50);
+        let (stored, own) = (store.names(), programs());
+        drop(daemon);
+        change(&File::from(store.get("-state"))).unwrap();
+        let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+        assert!(daemon.log().iter().any(|line| line.contains(what)), "{:#?}", daemon.log());
+        assert_eq!(daemon.fresh().count(name, READ), 0);
+        wait_for("the old probe to be detached", || programs().is_disjoint(&own));
+        assert!(store.names().keys().all(|name| !stored.contains_key(name)) && store.names().len() == 4);
+    }
+}
