@@ -9,6 +9,7 @@ mod keep;
 mod lifetimes;
 mod origin;
 mod reference;
+mod replace;
 mod series_store;
 mod slots;
 mod slow_log;
@@ -50,6 +51,7 @@ use audit::Audit;
 use inflight::{InflightState, SurveyTurns};
 use keep::Keep;
 use reference::Reference;
+use replace::EarlierProbes;
 use series_store::SeriesStore;
 use slow_log::{GoneDevices, SlowIoLog};
 use spread::Spread;
@@ -101,6 +103,8 @@ pub struct Collector {
     read: Option<Instant>,
     gone: GoneDevices,
     stats: thread::CollectionStats,
+    /// What was counted by probes that this one has replaced.
+    earlier: EarlierProbes,
     /// None if nothing is kept for the next daemon.
     keep: Option<Keep>,
     /// Devices that the last daemon knew, until they are found here.
@@ -208,7 +212,7 @@ impl Collector {
         }
         self.read_series(&index)?;
         self.complete_slow_log()?;
-        let program = self.probe.program_counts()?;
+        let program = self.earlier.with_program(self.probe.program_counts()?);
         let lost = self.losses(program.recursion_misses)?;
         self.audit_devices(&diskstats, &lost);
         self.look_for_inflight(&diskstats);
@@ -285,7 +289,7 @@ impl Collector {
 
     /// Losses by reason, including reasons without any.
     fn losses(&mut self, recursion: u64) -> Result<Losses> {
-        let counts = self.probe.maps.losses()?;
+        let counts = self.earlier.with_losses(self.probe.maps.losses()?);
         let (mut by_reason, mut accounted) = (Vec::new(), 0);
         for LossReason { name, counted_by, .. } in LOSS_REASONS {
             let count = match counted_by {

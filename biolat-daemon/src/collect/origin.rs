@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{
     Collector, KnownDevice,
@@ -15,6 +15,7 @@ use super::{
     inflight::SurveyTurns,
     keep::{self, Keep, Kept, Predecessor},
     reference::Reference,
+    replace::{EarlierProbes, ensure_continuable},
     scan,
     series_store::SeriesStore,
     slots::slots_at_start,
@@ -28,8 +29,9 @@ use crate::{
     cpus::CpuNodes,
     device::{Device, selection::Selection},
     host::Host,
-    probe::{Options, Probe, WorkloadMaps, kernel::Kernel, kernel_btf, slot_bytes},
+    probe::{Options, Probe, WorkloadMaps, kernel::Kernel, kernel_btf, slot_bytes, workloads_on},
     scrapes::Scrapes,
+    service_manager::FdStore,
 };
 
 impl Collector {
@@ -62,46 +64,60 @@ impl Collector {
             return Ok(collector);
         };
         let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
-        let (predecessor, store, mut useless) = Predecessor::find(kept);
+        let (predecessor, mut store, mut useless) = Predecessor::find(kept);
         let mut collector = None;
         if let Some(predecessor) = predecessor {
             let names = predecessor.names();
-            let (host, selection) = (host.clone(), selection.clone());
-            match Self::take_over(
-                host,
-                selection,
-                found.clone(),
-                kernel.clone(),
-                &options,
-                &boot,
-                predecessor,
-            ) {
-                Ok(continued) => collector = Some(continued),
+            let (host, selection, found) = (host.clone(), selection.clone(), found.clone());
+            match Self::take_over(host, selection, found, &kernel, &options, &boot, predecessor) {
+                Ok((mut continued, predecessor)) => {
+                    let is_same = predecessor.state.probe
+                        == keep::identity(&kernel, predecessor.state.slots, options.workloads)?;
+                    let keep = Keep::of_predecessor(store, predecessor, &continued.probe);
+                    keep.forget(&useless);
+                    if is_same {
+                        log::info!("continuing where biolat ended, with its probe");
+                        continued.keep = Some(keep);
+                        return Ok(continued);
+                    }
+                    (store, useless) = continued.upgrade(keep, &kernel, types.clone(), &options)?;
+                    collector = Some(continued);
+                }
                 Err(reason) => {
                     log::warn!("cannot continue where biolat ended, counters start at zero: {reason:#}");
                     useless.extend(names);
                 }
             }
         }
-        let collector = match collector {
-            Some((mut collector, predecessor)) => {
-                let keep = Keep::of_predecessor(store, predecessor, &collector.probe);
-                keep.forget(&useless);
-                collector.keep = Some(keep);
-                collector
-            }
-            None => {
-                let identity = |slots| keep::identity(&kernel, slots, options.workloads);
-                let mut collector =
-                    Self::begin_anew(host, selection, found, kernel.clone(), types, &options)?;
-                let identity = identity(collector.probe.first_slots())?;
-                let keep = Keep::new(store, &collector.probe, identity, boot)?;
-                keep.forget(&useless);
-                collector.begin_to_keep(keep)?;
-                collector
-            }
+        let mut collector = match collector {
+            Some(collector) => collector,
+            None => Self::begin_anew(host, selection, found, kernel.clone(), types, &options)?,
         };
+        let identity = keep::identity(&kernel, collector.probe.first_slots(), options.workloads)?;
+        let keep = Keep::new(store, &collector.probe, identity, options.workloads, boot)?;
+        // The old probe's after the new one's: at any time there is one to continue with.
+        collector.begin_to_keep(keep)?;
+        collector.keep.iter().for_each(|keep| keep.forget(&useless));
         Ok(collector)
+    }
+
+    /// Replaces the probe of another version, or with other options, by this one's. Returns the store, and the names of the old
+    /// one's file descriptors.
+    fn upgrade(
+        &mut self,
+        mut keep: Keep,
+        kernel: &Kernel,
+        types: Vec<u8>,
+        options: &Options,
+    ) -> Result<(FdStore, Vec<String>)> {
+        let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
+        let new =
+            Probe::load(kernel.clone(), types, &self.host, slots, options.workloads, options.statistics)?;
+        // If this process ends before the new probe is kept, the next one continues with the old one.
+        keep.commit(self)?;
+        self.replace_probe(new)?;
+        log::info!("continuing where biolat ended, with another version of its probe");
+        Ok(keep.into_store())
     }
 
     fn begin_anew(
@@ -125,31 +141,28 @@ impl Collector {
         Ok(collector)
     }
 
-    /// A collector that continues with the probe and the state of the last daemon. Fails if that is another probe, or of another
-    /// kernel.
+    /// A collector that continues with the probe and the state of the last daemon. Fails if that is of another kernel, or this
+    /// version cannot read it.
     fn take_over(
         host: Host,
         selection: Selection,
         found: Vec<Device>,
-        kernel: Kernel,
+        kernel: &Kernel,
         options: &Options,
         boot: &str,
         mut predecessor: Predecessor,
     ) -> Result<(Self, Predecessor)> {
         let state = &predecessor.state;
         ensure!(state.boot == boot, "its probe is of another boot");
-        if state.probe != keep::identity(&kernel, state.slots, options.workloads)? {
-            bail!("its probe is of another version, or has other options");
-        }
-        let fds = std::mem::take(&mut predecessor.fds);
-        let mut probe = Probe::take_over(
-            kernel,
-            fds,
-            state.slots,
-            options.workloads,
-            state.taken_epoch,
-            options.statistics,
+        let of_new = (options.sizes, workloads_on(kernel, options.workloads));
+        ensure_continuable(
+            state.map_layout,
+            (state.sizes, workloads_on(kernel, state.workloads_limit)),
+            of_new,
         )?;
+        let fds = std::mem::take(&mut predecessor.fds);
+        let (slots, limit, epoch) = (state.slots, state.workloads_limit, state.taken_epoch);
+        let mut probe = Probe::take_over(kernel.clone(), fds, slots, limit, epoch, options.statistics)?;
         let all_slots = probe.maps.slots();
         let (series, slots) = (&state.series, &state.slots_of_series);
         let (store, ended) =
@@ -165,10 +178,6 @@ impl Collector {
         collector.kept_devices = state.devices.iter().map(|kept| (kept.id, kept.clone())).collect();
         collector.end_devices_that_are_gone(&found)?;
         collector.find_first(found)?;
-        log::info!(
-            "continuing where biolat ended, with its probe and {} series",
-            collector.store.keys().count()
-        );
         Ok((collector, predecessor))
     }
 
@@ -202,6 +211,7 @@ impl Collector {
             read: None,
             gone: GoneDevices::default(),
             stats: CollectionStats::default(),
+            earlier: EarlierProbes::default(),
             keep: None,
             kept_devices: BTreeMap::new(),
         })
@@ -224,6 +234,7 @@ impl Collector {
     fn continue_from(&mut self, state: &State) -> Option<()> {
         self.workloads = WorkloadStore::from_record(&state.workloads, Instant::now())?;
         self.reference.continue_from(&state.pending)?;
+        self.earlier = EarlierProbes::from_record(&state.earlier)?;
         self.unresolved_completions = state.unresolved_completions;
         self.slow = SlowIoLog::from_record(&state.slow);
         self.stats = CollectionStats::from_record(&state.collections)?;

@@ -2,6 +2,7 @@
 //! after the kernel has done its part, and what is left to do is done by the next call.
 
 mod kept;
+mod moved;
 #[cfg(test)]
 mod tests;
 
@@ -39,7 +40,7 @@ pub(super) struct SeriesStore {
 }
 
 /// A series in the probe's maps.
-struct TrackedSeries {
+pub(super) struct TrackedSeries {
     slot: u32,
     /// Whether it is in the table. If not, putting it there is tried again: the cell may have become free.
     in_table: bool,
@@ -119,7 +120,7 @@ impl SeriesStore {
     }
 
     /// A series that is in the index.
-    fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
+    pub(super) fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
         self.series.entry(key).or_insert_with(|| {
             let baseline = self.baselines.remove(&slot).unwrap_or(SlotReading::ZERO);
             TrackedSeries {

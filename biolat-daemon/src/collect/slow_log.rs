@@ -234,7 +234,7 @@ impl Collector {
         let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
         let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
         self.slow.resolve(&self.probe.kernel, device, cgroup);
-        self.slow.share(self.probe.slow_records_dropped()?);
+        self.slow.share(self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?));
         Ok(())
     }
 }

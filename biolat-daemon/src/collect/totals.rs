@@ -106,6 +106,13 @@ impl Totals {
         }
     }
 
+    /// Continues in a slot of another probe, which was zero at first.
+    pub(super) fn restart(&mut self) {
+        self.last = SlotReading::ZERO;
+        self.left_out = 0;
+        self.is_unchanged = false;
+    }
+
     /// Adds the growth since the last collection. If all workloads together have done `reference`, it is limited to their I/Os.
     pub fn add(&mut self, now: SlotReading, reference: Option<&Entry>) -> Growth {
         let mut growth = now.sum.since(&self.last.sum);

@@ -18,7 +18,7 @@ use biolat_common::{
 use super::{Collector, workload_totals::WorkloadTotals};
 use crate::{
     cgroup::{Identity, PodNames},
-    probe::{EpochCounts, Probe, SeenCgroup},
+    probe::{EpochCounts, Probe, SeenCgroup, WorkloadMaps},
     snapshot::WorkloadView,
 };
 
@@ -322,11 +322,22 @@ impl Cgroups for Probe {
 impl Collector {
     /// Reads what the workloads have done since the last call.
     pub(super) fn read_workloads(&mut self) -> Result<()> {
+        self.take_workloads(WorkloadMaps::take)?;
+        if self.probe.workloads.is_some() {
+            self.read_pod_names();
+        }
+        Ok(())
+    }
+
+    /// Adds what is taken of the tables.
+    pub(super) fn take_workloads(
+        &mut self,
+        take: impl FnOnce(&mut WorkloadMaps) -> Result<EpochCounts>,
+    ) -> Result<()> {
         let Some(maps) = &mut self.probe.workloads else { return Ok(()) };
-        let counts = maps.take()?;
+        let counts = take(maps)?;
         self.reference.add(&counts);
         self.workloads.add(&counts, Instant::now(), self.scrapes.count(), &mut self.probe);
-        self.read_pod_names();
         Ok(())
     }
 

@@ -141,7 +141,7 @@ pub(super) fn parse_btf(btf: Vec<u8>) -> Result<Btf> {
 }
 
 /// How many workloads a probe for this kernel tells apart, of as many as there may be.
-pub(super) fn workloads_on(kernel: &Kernel, workloads: u32) -> u32 {
+pub(crate) fn workloads_on(kernel: &Kernel, workloads: u32) -> u32 {
     if kernel.has_workloads { workloads } else { 0 }
 }
 

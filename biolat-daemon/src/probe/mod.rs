@@ -32,6 +32,7 @@ use biolat_common::{inflight::Found, series::Key, slow::SlowRecord};
 use log::Log;
 
 pub use attached::ProbeFds;
+pub(crate) use load::workloads_on;
 pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;
 pub use series_maps::{SeriesMaps, SlotReading};
@@ -102,18 +103,31 @@ impl Probe {
         workloads: u32,
         statistics: bool,
     ) -> Result<Self> {
+        let mut probe = Self::load(kernel, btf, host, slots, workloads, statistics)?;
+        probe.attach_loaded(host)?;
+        Ok(probe)
+    }
+
+    /// Loads the probe like [`attach`](Self::attach), to be attached later.
+    pub fn load(
+        kernel: Kernel,
+        btf: Vec<u8>,
+        host: &Host,
+        slots: u32,
+        workloads: u32,
+        statistics: bool,
+    ) -> Result<Self> {
         let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
         let statistics = statistics.then(enable_statistics).transpose()?;
         let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots, duplicates } =
             env.load(&kernel, &btf, slots, workloads)?;
         drop(btf);
-        let links = programs.attach().map_err(|error| env.explain(error))?;
         // Parsing BTF took some tens of megabytes.
         c_library::trim_heap();
         Ok(Self {
             programs,
-            links: Some(links),
+            links: None,
             maps,
             kernel,
             events,
@@ -125,6 +139,13 @@ impl Probe {
             slots,
             map_fds: duplicates,
         })
+    }
+
+    /// Attaches the probe that was loaded.
+    pub fn attach_loaded(&mut self, host: &Host) -> Result<()> {
+        let attached = self.programs.attach();
+        self.links = Some(attached.or_else(|error| Err(LoadEnv::of(host)?.explain(error)))?);
+        Ok(())
     }
 
     /// Takes over a probe that is attached. It was loaded for the same kernel and with the same options, this many slots and
@@ -142,7 +163,7 @@ impl Probe {
         let set = &mut maps;
         let (events, slow, inflight) =
             (Events::from_maps(set)?, SlowRecords::from_maps(set)?, InflightResult::from_maps(set)?);
-        let limit = load::workloads_on(&kernel, workloads);
+        let limit = workloads_on(&kernel, workloads);
         let tables = workloads::tables(limit, slots, cpus.get() as u64);
         let workloads = (limit > 0).then(|| -> Result<_> {
             let mut maps = WorkloadMaps::from_maps(set, tables, cpus)?;
@@ -279,10 +300,14 @@ fn enable_statistics() -> Result<OwnedFd> {
     )
 }
 
+/// The version of the layout of the maps: of keys, values and what they mean. A daemon can read the maps of a probe of another
+/// version of biolat if this is the same.
+pub const MAP_LAYOUT: u32 = 1;
+
 /// What tells this probe from others: its code, relocated to the running kernel and these options, and the sizes of its maps.
 pub fn identity(kernel: &Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> {
     let cpus = possible_cpus()?;
-    let workloads = load::workloads_on(kernel, workloads);
+    let workloads = workloads_on(kernel, workloads);
     let kernel = kernel.clone().with_tables(workloads::tables(workloads, slots, cpus));
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     context.update(&object::of_kernel(kernel.layout)?);

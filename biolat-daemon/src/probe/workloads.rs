@@ -172,13 +172,8 @@ impl WorkloadMaps {
 
     /// What has been counted since the last call. After an error, nothing is lost: the next call returns it.
     pub fn take(&mut self) -> Result<EpochCounts> {
-        let mut counts = EpochCounts::new();
-        if self.resting != Resting::Taken {
-            self.take_resting(&mut counts)?;
-        }
-        self.epoch_map.set(0, self.epoch + 1, 0).context("cannot change the epoch")?;
-        self.epoch += 1;
-        self.resting = Resting::InUse;
+        let mut counts = self.take_last()?;
+        self.begin_epoch()?;
         // What was left from an earlier call is not lost if this fails: it is in `counts`.
         match self.take_resting(&mut counts) {
             Err(error) if counts.is_empty() => Err(error),
@@ -188,6 +183,24 @@ impl WorkloadMaps {
             }
             Ok(()) => Ok(counts),
         }
+    }
+
+    /// Makes the probe count in the next epoch. What was counted in the one before must have been taken; what is counted until now
+    /// is for [`take_last`](Self::take_last).
+    pub fn begin_epoch(&mut self) -> Result<()> {
+        self.epoch_map.set(0, self.epoch + 1, 0).context("cannot change the epoch")?;
+        self.epoch += 1;
+        self.resting = Resting::InUse;
+        Ok(())
+    }
+
+    /// What was counted in the last epoch, if it has not been taken yet.
+    pub fn take_last(&mut self) -> Result<EpochCounts> {
+        let mut counts = EpochCounts::new();
+        if self.resting != Resting::Taken {
+            self.take_resting(&mut counts)?;
+        }
+        Ok(counts)
     }
 
     fn take_resting(&mut self, counts: &mut EpochCounts) -> Result<()> {

@@ -1,7 +1,12 @@
 //! A daemon that continues where the last one has ended, with the probe that was kept for it.
 
 use std::{
-    collections::BTreeMap, fs::File, os::unix::fs::FileExt as _, process::Stdio, thread, time::Duration,
+    collections::BTreeMap,
+    fs::File,
+    os::unix::fs::FileExt as _,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::support::{
@@ -182,5 +187,80 @@ fn a_state_that_is_broken_is_not_continued() {
         assert_eq!(daemon.fresh().count(name, READ), 0);
         wait_for("the old probe to be detached", || programs().is_disjoint(&own));
         assert!(store.names().keys().all(|name| !stored.contains_key(name)) && store.names().len() == 4);
+    }
+}
+
+/// Another version, whose probe is another one, and back. What completes meanwhile is missed, at most 10 ms of it, and nothing is
+/// counted twice.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn an_upgrade_and_back() {
+    let device = LoopDevice::attach("upgrade", true);
+    let name = device.name.as_str();
+    let _awake = Awake::all_cpus();
+    for workloads in ["256", "off"] {
+        let store = FdStore::new("upgrade-store");
+        let base = [&arguments(name)[..], &["--workloads", workloads]].concat();
+        let other = [&base[..], &["--slow", "100ms"]].concat();
+        let mut daemon = Daemon::start_command(&mut store.command(&base));
+        let before = settled(&daemon, name);
+        let created_before = created(&before.figures, name);
+        let (mut missed, mut done) = (0, 0);
+        for round in 0..10 {
+            let (stored, own) = (store.names(), programs());
+            let arguments = if round % 2 == 0 { &other } else { &base };
+            let began = Instant::now();
+            let last;
+            (daemon, last) = with_load(&device, || {
+                thread::sleep(Duration::from_millis(300));
+                let last = Figures::scrape(daemon.address);
+                if round % 3 == 0 {
+                    drop(daemon);
+                } else {
+                    daemon.terminate();
+                }
+                let daemon = Daemon::start_command(&mut store.command(arguments));
+                thread::sleep(Duration::from_millis(300));
+                (daemon, last)
+            });
+            let took = began.elapsed();
+            let log = daemon.log();
+            assert!(log.iter().any(|line| line.contains("with another version of its probe")), "{log:#?}");
+            assert_grown(name, &last, &Figures::scrape(daemon.address));
+            let after = settled(&daemon, name);
+            let growth = compare(name, &before, &after);
+            assert_eq!(created(&after.figures, name), created_before);
+            let (all, unseen) = (growth.of(READ) + growth.of(WRITE), growth.unseen);
+            println!("{workloads} workloads: {} missed of {} in {took:.1?}", unseen - missed, all - done);
+            // The load lasts for more than a second.
+            assert!(unseen - missed <= 10 + (all - done) / 100);
+            (missed, done) = (unseen, all);
+            wait_for("the old probe to be detached", || programs().is_disjoint(&own));
+            assert!(store.names().keys().all(|name| !stored.contains_key(name)) && store.names().len() == 4);
+        }
+    }
+}
+
+/// Options that change what a total consists of.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn other_totals_are_not_continued() {
+    let device = LoopDevice::attach("options", true);
+    let name = device.name.as_str();
+    for option in [["--sizes", "off"], ["--workloads", "off"]] {
+        let store = FdStore::new("options-store");
+        let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+        Target::open(&device.path()).read(50);
+        let before = daemon.fresh();
+        assert!(before.count(name, READ) >= 50);
+        let own = programs();
+        drop(daemon);
+        let daemon = Daemon::start_command(&mut store.command(&[&arguments(name)[..], &option].concat()));
+        let log = daemon.log();
+        assert!(log.iter().any(|line| line.contains("counters start at zero: --")), "{log:#?}");
+        let after = daemon.fresh();
+        assert_eq!(after.count(name, READ), 0);
+        assert!(created(&after, name) != created(&before, name));
+        wait_for("the old probe to be detached", || programs().is_disjoint(&own));
     }
 }

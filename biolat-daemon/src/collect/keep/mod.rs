@@ -86,6 +86,8 @@ pub(super) struct Keep {
     /// The probe's.
     id: u32,
     identity: Vec<u8>,
+    /// How many workloads the probe tells apart.
+    workloads: u32,
     boot: String,
     /// How many of the arrays of slots that were added are stored.
     chunks: usize,
@@ -96,26 +98,38 @@ pub(super) struct Keep {
 
 impl Keep {
     /// Of a probe that this daemon has attached.
-    pub(super) fn new(store: FdStore, probe: &Probe, identity: Vec<u8>, boot: String) -> Result<Self> {
+    pub(super) fn new(
+        store: FdStore,
+        probe: &Probe,
+        identity: Vec<u8>,
+        workloads: u32,
+        boot: String,
+    ) -> Result<Self> {
         let copies = Copies::create().context("cannot create a file in memory")?;
-        Ok(Self::of(store, copies, probe.id()?, identity, boot, 0))
+        Ok(Self::of(store, copies, probe.id()?, identity, workloads, boot))
     }
 
     /// Of a probe that was taken over.
     pub(super) fn of_predecessor(store: FdStore, predecessor: Predecessor, probe: &Probe) -> Self {
-        let chunks = probe.maps.chunks_from(0).len();
         let Predecessor { copies, id, state, .. } = predecessor;
-        Self::of(store, copies, id, state.probe, state.boot, chunks)
+        let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
+        Self { chunks: probe.maps.chunks_from(0).len(), ..keep }
     }
 
-    fn of(store: FdStore, copies: Copies, id: u32, identity: Vec<u8>, boot: String, chunks: usize) -> Self {
+    fn of(store: FdStore, copies: Copies, id: u32, identity: Vec<u8>, workloads: u32, boot: String) -> Self {
         let (took, error_log) = (Duration::ZERO, LogLimit::default());
-        Self { store, copies, id, identity, boot, chunks, took, error_log }
+        Self { store, copies, id, identity, workloads, boot, chunks: 0, took, error_log }
     }
 
     /// The number of the only socket that it sends on.
     pub(super) fn socket(&self) -> RawFd {
         self.store.as_raw_fd()
+    }
+
+    /// The store, and the names in it, when another probe is to be kept instead.
+    pub(super) fn into_store(self) -> (FdStore, Vec<String>) {
+        let names = FdKind::ALL.map(|kind| kind.of_probe(self.id)).to_vec();
+        (self.store, names)
     }
 
     /// How long the last state took to write.
@@ -155,7 +169,7 @@ impl Keep {
         Ok(())
     }
 
-    fn commit(&mut self, collector: &Collector) -> Result<()> {
+    pub(super) fn commit(&mut self, collector: &Collector) -> Result<()> {
         let began = Instant::now();
         self.store_chunks(&collector.probe)?;
         let state = collector.state(self);
@@ -231,6 +245,10 @@ impl Collector {
             slow: self.slow.to_record(),
             collections: self.stats.to_record(),
             series: self.store.series_records(),
+            map_layout: probe::MAP_LAYOUT,
+            sizes: self.probe.kernel.counts_sizes(),
+            workloads_limit: keep.workloads,
+            earlier: self.earlier.to_record(),
         }
     }
 }

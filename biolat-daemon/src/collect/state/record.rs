@@ -45,6 +45,33 @@ pub(in crate::collect) struct State {
     pub collections: CollectionsRecord,
     #[prost(message, repeated, tag = "14")]
     pub series: Vec<SeriesRecord>,
+    /// See [`crate::probe::MAP_LAYOUT`].
+    #[prost(uint32, tag = "15")]
+    pub map_layout: u32,
+    /// Whether requests are counted by size.
+    #[prost(bool, tag = "16")]
+    pub sizes: bool,
+    /// How many workloads are told apart.
+    #[prost(uint32, tag = "17")]
+    pub workloads_limit: u32,
+    /// What was counted by probes before this one.
+    #[prost(message, required, tag = "18")]
+    pub earlier: EarlierRecord,
+}
+
+/// Counts of probes that have been replaced.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct EarlierRecord {
+    #[prost(uint64, repeated, tag = "1")]
+    pub losses: Vec<u64>,
+    #[prost(uint64, tag = "2")]
+    pub recursion_misses: u64,
+    #[prost(uint64, tag = "3")]
+    pub slow_dropped: u64,
+    #[prost(uint64, tag = "4")]
+    pub runs: u64,
+    #[prost(uint64, tag = "5")]
+    pub run_time_ns: u64,
 }
 
 /// Slots that are not of a series.

@@ -1,0 +1,74 @@
+//! The store when the probe is replaced: its series get slots in the maps of another one.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use biolat_common::series::Key;
+
+use super::{super::reference::Reference, SeriesStore};
+use crate::probe::{SeriesMaps, SlotReading};
+
+impl SeriesStore {
+    /// Creates series in the maps of a probe that nobody has used yet.
+    pub(in crate::collect) fn create_in(&self, maps: &mut impl SeriesMaps, keys: &[Key]) -> Result<()> {
+        let mut store = Self::default();
+        for &key in keys {
+            while !store.create(maps, key)? {
+                ensure!(store.grow(maps)?, "there are too many series");
+                store.release_committed(maps)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The counters of the series in the slots from this one on.
+    pub(in crate::collect) fn readings_beyond(
+        &self,
+        maps: &mut impl SeriesMaps,
+        first: u32,
+    ) -> Result<BTreeMap<Key, SlotReading>> {
+        let beyond = self.series.iter().filter(|(_, tracked)| tracked.slot >= first);
+        beyond.map(|(&key, tracked)| Ok((key, maps.read(tracked.slot)?))).collect()
+    }
+
+    /// Adds what the probe has counted until the end: by these readings, and of all other series as far as the reference has it.
+    pub(in crate::collect) fn read_last(
+        &mut self,
+        maps: &mut impl SeriesMaps,
+        index: &[(Key, u32)],
+        mut readings: BTreeMap<Key, SlotReading>,
+        reference: &mut Reference,
+    ) -> Result<()> {
+        for &(key, slot) in index {
+            let of_workloads = reference.take(key, slot);
+            let reading = match (readings.remove(&key), &of_workloads) {
+                (Some(reading), _) => reading,
+                (None, Some(_)) => maps.read(slot)?,
+                // It has begun since, and the new probe counts it.
+                (None, None) => continue,
+            };
+            self.track(key, slot).totals.add(reading, of_workloads.as_ref());
+        }
+        Ok(())
+    }
+
+    /// Continues with the maps of another probe, in which every slot was zero.
+    pub(in crate::collect) fn move_to(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
+        let missing: Vec<Key> = {
+            let index: BTreeMap<Key, u32> = maps.index()?.into_iter().collect();
+            self.series.keys().copied().filter(|key| !index.contains_key(key)).collect()
+        };
+        self.create_in(maps, &missing)?;
+        let index: BTreeMap<Key, u32> = maps.index()?.into_iter().collect();
+        for (key, tracked) in &mut self.series {
+            tracked.slot = *index.get(key).context("a series has no slot")?;
+            tracked.in_table = false;
+            tracked.totals.restart();
+        }
+        self.quarantined.clear();
+        self.uncommitted.clear();
+        self.released.clear();
+        self.baselines.clear();
+        Ok(())
+    }
+}
