@@ -35,7 +35,7 @@ pub async fn run(
         probe: config.probe,
         interval: config.interval,
         seccomp: config.seccomp,
-        kept: Kept::of_environment(kept),
+        kept: Kept::open(config.pin.as_deref(), kept)?,
     };
     let collector = tokio::select! {
         () = &mut shutdown => return Ok(()),

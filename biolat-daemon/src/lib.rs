@@ -34,6 +34,7 @@ pub mod log_lines;
 mod losses;
 mod net;
 pub mod passed_fds;
+pub mod pins;
 pub mod probe;
 pub mod process;
 pub mod report;

@@ -10,7 +10,7 @@ use biolat_daemon::{
     config::{Config, EXIT_USAGE},
     daemon, listen, log_lines,
     passed_fds::{self, PassedFds},
-    process, report, rights,
+    pins, process, report, rights,
     web_config::WebConfigError,
 };
 use clap::Parser as _;
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         None => return run_daemon(cli),
         Some(Command::Check(options)) => check::run(options),
         Some(Command::Report(options)) => report::run(&options),
+        Some(Command::Unpin { folder }) => pins::unpin(&folder).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
         log::error!("{error:#}");

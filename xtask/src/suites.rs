@@ -98,6 +98,7 @@ pub(crate) const SUITES: &[Suite] = &[
     // In guests, `series_limits` reuses the slots of devices that are gone.
     Suite { name: "device_churn", on_host: true, needs: &[], guests: &[] },
     Suite { name: "kept_probe", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
+    Suite { name: "pins", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "restarts", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "rights", on_host: true, needs: &[], guests: &[Standard] },
     Suite { name: "systemd", on_host: true, needs: &[], guests: &[Standard] },

@@ -158,8 +158,8 @@ impl Collector {
     fn drop_privileges(&mut self, filter: bool) -> Result<()> {
         let reader = self.sysfs.read(move || rights::drop_privileges(Role::ReadingSysfs, filter));
         reader.context("the thread that reads sysfs does not answer")??;
-        let store = self.keep.as_ref().map(Keep::socket);
-        rights::drop_privileges(Role::Collecting { store }, filter)
+        let keeping = self.keep.as_ref().map(Keep::rights);
+        rights::drop_privileges(Role::Collecting { keeping }, filter)
     }
 
     /// Scans the devices now. If that blocks, they stay as they are; a scan that ends late counts next time.

@@ -13,7 +13,7 @@ use super::{
     audit::Audit,
     id_kind,
     inflight::SurveyTurns,
-    keep::{self, Keep, Kept, Predecessor},
+    keep::{self, Keep, Kept, Predecessor, Store},
     reference::Reference,
     replace::{EarlierProbes, ensure_continuable},
     scan,
@@ -31,7 +31,6 @@ use crate::{
     host::Host,
     probe::{Options, Probe, WorkloadMaps, kernel::Kernel, kernel_btf, slot_bytes, workloads_on},
     scrapes::Scrapes,
-    service_manager::FdStore,
 };
 
 impl Collector {
@@ -67,7 +66,7 @@ impl Collector {
         let (predecessor, mut store, mut useless) = Predecessor::find(kept);
         let mut collector = None;
         if let Some(predecessor) = predecessor {
-            let names = predecessor.names();
+            let id = predecessor.id;
             let (host, selection, found) = (host.clone(), selection.clone(), found.clone());
             match Self::take_over(host, selection, found, &kernel, &options, &boot, predecessor) {
                 Ok((mut continued, predecessor)) => {
@@ -80,12 +79,14 @@ impl Collector {
                         continued.keep = Some(keep);
                         return Ok(continued);
                     }
-                    (store, useless) = continued.upgrade(keep, &kernel, types.clone(), &options)?;
+                    let old;
+                    (store, old) = continued.upgrade(keep, &kernel, types.clone(), &options)?;
+                    useless = vec![old];
                     collector = Some(continued);
                 }
                 Err(reason) => {
                     log::warn!("cannot continue where biolat ended, counters start at zero: {reason:#}");
-                    useless.extend(names);
+                    useless.push(id);
                 }
             }
         }
@@ -101,15 +102,14 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Replaces the probe of another version, or with other options, by this one's. Returns the store, and the names of the old
-    /// one's file descriptors.
+    /// Replaces the probe of another version, or with other options, by this one's. Returns the store and the old one.
     fn upgrade(
         &mut self,
         mut keep: Keep,
         kernel: &Kernel,
         types: Vec<u8>,
         options: &Options,
-    ) -> Result<(FdStore, Vec<String>)> {
+    ) -> Result<(Store, u32)> {
         let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
         let new =
             Probe::load(kernel.clone(), types, &self.host, slots, options.workloads, options.statistics)?;

@@ -16,13 +16,15 @@ pub mod release;
 mod series_maps;
 mod slot_arrays;
 mod slow;
+mod state_map;
 mod sys;
 mod workloads;
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    path::Path,
     time::Duration,
 };
 
@@ -37,6 +39,7 @@ pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;
 pub use series_maps::{SeriesMaps, SlotReading};
 pub use slot_arrays::{CountersValue, SlotBuffer};
+pub use state_map::StateMap;
 pub use sys::ProgramCounts;
 pub use workloads::{EpochCounts, SeenCgroup, WorkloadMaps, workload_bytes};
 
@@ -298,6 +301,16 @@ fn enable_statistics() -> Result<OwnedFd> {
     aya::sys::enable_stats(aya::sys::Stats::RunTime).context(
         "cannot enable the kernel's statistics of BPF programs: --probe-stats requires CAP_SYS_ADMIN",
     )
+}
+
+/// Pins a map, program or link to a new file of a BPF file system.
+pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    sys::pin(object, path)
+}
+
+/// Opens what is pinned to a file.
+pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
+    sys::open_pinned(path)
 }
 
 /// The version of the layout of the maps: of keys, values and what they mean. A daemon can read the maps of a probe of another

@@ -3,9 +3,14 @@
 #![allow(unsafe_code, reason = "bpf(2) takes pointers")]
 
 use std::{
+    ffi::CString,
     io,
     mem::size_of,
-    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
 };
 
 use aya::maps::MapData;
@@ -124,6 +129,29 @@ unsafe fn object_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()>
     attr.info.info_len = size_of::<T>() as u32;
     // SAFETY: the kernel writes `info_len` bytes at most; the caller vouches for the rest.
     unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr) }.map(drop)
+}
+
+/// Pins a map, program or link to a new file of a BPF file system.
+pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = zeroed();
+    // SAFETY: a union of plain integers; this is the member that the command reads.
+    let pin = unsafe { &mut attr.__bindgen_anon_4 };
+    pin.pathname = path.as_ptr() as u64;
+    pin.bpf_fd = object.as_raw_fd().cast_unsigned();
+    // SAFETY: the path ends with a zero.
+    unsafe { bpf(bpf_cmd::BPF_OBJ_PIN, &mut attr) }.map(drop)
+}
+
+/// Opens what is pinned to a file.
+pub(super) fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = zeroed();
+    attr.__bindgen_anon_4.pathname = path.as_ptr() as u64;
+    // SAFETY: the path ends with a zero.
+    let fd = unsafe { bpf(bpf_cmd::BPF_OBJ_GET, &mut attr) }?;
+    // SAFETY: a new file descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// Attaches a program to the tracepoint that it was loaded for, until what this returns is closed.

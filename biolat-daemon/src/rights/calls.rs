@@ -9,7 +9,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::Role;
+use super::{Keeping, Role};
 
 /// Memory, locks, clocks, logging, reading files and their metadata. Opening files is restricted in [`rules`].
 const EVERY_ROLE: &[c_long] = &[
@@ -174,13 +174,18 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
             rules.insert(libc::SYS_tkill, one_of(1, [libc::SIGTSTP as u64])?);
             rules.insert(libc::SYS_ioctl, one_of(1, TERMINAL_COMMANDS)?);
         }
-        Role::Collecting { store } => {
-            rules.insert(libc::SYS_bpf, one_of(0, BPF_COMMANDS.map(|command| command as u64))?);
-            if let Some(socket) = store {
-                // The state, which is open; and maps, to systemd.
-                rules.insert(libc::SYS_pwrite64, Vec::new());
-                rules.insert(libc::SYS_sendmsg, one_of(0, [u64::from(socket.cast_unsigned())])?);
+        Role::Collecting { keeping } => {
+            let mut commands = BPF_COMMANDS.map(|command| command as u64).to_vec();
+            match keeping {
+                None => {}
+                Some(Keeping::InPins) => commands.push(bpf_cmd::BPF_OBJ_PIN as u64),
+                Some(Keeping::WithSystemd { socket }) => {
+                    // The state, which is open; and maps, to systemd.
+                    rules.insert(libc::SYS_pwrite64, Vec::new());
+                    rules.insert(libc::SYS_sendmsg, one_of(0, [u64::from(socket.cast_unsigned())])?);
+                }
             }
+            rules.insert(libc::SYS_bpf, one_of(0, commands)?);
         }
     }
     Ok(rules)
@@ -192,7 +197,7 @@ fn without(argument: u8, bits: u64) -> Result<SeccompRule> {
 }
 
 /// Matches an argument that equals one of these.
-fn one_of<const N: usize>(argument: u8, values: [u64; N]) -> Result<Vec<SeccompRule>> {
+fn one_of(argument: u8, values: impl IntoIterator<Item = u64>) -> Result<Vec<SeccompRule>> {
     let is = |value| when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     values.into_iter().map(is).collect()
 }
@@ -220,10 +225,10 @@ mod tests {
 
     use aya_obj::generated::bpf_cmd;
 
-    use super::Role;
+    use super::{Keeping, Role};
     use crate::rights::drop_privileges;
 
-    const COLLECTING: Role = Role::Collecting { store: None };
+    const COLLECTING: Role = Role::Collecting { keeping: None };
 
     /// Runs it in a thread that has dropped its privileges.
     fn confined<T: Send>(role: Role, run: impl FnOnce() -> T + Send) -> T {
@@ -295,11 +300,19 @@ mod tests {
             assert!(
                 bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM).is_err() && !is_denied(bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM))
             );
-            for command in
-                [bpf_cmd::BPF_PROG_LOAD, bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, bpf_cmd::BPF_MAP_GET_FD_BY_ID]
-            {
+            for command in [
+                bpf_cmd::BPF_PROG_LOAD,
+                bpf_cmd::BPF_RAW_TRACEPOINT_OPEN,
+                bpf_cmd::BPF_MAP_GET_FD_BY_ID,
+                bpf_cmd::BPF_OBJ_PIN,
+                bpf_cmd::BPF_OBJ_GET,
+            ] {
                 assert!(is_denied(bpf(command)), "{}", command as u32);
             }
+        });
+        confined(Role::Collecting { keeping: Some(Keeping::InPins) }, || {
+            assert!(!is_denied(bpf(bpf_cmd::BPF_OBJ_PIN)));
+            assert!(is_denied(bpf(bpf_cmd::BPF_OBJ_GET)) && is_denied(bpf(bpf_cmd::BPF_PROG_LOAD)));
         });
     }
 
@@ -325,11 +338,14 @@ mod tests {
         confined(COLLECTING, || {
             assert!(is_denied(send(&one)) && is_denied(file.write_at(b"x", 0)));
         });
-        confined(Role::Collecting { store: Some(one.as_raw_fd()) }, || {
-            assert_eq!(send(&one).unwrap(), 1);
-            assert!(is_denied(send(&other)));
-            assert_eq!(file.write_at(b"x", 0).unwrap(), 1);
-        });
+        confined(
+            Role::Collecting { keeping: Some(Keeping::WithSystemd { socket: one.as_raw_fd() }) },
+            || {
+                assert_eq!(send(&one).unwrap(), 1);
+                assert!(is_denied(send(&other)));
+                assert_eq!(file.write_at(b"x", 0).unwrap(), 1);
+            },
+        );
         confined(Role::Serving, || {
             assert!(is_denied(send(&one)) && is_denied(file.write_at(b"x", 0)));
         });

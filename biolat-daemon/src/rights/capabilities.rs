@@ -75,8 +75,8 @@ mod tests {
     #[test]
     fn the_collector_keeps_the_least_right_to_make_maps() {
         let root = [CAP_CHOWN, CAP_SYS_ADMIN, CAP_BPF].into();
-        assert_eq!(kept(Role::Collecting { store: None }, &root), Some(CAP_BPF));
-        assert_eq!(kept(Role::Collecting { store: None }, &[CAP_SYS_ADMIN].into()), Some(CAP_SYS_ADMIN));
+        assert_eq!(kept(Role::Collecting { keeping: None }, &root), Some(CAP_BPF));
+        assert_eq!(kept(Role::Collecting { keeping: None }, &[CAP_SYS_ADMIN].into()), Some(CAP_SYS_ADMIN));
         assert_eq!(kept(Role::Serving, &root), None);
     }
 }

@@ -18,13 +18,22 @@ pub(crate) use capabilities::{clear_effective, missing_capabilities, missing_of}
 pub(crate) enum Role {
     /// Serves HTTP and starts threads that encode. It needs no capability and never calls `bpf(2)`.
     Serving,
-    /// Reads the probe's maps and sysfs. Creating maps for more series needs `CAP_BPF`. It uses no socket but one, on which it
-    /// stores these maps with systemd for the next daemon, if they are kept.
-    Collecting { store: Option<RawFd> },
+    /// Reads the probe's maps and sysfs. It uses no socket; creating maps for more series needs `CAP_BPF`. These maps and its
+    /// state may be kept for the next daemon.
+    Collecting { keeping: Option<Keeping> },
     /// Reads sysfs and this process' mounts, and nothing else.
     ReadingSysfs,
     /// Draws on a terminal. It needs no capability and opens no connection.
     Tui,
+}
+
+/// How the collector keeps maps for the next daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// It sends them on this socket.
+    WithSystemd { socket: RawFd },
+    /// It pins them.
+    InPins,
 }
 
 /// Drops what the calling thread, and the threads it starts, no longer need: capabilities, new privileges on exec and, if

@@ -35,6 +35,7 @@ mod multipath_alert;
 mod nvme_hotplug;
 mod page;
 mod peers;
+mod pins;
 mod report;
 mod report_findings;
 mod requests;

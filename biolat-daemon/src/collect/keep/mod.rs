@@ -9,7 +9,8 @@
 mod predecessor;
 
 use std::{
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -26,7 +27,9 @@ use super::{
 };
 use crate::{
     passed_fds::{KEPT_PREFIX, KeptFd},
+    pins::Pins,
     probe::{self, Probe, WorkloadMaps},
+    rights::Keeping,
     service_manager::FdStore,
 };
 
@@ -35,16 +38,65 @@ pub(super) use predecessor::Predecessor;
 /// Where the daemon keeps what the next one needs, and what the last one has kept.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    store: FdStore,
+    store: Store,
     passed: Vec<KeptFd>,
 }
 
 impl Kept {
-    /// By systemd, if it has a store for this service. Without, what was passed is closed.
-    pub(crate) fn of_environment(passed: Vec<KeptFd>) -> Option<Self> {
-        Some(Self { store: FdStore::of_environment()?, passed })
+    /// In a folder, if there is one, or by systemd, if it has a store for this service. Without both, what was passed is closed.
+    pub(crate) fn open(folder: Option<&Path>, passed: Vec<KeptFd>) -> Result<Option<Self>> {
+        let Some(folder) = folder else {
+            let store = FdStore::of_environment().map(Store::Systemd);
+            return Ok(store.map(|store| Self { store, passed }));
+        };
+        let pins = Pins::open(folder)?;
+        let mut passed = Vec::new();
+        for probe in pins.probes()? {
+            for (file, fd) in pins.open_all(&probe)? {
+                let kind = file.split('-').next().unwrap_or_default();
+                passed.push(KeptFd { name: format!("{probe}-{kind}"), fd });
+            }
+        }
+        Ok(Some(Self { store: Store::Pins(pins), passed }))
     }
 }
+
+/// Who keeps it.
+#[derive(Debug)]
+pub(super) enum Store {
+    Systemd(FdStore),
+    Pins(Pins),
+}
+
+impl Store {
+    /// Keeps file descriptors of a probe, of which there are `first` of this kind already.
+    fn add(&self, probe: u32, kind: FdKind, first: usize, fds: &[BorrowedFd<'_>]) -> Result<()> {
+        match self {
+            Self::Systemd(store) => {
+                store.store(&kind.of_probe(probe), fds).context("cannot store file descriptors with systemd")
+            }
+            Self::Pins(pins) => pins.add(&folder_of(probe), kind.name(), first, fds),
+        }
+    }
+
+    /// Removes all that is kept of a probe.
+    fn remove(&self, probe: u32) -> Result<()> {
+        match self {
+            Self::Systemd(store) => FdKind::ALL
+                .into_iter()
+                .try_for_each(|kind| store.remove(&kind.of_probe(probe)))
+                .context("cannot remove file descriptors from systemd's store"),
+            Self::Pins(pins) => pins.remove(&folder_of(probe)),
+        }
+    }
+}
+
+fn folder_of(probe: u32) -> String {
+    format!("{KEPT_PREFIX}{probe}")
+}
+
+/// The number of the first array of slots that is added: the probe has fewer maps.
+const FIRST_CHUNK: usize = 100;
 
 /// The part of a name that says what a file descriptor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +121,7 @@ impl FdKind {
 
     /// The name of file descriptors of the probe with this id.
     fn of_probe(self, id: u32) -> String {
-        format!("{KEPT_PREFIX}{id}-{}", self.name())
+        format!("{}-{}", folder_of(id), self.name())
     }
 
     /// The probe's id and the kind, of a name.
@@ -79,9 +131,13 @@ impl FdKind {
     }
 }
 
+/// Room for a state in a map, which does not grow: for each slot of a series, and for all else.
+const STATE_BYTES: u64 = 256 << 10;
+const SERIES_BYTES: u64 = 4 << 10;
+
 /// What this daemon keeps.
 pub(super) struct Keep {
-    store: FdStore,
+    store: Store,
     copies: Copies,
     /// The probe's.
     id: u32,
@@ -99,37 +155,44 @@ pub(super) struct Keep {
 impl Keep {
     /// Of a probe that this daemon has attached.
     pub(super) fn new(
-        store: FdStore,
+        store: Store,
         probe: &Probe,
         identity: Vec<u8>,
         workloads: u32,
         boot: String,
     ) -> Result<Self> {
-        let copies = Copies::create().context("cannot create a file in memory")?;
+        let copies = match &store {
+            Store::Systemd(_) => Copies::create().context("cannot create a file in memory")?,
+            Store::Pins(_) => {
+                Copies::create_map(STATE_BYTES + u64::from(probe.first_slots()) * SERIES_BYTES)?
+            }
+        };
         Ok(Self::of(store, copies, probe.id()?, identity, workloads, boot))
     }
 
     /// Of a probe that was taken over.
-    pub(super) fn of_predecessor(store: FdStore, predecessor: Predecessor, probe: &Probe) -> Self {
+    pub(super) fn of_predecessor(store: Store, predecessor: Predecessor, probe: &Probe) -> Self {
         let Predecessor { copies, id, state, .. } = predecessor;
         let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
         Self { chunks: probe.maps.chunks_from(0).len(), ..keep }
     }
 
-    fn of(store: FdStore, copies: Copies, id: u32, identity: Vec<u8>, workloads: u32, boot: String) -> Self {
+    fn of(store: Store, copies: Copies, id: u32, identity: Vec<u8>, workloads: u32, boot: String) -> Self {
         let (took, error_log) = (Duration::ZERO, LogLimit::default());
         Self { store, copies, id, identity, workloads, boot, chunks: 0, took, error_log }
     }
 
-    /// The number of the only socket that it sends on.
-    pub(super) fn socket(&self) -> RawFd {
-        self.store.as_raw_fd()
+    /// What the collector's thread needs for it.
+    pub(super) fn rights(&self) -> Keeping {
+        match &self.store {
+            Store::Systemd(store) => Keeping::WithSystemd { socket: store.as_raw_fd() },
+            Store::Pins(_) => Keeping::InPins,
+        }
     }
 
-    /// The store, and the names in it, when another probe is to be kept instead.
-    pub(super) fn into_store(self) -> (FdStore, Vec<String>) {
-        let names = FdKind::ALL.map(|kind| kind.of_probe(self.id)).to_vec();
-        (self.store, names)
+    /// The store, when another probe is to be kept instead of this one.
+    pub(super) fn into_store(self) -> (Store, u32) {
+        (self.store, self.id)
     }
 
     /// How long the last state took to write.
@@ -137,24 +200,20 @@ impl Keep {
         self.took
     }
 
-    /// Stores the state and the probe.
-    fn store_all(&self, probe: &Probe, maps: &[OwnedFd]) -> Result<()> {
+    /// Stores the state and the probe. The links last: with them it is complete.
+    fn store_all(&mut self, probe: &Probe, maps: &[OwnedFd]) -> Result<()> {
         let maps: Vec<_> = maps.iter().map(|fd| fd.as_fd()).collect();
-        self.store(FdKind::State, &[self.copies.as_fd()])?;
-        self.store(FdKind::Maps, &maps)?;
-        self.store(FdKind::Programs, &probe.program_fds())?;
-        self.store(FdKind::Links, &probe.link_fds())
+        self.store.add(self.id, FdKind::State, 0, &[self.copies.as_fd()])?;
+        self.store.add(self.id, FdKind::Maps, 0, &maps)?;
+        self.store.add(self.id, FdKind::Programs, 0, &probe.program_fds())?;
+        self.store.add(self.id, FdKind::Links, 0, &probe.link_fds())
     }
 
-    fn store(&self, kind: FdKind, fds: &[BorrowedFd<'_>]) -> Result<()> {
-        self.store.store(&kind.of_probe(self.id), fds).context("cannot store file descriptors with systemd")
-    }
-
-    /// Removes file descriptors of these names from the store: of probes that nobody continues with.
-    pub(super) fn forget(&self, names: &[String]) {
-        for name in names {
-            if let Err(error) = self.store.remove(name) {
-                log::warn!("cannot remove {name} from systemd's store: {error}");
+    /// Removes what is kept of probes that nobody continues with.
+    pub(super) fn forget(&self, probes: &[u32]) {
+        for &probe in probes {
+            if let Err(error) = self.store.remove(probe) {
+                log::warn!("{error:#}");
             }
         }
     }
@@ -163,7 +222,8 @@ impl Keep {
     fn store_chunks(&mut self, probe: &Probe) -> Result<()> {
         let new = probe.maps.chunks_from(self.chunks);
         if !new.is_empty() {
-            self.store(FdKind::Maps, &new)?;
+            // Beyond the numbers of the maps that it had at the start.
+            self.store.add(self.id, FdKind::Maps, FIRST_CHUNK + self.chunks, &new)?;
             self.chunks += new.len();
         }
         Ok(())
@@ -202,10 +262,7 @@ impl Collector {
             }
             if let Err(error) = keep.copies.invalidate() {
                 log::error!("cannot invalidate the state, not keeping it any more: {error}");
-                for kind in FdKind::ALL {
-                    let _ = keep.store.remove(&kind.of_probe(keep.id));
-                }
-                return;
+                return keep.forget(&[keep.id]);
             }
         }
         self.keep = Some(keep);

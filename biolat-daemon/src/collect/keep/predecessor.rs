@@ -9,15 +9,14 @@ use super::{
         copies::Copies,
         record::{FORMAT, State},
     },
-    FdKind, Kept,
+    FdKind, Kept, Store,
 };
-use crate::{probe::ProbeFds, service_manager::FdStore};
+use crate::probe::ProbeFds;
 
 /// The last daemon: its state, and the file descriptors of its probe.
-#[derive(Debug)]
 pub(in crate::collect) struct Predecessor {
     pub(super) copies: Copies,
-    pub(super) id: u32,
+    pub(in crate::collect) id: u32,
     pub(in crate::collect) state: State,
     pub(in crate::collect) fds: ProbeFds,
 }
@@ -30,15 +29,12 @@ struct Parts {
 }
 
 impl Predecessor {
-    /// The latest one whose state is valid, the store, and the names of all others, which are of no use.
-    pub(in crate::collect) fn find(kept: Kept) -> (Option<Self>, FdStore, Vec<String>) {
+    /// The latest one whose state is valid, the store, and all other probes, which are of no use.
+    pub(in crate::collect) fn find(kept: Kept) -> (Option<Self>, Store, Vec<u32>) {
         let Kept { store, passed } = kept;
-        let (mut probes, mut useless): (BTreeMap<u32, Parts>, Vec<String>) = Default::default();
+        let (mut probes, mut useless): (BTreeMap<u32, Parts>, Vec<u32>) = Default::default();
         for passed in passed {
-            let Some((id, kind)) = FdKind::parse(&passed.name) else {
-                useless.push(passed.name);
-                continue;
-            };
+            let Some((id, kind)) = FdKind::parse(&passed.name) else { continue };
             let Parts { state, fds } = probes.entry(id).or_default();
             match kind {
                 FdKind::State => *state = Some(passed.fd),
@@ -52,10 +48,10 @@ impl Predecessor {
         for (id, parts) in probes.into_iter().rev() {
             match Self::open(id, parts) {
                 Ok(predecessor) if found.is_none() => found = Some(predecessor),
-                Ok(_) => useless.extend(names(id)),
+                Ok(_) => useless.push(id),
                 Err(reason) => {
                     log::warn!("cannot continue where biolat ended: {reason}");
-                    useless.extend(names(id));
+                    useless.push(id);
                 }
             }
         }
@@ -64,7 +60,8 @@ impl Predecessor {
 
     fn open(id: u32, parts: Parts) -> Result<Self, &'static str> {
         let Parts { state, fds } = parts;
-        let (copies, state) = Copies::open(state.ok_or("its state is missing")?);
+        let opened = Copies::open(state.ok_or("its state is missing")?);
+        let (copies, state) = opened.map_err(|_| "its state cannot be opened")?;
         let state = state.ok_or("its state is incomplete or was not written by biolat")?;
         let state = State::decode(&*state).map_err(|_| "its state was not written by biolat")?;
         if state.format != FORMAT {
@@ -72,13 +69,4 @@ impl Predecessor {
         }
         Ok(Self { copies, id, state, fds })
     }
-
-    /// The names of its file descriptors.
-    pub(in crate::collect) fn names(&self) -> Vec<String> {
-        names(self.id).collect()
-    }
-}
-
-fn names(id: u32) -> impl Iterator<Item = String> {
-    FdKind::ALL.into_iter().map(move |kind| kind.of_probe(id))
 }

@@ -1,8 +1,8 @@
-//! Two copies of the state in a file, which are written by turns: a process that ends in the middle of a write leaves the older
-//! copy, and its checksum tells that the newer one is torn.
+//! Two copies of the state, which are written by turns: a process that ends in the middle of a write leaves the older copy, and
+//! its checksum tells that the newer one is torn.
 //!
-//! The file is in memory and sparse: each copy begins at a place of its own, far from the other, and takes as many pages as it is
-//! long.
+//! They are in a file in memory that is sparse: each copy begins at a place of its own, far from the other, and takes as many
+//! pages as it is long. Or they are in a map, which can be pinned, and share its fixed size.
 
 use std::{
     fs::File,
@@ -13,8 +13,11 @@ use std::{
     },
 };
 
+use anyhow::Result;
 use flate2::Crc;
 use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::probe::StateMap;
 
 const MAGIC: [u8; 8] = *b"biolat\0\x01";
 
@@ -22,16 +25,52 @@ const MAGIC: [u8; 8] = *b"biolat\0\x01";
 const HEADER: usize = 32;
 const CHECKED: usize = 12;
 
-/// Where the copies begin.
+/// Where the copies begin in a file.
 const PLACES: [u64; 2] = [0, 1 << 30];
 
 /// More than any state: a length beyond was not written by biolat.
 const MAX_LENGTH: u64 = 256 << 20;
 
-/// The file.
-#[derive(Debug)]
+/// Where they are.
+enum Memory {
+    File(File),
+    Map(StateMap),
+}
+
+impl Memory {
+    /// Where the copies begin.
+    fn places(&self) -> [u64; 2] {
+        match self {
+            Self::File(_) => PLACES,
+            Self::Map(map) => [0, map.bytes() / 2],
+        }
+    }
+
+    fn place(&self, sequence: u64) -> u64 {
+        self.places()[(sequence % 2) as usize]
+    }
+
+    fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_exact_at(buffer, at),
+            Self::Map(map) => map.read(buffer, at),
+        }
+    }
+
+    /// Writes a copy.
+    fn write(&mut self, copy: &[u8], sequence: u64) -> io::Result<()> {
+        let place = self.place(sequence);
+        match self {
+            Self::File(file) => file.write_all_at(copy, place),
+            Self::Map(map) if copy.len() as u64 > map.bytes() / 2 => Err(io::ErrorKind::StorageFull.into()),
+            Self::Map(map) => map.write(copy, place),
+        }
+    }
+}
+
+/// The copies.
 pub(in crate::collect) struct Copies {
-    file: File,
+    memory: Memory,
     /// Of the next copy.
     sequence: u64,
     buffer: Vec<u8>,
@@ -40,17 +79,26 @@ pub(in crate::collect) struct Copies {
 impl Copies {
     pub(in crate::collect) fn create() -> io::Result<Self> {
         let file = memfd_create("biolat", MemfdFlags::CLOEXEC)?.into();
-        Ok(Self { file, sequence: 1, buffer: Vec::new() })
+        Ok(Self { memory: Memory::File(file), sequence: 1, buffer: Vec::new() })
     }
 
-    /// A file that another process has written, and the latest state in it; none if both copies are torn.
-    pub(in crate::collect) fn open(file: OwnedFd) -> (Self, Option<Vec<u8>>) {
-        let file = File::from(file);
-        let latest =
-            PLACES.iter().filter_map(|&place| read(&file, place)).max_by_key(|(sequence, _)| *sequence);
-        let (sequence, state) = latest.unzip();
+    /// In a map, with room for a state of so many bytes.
+    pub(in crate::collect) fn create_map(bytes: u64) -> Result<Self> {
+        // An even number of pages, so that each half begins with one.
+        let map = StateMap::create(2 * bytes.next_multiple_of(1 << 13))?;
+        Ok(Self { memory: Memory::Map(map), sequence: 1, buffer: Vec::new() })
+    }
+
+    /// A file or map that another process has written, and the latest state in it; none if both copies are torn.
+    pub(in crate::collect) fn open(fd: OwnedFd) -> io::Result<(Self, Option<Vec<u8>>)> {
+        let memory = match StateMap::open(fd.try_clone()?) {
+            Ok(map) => Memory::Map(map),
+            Err(_) => Memory::File(File::from(fd)),
+        };
+        let copies = memory.places().into_iter().filter_map(|place| read(&memory, place));
+        let (sequence, state) = copies.max_by_key(|(sequence, _)| *sequence).unzip();
         let sequence = sequence.map_or(1, |sequence| sequence + 1);
-        (Self { file, sequence, buffer: Vec::new() }, state)
+        Ok((Self { memory, sequence, buffer: Vec::new() }, state))
     }
 
     /// Writes a state over the older copy.
@@ -65,16 +113,15 @@ impl Copies {
         header[24..].copy_from_slice(&length.to_le_bytes());
         let checksum = checksum(&self.buffer);
         self.buffer[8..CHECKED].copy_from_slice(&checksum.to_le_bytes());
-        self.file.write_all_at(&self.buffer, place(self.sequence))?;
+        self.memory.write(&self.buffer, self.sequence)?;
         self.sequence += 1;
         Ok(())
     }
 
     /// Makes both copies invalid. Their first pages exist if they have been written, so that no memory is needed.
     pub(in crate::collect) fn invalidate(&mut self) -> io::Result<()> {
-        let length = self.file.metadata()?.len();
-        for place in PLACES.into_iter().filter(|place| place + HEADER as u64 <= length) {
-            self.file.write_all_at(&[0; HEADER], place)?;
+        for sequence in 0..2 {
+            self.memory.write(&[0; HEADER], sequence)?;
         }
         Ok(())
     }
@@ -83,18 +130,18 @@ impl Copies {
     #[cfg(test)]
     pub(in crate::collect) fn bytes(&self) -> io::Result<u64> {
         use std::os::unix::fs::MetadataExt as _;
-        Ok(self.file.metadata()?.blocks() * 512)
+        let Memory::File(file) = &self.memory else { return Ok(0) };
+        Ok(file.metadata()?.blocks() * 512)
     }
 }
 
 impl AsFd for Copies {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        match &self.memory {
+            Memory::File(file) => file.as_fd(),
+            Memory::Map(map) => map.as_fd(),
+        }
     }
-}
-
-fn place(sequence: u64) -> u64 {
-    PLACES[(sequence % 2) as usize]
 }
 
 fn checksum(copy: &[u8]) -> u32 {
@@ -104,16 +151,16 @@ fn checksum(copy: &[u8]) -> u32 {
 }
 
 /// The copy at a place, if it is valid, and its sequence number.
-fn read(file: &File, place: u64) -> Option<(u64, Vec<u8>)> {
+fn read(memory: &Memory, place: u64) -> Option<(u64, Vec<u8>)> {
     let mut copy = vec![0; HEADER];
-    file.read_exact_at(&mut copy, place).ok()?;
+    memory.read(&mut copy, place).ok()?;
     let word = |at: usize| copy.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let (sequence, length) = (word(16)?, word(24)?);
-    if copy[..8] != MAGIC || length > MAX_LENGTH || self::place(sequence) != place {
+    if copy[..8] != MAGIC || length > MAX_LENGTH || memory.place(sequence) != place {
         return None;
     }
     copy.resize(HEADER + length as usize, 0);
-    file.read_exact_at(&mut copy[HEADER..], place + HEADER as u64).ok()?;
+    memory.read(&mut copy, place).ok()?;
     let expected = u32::from_le_bytes(*copy[8..].first_chunk()?);
     (checksum(&copy) == expected).then(|| (sequence, copy.split_off(HEADER)))
 }
@@ -122,7 +169,7 @@ fn read(file: &File, place: u64) -> Option<(u64, Vec<u8>)> {
 mod tests {
     use std::os::{fd::AsFd as _, unix::fs::FileExt as _};
 
-    use super::{Copies, HEADER, PLACES, place};
+    use super::{Copies, File, HEADER, Memory, PLACES};
 
     fn written(states: &[&[u8]]) -> Copies {
         let mut copies = Copies::create().unwrap();
@@ -134,7 +181,20 @@ mod tests {
 
     /// As the next process finds it.
     fn found(copies: &Copies) -> Option<Vec<u8>> {
-        Copies::open(copies.as_fd().try_clone_to_owned().unwrap()).1
+        opened(copies).1
+    }
+
+    fn opened(copies: &Copies) -> (Copies, Option<Vec<u8>>) {
+        Copies::open(copies.as_fd().try_clone_to_owned().unwrap()).unwrap()
+    }
+
+    fn file(copies: &Copies) -> &File {
+        let Memory::File(file) = &copies.memory else { panic!("no file") };
+        file
+    }
+
+    fn place(sequence: usize) -> u64 {
+        PLACES[sequence % 2]
     }
 
     #[test]
@@ -144,11 +204,11 @@ mod tests {
         for count in 1..=states.len() {
             let copies = written(&states[..count]);
             assert_eq!(found(&copies).unwrap(), states[count - 1]);
-            let (mut next, _) = Copies::open(copies.as_fd().try_clone_to_owned().unwrap());
+            let (mut next, _) = opened(&copies);
             next.write(|buffer| buffer.extend_from_slice(b"next")).unwrap();
             assert_eq!(found(&copies).unwrap(), b"next");
             // The one before is still there.
-            next.file.write_all_at(&[0; 64], place(count as u64 + 1)).unwrap();
+            file(&next).write_all_at(&[0; 64], place(count + 1)).unwrap();
             assert_eq!(found(&copies).unwrap(), states[count - 1]);
         }
     }
@@ -158,17 +218,17 @@ mod tests {
         let (oldest, older, newer) = ([1_u8; 300], [2_u8; 300], [3_u8; 280]);
         let whole = written(&[&oldest, &older, &newer]);
         let mut bytes = vec![0; HEADER + newer.len()];
-        whole.file.read_exact_at(&mut bytes, place(3)).unwrap();
+        file(&whole).read_exact_at(&mut bytes, place(3)).unwrap();
         for length in 0..bytes.len() {
             let copies = written(&[&oldest, &older]);
-            copies.file.write_all_at(&bytes[..length], place(3)).unwrap();
+            file(&copies).write_all_at(&bytes[..length], place(3)).unwrap();
             assert_eq!(found(&copies).unwrap(), older, "{length} bytes written");
         }
         for changed in 0..bytes.len() {
             let copies = written(&[&oldest, &older]);
             let mut bytes = bytes.clone();
             bytes[changed] ^= 0x10;
-            copies.file.write_all_at(&bytes, place(3)).unwrap();
+            file(&copies).write_all_at(&bytes, place(3)).unwrap();
             assert_eq!(found(&copies).unwrap(), older, "byte {changed} changed");
         }
     }
@@ -176,9 +236,9 @@ mod tests {
     #[test]
     fn what_another_program_wrote_is_no_state() {
         let copies = written(&[]);
-        copies.file.write_all_at(&[0xff; 4096], 0).unwrap();
+        file(&copies).write_all_at(&[0xff; 4096], 0).unwrap();
         assert_eq!(found(&copies), None);
-        copies.file.set_len(0).unwrap();
+        file(&copies).set_len(0).unwrap();
         assert_eq!(found(&copies), None);
         let mut copies = written(&[b"one", b"two"]);
         copies.invalidate().unwrap();
@@ -191,6 +251,6 @@ mod tests {
     fn memory_is_what_is_written() {
         let copies = written(&[&[7; 5000], &[8; 5000]]);
         assert_eq!(copies.bytes().unwrap(), 4 * 4096);
-        assert_eq!(copies.file.metadata().unwrap().len(), PLACES[1] + (HEADER + 5000) as u64);
+        assert_eq!(file(&copies).metadata().unwrap().len(), PLACES[1] + (HEADER + 5000) as u64);
     }
 }
