@@ -24,6 +24,7 @@ mod hotplug;
 mod hung;
 mod incidents;
 mod inflight;
+mod kept_counters;
 mod kept_probe;
 mod known_latency;
 mod latency;
