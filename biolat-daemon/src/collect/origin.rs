@@ -13,7 +13,7 @@ use super::{
     audit::Audit,
     id_kind,
     inflight::SurveyTurns,
-    keep::{self, Keep, Kept, Predecessor, Store},
+    keep::{Keep, Kept, Predecessor},
     reference::Reference,
     replace::{EarlierProbes, ensure_continuable},
     scan,
@@ -29,7 +29,7 @@ use crate::{
     cpus::CpuNodes,
     device::{Device, selection::Selection},
     host::Host,
-    probe::{Options, Probe, WorkloadMaps, kernel::Kernel, kernel_btf, slot_bytes, workloads_on},
+    probe::{Options, Probe, WorkloadMaps, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on},
     scrapes::Scrapes,
 };
 
@@ -51,12 +51,6 @@ impl Collector {
         let kernel = Kernel::from_btf(&types)?.with(&options);
         let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
         let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
-        let left_out = found.iter().filter(|device| selection.leaves_out(&device.name)).count();
-        if left_out > 0 {
-            log::info!(
-                "{left_out} loop devices or floppy disks are not shown: --loop or --device selects them"
-            );
-        }
         let Some(kept) = kept else {
             let mut collector = Self::begin_anew(host, selection, found, kernel, types, &options)?;
             drop(collector.probe.take_map_fds());
@@ -70,46 +64,38 @@ impl Collector {
             let (host, selection, found) = (host.clone(), selection.clone(), found.clone());
             match Self::take_over(host, selection, found, &kernel, &options, &boot, predecessor) {
                 Ok((mut continued, predecessor)) => {
-                    let is_same = predecessor.state.probe
-                        == keep::identity(&kernel, predecessor.state.slots, options.workloads)?;
-                    let keep = Keep::of_predecessor(store, predecessor, &continued.probe);
-                    keep.forget(&useless);
+                    let slots = predecessor.state.slots;
+                    let is_same = predecessor.state.probe == identity(&kernel, slots, options.workloads)?;
+                    let mut keep = Keep::of_predecessor(store, predecessor, &continued.probe);
                     if is_same {
                         log::info!("continuing where biolat ended, with its probe");
+                        keep.forget(&useless);
                         continued.keep = Some(keep);
                         return Ok(continued);
                     }
-                    let old;
-                    (store, old) = continued.upgrade(keep, &kernel, types.clone(), &options)?;
-                    useless = vec![old];
-                    collector = Some(continued);
+                    match continued.upgrade(&mut keep, &kernel, types.clone(), &options) {
+                        Ok(()) => collector = Some(continued),
+                        Err(reason) => log_reset(&reason),
+                    }
+                    store = keep.into_store();
                 }
-                Err(reason) => {
-                    log::warn!("cannot continue where biolat ended, counters start at zero: {reason:#}");
-                    useless.push(id);
-                }
+                Err(reason) => log_reset(&reason),
             }
+            useless.push(id);
         }
         let mut collector = match collector {
             Some(collector) => collector,
             None => Self::begin_anew(host, selection, found, kernel.clone(), types, &options)?,
         };
-        let identity = keep::identity(&kernel, collector.probe.first_slots(), options.workloads)?;
+        let identity = identity(&kernel, collector.probe.first_slots(), options.workloads)?;
         let keep = Keep::new(store, &collector.probe, identity, options.workloads, boot)?;
-        // The old probe's after the new one's: at any time there is one to continue with.
-        collector.begin_to_keep(keep)?;
-        collector.keep.iter().for_each(|keep| keep.forget(&useless));
+        // The old probe is removed after the new one is kept: at any time there is one to continue with.
+        collector.begin_to_keep(keep, &useless)?;
         Ok(collector)
     }
 
-    /// Replaces the probe of another version, or with other options, by this one's. Returns the store and the old one.
-    fn upgrade(
-        &mut self,
-        mut keep: Keep,
-        kernel: &Kernel,
-        types: Vec<u8>,
-        options: &Options,
-    ) -> Result<(Store, u32)> {
+    /// Replaces the probe of another version, or with other options, by this one's.
+    fn upgrade(&mut self, keep: &mut Keep, kernel: &Kernel, types: Vec<u8>, options: &Options) -> Result<()> {
         let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
         let new =
             Probe::load(kernel.clone(), types, &self.host, slots, options.workloads, options.statistics)?;
@@ -117,7 +103,7 @@ impl Collector {
         keep.commit(self)?;
         self.replace_probe(new)?;
         log::info!("continuing where biolat ended, with another version of its probe");
-        Ok(keep.into_store())
+        Ok(())
     }
 
     fn begin_anew(
@@ -219,6 +205,12 @@ impl Collector {
 
     /// The devices that were found before the probe was attached.
     fn find_first(&mut self, found: Vec<Device>) -> Result<()> {
+        let left_out = found.iter().filter(|device| self.selection.leaves_out(&device.name)).count();
+        if left_out > 0 {
+            log::info!(
+                "{left_out} loop devices or floppy disks are not shown: --loop or --device selects them"
+            );
+        }
         self.reconcile(found)?;
         self.provide_slots();
         self.create_foreseen_series();
@@ -236,7 +228,7 @@ impl Collector {
         self.reference.continue_from(&state.pending)?;
         self.earlier = EarlierProbes::from_record(&state.earlier)?;
         self.unresolved_completions = state.unresolved_completions;
-        self.slow = SlowIoLog::from_record(&state.slow);
+        self.slow = SlowIoLog::from_record(&state.slow)?;
         self.stats = CollectionStats::from_record(&state.collections)?;
         Some(())
     }
@@ -253,6 +245,10 @@ impl Collector {
         }
         Ok(())
     }
+}
+
+fn log_reset(reason: &anyhow::Error) {
+    log::warn!("cannot continue where biolat ended, counters start at zero: {reason:#}");
 }
 
 impl KnownDevice {

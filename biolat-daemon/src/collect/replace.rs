@@ -89,11 +89,11 @@ impl Collector {
             program: self.earlier.with_program(self.probe.program_counts()?),
             slow_dropped: self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?),
         };
+        self.read_slow_records();
         new.attach_loaded(&self.host)?;
         log::debug!("no probe has counted for {:.1?}", began.elapsed());
 
         // What it has counted until then.
-        self.read_slow_records();
         self.take_workloads(WorkloadMaps::take_last)?;
         let index = self.probe.maps.index()?;
         self.store.read_last(&mut self.probe.maps, &index, readings, &mut self.reference)?;

@@ -1,5 +1,7 @@
 //! The log of slow and failed I/Os: the probe's records, with the time of day and the name of the device. The latest are kept.
 
+mod kept;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -13,7 +15,7 @@ use biolat_common::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Collector, KnownDevice, state::record::SlowLogRecord, workloads::WorkloadStore};
+use super::{Collector, KnownDevice, workloads::WorkloadStore};
 use crate::{
     probe::{Probe, kernel::Kernel},
     snapshot::{SlowIo, SlowLog},
@@ -42,6 +44,8 @@ pub(super) struct SlowIoLog {
     dropped: u64,
     /// Records that the probe dropped.
     dropped_by_probe: u64,
+    /// The I/Os as they are kept, up to the one with this number.
+    encoded: (u64, Vec<u8>),
 }
 
 /// The latest devices that are gone: an I/O may fail after its device has disappeared.
@@ -117,15 +121,6 @@ impl RateLimit {
 }
 
 impl SlowIoLog {
-    /// The numbers, for the next daemon. It has none of the I/Os.
-    pub(super) fn to_record(&self) -> SlowLogRecord {
-        SlowLogRecord { number: self.number, dropped: self.dropped }
-    }
-
-    pub(super) fn from_record(record: &SlowLogRecord) -> Self {
-        Self { number: record.number, dropped: record.dropped, ..Self::default() }
-    }
-
     /// Adds the probe's records since the last call, in order of completion. Those of unknown devices wait for
     /// [`resolve`](Self::resolve).
     fn add<'a>(
@@ -334,6 +329,19 @@ mod tests {
         assert_eq!((ios[1].op.as_str(), ios[1].status), ("read", "ok"));
         assert_eq!(ns(1), [None, None, None, Some(5_000_000_001)]);
         assert_eq!((ns(2), ios[2].status), ([None; 4], "ioerr"));
+    }
+
+    #[test]
+    fn the_next_daemon_has_the_same_log() {
+        let mut log = SlowIoLog::default();
+        let failed = SlowRecord { status: 7, queue_ns: UNKNOWN_NS, ..record(SDA, 2_000_000) };
+        for count in 0..3 {
+            log.share(0);
+            let kept = SlowIoLog::from_record(&log.to_record()).unwrap();
+            assert_eq!((kept.number, kept.dropped), (count, 0));
+            assert_eq!(kept.snapshot().ios, log.snapshot().ios);
+            log.add(vec![failed], at(1_000), &kernel(), device, cgroup);
+        }
     }
 
     /// The time of day is that of the clock as it is set when the record is read.

@@ -15,6 +15,7 @@ use biolat_common::{
 
 use super::{
     incomplete::{Kind, amount, leave_incomplete, limit_to},
+    state::record::ReadingRecord,
     workload_totals::WorkloadTotals,
 };
 use crate::{
@@ -34,6 +35,8 @@ pub struct Totals {
     is_read_or_write: bool,
     /// What has been taken of the counters.
     last: SlotReading,
+    /// By how much `last` is ahead of the totals, which never changes, but for bytes and times; none if they are equal.
+    ahead: Option<Box<ReadingRecord>>,
     /// The amount of what was left out of the latest reading, see [`amount`].
     left_out: u64,
     /// Whether that was all of it, as in the reading before.
@@ -90,6 +93,7 @@ impl Totals {
     pub fn from_baseline(op: u32, baseline: SlotReading) -> Self {
         Self {
             is_read_or_write: matches!(op, READ | WRITE),
+            ahead: record::difference(&baseline),
             last: baseline,
             left_out: 0,
             is_unchanged: false,
@@ -109,6 +113,7 @@ impl Totals {
     /// Continues in a slot of another probe, which was zero at first.
     pub(super) fn restart(&mut self) {
         self.last = SlotReading::ZERO;
+        self.ahead = record::difference(&self.without_totals(&self.last));
         self.left_out = 0;
         self.is_unchanged = false;
     }
@@ -202,6 +207,7 @@ impl Totals {
         let Self {
             is_read_or_write: _,
             last: _,
+            ahead: _,
             left_out: _,
             is_unchanged: _,
             queue_ns,

@@ -97,7 +97,7 @@ pub(super) fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
     let mut info: bpf_prog_info = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes what the struct has room for, and to no buffer that `info` points to, as it has none.
     unsafe { object_info(program, &mut info) }?;
-    let name = info.name.iter().map(|&byte| byte.cast_unsigned()).take_while(|&byte| byte != 0).collect();
+    let name = info.name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|&byte| byte != 0).collect();
     Ok(ProgramInfo {
         id: info.id,
         name: String::from_utf8(name).unwrap_or_default(),

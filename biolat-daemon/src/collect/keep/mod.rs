@@ -191,8 +191,8 @@ impl Keep {
     }
 
     /// The store, when another probe is to be kept instead of this one.
-    pub(super) fn into_store(self) -> (Store, u32) {
-        (self.store, self.id)
+    pub(super) fn into_store(self) -> Store {
+        self.store
     }
 
     /// How long the last state took to write.
@@ -229,7 +229,7 @@ impl Keep {
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, collector: &Collector) -> Result<()> {
+    pub(super) fn commit(&mut self, collector: &mut Collector) -> Result<()> {
         let began = Instant::now();
         self.store_chunks(&collector.probe)?;
         let state = collector.state(self);
@@ -243,12 +243,20 @@ impl Keep {
 }
 
 impl Collector {
-    /// Keeps everything for the next daemon, from now on.
-    pub(super) fn begin_to_keep(&mut self, mut keep: Keep) -> Result<()> {
-        keep.commit(self)?;
+    /// Keeps everything for the next daemon, from now on, and removes what nobody continues with. A systemd that does not answer is
+    /// no reason not to measure; a folder that was asked for is.
+    pub(super) fn begin_to_keep(&mut self, mut keep: Keep, useless: &[u32]) -> Result<()> {
         let maps = self.probe.take_map_fds();
-        keep.store_all(&self.probe, &maps)?;
-        self.keep = Some(keep);
+        let kept = keep.commit(self).and_then(|()| keep.store_all(&self.probe, &maps));
+        keep.forget(useless);
+        match (kept, &keep.store) {
+            (Ok(()), _) => self.keep = Some(keep),
+            (Err(error), Store::Pins(_)) => return Err(error),
+            (Err(error), Store::Systemd(_)) => {
+                log::warn!("{error:#}: if biolat restarts, its counters start at zero");
+                keep.forget(&[keep.id]);
+            }
+        }
         Ok(())
     }
 
@@ -276,7 +284,8 @@ impl Collector {
         self.store.release_committed(&mut self.probe.maps)
     }
 
-    fn state(&self, keep: &Keep) -> State {
+    fn state(&mut self, keep: &Keep) -> State {
+        let slow = self.slow.to_record();
         let devices = self.devices.iter().map(|(&id, known)| DeviceRecord {
             id,
             inode: known.device.inode,
@@ -299,7 +308,7 @@ impl Collector {
             devices: devices.collect(),
             workloads: self.workloads.to_record(Instant::now()),
             pending: self.reference.records(),
-            slow: self.slow.to_record(),
+            slow,
             collections: self.stats.to_record(),
             series: self.store.series_records(),
             map_layout: probe::MAP_LAYOUT,
@@ -308,9 +317,4 @@ impl Collector {
             earlier: self.earlier.to_record(),
         }
     }
-}
-
-/// See [`probe::identity`]; of a probe that was just attached, or that would be.
-pub(super) fn identity(kernel: &probe::kernel::Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> {
-    probe::identity(kernel, slots, workloads)
 }

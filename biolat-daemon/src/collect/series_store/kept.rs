@@ -97,38 +97,32 @@ impl SeriesStore {
             }
             Ok(())
         };
-        // One slot at a time is taken out and put back, so that the probe always finds one.
-        for _ in 0..all_slots {
-            let Some(slot) = maps.pop_free()? else { break };
-            maps.push_free(slot)?;
-            if !left.remove(&slot) {
-                break;
-            }
-        }
+        find_free(&mut left, maps, all_slots)?;
         remove_used(&mut left, maps)?;
-        if left.is_empty() {
-            return Ok(Vec::new());
-        }
-        // Or a run of the probe has taken it out and will use it or put it back. No run takes longer than the quarantine: what has
-        // not come back by then is not in use. Meanwhile new series have no slot, and their completions are counted as lost.
-        const PAUSE: Duration = Duration::from_millis(1);
-        let (mut waited, mut free) = (Duration::ZERO, Vec::new());
-        loop {
-            while let Some(slot) = maps.pop_free()? {
-                left.remove(&slot);
-                free.push(slot);
-            }
-            if waited > QUARANTINE {
-                break;
-            }
+        // A run of the probe may have taken one out, and will use it or put it back at the end of the queue: that takes no longer than
+        // the quarantine. There it is found, unless more series begin until then than there are free slots before it.
+        const PAUSE: Duration = Duration::from_millis(5);
+        let mut waited = Duration::ZERO;
+        while !left.is_empty() && waited <= QUARANTINE {
             maps.pause(PAUSE);
             waited += PAUSE;
+            find_free(&mut left, maps, all_slots)?;
         }
-        let index = remove_used(&mut left, maps);
-        for slot in free {
-            maps.push_free(slot)?;
-        }
-        index?;
+        remove_used(&mut left, maps)?;
         Ok(left.into_iter().collect())
     }
+}
+
+/// Removes the slots that are in the free queue. One at a time is taken out and put back, so that the probe always finds one.
+fn find_free(left: &mut BTreeSet<u32>, maps: &mut impl SeriesMaps, all_slots: u32) -> Result<()> {
+    let mut found = BTreeSet::new();
+    for _ in 0..all_slots {
+        let Some(slot) = maps.pop_free()? else { break };
+        maps.push_free(slot)?;
+        left.remove(&slot);
+        if !found.insert(slot) {
+            break;
+        }
+    }
+    Ok(())
 }

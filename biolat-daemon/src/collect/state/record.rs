@@ -152,9 +152,16 @@ pub(in crate::collect) struct SeriesRecord {
     pub undispatched: u64,
     #[prost(uint64, repeated, tag = "14")]
     pub completions: Vec<u64>,
-    /// By how much the latest reading is ahead of the totals: it wraps, as the counters do.
-    #[prost(message, required, tag = "15")]
-    pub reading: ReadingRecord,
+    /// By how much the latest reading is ahead of the totals, if at all: it wraps, as the counters do. Not of times and bytes.
+    #[prost(message, optional, tag = "15")]
+    pub ahead: Option<ReadingRecord>,
+    /// Times and bytes of the latest reading.
+    #[prost(uint64, repeated, tag = "16")]
+    pub last_times: Vec<u64>,
+    #[prost(uint64, repeated, tag = "17")]
+    pub last_band_ns: Vec<u64>,
+    #[prost(bool, tag = "18")]
+    pub has_sizes: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -254,6 +261,40 @@ pub(in crate::collect) struct SlowLogRecord {
     pub number: u64,
     #[prost(uint64, tag = "2")]
     pub dropped: u64,
+    /// A [`SlowIosRecord`], encoded.
+    #[prost(bytes = "vec", tag = "3")]
+    pub ios: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct SlowIosRecord {
+    #[prost(message, repeated, tag = "1")]
+    pub ios: Vec<SlowIoRecord>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct SlowIoRecord {
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    #[prost(uint64, tag = "2")]
+    pub completed: u64,
+    #[prost(string, tag = "3")]
+    pub device: String,
+    #[prost(string, tag = "4")]
+    pub op: String,
+    #[prost(uint64, tag = "5")]
+    pub sector: u64,
+    #[prost(uint32, tag = "6")]
+    pub bytes: u32,
+    #[prost(string, tag = "7")]
+    pub status: String,
+    /// Of each phase, one more than the nanoseconds; 0 if it is unknown.
+    #[prost(uint64, repeated, tag = "8")]
+    pub latencies: Vec<u64>,
+    #[prost(uint32, tag = "9")]
+    pub cpu: u32,
+    #[prost(string, tag = "10")]
+    pub cgroup: String,
 }
 
 /// The collections so far.

@@ -23,6 +23,7 @@ impl Totals {
         let Self {
             is_read_or_write: _,
             last,
+            ahead,
             left_out,
             is_unchanged,
             queue_ns,
@@ -52,7 +53,10 @@ impl Totals {
             bands: compress(bands.as_flattened()),
             undispatched: *undispatched,
             completions: completions.clone(),
-            reading: to_record(&self.without_totals(last)),
+            ahead: ahead.as_deref().cloned(),
+            last_times: times(&last.sum.series).to_vec(),
+            last_band_ns: last.sum.sizes.band_ns.to_vec(),
+            has_sizes: last.has_sizes,
         }
     }
 
@@ -80,12 +84,19 @@ impl Totals {
         };
         expand(&record.cells, totals.cells.as_flattened_mut())?;
         expand(&record.bands, totals.sizes.bands.as_flattened_mut())?;
-        totals.last = totals.with_totals(&from_record(&record.reading)?);
+        let ahead = record.ahead.as_ref().map_or(Some(SlotReading::ZERO), from_record)?;
+        totals.last = totals.with_totals(&ahead);
+        let series = &mut totals.last.sum.series;
+        [series.queue_ns, series.device_ns, series.unsplit_ns, series.admission_ns, series.bytes] =
+            array(&record.last_times)?;
+        totals.last.sum.sizes.band_ns = array(&record.last_band_ns)?;
+        totals.last.has_sizes = record.has_sizes;
+        totals.ahead = record.ahead.clone().map(Box::new);
         Some(totals)
     }
 
-    /// By how much a reading is ahead of the totals. It is nearly always zero, but for the baseline.
-    fn without_totals(&self, reading: &SlotReading) -> SlotReading {
+    /// By how much a reading is ahead of the totals.
+    pub(super) fn without_totals(&self, reading: &SlotReading) -> SlotReading {
         let own = self.narrowed();
         SlotReading {
             sum: reading.sum.since(&own.sum),
@@ -97,8 +108,8 @@ impl Totals {
     fn with_totals(&self, ahead: &SlotReading) -> SlotReading {
         let mut reading = self.narrowed();
         reading.sum.merge(&ahead.sum);
-        let completions = combine(&ahead.completions, &reading.completions, u32::wrapping_add);
-        SlotReading { completions, has_sizes: ahead.has_sizes, ..reading }
+        reading.completions = combine(&reading.completions, &ahead.completions, u32::wrapping_add);
+        reading
     }
 
     /// The totals, as wide as the counters.
@@ -136,10 +147,22 @@ impl Totals {
     }
 }
 
-/// As many counts as `left` has.
-fn combine(left: &[u32], right: &[u32], by: fn(u32, u32) -> u32) -> Vec<u32> {
-    let right = right.iter().copied().chain(std::iter::repeat(0));
-    left.iter().zip(right).map(|(&left, right)| by(left, right)).collect()
+/// As many counts as the longer one has.
+fn combine(counts: &[u32], others: &[u32], by: fn(u32, u32) -> u32) -> Vec<u32> {
+    let at = |counts: &[u32], place: usize| counts.get(place).copied().unwrap_or_default();
+    let places = 0..counts.len().max(others.len());
+    places.map(|place| by(at(counts, place), at(others, place))).collect()
+}
+
+/// The wide counters.
+fn times(series: &Series) -> [u64; 5] {
+    [series.queue_ns, series.device_ns, series.unsplit_ns, series.admission_ns, series.bytes]
+}
+
+/// A difference, as it is kept; none if there is none.
+pub(super) fn difference(ahead: &SlotReading) -> Option<Box<ReadingRecord>> {
+    let is_zero = ahead.sum == Counters::ZERO && ahead.completions.iter().all(|&count| count == 0);
+    (!is_zero).then(|| Box::new(to_record(ahead)))
 }
 
 /// The patterns name every field and have no `..`: a new field does not compile until it is kept.
@@ -246,7 +269,7 @@ mod tests {
             let (mut totals, mut kept) = (new(), new());
             for scale in [4, 4, 4, 4, 5, 1 << 10, 1 << 15, 1 << 15, 1 << 16] {
                 kept = Totals::from_record(&kept.to_record(key, 7)).unwrap();
-                assert_eq!(kept.last, totals.last);
+                assert!(kept.last == totals.last);
                 let grown = totals.add(reading(scale), reference.as_ref());
                 assert_eq!(kept.add(reading(scale), reference.as_ref()), grown);
                 assert_eq!(kept.to_record(key, 7), totals.to_record(key, 7));
@@ -263,7 +286,7 @@ mod tests {
         short.errors.pop();
         assert!(Totals::from_record(&short).is_none());
         let mut long = record;
-        long.reading.cells.extend([5000, 1]);
+        long.ahead.as_mut().unwrap().cells.extend([5000, 1]);
         assert!(Totals::from_record(&long).is_none());
     }
 }
