@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{
     Collector, KnownDevice,
@@ -61,19 +61,24 @@ impl Collector {
         let mut collector = None;
         if let Some(predecessor) = predecessor {
             let id = predecessor.id;
-            let (host, selection, found) = (host.clone(), selection.clone(), found.clone());
-            match Self::take_over(host, selection, found, &kernel, &options, &boot, predecessor) {
+            let is_same =
+                predecessor.state.probe == identity(&kernel, predecessor.state.slots, options.workloads)?;
+            match Self::take_over(host.clone(), selection.clone(), &kernel, &options, &boot, predecessor) {
                 Ok((mut continued, predecessor)) => {
-                    let slots = predecessor.state.slots;
-                    let is_same = predecessor.state.probe == identity(&kernel, slots, options.workloads)?;
-                    let mut keep = Keep::of_predecessor(store, predecessor, &continued.probe);
-                    if is_same {
-                        log::info!("continuing where biolat ended, with its probe");
-                        keep.forget(&useless);
-                        continued.keep = Some(keep);
-                        return Ok(continued);
-                    }
-                    match continued.upgrade(&mut keep, &kernel, types.clone(), &options) {
+                    // Before anything is changed, so that every new map is kept.
+                    continued.keep = Some(Keep::of_predecessor(store, predecessor, &continued.probe));
+                    let outcome = continued.continue_with(found.clone()).and_then(|()| match is_same {
+                        true => Ok(()),
+                        false => continued.upgrade(&kernel, types.clone(), &options),
+                    });
+                    let Some(keep) = continued.keep.take() else { bail!("the state cannot be written") };
+                    match outcome {
+                        Ok(()) if is_same => {
+                            log::info!("continuing where biolat ended, with its probe");
+                            keep.forget(&useless);
+                            continued.keep = Some(keep);
+                            return Ok(continued);
+                        }
                         Ok(()) => collector = Some(continued),
                         Err(reason) => log_reset(&reason),
                     }
@@ -95,12 +100,12 @@ impl Collector {
     }
 
     /// Replaces the probe of another version, or with other options, by this one's.
-    fn upgrade(&mut self, keep: &mut Keep, kernel: &Kernel, types: Vec<u8>, options: &Options) -> Result<()> {
+    fn upgrade(&mut self, kernel: &Kernel, types: Vec<u8>, options: &Options) -> Result<()> {
         let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
         let new =
             Probe::load(kernel.clone(), types, &self.host, slots, options.workloads, options.statistics)?;
         // If this process ends before the new probe is kept, the next one continues with the old one.
-        keep.commit(self)?;
+        self.commit();
         self.replace_probe(new)?;
         log::info!("continuing where biolat ended, with another version of its probe");
         Ok(())
@@ -132,7 +137,6 @@ impl Collector {
     fn take_over(
         host: Host,
         selection: Selection,
-        found: Vec<Device>,
         kernel: &Kernel,
         options: &Options,
         boot: &str,
@@ -140,12 +144,9 @@ impl Collector {
     ) -> Result<(Self, Predecessor)> {
         let state = &predecessor.state;
         ensure!(state.boot == boot, "its probe is of another boot");
+        let of_old = (state.sizes, workloads_on(kernel, state.workloads_limit));
         let of_new = (options.sizes, workloads_on(kernel, options.workloads));
-        ensure_continuable(
-            state.map_layout,
-            (state.sizes, workloads_on(kernel, state.workloads_limit)),
-            of_new,
-        )?;
+        ensure_continuable(state.map_layout, of_old, of_new)?;
         let fds = std::mem::take(&mut predecessor.fds);
         let (slots, limit, epoch) = (state.slots, state.workloads_limit, state.taken_epoch);
         let mut probe = Probe::take_over(kernel.clone(), fds, slots, limit, epoch, options.statistics)?;
@@ -156,15 +157,19 @@ impl Collector {
         let mut collector = Self::without_devices(host, selection, probe, time(state.started))?;
         collector.store = store;
         collector.continue_from(state).context("its state was not written by biolat")?;
-        let is_known =
-            |id| state.devices.iter().any(|kept| kept.id == id) || found.iter().any(|found| found.id == id);
-        for series in ended.iter().filter(|series| !is_known(series.key.device())) {
-            collector.unresolved_completions += series.completions;
-        }
         collector.kept_devices = state.devices.iter().map(|kept| (kept.id, kept.clone())).collect();
-        collector.end_devices_that_are_gone(&found)?;
-        collector.find_first(found)?;
+        for series in ended {
+            if !collector.kept_devices.contains_key(&series.key.device()) {
+                collector.unresolved_completions += series.completions;
+            }
+        }
         Ok((collector, predecessor))
+    }
+
+    /// Continues with the devices that are found now.
+    fn continue_with(&mut self, found: Vec<Device>) -> Result<()> {
+        self.end_devices_that_are_gone(&found)?;
+        self.find_first(found)
     }
 
     fn without_devices(host: Host, selection: Selection, probe: Probe, started: SystemTime) -> Result<Self> {

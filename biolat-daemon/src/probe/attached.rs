@@ -72,29 +72,38 @@ impl Attached {
     }
 }
 
-/// The maps by name, and the arrays of slots in the order of their slots.
+/// The maps by name, and the arrays of slots in the order of their slots. The latter are those that the map of arrays has: they
+/// share a name.
 fn maps(fds: Vec<OwnedFd>, slots: u32) -> Result<(BTreeMap<String, MapData>, Vec<MapData>)> {
-    let (mut by_name, mut by_id) = (BTreeMap::new(), BTreeMap::new());
+    const CONTEXT: &str = "cannot read what a map is";
+    let mut by_id = BTreeMap::new();
+    let mut more = None;
     for fd in fds {
-        let map = MapData::from_fd(fd).context("cannot read what a map is")?;
-        let info = map.info().context("cannot read what a map is")?;
-        match info.name_as_str() {
-            Some(name) if !name.is_empty() => drop(by_name.insert(name.to_owned(), map)),
-            _ => drop(by_id.insert(info.id(), map)),
+        let map = MapData::from_fd(fd).context(CONTEXT)?;
+        let info = map.info().context(CONTEXT)?;
+        if info.name_as_str() == Some(MORE) {
+            more = Some(info.id());
         }
+        by_id.insert(info.id(), map);
     }
-    let mut chunks = Vec::new();
-    if let Some(more) = by_name.get(MORE) {
-        for place in slots / CHUNK_SLOTS.. {
-            let mut id = 0_u32;
-            // SAFETY: to a reader, an entry of an array of maps is the id of a map, 4 bytes.
-            let read = unsafe { sys::read_entry(more, place, &raw mut id) };
-            match read.ok().and_then(|()| by_id.remove(&id)) {
-                Some(chunk) => chunks.push(chunk),
-                // An array that was just added, and whose slots have never been used.
-                None => break,
-            }
-        }
+    let chunks: Vec<_> = match more.and_then(|more| by_id.get(&more)) {
+        // One without a file descriptor was just added, and its slots have never been used.
+        Some(more) => (slots / CHUNK_SLOTS..).map_while(|place| id_of_chunk(more, place)).collect(),
+        None => Vec::new(),
+    };
+    let chunks = chunks.into_iter().map_while(|id| by_id.remove(&id)).collect();
+    let mut by_name = BTreeMap::new();
+    for map in by_id.into_values() {
+        let info = map.info().context(CONTEXT)?;
+        by_name.insert(info.name_as_str().unwrap_or_default().to_owned(), map);
     }
     Ok((by_name, chunks))
+}
+
+/// The id of an array of slots, by its place in the map of arrays.
+fn id_of_chunk(more: &MapData, place: u32) -> Option<u32> {
+    let mut id = 0_u32;
+    // SAFETY: to a reader, an entry of an array of maps is the id of a map, 4 bytes.
+    unsafe { sys::read_entry(more, place, &raw mut id) }.ok()?;
+    Some(id)
 }

@@ -264,3 +264,33 @@ fn other_totals_are_not_continued() {
         wait_for("the old probe to be detached", || programs().is_disjoint(&own));
     }
 }
+
+/// More series than the probe was loaded for: the maps that a daemon adds, at its start too, are there for the next ones.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn maps_that_are_added_are_kept() {
+    const DEVICES: usize = 45;
+    let first = LoopDevice::attach("first", true);
+    let store = FdStore::new("maps-store");
+    let mut daemon = Daemon::start_command(&mut store.command(&arguments("loop.*")));
+    let maps = |store: &FdStore| *store.names().iter().find(|(name, _)| name.ends_with("-maps")).unwrap().1;
+    let at_first = maps(&store);
+    drop(daemon);
+    let devices: Vec<_> =
+        (0..DEVICES).map(|number| LoopDevice::attach(&format!("more-{number}"), true)).collect();
+    daemon = continued(&store, &arguments("loop.*"));
+    wait_for("further maps", || maps(&store) > at_first);
+    let all = || devices.iter().chain([&first]);
+    let before: Vec<_> = all().map(|device| settled(&daemon, &device.name)).collect();
+    for _ in 0..3 {
+        all().for_each(|device| Target::open(&device.path()).read(10));
+        drop(daemon);
+        all().for_each(|device| Target::open(&device.path()).write(10));
+        daemon = continued(&store, &arguments("loop.*"));
+    }
+    for (device, before) in all().zip(&before) {
+        let after = settled(&daemon, &device.name);
+        let growth = compare(&device.name, before, &after);
+        assert_eq!((growth.of(READ), growth.of(WRITE)), (30, 30));
+    }
+}

@@ -37,7 +37,8 @@ settle() { # sets what is counted or missed, and accounted, of writes at one qui
     for _ in $(seq 60); do
         accounted=$(accounted_writes)
         sleep 2
-        counted=$(($(count write) + $(missed)))
+        counted=$(missed)
+        counted=$(($(count write) + ${counted:-0}))
         [ "$(accounted_writes)" = "$accounted" ] && return
     done
     echo "the drive is never quiet"

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use biolat_common::series::Key;
 
 use super::{
@@ -57,6 +57,7 @@ impl SeriesStore {
             store.baselines.insert(*slot, from_record(reading).context(CONTEXT)?);
         }
         let index = maps.index()?;
+        ensure!(index.iter().all(|&(_, slot)| slot < all_slots), "a map with slots of its series is missing");
         let used: BTreeSet<u32> = index.iter().map(|&(_, slot)| slot).collect();
         for record in series {
             let (key, slot) = (Key::from_bits(record.key), record.slot);

@@ -341,3 +341,15 @@ proptest! {
         prop_assert_eq!(model.kernel.free.len(), model.kernel.counters.len());
     }
 }
+
+/// A daemon that lacks one of the maps would read the slots of another one.
+#[test]
+fn a_series_in_an_unknown_slot_is_an_error() {
+    let mut model = Model::new(Vec::new());
+    for action in [Action::Grow, Action::Create(Key::new(1, 0)), Action::Collect] {
+        model.act(&action).unwrap();
+    }
+    let (series, slots) = &model.state;
+    let mut next = |all| SeriesStore::continue_from(&mut model.kernel, all, series, slots, model.now);
+    assert!(next(CHUNK_SLOTS).is_ok() && next(0).is_err());
+}
