@@ -337,7 +337,7 @@ mod tests {
         let failed = SlowRecord { status: 7, queue_ns: UNKNOWN_NS, ..record(SDA, 2_000_000) };
         for count in 0..3 {
             log.share(0);
-            let kept = SlowIoLog::from_record(&log.to_record()).unwrap();
+            let kept = SlowIoLog::from_record(&log.record()).unwrap();
             assert_eq!((kept.number, kept.dropped), (count, 0));
             assert_eq!(kept.snapshot().ios, log.snapshot().ios);
             log.add(vec![failed], at(1_000), &kernel(), device, cgroup);

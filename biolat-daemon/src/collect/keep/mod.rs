@@ -285,7 +285,7 @@ impl Collector {
     }
 
     fn state(&mut self, keep: &Keep) -> State {
-        let slow = self.slow.to_record();
+        let slow = self.slow.record();
         let devices = self.devices.iter().map(|(&id, known)| DeviceRecord {
             id,
             inode: known.device.inode,

@@ -13,7 +13,7 @@ use crate::snapshot::SlowIo;
 
 impl SlowIoLog {
     /// The I/Os are encoded again only after an addition.
-    pub(in crate::collect) fn to_record(&mut self) -> SlowLogRecord {
+    pub(in crate::collect) fn record(&mut self) -> SlowLogRecord {
         if self.encoded.0 != self.number {
             let ios = self.ios.iter().map(to_record).collect();
             self.encoded = (self.number, SlowIosRecord { ios }.encode_to_vec());
