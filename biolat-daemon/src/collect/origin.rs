@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use super::{
     Collector, KnownDevice,
@@ -29,7 +29,10 @@ use crate::{
     cpus::CpuNodes,
     device::{Device, selection::Selection},
     host::Host,
-    probe::{Options, Probe, WorkloadMaps, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on},
+    probe::{
+        Options, Probe, WorkloadMaps, identity, kernel::Kernel, kernel_btf, release::Release, slot_bytes,
+        workloads_on,
+    },
     scrapes::Scrapes,
 };
 
@@ -57,13 +60,22 @@ impl Collector {
             return Ok(collector);
         };
         let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
+        // Up to 5.10, a program that reads through a null pointer may have no exception table if there are other programs:
+        // https://github.com/torvalds/linux/commit/0108a4e9f3584a7a2c026d1601b0682ff7335d95.
+        let may_overlap = Release::of(&host).is_ok_and(|release| release > Release::LAST_WITH_MEMLOCK);
         let (predecessor, mut store, mut useless) = Predecessor::find(kept);
         let mut collector = None;
         if let Some(predecessor) = predecessor {
             let id = predecessor.id;
             let is_same =
                 predecessor.state.probe == identity(&kernel, predecessor.state.slots, options.workloads)?;
-            match Self::take_over(host.clone(), selection.clone(), &kernel, &options, &boot, predecessor) {
+            let (host, selection) = (host.clone(), selection.clone());
+            let taken_over = if is_same || may_overlap {
+                Self::take_over(host, selection, &kernel, &options, &boot, predecessor)
+            } else {
+                Err(anyhow!("its probe is another one, and two at a time may crash this kernel"))
+            };
+            match taken_over {
                 Ok((mut continued, predecessor)) => {
                     // Before anything is changed, so that every new map is kept.
                     continued.keep = Some(Keep::of_predecessor(store, predecessor, &continued.probe));
@@ -88,6 +100,9 @@ impl Collector {
             }
             useless.push(id);
         }
+        if !may_overlap {
+            useless.drain(..).for_each(|probe| store.forget(probe));
+        }
         let mut collector = match collector {
             Some(collector) => collector,
             None => Self::begin_anew(host, selection, found, kernel.clone(), types, &options)?,
@@ -104,6 +119,8 @@ impl Collector {
         let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
         let new =
             Probe::load(kernel.clone(), types, &self.host, slots, options.workloads, options.statistics)?;
+        // What the last daemon had switched away from and not taken.
+        self.take_workloads(WorkloadMaps::take_last)?;
         // If this process ends before the new probe is kept, the next one continues with the old one.
         self.commit();
         self.replace_probe(new)?;

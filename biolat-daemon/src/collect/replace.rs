@@ -78,18 +78,19 @@ impl Collector {
         let keys: Vec<Key> = self.store.keys().collect();
         self.store.create_in(&mut new.maps, &keys)?;
 
-        // The end of the old probe's counts.
-        let began = Instant::now();
-        if let Some(maps) = &mut self.probe.workloads {
-            maps.begin_epoch()?;
-        }
-        let readings = self.store.readings_beyond(&mut self.probe.maps, self.reference.slots())?;
         let earlier = EarlierProbes {
             losses: self.earlier.with_losses(self.probe.maps.losses()?),
             program: self.earlier.with_program(self.probe.program_counts()?),
             slow_dropped: self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?),
         };
         self.read_slow_records();
+
+        // The end of the old probe's counts.
+        let began = Instant::now();
+        let readings = self.store.readings_beyond(&mut self.probe.maps, self.reference.slots())?;
+        if let Some(maps) = &mut self.probe.workloads {
+            maps.begin_epoch()?;
+        }
         new.attach_loaded(&self.host)?;
         log::debug!("no probe has counted for {:.1?}", began.elapsed());
 

@@ -79,6 +79,13 @@ impl Store {
         }
     }
 
+    /// Removes a probe that nobody continues with.
+    pub(super) fn forget(&self, probe: u32) {
+        if let Err(error) = self.remove(probe) {
+            log::warn!("{error:#}");
+        }
+    }
+
     /// Removes all that is kept of a probe.
     fn remove(&self, probe: u32) -> Result<()> {
         match self {
@@ -211,11 +218,7 @@ impl Keep {
 
     /// Removes what is kept of probes that nobody continues with.
     pub(super) fn forget(&self, probes: &[u32]) {
-        for &probe in probes {
-            if let Err(error) = self.store.remove(probe) {
-                log::warn!("{error:#}");
-            }
-        }
+        probes.iter().for_each(|&probe| self.store.forget(probe));
     }
 
     /// Keeps arrays of slots that were added since the last call.

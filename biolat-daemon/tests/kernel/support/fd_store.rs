@@ -55,7 +55,7 @@ impl FdStore {
         let all = || stored.iter().flat_map(|(name, fds)| fds.iter().map(move |fd| (name.as_str(), fd)));
         let names: Vec<_> = all().map(|(name, _)| name).collect();
         // Beyond the numbers that they get.
-        let fds: Vec<_> = all().map(|(_, fd)| rustix::io::fcntl_dupfd_cloexec(fd, 1000).unwrap()).collect();
+        let fds: Vec<_> = all().map(|(_, fd)| rustix::io::fcntl_dupfd_cloexec(fd, 300).unwrap()).collect();
         command.env("NOTIFY_SOCKET", self.folder.0.join("notify")).env("FDSTORE", "1100");
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
         let as_systemd_does = move || {
