@@ -71,13 +71,8 @@ impl Pins {
     /// Keeps more of a probe, in files that begin with a name and a number, from this one on.
     pub(crate) fn add(&self, probe: &str, name: &str, first: usize, fds: &[BorrowedFd<'_>]) -> Result<()> {
         let folder = self.folder.join(probe);
-        if first == 0 {
-            match fs::create_dir(&folder) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(error).with_context(|| format!("cannot create {}", folder.display()));
-                }
-                _ => {}
-            }
+        if !folder.is_dir() {
+            fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
         for (fd, number) in fds.iter().zip(first..) {
             let path = folder.join(format!("{name}-{number}"));

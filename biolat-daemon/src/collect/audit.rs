@@ -4,7 +4,7 @@
 //! least what the disk statistics held, and any excess of the disk statistics is a completion that the probe missed. The
 //! largest excess so far is a lower bound, and exact when the device is quiet.
 
-use super::state::record::{AuditRecord, array};
+use super::state::{numbers::array, record::AuditRecord};
 use crate::device::diskstats::{DiskStats, Group};
 
 /// The running audit of a device.

@@ -20,7 +20,10 @@ use super::{
     series_store::SeriesStore,
     slots::slots_at_start,
     slow_log::{GoneDevices, SlowIoLog},
-    state::record::{DeviceRecord, State, time},
+    state::{
+        numbers::time,
+        record::{DeviceRecord, State},
+    },
     sysfs_thread::SysfsThread,
     thread::CollectionStats,
     workloads::WorkloadStore,
@@ -120,7 +123,7 @@ impl Collector {
         let new =
             Probe::load(kernel.clone(), types, &self.host, slots, options.workloads, options.statistics)?;
         // What the last daemon had switched away from and not taken.
-        self.take_workloads(WorkloadMaps::take_last)?;
+        self.take_workloads()?;
         // If this process ends before the new probe is kept, the next one continues with the old one.
         self.commit();
         self.replace_probe(new)?;

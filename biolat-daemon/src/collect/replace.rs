@@ -14,7 +14,7 @@ use biolat_common::{lost::REASONS, series::Key};
 use super::{
     Collector,
     reference::Reference,
-    state::record::{EarlierRecord, array},
+    state::{numbers::array, record::EarlierRecord},
 };
 use crate::probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps};
 
@@ -86,6 +86,7 @@ impl Collector {
         self.read_slow_records();
 
         // The end of the old probe's counts.
+        let requeues = self.store.requeues_before(&mut self.probe.maps, self.reference.slots())?;
         let began = Instant::now();
         let readings = self.store.readings_beyond(&mut self.probe.maps, self.reference.slots())?;
         if let Some(maps) = &mut self.probe.workloads {
@@ -95,9 +96,9 @@ impl Collector {
         log::debug!("no probe has counted for {:.1?}", began.elapsed());
 
         // What it has counted until then.
-        self.take_workloads(WorkloadMaps::take_last)?;
+        self.take_workloads()?;
         let index = self.probe.maps.index()?;
-        self.store.read_last(&mut self.probe.maps, &index, readings, &mut self.reference)?;
+        self.store.read_last(&mut self.probe.maps, &index, readings, &requeues, &mut self.reference)?;
         self.store.move_to(&mut new.maps)?;
         self.reference = Reference::new(new.workloads.as_ref().map_or(0, WorkloadMaps::slots));
         self.earlier = earlier;

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use super::{
     Collector,
     state::{
-        record::{CollectionsRecord, halves, whole},
+        numbers::{halves, whole},
+        record::CollectionsRecord,
         sparse::{compress, expand},
     },
 };

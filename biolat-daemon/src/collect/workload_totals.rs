@@ -3,7 +3,8 @@
 use biolat_common::{series::Key, size::BAND_CELLS, workload::Entry};
 
 use super::state::{
-    record::{UsageRecord, halves, whole},
+    numbers::{halves, whole},
+    record::UsageRecord,
     sparse::{compress, expand},
 };
 use crate::{band_histogram::BandHistogram, snapshot::WorkloadUsage};

@@ -18,7 +18,7 @@ use biolat_common::{
 use super::{Collector, workload_totals::WorkloadTotals};
 use crate::{
     cgroup::{Identity, PodNames},
-    probe::{EpochCounts, Probe, SeenCgroup, WorkloadMaps},
+    probe::{EpochCounts, Probe, SeenCgroup},
     snapshot::WorkloadView,
 };
 
@@ -322,20 +322,25 @@ impl Cgroups for Probe {
 impl Collector {
     /// Reads what the workloads have done since the last call.
     pub(super) fn read_workloads(&mut self) -> Result<()> {
-        self.take_workloads(WorkloadMaps::take)?;
-        if self.probe.workloads.is_some() {
-            self.read_pod_names();
+        let Some(maps) = &self.probe.workloads else { return Ok(()) };
+        if !maps.is_taken() {
+            // What a collection that failed, or the last daemon, has left. The next daemon has to know that it was taken before its
+            // table is used again.
+            self.take_workloads()?;
+            self.commit();
         }
+        if let Some(maps) = &mut self.probe.workloads {
+            maps.begin_epoch()?;
+        }
+        self.take_workloads()?;
+        self.read_pod_names();
         Ok(())
     }
 
-    /// Adds what is taken of the tables.
-    pub(super) fn take_workloads(
-        &mut self,
-        take: impl FnOnce(&mut WorkloadMaps) -> Result<EpochCounts>,
-    ) -> Result<()> {
+    /// Adds what was counted in the last epoch, if it has not been taken yet.
+    pub(super) fn take_workloads(&mut self) -> Result<()> {
         let Some(maps) = &mut self.probe.workloads else { return Ok(()) };
-        let counts = take(maps)?;
+        let counts = maps.take()?;
         self.reference.add(&counts);
         self.workloads.add(&counts, Instant::now(), self.scrapes.count(), &mut self.probe);
         Ok(())

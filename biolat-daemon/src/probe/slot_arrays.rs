@@ -4,8 +4,8 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use anyhow::{Context as _, Result};
-use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData, MapError, PerCpuArray};
+use anyhow::{Context as _, Result, ensure};
+use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData, PerCpuArray};
 use biolat_common::{
     series::{Phase, Series},
     size::Counters,
@@ -155,8 +155,9 @@ struct Arrays<V: aya::Pod> {
 }
 
 impl<V: SlotValue> Arrays<V> {
-    fn from_map(map: Map, first_slots: u32, cpus: PossibleCpus) -> Result<Self, MapError> {
-        let first = map.try_into()?;
+    fn from_map(map: Map, first_slots: u32, cpus: PossibleCpus) -> Result<Self> {
+        let first: PerCpuArray<_, _> = map.try_into()?;
+        ensure!(first.len() == first_slots, "the probe has {} slots instead of {first_slots}", first.len());
         Ok(Self { first, first_slots, chunks: Vec::new(), cpus, buffer: SlotBuffer::default() })
     }
 }

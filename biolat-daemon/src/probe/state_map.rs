@@ -24,6 +24,9 @@ unsafe impl aya::Pod for Page {}
 pub struct StateMap(Array<MapData, Page>);
 
 impl StateMap {
+    /// Reads and writes begin with a page.
+    pub const PAGE_BYTES: u64 = PAGE as u64;
+
     /// With room for at least so many bytes.
     pub fn create(bytes: u64) -> Result<Self> {
         let pages = u32::try_from(bytes.div_ceil(PAGE as u64)).unwrap_or(u32::MAX);

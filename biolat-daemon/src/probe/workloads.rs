@@ -126,8 +126,10 @@ impl WorkloadMaps {
         let mut take = |name| maps.take(name);
         let epoch_map: Array<_, u64> = take(DATA)?.try_into()?;
         let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
+        let entries: PerCpuArray<_, _> = take("WORKLOADS")?.try_into()?;
+        ensure!(entries.len() >= 2 * tables.entries(), "the probe's tables of workloads are too small");
         Ok(Self {
-            entries: take("WORKLOADS")?.try_into()?,
+            entries,
             used: take("WORKLOADS_USED")?.try_into()?,
             // SAFETY: integers, for which zero is valid. Not made on the stack, which would keep its pages.
             used_buffer: unsafe { Box::new_zeroed().assume_init() },
@@ -170,23 +172,14 @@ impl WorkloadMaps {
         bytes(self.tables, self.cpus.get() as u64)
     }
 
-    /// What has been counted since the last call. After an error, nothing is lost: the next call returns it.
-    pub fn take(&mut self) -> Result<EpochCounts> {
-        let mut counts = self.take_last()?;
-        self.begin_epoch()?;
-        // What was left from an earlier call is not lost if this fails: it is in `counts`.
-        match self.take_resting(&mut counts) {
-            Err(error) if counts.is_empty() => Err(error),
-            Err(error) => {
-                log::debug!("{error:#}");
-                Ok(counts)
-            }
-            Ok(()) => Ok(counts),
-        }
+    /// Whether everything has been taken that was counted before this epoch.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.resting == Resting::Taken
     }
 
     /// Makes the probe count in the next epoch. What was counted in the one before must have been taken; what is counted until now
-    /// is for [`take_last`](Self::take_last).
+    /// is for [`take`](Self::take).
     pub fn begin_epoch(&mut self) -> Result<()> {
         self.epoch_map.set(0, self.epoch + 1, 0).context("cannot change the epoch")?;
         self.epoch += 1;
@@ -194,23 +187,19 @@ impl WorkloadMaps {
         Ok(())
     }
 
-    /// What was counted in the last epoch, if it has not been taken yet.
-    pub fn take_last(&mut self) -> Result<EpochCounts> {
-        let mut counts = EpochCounts::new();
-        if self.resting != Resting::Taken {
-            self.take_resting(&mut counts)?;
+    /// What was counted in the last epoch; nothing if it has been taken already. After an error, nothing is lost: the next call
+    /// returns it.
+    pub fn take(&mut self) -> Result<EpochCounts> {
+        if self.resting == Resting::Taken {
+            return Ok(EpochCounts::new());
         }
-        Ok(counts)
-    }
-
-    fn take_resting(&mut self, counts: &mut EpochCounts) -> Result<()> {
         if self.resting == Resting::InUse {
             self.wait_for_runs()?;
             self.resting = Resting::Complete;
         }
-        self.read(self.epoch - 1, counts)?;
+        let counts = self.read(self.epoch - 1)?;
         self.resting = Resting::Taken;
-        Ok(())
+        Ok(counts)
     }
 
     /// Waits until all runs of the probe have ended that are in progress.
@@ -218,8 +207,8 @@ impl WorkloadMaps {
         self.barrier.set(0, self.barrier_entry.map(), 0).context("cannot wait for the probe")
     }
 
-    /// Adds the counts of an epoch. If it fails, it adds nothing.
-    fn read(&mut self, epoch: u64, counts: &mut EpochCounts) -> Result<()> {
+    /// The counts of an epoch.
+    fn read(&mut self, epoch: u64) -> Result<EpochCounts> {
         // SAFETY: aya has checked that the map's value has the size of the buffer.
         unsafe { sys::read_entry(self.used.map(), 0, &raw mut *self.used_buffer) }
             .context("cannot read which entries are in use")?;
@@ -232,10 +221,7 @@ impl WorkloadMaps {
                 read.entry(key).or_insert(Entry::ZERO).merge(entry);
             }
         }
-        for (key, entry) in read {
-            counts.entry(key).or_insert(Entry::ZERO).merge(&entry);
-        }
-        Ok(())
+        Ok(read)
     }
 
     /// The cgroup with this serial number, if the probe has recorded it.

@@ -1,7 +1,7 @@
 //! The system calls that a thread may make, as a seccomp filter. Any other fails with `ENOSYS`, as on a kernel that does not
 //! implement it, so that a C library that tries a newer call first falls back to an allowed one.
 
-use std::{collections::BTreeMap, ffi::c_long};
+use std::{collections::BTreeMap, ffi::c_long, os::fd::RawFd};
 
 use anyhow::Result;
 use aya_obj::generated::bpf_cmd;
@@ -179,10 +179,10 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
             match keeping {
                 None => {}
                 Some(Keeping::InPins) => commands.push(bpf_cmd::BPF_OBJ_PIN as u64),
-                Some(Keeping::WithSystemd { socket }) => {
-                    // The state, which is open; and maps, to systemd.
-                    rules.insert(libc::SYS_pwrite64, Vec::new());
-                    rules.insert(libc::SYS_sendmsg, one_of(0, [u64::from(socket.cast_unsigned())])?);
+                Some(Keeping::WithSystemd { socket, state }) => {
+                    let only = |file: RawFd| one_of(0, [u64::from(file.cast_unsigned())]);
+                    rules.insert(libc::SYS_pwrite64, only(state)?);
+                    rules.insert(libc::SYS_sendmsg, only(socket)?);
                 }
             }
             rules.insert(libc::SYS_bpf, one_of(0, commands)?);
@@ -325,10 +325,10 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_that_keeps_its_maps_sends_on_one_socket() {
+    fn a_collector_that_keeps_its_maps_sends_on_one_socket_and_writes_to_one_file() {
         let (one, other) = UnixDatagram::pair().unwrap();
-        let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        let file = fs::File::from(file);
+        let memory = || rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let [file, other_file] = [fs::File::from(memory()), fs::File::from(memory())];
         let send = |socket: &UnixDatagram| {
             let control = &mut rustix::net::SendAncillaryBuffer::default();
             let message = [io::IoSlice::new(b"x")];
@@ -338,14 +338,13 @@ mod tests {
         confined(COLLECTING, || {
             assert!(is_denied(send(&one)) && is_denied(file.write_at(b"x", 0)));
         });
-        confined(
-            Role::Collecting { keeping: Some(Keeping::WithSystemd { socket: one.as_raw_fd() }) },
-            || {
-                assert_eq!(send(&one).unwrap(), 1);
-                assert!(is_denied(send(&other)));
-                assert_eq!(file.write_at(b"x", 0).unwrap(), 1);
-            },
-        );
+        let keeping = Keeping::WithSystemd { socket: one.as_raw_fd(), state: file.as_raw_fd() };
+        confined(Role::Collecting { keeping: Some(keeping) }, || {
+            assert_eq!(send(&one).unwrap(), 1);
+            assert!(is_denied(send(&other)));
+            assert_eq!(file.write_at(b"x", 0).unwrap(), 1);
+            assert!(is_denied(other_file.write_at(b"x", 0)));
+        });
         confined(Role::Serving, || {
             assert!(is_denied(send(&one)) && is_denied(file.write_at(b"x", 0)));
         });

@@ -30,8 +30,8 @@ pub(crate) enum Role {
 /// How the collector keeps maps for the next daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeping {
-    /// It sends them on this socket.
-    WithSystemd { socket: RawFd },
+    /// It sends them on this socket, and writes its state to this file.
+    WithSystemd { socket: RawFd, state: RawFd },
     /// It pins them.
     InPins,
 }

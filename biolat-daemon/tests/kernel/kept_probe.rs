@@ -241,6 +241,38 @@ fn an_upgrade_and_back() {
     }
 }
 
+/// A daemon that is killed when it has attached its probe, and has not kept it completely, leaves the one before to continue with.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn killed_in_the_middle_of_an_upgrade() {
+    let device = LoopDevice::attach("middle", true);
+    let name = device.name.as_str();
+    let store = FdStore::new("middle-store");
+    let _awake = Awake::all_cpus();
+    let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+    let before = settled(&daemon, name);
+    let (first, own) = (store.duplicate(), programs());
+    let target = Target::open(&device.path());
+    target.read(50);
+    drop(daemon);
+    target.write(50);
+    let other = [&arguments(name)[..], &["--slow", "100ms"]].concat();
+    drop(continued(&store, &other));
+    target.read(50);
+    store.remove("-links");
+    store.restore(first);
+    target.write(50);
+    let daemon = continued(&store, &arguments(name));
+    let log = daemon.log();
+    assert!(log.iter().any(|line| line.contains("its probe was not kept completely")), "{log:#?}");
+    let after = settled(&daemon, name);
+    let growth = compare(name, &before, &after);
+    growth.assert_few_unseen();
+    assert_eq!((growth.of(READ), growth.of(WRITE)), (100, 100));
+    wait_for("the other probe to be detached", || programs() == own);
+    assert_eq!(store.names().len(), 4);
+}
+
 /// Options that change what a total consists of.
 #[test]
 #[ignore = "needs root: cargo xtask test"]

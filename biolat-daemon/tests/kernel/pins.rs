@@ -1,13 +1,17 @@
 //! A probe that is kept in a BPF file system (`--pin`), as in containers.
 
-use std::{path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use crate::support::{
     Folder,
     awake::Awake,
     bpf::programs,
     daemon::{Daemon, program, wait_for},
-    diskstats::READ,
+    diskstats::{READ, WRITE},
     load::Target,
     loop_device::LoopDevice,
     run,
@@ -29,10 +33,29 @@ impl BpfFileSystem {
     }
 
     fn probes(&self) -> usize {
-        // The kernel has files of its own there.
-        let names = self.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
-        names.filter(|name| name.to_str().unwrap().starts_with("biolat-probe-")).count()
+        self.folders().count()
     }
+
+    /// Of each probe.
+    fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        // The kernel has files of its own there.
+        names(self.path()).filter(|name| name.starts_with("biolat-probe-")).map(|name| self.path().join(name))
+    }
+
+    /// That of the only probe.
+    fn probe(&self) -> PathBuf {
+        let folders: Vec<_> = self.folders().collect();
+        assert_eq!(folders.len(), 1, "{folders:?}");
+        folders[0].clone()
+    }
+
+    fn files(&self) -> Vec<String> {
+        names(&self.probe()).collect()
+    }
+}
+
+fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
+    folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap())
 }
 
 impl Drop for BpfFileSystem {
@@ -104,6 +127,60 @@ fn a_probe_is_kept_in_a_folder_until_it_is_removed() {
     assert_eq!(bpf.probes(), 0);
     let daemon = start(name, bpf.path(), &[]);
     assert_eq!(daemon.fresh().count(name, READ), 0);
+}
+
+/// The state of many devices does not fit into the map that it is in at first.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_state_that_grows_gets_a_larger_map() {
+    const DEVICES: usize = 40;
+    let (first, bpf) = (LoopDevice::attach("grows", true), BpfFileSystem::mount("grows-bpf"));
+    let _awake = Awake::all_cpus();
+    let mut daemon = start("loop.*", bpf.path(), &[]);
+    let states = || bpf.files().iter().filter(|name| name.starts_with("state-")).count();
+    assert_eq!(states(), 1);
+    let devices: Vec<_> =
+        (0..DEVICES).map(|number| LoopDevice::attach(&format!("grows-{number}"), true)).collect();
+    let all = || devices.iter().chain([&first]);
+    let before: Vec<_> = all().map(|device| settled(&daemon, &device.name)).collect();
+    for _ in 0..3 {
+        for device in all() {
+            let target = Target::open(&device.path());
+            target.read(30);
+            target.write(30);
+        }
+        daemon.fresh();
+        drop(daemon);
+        daemon = start("loop.*", bpf.path(), &[]);
+        assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
+    }
+    assert!((2..5).contains(&states()), "{:?}", bpf.files());
+    for (device, before) in all().zip(&before) {
+        let after = settled(&daemon, &device.name);
+        let growth = compare(&device.name, before, &after);
+        assert_eq!((growth.of(READ), growth.of(WRITE)), (90, 90));
+    }
+}
+
+/// What a daemon leaves that is killed while it pins its probe, or removes one.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn what_is_pinned_in_part_is_removed() {
+    let (device, bpf) = (LoopDevice::attach("in-part", true), BpfFileSystem::mount("in-part-bpf"));
+    let name = device.name.as_str();
+    fs::create_dir(bpf.path().join("biolat-probe-1")).unwrap();
+    let daemon = start(name, bpf.path(), &[]);
+    assert_eq!(bpf.probes(), 1);
+    drop(daemon);
+    let own = programs();
+    for file in bpf.files().iter().filter(|name| name.starts_with("links-")) {
+        fs::remove_file(bpf.probe().join(file)).unwrap();
+    }
+    let daemon = start(name, bpf.path(), &[]);
+    let log = daemon.log();
+    assert!(log.iter().any(|line| line.contains("its probe was not kept completely")), "{log:#?}");
+    assert_eq!((bpf.probes(), daemon.fresh().count(name, READ)), (1, 0));
+    wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
 }
 
 #[test]

@@ -7,10 +7,11 @@
 //! queue, as its next series begins with the counts that it has.
 
 mod predecessor;
+mod store;
 
 use std::{
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
-    path::Path,
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     time::{Duration, Instant},
 };
 
@@ -21,131 +22,35 @@ use super::{
     Collector,
     state::{
         copies::Copies,
-        record::{DeviceRecord, FORMAT, State, nanoseconds},
+        numbers::nanoseconds,
+        record::{DeviceRecord, FORMAT, State},
     },
     thread::LogLimit,
 };
 use crate::{
-    passed_fds::{KEPT_PREFIX, KeptFd},
-    pins::Pins,
     probe::{self, Probe, WorkloadMaps},
     rights::Keeping,
-    service_manager::FdStore,
 };
 
+use store::FdKind;
+
 pub(super) use predecessor::Predecessor;
-
-/// Where the daemon keeps what the next one needs, and what the last one has kept.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    store: Store,
-    passed: Vec<KeptFd>,
-}
-
-impl Kept {
-    /// In a folder, if there is one, or by systemd, if it has a store for this service. Without both, what was passed is closed.
-    pub(crate) fn open(folder: Option<&Path>, passed: Vec<KeptFd>) -> Result<Option<Self>> {
-        let Some(folder) = folder else {
-            let store = FdStore::of_environment().map(Store::Systemd);
-            return Ok(store.map(|store| Self { store, passed }));
-        };
-        let pins = Pins::open(folder)?;
-        let mut passed = Vec::new();
-        for probe in pins.probes()? {
-            for (file, fd) in pins.open_all(&probe)? {
-                let kind = file.split('-').next().unwrap_or_default();
-                passed.push(KeptFd { name: format!("{probe}-{kind}"), fd });
-            }
-        }
-        Ok(Some(Self { store: Store::Pins(pins), passed }))
-    }
-}
-
-/// Who keeps it.
-#[derive(Debug)]
-pub(super) enum Store {
-    Systemd(FdStore),
-    Pins(Pins),
-}
-
-impl Store {
-    /// Keeps file descriptors of a probe, of which there are `first` of this kind already.
-    fn add(&self, probe: u32, kind: FdKind, first: usize, fds: &[BorrowedFd<'_>]) -> Result<()> {
-        match self {
-            Self::Systemd(store) => {
-                store.store(&kind.of_probe(probe), fds).context("cannot store file descriptors with systemd")
-            }
-            Self::Pins(pins) => pins.add(&folder_of(probe), kind.name(), first, fds),
-        }
-    }
-
-    /// Removes a probe that nobody continues with.
-    pub(super) fn forget(&self, probe: u32) {
-        if let Err(error) = self.remove(probe) {
-            log::warn!("{error:#}");
-        }
-    }
-
-    /// Removes all that is kept of a probe.
-    fn remove(&self, probe: u32) -> Result<()> {
-        match self {
-            Self::Systemd(store) => FdKind::ALL
-                .into_iter()
-                .try_for_each(|kind| store.remove(&kind.of_probe(probe)))
-                .context("cannot remove file descriptors from systemd's store"),
-            Self::Pins(pins) => pins.remove(&folder_of(probe)),
-        }
-    }
-}
-
-fn folder_of(probe: u32) -> String {
-    format!("{KEPT_PREFIX}{probe}")
-}
+pub(crate) use store::Kept;
+pub(super) use store::Store;
 
 /// The number of the first array of slots that is added: the probe has fewer maps.
 const FIRST_CHUNK: usize = 100;
 
-/// The part of a name that says what a file descriptor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FdKind {
-    State,
-    Maps,
-    Programs,
-    Links,
-}
-
-impl FdKind {
-    const ALL: [Self; 4] = [Self::State, Self::Maps, Self::Programs, Self::Links];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::State => "state",
-            Self::Maps => "maps",
-            Self::Programs => "programs",
-            Self::Links => "links",
-        }
-    }
-
-    /// The name of file descriptors of the probe with this id.
-    fn of_probe(self, id: u32) -> String {
-        format!("{}-{}", folder_of(id), self.name())
-    }
-
-    /// The probe's id and the kind, of a name.
-    fn parse(name: &str) -> Option<(u32, Self)> {
-        let (id, kind) = name.strip_prefix(KEPT_PREFIX)?.split_once('-')?;
-        Some((id.parse().ok()?, Self::ALL.into_iter().find(|known| known.name() == kind)?))
-    }
-}
-
-/// Room for a state in a map, which does not grow: for each slot of a series, and for all else.
-const STATE_BYTES: u64 = 256 << 10;
-const SERIES_BYTES: u64 = 4 << 10;
+/// Room for a state in a map at first: for each slot of a series, and for all else.
+const STATE_BYTES: u64 = 8 << 10;
+const SERIES_BYTES: u64 = 1 << 10;
 
 /// What this daemon keeps.
 pub(super) struct Keep {
     store: Store,
     copies: Copies,
+    /// How many files or maps the copies have been in.
+    states: usize,
     /// The probe's.
     id: u32,
     identity: Vec<u8>,
@@ -179,20 +84,22 @@ impl Keep {
 
     /// Of a probe that was taken over.
     pub(super) fn of_predecessor(store: Store, predecessor: Predecessor, probe: &Probe) -> Self {
-        let Predecessor { copies, id, state, .. } = predecessor;
+        let Predecessor { copies, states, id, state, fds: _ } = predecessor;
         let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
-        Self { chunks: probe.maps.chunks_from(0).len(), ..keep }
+        Self { chunks: probe.maps.chunks_from(0).len(), states, ..keep }
     }
 
     fn of(store: Store, copies: Copies, id: u32, identity: Vec<u8>, workloads: u32, boot: String) -> Self {
         let (took, error_log) = (Duration::ZERO, LogLimit::default());
-        Self { store, copies, id, identity, workloads, boot, chunks: 0, took, error_log }
+        Self { store, copies, states: 1, id, identity, workloads, boot, chunks: 0, took, error_log }
     }
 
     /// What the collector's thread needs for it.
     pub(super) fn rights(&self) -> Keeping {
         match &self.store {
-            Store::Systemd(store) => Keeping::WithSystemd { socket: store.as_raw_fd() },
+            Store::Systemd(store) => {
+                Keeping::WithSystemd { socket: store.as_raw_fd(), state: self.copies.as_fd().as_raw_fd() }
+            }
             Store::Pins(_) => Keeping::InPins,
         }
     }
@@ -240,8 +147,22 @@ impl Keep {
             // A vector has room for any message.
             let _ = state.encode(buffer);
         });
+        let written = match written {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.write_to_larger_map(),
+            written => written.context("cannot write the state"),
+        };
         self.took = began.elapsed();
-        written.context("cannot write the state")
+        written
+    }
+
+    /// Writes the state, which has just been encoded, to a larger map. That one is kept as well; the smaller one stays, without a
+    /// state, until the probe is removed.
+    fn write_to_larger_map(&mut self) -> Result<()> {
+        let larger = self.copies.in_larger_map()?;
+        self.store.add(self.id, FdKind::State, self.states, &[larger.as_fd()])?;
+        self.states += 1;
+        let mut smaller = std::mem::replace(&mut self.copies, larger);
+        smaller.invalidate().context("cannot invalidate the last state")
     }
 }
 
@@ -317,6 +238,7 @@ impl Collector {
             map_layout: probe::MAP_LAYOUT,
             sizes: self.probe.kernel.counts_sizes(),
             workloads_limit: keep.workloads,
+            links: self.probe.link_fds().len() as u32,
             earlier: self.earlier.to_record(),
         }
     }

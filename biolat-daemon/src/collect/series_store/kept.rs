@@ -52,13 +52,17 @@ impl SeriesStore {
         now: Instant,
     ) -> Result<(Self, Vec<EndedSeries>)> {
         const CONTEXT: &str = "the state has a series that cannot be";
+        let of_series = series.iter().map(|record| record.slot);
+        let of_free = slots.baselines.iter().map(|baseline| baseline.slot);
+        let mut known = of_series.chain(of_free).chain(slots.quarantined.iter().copied());
+        ensure!(known.all(|slot| slot < all_slots), "a map with slots of its state is missing");
         let (mut store, mut ended) = (Self::default(), Vec::new());
         for BaselineRecord { slot, reading } in &slots.baselines {
             store.baselines.insert(*slot, from_record(reading).context(CONTEXT)?);
         }
         let index = maps.index()?;
         ensure!(index.iter().all(|&(_, slot)| slot < all_slots), "a map with slots of its series is missing");
-        let used: BTreeSet<u32> = index.iter().map(|&(_, slot)| slot).collect();
+        let mut taken: BTreeSet<u32> = index.iter().map(|&(_, slot)| slot).collect();
         for record in series {
             let (key, slot) = (Key::from_bits(record.key), record.slot);
             let totals = Box::new(Totals::from_record(record).context(CONTEXT)?);
@@ -67,14 +71,16 @@ impl SeriesStore {
             } else {
                 // Only the daemon ends a series, and before it releases the slot it writes the state.
                 ended.push(EndedSeries { key, completions: totals.count() });
-                store.quarantine(slot, now);
+                if taken.insert(slot) {
+                    store.quarantine(slot, now);
+                }
             }
         }
         // Those that have begun since.
         for &(key, slot) in &index {
             store.track(key, slot);
         }
-        for &slot in slots.quarantined.iter().filter(|slot| !used.contains(slot)) {
+        for &slot in slots.quarantined.iter().filter(|slot| taken.insert(**slot)) {
             store.quarantine(slot, now);
         }
         for slot in store.slots_without_use(maps, all_slots)? {

@@ -21,6 +21,16 @@ impl SeriesStore {
         Ok(())
     }
 
+    /// The requeues of the series in the slots before this one.
+    pub(in crate::collect) fn requeues_before(
+        &self,
+        maps: &mut impl SeriesMaps,
+        end: u32,
+    ) -> Result<BTreeMap<Key, u32>> {
+        let before = self.series.iter().filter(|(_, tracked)| tracked.slot < end);
+        before.map(|(&key, tracked)| Ok((key, maps.read(tracked.slot)?.sum.series.requeues))).collect()
+    }
+
     /// The counters of the series in the slots from this one on.
     pub(in crate::collect) fn readings_beyond(
         &self,
@@ -31,19 +41,27 @@ impl SeriesStore {
         beyond.map(|(&key, tracked)| Ok((key, maps.read(tracked.slot)?))).collect()
     }
 
-    /// Adds what the probe has counted until the end: by these readings, and of all other series as far as the reference has it.
+    /// Adds what the probe has counted until the end: by these readings, and of all other series as far as the reference has it,
+    /// but for the requeues, which it does not have.
     pub(in crate::collect) fn read_last(
         &mut self,
         maps: &mut impl SeriesMaps,
         index: &[(Key, u32)],
         mut readings: BTreeMap<Key, SlotReading>,
+        requeues: &BTreeMap<Key, u32>,
         reference: &mut Reference,
     ) -> Result<()> {
         for &(key, slot) in index {
             let of_workloads = reference.take(key, slot);
             let reading = match (readings.remove(&key), &of_workloads) {
                 (Some(reading), _) => reading,
-                (None, Some(_)) => maps.read(slot)?,
+                (None, Some(_)) => {
+                    let mut reading = maps.read(slot)?;
+                    if let Some(&requeues) = requeues.get(&key) {
+                        reading.sum.series.requeues = requeues;
+                    }
+                    reading
+                }
                 // It has begun since, and the new probe counts it.
                 (None, None) => continue,
             };

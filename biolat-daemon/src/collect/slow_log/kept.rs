@@ -6,7 +6,10 @@ use biolat_common::status::{self, STATUSES};
 use prost::Message as _;
 
 use super::{
-    super::state::record::{SlowIoRecord, SlowIosRecord, SlowLogRecord, array, nanoseconds, time},
+    super::state::{
+        numbers::{array, nanoseconds, time},
+        record::{SlowIoRecord, SlowIosRecord, SlowLogRecord},
+    },
     SlowIoLog,
 };
 use crate::snapshot::SlowIo;

@@ -2,7 +2,8 @@
 //! its checksum tells that the newer one is torn.
 //!
 //! They are in a file in memory that is sparse: each copy begins at a place of its own, far from the other, and takes as many
-//! pages as it is long. Or they are in a map, which can be pinned, and share its fixed size.
+//! pages as it is long. Or they are in a map, which can be pinned, and share its fixed size; a state that does not fit gets a larger
+//! map.
 
 use std::{
     fs::File,
@@ -13,7 +14,7 @@ use std::{
     },
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use flate2::Crc;
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -84,21 +85,35 @@ impl Copies {
 
     /// In a map, with room for a state of so many bytes.
     pub(in crate::collect) fn create_map(bytes: u64) -> Result<Self> {
-        // An even number of pages, so that each half begins with one.
-        let map = StateMap::create(2 * bytes.next_multiple_of(1 << 13))?;
+        let map = StateMap::create(2 * bytes.next_multiple_of(StateMap::PAGE_BYTES))?;
         Ok(Self { memory: Memory::Map(map), sequence: 1, buffer: Vec::new() })
     }
 
-    /// A file or map that another process has written, and the latest state in it; none if both copies are torn.
-    pub(in crate::collect) fn open(fd: OwnedFd) -> io::Result<(Self, Option<Vec<u8>>)> {
-        let memory = match StateMap::open(fd.try_clone()?) {
-            Ok(map) => Memory::Map(map),
-            Err(_) => Memory::File(File::from(fd)),
-        };
-        let copies = memory.places().into_iter().filter_map(|place| read(&memory, place));
-        let (sequence, state) = copies.max_by_key(|(sequence, _)| *sequence).unzip();
-        let sequence = sequence.map_or(1, |sequence| sequence + 1);
-        Ok((Self { memory, sequence, buffer: Vec::new() }, state))
+    /// Files or maps that another process has written, one after the other; the one with the latest state, and that state; none if
+    /// all copies are torn.
+    pub(in crate::collect) fn open(fds: Vec<OwnedFd>) -> io::Result<(Self, Option<Vec<u8>>)> {
+        let mut latest: Option<(Self, Option<Vec<u8>>)> = None;
+        for fd in fds {
+            let memory = match StateMap::open(fd.try_clone()?) {
+                Ok(map) => Memory::Map(map),
+                Err(_) => Memory::File(File::from(fd)),
+            };
+            let copies = memory.places().into_iter().filter_map(|place| read(&memory, place));
+            let (sequence, state) = copies.max_by_key(|(sequence, _)| *sequence).unzip();
+            let sequence = sequence.map_or(1, |sequence: u64| sequence.wrapping_add(1));
+            if latest.as_ref().is_none_or(|(latest, _)| latest.sequence < sequence) {
+                latest = Some((Self { memory, sequence, buffer: Vec::new() }, state));
+            }
+        }
+        latest.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// A map with twice the room for the state that was encoded last, which did not fit, and this state in it.
+    pub(in crate::collect) fn in_larger_map(&mut self) -> Result<Self> {
+        let mut larger = Self::create_map(2 * self.buffer.len() as u64)?;
+        larger.memory.write(&self.buffer, self.sequence).context("cannot write the state")?;
+        (larger.sequence, larger.buffer) = (self.sequence + 1, std::mem::take(&mut self.buffer));
+        Ok(larger)
     }
 
     /// Writes a state over the older copy.
@@ -185,7 +200,7 @@ mod tests {
     }
 
     fn opened(copies: &Copies) -> (Copies, Option<Vec<u8>>) {
-        Copies::open(copies.as_fd().try_clone_to_owned().unwrap()).unwrap()
+        Copies::open(vec![copies.as_fd().try_clone_to_owned().unwrap()]).unwrap()
     }
 
     fn file(copies: &Copies) -> &File {
@@ -245,6 +260,26 @@ mod tests {
         assert_eq!(found(&copies), None);
         copies.write(|buffer| buffer.extend_from_slice(b"three")).unwrap();
         assert_eq!(found(&copies).unwrap(), b"three");
+    }
+
+    #[test]
+    fn of_several_files_the_latest_state_counts() {
+        for newer_first in [true, false] {
+            let (older, newer) = (written(&[b"one", b"two"]), written(&[b"one", b"two", b"three"]));
+            let fds = || {
+                let mut all = [&written(&[]), &older, &newer]
+                    .map(|copies| copies.as_fd().try_clone_to_owned().unwrap());
+                if newer_first {
+                    all.reverse();
+                }
+                all.into()
+            };
+            let (mut found, state) = Copies::open(fds()).unwrap();
+            assert_eq!(state.unwrap(), b"three");
+            found.write(|buffer| buffer.extend_from_slice(b"four")).unwrap();
+            assert_eq!(Copies::open(fds()).unwrap().1.unwrap(), b"four");
+        }
+        assert!(Copies::open(Vec::new()).is_err());
     }
 
     #[test]

@@ -8,7 +8,8 @@ use biolat_common::{
 
 use super::{
     super::state::{
-        record::{ReadingRecord, SeriesRecord, array, halves, whole},
+        numbers::{array, halves, whole},
+        record::{ReadingRecord, SeriesRecord},
         sparse::{compress, expand},
     },
     SizeTotals, Totals,

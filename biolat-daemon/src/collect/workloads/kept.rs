@@ -6,7 +6,10 @@ use biolat_common::series::Key;
 
 use super::{
     super::{
-        state::record::{EndedRecord, WorkloadRecord, WorkloadsRecord, nanoseconds, time},
+        state::{
+            numbers::{nanoseconds, time},
+            record::{EndedRecord, WorkloadRecord, WorkloadsRecord},
+        },
         workload_totals::WorkloadTotals,
     },
     Gone, Workload, WorkloadStore,

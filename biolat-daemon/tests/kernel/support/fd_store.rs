@@ -19,7 +19,8 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use super::{Folder, daemon::program};
 
-type Stored = BTreeMap<String, Vec<OwnedFd>>;
+/// File descriptors by name.
+pub(crate) type Stored = BTreeMap<String, Vec<OwnedFd>>;
 
 /// The store of one service.
 pub(crate) struct FdStore {
@@ -88,6 +89,23 @@ impl FdStore {
         let stored = self.stored.lock().unwrap();
         let (_, fds) = stored.iter().find(|(name, _)| name.ends_with(kind)).unwrap();
         fds[0].as_fd().try_clone_to_owned().unwrap()
+    }
+
+    /// All that is stored, once more.
+    pub(crate) fn duplicate(&self) -> Stored {
+        let stored = self.stored.lock().unwrap();
+        let duplicate = |fd: &OwnedFd| fd.try_clone().unwrap();
+        stored.iter().map(|(name, fds)| (name.clone(), fds.iter().map(duplicate).collect())).collect()
+    }
+
+    /// As if it had never been removed.
+    pub(crate) fn restore(&self, more: Stored) {
+        self.stored.lock().unwrap().extend(more);
+    }
+
+    /// As if it had never been stored, if its name ends so.
+    pub(crate) fn remove(&self, kind: &str) {
+        self.stored.lock().unwrap().retain(|name, _| !name.ends_with(kind));
     }
 
     /// As when the service is stopped.
