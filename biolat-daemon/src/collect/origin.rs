@@ -126,8 +126,10 @@ impl Collector {
         self.take_workloads()?;
         // If this process ends before the new probe is kept, the next one continues with the old one.
         self.commit();
-        self.replace_probe(new)?;
-        log::info!("continuing where biolat ended, with another version of its probe");
+        let gap = self.replace_probe(new)?;
+        log::info!(
+            "continuing where biolat ended, with another version of its probe: none has counted for {gap:.1?}"
+        );
         Ok(())
     }
 
@@ -171,9 +173,7 @@ impl Collector {
         let (slots, limit, epoch) = (state.slots, state.workloads_limit, state.taken_epoch);
         let mut probe = Probe::take_over(kernel.clone(), fds, slots, limit, epoch, options.statistics)?;
         let all_slots = probe.maps.slots();
-        let (series, slots) = (&state.series, &state.slots_of_series);
-        let (store, ended) =
-            SeriesStore::continue_from(&mut probe.maps, all_slots, series, slots, Instant::now())?;
+        let (store, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state, Instant::now())?;
         let mut collector = Self::without_devices(host, selection, probe, time(state.started))?;
         collector.store = store;
         collector.continue_from(state).context("its state was not written by biolat")?;
@@ -249,11 +249,11 @@ impl Collector {
 
     /// Takes over what the state has besides series and devices. `None` if it is not one.
     fn continue_from(&mut self, state: &State) -> Option<()> {
-        self.workloads = WorkloadStore::from_record(&state.workloads, Instant::now())?;
+        self.workloads = WorkloadStore::from_records(&state.all_workloads, &state.workloads, Instant::now())?;
         self.reference.continue_from(&state.pending)?;
         self.earlier = EarlierProbes::from_record(&state.earlier)?;
         self.unresolved_completions = state.unresolved_completions;
-        self.slow = SlowIoLog::from_record(&state.slow)?;
+        self.slow = SlowIoLog::from_records(&state.slow, state.slow_ios.clone())?;
         self.stats = CollectionStats::from_record(&state.collections)?;
         Some(())
     }

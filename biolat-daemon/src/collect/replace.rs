@@ -6,7 +6,7 @@
 //! of programs that it found when it began with it: one that the old probe has counted before its end has the list from before
 //! the new one was attached.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use biolat_common::{lost::REASONS, series::Key};
@@ -70,8 +70,9 @@ impl EarlierProbes {
 }
 
 impl Collector {
-    /// Replaces the probe by one that is loaded and not attached. Before, the state has to be written.
-    pub(super) fn replace_probe(&mut self, mut new: Probe) -> Result<()> {
+    /// Replaces the probe by one that is loaded and not attached. Before, the state has to be written. Returns for how long no
+    /// probe has counted.
+    pub(super) fn replace_probe(&mut self, mut new: Probe) -> Result<Duration> {
         for (key, slot) in self.probe.maps.index()? {
             self.store.track(key, slot);
         }
@@ -93,7 +94,7 @@ impl Collector {
             maps.begin_epoch()?;
         }
         new.attach_loaded(&self.host)?;
-        log::debug!("no probe has counted for {:.1?}", began.elapsed());
+        let gap = began.elapsed();
 
         // What it has counted until then.
         self.take_workloads()?;
@@ -103,7 +104,7 @@ impl Collector {
         self.reference = Reference::new(new.workloads.as_ref().map_or(0, WorkloadMaps::slots));
         self.earlier = earlier;
         self.probe = new;
-        Ok(())
+        Ok(gap)
     }
 }
 

@@ -7,7 +7,7 @@ mod moved;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,
     time::{Duration, Instant},
 };
@@ -20,6 +20,7 @@ use biolat_common::{
 
 use super::{
     reference::Reference,
+    state::encoded::Encoded,
     totals::{Growth, Totals},
 };
 use crate::probe::{SeriesMaps, SlotReading};
@@ -36,7 +37,7 @@ pub(super) struct SeriesStore {
     /// Slots that are to be pushed to the free queue: none, unless the kernel has refused to take one.
     released: VecDeque<u32>,
     /// Values that free slots hold from former series.
-    baselines: HashMap<u32, SlotReading>,
+    baselines: BTreeMap<u32, Baseline>,
 }
 
 /// A series in the probe's maps.
@@ -45,6 +46,19 @@ pub(super) struct TrackedSeries {
     /// Whether it is in the table. If not, putting it there is tried again: the cell may have become free.
     in_table: bool,
     totals: Box<Totals>,
+}
+
+/// What a slot holds from a former series.
+struct Baseline {
+    reading: SlotReading,
+    /// For the next daemon.
+    encoded: Encoded,
+}
+
+impl Baseline {
+    fn new(reading: SlotReading) -> Self {
+        Self { reading, encoded: Encoded::default() }
+    }
 }
 
 /// A slot whose series has ended. A run of the probe that began before may still write to it.
@@ -122,7 +136,8 @@ impl SeriesStore {
     /// A series that is in the index.
     pub(super) fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
         self.series.entry(key).or_insert_with(|| {
-            let baseline = self.baselines.remove(&slot).unwrap_or(SlotReading::ZERO);
+            let baseline =
+                self.baselines.remove(&slot).map_or(SlotReading::ZERO, |baseline| baseline.reading);
             TrackedSeries {
                 slot,
                 in_table: false,
@@ -184,7 +199,7 @@ impl SeriesStore {
         while let Some(&Quarantined { slot, since }) = self.quarantined.front()
             && now.duration_since(since) >= QUARANTINE
         {
-            self.baselines.insert(slot, maps.read(slot)?);
+            self.baselines.insert(slot, Baseline::new(maps.read(slot)?));
             self.quarantined.pop_front();
             self.uncommitted.push(slot);
         }

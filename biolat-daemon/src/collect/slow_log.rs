@@ -15,7 +15,7 @@ use biolat_common::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Collector, KnownDevice, workloads::WorkloadStore};
+use super::{Collector, KnownDevice, state::encoded::Encoded, workloads::WorkloadStore};
 use crate::{
     probe::{Probe, kernel::Kernel},
     snapshot::{SlowIo, SlowLog},
@@ -44,8 +44,8 @@ pub(super) struct SlowIoLog {
     dropped: u64,
     /// Records that the probe dropped.
     dropped_by_probe: u64,
-    /// The I/Os as they are kept, up to the one with this number.
-    encoded: (u64, Vec<u8>),
+    /// The I/Os, for the next daemon.
+    encoded: Encoded,
 }
 
 /// The latest devices that are gone: an I/O may fail after its device has disappeared.
@@ -178,6 +178,7 @@ impl SlowIoLog {
         let [admission, queue, total] = [record.admission_ns, record.queue_ns, record.total_ns].map(latency);
         let device_latency = total.zip(queue).map(|(total, queue)| total.saturating_sub(queue));
         self.number += 1;
+        self.encoded.forget();
         self.ios.push_back(SlowIo {
             number: self.number,
             completed,
@@ -253,7 +254,9 @@ mod tests {
         slow::{SlowRecord, UNKNOWN_NS},
     };
 
-    use super::{Clocks, KEPT, PER_SECOND, RecordDevice, SlowIoLog};
+    use prost::Message as _;
+
+    use super::{super::state::record::State, Clocks, KEPT, PER_SECOND, RecordDevice, SlowIoLog};
     use crate::probe::kernel::{Kernel, tests::modern};
 
     const SDA: u64 = 1;
@@ -337,7 +340,10 @@ mod tests {
         let failed = SlowRecord { status: 7, queue_ns: UNKNOWN_NS, ..record(SDA, 2_000_000) };
         for count in 0..3 {
             log.share(0);
-            let kept = SlowIoLog::from_record(&log.record()).unwrap();
+            let mut state = Vec::new();
+            log.append_ios(&mut state);
+            let State { slow_ios, .. } = State::decode(&*state).unwrap();
+            let kept = SlowIoLog::from_records(&log.to_record(), slow_ios).unwrap();
             assert_eq!((kept.number, kept.dropped), (count, 0));
             assert_eq!(kept.snapshot().ios, log.snapshot().ios);
             log.add(vec![failed], at(1_000), &kernel(), device, cgroup);

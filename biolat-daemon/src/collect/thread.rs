@@ -14,7 +14,6 @@ use tokio::sync::watch;
 use super::{
     Collector,
     state::{
-        numbers::{halves, whole},
         record::CollectionsRecord,
         sparse::{compress, expand},
     },
@@ -98,7 +97,7 @@ impl CollectionStats {
     pub(super) fn to_record(&self) -> CollectionsRecord {
         CollectionsRecord {
             durations: compress(&self.durations),
-            times: halves(&[self.sum_ns]),
+            sum_ns: u64::try_from(self.sum_ns).unwrap_or(u64::MAX),
             failures: self.failures,
             overruns: self.overruns,
         }
@@ -106,8 +105,7 @@ impl CollectionStats {
 
     /// `None` if the record is not one of collections.
     pub(super) fn from_record(record: &CollectionsRecord) -> Option<Self> {
-        let [sum_ns] = whole(&record.times)?;
-        let (failures, overruns) = (record.failures, record.overruns);
+        let (sum_ns, failures, overruns) = (record.sum_ns.into(), record.failures, record.overruns);
         let mut stats = Self { sum_ns, failures, overruns, ..Self::default() };
         expand(&record.durations, &mut stats.durations)?;
         Some(stats)

@@ -15,7 +15,7 @@ use biolat_common::{
 
 use super::{
     incomplete::{Kind, amount, leave_incomplete, limit_to},
-    state::record::ReadingRecord,
+    state::{encoded::Encoded, record::ReadingRecord},
     workload_totals::WorkloadTotals,
 };
 use crate::{
@@ -52,6 +52,8 @@ pub struct Totals {
     sizes: SizeTotals,
     /// Requests that have ended on each CPU.
     completions: Vec<u64>,
+    /// All of this, for the next daemon.
+    encoded: Encoded,
 }
 
 /// Counts by size.
@@ -107,6 +109,7 @@ impl Totals {
             cells: [[0; PHASES]; CELLS],
             sizes: SizeTotals::ZERO,
             completions: Vec::new(),
+            encoded: Encoded::default(),
         }
     }
 
@@ -116,10 +119,12 @@ impl Totals {
         self.ahead = record::difference(&self.without_totals(&self.last));
         self.left_out = 0;
         self.is_unchanged = false;
+        self.encoded.forget();
     }
 
     /// Adds the growth since the last collection. If all workloads together have done `reference`, it is limited to their I/Os.
     pub fn add(&mut self, now: SlotReading, reference: Option<&Entry>) -> Growth {
+        let before = (self.left_out, self.is_unchanged, self.completions.len());
         let mut growth = now.sum.since(&self.last.sum);
         self.completions.resize(now.completions.len(), 0);
         self.last.completions.resize(now.completions.len(), 0);
@@ -148,6 +153,18 @@ impl Totals {
         }
         // What the probe counts by workload is not in the counters of the series.
         let by_workload = reference.unwrap_or(&Entry::ZERO);
+        // Of what grows, these are not in the amount.
+        let Series { bytes, requeues, errors, .. } = &growth.series;
+        if seen != 0
+            || *bytes != 0
+            || *requeues != 0
+            || errors.iter().any(|&count| count != 0)
+            || growth.sizes.undispatched != 0
+            || *by_workload != Entry::ZERO
+            || (self.left_out, self.is_unchanged, self.completions.len()) != before
+        {
+            self.encoded.forget();
+        }
         let Counters { series, sizes } = growth;
         let Series { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = series;
         let bytes = bytes + by_workload.bytes;
@@ -220,6 +237,7 @@ impl Totals {
             cells,
             sizes,
             completions: _,
+            encoded: _,
         } = self;
         let mut by_name: Vec<(&'static str, u64)> = Vec::new();
         for (status, &count) in errors.iter().enumerate().filter(|&(_, &count)| count > 0) {

@@ -3,9 +3,8 @@
 use biolat_common::{series::Key, size::BAND_CELLS, workload::Entry};
 
 use super::state::{
-    numbers::{halves, whole},
     record::UsageRecord,
-    sparse::{compress, expand},
+    sparse::{compress, compress_wide, expanded, expanded_wide},
 };
 use crate::{band_histogram::BandHistogram, snapshot::WorkloadUsage};
 
@@ -58,7 +57,7 @@ impl WorkloadTotals {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = self;
         UsageRecord {
             key: key.bits(),
-            times: halves(&[*queue_ns, *device_ns, *unsplit_ns]),
+            times: compress_wide(&[*queue_ns, *device_ns, *unsplit_ns]),
             bytes: *bytes,
             errors: *errors,
             cells: compress(cells),
@@ -67,11 +66,9 @@ impl WorkloadTotals {
 
     /// `None` if the record is not one of totals.
     pub(super) fn from_record(record: &UsageRecord) -> Option<Self> {
-        let [queue_ns, device_ns, unsplit_ns] = whole(&record.times)?;
-        let (bytes, errors) = (record.bytes, record.errors);
-        let mut totals = Self { queue_ns, device_ns, unsplit_ns, bytes, errors, ..Self::default() };
-        expand(&record.cells, &mut totals.cells)?;
-        Some(totals)
+        let [queue_ns, device_ns, unsplit_ns] = expanded_wide(&record.times)?;
+        let (bytes, errors, cells) = (record.bytes, record.errors, expanded(&record.cells)?);
+        Some(Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells })
     }
 
     /// As narrow as what the probe counts in an epoch.
@@ -112,7 +109,7 @@ impl WorkloadTotals {
 mod tests {
     use biolat_common::{series::Key, workload::Entry};
 
-    use super::WorkloadTotals;
+    use super::{UsageRecord, WorkloadTotals};
 
     #[test]
     fn totals_are_what_they_were() {
@@ -125,7 +122,7 @@ mod tests {
         totals.queue_ns += 1 << 70;
         let record = totals.to_record(Key::new(7, 1));
         let kept = WorkloadTotals::from_record(&record).unwrap();
-        assert_eq!((kept.to_record(Key::new(7, 1)), kept.queue_ns), (record, totals.queue_ns));
-        assert!(WorkloadTotals::from_record(&Default::default()).is_none());
+        assert_eq!((kept.to_record(Key::new(7, 1)), kept.queue_ns), (record.clone(), totals.queue_ns));
+        assert!(WorkloadTotals::from_record(&UsageRecord { cells: vec![200, 1], ..record }).is_none());
     }
 }

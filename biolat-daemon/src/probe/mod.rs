@@ -34,6 +34,7 @@ use biolat_common::{inflight::Found, series::Key, slow::SlowRecord};
 use log::Log;
 
 pub use attached::ProbeFds;
+pub(crate) use cpus::MAX_CPUS;
 pub(crate) use load::workloads_on;
 pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;

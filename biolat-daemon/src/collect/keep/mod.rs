@@ -41,9 +41,8 @@ pub(super) use store::Store;
 /// The number of the first array of slots that is added: the probe has fewer maps.
 const FIRST_CHUNK: usize = 100;
 
-/// Room for a state in a map at first: for each slot of a series, and for all else.
+/// Room for a state in a map at first.
 const STATE_BYTES: u64 = 8 << 10;
-const SERIES_BYTES: u64 = 1 << 10;
 
 /// What this daemon keeps.
 pub(super) struct Keep {
@@ -75,9 +74,7 @@ impl Keep {
     ) -> Result<Self> {
         let copies = match &store {
             Store::Systemd(_) => Copies::create().context("cannot create a file in memory")?,
-            Store::Pins(_) => {
-                Copies::create_map(STATE_BYTES + u64::from(probe.first_slots()) * SERIES_BYTES)?
-            }
+            Store::Pins(_) => Copies::create_map(STATE_BYTES)?,
         };
         Ok(Self::of(store, copies, probe.id()?, identity, workloads, boot))
     }
@@ -146,6 +143,7 @@ impl Keep {
         let written = self.copies.write(|buffer| {
             // A vector has room for any message.
             let _ = state.encode(buffer);
+            collector.append_records(buffer);
         });
         let written = match written {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => self.write_to_larger_map(),
@@ -208,8 +206,8 @@ impl Collector {
         self.store.release_committed(&mut self.probe.maps)
     }
 
-    fn state(&mut self, keep: &Keep) -> State {
-        let slow = self.slow.record();
+    /// The state without the records that are [appended](super::state::encoded).
+    fn state(&self, keep: &Keep) -> State {
         let devices = self.devices.iter().map(|(&id, known)| DeviceRecord {
             id,
             inode: known.device.inode,
@@ -228,18 +226,24 @@ impl Collector {
             taken_epoch: self.probe.workloads.as_ref().map_or(0, WorkloadMaps::taken_epoch),
             started: nanoseconds(self.started),
             unresolved_completions: self.unresolved_completions,
-            slots_of_series: self.store.slots_record(),
+            quarantined: self.store.quarantined_slots(),
             devices: devices.collect(),
-            workloads: self.workloads.to_record(Instant::now()),
+            all_workloads: self.workloads.to_record(),
             pending: self.reference.records(),
-            slow,
+            slow: self.slow.to_record(),
             collections: self.stats.to_record(),
-            series: self.store.series_records(),
             map_layout: probe::MAP_LAYOUT,
             sizes: self.probe.kernel.counts_sizes(),
             workloads_limit: keep.workloads,
             links: self.probe.link_fds().len() as u32,
             earlier: self.earlier.to_record(),
+            ..State::default()
         }
+    }
+
+    fn append_records(&mut self, state: &mut Vec<u8>) {
+        self.store.append_records(state);
+        self.workloads.append_workloads(state);
+        self.slow.append_ios(state);
     }
 }

@@ -11,13 +11,13 @@ use biolat_common::series::Key;
 
 use super::{
     super::{
-        state::record::{BaselineRecord, SeriesRecord, SlotsRecord},
+        state::record::{BaselineRecord, State, field},
         totals::{
             Totals,
             record::{from_record, to_record},
         },
     },
-    QUARANTINE, Quarantined, SeriesStore, TrackedSeries,
+    Baseline, QUARANTINE, Quarantined, SeriesStore, TrackedSeries,
 };
 use crate::probe::SeriesMaps;
 
@@ -29,36 +29,38 @@ pub(in crate::collect) struct EndedSeries {
 }
 
 impl SeriesStore {
-    /// The series, for the next daemon.
-    pub(in crate::collect) fn series_records(&self) -> Vec<SeriesRecord> {
-        self.series.iter().map(|(&key, tracked)| tracked.totals.to_record(key, tracked.slot)).collect()
+    /// Appends the series, and the baselines of the other slots, to the state.
+    pub(in crate::collect) fn append_records(&mut self, state: &mut Vec<u8>) {
+        for (&key, TrackedSeries { slot, totals, .. }) in &mut self.series {
+            totals.append_record(key, *slot, state);
+        }
+        for (&slot, Baseline { reading, encoded }) in &mut self.baselines {
+            let record = || BaselineRecord { slot, reading: to_record(reading) };
+            encoded.append(field::BASELINES, record, state);
+        }
     }
 
-    /// The other slots. Whether a released one is in the free queue, the next daemon has to find out.
-    pub(in crate::collect) fn slots_record(&self) -> SlotsRecord {
-        let baseline = |(&slot, reading): (&u32, &_)| BaselineRecord { slot, reading: to_record(reading) };
-        SlotsRecord {
-            baselines: self.baselines.iter().map(baseline).collect(),
-            quarantined: self.quarantined.iter().map(|quarantined| quarantined.slot).collect(),
-        }
+    /// Slots that cannot be in the free queue, for the next daemon. Whether a released one is, that one has to find out.
+    pub(in crate::collect) fn quarantined_slots(&self) -> Vec<u32> {
+        self.quarantined.iter().map(|quarantined| quarantined.slot).collect()
     }
 
     /// Continues with maps that have so many slots. Returns the series that have ended since the state was written.
     pub(in crate::collect) fn continue_from(
         maps: &mut impl SeriesMaps,
         all_slots: u32,
-        series: &[SeriesRecord],
-        slots: &SlotsRecord,
+        state: &State,
         now: Instant,
     ) -> Result<(Self, Vec<EndedSeries>)> {
         const CONTEXT: &str = "the state has a series that cannot be";
+        let State { series, baselines, quarantined, .. } = state;
         let of_series = series.iter().map(|record| record.slot);
-        let of_free = slots.baselines.iter().map(|baseline| baseline.slot);
-        let mut known = of_series.chain(of_free).chain(slots.quarantined.iter().copied());
+        let of_free = baselines.iter().map(|baseline| baseline.slot);
+        let mut known = of_series.chain(of_free).chain(quarantined.iter().copied());
         ensure!(known.all(|slot| slot < all_slots), "a map with slots of its state is missing");
         let (mut store, mut ended) = (Self::default(), Vec::new());
-        for BaselineRecord { slot, reading } in &slots.baselines {
-            store.baselines.insert(*slot, from_record(reading).context(CONTEXT)?);
+        for BaselineRecord { slot, reading } in baselines {
+            store.baselines.insert(*slot, Baseline::new(from_record(reading).context(CONTEXT)?));
         }
         let index = maps.index()?;
         ensure!(index.iter().all(|&(_, slot)| slot < all_slots), "a map with slots of its series is missing");
@@ -80,7 +82,7 @@ impl SeriesStore {
         for &(key, slot) in &index {
             store.track(key, slot);
         }
-        for &slot in slots.quarantined.iter().filter(|slot| taken.insert(**slot)) {
+        for &slot in quarantined.iter().filter(|slot| taken.insert(**slot)) {
             store.quarantine(slot, now);
         }
         for slot in store.slots_without_use(maps, all_slots)? {

@@ -13,12 +13,10 @@ use biolat_common::{
     slot::{CHUNK_SLOTS, Cell, table_cell},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
+use prost::Message as _;
 
 use super::{
-    super::{
-        reference::Reference,
-        state::record::{SeriesRecord, SlotsRecord},
-    },
+    super::{reference::Reference, state::record::State},
     SeriesStore,
 };
 use crate::probe::{SeriesMaps, SlotReading};
@@ -188,9 +186,6 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What the next daemon would find.
-type State = (Vec<SeriesRecord>, SlotsRecord);
-
 struct Model {
     kernel: FakeKernel,
     store: SeriesStore,
@@ -204,7 +199,12 @@ impl Model {
     /// An error is what the collector logs; the next collection goes on.
     fn act(&mut self, action: &Action) -> Result<()> {
         let Self { kernel, store, state, now, ended } = self;
-        let mut commit = |store: &SeriesStore| *state = (store.series_records(), store.slots_record());
+        let mut commit = |store: &mut SeriesStore| {
+            let mut bytes =
+                State { quarantined: store.quarantined_slots(), ..State::default() }.encode_to_vec();
+            store.append_records(&mut bytes);
+            *state = State::decode(&*bytes).unwrap();
+        };
         match action {
             Action::Complete(key) => kernel.begin_run(*key),
             Action::Step => {
@@ -238,9 +238,9 @@ impl Model {
 
     /// The daemon is killed, and so are the next ones until the kernel does not fail any more.
     fn restart(&mut self) {
-        let Self { kernel, store, state: (series, slots), now, .. } = self;
+        let Self { kernel, store, state, now, .. } = self;
         let all = kernel.counters.len() as u32;
-        let mut next = || SeriesStore::continue_from(kernel, all, series, slots, *now);
+        let mut next = || SeriesStore::continue_from(kernel, all, state, *now);
         *store = (0..1000).find_map(|_| next().ok()).unwrap().0;
     }
 
@@ -349,7 +349,6 @@ fn a_series_in_an_unknown_slot_is_an_error() {
     for action in [Action::Grow, Action::Create(Key::new(1, 0)), Action::Collect] {
         model.act(&action).unwrap();
     }
-    let (series, slots) = &model.state;
-    let mut next = |all| SeriesStore::continue_from(&mut model.kernel, all, series, slots, model.now);
+    let mut next = |all| SeriesStore::continue_from(&mut model.kernel, all, &model.state, model.now);
     assert!(next(CHUNK_SLOTS).is_ok() && next(0).is_err());
 }

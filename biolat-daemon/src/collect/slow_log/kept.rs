@@ -3,34 +3,31 @@
 use std::time::Duration;
 
 use biolat_common::status::{self, STATUSES};
-use prost::Message as _;
 
 use super::{
     super::state::{
         numbers::{array, nanoseconds, time},
-        record::{SlowIoRecord, SlowIosRecord, SlowLogRecord},
+        record::{SlowIoRecord, SlowIosRecord, SlowLogRecord, field},
     },
     SlowIoLog,
 };
 use crate::snapshot::SlowIo;
 
 impl SlowIoLog {
-    /// The I/Os are encoded again only after an addition.
-    pub(in crate::collect) fn record(&mut self) -> SlowLogRecord {
-        if self.encoded.0 != self.number {
-            let ios = self.ios.iter().map(to_record).collect();
-            self.encoded = (self.number, SlowIosRecord { ios }.encode_to_vec());
-        }
-        SlowLogRecord { number: self.number, dropped: self.dropped, ios: self.encoded.1.clone() }
+    pub(in crate::collect) fn to_record(&self) -> SlowLogRecord {
+        SlowLogRecord { number: self.number, dropped: self.dropped }
     }
 
-    /// `None` if the record is not one of a log.
-    pub(in crate::collect) fn from_record(record: &SlowLogRecord) -> Option<Self> {
-        let SlowIosRecord { ios } = SlowIosRecord::decode(&*record.ios).ok()?;
-        let (number, dropped) = (record.number, record.dropped);
-        let encoded = (number, record.ios.clone());
-        let mut log = Self { number, dropped, encoded, ..Self::default() };
-        log.ios = ios.into_iter().map(from_record).collect::<Option<_>>()?;
+    /// Appends the I/Os to the state.
+    pub(in crate::collect) fn append_ios(&mut self, state: &mut Vec<u8>) {
+        let ios = || SlowIosRecord { ios: self.ios.iter().map(to_record).collect() };
+        self.encoded.append(field::SLOW_IOS, ios, state);
+    }
+
+    /// `None` if the records are not those of a log.
+    pub(in crate::collect) fn from_records(record: &SlowLogRecord, ios: SlowIosRecord) -> Option<Self> {
+        let mut log = Self { number: record.number, dropped: record.dropped, ..Self::default() };
+        log.ios = ios.ios.into_iter().map(from_record).collect::<Option<_>>()?;
         log.shared = log.ios.iter().cloned().collect();
         Some(log)
     }

@@ -6,6 +6,14 @@ use prost::Message;
 /// The version of the format. Another one is not read.
 pub(in crate::collect) const FORMAT: u32 = 1;
 
+/// Fields of the state that are [appended](super::encoded) to it.
+pub(in crate::collect) mod field {
+    pub(in crate::collect) const SERIES: u32 = 14;
+    pub(in crate::collect) const WORKLOADS: u32 = 20;
+    pub(in crate::collect) const BASELINES: u32 = 21;
+    pub(in crate::collect) const SLOW_IOS: u32 = 22;
+}
+
 /// What the next daemon needs to continue.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collect) struct State {
@@ -28,12 +36,10 @@ pub(in crate::collect) struct State {
     pub started: u64,
     #[prost(uint64, tag = "7")]
     pub unresolved_completions: u64,
-    #[prost(message, required, tag = "8")]
-    pub slots_of_series: SlotsRecord,
     #[prost(message, repeated, tag = "9")]
     pub devices: Vec<DeviceRecord>,
     #[prost(message, required, tag = "10")]
-    pub workloads: WorkloadsRecord,
+    pub all_workloads: AllWorkloadsRecord,
     /// What the workloads have done, and the series do not have yet.
     #[prost(message, repeated, tag = "11")]
     pub pending: Vec<UsageRecord>,
@@ -43,6 +49,16 @@ pub(in crate::collect) struct State {
     pub collections: CollectionsRecord,
     #[prost(message, repeated, tag = "14")]
     pub series: Vec<SeriesRecord>,
+    #[prost(message, repeated, tag = "20")]
+    pub workloads: Vec<WorkloadRecord>,
+    #[prost(message, repeated, tag = "21")]
+    pub baselines: Vec<BaselineRecord>,
+    /// Slots that cannot be in the free queue: their series have ended, and their baselines are not known.
+    #[prost(uint32, repeated, tag = "8")]
+    pub quarantined: Vec<u32>,
+    /// The log of slow I/Os: a [`SlowIosRecord`].
+    #[prost(message, required, tag = "22")]
+    pub slow_ios: SlowIosRecord,
     /// See [`crate::probe::MAP_LAYOUT`].
     #[prost(uint32, tag = "15")]
     pub map_layout: u32,
@@ -75,16 +91,7 @@ pub(in crate::collect) struct EarlierRecord {
     pub run_time_ns: u64,
 }
 
-/// Slots that are not of a series.
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::collect) struct SlotsRecord {
-    #[prost(message, repeated, tag = "1")]
-    pub baselines: Vec<BaselineRecord>,
-    /// Slots that cannot be in the free queue: their series have ended, and their baselines are not known.
-    #[prost(uint32, repeated, tag = "2")]
-    pub quarantined: Vec<u32>,
-}
-
+/// What a slot without a series holds from a former one.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collect) struct BaselineRecord {
     #[prost(uint32, tag = "1")]
@@ -93,35 +100,44 @@ pub(in crate::collect) struct BaselineRecord {
     pub reading: ReadingRecord,
 }
 
-/// The counters of a slot.
+/// The counters of a slot. Arrays are [sparse](super::sparse).
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collect) struct ReadingRecord {
-    #[prost(uint64, repeated, tag = "1")]
-    pub times: Vec<u64>,
+    /// See [`Series`](biolat_common::series::Series).
+    #[prost(bytes = "vec", tag = "1")]
+    pub times: Vec<u8>,
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
-    #[prost(uint32, repeated, tag = "3")]
-    pub errors: Vec<u32>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub errors: Vec<u8>,
     #[prost(uint32, tag = "4")]
     pub requeues: u32,
-    /// See [`super::sparse`].
-    #[prost(uint64, repeated, tag = "5")]
-    pub cells: Vec<u64>,
-    #[prost(uint64, repeated, tag = "6")]
-    pub band_ns: Vec<u64>,
-    #[prost(uint32, repeated, tag = "7")]
-    pub requests: Vec<u32>,
-    #[prost(uint64, repeated, tag = "8")]
-    pub bands: Vec<u64>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub cells: Vec<u8>,
+    #[prost(bytes = "vec", tag = "6")]
+    pub band_ns: Vec<u8>,
+    #[prost(bytes = "vec", tag = "7")]
+    pub requests: Vec<u8>,
+    #[prost(bytes = "vec", tag = "8")]
+    pub bands: Vec<u8>,
     #[prost(uint64, tag = "9")]
     pub undispatched: u64,
-    #[prost(uint32, repeated, tag = "10")]
-    pub completions: Vec<u32>,
+    #[prost(message, required, tag = "10")]
+    pub completions: CompletionsRecord,
     #[prost(bool, tag = "11")]
     pub has_sizes: bool,
 }
 
-/// The totals of a series.
+/// Completions on each CPU.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct CompletionsRecord {
+    #[prost(uint32, tag = "1")]
+    pub cpus: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    pub counts: Vec<u8>,
+}
+
+/// The totals of a series. Arrays are [sparse](super::sparse).
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collect) struct SeriesRecord {
     #[prost(uint64, tag = "1")]
@@ -133,34 +149,35 @@ pub(in crate::collect) struct SeriesRecord {
     #[prost(bool, tag = "4")]
     pub is_unchanged: bool,
     /// Low and high halves.
-    #[prost(uint64, repeated, tag = "5")]
-    pub times: Vec<u64>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub times: Vec<u8>,
     #[prost(uint64, tag = "6")]
     pub bytes: u64,
-    #[prost(uint64, repeated, tag = "7")]
-    pub errors: Vec<u64>,
+    #[prost(bytes = "vec", tag = "7")]
+    pub errors: Vec<u8>,
     #[prost(uint64, tag = "8")]
     pub requeues: u64,
-    #[prost(uint64, repeated, tag = "9")]
-    pub cells: Vec<u64>,
-    #[prost(uint64, repeated, tag = "10")]
-    pub band_ns: Vec<u64>,
-    #[prost(uint64, repeated, tag = "11")]
-    pub requests: Vec<u64>,
-    #[prost(uint64, repeated, tag = "12")]
-    pub bands: Vec<u64>,
+    #[prost(bytes = "vec", tag = "9")]
+    pub cells: Vec<u8>,
+    /// Low and high halves.
+    #[prost(bytes = "vec", tag = "10")]
+    pub band_ns: Vec<u8>,
+    #[prost(bytes = "vec", tag = "11")]
+    pub requests: Vec<u8>,
+    #[prost(bytes = "vec", tag = "12")]
+    pub bands: Vec<u8>,
     #[prost(uint64, tag = "13")]
     pub undispatched: u64,
-    #[prost(uint64, repeated, tag = "14")]
-    pub completions: Vec<u64>,
+    #[prost(message, required, tag = "14")]
+    pub completions: CompletionsRecord,
     /// By how much the latest reading is ahead of the totals, if at all: it wraps, as the counters do. Not of times and bytes.
     #[prost(message, optional, tag = "15")]
     pub ahead: Option<ReadingRecord>,
     /// Times and bytes of the latest reading.
-    #[prost(uint64, repeated, tag = "16")]
-    pub last_times: Vec<u64>,
-    #[prost(uint64, repeated, tag = "17")]
-    pub last_band_ns: Vec<u64>,
+    #[prost(bytes = "vec", tag = "16")]
+    pub last_times: Vec<u8>,
+    #[prost(bytes = "vec", tag = "17")]
+    pub last_band_ns: Vec<u8>,
     #[prost(bool, tag = "18")]
     pub has_sizes: bool,
 }
@@ -195,15 +212,14 @@ pub(in crate::collect) struct AuditRecord {
     pub missed: Vec<u64>,
 }
 
+/// What is not of a single workload.
 #[derive(Clone, PartialEq, Message)]
-pub(in crate::collect) struct WorkloadsRecord {
+pub(in crate::collect) struct AllWorkloadsRecord {
     #[prost(message, repeated, tag = "1")]
-    pub workloads: Vec<WorkloadRecord>,
-    #[prost(message, repeated, tag = "2")]
     pub ended: Vec<EndedRecord>,
-    #[prost(uint64, optional, tag = "3")]
+    #[prost(uint64, optional, tag = "2")]
     pub root: Option<u64>,
-    #[prost(uint64, tag = "4")]
+    #[prost(uint64, tag = "3")]
     pub taken: u64,
 }
 
@@ -224,9 +240,8 @@ pub(in crate::collect) struct WorkloadRecord {
     pub container: String,
     #[prost(uint64, tag = "7")]
     pub since: u64,
-    /// For so many milliseconds it has been gone.
-    #[prost(uint64, optional, tag = "8")]
-    pub gone_for: Option<u64>,
+    #[prost(bool, tag = "8")]
+    pub is_gone: bool,
     #[prost(message, repeated, tag = "9")]
     pub usage: Vec<UsageRecord>,
 }
@@ -236,15 +251,15 @@ pub(in crate::collect) struct WorkloadRecord {
 pub(in crate::collect) struct UsageRecord {
     #[prost(uint64, tag = "1")]
     pub key: u64,
-    /// Low and high halves.
-    #[prost(uint64, repeated, tag = "2")]
-    pub times: Vec<u64>,
+    /// Low and high halves. [Sparse](super::sparse), like the cells.
+    #[prost(bytes = "vec", tag = "2")]
+    pub times: Vec<u8>,
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
     #[prost(uint64, tag = "4")]
     pub errors: u64,
-    #[prost(uint64, repeated, tag = "5")]
-    pub cells: Vec<u64>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub cells: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -262,9 +277,6 @@ pub(in crate::collect) struct SlowLogRecord {
     pub number: u64,
     #[prost(uint64, tag = "2")]
     pub dropped: u64,
-    /// A [`SlowIosRecord`], encoded.
-    #[prost(bytes = "vec", tag = "3")]
-    pub ios: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -301,10 +313,12 @@ pub(in crate::collect) struct SlowIoRecord {
 /// The collections so far.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collect) struct CollectionsRecord {
-    #[prost(uint64, repeated, tag = "1")]
-    pub durations: Vec<u64>,
-    #[prost(uint64, repeated, tag = "2")]
-    pub times: Vec<u64>,
+    /// [Sparse](super::sparse).
+    #[prost(bytes = "vec", tag = "1")]
+    pub durations: Vec<u8>,
+    /// Of all of them.
+    #[prost(uint64, tag = "2")]
+    pub sum_ns: u64,
     #[prost(uint64, tag = "3")]
     pub failures: u64,
     #[prost(uint64, tag = "4")]

@@ -8,19 +8,18 @@ use biolat_common::{
 
 use super::{
     super::state::{
-        numbers::{array, halves, whole},
-        record::{ReadingRecord, SeriesRecord},
-        sparse::{compress, expand},
+        record::{CompletionsRecord, ReadingRecord, SeriesRecord, field},
+        sparse::{compress, compress_wide, expand, expanded, expanded_wide},
     },
     SizeTotals, Totals,
 };
-use crate::probe::SlotReading;
+use crate::probe::{MAX_CPUS, SlotReading};
 
 /// The patterns name every field and have no `..`: a new field does not compile until it is kept.
 #[deny(unused_variables)]
 impl Totals {
     /// Of the series with this key, in this slot.
-    pub(in crate::collect) fn to_record(&self, key: Key, slot: u32) -> SeriesRecord {
+    fn to_record(&self, key: Key, slot: u32) -> SeriesRecord {
         let Self {
             is_read_or_write: _,
             last,
@@ -37,6 +36,7 @@ impl Totals {
             cells,
             sizes,
             completions,
+            encoded: _,
         } = self;
         let SizeTotals { band_ns, requests, bands, undispatched } = sizes;
         SeriesRecord {
@@ -44,26 +44,33 @@ impl Totals {
             slot,
             left_out: *left_out,
             is_unchanged: *is_unchanged,
-            times: halves(&[*queue_ns, *device_ns, *unsplit_ns, *admission_ns]),
+            times: compress_wide(&[*queue_ns, *device_ns, *unsplit_ns, *admission_ns]),
             bytes: *bytes,
-            errors: errors.to_vec(),
+            errors: compress(errors),
             requeues: *requeues,
             cells: compress(cells.as_flattened()),
-            band_ns: halves(band_ns),
-            requests: requests.to_vec(),
+            band_ns: compress_wide(band_ns),
+            requests: compress(requests),
             bands: compress(bands.as_flattened()),
             undispatched: *undispatched,
-            completions: completions.clone(),
+            completions: completions_record(completions),
             ahead: ahead.as_deref().cloned(),
-            last_times: times(&last.sum.series).to_vec(),
-            last_band_ns: last.sum.sizes.band_ns.to_vec(),
+            last_times: compress(&times(&last.sum.series)),
+            last_band_ns: compress(&last.sum.sizes.band_ns),
             has_sizes: last.has_sizes,
         }
     }
 
+    /// Appends the record to the state.
+    pub(in crate::collect) fn append_record(&mut self, key: Key, slot: u32, state: &mut Vec<u8>) {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.append(field::SERIES, || self.to_record(key, slot), state);
+        self.encoded = encoded;
+    }
+
     /// `None` if the record is not one of totals.
     pub(in crate::collect) fn from_record(record: &SeriesRecord) -> Option<Self> {
-        let [queue_ns, device_ns, unsplit_ns, admission_ns] = whole(&record.times)?;
+        let [queue_ns, device_ns, unsplit_ns, admission_ns] = expanded_wide(&record.times)?;
         let mut totals = Self {
             left_out: record.left_out,
             is_unchanged: record.is_unchanged,
@@ -72,15 +79,15 @@ impl Totals {
             unsplit_ns,
             bytes: record.bytes,
             admission_ns,
-            errors: array(&record.errors)?,
+            errors: expanded(&record.errors)?,
             requeues: record.requeues,
             sizes: SizeTotals {
-                band_ns: whole(&record.band_ns)?,
-                requests: array(&record.requests)?,
+                band_ns: expanded_wide(&record.band_ns)?,
+                requests: expanded(&record.requests)?,
                 undispatched: record.undispatched,
                 ..SizeTotals::ZERO
             },
-            completions: record.completions.clone(),
+            completions: completions(&record.completions)?,
             ..Self::from_baseline(Key::from_bits(record.key).op(), SlotReading::ZERO)
         };
         expand(&record.cells, totals.cells.as_flattened_mut())?;
@@ -89,8 +96,8 @@ impl Totals {
         totals.last = totals.with_totals(&ahead);
         let series = &mut totals.last.sum.series;
         [series.queue_ns, series.device_ns, series.unsplit_ns, series.admission_ns, series.bytes] =
-            array(&record.last_times)?;
-        totals.last.sum.sizes.band_ns = array(&record.last_band_ns)?;
+            expanded(&record.last_times)?;
+        totals.last.sum.sizes.band_ns = expanded(&record.last_band_ns)?;
         totals.last.has_sizes = record.has_sizes;
         totals.ahead = record.ahead.clone().map(Box::new);
         Some(totals)
@@ -148,6 +155,17 @@ impl Totals {
     }
 }
 
+fn completions_record<T: Copy + Into<u64>>(counts: &[T]) -> CompletionsRecord {
+    CompletionsRecord { cpus: counts.len() as u32, counts: compress(counts) }
+}
+
+/// `None` if the record is of more CPUs than a kernel can have.
+fn completions<T: TryFrom<u64> + Copy + Default>(record: &CompletionsRecord) -> Option<Vec<T>> {
+    let mut counts = vec![T::default(); Some(record.cpus as usize).filter(|cpus| *cpus <= MAX_CPUS)?];
+    expand(&record.counts, &mut counts)?;
+    Some(counts)
+}
+
 /// As many counts as the longer one has.
 fn combine(counts: &[u32], others: &[u32], by: fn(u32, u32) -> u32) -> Vec<u32> {
     let at = |counts: &[u32], place: usize| counts.get(place).copied().unwrap_or_default();
@@ -174,23 +192,23 @@ pub(in crate::collect) fn to_record(reading: &SlotReading) -> ReadingRecord {
     let Series { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = series;
     let Sizes { band_ns, requests, bands, undispatched } = sizes;
     ReadingRecord {
-        times: vec![*queue_ns, *device_ns, *unsplit_ns, *admission_ns],
+        times: compress(&[*queue_ns, *device_ns, *unsplit_ns, *admission_ns]),
         bytes: *bytes,
-        errors: errors.to_vec(),
+        errors: compress(errors),
         requeues: *requeues,
         cells: compress(cells.as_flattened()),
-        band_ns: band_ns.to_vec(),
-        requests: requests.to_vec(),
+        band_ns: compress(band_ns),
+        requests: compress(requests),
         bands: compress(bands.as_flattened()),
         undispatched: *undispatched,
-        completions: completions.clone(),
+        completions: completions_record(completions),
         has_sizes: *has_sizes,
     }
 }
 
 /// `None` if the record is not one of a reading.
 pub(in crate::collect) fn from_record(record: &ReadingRecord) -> Option<SlotReading> {
-    let [queue_ns, device_ns, unsplit_ns, admission_ns] = array(&record.times)?;
+    let [queue_ns, device_ns, unsplit_ns, admission_ns] = expanded(&record.times)?;
     let mut sum = Counters {
         series: Series {
             queue_ns,
@@ -198,20 +216,20 @@ pub(in crate::collect) fn from_record(record: &ReadingRecord) -> Option<SlotRead
             unsplit_ns,
             bytes: record.bytes,
             admission_ns,
-            errors: array(&record.errors)?,
+            errors: expanded(&record.errors)?,
             requeues: record.requeues,
             ..Series::ZERO
         },
         sizes: Sizes {
-            band_ns: array(&record.band_ns)?,
-            requests: array(&record.requests)?,
+            band_ns: expanded(&record.band_ns)?,
+            requests: expanded(&record.requests)?,
             undispatched: record.undispatched,
             ..Sizes::ZERO
         },
     };
     expand(&record.cells, sum.series.cells.as_flattened_mut())?;
     expand(&record.bands, sum.sizes.bands.as_flattened_mut())?;
-    Some(SlotReading { sum, completions: record.completions.clone(), has_sizes: record.has_sizes })
+    Some(SlotReading { sum, completions: completions(&record.completions)?, has_sizes: record.has_sizes })
 }
 
 #[cfg(test)]
@@ -283,11 +301,11 @@ mod tests {
     fn other_records_are_refused() {
         let record = Totals::from_baseline(0, reading(2)).to_record(Key::new(1, 0), 0);
         assert!(Totals::from_record(&record).is_some());
-        let mut short = record.clone();
-        short.errors.pop();
-        assert!(Totals::from_record(&short).is_none());
-        let mut long = record;
-        long.ahead.as_mut().unwrap().cells.extend([5000, 1]);
+        let mut long = record.clone();
+        long.ahead.as_mut().unwrap().cells.extend([250, 50, 1]);
         assert!(Totals::from_record(&long).is_none());
+        let mut many_cpus = record;
+        many_cpus.completions.cpus = u32::MAX;
+        assert!(Totals::from_record(&many_cpus).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! The workloads as they are kept for the next daemon.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use biolat_common::series::Key;
 
@@ -8,7 +8,7 @@ use super::{
     super::{
         state::{
             numbers::{nanoseconds, time},
-            record::{EndedRecord, WorkloadRecord, WorkloadsRecord},
+            record::{AllWorkloadsRecord, EndedRecord, WorkloadRecord, field},
         },
         workload_totals::WorkloadTotals,
     },
@@ -17,22 +17,31 @@ use super::{
 use crate::probe::SeenCgroup;
 
 impl WorkloadStore {
-    pub(in crate::collect) fn to_record(&self, now: Instant) -> WorkloadsRecord {
-        WorkloadsRecord {
-            workloads: self
-                .workloads
-                .iter()
-                .map(|(&number, workload)| workload.to_record(number, now))
-                .collect(),
+    /// Appends every workload to the state.
+    pub(in crate::collect) fn append_workloads(&mut self, state: &mut Vec<u8>) {
+        for (&number, workload) in &mut self.workloads {
+            let mut encoded = std::mem::take(&mut workload.encoded);
+            encoded.append(field::WORKLOADS, || workload.to_record(number), state);
+            workload.encoded = encoded;
+        }
+    }
+
+    /// What is not of a single workload.
+    pub(in crate::collect) fn to_record(&self) -> AllWorkloadsRecord {
+        AllWorkloadsRecord {
             ended: self.ended.iter().map(|(key, &ios)| EndedRecord { key: key.bits(), ios }).collect(),
             root: self.root,
             taken: nanoseconds(self.taken),
         }
     }
 
-    /// `None` if the record is not one of workloads.
-    pub(in crate::collect) fn from_record(record: &WorkloadsRecord, now: Instant) -> Option<Self> {
-        let WorkloadsRecord { workloads, ended, root, taken } = record;
+    /// `None` if the records are not those of workloads.
+    pub(in crate::collect) fn from_records(
+        record: &AllWorkloadsRecord,
+        workloads: &[WorkloadRecord],
+        now: Instant,
+    ) -> Option<Self> {
+        let AllWorkloadsRecord { ended, root, taken } = record;
         let workload = |record: &WorkloadRecord| Some((record.number, Workload::from_record(record, now)?));
         Some(Self {
             workloads: workloads.iter().map(workload).collect::<Option<_>>()?,
@@ -45,8 +54,7 @@ impl WorkloadStore {
 }
 
 impl Workload {
-    fn to_record(&self, number: u64, now: Instant) -> WorkloadRecord {
-        let gone_for = |gone: &Gone| now.duration_since(gone.since).as_millis() as u64;
+    fn to_record(&self, number: u64) -> WorkloadRecord {
         let identity = &self.identity;
         WorkloadRecord {
             number,
@@ -56,7 +64,7 @@ impl Workload {
             namespace: identity.namespace.clone(),
             container: identity.container.clone(),
             since: nanoseconds(self.since),
-            gone_for: self.gone.as_ref().map(gone_for),
+            is_gone: self.gone.is_some(),
             usage: self.usage.iter().map(|(&key, totals)| totals.to_record(key)).collect(),
         }
     }
@@ -69,12 +77,8 @@ impl Workload {
             workload.identity.namespace.clone_from(&record.namespace);
             workload.identity.container.clone_from(&record.container);
         }
-        // Scrapes are counted from zero again.
-        let gone = |milliseconds| {
-            let since = now.checked_sub(Duration::from_millis(milliseconds)).unwrap_or(now);
-            Gone { since, scrapes: 0 }
-        };
-        workload.gone = record.gone_for.map(gone);
+        // Time and scrapes are counted from zero again.
+        workload.gone = record.is_gone.then_some(Gone { since: now, scrapes: 0 });
         for usage in &record.usage {
             workload.usage.insert(Key::from_bits(usage.key), WorkloadTotals::from_record(usage)?);
         }
