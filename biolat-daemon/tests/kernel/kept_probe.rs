@@ -259,9 +259,9 @@ fn an_upgrade_and_back() {
                 unseen - missed,
                 all - done
             );
-            // Twice what the load does on average.
-            let most = 2.0 * (all - done) as f64 * gap.div_duration_f64(took);
-            assert!((unseen - missed) as f64 <= 20.0 + most);
+            // Twice what the load does on average; more in emulated machines, where the start of the daemon takes most of the time.
+            let rate = (2.0 * (all - done) as f64 / took.as_secs_f64()).max(20_000.0);
+            assert!((unseen - missed) as f64 <= 20.0 + rate * gap.as_secs_f64());
             (missed, done) = (unseen, all);
             wait_for("the old probe to be detached", || programs().is_disjoint(&own));
             assert!(store.names().keys().all(|name| !stored.contains_key(name)) && store.names().len() == 4);
