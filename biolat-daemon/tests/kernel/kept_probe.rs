@@ -220,6 +220,8 @@ fn an_upgrade_and_back() {
     let _awake = Awake::all_cpus();
     let rounds = std::env::var("BIOLAT_TEST_UPGRADES").map_or(10, |rounds| rounds.parse().unwrap());
     let longest = std::env::var("BIOLAT_TEST_GAP_MS").map_or(10, |ms| ms.parse().unwrap());
+    // More I/Os per second than the load does at its fastest, which it is while no probe counts: on a host, and emulated.
+    let fastest = if longest > 10 { 20_000.0 } else { 300_000.0 };
     let longest = Duration::from_millis(longest);
     for workloads in ["256", "off"] {
         let store = FdStore::new("upgrade-store");
@@ -259,9 +261,7 @@ fn an_upgrade_and_back() {
                 unseen - missed,
                 all - done
             );
-            // Twice what the load does on average; more in emulated machines, where the start of the daemon takes most of the time.
-            let rate = (2.0 * (all - done) as f64 / took.as_secs_f64()).max(20_000.0);
-            assert!((unseen - missed) as f64 <= 20.0 + rate * gap.as_secs_f64());
+            assert!((unseen - missed) as f64 <= 20.0 + fastest * gap.as_secs_f64());
             (missed, done) = (unseen, all);
             wait_for("the old probe to be detached", || programs().is_disjoint(&own));
             assert!(store.names().keys().all(|name| !stored.contains_key(name)) && store.names().len() == 4);
