@@ -32,11 +32,17 @@ impl Audit {
     /// Checks disk statistics that were read before the counters. `losses` are accounted completions that are lost for a
     /// known reason, on any device.
     pub(super) fn check(&mut self, diskstats: &DiskStats, counted: &DiskStats, losses: u64) {
-        let losses = i128::from(losses.saturating_sub(self.initial_losses));
-        for group in Group::ALL {
-            let excess = excess(diskstats, counted, group) - self.initial_excess[group as usize] - losses;
-            let missed = &mut self.missed[group as usize];
-            *missed = u64::try_from(excess).unwrap_or(0).max(*missed);
+        let excesses = Group::ALL.map(|group| {
+            let excess = excess(diskstats, counted, group) - self.initial_excess[group as usize];
+            u64::try_from(excess).unwrap_or(0)
+        });
+        // A loss explains one completion of one group, whichever that is: not one of each.
+        let known = losses.saturating_sub(self.initial_losses) + self.missed.iter().sum::<u64>();
+        let mut unexplained = excesses.iter().sum::<u64>().saturating_sub(known);
+        for (missed, excess) in self.missed.iter_mut().zip(excesses) {
+            let more = excess.saturating_sub(*missed).min(unexplained);
+            *missed += more;
+            unexplained -= more;
         }
     }
 
@@ -139,5 +145,18 @@ mod tests {
         assert_eq!(audit.missed()[0], (Group::Read, 0));
         audit.check(&DiskStats::new([11, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
         assert_eq!(audit.missed()[0], (Group::Read, 1));
+    }
+
+    #[test]
+    fn a_loss_explains_a_completion_of_one_group() {
+        let missed = |audit: &Audit| audit.missed().into_iter().map(|(_, count)| count).collect::<Vec<_>>();
+        let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 0);
+        audit.check(&DiskStats::new([9, 8, 0, 0]), &DiskStats::new([4, 5, 0, 0]), 1);
+        assert_eq!(missed(&audit), [5, 2, 0, 0]);
+        // What was found to be missed stays so, and what is lost then is not missed too.
+        audit.check(&DiskStats::new([9, 9, 1, 0]), &DiskStats::new([4, 5, 0, 0]), 3);
+        assert_eq!(missed(&audit), [5, 2, 0, 0]);
+        audit.check(&DiskStats::new([9, 9, 2, 0]), &DiskStats::new([4, 5, 0, 0]), 3);
+        assert_eq!(missed(&audit), [5, 3, 0, 0]);
     }
 }
