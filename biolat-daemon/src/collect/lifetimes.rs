@@ -75,8 +75,8 @@ impl Collector {
                 spread: Spread::of(self.store.completions(device.id)),
                 device,
             };
-            if let Some(kept) = self.kept_devices.remove(&known.device.id) {
-                known.continue_from(&kept);
+            if let Some(place) = self.kept_devices.iter().position(|kept| kept.id == known.device.id) {
+                known.continue_from(&self.kept_devices.swap_remove(place));
             }
             self.devices.insert(known.device.id, known);
         }

@@ -108,7 +108,7 @@ pub struct Collector {
     /// None if nothing is kept for the next daemon.
     keep: Option<Keep>,
     /// Devices that the last daemon knew, until they are found here.
-    kept_devices: BTreeMap<u64, DeviceRecord>,
+    kept_devices: Vec<DeviceRecord>,
 }
 
 /// What a scan has found, and when it began.

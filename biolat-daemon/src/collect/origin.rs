@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    os::fd::OwnedFd,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -58,16 +59,14 @@ impl Collector {
         let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
         let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
         let Some(kept) = kept else {
-            let mut collector = Self::begin_anew(host, selection, found, kernel, types, &options)?;
-            drop(collector.probe.take_map_fds());
-            return Ok(collector);
+            return Self::begin_anew(host, selection, found, kernel, types, &options, None);
         };
         let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
         // Up to 5.10, a program that reads through a null pointer may have no exception table if there are other programs:
         // https://github.com/torvalds/linux/commit/0108a4e9f3584a7a2c026d1601b0682ff7335d95.
         let may_overlap = Release::of(&host).is_ok_and(|release| release > Release::LAST_WITH_MEMLOCK);
         let (predecessor, mut store, mut useless) = Predecessor::find(kept);
-        let mut collector = None;
+        let (mut collector, mut map_fds) = (None, Vec::new());
         if let Some(predecessor) = predecessor {
             let id = predecessor.id;
             let is_same =
@@ -84,7 +83,7 @@ impl Collector {
                     continued.keep = Some(Keep::of_predecessor(store, predecessor, &continued.probe));
                     let outcome = continued.continue_with(found.clone()).and_then(|()| match is_same {
                         true => Ok(()),
-                        false => continued.upgrade(&kernel, types.clone(), &options),
+                        false => continued.upgrade(&kernel, types.clone(), &options, &mut map_fds),
                     });
                     let Some(keep) = continued.keep.take() else { bail!("the state cannot be written") };
                     match outcome {
@@ -108,20 +107,30 @@ impl Collector {
         }
         let mut collector = match collector {
             Some(collector) => collector,
-            None => Self::begin_anew(host, selection, found, kernel.clone(), types, &options)?,
+            None => {
+                let map_fds = Some(&mut map_fds);
+                Self::begin_anew(host, selection, found, kernel.clone(), types, &options, map_fds)?
+            }
         };
         let identity = identity(&kernel, collector.probe.first_slots(), options.workloads)?;
         let keep = Keep::new(store, &collector.probe, identity, options.workloads, boot)?;
         // The old probe is removed after the new one is kept: at any time there is one to continue with.
-        collector.begin_to_keep(keep, &useless)?;
+        collector.begin_to_keep(keep, &map_fds, &useless)?;
         Ok(collector)
     }
 
     /// Replaces the probe of another version, or with other options, by this one's.
-    fn upgrade(&mut self, kernel: &Kernel, types: Vec<u8>, options: &Options) -> Result<()> {
+    fn upgrade(
+        &mut self,
+        kernel: &Kernel,
+        types: Vec<u8>,
+        options: &Options,
+        map_fds: &mut Vec<OwnedFd>,
+    ) -> Result<()> {
         let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
+        let &Options { workloads, statistics, .. } = options;
         let new =
-            Probe::load(kernel.clone(), types, &self.host, slots, options.workloads, options.statistics)?;
+            Probe::load(kernel.clone(), types, &self.host, slots, workloads, statistics, Some(map_fds))?;
         // What the last daemon had switched away from and not taken.
         self.take_workloads()?;
         // If this process ends before the new probe is kept, the next one continues with the old one.
@@ -140,10 +149,13 @@ impl Collector {
         kernel: Kernel,
         types: Vec<u8>,
         options: &Options,
+        map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Self> {
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
         let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
-        let probe = Probe::attach(kernel, types, &host, slots, options.workloads, options.statistics)?;
+        let &Options { workloads, statistics, .. } = options;
+        let mut probe = Probe::load(kernel, types, &host, slots, workloads, statistics, map_fds)?;
+        probe.attach_loaded(&host)?;
         Self::new(host, selection, found, probe)
     }
 
@@ -177,9 +189,9 @@ impl Collector {
         let mut collector = Self::without_devices(host, selection, probe, time(state.started))?;
         collector.store = store;
         collector.continue_from(state).context("its state was not written by biolat")?;
-        collector.kept_devices = state.devices.iter().map(|kept| (kept.id, kept.clone())).collect();
+        collector.kept_devices.clone_from(&state.devices);
         for series in ended {
-            if !collector.kept_devices.contains_key(&series.key.device()) {
+            if !collector.kept_devices.iter().any(|kept| kept.id == series.key.device()) {
                 collector.unresolved_completions += series.completions;
             }
         }
@@ -224,7 +236,7 @@ impl Collector {
             stats: CollectionStats::default(),
             earlier: EarlierProbes::default(),
             keep: None,
-            kept_devices: BTreeMap::new(),
+            kept_devices: Vec::new(),
         })
     }
 
@@ -263,9 +275,9 @@ impl Collector {
         let is_found = |kept: &DeviceRecord| {
             found.iter().any(|device| device.id == kept.id && device.inode == kept.inode)
         };
-        let gone: Vec<_> = self.kept_devices.extract_if(.., |_, kept| !is_found(kept)).collect();
-        for (id, kept) in gone {
-            self.store.end(&mut self.probe.maps, id, Instant::now(), |_| {})?;
+        while let Some(place) = self.kept_devices.iter().position(|kept| !is_found(kept)) {
+            let kept = self.kept_devices.swap_remove(place);
+            self.store.end(&mut self.probe.maps, kept.id, Instant::now(), |_| {})?;
             log::info!("device {} is gone", kept.name);
         }
         Ok(())

@@ -3,10 +3,7 @@
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
-use std::{
-    collections::BTreeMap,
-    os::fd::{AsFd as _, OwnedFd},
-};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result};
 use aya::maps::{MapData, PerCpuArray};
@@ -44,25 +41,30 @@ pub(super) struct Attached {
 impl Attached {
     /// Of a probe that was loaded with so many slots.
     pub(super) fn open(fds: ProbeFds, slots: u32) -> Result<Self> {
-        let mut by_name = BTreeMap::new();
+        let (mut complete, mut requeue, mut inflight, mut cgroup_exists) = (None, None, None, None);
         for program in fds.programs {
             let info = sys::program_info(program.as_fd()).context("cannot read what a program is")?;
-            by_name.insert(info.name, (info.id, program));
+            let is = |name: &str| info.name == name[..name.len().min(NAME_BYTES)];
+            match () {
+                () if is(programs::COMPLETE) => complete = Some((info.id, program)),
+                () if is(programs::REQUEUE) => requeue = Some((info.id, program)),
+                () if is(programs::INFLIGHT) => inflight = Some(program),
+                () if is(programs::CGROUP_EXISTS) => cgroup_exists = Some(program),
+                () => {}
+            }
         }
-        let mut by_program = BTreeMap::new();
+        let (complete_id, complete) = complete.context("the program is missing")?;
+        let (requeue_id, requeue) = requeue.unzip();
+        let (mut of_complete, mut of_requeue) = (None, None);
         for link in fds.links {
             let program = sys::program_of_link(link.as_fd()).context("cannot read what a link attaches")?;
-            by_program.insert(program, link);
+            if program == complete_id {
+                of_complete = Some(link);
+            } else if Some(program) == requeue_id {
+                of_requeue = Some(link);
+            }
         }
-        let mut program = |name: &str| by_name.remove(&name[..name.len().min(NAME_BYTES)]);
-        let (complete_id, complete) = program(programs::COMPLETE).context("the program is missing")?;
-        let (requeue_id, requeue) = program(programs::REQUEUE).unzip();
-        let [inflight, cgroup_exists] =
-            [programs::INFLIGHT, programs::CGROUP_EXISTS].map(|name| program(name).map(|(_, fd)| fd));
-        let links = Links {
-            complete: by_program.remove(&complete_id).context("the link is missing")?,
-            requeue: requeue_id.and_then(|id| by_program.remove(&id)),
-        };
+        let links = Links { complete: of_complete.context("the link is missing")?, requeue: of_requeue };
         let (maps, chunks) = maps(fds.maps, slots)?;
         let scratch: PerCpuArray<_, Counts> = PerCpuArray::create(1, 0).context("cannot create a map")?;
         let cpus = PossibleCpus::of_kernel(&scratch)?;
@@ -74,30 +76,24 @@ impl Attached {
 
 /// The maps by name, and the arrays of slots in the order of their slots. The latter are those that the map of arrays has: they
 /// share a name.
-fn maps(fds: Vec<OwnedFd>, slots: u32) -> Result<(BTreeMap<String, MapData>, Vec<MapData>)> {
+fn maps(fds: Vec<OwnedFd>, slots: u32) -> Result<(Vec<(String, MapData)>, Vec<MapData>)> {
     const CONTEXT: &str = "cannot read what a map is";
-    let mut by_id = BTreeMap::new();
-    let mut more = None;
+    let (mut maps, mut ids, mut chunks) = (Vec::new(), Vec::new(), Vec::new());
     for fd in fds {
         let map = MapData::from_fd(fd).context(CONTEXT)?;
         let info = map.info().context(CONTEXT)?;
-        if info.name_as_str() == Some(MORE) {
-            more = Some(info.id());
-        }
-        by_id.insert(info.id(), map);
+        ids.push(info.id());
+        maps.push((info.name_as_str().unwrap_or_default().to_owned(), map));
     }
-    let chunks: Vec<_> = match more.and_then(|more| by_id.get(&more)) {
+    for place in slots / CHUNK_SLOTS.. {
+        let more = maps.iter().find(|(name, _)| name == MORE);
+        let id = more.and_then(|(_, more)| id_of_chunk(more, place));
         // One without a file descriptor was just added, and its slots have never been used.
-        Some(more) => (slots / CHUNK_SLOTS..).map_while(|place| id_of_chunk(more, place)).collect(),
-        None => Vec::new(),
-    };
-    let chunks = chunks.into_iter().map_while(|id| by_id.remove(&id)).collect();
-    let mut by_name = BTreeMap::new();
-    for map in by_id.into_values() {
-        let info = map.info().context(CONTEXT)?;
-        by_name.insert(info.name_as_str().unwrap_or_default().to_owned(), map);
+        let Some(found) = id.and_then(|id| ids.iter().position(|&other| other == id)) else { break };
+        ids.swap_remove(found);
+        chunks.push(maps.swap_remove(found).1);
     }
-    Ok((by_name, chunks))
+    Ok((maps, chunks))
 }
 
 /// The id of an array of slots, by its place in the map of arrays.

@@ -46,8 +46,6 @@ pub(super) struct Loaded {
     pub(super) logger: EbpfLogger<&'static dyn Log>,
     /// How many slots it was loaded with.
     pub(super) slots: u32,
-    /// Every map that the daemon uses, once more.
-    pub(super) duplicates: Vec<OwnedFd>,
 }
 
 /// What loading depends on besides the probe. It exists only if this process may load programs.
@@ -75,10 +73,20 @@ impl LoadEnv {
     }
 
     /// Loads the probe; if memory is short, with half the slots or fewer. The collector adds slots later.
-    pub(super) fn load(&self, kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded> {
+    pub(super) fn load(
+        &self,
+        kernel: &Kernel,
+        btf: &Btf,
+        slots: u32,
+        workloads: u32,
+        mut map_fds: Option<&mut Vec<OwnedFd>>,
+    ) -> Result<Loaded> {
         let mut slots = in_whole_chunks(slots);
         loop {
-            match load(kernel, btf, slots, workloads) {
+            if let Some(of_last_attempt) = &mut map_fds {
+                of_last_attempt.clear();
+            }
+            match load(kernel, btf, slots, workloads, map_fds.as_deref_mut()) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
                     slots = in_whole_chunks(slots / 2)
@@ -126,7 +134,7 @@ pub fn test_load(
     workloads: u32,
 ) -> Result<ProgramCounts> {
     let btf = parse_btf(btf)?;
-    LoadEnv::of(host)?.load(kernel, &btf, slots, workloads)?.programs.counts()
+    LoadEnv::of(host)?.load(kernel, &btf, slots, workloads, None)?.programs.counts()
 }
 
 /// A number of slots rounded up to whole chunks, and at least one chunk.
@@ -145,7 +153,13 @@ pub(crate) fn workloads_on(kernel: &Kernel, workloads: u32) -> u32 {
     if kernel.has_workloads { workloads } else { 0 }
 }
 
-fn load(kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded> {
+fn load(
+    kernel: &Kernel,
+    btf: &Btf,
+    slots: u32,
+    workloads: u32,
+    map_fds: Option<&mut Vec<OwnedFd>>,
+) -> Result<Loaded> {
     let workloads = workloads_on(kernel, workloads);
     let tables = workloads::tables(workloads, slots, super::possible_cpus()?);
     let kernel = kernel.clone().with_tables(tables);
@@ -158,8 +172,7 @@ fn load(kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded
         .load(&object::of_kernel(kernel.layout)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
-    let mut duplicates = Vec::new();
-    let mut set = MapSet::Loaded(&mut object, Some(&mut duplicates));
+    let mut set = MapSet::Loaded(&mut object, map_fds);
     let events = Events::from_maps(&mut set)?;
     let maps = Maps::of_new_probe(&mut set, slots, kernel.counts_sizes())?;
     let slow = SlowRecords::from_maps(&mut set)?;
@@ -181,7 +194,7 @@ fn load(kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded
     let cgroup_exists =
         cgroup_exists.and_then(|loaded| optional("whether a cgroup is gone is unknown", loaded));
     let programs = Programs { complete, requeue, inflight: inflight_program, cgroup_exists };
-    Ok(Loaded { programs, maps, events, slow, inflight, workloads: workload_maps, logger, slots, duplicates })
+    Ok(Loaded { programs, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
 }
 
 /// Loads a program that can be attached to the tracepoint of its name.

@@ -1,9 +1,6 @@
 //! The probe's maps by name, wherever they come from: an object that was just loaded, or file descriptors that were passed.
 
-use std::{
-    collections::BTreeMap,
-    os::fd::{AsFd as _, OwnedFd},
-};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result};
 use aya::{
@@ -15,7 +12,8 @@ use aya::{
 pub(super) enum MapSet<'a> {
     /// Of an object. If there is a list, duplicates of what is taken are added to it.
     Loaded(&'a mut Ebpf, Option<&'a mut Vec<OwnedFd>>),
-    Passed(BTreeMap<String, MapData>),
+    /// With their names.
+    Passed(Vec<(String, MapData)>),
 }
 
 impl MapSet<'_> {
@@ -28,7 +26,10 @@ impl MapSet<'_> {
                 }
                 map
             }
-            Self::Passed(maps) => maps.remove(name).map(Map::from_map_data).transpose()?,
+            Self::Passed(maps) => {
+                let place = maps.iter().position(|(found, _)| found == name);
+                place.map(|place| Map::from_map_data(maps.swap_remove(place).1)).transpose()?
+            }
         };
         map.with_context(|| format!("the probe has no map {name}"))
     }

@@ -93,7 +93,6 @@ pub struct Probe {
     logger: Option<EbpfLogger<&'static dyn Log>>,
     statistics: Option<OwnedFd>,
     slots: u32,
-    map_fds: Vec<OwnedFd>,
 }
 
 impl Probe {
@@ -107,12 +106,13 @@ impl Probe {
         workloads: u32,
         statistics: bool,
     ) -> Result<Self> {
-        let mut probe = Self::load(kernel, btf, host, slots, workloads, statistics)?;
+        let mut probe = Self::load(kernel, btf, host, slots, workloads, statistics, None)?;
         probe.attach_loaded(host)?;
         Ok(probe)
     }
 
-    /// Loads the probe like [`attach`](Self::attach), to be attached later.
+    /// Loads the probe like [`attach`](Self::attach), to be attached later. If there is a list, file descriptors of its maps are
+    /// added to it, without those of the arrays of slots that are added later.
     pub fn load(
         kernel: Kernel,
         btf: Vec<u8>,
@@ -120,12 +120,13 @@ impl Probe {
         slots: u32,
         workloads: u32,
         statistics: bool,
+        map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Self> {
         let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
         let statistics = statistics.then(enable_statistics).transpose()?;
-        let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots, duplicates } =
-            env.load(&kernel, &btf, slots, workloads)?;
+        let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots } =
+            env.load(&kernel, &btf, slots, workloads, map_fds)?;
         drop(btf);
         // Parsing BTF took some tens of megabytes.
         c_library::trim_heap();
@@ -141,7 +142,6 @@ impl Probe {
             logger: Some(logger),
             statistics,
             slots,
-            map_fds: duplicates,
         })
     }
 
@@ -188,7 +188,6 @@ impl Probe {
             logger: None,
             statistics,
             slots,
-            map_fds: Vec::new(),
         })
     }
 
@@ -206,11 +205,6 @@ impl Probe {
     /// A number that no other probe has, or has had since boot.
     pub fn id(&self) -> Result<u32> {
         Ok(sys::program_info(self.programs.complete.as_fd()).context("cannot read what the probe is")?.id)
-    }
-
-    /// Its maps, without the arrays of slots that are added later. Once only, and none if it was taken over.
-    pub fn take_map_fds(&mut self) -> Vec<OwnedFd> {
-        std::mem::take(&mut self.map_fds)
     }
 
     /// Its programs.

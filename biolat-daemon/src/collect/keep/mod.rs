@@ -167,9 +167,8 @@ impl Keep {
 impl Collector {
     /// Keeps everything for the next daemon, from now on, and removes what nobody continues with. A systemd that does not answer is
     /// no reason not to measure; a folder that was asked for is.
-    pub(super) fn begin_to_keep(&mut self, mut keep: Keep, useless: &[u32]) -> Result<()> {
-        let maps = self.probe.take_map_fds();
-        let kept = keep.commit(self).and_then(|()| keep.store_all(&self.probe, &maps));
+    pub(super) fn begin_to_keep(&mut self, mut keep: Keep, maps: &[OwnedFd], useless: &[u32]) -> Result<()> {
+        let kept = keep.commit(self).and_then(|()| keep.store_all(&self.probe, maps));
         keep.forget(useless);
         match (kept, &keep.store) {
             (Ok(()), _) => self.keep = Some(keep),

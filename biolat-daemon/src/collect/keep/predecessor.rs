@@ -24,10 +24,11 @@ pub(in crate::collect) struct Predecessor {
 impl Predecessor {
     /// The latest one that was kept completely, the store, and all other probes, which are of no use.
     pub(in crate::collect) fn find(kept: Kept) -> (Option<Self>, Store, Vec<u32>) {
-        let Kept { store, probes } = kept;
+        let Kept { store, mut probes } = kept;
         let (mut found, mut useless) = (None, Vec::new());
         // The latest first: an older one is left if the daemon ended when it was about to replace it, or had just done so.
-        for (id, parts) in probes.into_iter().rev() {
+        while let Some(latest) = (0..probes.len()).max_by_key(|&place| probes[place].0) {
+            let (id, parts) = probes.swap_remove(latest);
             match Self::open(id, parts) {
                 Ok(predecessor) if found.is_none() => found = Some(predecessor),
                 Ok(_) => useless.push(id),

@@ -1,7 +1,6 @@
 //! Where file descriptors of a probe are kept: by systemd, or pinned in a folder.
 
 use std::{
-    collections::BTreeMap,
     os::fd::{BorrowedFd, OwnedFd},
     path::Path,
 };
@@ -19,24 +18,30 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(super) store: Store,
-    /// What was kept of each probe, by its id.
-    pub(super) probes: BTreeMap<u32, Parts>,
+    /// What was kept of each probe, with its id.
+    pub(super) probes: Vec<(u32, Parts)>,
 }
 
 impl Kept {
     /// In a folder, if there is one, or by systemd, if it has a store for this service. Without both, what was passed is closed.
     pub(crate) fn open(folder: Option<&Path>, passed: Vec<KeptFd>) -> Result<Option<Self>> {
         let systemd = FdStore::of_environment().map(Store::Systemd);
-        let mut probes: BTreeMap<u32, Parts> = BTreeMap::new();
+        let mut probes: Vec<(u32, Parts)> = Vec::new();
         for KeptFd { name, fd } in passed {
-            if let Some((probe, kind)) = FdKind::parse(&name) {
-                probes.entry(probe).or_default().add(kind, fd);
+            let Some((probe, kind)) = FdKind::parse(&name) else { continue };
+            match probes.iter_mut().find(|(id, _)| *id == probe) {
+                Some((_, parts)) => parts.add(kind, fd),
+                None => {
+                    let mut parts = Parts::default();
+                    parts.add(kind, fd);
+                    probes.push((probe, parts));
+                }
             }
         }
         let Some(folder) = folder else { return Ok(systemd.map(|store| Self { store, probes })) };
         // A daemon without the folder has kept these: nobody would read them any more.
         if let Some(systemd) = systemd {
-            probes.keys().for_each(|&probe| systemd.forget(probe));
+            probes.iter().for_each(|(probe, _)| systemd.forget(*probe));
         }
         let pins = Pins::open(folder)?;
         let probes =

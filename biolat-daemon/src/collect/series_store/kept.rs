@@ -1,10 +1,7 @@
 //! The store as it is kept for the next daemon, and how that one continues: it knows what was true when the state was written,
 //! and the kernel knows what has happened since.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use biolat_common::series::Key;
@@ -64,7 +61,10 @@ impl SeriesStore {
         }
         let index = maps.index()?;
         ensure!(index.iter().all(|&(_, slot)| slot < all_slots), "a map with slots of its series is missing");
-        let mut taken: BTreeSet<u32> = index.iter().map(|&(_, slot)| slot).collect();
+        let mut taken = Slots::none_of(all_slots);
+        for &(_, slot) in &index {
+            taken.insert(slot);
+        }
         for record in series {
             let (key, slot) = (Key::from_bits(record.key), record.slot);
             let totals = Box::new(Totals::from_record(record).context(CONTEXT)?);
@@ -82,7 +82,7 @@ impl SeriesStore {
         for &(key, slot) in &index {
             store.track(key, slot);
         }
-        for &slot in quarantined.iter().filter(|slot| taken.insert(**slot)) {
+        for &slot in quarantined.iter().filter(|&&slot| taken.insert(slot)) {
             store.quarantine(slot, now);
         }
         for slot in store.slots_without_use(maps, all_slots)? {
@@ -97,41 +97,61 @@ impl SeriesStore {
 
     /// Slots that are neither free, nor in use, nor in quarantine: the daemon ended when it was about to push or to insert them.
     fn slots_without_use(&self, maps: &mut impl SeriesMaps, all_slots: u32) -> Result<Vec<u32>> {
-        let quarantined: BTreeSet<u32> =
-            self.quarantined.iter().map(|quarantined| quarantined.slot).collect();
-        let mut left: BTreeSet<u32> = (0..all_slots).filter(|slot| !quarantined.contains(slot)).collect();
-        let remove_used = |left: &mut BTreeSet<u32>, maps: &mut _| -> Result<()> {
+        let mut used = Slots::none_of(all_slots);
+        for quarantined in &self.quarantined {
+            used.insert(quarantined.slot);
+        }
+        let add_those_of_series = |used: &mut Slots, maps: &mut _| -> Result<()> {
             for (_, slot) in SeriesMaps::index(maps)? {
-                left.remove(&slot);
+                used.insert(slot);
             }
             Ok(())
         };
-        find_free(&mut left, maps, all_slots)?;
-        remove_used(&mut left, maps)?;
+        add_free(&mut used, maps)?;
+        add_those_of_series(&mut used, maps)?;
         // A run of the probe may have taken one out, and will use it or put it back at the end of the queue: that takes no longer than
         // the quarantine. There it is found, unless more series begin until then than there are free slots before it.
         const PAUSE: Duration = Duration::from_millis(5);
         let mut waited = Duration::ZERO;
-        while !left.is_empty() && waited <= QUARANTINE {
+        while used.others().next().is_some() && waited <= QUARANTINE {
             maps.pause(PAUSE);
             waited += PAUSE;
-            find_free(&mut left, maps, all_slots)?;
+            add_free(&mut used, maps)?;
         }
-        remove_used(&mut left, maps)?;
-        Ok(left.into_iter().collect())
+        add_those_of_series(&mut used, maps)?;
+        Ok(used.others().collect())
     }
 }
 
-/// Removes the slots that are in the free queue. One at a time is taken out and put back, so that the probe always finds one.
-fn find_free(left: &mut BTreeSet<u32>, maps: &mut impl SeriesMaps, all_slots: u32) -> Result<()> {
-    let mut found = BTreeSet::new();
-    for _ in 0..all_slots {
+/// Adds the slots that are in the free queue. One at a time is taken out and put back, so that the probe always finds one.
+fn add_free(used: &mut Slots, maps: &mut impl SeriesMaps) -> Result<()> {
+    let mut found = Slots::none_of(used.0.len() as u32);
+    for _ in 0..used.0.len() {
         let Some(slot) = maps.pop_free()? else { break };
         maps.push_free(slot)?;
-        left.remove(&slot);
+        used.insert(slot);
         if !found.insert(slot) {
             break;
         }
     }
     Ok(())
+}
+
+/// Some of all slots.
+struct Slots(Vec<bool>);
+
+impl Slots {
+    fn none_of(all: u32) -> Self {
+        Self(vec![false; all as usize])
+    }
+
+    /// `false`: it was there already, or does not exist.
+    fn insert(&mut self, slot: u32) -> bool {
+        self.0.get_mut(slot as usize).is_some_and(|is_in| !std::mem::replace(is_in, true))
+    }
+
+    /// Those that are not among them.
+    fn others(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.0).filter(|(_, is_in)| !**is_in).map(|(slot, _)| slot)
+    }
 }

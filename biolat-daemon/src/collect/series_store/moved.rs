@@ -1,7 +1,5 @@
 //! The store when the probe is replaced: its series get slots in the maps of another one.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, Result, ensure};
 use biolat_common::series::Key;
 
@@ -26,7 +24,7 @@ impl SeriesStore {
         &self,
         maps: &mut impl SeriesMaps,
         end: u32,
-    ) -> Result<BTreeMap<Key, u32>> {
+    ) -> Result<Vec<(Key, u32)>> {
         let before = self.series.iter().filter(|(_, tracked)| tracked.slot < end);
         before.map(|(&key, tracked)| Ok((key, maps.read(tracked.slot)?.sum.series.requeues))).collect()
     }
@@ -36,7 +34,7 @@ impl SeriesStore {
         &self,
         maps: &mut impl SeriesMaps,
         first: u32,
-    ) -> Result<BTreeMap<Key, SlotReading>> {
+    ) -> Result<Vec<(Key, SlotReading)>> {
         let beyond = self.series.iter().filter(|(_, tracked)| tracked.slot >= first);
         beyond.map(|(&key, tracked)| Ok((key, maps.read(tracked.slot)?))).collect()
     }
@@ -47,18 +45,19 @@ impl SeriesStore {
         &mut self,
         maps: &mut impl SeriesMaps,
         index: &[(Key, u32)],
-        mut readings: BTreeMap<Key, SlotReading>,
-        requeues: &BTreeMap<Key, u32>,
+        mut readings: Vec<(Key, SlotReading)>,
+        requeues: &[(Key, u32)],
         reference: &mut Reference,
     ) -> Result<()> {
         for &(key, slot) in index {
             let of_workloads = reference.take(key, slot);
-            let reading = match (readings.remove(&key), &of_workloads) {
-                (Some(reading), _) => reading,
+            let read = readings.iter().position(|(read, _)| *read == key);
+            let reading = match (read, &of_workloads) {
+                (Some(place), _) => readings.swap_remove(place).1,
                 (None, Some(_)) => {
                     let mut reading = maps.read(slot)?;
-                    if let Some(&requeues) = requeues.get(&key) {
-                        reading.sum.series.requeues = requeues;
+                    if let Some((_, requeues)) = requeues.iter().find(|(read, _)| *read == key) {
+                        reading.sum.series.requeues = *requeues;
                     }
                     reading
                 }
@@ -72,14 +71,12 @@ impl SeriesStore {
 
     /// Continues with the maps of another probe, in which every slot was zero.
     pub(in crate::collect) fn move_to(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
-        let missing: Vec<Key> = {
-            let index: BTreeMap<Key, u32> = maps.index()?.into_iter().collect();
-            self.series.keys().copied().filter(|key| !index.contains_key(key)).collect()
-        };
-        self.create_in(maps, &missing)?;
-        let index: BTreeMap<Key, u32> = maps.index()?.into_iter().collect();
+        let index = maps.index()?;
+        let is_missing = |key: &Key| !index.iter().any(|(found, _)| found == key);
+        self.create_in(maps, &self.keys().filter(is_missing).collect::<Vec<_>>())?;
+        let index = maps.index()?;
         for (key, tracked) in &mut self.series {
-            tracked.slot = *index.get(key).context("a series has no slot")?;
+            tracked.slot = index.iter().find(|(found, _)| found == key).context("a series has no slot")?.1;
             tracked.in_table = false;
             tracked.totals.restart();
         }

@@ -42,14 +42,14 @@ impl WorkloadStore {
         now: Instant,
     ) -> Option<Self> {
         let AllWorkloadsRecord { ended, root, taken } = record;
-        let workload = |record: &WorkloadRecord| Some((record.number, Workload::from_record(record, now)?));
-        Some(Self {
-            workloads: workloads.iter().map(workload).collect::<Option<_>>()?,
-            ended: ended.iter().map(|record| (Key::from_bits(record.key), record.ios)).collect(),
-            root: *root,
-            has_unnamed: true,
-            ..Self::new(time(*taken))
-        })
+        let mut store = Self { root: *root, has_unnamed: true, ..Self::new(time(*taken)) };
+        for record in workloads {
+            store.workloads.insert(record.number, Workload::from_record(record, now)?);
+        }
+        for record in ended {
+            store.ended.insert(Key::from_bits(record.key), record.ios);
+        }
+        Some(store)
     }
 }
 
