@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{
     Collector, KnownDevice,
@@ -33,10 +33,7 @@ use crate::{
     cpus::CpuNodes,
     device::{Device, selection::Selection},
     host::Host,
-    probe::{
-        Options, Probe, WorkloadMaps, identity, kernel::Kernel, kernel_btf, release::Release, slot_bytes,
-        workloads_on,
-    },
+    probe::{Options, Probe, WorkloadMaps, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on},
     scrapes::Scrapes,
 };
 
@@ -62,9 +59,6 @@ impl Collector {
             return Self::begin_anew(host, selection, found, kernel, types, &options, None);
         };
         let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
-        // Up to 5.10, a program that reads through a null pointer may have no exception table if there are other programs:
-        // https://github.com/torvalds/linux/commit/0108a4e9f3584a7a2c026d1601b0682ff7335d95.
-        let may_overlap = Release::of(&host).is_ok_and(|release| release > Release::LAST_WITH_MEMLOCK);
         let (predecessor, mut store, mut useless) = Predecessor::find(kept);
         let (mut collector, mut map_fds) = (None, Vec::new());
         if let Some(predecessor) = predecessor {
@@ -72,12 +66,7 @@ impl Collector {
             let is_same =
                 predecessor.state.probe == identity(&kernel, predecessor.state.slots, options.workloads)?;
             let (host, selection) = (host.clone(), selection.clone());
-            let taken_over = if is_same || may_overlap {
-                Self::take_over(host, selection, &kernel, &options, &boot, predecessor)
-            } else {
-                Err(anyhow!("its probe is another one, and two at a time may crash this kernel"))
-            };
-            match taken_over {
+            match Self::take_over(host, selection, &kernel, &options, &boot, predecessor) {
                 Ok((mut continued, predecessor)) => {
                     // Before anything is changed, so that every new map is kept.
                     continued.keep = Some(Keep::of_predecessor(store, predecessor, &continued.probe));
@@ -101,9 +90,6 @@ impl Collector {
                 Err(reason) => log_reset(&reason),
             }
             useless.push(id);
-        }
-        if !may_overlap {
-            useless.drain(..).for_each(|probe| store.forget(probe));
         }
         let mut collector = match collector {
             Some(collector) => collector,

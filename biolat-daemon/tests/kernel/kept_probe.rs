@@ -16,7 +16,6 @@ use crate::support::{
     diskstats::{READ, WRITE},
     fd_store::FdStore,
     figures::Figures,
-    kernel,
     load::{StopFlag, Target},
     loop_device::LoopDevice,
     settled::{compare_but_for_recursion, settled},
@@ -212,9 +211,6 @@ fn gap(log: &[String]) -> Duration {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn an_upgrade_and_back() {
-    if !kernel::can_replace_a_probe() {
-        return kernel::skip(kernel::NO_SECOND_PROBE);
-    }
     let device = LoopDevice::attach("upgrade", true);
     let name = device.name.as_str();
     let _awake = Awake::all_cpus();
@@ -274,9 +270,6 @@ fn an_upgrade_and_back() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn killed_in_the_middle_of_an_upgrade() {
-    if !kernel::can_replace_a_probe() {
-        return kernel::skip(kernel::NO_SECOND_PROBE);
-    }
     let device = LoopDevice::attach("middle", true);
     let name = device.name.as_str();
     let store = FdStore::new("middle-store");

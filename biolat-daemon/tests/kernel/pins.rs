@@ -12,7 +12,6 @@ use crate::support::{
     bpf::programs,
     daemon::{Daemon, program, wait_for},
     diskstats::{READ, WRITE},
-    kernel,
     load::Target,
     loop_device::LoopDevice,
     run,
@@ -106,9 +105,7 @@ fn a_probe_is_kept_in_a_folder_until_it_is_removed() {
     drop(daemon);
     let daemon = start(name, bpf.path(), &["--slow", "100ms"]);
     let after = settled(&daemon, name);
-    if kernel::can_replace_a_probe() {
-        compare(name, &before, &after);
-    }
+    compare(name, &before, &after);
     assert_eq!(bpf.probes(), 1);
 
     let folder = bpf.path().to_str().unwrap();

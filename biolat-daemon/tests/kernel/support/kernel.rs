@@ -23,15 +23,6 @@ pub(crate) fn scans_partitions_without_dispatch_times() -> bool {
     release() < Release(5, 15)
 }
 
-/// Whether two probes may be attached at a time, so that one can replace another.
-pub(crate) fn can_replace_a_probe() -> bool {
-    release() > Release::LAST_WITH_MEMLOCK
-}
-
-/// Without that, another version of the probe starts at zero.
-pub(crate) const NO_SECOND_PROBE: &str =
-    "up to 5.10 a fault of one probe may crash the kernel while another is loaded";
-
 /// Raises the limit of locked memory of this process and those that it starts, as the systemd unit does, if BPF maps count
 /// against it.
 pub(crate) fn unlimit_locked_memory() {
