@@ -11,7 +11,7 @@ use biolat_common::{lost::Counts, slot::CHUNK_SLOTS};
 
 use super::{
     cpus::{self, PossibleCpus},
-    map_set::MapSet,
+    map_set::{MapSet, NamedMaps},
     maps::MORE,
     programs::{self, Links, Programs},
     sys,
@@ -76,7 +76,7 @@ impl Attached {
 
 /// The maps by name, and the arrays of slots in the order of their slots. The latter are those that the map of arrays has: they
 /// share a name.
-fn maps(fds: Vec<OwnedFd>, slots: u32) -> Result<(Vec<(String, MapData)>, Vec<MapData>)> {
+fn maps(fds: Vec<OwnedFd>, slots: u32) -> Result<(NamedMaps, Vec<MapData>)> {
     const CONTEXT: &str = "cannot read what a map is";
     let (mut maps, mut ids, mut chunks) = (Vec::new(), Vec::new(), Vec::new());
     for fd in fds {

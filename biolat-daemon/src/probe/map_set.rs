@@ -8,12 +8,14 @@ use aya::{
     maps::{Map, MapData},
 };
 
+/// Maps with their names.
+pub(super) type NamedMaps = Vec<(String, MapData)>;
+
 /// Maps to be taken by name.
 pub(super) enum MapSet<'a> {
     /// Of an object. If there is a list, duplicates of what is taken are added to it.
     Loaded(&'a mut Ebpf, Option<&'a mut Vec<OwnedFd>>),
-    /// With their names.
-    Passed(Vec<(String, MapData)>),
+    Passed(NamedMaps),
 }
 
 impl MapSet<'_> {

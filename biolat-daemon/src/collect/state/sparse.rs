@@ -1,46 +1,69 @@
-//! Arrays of counts, most of which are zero, as pairs of varints: how many zeros come first, and a count.
+//! Arrays of counts, most of which are zero, in blocks of eight: as a varint how many blocks of zeros come first, a bit for each count
+//! of the next one that is not zero, and these counts as varints.
 
-use prost::encoding::decode_varint;
+use prost::{bytes::Buf as _, encoding::decode_varint};
+
+const BLOCK: usize = 8;
+
+/// Of a varint.
+const MAX_BYTES: usize = 10;
+
+/// A block, as bytes. Those are added to an array at once: that takes few instructions for each.
+struct Encoder {
+    bytes: [u8; MAX_BYTES + 1 + BLOCK * MAX_BYTES],
+    used: usize,
+}
+
+impl Encoder {
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.used] = byte;
+        self.used += 1;
+    }
+
+    fn varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.byte(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.byte(number as u8);
+    }
+}
 
 /// The bytes of an array.
 pub(in crate::collect) fn compress<T: Copy + Into<u64>>(counts: &[T]) -> Vec<u8> {
-    /// Zeros are skipped in blocks: that takes few instructions for each.
-    const BLOCK: usize = 32;
-    let (mut bytes, mut zeros) = (Vec::with_capacity(2 * BLOCK), 0);
+    let (mut bytes, mut zeros) = (Vec::with_capacity(counts.len().min(512)), 0);
+    let mut encoder = Encoder { bytes: [0; _], used: 0 };
     for block in counts.chunks(BLOCK) {
         if block.iter().fold(0, |bits, &count| bits | count.into()) == 0 {
-            zeros += block.len() as u64;
+            zeros += 1;
             continue;
         }
-        for count in block.iter().map(|&count| count.into()) {
-            if count == 0 {
-                zeros += 1;
-            } else {
-                push_varint(zeros, &mut bytes);
-                push_varint(count, &mut bytes);
-                zeros = 0;
+        encoder.used = 0;
+        encoder.varint(zeros);
+        let bits = encoder.used;
+        encoder.byte(0);
+        for (place, count) in block.iter().map(|&count| count.into()).enumerate() {
+            if count != 0 {
+                encoder.bytes[bits] |= 1 << place;
+                encoder.varint(count);
             }
         }
+        bytes.extend_from_slice(&encoder.bytes[..encoder.used]);
+        zeros = 0;
     }
     bytes
 }
 
-/// Protobuf's writes each byte by a function of its own.
-fn push_varint(mut number: u64, bytes: &mut Vec<u8>) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
 /// Fills an array of zeros from its bytes. `None` if they have more than the array, or larger counts.
 pub(in crate::collect) fn expand<T: TryFrom<u64>>(mut bytes: &[u8], counts: &mut [T]) -> Option<()> {
-    let mut rest = counts.iter_mut();
+    let mut blocks = counts.chunks_mut(BLOCK);
     while !bytes.is_empty() {
         let zeros = decode_varint(&mut bytes).ok()?;
-        let count = decode_varint(&mut bytes).ok()?;
-        *rest.nth(usize::try_from(zeros).ok()?)? = T::try_from(count).ok()?;
+        let block = blocks.nth(usize::try_from(zeros).ok()?)?;
+        let bits = bytes.try_get_u8().ok()?;
+        for place in (0..BLOCK).filter(|place| bits >> place & 1 != 0) {
+            *block.get_mut(place)? = T::try_from(decode_varint(&mut bytes).ok()?).ok()?;
+        }
     }
     Some(())
 }
@@ -97,9 +120,15 @@ mod tests {
 
     #[test]
     fn bytes_that_do_not_fit() {
-        assert_eq!(compress(&[0_u32, 0, 5, 700, 0]), [2, 5, 0, 0xbc, 5]);
-        assert_eq!(expanded(&[2, 5, 0, 7]), Some([0_u8, 0, 5, 7, 0]));
-        for bytes in [&[5, 1][..], &[0, 1, 4, 1], &[0, 0x80, 2], &[1], &[0, 0x80], &[0xff; 12]] {
+        let mut counts = [0_u32; 20];
+        (counts[10], counts[11], counts[19]) = (5, 700, 1);
+        let bytes = [1, 0b1100, 5, 0xbc, 5, 0, 0b1000, 1];
+        assert_eq!(compress(&counts), bytes);
+        assert_eq!(expanded(&bytes), Some(counts));
+        assert_eq!(expanded(&[0, 0b1100, 5, 7]), Some([0_u8, 0, 5, 7, 0]));
+        for bytes in
+            [&[1, 1, 1][..], &[0, 0b10_0000, 1], &[0, 1, 0x80, 2], &[0], &[0, 1], &[0, 1, 0x80], &[0xff; 12]]
+        {
             assert_eq!(expanded::<u8, 5>(bytes), None, "{bytes:?}");
         }
     }
