@@ -1,6 +1,6 @@
 //! The command line as clap parses it. [`Cli::validate`] makes it a [`Config`].
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
 
@@ -13,7 +13,7 @@ use crate::{
     interval,
     log_lines::{LogFormat, LogLevel},
     probe, report,
-    shared_options::{DeviceOptions, ListenOptions, SeccompOptions, SizesOption, WorkloadsOption},
+    shared_options::{DeviceOptions, ListenOptions, PinOption, SeccompOptions, SizesOption, WorkloadsOption},
     version,
 };
 
@@ -147,6 +147,9 @@ pub struct Cli {
     pub probe_stats: bool,
 
     #[command(flatten)]
+    pub pin: PinOption,
+
+    #[command(flatten)]
     pub seccomp: SeccompOptions,
 }
 
@@ -162,6 +165,12 @@ pub enum Command {
     Check(check::CheckOptions),
     /// Show latencies in the terminal, like biolatency
     Report(Box<report::ReportOptions>),
+    /// Remove what a daemon with --pin has left in a folder: its probe, which counts on, and its state
+    Unpin {
+        /// The folder of --pin
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 impl Cli {
@@ -193,6 +202,7 @@ impl Cli {
                 sizes: self.sizes.is_on(),
                 workloads: self.workloads.limit(),
             },
+            pin: self.pin.folder(),
             seccomp: self.seccomp.is_enabled(),
         })
     }

@@ -20,6 +20,8 @@ pub struct Config {
     pub selection: Selection,
     pub host: Host,
     pub probe: Options,
+    /// The folder in which the probe is kept for the next daemon.
+    pub pin: Option<PathBuf>,
     /// Whether system calls are filtered once the probe is attached.
     pub seccomp: bool,
 }

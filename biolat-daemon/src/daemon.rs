@@ -6,9 +6,10 @@ use anyhow::{Result, bail};
 use tokio::{sync::watch, task::spawn_blocking, time::Interval};
 
 use crate::{
-    collect::{self, Settings},
+    collect::{self, Kept, Settings},
     config::Config,
     http::{self, Limits, Service},
+    passed_fds::KeptFd,
     rights::{self, Role},
     service_manager::{ServiceManager, State},
     snapshot::Snapshot,
@@ -22,6 +23,7 @@ use crate::{
 pub async fn run(
     config: Config,
     listeners: Vec<TcpListener>,
+    kept: Vec<KeptFd>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let mut shutdown = pin!(shutdown);
@@ -33,6 +35,7 @@ pub async fn run(
         probe: config.probe,
         interval: config.interval,
         seccomp: config.seccomp,
+        kept: Kept::open(config.pin.as_deref(), kept)?,
     };
     let collector = tokio::select! {
         () = &mut shutdown => return Ok(()),

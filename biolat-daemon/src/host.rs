@@ -42,6 +42,11 @@ impl Host {
         self.kernel_setting("osrelease")
     }
 
+    /// The kernel's id of this boot.
+    pub(crate) fn boot_id(&self) -> io::Result<String> {
+        self.kernel_setting("random/boot_id")
+    }
+
     /// The kernel's BTF.
     pub(crate) fn btf(&self) -> PathBuf {
         self.sysfs.join("kernel/btf/vmlinux")

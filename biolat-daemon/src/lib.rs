@@ -33,6 +33,8 @@ pub mod listen;
 pub mod log_lines;
 mod losses;
 mod net;
+pub mod passed_fds;
+pub mod pins;
 pub mod probe;
 pub mod process;
 pub mod report;

@@ -1,13 +1,9 @@
 //! Sockets to listen on: those that systemd passes, and those that are bound to an address.
 
-#![allow(unsafe_code, reason = "sockets from systemd are known by their numbers only")]
-
 use std::{
-    env, io,
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
-    ops::Range,
-    os::fd::{FromRawFd as _, RawFd},
-    process,
+    os::fd::{AsRawFd as _, OwnedFd},
 };
 
 use anyhow::{Result, anyhow, bail};
@@ -19,14 +15,9 @@ pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSP
 /// The backlog; the kernel caps it. When it is full, a client's SYN is dropped and it retries after 1 s.
 const BACKLOG: i32 = 4096;
 
-/// The first socket that systemd passes.
-const LISTEN_FDS_START: RawFd = 3;
-
-/// Every socket to serve on: those that systemd passes, and these addresses.
-///
-/// Can be called once: the sockets from systemd then have owners, and a second call fails on them.
-pub fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
-    let mut listeners = passed().map(take).collect::<Result<Vec<_>>>()?;
+/// Every socket to serve on: those that systemd has passed, and these addresses.
+pub fn open(addresses: &[SocketAddr], passed: impl IntoIterator<Item = OwnedFd>) -> Result<Vec<TcpListener>> {
+    let mut listeners = passed.into_iter().map(listener).collect::<Result<Vec<_>>>()?;
     if listeners.is_empty() && addresses.is_empty() {
         return bind(&[DEFAULT]);
     }
@@ -34,31 +25,14 @@ pub fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-/// Numbers of the sockets from systemd: sd_listen_fds(3).
-fn passed() -> Range<RawFd> {
-    let number = |name| env::var(name).ok()?.parse::<u32>().ok();
-    let count = match number("LISTEN_PID") {
-        Some(pid) if pid == process::id() => number("LISTEN_FDS").unwrap_or_default(),
-        _ => 0,
-    };
-    LISTEN_FDS_START..LISTEN_FDS_START.saturating_add_unsigned(count)
-}
-
-fn take(fd: RawFd) -> Result<TcpListener> {
-    // SAFETY: may be called with any number.
-    match unsafe { libc::fcntl(fd, libc::F_GETFD) } {
-        // A file that was opened by this process, or taken already, is closed on exec; one that came through exec is not.
-        flags if flags >= 0 && flags & libc::FD_CLOEXEC == 0 => {}
-        _ => bail!("LISTEN_FDS names socket {fd}, which was not passed: start biolat by its .socket unit"),
-    }
-    // SAFETY: it is open, and was not opened by this process, so that nothing else here owns it.
-    let socket = unsafe { Socket::from_raw_fd(fd) };
-    socket.set_cloexec(true)?;
+fn listener(fd: OwnedFd) -> Result<TcpListener> {
+    let number = fd.as_raw_fd();
+    let socket = Socket::from(fd);
     let is_tcp = socket.r#type().is_ok_and(|kind| kind == Type::STREAM)
         && socket.local_addr().is_ok_and(|address| address.as_socket().is_some());
     if !is_tcp || !socket.is_listener()? {
         bail!(
-            "socket {fd}, passed by systemd, does not listen on TCP: in the .socket unit, set ListenStream= to a port, \
+            "socket {number}, passed by systemd, does not listen on TCP: in the .socket unit, set ListenStream= to a port, \
              and Accept=no"
         );
     }
@@ -138,14 +112,11 @@ fn bind_one(address: SocketAddr, all: &[SocketAddr]) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        net::{SocketAddr, TcpListener},
-        os::fd::{AsRawFd as _, RawFd},
-    };
+    use std::net::SocketAddr;
 
     use anyhow::Result;
 
-    use super::{bind, overlap, take};
+    use super::{bind, overlap};
 
     #[test]
     fn a_port_in_use_is_named() {
@@ -197,14 +168,5 @@ mod tests {
             ["[::]:1", "0.0.0.0:1", "[::1]:1"].map(|at| at.parse().unwrap());
         assert_eq!((overlap(four, &[any, six]), overlap(six, &[four, any])), (None, Some(any)));
         assert_eq!(overlap("0.0.0.0:0".parse().unwrap(), &["0.0.0.0:0".parse().unwrap()]), None);
-    }
-
-    #[test]
-    fn a_file_of_this_process_is_not_taken_for_a_socket_of_systemd() {
-        let own = TcpListener::bind("127.0.0.1:0").unwrap();
-        let error = take(own.as_raw_fd()).unwrap_err().to_string();
-        assert!(error.contains("was not passed"), "{error}");
-        assert!(take(RawFd::MAX).is_err());
-        drop(own);
     }
 }

@@ -8,7 +8,9 @@ use biolat_daemon::{
     c_library, check,
     cli::{Cli, Command},
     config::{Config, EXIT_USAGE},
-    daemon, listen, log_lines, process, report, rights,
+    daemon, listen, log_lines,
+    passed_fds::{self, PassedFds},
+    pins, process, report, rights,
     web_config::WebConfigError,
 };
 use clap::Parser as _;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         None => return run_daemon(cli),
         Some(Command::Check(options)) => check::run(options),
         Some(Command::Report(options)) => report::run(&options),
+        Some(Command::Unpin { folder }) => pins::unpin(&folder).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
         log::error!("{error:#}");
@@ -71,7 +74,8 @@ fn one_line(text: &str) -> String {
 }
 
 fn serve(config: Config) -> anyhow::Result<()> {
-    let listeners = listen::open(&config.listen)?;
+    let PassedFds { sockets, kept } = passed_fds::take()?;
+    let listeners = listen::open(&config.listen, sockets)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // tokio panics if it cannot start the first of these threads, so that one is started now and kept.
@@ -84,7 +88,7 @@ fn serve(config: Config) -> anyhow::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         // Its effect would be the end. The files of a web config are read again whenever they change.
         let _hangup = signal(SignalKind::hangup())?;
-        daemon::run(config, listeners, async move {
+        daemon::run(config, listeners, kept, async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}

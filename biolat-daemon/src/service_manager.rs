@@ -1,11 +1,13 @@
-//! Notifies systemd, if it asks for that: sd_notify(3), datagrams to a socket. The socket is connected at the start, as after
-//! privileges are dropped none can be opened.
+//! Notifies systemd, if it asks for that, and stores file descriptors with it: sd_notify(3), datagrams to a socket. Sockets are
+//! connected at the start, as after privileges are dropped none can be opened.
 
 use std::{
     env,
     ffi::OsStr,
-    io,
+    io::{self, IoSlice},
+    mem::MaybeUninit,
     os::{
+        fd::{AsRawFd as _, BorrowedFd, RawFd},
         linux::net::SocketAddrExt as _,
         unix::{
             ffi::OsStrExt as _,
@@ -15,6 +17,8 @@ use std::{
     process,
     time::Duration,
 };
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// A state to notify systemd of.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +64,59 @@ impl ServiceManager {
             log::warn!("cannot send {message} to systemd: {error}");
         }
         sent.is_ok()
+    }
+}
+
+/// File descriptors that a message can have at most, as the kernel limits it.
+const MAX_FDS: usize = 253;
+
+/// How long systemd may take to read a message before it counts as not stored.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// systemd's store of file descriptors for this service: it passes them to the next process, also after a crash, and closes them
+/// when the service is stopped.
+#[derive(Debug)]
+pub(crate) struct FdStore(UnixDatagram);
+
+impl FdStore {
+    /// If there is one: systemd sets `FDSTORE` to its size since version 254, and the unit does before.
+    pub(crate) fn of_environment() -> Option<Self> {
+        let size = env::var("FDSTORE").ok()?.parse::<u32>().ok()?;
+        let path = env::var_os("NOTIFY_SOCKET").filter(|_| size > 0)?;
+        let connected = connect(path.as_bytes()).and_then(|socket| {
+            socket.set_nonblocking(false)?;
+            socket.set_write_timeout(Some(STORE_TIMEOUT))?;
+            Ok(Self(socket))
+        });
+        connected.inspect_err(|error| log::warn!("cannot connect to systemd's NOTIFY_SOCKET: {error}")).ok()
+    }
+
+    /// The number of its socket.
+    pub(crate) fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Stores file descriptors under a name, with those that it has.
+    pub(crate) fn store(&self, name: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        // Without FDPOLL=0, systemd would drop the maps: polled, most of them report an error.
+        let message = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
+        for fds in fds.chunks(MAX_FDS) {
+            let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !control.push(SendAncillaryMessage::ScmRights(fds)) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            sendmsg(&self.0, &[IoSlice::new(message.as_bytes())], &mut control, SendFlags::NOSIGNAL)?;
+        }
+        Ok(())
+    }
+
+    /// Removes all file descriptors of a name.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        let message = format!("FDSTOREREMOVE=1\nFDNAME={name}");
+        let control = &mut SendAncillaryBuffer::default();
+        sendmsg(&self.0, &[IoSlice::new(message.as_bytes())], control, SendFlags::NOSIGNAL).map(drop)?;
+        Ok(())
     }
 }
 

@@ -132,6 +132,24 @@ impl SizesOption {
     }
 }
 
+// Where the probe is kept for the next daemon.
+#[derive(Args, Clone, Debug)]
+pub struct PinOption {
+    /// Folder of a BPF file system in which the probe is kept for the next daemon, so that a restart is not a reset
+    ///
+    /// For containers; as a service of systemd, biolat keeps it without this. The probe then goes on when the daemon ends, until
+    /// another daemon takes it over or `biolat-daemon unpin` removes it. The daemon must be able to write to the folder.
+    #[arg(long, value_name = "DIR", env = "BIOLAT_PIN", hide_env_values = true)]
+    pin: Option<OsString>,
+}
+
+impl PinOption {
+    /// None if it is empty.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        non_empty(self.pin.clone()).map(PathBuf::from)
+    }
+}
+
 // Whether system calls are filtered.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct SeccompOptions {

@@ -11,6 +11,7 @@ mod finding;
 mod json;
 mod kernel;
 mod memory;
+mod pin;
 mod port;
 mod port_probe;
 mod probe_load;
@@ -41,7 +42,7 @@ use crate::{
     probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
     process::hard_limit,
     rights as own_rights,
-    shared_options::{DeviceOptions, ListenOptions, SizesOption, WorkloadsOption},
+    shared_options::{DeviceOptions, ListenOptions, PinOption, SizesOption, WorkloadsOption},
     terminal::{Color, Terminal},
 };
 use finding::{Finding, Verdict, count};
@@ -99,6 +100,9 @@ pub struct CheckOptions {
     pub devices: DeviceOptions,
 
     #[command(flatten)]
+    pub pin: PinOption,
+
+    #[command(flatten)]
     pub host: Host,
 }
 
@@ -134,6 +138,7 @@ struct Subjects {
     selection: Selection,
     listen: Vec<SocketAddr>,
     web_config: Option<PathBuf>,
+    pin: Option<PathBuf>,
     probe: probe::Options,
 }
 
@@ -146,6 +151,7 @@ impl Subjects {
             selection: options.devices.selection()?,
             listen: listen.unwrap_or_else(|| vec![listen::DEFAULT]),
             web_config,
+            pin: options.pin.folder(),
             probe: probe::Options {
                 slow: Some(interval::SLOW),
                 sizes: options.sizes.is_on(),
@@ -224,6 +230,7 @@ impl Subjects {
                 None => port::port(at, listen::is_free(at, all), port_probe::probe),
             }
         }));
+        findings.extend(self.pin.as_deref().map(|folder| pin::pin(folder, pin::read(folder))));
         // The daemon reads it without the capabilities that let root read any file.
         own_rights::clear_effective().context("cannot drop capabilities")?;
         findings.extend(self.web_config.as_deref().map(auth_modes::auth_modes));

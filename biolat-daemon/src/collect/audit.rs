@@ -4,6 +4,7 @@
 //! least what the disk statistics held, and any excess of the disk statistics is a completion that the probe missed. The
 //! largest excess so far is a lower bound, and exact when the device is quiet.
 
+use super::state::{numbers::array, record::AuditRecord};
 use crate::device::diskstats::{DiskStats, Group};
 
 /// The running audit of a device.
@@ -31,11 +32,17 @@ impl Audit {
     /// Checks disk statistics that were read before the counters. `losses` are accounted completions that are lost for a
     /// known reason, on any device.
     pub(super) fn check(&mut self, diskstats: &DiskStats, counted: &DiskStats, losses: u64) {
-        let losses = i128::from(losses.saturating_sub(self.initial_losses));
-        for group in Group::ALL {
-            let excess = excess(diskstats, counted, group) - self.initial_excess[group as usize] - losses;
-            let missed = &mut self.missed[group as usize];
-            *missed = u64::try_from(excess).unwrap_or(0).max(*missed);
+        let excesses = Group::ALL.map(|group| {
+            let excess = excess(diskstats, counted, group) - self.initial_excess[group as usize];
+            u64::try_from(excess).unwrap_or(0)
+        });
+        // A loss explains one completion of one group, whichever that is: not one of each.
+        let known = losses.saturating_sub(self.initial_losses) + self.missed.iter().sum::<u64>();
+        let mut unexplained = excesses.iter().sum::<u64>().saturating_sub(known);
+        for (missed, excess) in self.missed.iter_mut().zip(excesses) {
+            let more = excess.saturating_sub(*missed).min(unexplained);
+            *missed += more;
+            unexplained -= more;
         }
     }
 
@@ -48,10 +55,35 @@ impl Audit {
         }
     }
 
+    /// As it is kept for the next daemon.
+    pub(super) fn to_record(&self) -> AuditRecord {
+        let Self { initial_excess, initial_losses, missed } = self;
+        AuditRecord {
+            initial_excess: initial_excess.iter().map(|&excess| clamp(excess)).collect(),
+            initial_losses: *initial_losses,
+            missed: missed.to_vec(),
+        }
+    }
+
+    /// `None` if the record is not one of an audit.
+    pub(super) fn from_record(record: &AuditRecord) -> Option<Self> {
+        let initial_excess: [i64; 4] = array(&record.initial_excess)?;
+        Some(Self {
+            initial_excess: initial_excess.map(i128::from),
+            initial_losses: record.initial_losses,
+            missed: array(&record.missed)?,
+        })
+    }
+
     /// Completions that the probe missed, by group.
     pub(super) fn missed(&self) -> Vec<(Group, u64)> {
         Group::ALL.into_iter().map(|group| (group, self.missed[group as usize])).collect()
     }
+}
+
+/// No count of completions is so large.
+fn clamp(excess: i128) -> i64 {
+    i64::try_from(excess).unwrap_or(if excess < 0 { i64::MIN } else { i64::MAX })
 }
 
 fn excess(diskstats: &DiskStats, counted: &DiskStats, group: Group) -> i128 {
@@ -98,11 +130,33 @@ mod tests {
     }
 
     #[test]
+    fn an_audit_is_what_it_was() {
+        let mut audit = Audit::open(&DiskStats::new([5, 7, 0, 0]), &DiskStats::new([2, 9, 1, 0]), 3);
+        audit.check(&DiskStats::new([20, 9, 1, 0]), &DiskStats::new([15, 7, 0, 0]), 4);
+        let kept = Audit::from_record(&audit.to_record()).unwrap();
+        assert_eq!(format!("{kept:?}"), format!("{audit:?}"));
+        assert!(Audit::from_record(&Default::default()).is_none());
+    }
+
+    #[test]
     fn a_known_loss_is_not_missed() {
         let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 3);
         audit.check(&DiskStats::new([10, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
         assert_eq!(audit.missed()[0], (Group::Read, 0));
         audit.check(&DiskStats::new([11, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
         assert_eq!(audit.missed()[0], (Group::Read, 1));
+    }
+
+    #[test]
+    fn a_loss_explains_a_completion_of_one_group() {
+        let missed = |audit: &Audit| audit.missed().into_iter().map(|(_, count)| count).collect::<Vec<_>>();
+        let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 0);
+        audit.check(&DiskStats::new([9, 8, 0, 0]), &DiskStats::new([4, 5, 0, 0]), 1);
+        assert_eq!(missed(&audit), [5, 2, 0, 0]);
+        // What was found to be missed stays so, and what is lost then is not missed too.
+        audit.check(&DiskStats::new([9, 9, 1, 0]), &DiskStats::new([4, 5, 0, 0]), 3);
+        assert_eq!(missed(&audit), [5, 2, 0, 0]);
+        audit.check(&DiskStats::new([9, 9, 2, 0]), &DiskStats::new([4, 5, 0, 0]), 3);
+        assert_eq!(missed(&audit), [5, 3, 0, 0]);
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    Collector,
+    Collector, Kept,
     thread::{CollectorCommand, run},
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 const LAST_COLLECTION_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What a collector starts with.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) host: Host,
     /// Which devices are shown.
@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) interval: Duration,
     /// Whether the collector's thread filters its system calls.
     pub(crate) seccomp: bool,
+    /// What the last daemon has kept, and where this one keeps it for the next.
+    pub(crate) kept: Option<Kept>,
 }
 
 /// A running collector. It ends when this and the task that follows uevents are dropped.
@@ -61,11 +63,11 @@ impl Handle {
         // One command may wait: a second rescan would find nothing new.
         let (commands, receiver) = sync_channel(1);
         let (attached, outcome) = oneshot::channel();
-        let Settings { host, selection, probe, interval, seccomp } = settings;
+        let Settings { host, selection, probe, interval, seccomp, kept } = settings;
         let scrapes = Scrapes::default();
         let counted = scrapes.clone();
         let attach = move || -> Result<Collector> {
-            let mut collector = Collector::attach(host, selection, probe)?;
+            let mut collector = Collector::begin(host, selection, probe, kept)?;
             collector.scrapes = counted;
             collector.drop_privileges(seccomp)?;
             Ok(collector)

@@ -64,23 +64,21 @@ impl Collector {
             if shown {
                 log_device(&device);
             }
-            let has_dispatch_times = device.throttling == Throttling::SetUp;
-            let has_submission_times = self.probe.kernel.records_submission();
-            let since = SystemTime::now();
-            self.devices.insert(
-                device.id,
-                KnownDevice {
-                    device,
-                    shown,
-                    since,
-                    audit: None,
-                    was_quiet: false,
-                    has_dispatch_times,
-                    has_submission_times,
-                    inflight: InflightState::default(),
-                    spread: Spread::default(),
-                },
-            );
+            let mut known = KnownDevice {
+                shown,
+                since: SystemTime::now(),
+                audit: None,
+                was_quiet: false,
+                has_dispatch_times: device.throttling == Throttling::SetUp,
+                has_submission_times: self.probe.kernel.records_submission(),
+                inflight: InflightState::default(),
+                spread: Spread::of(self.store.completions(device.id)),
+                device,
+            };
+            if let Some(place) = self.kept_devices.iter().position(|kept| kept.id == known.device.id) {
+                known.continue_from(&self.kept_devices.swap_remove(place));
+            }
+            self.devices.insert(known.device.id, known);
         }
         outcome
     }

@@ -5,13 +5,17 @@ mod audit;
 mod handle;
 mod incomplete;
 mod inflight;
+mod keep;
 mod lifetimes;
+mod origin;
 mod reference;
+mod replace;
 mod series_store;
 mod slots;
 mod slow_log;
 mod snapshots;
 mod spread;
+mod state;
 mod sysfs_thread;
 mod thread;
 pub mod totals;
@@ -38,21 +42,25 @@ use crate::{
     },
     host::Host,
     losses::{CountedBy, LOSS_REASONS, LossReason},
-    probe::{Options, Probe, WorkloadMaps, kernel::Kernel, kernel_btf, slot_bytes},
+    probe::{Probe, SeriesMaps as _, kernel::Kernel},
     rights::{self, Role},
     scrapes::Scrapes,
     snapshot::Snapshot,
 };
 use audit::Audit;
 use inflight::{InflightState, SurveyTurns};
+use keep::Keep;
 use reference::Reference;
+use replace::EarlierProbes;
 use series_store::SeriesStore;
 use slow_log::{GoneDevices, SlowIoLog};
 use spread::Spread;
+use state::record::DeviceRecord;
 use sysfs_thread::SysfsThread;
 use workloads::WorkloadStore;
 
 pub(crate) use handle::{Handle, Settings};
+pub(crate) use keep::Kept;
 pub(crate) use slots::slots_at_start;
 
 /// Without uevents, devices are scanned after this.
@@ -95,6 +103,12 @@ pub struct Collector {
     read: Option<Instant>,
     gone: GoneDevices,
     stats: thread::CollectionStats,
+    /// What was counted by probes that this one has replaced.
+    earlier: EarlierProbes,
+    /// None if nothing is kept for the next daemon.
+    keep: Option<Keep>,
+    /// Devices that the last daemon knew, until they are found here.
+    kept_devices: Vec<DeviceRecord>,
 }
 
 /// What a scan has found, and when it began.
@@ -136,68 +150,6 @@ fn id_kind(kernel: &Kernel) -> IdKind {
 }
 
 impl Collector {
-    /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
-    pub fn attach(host: Host, selection: Selection, options: Options) -> Result<Self> {
-        let types = kernel_btf(&host)?;
-        let kernel = Kernel::from_btf(&types)?.with(&options);
-        let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
-        let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
-        let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
-        let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
-        let probe = Probe::attach(kernel, types, &host, slots, options.workloads, options.statistics)?;
-        let left_out = found.iter().filter(|device| selection.leaves_out(&device.name)).count();
-        if left_out > 0 {
-            log::info!(
-                "{left_out} loop devices or floppy disks are not shown: --loop or --device selects them"
-            );
-        }
-        Self::new(host, selection, found, probe)
-    }
-
-    /// A collector for a probe that has just been attached, and the devices that were found before.
-    pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
-        let cpu_nodes = CpuNodes::read(&host.sysfs);
-        let started = SystemTime::now();
-        let reference = Reference::new(probe.workloads.as_ref().map_or(0, WorkloadMaps::slots));
-        let mut collector = Self {
-            host,
-            selection,
-            probe,
-            started,
-            scanned: Some(Instant::now()),
-            devices: BTreeMap::new(),
-            sysfs: SysfsThread::start()?,
-            scan_result: Arc::default(),
-            known_scan_began: Instant::now(),
-            store: SeriesStore::default(),
-            unresolved_devices: BTreeMap::new(),
-            unresolved_completions: 0,
-            grow_failed: false,
-            no_room: BTreeSet::new(),
-            logged_no_room: BTreeSet::new(),
-            interval: Duration::ZERO,
-            survey_turns: SurveyTurns::default(),
-            slow: SlowIoLog::default(),
-            workloads: WorkloadStore::new(started),
-            reference,
-            scrapes: Scrapes::default(),
-            pod_names_read: None,
-            cpu_nodes,
-            read: None,
-            gone: GoneDevices::default(),
-            stats: thread::CollectionStats::default(),
-        };
-        collector.reconcile(found)?;
-        collector.provide_slots();
-        collector.create_foreseen_series();
-        if !collector.devices.values().any(|known| known.shown) {
-            log::warn!(
-                "no block device to show yet; devices that appear will be shown, loop devices with --loop"
-            );
-        }
-        Ok(collector)
-    }
-
     pub fn probe_mut(&mut self) -> &mut Probe {
         &mut self.probe
     }
@@ -206,7 +158,8 @@ impl Collector {
     fn drop_privileges(&mut self, filter: bool) -> Result<()> {
         let reader = self.sysfs.read(move || rights::drop_privileges(Role::ReadingSysfs, filter));
         reader.context("the thread that reads sysfs does not answer")??;
-        rights::drop_privileges(Role::Collecting, filter)
+        let keeping = self.keep.as_ref().map(Keep::rights);
+        rights::drop_privileges(Role::Collecting { keeping }, filter)
     }
 
     /// Scans the devices now. If that blocks, they stay as they are; a scan that ends late counts next time.
@@ -259,7 +212,7 @@ impl Collector {
         }
         self.read_series(&index)?;
         self.complete_slow_log()?;
-        let program = self.probe.program_counts()?;
+        let program = self.earlier.with_program(self.probe.program_counts()?);
         let lost = self.losses(program.recursion_misses)?;
         self.audit_devices(&diskstats, &lost);
         self.look_for_inflight(&diskstats);
@@ -330,12 +283,13 @@ impl Collector {
 
     /// Slots whose quarantine is over can be used again.
     fn end_quarantine(&mut self) -> Result<()> {
-        self.store.end_quarantine(&mut self.probe.maps, Instant::now())
+        self.store.end_quarantine(&mut self.probe.maps, Instant::now())?;
+        self.release_slots()
     }
 
     /// Losses by reason, including reasons without any.
     fn losses(&mut self, recursion: u64) -> Result<Losses> {
-        let counts = self.probe.maps.losses()?;
+        let counts = self.earlier.with_losses(self.probe.maps.losses()?);
         let (mut by_reason, mut accounted) = (Vec::new(), 0);
         for LossReason { name, counted_by, .. } in LOSS_REASONS {
             let count = match counted_by {

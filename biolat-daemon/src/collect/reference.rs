@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use biolat_common::{series::Key, workload::Entry};
 
+use super::{state::record::UsageRecord, workload_totals::WorkloadTotals};
 use crate::probe::EpochCounts;
 
 /// The sums over all workloads, as far as the series do not have them yet.
@@ -19,6 +20,29 @@ pub(super) struct Reference {
 impl Reference {
     pub(super) fn new(slots: u32) -> Self {
         Self { slots, ..Self::default() }
+    }
+
+    /// How many slots are counted by workload.
+    pub(super) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// What the series do not have yet, for the next daemon.
+    pub(super) fn records(&self) -> Vec<UsageRecord> {
+        let record = |(&key, entry): (&Key, &Entry)| {
+            let mut totals = WorkloadTotals::default();
+            totals.add(entry);
+            totals.to_record(key)
+        };
+        self.sums.iter().map(record).collect()
+    }
+
+    /// Adds what the series of the last daemon did not have.
+    pub(super) fn continue_from(&mut self, records: &[UsageRecord]) -> Option<()> {
+        for record in records {
+            self.sums.insert(Key::from_bits(record.key), WorkloadTotals::from_record(record)?.to_entry());
+        }
+        Some(())
     }
 
     pub(super) fn add(&mut self, counts: &EpochCounts) {

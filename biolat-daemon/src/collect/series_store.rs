@@ -1,11 +1,13 @@
 //! The series in the probe's maps, and the slots that they are in. Any system call may fail: what is known here changes only
 //! after the kernel has done its part, and what is left to do is done by the next call.
 
+mod kept;
+mod moved;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,
     time::{Duration, Instant},
 };
@@ -18,6 +20,7 @@ use biolat_common::{
 
 use super::{
     reference::Reference,
+    state::encoded::Encoded,
     totals::{Growth, Totals},
 };
 use crate::probe::{SeriesMaps, SlotReading};
@@ -29,18 +32,33 @@ pub(super) struct SeriesStore {
     series: BTreeMap<Key, TrackedSeries>,
     /// Slots of series that have ended, until no run of the probe can write to them.
     quarantined: VecDeque<Quarantined>,
+    /// Slots whose baselines are known here alone: they are released once the next daemon would know them too.
+    uncommitted: Vec<u32>,
     /// Slots that are to be pushed to the free queue: none, unless the kernel has refused to take one.
     released: VecDeque<u32>,
     /// Values that free slots hold from former series.
-    baselines: HashMap<u32, SlotReading>,
+    baselines: BTreeMap<u32, Baseline>,
 }
 
 /// A series in the probe's maps.
-struct TrackedSeries {
+pub(super) struct TrackedSeries {
     slot: u32,
     /// Whether it is in the table. If not, putting it there is tried again: the cell may have become free.
     in_table: bool,
     totals: Box<Totals>,
+}
+
+/// What a slot holds from a former series.
+struct Baseline {
+    reading: SlotReading,
+    /// For the next daemon.
+    encoded: Encoded,
+}
+
+impl Baseline {
+    fn new(reading: SlotReading) -> Self {
+        Self { reading, encoded: Encoded::default() }
+    }
 }
 
 /// A slot whose series has ended. A run of the probe that began before may still write to it.
@@ -116,9 +134,10 @@ impl SeriesStore {
     }
 
     /// A series that is in the index.
-    fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
+    pub(super) fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
         self.series.entry(key).or_insert_with(|| {
-            let baseline = self.baselines.remove(&slot).unwrap_or(SlotReading::ZERO);
+            let baseline =
+                self.baselines.remove(&slot).map_or(SlotReading::ZERO, |baseline| baseline.reading);
             TrackedSeries {
                 slot,
                 in_table: false,
@@ -174,17 +193,28 @@ impl SeriesStore {
         Ok(())
     }
 
-    /// Returns slots whose quarantine is over to the probe; their values become the next baselines.
+    /// Ends the quarantine of slots that have been in it for long enough: their values become the next baselines.
     pub(super) fn end_quarantine(&mut self, maps: &mut impl SeriesMaps, now: Instant) -> Result<()> {
         self.push_released(maps)?;
         while let Some(&Quarantined { slot, since }) = self.quarantined.front()
             && now.duration_since(since) >= QUARANTINE
         {
-            self.baselines.insert(slot, maps.read(slot)?);
+            self.baselines.insert(slot, Baseline::new(maps.read(slot)?));
             self.quarantined.pop_front();
-            self.release(maps, slot)?;
+            self.uncommitted.push(slot);
         }
         Ok(())
+    }
+
+    /// Whether there are slots that can be released once the baselines are kept.
+    pub(super) fn has_uncommitted(&self) -> bool {
+        !self.uncommitted.is_empty()
+    }
+
+    /// Returns slots to the probe whose baselines are now kept for the next daemon, or are not to be kept at all.
+    pub(super) fn release_committed(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
+        self.released.extend(self.uncommitted.drain(..));
+        self.push_released(maps)
     }
 
     /// When the slot that has been in quarantine longest can be used again.
@@ -192,11 +222,10 @@ impl SeriesStore {
         self.quarantined.front().map(|quarantined| quarantined.since + QUARANTINE)
     }
 
-    /// Adds a chunk of slots. `false`: the limit is reached.
+    /// Adds a chunk of slots, to be released like those whose quarantine is over. `false`: the limit is reached.
     pub(super) fn grow(&mut self, maps: &mut impl SeriesMaps) -> Result<bool> {
         let Some(first) = maps.add_chunk()? else { return Ok(false) };
-        self.released.extend(first..first + CHUNK_SLOTS);
-        self.push_released(maps)?;
+        self.uncommitted.extend(first..first + CHUNK_SLOTS);
         Ok(true)
     }
 

@@ -50,6 +50,9 @@ impl Collector {
             }
             break;
         }
+        if let Err(error) = self.release_slots() {
+            log::debug!("cannot release slots, trying again with the next collection: {error:#}");
+        }
     }
 
     /// The series of reads and writes of each device that is shown, as far as they do not exist yet.

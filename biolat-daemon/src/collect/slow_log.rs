@@ -1,5 +1,7 @@
 //! The log of slow and failed I/Os: the probe's records, with the time of day and the name of the device. The latest are kept.
 
+mod kept;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -13,7 +15,7 @@ use biolat_common::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Collector, KnownDevice, workloads::WorkloadStore};
+use super::{Collector, KnownDevice, state::encoded::Encoded, workloads::WorkloadStore};
 use crate::{
     probe::{Probe, kernel::Kernel},
     snapshot::{SlowIo, SlowLog},
@@ -42,6 +44,8 @@ pub(super) struct SlowIoLog {
     dropped: u64,
     /// Records that the probe dropped.
     dropped_by_probe: u64,
+    /// The I/Os, for the next daemon.
+    encoded: Encoded,
 }
 
 /// The latest devices that are gone: an I/O may fail after its device has disappeared.
@@ -174,6 +178,7 @@ impl SlowIoLog {
         let [admission, queue, total] = [record.admission_ns, record.queue_ns, record.total_ns].map(latency);
         let device_latency = total.zip(queue).map(|(total, queue)| total.saturating_sub(queue));
         self.number += 1;
+        self.encoded.forget();
         self.ios.push_back(SlowIo {
             number: self.number,
             completed,
@@ -225,7 +230,7 @@ impl Collector {
         let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
         let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
         self.slow.resolve(&self.probe.kernel, device, cgroup);
-        self.slow.share(self.probe.slow_records_dropped()?);
+        self.slow.share(self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?));
         Ok(())
     }
 }
@@ -249,7 +254,9 @@ mod tests {
         slow::{SlowRecord, UNKNOWN_NS},
     };
 
-    use super::{Clocks, KEPT, PER_SECOND, RecordDevice, SlowIoLog};
+    use prost::Message as _;
+
+    use super::{super::state::record::State, Clocks, KEPT, PER_SECOND, RecordDevice, SlowIoLog};
     use crate::probe::kernel::{Kernel, tests::modern};
 
     const SDA: u64 = 1;
@@ -325,6 +332,22 @@ mod tests {
         assert_eq!((ios[1].op.as_str(), ios[1].status), ("read", "ok"));
         assert_eq!(ns(1), [None, None, None, Some(5_000_000_001)]);
         assert_eq!((ns(2), ios[2].status), ([None; 4], "ioerr"));
+    }
+
+    #[test]
+    fn the_next_daemon_has_the_same_log() {
+        let mut log = SlowIoLog::default();
+        let failed = SlowRecord { status: 7, queue_ns: UNKNOWN_NS, ..record(SDA, 2_000_000) };
+        for count in 0..3 {
+            log.share(0);
+            let mut state = Vec::new();
+            log.append_ios(&mut state);
+            let State { slow_ios, .. } = State::decode(&*state).unwrap();
+            let kept = SlowIoLog::from_records(&log.to_record(), slow_ios).unwrap();
+            assert_eq!((kept.number, kept.dropped), (count, 0));
+            assert_eq!(kept.snapshot().ios, log.snapshot().ios);
+            log.add(vec![failed], at(1_000), &kernel(), device, cgroup);
+        }
     }
 
     /// The time of day is that of the clock as it is set when the record is read.

@@ -16,6 +16,11 @@ pub(super) struct Spread {
 }
 
 impl Spread {
+    /// With completions that are not recent.
+    pub(super) fn of(counted: Vec<u64>) -> Self {
+        Self { counted, recent: Vec::new() }
+    }
+
     /// Sets the completions until now, `elapsed` after the last call.
     pub(super) fn set(&mut self, counted: Vec<u64>, elapsed: Duration) {
         let weight = (-elapsed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();

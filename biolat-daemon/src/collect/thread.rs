@@ -11,7 +11,13 @@ use std::{
 use biolat_common::bucket::{CELLS, LIMIT_NS, cell};
 use tokio::sync::watch;
 
-use super::Collector;
+use super::{
+    Collector,
+    state::{
+        record::CollectionsRecord,
+        sparse::{compress, expand},
+    },
+};
 use crate::{histogram::Histogram, snapshot::Snapshot};
 
 /// What the collector is asked to do between collections.
@@ -87,6 +93,24 @@ impl CollectionStats {
         }
     }
 
+    /// For the next daemon.
+    pub(super) fn to_record(&self) -> CollectionsRecord {
+        CollectionsRecord {
+            durations: compress(&self.durations),
+            sum_ns: u64::try_from(self.sum_ns).unwrap_or(u64::MAX),
+            failures: self.failures,
+            overruns: self.overruns,
+        }
+    }
+
+    /// `None` if the record is not one of collections.
+    pub(super) fn from_record(record: &CollectionsRecord) -> Option<Self> {
+        let (sum_ns, failures, overruns) = (record.sum_ns.into(), record.failures, record.overruns);
+        let mut stats = Self { sum_ns, failures, overruns, ..Self::default() };
+        expand(&record.durations, &mut stats.durations)?;
+        Some(stats)
+    }
+
     pub(super) fn histogram(&self) -> Histogram {
         Histogram::from_cells(self.durations, self.sum_ns)
     }
@@ -153,11 +177,15 @@ impl Collector {
     fn collect_and_publish(&mut self, interval: Duration, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
         let began = Instant::now();
         let result = self.collect();
-        self.stats.record(began.elapsed(), interval);
+        // The state has the durations of all collections that are published; the time to write it counts with the next one.
+        let kept = self.keep.as_ref().map(|keep| keep.took()).unwrap_or_default();
+        self.stats.record(began.elapsed() + kept, interval);
         match result {
             Ok(mut snapshot) => {
                 self.stats.last_success = Some(Instant::now());
                 snapshot.health = self.health();
+                // Before anybody can see the snapshot: the next daemon never shows less.
+                self.commit();
                 snapshots.send_replace(Some(Arc::new(snapshot)));
             }
             Err(error) => {
@@ -166,6 +194,7 @@ impl Collector {
                     log::error!("a collection failed, keeping the previous snapshot: {error:#}");
                 }
                 let health = self.health();
+                self.commit();
                 snapshots.send_if_modified(|last| {
                     let Some(snapshot) = last else { return false };
                     *last = Some(Arc::new(Snapshot { health, ..Snapshot::clone(snapshot) }));

@@ -3,6 +3,8 @@
 //! A cell is summed over all CPUs modulo 2^32, so that a bucket may grow by up to 4.2 billion between two collections: at the
 //! longest interval, 14 million I/Os per second of one device and op, all in one bucket.
 
+pub(super) mod record;
+
 use biolat_common::{
     bucket::CELLS,
     series::{PHASES, Phase, Series},
@@ -13,6 +15,7 @@ use biolat_common::{
 
 use super::{
     incomplete::{Kind, amount, leave_incomplete, limit_to},
+    state::{encoded::Encoded, record::ReadingRecord},
     workload_totals::WorkloadTotals,
 };
 use crate::{
@@ -32,6 +35,8 @@ pub struct Totals {
     is_read_or_write: bool,
     /// What has been taken of the counters.
     last: SlotReading,
+    /// By how much `last` is ahead of the totals, which never changes, but for bytes and times; none if they are equal.
+    ahead: Option<Box<ReadingRecord>>,
     /// The amount of what was left out of the latest reading, see [`amount`].
     left_out: u64,
     /// Whether that was all of it, as in the reading before.
@@ -47,6 +52,8 @@ pub struct Totals {
     sizes: SizeTotals,
     /// Requests that have ended on each CPU.
     completions: Vec<u64>,
+    /// All of this, for the next daemon.
+    encoded: Encoded,
 }
 
 /// Counts by size.
@@ -88,6 +95,7 @@ impl Totals {
     pub fn from_baseline(op: u32, baseline: SlotReading) -> Self {
         Self {
             is_read_or_write: matches!(op, READ | WRITE),
+            ahead: record::difference(&baseline),
             last: baseline,
             left_out: 0,
             is_unchanged: false,
@@ -101,11 +109,22 @@ impl Totals {
             cells: [[0; PHASES]; CELLS],
             sizes: SizeTotals::ZERO,
             completions: Vec::new(),
+            encoded: Encoded::default(),
         }
+    }
+
+    /// Continues in a slot of another probe, which was zero at first.
+    pub(super) fn restart(&mut self) {
+        self.last = SlotReading::ZERO;
+        self.ahead = record::difference(&self.without_totals(&self.last));
+        self.left_out = 0;
+        self.is_unchanged = false;
+        self.encoded.forget();
     }
 
     /// Adds the growth since the last collection. If all workloads together have done `reference`, it is limited to their I/Os.
     pub fn add(&mut self, now: SlotReading, reference: Option<&Entry>) -> Growth {
+        let before = (self.left_out, self.is_unchanged, self.completions.len());
         let mut growth = now.sum.since(&self.last.sum);
         self.completions.resize(now.completions.len(), 0);
         self.last.completions.resize(now.completions.len(), 0);
@@ -134,6 +153,18 @@ impl Totals {
         }
         // What the probe counts by workload is not in the counters of the series.
         let by_workload = reference.unwrap_or(&Entry::ZERO);
+        // Of what grows, these are not in the amount.
+        let Series { bytes, requeues, errors, .. } = &growth.series;
+        if seen != 0
+            || *bytes != 0
+            || *requeues != 0
+            || errors.iter().any(|&count| count != 0)
+            || growth.sizes.undispatched != 0
+            || *by_workload != Entry::ZERO
+            || (self.left_out, self.is_unchanged, self.completions.len()) != before
+        {
+            self.encoded.forget();
+        }
         let Counters { series, sizes } = growth;
         let Series { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = series;
         let bytes = bytes + by_workload.bytes;
@@ -193,6 +224,7 @@ impl Totals {
         let Self {
             is_read_or_write: _,
             last: _,
+            ahead: _,
             left_out: _,
             is_unchanged: _,
             queue_ns,
@@ -205,6 +237,7 @@ impl Totals {
             cells,
             sizes,
             completions: _,
+            encoded: _,
         } = self;
         let mut by_name: Vec<(&'static str, u64)> = Vec::new();
         for (status, &count) in errors.iter().enumerate().filter(|&(_, &count)| count > 0) {

@@ -1,5 +1,6 @@
 //! The workloads: what each cgroup has done on each device, and who it is. A cgroup that is gone is kept for a while.
 
+mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +15,7 @@ use biolat_common::{
     workload::{KERNEL, OTHER},
 };
 
-use super::{Collector, workload_totals::WorkloadTotals};
+use super::{Collector, state::encoded::Encoded, workload_totals::WorkloadTotals};
 use crate::{
     cgroup::{Identity, PodNames},
     probe::{EpochCounts, Probe, SeenCgroup},
@@ -61,6 +62,8 @@ struct Workload {
     /// Since when it has been gone.
     gone: Option<Gone>,
     usage: BTreeMap<Key, WorkloadTotals>,
+    /// All of this, for the next daemon.
+    encoded: Encoded,
 }
 
 /// When a workload was found to be gone.
@@ -82,7 +85,8 @@ impl Gone {
 impl Workload {
     fn new(number: u64, cgroup: Option<SeenCgroup>, since: SystemTime, now: Instant) -> Self {
         let identity = Identity::of_path(shown_path(number, cgroup.as_ref()));
-        Self { cgroup, identity, since, named: now, gone: None, usage: BTreeMap::new() }
+        let (usage, encoded) = (BTreeMap::new(), Encoded::default());
+        Self { cgroup, identity, since, named: now, gone: None, usage, encoded }
     }
 
     /// Whether it is a pod or container in one, by an id that is not a name.
@@ -133,6 +137,7 @@ impl WorkloadStore {
             let number = self.known(number, since, now, cgroups);
             active.insert(number);
             if let Some(workload) = self.workloads.get_mut(&number) {
+                workload.encoded.forget();
                 workload.gone = None;
                 workload.usage.entry(key).or_default().add(entry);
             }
@@ -179,6 +184,7 @@ impl WorkloadStore {
             |&other: &u64, workload: &mut Workload| other != number && workload.path() == Some(&path);
         let former: Vec<_> = self.workloads.extract_if(.., is_namesake).collect();
         let Some(workload) = self.workloads.get_mut(&number) else { return };
+        workload.encoded.forget();
         for (former, Workload { since, usage, .. }) in former {
             // After an error it takes up room that another cgroup could have, until the daemon restarts.
             let _ = cgroups.forget(former);
@@ -201,6 +207,7 @@ impl WorkloadStore {
             if let Ok(Some(recorded)) = cgroups.cgroup(number) {
                 if cgroup.path != recorded.path {
                     renamed.push(number);
+                    workload.encoded.forget();
                     workload.identity = Identity::of_path(&recorded.path);
                     self.has_unnamed |= workload.may_have_names();
                     workload.cgroup = Some(recorded);
@@ -224,6 +231,7 @@ impl WorkloadStore {
             match workload.gone {
                 None => {
                     if matches!(cgroups.exists(number, cgroup), Ok(false)) {
+                        workload.encoded.forget();
                         workload.gone = Some(Gone { since: now, scrapes });
                     }
                     false
@@ -240,6 +248,7 @@ impl WorkloadStore {
     /// Adds names to pods and containers. Those that are gone keep theirs.
     fn name_pods(&mut self, names: &PodNames) {
         for workload in self.workloads.values_mut().filter(|workload| workload.may_have_names()) {
+            workload.encoded.forget();
             workload.identity = std::mem::take(&mut workload.identity).with_names(names);
         }
     }
@@ -247,7 +256,11 @@ impl WorkloadStore {
     /// Removes what was done on devices that are gone.
     pub(super) fn retain_series(&mut self, is_here: impl Fn(Key) -> bool) {
         for workload in self.workloads.values_mut() {
+            let before = workload.usage.len();
             workload.usage.retain(|&key, _| is_here(key));
+            if workload.usage.len() < before {
+                workload.encoded.forget();
+            }
         }
         self.ended.retain(|&key, _| is_here(key));
     }
@@ -321,11 +334,27 @@ impl Cgroups for Probe {
 impl Collector {
     /// Reads what the workloads have done since the last call.
     pub(super) fn read_workloads(&mut self) -> Result<()> {
+        let Some(maps) = &self.probe.workloads else { return Ok(()) };
+        if !maps.is_taken() {
+            // What a collection that failed, or the last daemon, has left. The next daemon has to know that it was taken before its
+            // table is used again.
+            self.take_workloads()?;
+            self.commit();
+        }
+        if let Some(maps) = &mut self.probe.workloads {
+            maps.begin_epoch()?;
+        }
+        self.take_workloads()?;
+        self.read_pod_names();
+        Ok(())
+    }
+
+    /// Adds what was counted in the last epoch, if it has not been taken yet.
+    pub(super) fn take_workloads(&mut self) -> Result<()> {
         let Some(maps) = &mut self.probe.workloads else { return Ok(()) };
         let counts = maps.take()?;
         self.reference.add(&counts);
         self.workloads.add(&counts, Instant::now(), self.scrapes.count(), &mut self.probe);
-        self.read_pod_names();
         Ok(())
     }
 

@@ -17,7 +17,7 @@ const SYSFS: &str = "/sys/devices/system/cpu/possible";
 /// The largest `CONFIG_NR_CPUS` of any architecture.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/arch/x86/Kconfig#L1017>
-const MAX_CPUS: usize = 8192;
+pub(crate) const MAX_CPUS: usize = 8192;
 
 /// The number of possible CPUs. It exists only as the kernel's answer, and does not change until the next boot.
 #[derive(Clone, Copy, Debug)]

@@ -2,22 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result};
-use aya::{
-    Ebpf,
-    maps::{MapData, RingBuf},
-};
+use anyhow::Result;
+use aya::maps::{MapData, RingBuf};
 use biolat_common::{
     event::{Event, EventKind, MAX_EVENTS},
     series::Key,
 };
 
+use super::map_set::MapSet;
+
 /// The ring buffer.
 pub(super) struct Events(RingBuf<MapData>);
 
 impl Events {
-    pub(super) fn from_object(object: &mut Ebpf) -> Result<Self> {
-        Ok(Self(object.take_map("EVENTS").context("the probe has no map EVENTS")?.try_into()?))
+    pub(super) fn from_maps(maps: &mut MapSet<'_>) -> Result<Self> {
+        Ok(Self(maps.take("EVENTS")?.try_into()?))
     }
 
     /// The series without a slot, of the events since the last call. It ends even if the probe sends events all the

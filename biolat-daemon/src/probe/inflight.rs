@@ -5,14 +5,13 @@
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use anyhow::{Context as _, Result, bail};
-use aya::{
-    Ebpf, RawTracePointRunOptions, TestRun as _,
-    maps::{Array, MapData},
-    programs::Program,
-};
+use aya::maps::{Array, MapData};
 use biolat_common::inflight::Found;
 
-pub(super) const PROGRAM: &str = "inflight";
+use super::{
+    map_set::MapSet,
+    programs::{self, Programs},
+};
 
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -25,19 +24,20 @@ unsafe impl aya::Pod for FoundValue {}
 pub(super) struct InflightResult(Array<MapData, FoundValue>);
 
 impl InflightResult {
-    pub(super) fn from_object(object: &mut Ebpf) -> Result<Self> {
-        Ok(Self(object.take_map("INFLIGHT").context("the probe has no map INFLIGHT")?.try_into()?))
+    pub(super) fn from_maps(maps: &mut MapSet<'_>) -> Result<Self> {
+        Ok(Self(maps.take("INFLIGHT")?.try_into()?))
     }
 
     /// Looks at the slots from `first` of a hardware queue, by its open directory in sysfs.
-    pub(super) fn look(&self, object: &Ebpf, hardware_queue: BorrowedFd<'_>, first: u32) -> Result<Found> {
-        let Some(Program::RawTracePoint(program)) = object.program(PROGRAM) else {
-            bail!("the probe has no program {PROGRAM}")
-        };
-        let mut options = RawTracePointRunOptions::new();
+    pub(super) fn look(
+        &self,
+        programs: &Programs,
+        hardware_queue: BorrowedFd<'_>,
+        first: u32,
+    ) -> Result<Found> {
         let descriptor = hardware_queue.as_raw_fd().cast_unsigned();
-        options.args[..2].copy_from_slice(&[u64::from(descriptor), u64::from(first)]);
-        program.test_run(options).context("cannot look at the requests in flight")?;
+        programs::run(programs.inflight.as_ref(), [u64::from(descriptor), u64::from(first)])
+            .context("cannot look at the requests in flight")?;
         let FoundValue(found) = self.0.get(&0, 0).context("cannot read the requests in flight")?;
         if found.slots == 0 {
             bail!("the kernel does not show the requests of this hardware queue");

@@ -1,11 +1,15 @@
 //! Loads the probe into the kernel, and explains why that failed.
 
-use std::{error::Error, io, os::fd::AsFd};
+use std::{
+    error::Error,
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use aya::{
     Btf, Ebpf, EbpfLoader,
-    programs::{BtfTracePoint, ProgramError, RawTracePoint},
+    programs::{BtfTracePoint, Program, ProgramError, RawTracePoint},
 };
 use aya_log::EbpfLogger;
 use biolat_common::{
@@ -16,34 +20,32 @@ use log::Log;
 
 use super::{
     events::Events,
-    inflight::{self, InflightResult},
+    inflight::InflightResult,
     kernel::Kernel,
     load_error::{self, LoadError},
+    map_set::MapSet,
     maps::Maps,
     object,
+    programs::{self, Programs},
     release::Release,
     slow::SlowRecords,
-    sys::{self, ProgramCounts},
+    sys::ProgramCounts,
     workloads::{self, WorkloadMaps},
 };
 use crate::{host::Host, rights};
 
-const PROGRAM: &str = "block_rq_complete";
-const REQUEUE_PROGRAM: &str = "block_rq_requeue";
-
 /// The probe in the kernel, not attached yet.
 pub(super) struct Loaded {
-    pub(super) object: Ebpf,
+    pub(super) programs: Programs,
     pub(super) maps: Maps,
     pub(super) events: Events,
     pub(super) slow: SlowRecords,
-    /// None if the kernel has not what it needs.
-    pub(super) inflight: Option<InflightResult>,
-    /// Whether requeues can be counted.
-    pub(super) has_requeue: bool,
+    pub(super) inflight: InflightResult,
     /// None without workloads.
     pub(super) workloads: Option<WorkloadMaps>,
     pub(super) logger: EbpfLogger<&'static dyn Log>,
+    /// How many slots it was loaded with.
+    pub(super) slots: u32,
 }
 
 /// What loading depends on besides the probe. It exists only if this process may load programs.
@@ -71,10 +73,20 @@ impl LoadEnv {
     }
 
     /// Loads the probe; if memory is short, with half the slots or fewer. The collector adds slots later.
-    pub(super) fn load(&self, kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded> {
+    pub(super) fn load(
+        &self,
+        kernel: &Kernel,
+        btf: &Btf,
+        slots: u32,
+        workloads: u32,
+        mut map_fds: Option<&mut Vec<OwnedFd>>,
+    ) -> Result<Loaded> {
         let mut slots = in_whole_chunks(slots);
         loop {
-            match load(kernel, btf, slots, workloads) {
+            if let Some(of_last_attempt) = &mut map_fds {
+                of_last_attempt.clear();
+            }
+            match load(kernel, btf, slots, workloads, map_fds.as_deref_mut()) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
                     slots = in_whole_chunks(slots / 2)
@@ -122,8 +134,7 @@ pub fn test_load(
     workloads: u32,
 ) -> Result<ProgramCounts> {
     let btf = parse_btf(btf)?;
-    let mut loaded = LoadEnv::of(host)?.load(kernel, &btf, slots, workloads)?;
-    program_counts(&mut loaded.object)
+    LoadEnv::of(host)?.load(kernel, &btf, slots, workloads, None)?.programs.counts()
 }
 
 /// A number of slots rounded up to whole chunks, and at least one chunk.
@@ -137,26 +148,19 @@ pub(super) fn parse_btf(btf: Vec<u8>) -> Result<Btf> {
         .map_err(|error| anyhow!("cannot parse the kernel's BTF: {error}"))
 }
 
-pub(super) fn program_counts(object: &mut Ebpf) -> Result<ProgramCounts> {
-    let program = program(object)?;
-    sys::program_counts(program.fd()?.as_fd().as_fd()).context("cannot read the probe's statistics")
+/// How many workloads a probe for this kernel tells apart, of as many as there may be.
+pub(crate) fn workloads_on(kernel: &Kernel, workloads: u32) -> u32 {
+    if kernel.has_workloads { workloads } else { 0 }
 }
 
-pub(super) fn program(object: &mut Ebpf) -> Result<&mut BtfTracePoint> {
-    tracepoint(object, PROGRAM)
-}
-
-pub(super) fn requeue_program(object: &mut Ebpf) -> Result<&mut BtfTracePoint> {
-    tracepoint(object, REQUEUE_PROGRAM)
-}
-
-fn tracepoint<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut BtfTracePoint> {
-    let Some(program) = object.program_mut(name) else { bail!("the probe has no program {name}") };
-    Ok(program.try_into()?)
-}
-
-fn load(kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded> {
-    let workloads = if kernel.has_workloads { workloads } else { 0 };
+fn load(
+    kernel: &Kernel,
+    btf: &Btf,
+    slots: u32,
+    workloads: u32,
+    map_fds: Option<&mut Vec<OwnedFd>>,
+) -> Result<Loaded> {
+    let workloads = workloads_on(kernel, workloads);
     let tables = workloads::tables(workloads, slots, super::possible_cpus()?);
     let kernel = kernel.clone().with_tables(tables);
     let mut object = EbpfLoader::new()
@@ -168,51 +172,47 @@ fn load(kernel: &Kernel, btf: &Btf, slots: u32, workloads: u32) -> Result<Loaded
         .load(&object::of_kernel(kernel.layout)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
-    let events = Events::from_object(&mut object)?;
-    let maps = Maps::from_object(&mut object, slots, kernel.counts_sizes())?;
-    let slow = SlowRecords::from_object(&mut object)?;
-    let result = InflightResult::from_object(&mut object)?;
-    let workload_maps = (workloads > 0).then(|| WorkloadMaps::from_object(&mut object, tables, maps.cpus()));
+    let mut set = MapSet::Loaded(&mut object, map_fds);
+    let events = Events::from_maps(&mut set)?;
+    let maps = Maps::of_new_probe(&mut set, slots, kernel.counts_sizes())?;
+    let slow = SlowRecords::from_maps(&mut set)?;
+    let inflight = InflightResult::from_maps(&mut set)?;
+    let workload_maps = (workloads > 0).then(|| WorkloadMaps::from_maps(&mut set, tables, maps.cpus()));
     let workload_maps = workload_maps.transpose()?;
-    program(&mut object)?.load(PROGRAM, btf).context("cannot load the probe")?;
+    let complete = load_attachable(&mut object, programs::COMPLETE, btf).context("cannot load the probe")?;
     // The probe works without the other programs.
-    let loaded = |what: &str, loaded: Result<()>| {
-        loaded.map_err(|error| log::warn!("{what}: {}", one_line(&format!("{error:#}")))).is_ok()
+    let optional = |what: &str, loaded: Result<OwnedFd>| {
+        loaded.inspect_err(|error| log::warn!("{what}: {}", one_line(&format!("{error:#}")))).ok()
     };
-    let has_requeue =
-        kernel.has_requeue && loaded("requeues are not counted", load_requeue_program(&mut object, btf));
-    let sees_inflight = kernel.can_walk
-        && loaded(
-            "the age of I/Os in flight is a lower bound",
-            load_unattached(&mut object, inflight::PROGRAM),
-        );
-    if workload_maps.is_some() {
-        loaded(
-            "whether a cgroup is gone is unknown",
-            load_unattached(&mut object, workloads::EXISTS_PROGRAM),
-        );
-    }
-    Ok(Loaded {
-        object,
-        maps,
-        events,
-        slow,
-        inflight: sees_inflight.then_some(result),
-        has_requeue,
-        workloads: workload_maps,
-        logger,
-    })
+    let requeue = kernel.has_requeue.then(|| load_attachable(&mut object, programs::REQUEUE, btf));
+    let requeue = requeue.and_then(|loaded| optional("requeues are not counted", loaded));
+    let inflight_program = kernel.can_walk.then(|| load_unattached(&mut object, programs::INFLIGHT));
+    let inflight_program =
+        inflight_program.and_then(|loaded| optional("the age of I/Os in flight is a lower bound", loaded));
+    let cgroup_exists =
+        workload_maps.is_some().then(|| load_unattached(&mut object, programs::CGROUP_EXISTS));
+    let cgroup_exists =
+        cgroup_exists.and_then(|loaded| optional("whether a cgroup is gone is unknown", loaded));
+    let programs = Programs { complete, requeue, inflight: inflight_program, cgroup_exists };
+    Ok(Loaded { programs, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
+}
+
+/// Loads a program that can be attached to the tracepoint of its name.
+fn load_attachable(object: &mut Ebpf, name: &str, btf: &Btf) -> Result<OwnedFd> {
+    let program: &mut BtfTracePoint = loadable(object, name)?.try_into()?;
+    program.load(name, btf)?;
+    Ok(program.fd()?.as_fd().as_fd().try_clone_to_owned()?)
 }
 
 /// Loads a program that the daemon runs. Nothing attaches it.
-fn load_unattached(object: &mut Ebpf, name: &str) -> Result<()> {
-    let Some(program) = object.program_mut(name) else { bail!("the probe has no program {name}") };
-    let program: &mut RawTracePoint = program.try_into()?;
-    Ok(program.load()?)
+fn load_unattached(object: &mut Ebpf, name: &str) -> Result<OwnedFd> {
+    let program: &mut RawTracePoint = loadable(object, name)?.try_into()?;
+    program.load()?;
+    Ok(program.fd()?.as_fd().as_fd().try_clone_to_owned()?)
 }
 
-fn load_requeue_program(object: &mut Ebpf, btf: &Btf) -> Result<()> {
-    Ok(requeue_program(object)?.load(REQUEUE_PROGRAM, btf)?)
+fn loadable<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut Program> {
+    object.program_mut(name).with_context(|| format!("the probe has no program {name}"))
 }
 
 /// Whether memory, or the memory that may be locked, was too small.

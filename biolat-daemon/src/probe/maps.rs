@@ -2,11 +2,10 @@
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
+use std::os::fd::BorrowedFd;
+
 use anyhow::{Context as _, Result};
-use aya::{
-    Ebpf,
-    maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue},
-};
+use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue};
 use biolat_common::{
     lost::{Counts, REASONS},
     series::Key,
@@ -15,10 +14,15 @@ use biolat_common::{
 
 use super::{
     cpus::{self, PossibleCpus},
+    map_set::MapSet,
     series_maps::{SeriesMaps, SlotReading},
     slot_arrays::{self, SlotArrays},
     sys,
 };
+
+const LOST: &str = "LOST";
+/// The map of arrays of slots.
+pub(super) const MORE: &str = "MORE";
 
 /// Insert only a key that is not there.
 const BPF_NOEXIST: u64 = 1;
@@ -39,29 +43,56 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Takes the maps out of an object that was loaded with this many slots, with or without counters by size, and pushes
-    /// the slots to the free queue.
-    pub(super) fn from_object(object: &mut Ebpf, slots: u32, sizes: bool) -> Result<Self> {
-        let mut take =
-            |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
-        let lost = take("LOST")?.try_into()?;
+    /// Of a probe that has just been loaded with this many slots, with or without counters by size. Pushes the slots to the free
+    /// queue.
+    pub(super) fn of_new_probe(set: &mut MapSet<'_>, slots: u32, sizes: bool) -> Result<Self> {
+        let lost = set.take(LOST)?.try_into()?;
         let cpus = PossibleCpus::of_kernel(&lost)?;
         cpus.compare(cpus::in_sysfs()?)?;
-        let mut maps = Self {
-            table: take("TABLE")?.try_into()?,
-            index: take("INDEX")?.try_into()?,
-            entries: (vec![0; SLOTS as usize], vec![0; SLOTS as usize]),
-            free: take("FREE")?.try_into()?,
-            lost,
-            slots: slot_arrays::from_map(take("SERIES")?, slots, sizes, cpus)?,
-            more: array_of_maps(take("MORE")?)?,
-            cpus,
-            losses: Vec::new(),
-        };
+        let mut maps = Self::new(set, lost, slots, sizes, cpus)?;
         for slot in 0..slots {
             maps.push_free(slot)?;
         }
         Ok(maps)
+    }
+
+    /// Of a probe that is attached, and was loaded with this many slots. `chunks` are the arrays of slots that were added later.
+    pub(super) fn of_attached_probe(
+        set: &mut MapSet<'_>,
+        slots: u32,
+        sizes: bool,
+        chunks: Vec<MapData>,
+        cpus: PossibleCpus,
+    ) -> Result<Self> {
+        let lost = set.take(LOST)?.try_into()?;
+        let mut maps = Self::new(set, lost, slots, sizes, cpus)?;
+        maps.slots.continue_with(chunks)?;
+        Ok(maps)
+    }
+
+    fn new(
+        set: &mut MapSet<'_>,
+        lost: PerCpuArray<MapData, Counts>,
+        slots: u32,
+        sizes: bool,
+        cpus: PossibleCpus,
+    ) -> Result<Self> {
+        Ok(Self {
+            table: set.take("TABLE")?.try_into()?,
+            index: set.take("INDEX")?.try_into()?,
+            entries: (vec![0; SLOTS as usize], vec![0; SLOTS as usize]),
+            free: set.take("FREE")?.try_into()?,
+            lost,
+            slots: slot_arrays::from_map(set.take("SERIES")?, slots, sizes, cpus)?,
+            more: array_of_maps(set.take(MORE)?)?,
+            cpus,
+            losses: Vec::new(),
+        })
+    }
+
+    /// The arrays of slots that were added, from the one with this number on.
+    pub fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
+        self.slots.chunks_from(first)
     }
 
     /// Bytes of the counters of one slot in the kernel.
@@ -79,15 +110,6 @@ impl Maps {
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots.slots()
-    }
-
-    /// Every series and its slot.
-    pub fn index(&mut self) -> Result<Vec<(Key, u32)>> {
-        let (keys, slots) = &mut self.entries;
-        // SAFETY: aya has checked that keys and values of the map have these types.
-        let read = unsafe { sys::read_batch(self.index.map(), keys, slots) };
-        let read = read.context("cannot read the index of series")?;
-        Ok(keys[..read].iter().map(|&key| Key::from_bits(key)).zip(slots[..read].iter().copied()).collect())
     }
 
     /// Lost completions by reason, summed over the CPUs.
@@ -109,6 +131,14 @@ impl SeriesMaps for Maps {
             return Ok(None);
         }
         self.slots.add_chunk(&mut self.more).map(Some)
+    }
+
+    fn index(&mut self) -> Result<Vec<(Key, u32)>> {
+        let (keys, slots) = &mut self.entries;
+        // SAFETY: aya has checked that keys and values of the map have these types.
+        let read = unsafe { sys::read_batch(self.index.map(), keys, slots) };
+        let read = read.context("cannot read the index of series")?;
+        Ok(keys[..read].iter().map(|&key| Key::from_bits(key)).zip(slots[..read].iter().copied()).collect())
     }
 
     fn pop_free(&mut self) -> Result<Option<u32>> {

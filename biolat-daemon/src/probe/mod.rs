@@ -1,5 +1,6 @@
 //! The probe from the daemon's side: load, attach, read. The only module that uses aya.
 
+mod attached;
 pub mod btf;
 mod cpus;
 mod events;
@@ -7,40 +8,49 @@ mod inflight;
 pub mod kernel;
 mod load;
 pub mod load_error;
+mod map_set;
 mod maps;
 pub mod object;
+mod programs;
 pub mod release;
 mod series_maps;
 mod slot_arrays;
 mod slow;
+mod state_map;
 mod sys;
 mod workloads;
 
 use std::{
     collections::BTreeSet,
-    fs,
-    os::fd::{BorrowedFd, OwnedFd},
+    fs, io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    path::Path,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use aya::{Ebpf, programs::tp_btf::BtfTracePointLinkId};
 use aya_log::EbpfLogger;
 use biolat_common::{inflight::Found, series::Key, slow::SlowRecord};
 use log::Log;
 
+pub use attached::ProbeFds;
+pub(crate) use cpus::MAX_CPUS;
+pub(crate) use load::workloads_on;
 pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;
 pub use series_maps::{SeriesMaps, SlotReading};
 pub use slot_arrays::{CountersValue, SlotBuffer};
+pub use state_map::StateMap;
 pub use sys::ProgramCounts;
 pub use workloads::{EpochCounts, SeenCgroup, WorkloadMaps, workload_bytes};
 
 use crate::{c_library, host::Host};
+use attached::Attached;
 use events::Events;
 use inflight::InflightResult;
 use kernel::Kernel;
-use load::{LoadEnv, Loaded, parse_btf, program};
+use load::{LoadEnv, Loaded, parse_btf};
+use programs::{Links, Programs};
 use slow::SlowRecords;
 
 /// What the probe does besides counting latencies.
@@ -65,22 +75,24 @@ impl Default for Options {
     }
 }
 
-/// The loaded and attached probe. Dropping it removes it from the kernel.
+/// The attached probe. Dropping it removes it from the kernel, unless another process has its file descriptors too.
 pub struct Probe {
-    object: Ebpf,
+    programs: Programs,
+    /// None once it is detached.
+    links: Option<Links>,
     /// The maps.
     pub maps: Maps,
     /// The running kernel.
     pub kernel: Kernel,
-    link: Option<BtfTracePointLinkId>,
-    requeue_link: Option<BtfTracePointLinkId>,
     events: Events,
     slow: SlowRecords,
-    inflight: Option<InflightResult>,
+    inflight: InflightResult,
     /// None without workloads.
     pub workloads: Option<WorkloadMaps>,
-    logger: EbpfLogger<&'static dyn Log>,
+    /// None of a probe that was taken over.
+    logger: Option<EbpfLogger<&'static dyn Log>>,
     statistics: Option<OwnedFd>,
+    slots: u32,
 }
 
 impl Probe {
@@ -94,51 +106,122 @@ impl Probe {
         workloads: u32,
         statistics: bool,
     ) -> Result<Self> {
+        let mut probe = Self::load(kernel, btf, host, slots, workloads, statistics, None)?;
+        probe.attach_loaded(host)?;
+        Ok(probe)
+    }
+
+    /// Loads the probe like [`attach`](Self::attach), to be attached later. If there is a list, file descriptors of its maps are
+    /// added to it, without those of the arrays of slots that are added later.
+    pub fn load(
+        kernel: Kernel,
+        btf: Vec<u8>,
+        host: &Host,
+        slots: u32,
+        workloads: u32,
+        statistics: bool,
+        map_fds: Option<&mut Vec<OwnedFd>>,
+    ) -> Result<Self> {
         let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
         let statistics = statistics.then(enable_statistics).transpose()?;
-        let Loaded { mut object, maps, events, slow, inflight, has_requeue, workloads, logger } =
-            env.load(&kernel, &btf, slots, workloads)?;
+        let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots } =
+            env.load(&kernel, &btf, slots, workloads, map_fds)?;
         drop(btf);
-        let link = program(&mut object)?.attach().context("cannot attach the probe");
-        let link = link.map_err(|error| env.explain(error))?;
-        let requeue_link =
-            has_requeue.then(|| load::requeue_program(&mut object)?.attach().map_err(Into::into));
-        let requeue_link = requeue_link.transpose().unwrap_or_else(|error: anyhow::Error| {
-            log::warn!("requeues are not counted: {error:#}");
-            None
-        });
         // Parsing BTF took some tens of megabytes.
         c_library::trim_heap();
         Ok(Self {
-            object,
+            programs,
+            links: None,
             maps,
             kernel,
-            link: Some(link),
-            requeue_link,
             events,
             slow,
             inflight,
             workloads,
-            logger,
+            logger: Some(logger),
             statistics,
+            slots,
+        })
+    }
+
+    /// Attaches the probe that was loaded.
+    pub fn attach_loaded(&mut self, host: &Host) -> Result<()> {
+        let attached = self.programs.attach();
+        self.links = Some(attached.or_else(|error| Err(LoadEnv::of(host)?.explain(error)))?);
+        Ok(())
+    }
+
+    /// Takes over a probe that is attached. It was loaded for the same kernel and with the same options, this many slots and
+    /// workloads among them. `taken_epoch` is the latest epoch that its former owner has taken of the workloads.
+    pub fn take_over(
+        kernel: Kernel,
+        fds: ProbeFds,
+        slots: u32,
+        workloads: u32,
+        taken_epoch: u64,
+        statistics: bool,
+    ) -> Result<Self> {
+        let statistics = statistics.then(enable_statistics).transpose()?;
+        let Attached { programs, links, mut maps, chunks, cpus } = Attached::open(fds, slots)?;
+        let set = &mut maps;
+        let (events, slow, inflight) =
+            (Events::from_maps(set)?, SlowRecords::from_maps(set)?, InflightResult::from_maps(set)?);
+        let limit = workloads_on(&kernel, workloads);
+        let tables = workloads::tables(limit, slots, cpus.get() as u64);
+        let workloads = (limit > 0).then(|| -> Result<_> {
+            let mut maps = WorkloadMaps::from_maps(set, tables, cpus)?;
+            maps.continue_after(taken_epoch)?;
+            Ok(maps)
+        });
+        let workloads = workloads.transpose()?;
+        let maps = Maps::of_attached_probe(set, slots, kernel.counts_sizes(), chunks, cpus)?;
+        Ok(Self {
+            programs,
+            links: Some(links),
+            maps,
+            kernel,
+            events,
+            slow,
+            inflight,
+            workloads,
+            logger: None,
+            statistics,
+            slots,
         })
     }
 
     /// Detaches the programs; the maps stay. From then on the audit reports missed completions.
-    pub fn detach(&mut self) -> Result<()> {
-        if let Some(link) = self.requeue_link.take() {
-            load::requeue_program(&mut self.object)?.detach(link)?;
-        }
-        match self.link.take() {
-            Some(link) => Ok(program(&mut self.object)?.detach(link)?),
-            None => Ok(()),
-        }
+    pub fn detach(&mut self) {
+        self.links = None;
+    }
+
+    /// The slots that it was loaded with.
+    #[must_use]
+    pub fn first_slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// A number that no other probe has, or has had since boot.
+    pub fn id(&self) -> Result<u32> {
+        Ok(sys::program_info(self.programs.complete.as_fd()).context("cannot read what the probe is")?.id)
+    }
+
+    /// Its programs.
+    #[must_use]
+    pub fn program_fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.programs.all().collect()
+    }
+
+    /// What attaches them.
+    #[must_use]
+    pub fn link_fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.links.iter().flat_map(Links::all).collect()
     }
 
     /// The kernel's counts of the program itself.
-    pub fn program_counts(&mut self) -> Result<ProgramCounts> {
-        load::program_counts(&mut self.object)
+    pub fn program_counts(&self) -> Result<ProgramCounts> {
+        self.programs.counts()
     }
 
     /// Whether the kernel counts the probe's runs and run time.
@@ -149,7 +232,9 @@ impl Probe {
 
     /// Writes the probe's messages to the log.
     pub fn flush_log(&mut self) {
-        self.logger.flush();
+        if let Some(logger) = &mut self.logger {
+            logger.flush();
+        }
     }
 
     /// I/Os that were slow or failed, since the last call.
@@ -165,18 +250,17 @@ impl Probe {
     /// Whether requests in flight can be looked at.
     #[must_use]
     pub fn sees_inflight(&self) -> bool {
-        self.inflight.is_some()
+        self.programs.inflight.is_some()
     }
 
     /// Looks at the requests in flight of a hardware queue, by its open directory in sysfs, from this slot on.
     pub fn look_at_inflight(&self, hardware_queue: BorrowedFd<'_>, first: u32) -> Result<Found> {
-        let result = self.inflight.as_ref().context("this kernel does not show requests in flight")?;
-        result.look(&self.object, hardware_queue, first)
+        self.inflight.look(&self.programs, hardware_queue, first)
     }
 
     /// Whether a cgroup still exists.
     pub fn cgroup_exists(&self, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
-        workloads::exists(&self.object, workload, cgroup)
+        workloads::exists(&self.programs, workload, cgroup)
     }
 
     /// Series for which no slot was free, since the last call.
@@ -212,4 +296,31 @@ fn enable_statistics() -> Result<OwnedFd> {
     aya::sys::enable_stats(aya::sys::Stats::RunTime).context(
         "cannot enable the kernel's statistics of BPF programs: --probe-stats requires CAP_SYS_ADMIN",
     )
+}
+
+/// Pins a map, program or link to a new file of a BPF file system.
+pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    sys::pin(object, path)
+}
+
+/// Opens what is pinned to a file.
+pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
+    sys::open_pinned(path)
+}
+
+/// The version of the layout of the maps: of keys, values and what they mean. A daemon can read the maps of a probe of another
+/// version of biolat if this is the same.
+pub const MAP_LAYOUT: u32 = 1;
+
+/// What tells this probe from others: its code, relocated to the running kernel and these options, and the sizes of its maps.
+pub fn identity(kernel: &Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> {
+    let cpus = possible_cpus()?;
+    let workloads = workloads_on(kernel, workloads);
+    let kernel = kernel.clone().with_tables(workloads::tables(workloads, slots, cpus));
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    context.update(&object::of_kernel(kernel.layout)?);
+    for number in [u64::from(slots), u64::from(workloads), cpus] {
+        context.update(&number.to_le_bytes());
+    }
+    Ok(context.finish().as_ref().to_vec())
 }

@@ -1,5 +1,7 @@
 //! What the collector does with the maps of series. A trait, so that its tests can let any system call fail.
 
+use std::{thread, time::Duration};
+
 use anyhow::Result;
 use biolat_common::{series::Key, size::Counters, slot::Cell};
 
@@ -24,6 +26,9 @@ pub trait SeriesMaps {
     /// Creates a chunk of slots, which are not in the free queue yet. Returns the first one; none if the limit is reached.
     fn add_chunk(&mut self) -> Result<Option<u32>>;
 
+    /// Every series and its slot.
+    fn index(&mut self) -> Result<Vec<(Key, u32)>>;
+
     /// Takes a slot out of the free queue; none if it is empty.
     fn pop_free(&mut self) -> Result<Option<u32>>;
 
@@ -45,4 +50,9 @@ pub trait SeriesMaps {
 
     /// The counters of a slot.
     fn read(&mut self, slot: u32) -> Result<SlotReading>;
+
+    /// Lets time pass.
+    fn pause(&mut self, time: Duration) {
+        thread::sleep(time);
+    }
 }

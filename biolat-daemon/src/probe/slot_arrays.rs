@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
 
-use anyhow::{Context as _, Result};
-use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData, MapError, PerCpuArray};
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use anyhow::{Context as _, Result, ensure};
+use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData, PerCpuArray};
 use biolat_common::{
     series::{Phase, Series},
     size::Counters,
@@ -120,6 +122,10 @@ pub(super) trait SlotArrays: Send {
     fn slot_bytes(&self) -> u64;
     /// Creates an array of further slots and adds it to the probe's map of such arrays. Returns the first slot.
     fn add_chunk(&mut self, more: &mut ArrayOfMaps<MapData>) -> Result<u32>;
+    /// Continues with arrays that another process has added.
+    fn continue_with(&mut self, chunks: Vec<MapData>) -> Result<()>;
+    /// The arrays that were added, from the one with this number on.
+    fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>>;
     /// The counters of a slot.
     fn read(&mut self, slot: u32) -> Result<SlotReading>;
 }
@@ -149,8 +155,9 @@ struct Arrays<V: aya::Pod> {
 }
 
 impl<V: SlotValue> Arrays<V> {
-    fn from_map(map: Map, first_slots: u32, cpus: PossibleCpus) -> Result<Self, MapError> {
-        let first = map.try_into()?;
+    fn from_map(map: Map, first_slots: u32, cpus: PossibleCpus) -> Result<Self> {
+        let first: PerCpuArray<_, _> = map.try_into()?;
+        ensure!(first.len() == first_slots, "the probe has {} slots instead of {first_slots}", first.len());
         Ok(Self { first, first_slots, chunks: Vec::new(), cpus, buffer: SlotBuffer::default() })
     }
 }
@@ -172,6 +179,16 @@ impl<V: SlotValue + Send> SlotArrays for Arrays<V> {
             .context("cannot add a map for more series to the probe")?;
         self.chunks.push(chunk);
         Ok(slots)
+    }
+
+    fn continue_with(&mut self, chunks: Vec<MapData>) -> Result<()> {
+        let typed = |chunk| PerCpuArray::try_from(Map::from_map_data(chunk)?);
+        self.chunks = chunks.into_iter().map(typed).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
+        self.chunks.iter().skip(first).map(|chunk| chunk.map().fd().as_fd()).collect()
     }
 
     fn read(&mut self, slot: u32) -> Result<SlotReading> {

@@ -1,13 +1,10 @@
 //! Records of single I/Os that were slow or failed, read from their ring buffer.
 
 use anyhow::{Context as _, Result};
-use aya::{
-    Ebpf,
-    maps::{MapData, PerCpuArray, RingBuf},
-};
+use aya::maps::{MapData, PerCpuArray, RingBuf};
 use biolat_common::slow::{RECORD_BYTES, RING_BYTES, SlowRecord};
 
-use super::cpus::PossibleCpus;
+use super::{cpus::PossibleCpus, map_set::MapSet};
 
 /// The ring buffer, and the records that found it full.
 pub(super) struct SlowRecords {
@@ -17,12 +14,10 @@ pub(super) struct SlowRecords {
 }
 
 impl SlowRecords {
-    pub(super) fn from_object(object: &mut Ebpf) -> Result<Self> {
-        let mut take =
-            |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
+    pub(super) fn from_maps(maps: &mut MapSet<'_>) -> Result<Self> {
         Ok(Self {
-            ring: take("SLOW")?.try_into()?,
-            dropped: take("DROPPED")?.try_into()?,
+            ring: maps.take("SLOW")?.try_into()?,
+            dropped: maps.take("DROPPED")?.try_into()?,
             buffer: Vec::new(),
         })
     }

@@ -3,13 +3,18 @@
 #![allow(unsafe_code, reason = "bpf(2) takes pointers")]
 
 use std::{
+    ffi::CString,
     io,
     mem::size_of,
-    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd},
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
 };
 
 use aya::maps::MapData;
-use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_info};
+use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_link_info, bpf_prog_info};
 
 /// The kernel's counts of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,22 +84,100 @@ pub(super) unsafe fn read_batch<K: aya::Pod, V: aya::Pod>(
     Ok(read)
 }
 
-/// The kernel's counts of a program.
-pub(super) fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCounts> {
+/// What the kernel knows of a program.
+pub(super) struct ProgramInfo {
+    pub(super) id: u32,
+    /// The kernel keeps 15 bytes of it.
+    pub(super) name: String,
+    pub(super) counts: ProgramCounts,
+}
+
+pub(super) fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
     // SAFETY: plain integers, for which zero is valid.
     let mut info: bpf_prog_info = unsafe { std::mem::zeroed() };
-    let mut attr = zeroed();
-    attr.info.bpf_fd = program.as_raw_fd().cast_unsigned();
-    attr.info.info = (&raw mut info) as u64;
-    attr.info.info_len = size_of::<bpf_prog_info>() as u32;
-    // SAFETY: the kernel writes `info_len` bytes at most, and to no buffer that `info` points to, as it has none.
-    unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr) }?;
-    Ok(ProgramCounts {
-        runs: info.run_cnt,
-        run_time_ns: info.run_time_ns,
-        recursion_misses: info.recursion_misses,
-        verified_instructions: info.verified_insns,
+    // SAFETY: the kernel writes what the struct has room for, and to no buffer that `info` points to, as it has none.
+    unsafe { object_info(program, &mut info) }?;
+    let name = info.name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|&byte| byte != 0).collect();
+    Ok(ProgramInfo {
+        id: info.id,
+        name: String::from_utf8(name).unwrap_or_default(),
+        counts: ProgramCounts {
+            runs: info.run_cnt,
+            run_time_ns: info.run_time_ns,
+            recursion_misses: info.recursion_misses,
+            verified_instructions: info.verified_insns,
+        },
     })
+}
+
+/// The id of the program that a link attaches.
+pub(super) fn program_of_link(link: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: plain integers and pointers, for which zero is valid.
+    let mut info: bpf_link_info = unsafe { std::mem::zeroed() };
+    // SAFETY: as for a program.
+    unsafe { object_info(link, &mut info) }?;
+    Ok(info.prog_id)
+}
+
+/// # Safety
+///
+/// The type must be that of the object's info, and contain no pointer to a buffer that has no room.
+unsafe fn object_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
+    let mut attr = zeroed();
+    attr.info.bpf_fd = object.as_raw_fd().cast_unsigned();
+    attr.info.info = std::ptr::from_mut(info) as u64;
+    attr.info.info_len = size_of::<T>() as u32;
+    // SAFETY: the kernel writes `info_len` bytes at most; the caller vouches for the rest.
+    unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr) }.map(drop)
+}
+
+/// Pins a map, program or link to a new file of a BPF file system.
+pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = zeroed();
+    // SAFETY: a union of plain integers; this is the member that the command reads.
+    let pin = unsafe { &mut attr.__bindgen_anon_4 };
+    pin.pathname = path.as_ptr() as u64;
+    pin.bpf_fd = object.as_raw_fd().cast_unsigned();
+    // SAFETY: the path ends with a zero.
+    unsafe { bpf(bpf_cmd::BPF_OBJ_PIN, &mut attr) }.map(drop)
+}
+
+/// Opens what is pinned to a file.
+pub(super) fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = zeroed();
+    attr.__bindgen_anon_4.pathname = path.as_ptr() as u64;
+    // SAFETY: the path ends with a zero.
+    let fd = unsafe { bpf(bpf_cmd::BPF_OBJ_GET, &mut attr) }?;
+    // SAFETY: a new file descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Attaches a program to the tracepoint that it was loaded for, until what this returns is closed.
+pub(super) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    attr.raw_tracepoint.prog_fd = program.as_raw_fd().cast_unsigned();
+    // SAFETY: the command reads no buffer: the program itself names the tracepoint.
+    let link = unsafe { bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr) }?;
+    // SAFETY: a new file descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(link as i32) })
+}
+
+/// Runs a raw tracepoint program with these arguments; returns its result.
+pub(super) fn run(program: BorrowedFd<'_>, arguments: [u64; 2]) -> io::Result<u32> {
+    /// As many as a tracepoint can have.
+    const ARGUMENTS: usize = 12;
+    let mut context = [0_u64; ARGUMENTS];
+    context[..arguments.len()].copy_from_slice(&arguments);
+    let mut attr = zeroed();
+    attr.test.prog_fd = program.as_raw_fd().cast_unsigned();
+    attr.test.ctx_in = context.as_ptr() as u64;
+    attr.test.ctx_size_in = size_of_val(&context) as u32;
+    // SAFETY: the kernel reads the context, and writes to no buffer, as there is none.
+    unsafe { bpf(bpf_cmd::BPF_PROG_TEST_RUN, &mut attr) }?;
+    // SAFETY: the command has written it.
+    Ok(unsafe { attr.test.retval })
 }
 
 fn zeroed() -> bpf_attr {

@@ -4,22 +4,23 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use anyhow::{Context as _, Result, bail};
-use aya::{
-    Ebpf, RawTracePointRunOptions, TestRun as _,
-    maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, MapData, MapError, PerCpuArray},
-    programs::Program,
-};
+use anyhow::{Context as _, Result, ensure};
+use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, MapData, MapError, PerCpuArray};
 use biolat_common::{
     series::Key,
     slot::Cell,
     workload::{Cgroup, Entry, LEVELS, MAX_BYTES_OF_CPU, NAME_BYTES, PROBES, Places, Tables},
 };
 
-use super::{cpus::PossibleCpus, sys};
+use super::{
+    cpus::PossibleCpus,
+    map_set::MapSet,
+    programs::{self, Programs},
+    sys,
+};
 
-/// The program that [`exists`] runs.
-pub(super) const EXISTS_PROGRAM: &str = "cgroup_exists";
+/// The map of the probe's variables that are not zero at first: the epoch alone.
+const DATA: &str = ".data";
 
 /// Kernel memory of both tables at most: so much for each CPU, but within bounds in all.
 const CPU_BYTES: u64 = 512 << 10;
@@ -78,7 +79,8 @@ pub type EpochCounts = BTreeMap<(Key, u64), Entry>;
 /// A cgroup as the probe has seen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenCgroup {
-    css: u64,
+    /// The address of its state.
+    pub css: u64,
     /// Its path from the root of the hierarchy.
     pub path: String,
 }
@@ -120,13 +122,14 @@ pub struct WorkloadMaps {
 }
 
 impl WorkloadMaps {
-    pub(super) fn from_object(object: &mut Ebpf, tables: Tables, cpus: PossibleCpus) -> Result<Self> {
-        let mut take =
-            |name: &str| object.take_map(name).with_context(|| format!("the probe has no map {name}"));
-        let epoch_map: Array<_, u64> = take(".data")?.try_into()?;
+    pub(super) fn from_maps(maps: &mut MapSet<'_>, tables: Tables, cpus: PossibleCpus) -> Result<Self> {
+        let mut take = |name| maps.take(name);
+        let epoch_map: Array<_, u64> = take(DATA)?.try_into()?;
         let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
+        let entries: PerCpuArray<_, _> = take("WORKLOADS")?.try_into()?;
+        ensure!(entries.len() >= 2 * tables.entries(), "the probe's tables of workloads are too small");
         Ok(Self {
-            entries: take("WORKLOADS")?.try_into()?,
+            entries,
             used: take("WORKLOADS_USED")?.try_into()?,
             // SAFETY: integers, for which zero is valid. Not made on the stack, which would keep its pages.
             used_buffer: unsafe { Box::new_zeroed().assume_init() },
@@ -142,6 +145,21 @@ impl WorkloadMaps {
         })
     }
 
+    /// The latest epoch of which everything has been taken, with all before.
+    #[must_use]
+    pub fn taken_epoch(&self) -> u64 {
+        self.epoch - if self.resting == Resting::Taken { 1 } else { 2 }
+    }
+
+    /// Continues after this epoch, the latest that has been taken, by another process. Fails if more than one has begun since:
+    /// then the table of the next one is in use again.
+    pub fn continue_after(&mut self, taken: u64) -> Result<()> {
+        let begun = self.epoch.checked_sub(taken);
+        ensure!(matches!(begun, Some(1 | 2)), "the epoch is {}, and {taken} was taken last", self.epoch);
+        self.resting = if begun == Some(1) { Resting::Taken } else { Resting::InUse };
+        Ok(())
+    }
+
     /// How many slots are counted by workload; the series in later ones are not.
     #[must_use]
     pub fn slots(&self) -> u32 {
@@ -154,34 +172,34 @@ impl WorkloadMaps {
         bytes(self.tables, self.cpus.get() as u64)
     }
 
-    /// What has been counted since the last call. After an error, nothing is lost: the next call returns it.
-    pub fn take(&mut self) -> Result<EpochCounts> {
-        let mut counts = EpochCounts::new();
-        if self.resting != Resting::Taken {
-            self.take_resting(&mut counts)?;
-        }
+    /// Whether everything has been taken that was counted before this epoch.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.resting == Resting::Taken
+    }
+
+    /// Makes the probe count in the next epoch. What was counted in the one before must have been taken; what is counted until now
+    /// is for [`take`](Self::take).
+    pub fn begin_epoch(&mut self) -> Result<()> {
         self.epoch_map.set(0, self.epoch + 1, 0).context("cannot change the epoch")?;
         self.epoch += 1;
         self.resting = Resting::InUse;
-        // What was left from an earlier call is not lost if this fails: it is in `counts`.
-        match self.take_resting(&mut counts) {
-            Err(error) if counts.is_empty() => Err(error),
-            Err(error) => {
-                log::debug!("{error:#}");
-                Ok(counts)
-            }
-            Ok(()) => Ok(counts),
-        }
+        Ok(())
     }
 
-    fn take_resting(&mut self, counts: &mut EpochCounts) -> Result<()> {
+    /// What was counted in the last epoch; nothing if it has been taken already. After an error, nothing is lost: the next call
+    /// returns it.
+    pub fn take(&mut self) -> Result<EpochCounts> {
+        if self.resting == Resting::Taken {
+            return Ok(EpochCounts::new());
+        }
         if self.resting == Resting::InUse {
             self.wait_for_runs()?;
             self.resting = Resting::Complete;
         }
-        self.read(self.epoch - 1, counts)?;
+        let counts = self.read(self.epoch - 1)?;
         self.resting = Resting::Taken;
-        Ok(())
+        Ok(counts)
     }
 
     /// Waits until all runs of the probe have ended that are in progress.
@@ -189,8 +207,8 @@ impl WorkloadMaps {
         self.barrier.set(0, self.barrier_entry.map(), 0).context("cannot wait for the probe")
     }
 
-    /// Adds the counts of an epoch. If it fails, it adds nothing.
-    fn read(&mut self, epoch: u64, counts: &mut EpochCounts) -> Result<()> {
+    /// The counts of an epoch.
+    fn read(&mut self, epoch: u64) -> Result<EpochCounts> {
         // SAFETY: aya has checked that the map's value has the size of the buffer.
         unsafe { sys::read_entry(self.used.map(), 0, &raw mut *self.used_buffer) }
             .context("cannot read which entries are in use")?;
@@ -203,10 +221,7 @@ impl WorkloadMaps {
                 read.entry(key).or_insert(Entry::ZERO).merge(entry);
             }
         }
-        for (key, entry) in read {
-            counts.entry(key).or_insert(Entry::ZERO).merge(&entry);
-        }
-        Ok(())
+        Ok(read)
     }
 
     /// The cgroup with this serial number, if the probe has recorded it.
@@ -230,14 +245,10 @@ impl WorkloadMaps {
 }
 
 /// Whether a cgroup still exists.
-pub(super) fn exists(object: &Ebpf, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
-    let Some(Program::RawTracePoint(program)) = object.program(EXISTS_PROGRAM) else {
-        bail!("the probe has no program {EXISTS_PROGRAM}")
-    };
-    let mut options = RawTracePointRunOptions::new();
-    options.args[..2].copy_from_slice(&[cgroup.css, workload]);
-    let result = program.test_run(options).context("cannot look whether a cgroup exists")?;
-    Ok(result.return_value == 1)
+pub(super) fn exists(programs: &Programs, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
+    let result = programs::run(programs.cgroup_exists.as_ref(), [cgroup.css, workload])
+        .context("cannot look whether a cgroup exists")?;
+    Ok(result == 1)
 }
 
 /// The path of a cgroup, from the names of its directory and of those above. `/...` stands for levels that were not recorded.

@@ -116,6 +116,7 @@ impl Own {
             selection: options.selection()?.unwrap_or_default(),
             probe: probe::Options { slow, ..probe::Options::default() },
             interval,
+            kept: None,
             seccomp: options.seccomp.is_enabled(),
         };
         let collector = collect::Handle::start(settings).await?;

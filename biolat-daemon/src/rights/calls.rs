@@ -1,7 +1,7 @@
 //! The system calls that a thread may make, as a seccomp filter. Any other fails with `ENOSYS`, as on a kernel that does not
 //! implement it, so that a C library that tries a newer call first falls back to an allowed one.
 
-use std::{collections::BTreeMap, ffi::c_long};
+use std::{collections::BTreeMap, ffi::c_long, os::fd::RawFd};
 
 use anyhow::Result;
 use aya_obj::generated::bpf_cmd;
@@ -9,7 +9,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::Role;
+use super::{Keeping, Role};
 
 /// Memory, locks, clocks, logging, reading files and their metadata. Opening files is restricted in [`rules`].
 const EVERY_ROLE: &[c_long] = &[
@@ -146,7 +146,7 @@ pub(super) fn filter(role: Role) -> Result<()> {
 fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let own: &[_] = match role {
         Role::Serving => SERVING,
-        Role::Collecting | Role::ReadingSysfs => &[],
+        Role::Collecting { .. } | Role::ReadingSysfs => &[],
         Role::Tui => TUI,
     };
     let mut rules: BTreeMap<_, _> = EVERY_ROLE.iter().chain(own).map(|&call| (call, Vec::new())).collect();
@@ -158,7 +158,7 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_fcntl, one_of(1, FILE_COMMANDS.map(|command| command as u64))?);
     // Reading a limit, not setting one.
     rules.insert(libc::SYS_prlimit64, vec![is_null(2)?]);
-    if !matches!(role, Role::Collecting | Role::ReadingSysfs) {
+    if !matches!(role, Role::Collecting { .. } | Role::ReadingSysfs) {
         let threads = libc::CLONE_THREAD as u64;
         let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
         rules.insert(libc::SYS_clone, vec![is_thread]);
@@ -174,8 +174,18 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
             rules.insert(libc::SYS_tkill, one_of(1, [libc::SIGTSTP as u64])?);
             rules.insert(libc::SYS_ioctl, one_of(1, TERMINAL_COMMANDS)?);
         }
-        Role::Collecting => {
-            rules.insert(libc::SYS_bpf, one_of(0, BPF_COMMANDS.map(|command| command as u64))?);
+        Role::Collecting { keeping } => {
+            let mut commands = BPF_COMMANDS.map(|command| command as u64).to_vec();
+            match keeping {
+                None => {}
+                Some(Keeping::InPins) => commands.push(bpf_cmd::BPF_OBJ_PIN as u64),
+                Some(Keeping::WithSystemd { socket, state }) => {
+                    let only = |file: RawFd| one_of(0, [u64::from(file.cast_unsigned())]);
+                    rules.insert(libc::SYS_pwrite64, only(state)?);
+                    rules.insert(libc::SYS_sendmsg, only(socket)?);
+                }
+            }
+            rules.insert(libc::SYS_bpf, one_of(0, commands)?);
         }
     }
     Ok(rules)
@@ -187,7 +197,7 @@ fn without(argument: u8, bits: u64) -> Result<SeccompRule> {
 }
 
 /// Matches an argument that equals one of these.
-fn one_of<const N: usize>(argument: u8, values: [u64; N]) -> Result<Vec<SeccompRule>> {
+fn one_of(argument: u8, values: impl IntoIterator<Item = u64>) -> Result<Vec<SeccompRule>> {
     let is = |value| when(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     values.into_iter().map(is).collect()
 }
@@ -202,12 +212,23 @@ fn when(argument: u8, length: SeccompCmpArgLen, comparison: SeccompCmpOp, value:
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io, net::UdpSocket, process::Command, ptr, thread};
+    use std::{
+        fs, io,
+        net::UdpSocket,
+        os::{
+            fd::AsRawFd as _,
+            unix::{fs::FileExt as _, net::UnixDatagram},
+        },
+        process::Command,
+        ptr, thread,
+    };
 
     use aya_obj::generated::bpf_cmd;
 
-    use super::Role;
+    use super::{Keeping, Role};
     use crate::rights::drop_privileges;
+
+    const COLLECTING: Role = Role::Collecting { keeping: None };
 
     /// Runs it in a thread that has dropped its privileges.
     fn confined<T: Send>(role: Role, run: impl FnOnce() -> T + Send) -> T {
@@ -240,7 +261,7 @@ mod tests {
     #[test]
     fn no_writing_no_exec_no_executable_memory_no_new_sockets() {
         let path = std::env::temp_dir().join(format!("biolat-test-calls-{}", std::process::id()));
-        for role in [Role::Serving, Role::Collecting, Role::Tui] {
+        for role in [Role::Serving, COLLECTING, Role::Tui] {
             confined(role, || {
                 assert!(fs::read_to_string("/proc/self/stat").is_ok());
                 assert!(is_denied(fs::write(&path, "x")));
@@ -268,22 +289,30 @@ mod tests {
                 assert_eq!(one.send(b"x").unwrap(), 1);
             });
         }
-        confined(Role::Collecting, || assert!(is_denied(one.send(b"x"))));
+        confined(COLLECTING, || assert!(is_denied(one.send(b"x"))));
     }
 
     #[test]
     fn only_the_collector_calls_bpf_and_loads_nothing() {
         let bpf = |command: bpf_cmd| call(libc::SYS_bpf, [command as usize, 0, 0, 0]);
         confined(Role::Serving, || assert!(is_denied(bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM))));
-        confined(Role::Collecting, || {
+        confined(COLLECTING, || {
             assert!(
                 bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM).is_err() && !is_denied(bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM))
             );
-            for command in
-                [bpf_cmd::BPF_PROG_LOAD, bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, bpf_cmd::BPF_MAP_GET_FD_BY_ID]
-            {
+            for command in [
+                bpf_cmd::BPF_PROG_LOAD,
+                bpf_cmd::BPF_RAW_TRACEPOINT_OPEN,
+                bpf_cmd::BPF_MAP_GET_FD_BY_ID,
+                bpf_cmd::BPF_OBJ_PIN,
+                bpf_cmd::BPF_OBJ_GET,
+            ] {
                 assert!(is_denied(bpf(command)), "{}", command as u32);
             }
+        });
+        confined(Role::Collecting { keeping: Some(Keeping::InPins) }, || {
+            assert!(!is_denied(bpf(bpf_cmd::BPF_OBJ_PIN)));
+            assert!(is_denied(bpf(bpf_cmd::BPF_OBJ_GET)) && is_denied(bpf(bpf_cmd::BPF_PROG_LOAD)));
         });
     }
 
@@ -291,8 +320,34 @@ mod tests {
     fn the_collector_starts_no_threads() {
         let start = || thread::Builder::new().spawn(|| 42).map(|thread| thread.join().unwrap());
         assert_eq!(confined(Role::Serving, start).unwrap(), 42);
-        assert!(is_denied(confined(Role::Collecting, start)));
+        assert!(is_denied(confined(COLLECTING, start)));
         assert_eq!(confined(Role::Tui, start).unwrap(), 42);
+    }
+
+    #[test]
+    fn a_collector_that_keeps_its_maps_sends_on_one_socket_and_writes_to_one_file() {
+        let (one, other) = UnixDatagram::pair().unwrap();
+        let memory = || rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let [file, other_file] = [fs::File::from(memory()), fs::File::from(memory())];
+        let send = |socket: &UnixDatagram| {
+            let control = &mut rustix::net::SendAncillaryBuffer::default();
+            let message = [io::IoSlice::new(b"x")];
+            rustix::net::sendmsg(socket, &message, control, rustix::net::SendFlags::NOSIGNAL)
+                .map_err(io::Error::from)
+        };
+        confined(COLLECTING, || {
+            assert!(is_denied(send(&one)) && is_denied(file.write_at(b"x", 0)));
+        });
+        let keeping = Keeping::WithSystemd { socket: one.as_raw_fd(), state: file.as_raw_fd() };
+        confined(Role::Collecting { keeping: Some(keeping) }, || {
+            assert_eq!(send(&one).unwrap(), 1);
+            assert!(is_denied(send(&other)));
+            assert_eq!(file.write_at(b"x", 0).unwrap(), 1);
+            assert!(is_denied(other_file.write_at(b"x", 0)));
+        });
+        confined(Role::Serving, || {
+            assert!(is_denied(send(&one)) && is_denied(file.write_at(b"x", 0)));
+        });
     }
 
     #[test]

@@ -52,7 +52,9 @@ pub(super) fn keep(role: Role) -> Result<(), CapsError> {
 fn kept(role: Role, permitted: &CapsHashSet) -> Option<Capability> {
     match role {
         Role::Serving | Role::Tui | Role::ReadingSysfs => None,
-        Role::Collecting => [CAP_BPF, CAP_SYS_ADMIN].into_iter().find(|right| permitted.contains(right)),
+        Role::Collecting { .. } => {
+            [CAP_BPF, CAP_SYS_ADMIN].into_iter().find(|right| permitted.contains(right))
+        }
     }
 }
 
@@ -73,8 +75,8 @@ mod tests {
     #[test]
     fn the_collector_keeps_the_least_right_to_make_maps() {
         let root = [CAP_CHOWN, CAP_SYS_ADMIN, CAP_BPF].into();
-        assert_eq!(kept(Role::Collecting, &root), Some(CAP_BPF));
-        assert_eq!(kept(Role::Collecting, &[CAP_SYS_ADMIN].into()), Some(CAP_SYS_ADMIN));
+        assert_eq!(kept(Role::Collecting { keeping: None }, &root), Some(CAP_BPF));
+        assert_eq!(kept(Role::Collecting { keeping: None }, &[CAP_SYS_ADMIN].into()), Some(CAP_SYS_ADMIN));
         assert_eq!(kept(Role::Serving, &root), None);
     }
 }

@@ -6,7 +6,7 @@
 mod calls;
 mod capabilities;
 
-use std::io;
+use std::{io, os::fd::RawFd};
 
 use anyhow::{Context as _, Result};
 
@@ -18,18 +18,28 @@ pub(crate) use capabilities::{clear_effective, missing_capabilities, missing_of}
 pub(crate) enum Role {
     /// Serves HTTP and starts threads that encode. It needs no capability and never calls `bpf(2)`.
     Serving,
-    /// Reads the probe's maps and sysfs. It uses no socket; creating maps for more series needs `CAP_BPF`.
-    Collecting,
+    /// Reads the probe's maps and sysfs. It uses no socket; creating maps for more series needs `CAP_BPF`. These maps and its
+    /// state may be kept for the next daemon.
+    Collecting { keeping: Option<Keeping> },
     /// Reads sysfs and this process' mounts, and nothing else.
     ReadingSysfs,
     /// Draws on a terminal. It needs no capability and opens no connection.
     Tui,
 }
 
+/// How the collector keeps maps for the next daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// It sends them on this socket, and writes its state to this file.
+    WithSystemd { socket: RawFd, state: RawFd },
+    /// It pins them.
+    InPins,
+}
+
 /// Drops what the calling thread, and the threads it starts, no longer need: capabilities, new privileges on exec and, if
 /// `filter`, system calls.
 pub(crate) fn drop_privileges(role: Role, filter: bool) -> Result<()> {
-    if matches!(role, Role::Collecting | Role::ReadingSysfs) {
+    if matches!(role, Role::Collecting { .. } | Role::ReadingSysfs) {
         block_signals().context("cannot block signals in the collector's threads")?;
     }
     capabilities::keep(role).context("cannot drop capabilities")?;

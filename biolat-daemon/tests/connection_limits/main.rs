@@ -88,7 +88,7 @@ fn server_process() {
         limit_files(files.parse().unwrap());
     }
     let address = std::env::var("BIOLAT_TEST_LISTEN").unwrap_or("127.0.0.1:0".to_owned());
-    let listener = listen::open(&[address.parse().unwrap()]).unwrap().remove(0);
+    let listener = listen::open(&[address.parse().unwrap()], []).unwrap().remove(0);
     println!("\nserving {}", listener.local_addr().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

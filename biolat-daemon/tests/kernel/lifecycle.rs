@@ -88,7 +88,7 @@ fn the_verifier_walks_few_instructions() {
     let options = Options { slow: Some(Duration::from_secs(1)), ..Options::default() };
     let kernel = Kernel::from_btf(&types).unwrap().with(&options);
     for (workloads, most) in [(0, 20_000), (DEFAULT_WORKLOADS, 25_000)] {
-        let mut probe = Probe::attach(kernel.clone(), types.clone(), &host, 4, workloads, false).unwrap();
+        let probe = Probe::attach(kernel.clone(), types.clone(), &host, 4, workloads, false).unwrap();
         let walked = probe.program_counts().unwrap().verified_instructions;
         println!("the verifier walked {walked} instructions, with {workloads} workloads");
         // Before Linux 5.16 the kernel does not report it.

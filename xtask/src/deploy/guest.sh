@@ -32,6 +32,24 @@ writes_match_diskstats() {
     echo "counted $more, accounted at most $most"
     [ "$more" -ge 64 ] && [ "$more" -le "$most" ]
 }
+missed() { scrape | sed -n 's/^biolat_unseen_completions_total{device="vda",op="write"} //p' | cut -d. -f1; }
+settle() { # sets what is counted or missed, and accounted, of writes at one quiet moment
+    for _ in $(seq 60); do
+        accounted=$(accounted_writes)
+        sleep 2
+        counted=$(missed)
+        counted=$(($(count write) + ${counted:-0}))
+        [ "$(accounted_writes)" = "$accounted" ] && return
+    done
+    echo "the drive is never quiet"
+    return 1
+}
+continues() { # counted and accounted before
+    settle || return 1
+    echo "counted $((counted - $1)), accounted $((accounted - $2))"
+    [ $((counted - $1)) = $((accounted - $2)) ] && [ "$accounted" -gt "$2" ]
+}
+write_some() { dd if=/dev/zero of=/var/tmp/load bs=4k count=64 oflag=direct,dsync status=none; }
 status() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$(unit_property MainPID)/status"; }
 is_dynamic_user() { read -r real _ < <(status Uid); echo "uid $real"; [ "$real" -ge 61184 ]; }
 is_new() { [ "$(unit_property NRestarts)" -ge 1 ] && [ "$(unit_property MainPID)" != "$1" ] && is "$(unit_property ActiveState)" active; }
@@ -51,13 +69,22 @@ systemctl daemon-reload
 systemctl restart biolat.service
 expect "it restarts" is "$(unit_property ActiveState)" active
 expect "it counts the drive's I/O" writes_match_diskstats
+settle
+before="$counted $accounted"
+systemctl restart biolat.service
+write_some
+expect "a restart is not a reset" continues $before
 sleep 15
 expect "the watchdog does not restart a healthy daemon" is "$(unit_property NRestarts)" 0
 pid=$(unit_property MainPID)
 kill -STOP "$pid"
 expect "the watchdog restarts a hung daemon" within 60 is_new "$pid"
+write_some
+within 60 scrape >/dev/null
+expect "its end was not a reset" continues $before
 systemctl stop biolat.service
 expect "it stops without an error" is "$(unit_property Result) $(unit_property ExecMainStatus)" "success 0"
+expect "nothing is kept when it is stopped" is "$(unit_property NFileDescriptorStore)" 0
 
 # Socket activation, without access to the network.
 printf '[Service]\nPrivateNetwork=yes\n' >>/run/systemd/system/biolat.service.d/check.conf

@@ -1,5 +1,5 @@
 //! The store, driven at random, with a kernel whose system calls fail at random: no slot is lost, and no completion is counted
-//! for another series, twice or not at all.
+//! for another series, twice or not at all. The same if the daemon is killed at such a call, and the next one continues.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,8 +13,12 @@ use biolat_common::{
     slot::{CHUNK_SLOTS, Cell, table_cell},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
+use prost::Message as _;
 
-use super::{super::reference::Reference, SeriesStore};
+use super::{
+    super::{reference::Reference, state::record::State},
+    SeriesStore,
+};
 use crate::probe::{SeriesMaps, SlotReading};
 
 /// Their series share cells of the table: those of 1 and 257 with the same op; the last op of 1 with the first one of 2, and
@@ -40,6 +44,8 @@ struct FakeKernel {
     expected: BTreeMap<Key, u64>,
     /// Whether each of the next system calls fails; after the last one, none does.
     fails: VecDeque<bool>,
+    /// Time that was waited for.
+    paused: Duration,
 }
 
 impl FakeKernel {
@@ -92,6 +98,11 @@ impl SeriesMaps for FakeKernel {
         Ok(Some(first as u32))
     }
 
+    fn index(&mut self) -> Result<Vec<(Key, u32)>> {
+        self.call()?;
+        Ok(self.index.iter().map(|(&key, &slot)| (key, slot)).collect())
+    }
+
     fn pop_free(&mut self) -> Result<Option<u32>> {
         self.call()?;
         Ok(self.free.pop_front())
@@ -139,6 +150,14 @@ impl SeriesMaps for FakeKernel {
         self.call()?;
         Ok(SlotReading { sum: self.counters[slot as usize], completions: Vec::new(), has_sizes: false })
     }
+
+    fn pause(&mut self, time: Duration) {
+        self.paused += time;
+        if self.paused >= STEP {
+            self.paused -= STEP;
+            self.step();
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -170,6 +189,7 @@ fn action() -> impl Strategy<Value = Action> {
 struct Model {
     kernel: FakeKernel,
     store: SeriesStore,
+    state: State,
     now: Instant,
     /// Completions of series that have ended, as the store has said.
     ended: u64,
@@ -178,17 +198,28 @@ struct Model {
 impl Model {
     /// An error is what the collector logs; the next collection goes on.
     fn act(&mut self, action: &Action) -> Result<()> {
-        let Self { kernel, store, now, ended } = self;
+        let Self { kernel, store, state, now, ended } = self;
+        let mut commit = |store: &mut SeriesStore| {
+            let mut bytes =
+                State { quarantined: store.quarantined_slots(), ..State::default() }.encode_to_vec();
+            store.append_records(&mut bytes);
+            *state = State::decode(&*bytes).unwrap();
+        };
         match action {
             Action::Complete(key) => kernel.begin_run(*key),
             Action::Step => {
                 kernel.step();
                 *now += STEP;
                 store.end_quarantine(kernel, *now)?;
+                if store.has_uncommitted() {
+                    commit(store);
+                }
+                store.release_committed(kernel)?;
             }
             Action::Collect => {
                 let index: Vec<_> = kernel.index.iter().map(|(&key, &slot)| (key, slot)).collect();
                 store.read(kernel, &index, &mut Reference::default())?;
+                commit(store);
             }
             Action::Create(key) => drop(store.create(kernel, *key)?),
             Action::End(device) => {
@@ -196,9 +227,21 @@ impl Model {
                 let mut left = kernel.index.keys().filter(|key| key.device() == *device);
                 assert!(left.all(|key| kernel.made_by_probe.contains(key)), "a series of {device} is left");
             }
-            Action::Grow => drop(store.grow(kernel)?),
+            Action::Grow => {
+                store.grow(kernel)?;
+                commit(store);
+                store.release_committed(kernel)?;
+            }
         }
         Ok(())
+    }
+
+    /// The daemon is killed, and so are the next ones until the kernel does not fail any more.
+    fn restart(&mut self) {
+        let Self { kernel, store, state, now, .. } = self;
+        let all = kernel.counters.len() as u32;
+        let mut next = || SeriesStore::continue_from(kernel, all, state, *now);
+        *store = (0..1000).find_map(|_| next().ok()).unwrap().0;
     }
 
     fn check(&self) {
@@ -209,7 +252,13 @@ impl Model {
         }
         let mut slots = BTreeSet::new();
         let quarantined = store.quarantined.iter().map(|quarantined| &quarantined.slot);
-        for &slot in kernel.free.iter().chain(kernel.index.values()).chain(&store.released).chain(quarantined)
+        for &slot in kernel
+            .free
+            .iter()
+            .chain(kernel.index.values())
+            .chain(&store.released)
+            .chain(&store.uncommitted)
+            .chain(quarantined)
         {
             assert!(slots.insert(slot), "slot {slot} has two uses");
         }
@@ -227,7 +276,7 @@ impl Model {
         let Self { kernel, store, .. } = self;
         let counts: BTreeMap<_, _> = store.iter().map(|(key, totals)| (key, totals.count())).collect();
         assert_eq!(counts, kernel.expected);
-        assert_eq!((store.released.len(), store.quarantined.len()), (0, 0));
+        assert_eq!((store.released.len(), store.uncommitted.len(), store.quarantined.len()), (0, 0, 0));
         for (key, slot) in &kernel.index {
             let cell = kernel.table[&table_cell(*key)];
             assert!(
@@ -238,20 +287,44 @@ impl Model {
     }
 }
 
+impl Model {
+    fn new(fails: Vec<bool>) -> Self {
+        Self {
+            kernel: FakeKernel { fails: fails.into(), ..FakeKernel::default() },
+            store: SeriesStore::default(),
+            state: State::default(),
+            now: Instant::now(),
+            ended: 0,
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_daemon_that_is_killed_loses_nothing(
+        actions in vec(action(), 1..150),
+        kills in vec(proptest::bool::weighted(0.05), 0..600),
+    ) {
+        let mut model = Model::new(kills);
+        for action in &actions {
+            if model.act(action).is_err() {
+                model.restart();
+            }
+            model.check();
+        }
+        model.restart();
+        model.check();
+        model.settle();
+    }
 
     #[test]
     fn failed_system_calls_lose_nothing(
         actions in vec(action(), 1..150),
         fails in vec(proptest::bool::weighted(0.2), 0..400),
     ) {
-        let mut model = Model {
-            kernel: FakeKernel { fails: fails.into(), ..FakeKernel::default() },
-            store: SeriesStore::default(),
-            now: Instant::now(),
-            ended: 0,
-        };
+        let mut model = Model::new(fails);
         for action in &actions {
             let _ = model.act(action);
             model.check();
@@ -267,4 +340,15 @@ proptest! {
         model.settle();
         prop_assert_eq!(model.kernel.free.len(), model.kernel.counters.len());
     }
+}
+
+/// A daemon that lacks one of the maps would read the slots of another one.
+#[test]
+fn a_series_in_an_unknown_slot_is_an_error() {
+    let mut model = Model::new(Vec::new());
+    for action in [Action::Grow, Action::Create(Key::new(1, 0)), Action::Collect] {
+        model.act(&action).unwrap();
+    }
+    let mut next = |all| SeriesStore::continue_from(&mut model.kernel, all, &model.state, model.now);
+    assert!(next(CHUNK_SLOTS).is_ok() && next(0).is_err());
 }

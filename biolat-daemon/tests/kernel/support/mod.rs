@@ -9,6 +9,7 @@ pub(crate) mod daemon;
 pub(crate) mod diskstats;
 pub(crate) mod dm;
 pub(crate) mod emulator;
+pub(crate) mod fd_store;
 pub(crate) mod figures;
 pub(crate) mod fio;
 pub(crate) mod freezable;

@@ -100,8 +100,21 @@ impl Growth<'_> {
 /// lost.
 pub(crate) fn compare<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) -> Growth<'a> {
     let growth = tally(device, before, after);
-    assert_eq!(growth.missing, 0, "{device}: disk statistics = counted + missed");
     assert_eq!(lost_here(&after.figures), lost_here(&before.figures), "losses");
+    assert_eq!(growth.missing, 0, "{device}: disk statistics = counted + missed");
+    growth
+}
+
+/// The same where an interrupt of any disk may find the probe running on its CPU: the kernel does not run it for that completion,
+/// and counts it as lost. If it is of another disk, it hides one that the probe missed.
+pub(crate) fn compare_but_for_recursion<'a>(
+    device: &'a str,
+    before: &'a Moment,
+    after: &'a Moment,
+) -> Growth<'a> {
+    let growth = tally(device, before, after);
+    let others = |figures| lost_here(figures).into_iter().filter(|(reason, _)| *reason != "recursion");
+    assert!(others(&after.figures).eq(others(&before.figures)), "losses: {:?}", lost_here(&after.figures));
     growth
 }
 
@@ -135,7 +148,8 @@ pub(crate) fn tally<'a>(device: &'a str, before: &'a Moment, after: &'a Moment) 
         }
     }
     let lost = growth.by(|figures| lost_here(figures).iter().map(|(_, count)| count).sum());
-    assert!(growth.missing <= lost, "{device}: {} are missing, {lost} are lost", growth.missing);
+    let reasons = lost_here(&after.figures);
+    assert!(growth.missing <= lost, "{device}: {} are missing, {lost} are lost: {reasons:?}", growth.missing);
     growth
 }
 

@@ -59,3 +59,14 @@ httpGet:
 {{- $computed := dict "limits" (dict "memory" (printf "%sMi" (include "biolat.memory" .))) -}}
 {{- toYaml (mergeOverwrite $computed (.Values.resources | default dict)) -}}
 {{- end }}
+
+{{/* The folder in which the probe is kept; empty for none. */}}
+{{- define "biolat.pinFolder" -}}
+{{- if and .Values.pinFolder (ne .Values.user "root") }}{{ fail "pinFolder: only root may write to the node's BPF file system: set user: root" }}{{ end -}}
+{{- .Values.pinFolder -}}
+{{- end }}
+
+{{/* Whether there is any volume. */}}
+{{- define "biolat.volumes" -}}
+{{- if or .Values.webConfig.secretName (include "biolat.podNames" .) (include "biolat.pinFolder" .) }}true{{ end -}}
+{{- end }}

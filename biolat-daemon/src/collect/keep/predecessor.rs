@@ -1,0 +1,62 @@
+//! What the last daemon has kept.
+
+use prost::Message as _;
+
+use super::{
+    super::state::{
+        copies::Copies,
+        record::{FORMAT, State},
+    },
+    store::{Kept, Parts, Store},
+};
+use crate::probe::ProbeFds;
+
+/// The last daemon: its state, and the file descriptors of its probe.
+pub(in crate::collect) struct Predecessor {
+    pub(super) copies: Copies,
+    /// How many files or maps the state has been in.
+    pub(super) states: usize,
+    pub(in crate::collect) id: u32,
+    pub(in crate::collect) state: State,
+    pub(in crate::collect) fds: ProbeFds,
+}
+
+impl Predecessor {
+    /// The latest one that was kept completely, the store, and all other probes, which are of no use.
+    pub(in crate::collect) fn find(kept: Kept) -> (Option<Self>, Store, Vec<u32>) {
+        let Kept { store, mut probes } = kept;
+        let (mut found, mut useless) = (None, Vec::new());
+        // The latest first: an older one is left if the daemon ended when it was about to replace it, or had just done so.
+        while let Some(latest) = (0..probes.len()).max_by_key(|&place| probes[place].0) {
+            let (id, parts) = probes.swap_remove(latest);
+            match Self::open(id, parts) {
+                Ok(predecessor) if found.is_none() => found = Some(predecessor),
+                Ok(_) => useless.push(id),
+                Err(reason) => {
+                    log::warn!("cannot continue where biolat ended: {reason}");
+                    useless.push(id);
+                }
+            }
+        }
+        (found, store, useless)
+    }
+
+    fn open(id: u32, parts: Parts) -> Result<Self, &'static str> {
+        let Parts { states, fds } = parts;
+        if states.is_empty() {
+            return Err("its state is missing");
+        }
+        let states_count = states.len();
+        let (copies, state) = Copies::open(states).map_err(|_| "its state cannot be opened")?;
+        let state = state.ok_or("its state is incomplete or was not written by biolat")?;
+        let state = State::decode(&*state).map_err(|_| "its state was not written by biolat")?;
+        if state.format != FORMAT {
+            return Err("its state has the format of another version");
+        }
+        // They are kept last.
+        if fds.links.len() < state.links as usize {
+            return Err("its probe was not kept completely");
+        }
+        Ok(Self { copies, states: states_count, id, state, fds })
+    }
+}

@@ -1,0 +1,69 @@
+//! The probe's programs and what attaches them, by file descriptor: the same whether this process has loaded them or has taken
+//! them over.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use anyhow::{Context as _, Result};
+
+use super::sys::{self, ProgramCounts};
+
+/// Runs at each completion.
+pub(super) const COMPLETE: &str = "block_rq_complete";
+/// Runs when a request goes back to the queue.
+pub(super) const REQUEUE: &str = "block_rq_requeue";
+/// The daemon runs it, to look at the requests in flight.
+pub(super) const INFLIGHT: &str = "inflight";
+/// The daemon runs it, to look whether a cgroup still exists.
+pub(super) const CGROUP_EXISTS: &str = "cgroup_exists";
+
+/// The programs in the kernel. The probe works without all but the first.
+pub(super) struct Programs {
+    pub(super) complete: OwnedFd,
+    pub(super) requeue: Option<OwnedFd>,
+    pub(super) inflight: Option<OwnedFd>,
+    pub(super) cgroup_exists: Option<OwnedFd>,
+}
+
+/// Programs are attached for as long as any process has these open.
+pub(super) struct Links {
+    pub(super) complete: OwnedFd,
+    pub(super) requeue: Option<OwnedFd>,
+}
+
+impl Programs {
+    pub(super) fn attach(&self) -> Result<Links> {
+        let complete = sys::attach(self.complete.as_fd()).context("cannot attach the probe")?;
+        let requeue = self.requeue.as_ref().and_then(|program| {
+            let attached = sys::attach(program.as_fd());
+            attached.inspect_err(|error| log::warn!("requeues are not counted: {error}")).ok()
+        });
+        Ok(Links { complete, requeue })
+    }
+
+    /// The kernel's counts of the program that runs at each completion.
+    pub(super) fn counts(&self) -> Result<ProgramCounts> {
+        let info = sys::program_info(self.complete.as_fd()).context("cannot read the probe's statistics")?;
+        Ok(info.counts)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let others = [&self.requeue, &self.inflight, &self.cgroup_exists];
+        std::iter::once(&self.complete).chain(others.into_iter().flatten()).map(|program| program.as_fd())
+    }
+}
+
+impl Links {
+    pub(super) fn all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(&self.complete).chain(&self.requeue).map(|link| link.as_fd())
+    }
+}
+
+/// Runs a program that nothing triggers; returns its result.
+pub(super) fn run(program: Option<&OwnedFd>, arguments: [u64; 2]) -> io::Result<u32> {
+    let program = program.ok_or(io::ErrorKind::Unsupported)?;
+    sys::run(program.as_fd(), arguments)
+}

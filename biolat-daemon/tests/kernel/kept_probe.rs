@@ -1,0 +1,353 @@
+//! A daemon that continues where the last one has ended, with the probe that was kept for it.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    os::unix::fs::FileExt as _,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::support::{
+    awake::Awake,
+    bpf::programs,
+    daemon::{Daemon, wait_for},
+    diskstats::{READ, WRITE},
+    fd_store::FdStore,
+    figures::Figures,
+    load::{StopFlag, Target},
+    loop_device::LoopDevice,
+    settled::{compare_but_for_recursion, settled},
+};
+
+/// Numbers without a pattern, the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+const INTERVAL: [&str; 2] = ["--interval", "100ms"];
+
+fn arguments(device: &str) -> [&str; 4] {
+    [INTERVAL[0], INTERVAL[1], "--device", device]
+}
+
+/// The counters of a device never shrink.
+fn assert_grown(device: &str, before: &Figures, after: &Figures) {
+    for group in [READ, WRITE] {
+        let (before, after) = (before.count(device, group), after.count(device, group));
+        assert!(after >= before, "{} of {device}: {before}, then {after}", group.name);
+    }
+    assert!(after.bytes(device, READ) >= before.bytes(device, READ));
+    assert!(after.unseen(device) >= before.unseen(device));
+}
+
+fn created(figures: &Figures, device: &str) -> BTreeMap<String, String> {
+    let created = |op: &str| {
+        let histogram = figures.histogram("total", device, op).unwrap();
+        format!("{:?}", histogram.start_timestamp.as_ref().unwrap())
+    };
+    ["read", "write"].into_iter().map(|op| (op.to_owned(), created(op))).collect()
+}
+
+/// A daemon that continues where the last one has ended.
+fn continued(store: &FdStore, arguments: &[&str]) -> Daemon {
+    let daemon = Daemon::start_command(&mut store.command(arguments));
+    let continues = daemon.log().iter().any(|line| line.contains("continuing where biolat ended"));
+    assert!(continues, "{:#?}", daemon.log());
+    daemon
+}
+
+/// Reads and writes until it is dropped.
+fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
+    let stop = StopFlag::default();
+    thread::scope(|scope| {
+        let _stopper = stop.set_on_drop();
+        scope.spawn(|| {
+            let target = Target::open(&device.path());
+            while !stop.is_set() {
+                target.read(50);
+                target.write(20);
+            }
+        });
+        run()
+    })
+}
+
+/// Counted, missed and lost completions are those of the disk statistics after each restart. What is scraped never shrinks.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn killed_at_any_instant_under_load() {
+    let rounds = std::env::var("BIOLAT_TEST_KILLS").map_or(100, |rounds| rounds.parse().unwrap());
+    let device = LoopDevice::attach("kept", true);
+    let name = device.name.as_str();
+    let store = FdStore::new("kept-store");
+    let _awake = Awake::all_cpus();
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+    let before = settled(&daemon, name);
+    let created_before = created(&before.figures, name);
+    let stored = store.names();
+    assert_eq!(stored.len(), 4, "{stored:?}");
+    let own = programs();
+    let (mut reads, mut unseen) = (0, 0);
+    for _ in 0..rounds {
+        let last;
+        (daemon, last) = with_load(&device, || {
+            thread::sleep(Duration::from_micros(random.below(150_000)));
+            let last = Figures::scrape(daemon.address);
+            thread::sleep(Duration::from_micros(random.below(20_000)));
+            // SIGKILL.
+            drop(daemon);
+            // So are some that have just been started.
+            for _ in 0..random.below(3) {
+                let mut started = store.command(&arguments(name)).stderr(Stdio::null()).spawn().unwrap();
+                thread::sleep(Duration::from_micros(random.below(120_000)));
+                started.kill().unwrap();
+                started.wait().unwrap();
+            }
+            (continued(&store, &arguments(name)), last)
+        });
+        assert_grown(name, &last, &Figures::scrape(daemon.address));
+        let after = settled(&daemon, name);
+        let growth = compare_but_for_recursion(name, &before, &after);
+        (reads, unseen) = (growth.of(READ), growth.unseen);
+        assert_eq!(created(&after.figures, name), created_before);
+    }
+    println!("{reads} reads, {unseen} unseen");
+    assert!(reads > 100 * rounds);
+    assert_eq!(programs(), own, "the probe is that of the first daemon");
+    // Maps for more series may have been added.
+    assert!(store.names().keys().eq(stored.keys()), "{:?}", store.names());
+    store.clear();
+    drop(daemon);
+    wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
+}
+
+/// A daemon that is away for some time, and ends as asked to.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn nothing_is_missed_while_no_daemon_runs() {
+    let away = std::env::var("BIOLAT_TEST_AWAY").map_or(5, |seconds| seconds.parse().unwrap());
+    let (device, other) = (LoopDevice::attach("away", true), LoopDevice::attach("away-b", true));
+    let (name, both) = (device.name.as_str(), format!("{}|{}", device.name, other.name));
+    let store = FdStore::new("away-store");
+    let _awake = Awake::all_cpus();
+    let daemon = Daemon::start_command(&mut store.command(&arguments(&both)));
+    let before = settled(&daemon, name);
+    let others_before = settled(&daemon, &other.name);
+    let daemon = with_load(&device, || {
+        assert_eq!(daemon.terminate().0.code(), Some(0));
+        // One that it knows goes, another one comes with the same name.
+        Target::open(&other.path()).read(30);
+        other.detach();
+        other.attach_another("b");
+        Target::open(&other.path()).read(70);
+        thread::sleep(Duration::from_secs(away));
+        continued(&store, &arguments(&both))
+    });
+    let growth = settled(&daemon, name);
+    compare_but_for_recursion(name, &before, &growth).assert_few_unseen();
+    let others = settled(&daemon, &other.name);
+    assert_eq!(others.figures.count(&other.name, READ), 70);
+    assert!(created(&others.figures, &other.name) != created(&others_before.figures, &other.name));
+    assert_eq!(others.figures.lost("unknown_device"), before.figures.lost("unknown_device"));
+}
+
+/// A state that nobody has written completely, one of another program: the daemon says so and starts from zero.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_state_that_is_broken_is_not_continued() {
+    let device = LoopDevice::attach("broken", true);
+    let name = device.name.as_str();
+    for (what, change) in [
+        (
+            "its state is incomplete",
+            (|state| state.write_all_at(&[0xff; 64], 0).and(state.write_all_at(&[7; 64], 1 << 30)))
+                as fn(&File) -> _,
+        ),
+        ("its state is incomplete", |state| state.set_len(0)),
+    ] {
+        let store = FdStore::new("broken-store");
+        let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+        Target::open(&device.path()).read(50);
+        assert!(daemon.fresh().count(name, READ) >= 50);
+        let (stored, own) = (store.names(), programs());
+        drop(daemon);
+        change(&File::from(store.get("-state"))).unwrap();
+        let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+        assert!(daemon.log().iter().any(|line| line.contains(what)), "{:#?}", daemon.log());
+        assert_eq!(daemon.fresh().count(name, READ), 0);
+        wait_for("the old probe to be detached", || programs().is_disjoint(&own));
+        assert!(store.names().keys().all(|name| !stored.contains_key(name)) && store.names().len() == 4);
+    }
+}
+
+/// For how long no probe has counted, by the log of a daemon that has replaced it.
+fn gap(log: &[String]) -> Duration {
+    let line = log
+        .iter()
+        .find_map(|line| line.split_once("with another version of its probe: none has counted for "));
+    let (_, gap) = line.unwrap_or_else(|| panic!("{log:#?}"));
+    let unit = gap.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let seconds = match unit {
+        "ns" => 1e-9,
+        "µs" => 1e-6,
+        "ms" => 1e-3,
+        _ => 1.0,
+    };
+    Duration::from_secs_f64(seconds * gap.strip_suffix(unit).unwrap().parse::<f64>().unwrap())
+}
+
+/// Another version, whose probe is another one, and back. What completes meanwhile is missed, at most 10 ms of it where CPUs are not
+/// emulated, and nothing is counted twice.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn an_upgrade_and_back() {
+    let device = LoopDevice::attach("upgrade", true);
+    let name = device.name.as_str();
+    let _awake = Awake::all_cpus();
+    let rounds = std::env::var("BIOLAT_TEST_UPGRADES").map_or(10, |rounds| rounds.parse().unwrap());
+    let longest = std::env::var("BIOLAT_TEST_GAP_MS").map_or(10, |ms| ms.parse().unwrap());
+    // More I/Os per second than the load does at its fastest, which it is while no probe counts: on a host, and emulated.
+    let fastest = if longest > 10 { 20_000.0 } else { 300_000.0 };
+    let longest = Duration::from_millis(longest);
+    for workloads in ["256", "off"] {
+        let store = FdStore::new("upgrade-store");
+        let base = [&arguments(name)[..], &["--workloads", workloads]].concat();
+        let other = [&base[..], &["--slow", "100ms"]].concat();
+        let mut daemon = Daemon::start_command(&mut store.command(&base));
+        let before = settled(&daemon, name);
+        let created_before = created(&before.figures, name);
+        let (mut missed, mut done) = (0, 0);
+        for round in 0..rounds {
+            let (stored, own) = (store.names(), programs());
+            let arguments = if round % 2 == 0 { &other } else { &base };
+            let began = Instant::now();
+            let last;
+            (daemon, last) = with_load(&device, || {
+                thread::sleep(Duration::from_millis(300));
+                let last = Figures::scrape(daemon.address);
+                if round % 3 == 0 {
+                    drop(daemon);
+                } else {
+                    daemon.terminate();
+                }
+                let daemon = Daemon::start_command(&mut store.command(arguments));
+                thread::sleep(Duration::from_millis(300));
+                (daemon, last)
+            });
+            let took = began.elapsed();
+            let gap = gap(&daemon.log());
+            assert!(gap < longest, "no probe has counted for {gap:.1?}");
+            assert_grown(name, &last, &Figures::scrape(daemon.address));
+            let after = settled(&daemon, name);
+            let growth = compare_but_for_recursion(name, &before, &after);
+            assert_eq!(created(&after.figures, name), created_before);
+            let (all, unseen) = (growth.of(READ) + growth.of(WRITE), growth.unseen);
+            println!(
+                "{workloads} workloads: {} missed of {} in {took:.1?}, gap {gap:.1?}, {} lost to recursion",
+                unseen - missed,
+                all - done,
+                growth.lost("recursion"),
+            );
+            assert!((unseen - missed) as f64 <= 20.0 + fastest * gap.as_secs_f64());
+            (missed, done) = (unseen, all);
+            wait_for("the old probe to be detached", || programs().is_disjoint(&own));
+            assert!(store.names().keys().all(|name| !stored.contains_key(name)) && store.names().len() == 4);
+        }
+    }
+}
+
+/// A daemon that is killed when it has attached its probe, and has not kept it completely, leaves the one before to continue with.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn killed_in_the_middle_of_an_upgrade() {
+    let device = LoopDevice::attach("middle", true);
+    let name = device.name.as_str();
+    let store = FdStore::new("middle-store");
+    let _awake = Awake::all_cpus();
+    let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+    let before = settled(&daemon, name);
+    let (first, own) = (store.duplicate(), programs());
+    let target = Target::open(&device.path());
+    target.read(50);
+    drop(daemon);
+    target.write(50);
+    let other = [&arguments(name)[..], &["--slow", "100ms"]].concat();
+    drop(continued(&store, &other));
+    target.read(50);
+    store.remove("-links");
+    store.restore(first);
+    target.write(50);
+    let daemon = continued(&store, &arguments(name));
+    let log = daemon.log();
+    assert!(log.iter().any(|line| line.contains("its probe was not kept completely")), "{log:#?}");
+    let after = settled(&daemon, name);
+    let growth = compare_but_for_recursion(name, &before, &after);
+    growth.assert_few_unseen();
+    assert_eq!((growth.of(READ), growth.of(WRITE)), (100, 100));
+    wait_for("the other probe to be detached", || programs() == own);
+    assert_eq!(store.names().len(), 4);
+}
+
+/// Options that change what a total consists of.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn other_totals_are_not_continued() {
+    let device = LoopDevice::attach("options", true);
+    let name = device.name.as_str();
+    for option in [["--sizes", "off"], ["--workloads", "off"]] {
+        let store = FdStore::new("options-store");
+        let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+        Target::open(&device.path()).read(50);
+        let before = daemon.fresh();
+        assert!(before.count(name, READ) >= 50);
+        let own = programs();
+        drop(daemon);
+        let daemon = Daemon::start_command(&mut store.command(&[&arguments(name)[..], &option].concat()));
+        let log = daemon.log();
+        assert!(log.iter().any(|line| line.contains("counters start at zero: --")), "{log:#?}");
+        let after = daemon.fresh();
+        assert_eq!(after.count(name, READ), 0);
+        assert!(created(&after, name) != created(&before, name));
+        wait_for("the old probe to be detached", || programs().is_disjoint(&own));
+    }
+}
+
+/// More series than the probe was loaded for: the maps that a daemon adds, at its start too, are there for the next ones.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn maps_that_are_added_are_kept() {
+    const DEVICES: usize = 45;
+    let first = LoopDevice::attach("first", true);
+    let store = FdStore::new("maps-store");
+    let mut daemon = Daemon::start_command(&mut store.command(&arguments("loop.*")));
+    let maps = |store: &FdStore| *store.names().iter().find(|(name, _)| name.ends_with("-maps")).unwrap().1;
+    let at_first = maps(&store);
+    drop(daemon);
+    let devices: Vec<_> =
+        (0..DEVICES).map(|number| LoopDevice::attach(&format!("more-{number}"), true)).collect();
+    daemon = continued(&store, &arguments("loop.*"));
+    wait_for("further maps", || maps(&store) > at_first);
+    let all = || devices.iter().chain([&first]);
+    let before: Vec<_> = all().map(|device| settled(&daemon, &device.name)).collect();
+    for _ in 0..3 {
+        all().for_each(|device| Target::open(&device.path()).read(10));
+        drop(daemon);
+        all().for_each(|device| Target::open(&device.path()).write(10));
+        daemon = continued(&store, &arguments("loop.*"));
+    }
+    for (device, before) in all().zip(&before) {
+        let after = settled(&daemon, &device.name);
+        let growth = compare_but_for_recursion(&device.name, before, &after);
+        assert_eq!((growth.of(READ), growth.of(WRITE)), (30, 30));
+    }
+}

@@ -1,0 +1,199 @@
+//! A probe that is kept in a BPF file system (`--pin`), as in containers.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::support::{
+    Folder,
+    awake::Awake,
+    bpf::programs,
+    daemon::{Daemon, program, wait_for},
+    diskstats::{READ, WRITE},
+    load::Target,
+    loop_device::LoopDevice,
+    run,
+    settled::{compare, settled},
+};
+
+/// A BPF file system.
+struct BpfFileSystem(Folder);
+
+impl BpfFileSystem {
+    fn mount(name: &str) -> Self {
+        let folder = Folder::new(name, true);
+        run("mount", &["-t", "bpf", "bpf", folder.0.to_str().unwrap()]);
+        Self(folder)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0.0
+    }
+
+    fn probes(&self) -> usize {
+        self.folders().count()
+    }
+
+    /// Of each probe.
+    fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        // The kernel has files of its own there.
+        names(self.path()).filter(|name| name.starts_with("biolat-probe-")).map(|name| self.path().join(name))
+    }
+
+    /// That of the only probe.
+    fn probe(&self) -> PathBuf {
+        let folders: Vec<_> = self.folders().collect();
+        assert_eq!(folders.len(), 1, "{folders:?}");
+        folders[0].clone()
+    }
+
+    fn files(&self) -> Vec<String> {
+        names(&self.probe()).collect()
+    }
+}
+
+fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
+    folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap())
+}
+
+impl Drop for BpfFileSystem {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.path()).status();
+    }
+}
+
+fn start(device: &str, pin: &Path, more: &[&str]) -> Daemon {
+    let own = ["--interval", "100ms", "--device", device, "--pin", pin.to_str().unwrap()];
+    Daemon::start(&[&own[..], more].concat())
+}
+
+/// The exit code and what is printed.
+fn output(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(program()).args(arguments).output().unwrap();
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(printed).unwrap())
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_probe_is_kept_in_a_folder_until_it_is_removed() {
+    let device = LoopDevice::attach("pins", true);
+    let (name, bpf) = (device.name.as_str(), BpfFileSystem::mount("pins-bpf"));
+    let _awake = Awake::all_cpus();
+    let others = programs();
+    let mut daemon = start(name, bpf.path(), &[]);
+    let before = settled(&daemon, name);
+    for round in 0..20 {
+        let target = Target::open(&device.path());
+        target.read(50);
+        if round % 2 == 0 {
+            drop(daemon);
+        } else {
+            assert_eq!(daemon.terminate().0.code(), Some(0));
+        }
+        target.read(50);
+        target.write(20);
+        daemon = start(name, bpf.path(), &[]);
+        assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
+        let after = settled(&daemon, name);
+        compare(name, &before, &after).assert_few_unseen();
+    }
+    assert_eq!(bpf.probes(), 1);
+    // Another version replaces it.
+    drop(daemon);
+    let daemon = start(name, bpf.path(), &["--slow", "100ms"]);
+    let after = settled(&daemon, name);
+    compare(name, &before, &after);
+    assert_eq!(bpf.probes(), 1);
+
+    let folder = bpf.path().to_str().unwrap();
+    let (code, printed) = output(&["--listen", "127.0.0.1:0", "--pin", folder]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("another biolat keeps its probe in"), "{printed}");
+    let (code, printed) = output(&["unpin", folder]);
+    assert!(code == Some(1) && printed.contains("another biolat"), "{printed}");
+    let (_, printed) = output(&["check", "--pin", folder]);
+    assert!(printed.contains("a running biolat keeps its probe in"), "{printed}");
+
+    drop(daemon);
+    assert!(!programs().is_subset(&others), "the probe goes on without a daemon");
+    let (_, printed) = output(&["check", "--pin", folder]);
+    assert!(printed.contains("a probe without a daemon is kept in"), "{printed}");
+    let (code, printed) = output(&["unpin", folder]);
+    assert!(code == Some(0) && printed.contains("removed"), "{printed}");
+    wait_for("the kernel to free the probe", || programs().is_subset(&others));
+    assert_eq!(bpf.probes(), 0);
+    let daemon = start(name, bpf.path(), &[]);
+    assert_eq!(daemon.fresh().count(name, READ), 0);
+}
+
+/// The state of many devices does not fit into the map that it is in at first.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_state_that_grows_gets_a_larger_map() {
+    const DEVICES: usize = 40;
+    let (first, bpf) = (LoopDevice::attach("grows", true), BpfFileSystem::mount("grows-bpf"));
+    let _awake = Awake::all_cpus();
+    let mut daemon = start("loop.*", bpf.path(), &[]);
+    let states = || bpf.files().iter().filter(|name| name.starts_with("state-")).count();
+    assert_eq!(states(), 1);
+    let devices: Vec<_> =
+        (0..DEVICES).map(|number| LoopDevice::attach(&format!("grows-{number}"), true)).collect();
+    let all = || devices.iter().chain([&first]);
+    let before: Vec<_> = all().map(|device| settled(&daemon, &device.name)).collect();
+    for _ in 0..3 {
+        for device in all() {
+            let target = Target::open(&device.path());
+            target.read(30);
+            target.write(30);
+        }
+        daemon.fresh();
+        drop(daemon);
+        daemon = start("loop.*", bpf.path(), &[]);
+        assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
+    }
+    assert!((2..5).contains(&states()), "{:?}", bpf.files());
+    for (device, before) in all().zip(&before) {
+        let after = settled(&daemon, &device.name);
+        let growth = compare(&device.name, before, &after);
+        assert_eq!((growth.of(READ), growth.of(WRITE)), (90, 90));
+    }
+}
+
+/// What a daemon leaves that is killed while it pins its probe, or removes one.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn what_is_pinned_in_part_is_removed() {
+    let (device, bpf) = (LoopDevice::attach("in-part", true), BpfFileSystem::mount("in-part-bpf"));
+    let name = device.name.as_str();
+    fs::create_dir(bpf.path().join("biolat-probe-1")).unwrap();
+    let daemon = start(name, bpf.path(), &[]);
+    assert_eq!(bpf.probes(), 1);
+    drop(daemon);
+    let own = programs();
+    for file in bpf.files().iter().filter(|name| name.starts_with("links-")) {
+        fs::remove_file(bpf.probe().join(file)).unwrap();
+    }
+    let daemon = start(name, bpf.path(), &[]);
+    let log = daemon.log();
+    assert!(log.iter().any(|line| line.contains("its probe was not kept completely")), "{log:#?}");
+    assert_eq!((bpf.probes(), daemon.fresh().count(name, READ)), (1, 0));
+    wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn other_folders_are_refused() {
+    let folder = Folder::new("pins-tmpfs", true);
+    let path = folder.0.to_str().unwrap();
+    for (pin, expected) in
+        [(path, "is not on a BPF file system"), ("/nonexistent", "cannot open /nonexistent")]
+    {
+        let (code, printed) = output(&["--listen", "127.0.0.1:0", "--pin", pin]);
+        assert_eq!((code, printed.lines().count()), (Some(1), 1), "{printed}");
+        assert!(printed.contains(expected), "{printed}");
+        assert!(output(&["check", "--pin", pin]).1.contains(expected));
+    }
+}
