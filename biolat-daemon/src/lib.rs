@@ -26,6 +26,7 @@ mod format;
 #[cfg(test)]
 mod generated_docs;
 pub mod histogram;
+pub mod history;
 pub mod host;
 pub mod http;
 mod interval;
