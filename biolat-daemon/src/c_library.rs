@@ -54,6 +54,23 @@ pub(crate) fn local_time(seconds: f64) -> [i32; 3] {
     [parts.tm_hour, parts.tm_min, parts.tm_sec]
 }
 
+/// Seconds since the epoch of a time of the day, in this host's time zone, so many days before the day of `now`.
+pub(crate) fn time_of_local_day(now: i64, days_ago: i32, [hour, minute, second]: [u8; 3]) -> Option<i64> {
+    // SAFETY: as in `local_time`; `mktime` reads and normalizes the numbers that `localtime_r` has filled in.
+    let time = unsafe {
+        let mut parts: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&raw const now, &raw mut parts).is_null() {
+            return None;
+        }
+        parts.tm_mday -= days_ago;
+        (parts.tm_hour, parts.tm_min, parts.tm_sec) = (hour.into(), minute.into(), second.into());
+        // The C library finds out whether there is summer time then.
+        parts.tm_isdst = -1;
+        libc::mktime(&raw mut parts)
+    };
+    (time != -1).then_some(time)
+}
+
 /// Stops this process as Ctrl-Z does without a handler: by the default action of SIGTSTP, which the kernel ignores where no
 /// shell could continue the process. Returns when it is continued.
 pub(crate) fn stop_process() {

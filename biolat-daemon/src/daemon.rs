@@ -33,6 +33,7 @@ pub async fn run(
         probe: config.probe,
         interval: config.interval,
         seccomp: config.seccomp,
+        history: config.history,
     };
     let collector = tokio::select! {
         () = &mut shutdown => return Ok(()),
@@ -54,6 +55,9 @@ pub async fn run(
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
     let (stop, stopped) = watch::channel(false);
     let mut service = Service::new(collector.snapshots(), config.serve).counting(collector.scrapes());
+    if let Some(history) = collector.history() {
+        service = service.with_history(history);
+    }
     if let Some(web_config) = web_config {
         service = service.with_web_config(web_config);
     }

@@ -47,4 +47,5 @@ pub mod size_histogram;
 pub mod snapshot;
 mod terminal;
 pub mod version;
+mod wall_time;
 pub mod web_config;

@@ -10,9 +10,11 @@ mod cells;
 mod delta;
 mod names;
 mod selection;
+mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub use selection::{KeptFrom, Period, Selection};
+pub use shared::SharedHistory;
 pub use store::{HistoryLimits, Store};

@@ -117,6 +117,7 @@ impl Own {
             probe: probe::Options { slow, ..probe::Options::default() },
             interval,
             seccomp: options.seccomp.is_enabled(),
+            history: None,
         };
         let collector = collect::Handle::start(settings).await?;
         Ok(Self { snapshots: collector.snapshots(), collector, host: options.host.name(), interval, slow })

@@ -15,17 +15,17 @@ use crate::{
 };
 
 /// Midnight of a Monday, in seconds since the epoch.
-pub(super) const MIDNIGHT: u64 = 1_767_571_200;
+pub(in crate::history) const MIDNIGHT: u64 = 1_767_571_200;
 
 /// The snapshot that the next collection makes, and the clocks.
-pub(super) struct TestHost {
-    pub(super) snapshot: Snapshot,
-    pub(super) boot: Duration,
+pub(in crate::history) struct TestHost {
+    pub(in crate::history) snapshot: Snapshot,
+    pub(in crate::history) boot: Duration,
 }
 
 impl TestHost {
     /// At midnight, when the machine has been up for a day.
-    pub(super) fn new(devices: &[&str]) -> Self {
+    pub(in crate::history) fn new(devices: &[&str]) -> Self {
         let midnight = at(MIDNIGHT as f64);
         let snapshot = Snapshot {
             taken: midnight,
@@ -43,13 +43,13 @@ impl TestHost {
     }
 
     /// Time passes.
-    pub(super) fn wait(&mut self, seconds: f64) -> &mut Self {
+    pub(in crate::history) fn wait(&mut self, seconds: f64) -> &mut Self {
         self.boot += Duration::from_secs_f64(seconds);
         self.set_clock(seconds)
     }
 
     /// The wall clock is set by so many seconds.
-    pub(super) fn set_clock(&mut self, by: f64) -> &mut Self {
+    pub(in crate::history) fn set_clock(&mut self, by: f64) -> &mut Self {
         let by_duration = Duration::from_secs_f64(by.abs());
         let taken = self.snapshot.taken;
         self.snapshot.taken = if by < 0.0 { taken - by_duration } else { taken + by_duration };
@@ -57,7 +57,7 @@ impl TestHost {
     }
 
     /// I/Os of 4 KiB with this latency, a tenth of which is in the queue.
-    pub(super) fn io(&mut self, device: &str, op: &str, count: u64, latency: f64) -> &mut Self {
+    pub(in crate::history) fn io(&mut self, device: &str, op: &str, count: u64, latency: f64) -> &mut Self {
         let view = self.device(device);
         let series = series(view, op);
         series.bytes += count * 4096;
@@ -72,11 +72,11 @@ impl TestHost {
         self
     }
 
-    pub(super) fn device(&mut self, name: &str) -> &mut DeviceView {
+    pub(in crate::history) fn device(&mut self, name: &str) -> &mut DeviceView {
         self.snapshot.devices.iter_mut().find(|view| view.device.name == name).unwrap()
     }
 
-    pub(super) fn slow(&mut self, device: &str, latency: f64) -> &mut Self {
+    pub(in crate::history) fn slow(&mut self, device: &str, latency: f64) -> &mut Self {
         let mut ios = self.snapshot.slow.ios.to_vec();
         ios.push(SlowIo {
             number: ios.last().map_or(0, |io| io.number) + 1,
@@ -94,15 +94,20 @@ impl TestHost {
         self
     }
 
-    pub(super) fn collect(&mut self, store: &mut Store) -> Arc<Snapshot> {
+    /// The snapshot of another collection.
+    pub(in crate::history) fn snapshot(&mut self) -> Arc<Snapshot> {
         self.snapshot.health.durations.zero += 1;
-        let snapshot = Arc::new(self.snapshot.clone());
+        Arc::new(self.snapshot.clone())
+    }
+
+    pub(in crate::history) fn collect(&mut self, store: &mut Store) -> Arc<Snapshot> {
+        let snapshot = self.snapshot();
         store.record(&snapshot, self.boot);
         snapshot
     }
 }
 
-pub(super) fn device(name: &str, since: SystemTime) -> DeviceView {
+pub(in crate::history) fn device(name: &str, since: SystemTime) -> DeviceView {
     let op = |op: &str| SeriesView { op: op.into(), ..SeriesView::default() };
     DeviceView {
         device: Device { name: name.into(), model: format!("model of {name}"), ..Device::default() },
@@ -115,7 +120,7 @@ pub(super) fn device(name: &str, since: SystemTime) -> DeviceView {
     }
 }
 
-pub(super) fn series<'a>(view: &'a mut DeviceView, op: &str) -> &'a mut SeriesView {
+pub(in crate::history) fn series<'a>(view: &'a mut DeviceView, op: &str) -> &'a mut SeriesView {
     let place = view.series.iter().position(|series| series.op == op).unwrap_or_else(|| {
         view.series.push(SeriesView { op: op.into(), ..SeriesView::default() });
         view.series.len() - 1
@@ -124,19 +129,20 @@ pub(super) fn series<'a>(view: &'a mut DeviceView, op: &str) -> &'a mut SeriesVi
 }
 
 /// Seconds since the epoch.
-pub(super) fn at(seconds: f64) -> SystemTime {
+pub(in crate::history) fn at(seconds: f64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs_f64(seconds)
 }
 
 /// So many seconds after midnight.
-pub(super) fn clock(seconds: f64) -> SystemTime {
+pub(in crate::history) fn clock(seconds: f64) -> SystemTime {
     at(MIDNIGHT as f64 + seconds)
 }
 
 /// All that came in a range, by device and op: bytes, errors, histograms.
-pub(super) type Sums = std::collections::BTreeMap<(String, String), (u64, u64, [Histogram; PHASES])>;
+pub(in crate::history) type Sums =
+    std::collections::BTreeMap<(String, String), (u64, u64, [Histogram; PHASES])>;
 
-pub(super) fn sums(periods: impl Iterator<Item = Period>) -> Sums {
+pub(in crate::history) fn sums(periods: impl Iterator<Item = Period>) -> Sums {
     let mut sums = Sums::new();
     for (device, series) in periods.flat_map(|period| period.devices).flat_map(|view| {
         let name = view.device.name;
@@ -151,7 +157,7 @@ pub(super) fn sums(periods: impl Iterator<Item = Period>) -> Sums {
 }
 
 /// The difference of the counters, of the series that had I/O.
-pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Sums {
+pub(in crate::history) fn difference(before: &Snapshot, after: &Snapshot) -> Sums {
     let mut sums = Sums::new();
     for (had, has) in before.devices.iter().zip(&after.devices) {
         assert_eq!(had.device.name, has.device.name);

@@ -2,7 +2,7 @@
 
 mod clocks;
 mod day;
-mod host;
+pub(super) mod host;
 mod limits;
 mod series;
 
