@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use convert::seconds;
-pub use history::{ApiHistory, ApiInterval};
+pub use history::{ApiDeviceSummary, ApiHistory, ApiInterval, ApiIntervalSummary, ApiOpSummary};
 pub use slow::{ApiSlowIo, ApiSlowLatency, ApiSlowLog};
 
 use crate::{band_histogram::BandHistogram, histogram::Histogram, size_histogram::SizeHistogram};
@@ -219,7 +219,7 @@ pub struct ApiWorkloadUsage {
 }
 
 /// Cost of the daemon.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Daemon {
     /// Collections.
     pub passes: u64,

@@ -27,7 +27,8 @@ pub(super) async fn history(call: &Call<'_>) -> HttpResponse {
     let Some(history) = &call.service.history else {
         return text(StatusCode::NOT_FOUND, "not found: --history off disables the history\n");
     };
-    let HistoryQuery { from, to, step } = match HistoryQuery::parse(call.query, SystemTime::now()) {
+    let HistoryQuery { from, to, step, is_summary } = match HistoryQuery::parse(call.query, SystemTime::now())
+    {
         Ok(query) => query,
         Err(why) => return text(StatusCode::BAD_REQUEST, format!("bad request: {why}\n")),
     };
@@ -38,8 +39,8 @@ pub(super) async fn history(call: &Call<'_>) -> HttpResponse {
     let (selection, kept_from) = history.select(from, to);
     let gzip = negotiate::gzip(call.headers);
     let config = call.service.bodies.config();
-    let head = ApiHistory::of(&config.host, config.interval, [from, to], kept_from);
-    let writer = Writer::new(&head, selection.into_periods(step), gzip);
+    let head: ApiHistory = ApiHistory::of(&config.host, config.interval, [from, to], kept_from);
+    let writer = Writer::new(&head, selection.into_periods(step), is_summary, gzip);
     let encoder = Arc::clone(&call.service.bodies.encoder);
     let body = UnsyncBoxBody::new(HistoryBody::new(writer, encoder, reader));
     let mut response = Response::new(Either::Right(body));

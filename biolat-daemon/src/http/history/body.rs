@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    api::{ApiHistory, ApiInterval},
+    api::{ApiHistory, ApiInterval, ApiIntervalSummary},
     history::Period,
 };
 
@@ -34,6 +34,7 @@ pub(super) struct Writer {
     /// What closes the document, after the last interval.
     end: &'static [u8],
     is_first: bool,
+    is_summary: bool,
 }
 
 enum Output {
@@ -68,6 +69,7 @@ impl Writer {
     pub(super) fn new(
         head: &ApiHistory,
         periods: impl Iterator<Item = Period> + Send + 'static,
+        is_summary: bool,
         gzip: bool,
     ) -> Self {
         const END: &[u8] = b"]}";
@@ -79,7 +81,7 @@ impl Writer {
         // All keys are strings.
         let head = serde_json::to_vec(head).unwrap_or_default();
         output.write(head.strip_suffix(END).unwrap_or_default());
-        Self { periods: Box::new(periods), output, end: END, is_first: true }
+        Self { periods: Box::new(periods), output, end: END, is_first: true, is_summary }
     }
 
     /// The next bytes; none at the end.
@@ -94,7 +96,12 @@ impl Writer {
             if !std::mem::take(&mut self.is_first) {
                 self.output.write(b",");
             }
-            let interval = serde_json::to_vec(&ApiInterval::of(&period)).unwrap_or_default();
+            let interval = if self.is_summary {
+                serde_json::to_vec(&ApiIntervalSummary::of(&period))
+            } else {
+                serde_json::to_vec(&ApiInterval::of(&period))
+            };
+            let interval = interval.unwrap_or_default();
             encoded += interval.len();
             self.output.write(&interval);
         }

@@ -10,6 +10,8 @@ pub(super) struct HistoryQuery {
     pub(super) from: SystemTime,
     pub(super) to: SystemTime,
     pub(super) step: Option<Duration>,
+    /// Whether histograms are left out.
+    pub(super) is_summary: bool,
 }
 
 /// How far back a range goes that has no beginning.
@@ -18,7 +20,7 @@ const DEFAULT_RANGE: Duration = Duration::from_secs(600);
 impl HistoryQuery {
     /// Parses a query as it is in a URL, or says in one line what is wrong with it.
     pub(super) fn parse(query: &str, now: SystemTime) -> Result<Self, String> {
-        let (mut from, mut to, mut step) = (None, None, None);
+        let (mut from, mut to, mut step, mut detail) = (None, None, None, None);
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let value = percent_decoded(value).ok_or("malformed percent-encoding")?;
@@ -30,7 +32,13 @@ impl HistoryQuery {
                     let length = wall_time::duration(&value).filter(|length| !length.is_zero());
                     step.replace(length.ok_or("step: give a time as in 10s, 5m or 1h")?).is_some()
                 }
-                _ => return Err("unknown parameter: use from, to and step".to_owned()),
+                "detail" => {
+                    let detail_of = [("summary", true), ("histograms", false)];
+                    let known = detail_of.iter().find(|(name, _)| *name == value);
+                    let (_, is_summary) = known.ok_or("detail: give summary or histograms")?;
+                    detail.replace(*is_summary).is_some()
+                }
+                _ => return Err("unknown parameter: use from, to, step and detail".to_owned()),
             };
             if is_repeated {
                 return Err(format!("{name} is given twice"));
@@ -44,7 +52,7 @@ impl HistoryQuery {
         if from > now {
             return Err("from is in the future".to_owned());
         }
-        Ok(Self { from, to, step })
+        Ok(Self { from, to, step, is_summary: detail.unwrap_or(false) })
     }
 }
 
@@ -81,7 +89,12 @@ mod tests {
     #[test]
     fn ranges() {
         let range = |from, to, step: Option<u64>| {
-            Ok(HistoryQuery { from: at(from), to: at(to), step: step.map(Duration::from_secs) })
+            Ok(HistoryQuery {
+                from: at(from),
+                to: at(to),
+                step: step.map(Duration::from_secs),
+                is_summary: false,
+            })
         };
         assert_eq!(parse(""), range(NOW - 600, NOW, None));
         assert_eq!(parse("from=-2h&step=5m"), range(NOW - 7200, NOW, Some(300)));
@@ -90,6 +103,12 @@ mod tests {
         assert_eq!(parse("from=2026-01-05T03:00:00%2B01:00&to=1767581940&step=10"), expected);
         assert_eq!(parse("from=2026-01-05T03:00:00+01:00&&to=1767581940&step=10s"), expected);
         assert_eq!(parse("from=2026-01-05T02%3a00:00Z&to=1767581940&step=10s"), expected);
+    }
+
+    #[test]
+    fn details() {
+        let is_summary = |query| parse(query).unwrap().is_summary;
+        assert!(is_summary("detail=summary") && !is_summary("detail=histograms") && !is_summary(""));
     }
 
     #[test]
@@ -102,7 +121,8 @@ mod tests {
             ("from=-1h&to=-2h", "from must be before to"),
             ("from=now", "from must be before to"),
             ("from=1767582001&to=1767582002", "from is in the future"),
-            ("since=-1h", "unknown parameter: use from, to and step"),
+            ("since=-1h", "unknown parameter: use from, to, step and detail"),
+            ("detail=all", "detail: give summary or histograms"),
             ("from=-1h&from=-2h", "from is given twice"),
             ("from=%zz", "malformed percent-encoding"),
             ("from=%f", "malformed percent-encoding"),

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::de::DeserializeOwned;
 
-use super::{sanitize_slow_log, sanitize_snapshot};
+use super::{sanitize_history, sanitize_slow_log, sanitize_snapshot};
 use crate::{
-    api::{ApiSlowLog, ApiSnapshot},
+    api::{ApiHistory, ApiInterval, ApiIntervalSummary, ApiSlowLog, ApiSnapshot},
     device::selection::Selection,
     report::target::PATH,
     snapshot::Snapshot,
@@ -105,4 +105,73 @@ impl Document for ApiSlowLog {
 
     /// Its numbers are those of all devices: who follows them selects.
     fn select(&mut self, _: &Selection) {}
+}
+
+/// An interval of a history.
+pub(in crate::report) trait Interval: DeserializeOwned + Send + Sync + 'static {
+    /// With harmless text, or why it cannot be a biolat's, which collects every so many seconds.
+    fn sanitized(self, interval: f64) -> Result<Self>;
+
+    /// Leaves out other devices.
+    fn select(&mut self, selection: &Selection);
+}
+
+impl Interval for ApiInterval {
+    fn sanitized(self, interval: f64) -> Result<Self> {
+        sanitize_history::interval(self, interval)
+    }
+
+    fn select(&mut self, selection: &Selection) {
+        self.devices.retain(|device| selection.shows(&device.name));
+        self.slow.retain(|io| selection.shows(&io.device));
+    }
+}
+
+impl Interval for ApiIntervalSummary {
+    fn sanitized(self, interval: f64) -> Result<Self> {
+        sanitize_history::summary(self, interval)
+    }
+
+    fn select(&mut self, selection: &Selection) {
+        self.devices.retain(|device| selection.shows(&device.name));
+        self.slow.retain(|io| selection.shows(&io.device));
+    }
+}
+
+impl<T: Interval> Document for ApiHistory<T> {
+    const PATH: &'static str = "/api/v1/history";
+    const NAME: &'static str = "a history";
+    const COMMAND: &'static str = "report --at";
+
+    /// A collector alone has none.
+    fn of(snapshot: &Snapshot, host: &str, interval: Duration, _: Option<Duration>) -> Self {
+        Self::of(host, interval, [snapshot.taken; 2], None)
+    }
+
+    fn biolat(&self) -> &str {
+        &self.biolat
+    }
+
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn interval(&self) -> f64 {
+        self.interval
+    }
+
+    fn sanitized(mut self) -> Result<Self> {
+        self.clean_text();
+        let intervals = self.intervals.into_iter().map(|interval| interval.sanitized(self.interval));
+        Ok(Self { intervals: intervals.collect::<Result<_>>()?, ..self })
+    }
+
+    fn clean_text(&mut self) {
+        sanitize_snapshot::clean(&mut self.biolat);
+        sanitize_snapshot::clean(&mut self.host);
+    }
+
+    fn select(&mut self, selection: &Selection) {
+        self.intervals.iter_mut().for_each(|interval| interval.select(selection));
+    }
 }
