@@ -18,7 +18,7 @@ use crate::{
 
 /// What came in a range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ApiHistory<T = ApiInterval> {
+pub struct ApiHistory {
     /// [`VERSION`].
     pub version: u32,
     /// The daemon's own version.
@@ -38,45 +38,7 @@ pub struct ApiHistory<T = ApiInterval> {
     /// From when on they are of one collection each.
     pub collections_from: Option<f64>,
     /// The last field. In the order of time; the clock may have been set back in between.
-    pub intervals: Vec<T>,
-}
-
-/// What came in an interval, in short.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ApiIntervalSummary {
-    /// As in [`ApiInterval`]. The same is true of the fields below.
-    pub began: f64,
-    pub taken: f64,
-    pub seconds: f64,
-    pub failures: u64,
-    pub devices: Vec<ApiDeviceSummary>,
-    pub slow: Vec<ApiSlowIo>,
-}
-
-/// One device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ApiDeviceSummary {
-    /// The kernel's name: `nvme0n1`.
-    pub name: String,
-    /// The largest age of an I/O in flight; 0 if there was none.
-    pub oldest_seconds: f64,
-    /// Those that had I/O.
-    pub ops: Vec<ApiOpSummary>,
-}
-
-/// One device and op.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ApiOpSummary {
-    /// The kernel's name, in lower case: `read`.
-    pub op: String,
-    /// Completed requests.
-    pub ios: u64,
-    /// Bytes transferred.
-    pub bytes: u64,
-    /// Requests that failed.
-    pub errors: u64,
-    /// The upper bound of the bucket of the longest total latency; 0 if there is none.
-    pub slowest_seconds: f64,
+    pub intervals: Vec<ApiInterval>,
 }
 
 /// What came in an interval.
@@ -93,7 +55,12 @@ pub struct ApiInterval {
     /// Collections in it that failed.
     pub failures: u64,
     /// The devices that had I/O or have some in flight. Their counters are what came in the interval; in flight is the most.
+    /// None in a summary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<ApiDevice>,
+    /// The same in short, in a summary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub summary: Vec<ApiSummary>,
     /// Completions in no histogram, by reason, over all devices.
     pub lost: BTreeMap<String, u64>,
     /// The slowest of its slow and failed I/Os, by number.
@@ -102,7 +69,7 @@ pub struct ApiInterval {
     pub slow_dropped: u64,
 }
 
-impl<T> ApiHistory<T> {
+impl ApiHistory {
     /// Without any interval.
     #[must_use]
     pub fn of(
@@ -126,17 +93,39 @@ impl<T> ApiHistory<T> {
     }
 }
 
+/// What one device and op did in an interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApiSummary {
+    /// The device's name.
+    pub device: String,
+    /// The kernel's name, in lower case; [`IN_FLIGHT`] of I/Os that have not completed.
+    pub op: String,
+    /// Completed requests.
+    pub ios: u64,
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// The upper bound of the bucket of the longest total latency; the largest age of an I/O in flight.
+    pub slowest_seconds: f64,
+}
+
+/// What stands for the op of I/Os that have been in flight for longer than any has taken that completed.
+pub const IN_FLIGHT: &str = "in flight";
+
 impl ApiInterval {
-    /// The model of a period.
+    /// The model of a period, with histograms or as a summary.
     #[must_use]
-    pub fn of(period: &Period) -> Self {
+    pub fn of(period: &Period, is_summary: bool) -> Self {
+        let views = || period.devices.iter();
         Self {
             began: seconds(period.began),
             taken: seconds(period.ended),
             seconds: period.length.as_secs_f64(),
             passes: period.collections,
             failures: period.failures,
-            devices: period.devices.iter().map(ApiDevice::of).collect(),
+            devices: if is_summary { Vec::new() } else { views().map(ApiDevice::of).collect() },
+            summary: if is_summary { views().flat_map(summaries).collect() } else { Vec::new() },
             lost: named(&period.lost),
             slow: period.slow.iter().map(ApiSlowIo::of).collect(),
             slow_dropped: period.slow_dropped,
@@ -144,37 +133,31 @@ impl ApiInterval {
     }
 }
 
-impl ApiIntervalSummary {
-    /// The summary of a period.
-    #[must_use]
-    pub fn of(period: &Period) -> Self {
-        let device = |view: &DeviceView| ApiDeviceSummary {
-            name: view.device.name.clone(),
-            oldest_seconds: view.inflight.oldest.as_secs_f64(),
-            ops: view.series.iter().map(ApiOpSummary::of).collect(),
-        };
-        Self {
-            began: seconds(period.began),
-            taken: seconds(period.ended),
-            seconds: period.length.as_secs_f64(),
-            failures: period.failures,
-            devices: period.devices.iter().map(device).collect(),
-            slow: period.slow.iter().map(ApiSlowIo::of).collect(),
-        }
-    }
-}
-
-impl ApiOpSummary {
-    fn of(series: &SeriesView) -> Self {
+fn summaries(view: &DeviceView) -> Vec<ApiSummary> {
+    let none = |op: &str| ApiSummary {
+        device: view.device.name.clone(),
+        op: op.to_owned(),
+        ios: 0,
+        bytes: 0,
+        errors: 0,
+        slowest_seconds: 0.0,
+    };
+    let of_op = |series: &SeriesView| {
         let total = &series.histograms[Phase::Total as usize];
         // JSON has no infinity.
         let upper = |bounds: Bounds| if bounds == Bounds::OVERFLOW { bounds.lower } else { bounds.upper };
-        Self {
-            op: series.op.clone(),
+        ApiSummary {
             ios: total.count(),
             bytes: series.bytes,
             errors: series.errors.iter().map(|(_, count)| count).sum(),
             slowest_seconds: total.max().map_or(0.0, upper),
+            ..none(&series.op)
         }
+    };
+    let mut summaries: Vec<_> = view.series.iter().map(of_op).collect();
+    let oldest = view.inflight.oldest.as_secs_f64();
+    if summaries.iter().all(|summary| summary.slowest_seconds < oldest) && oldest > 0.0 {
+        summaries.push(ApiSummary { slowest_seconds: oldest, ..none(IN_FLIGHT) });
     }
+    summaries
 }

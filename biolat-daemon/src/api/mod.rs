@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use convert::seconds;
-pub use history::{ApiDeviceSummary, ApiHistory, ApiInterval, ApiIntervalSummary, ApiOpSummary};
+pub use history::{ApiHistory, ApiInterval, ApiSummary, IN_FLIGHT};
 pub use slow::{ApiSlowIo, ApiSlowLatency, ApiSlowLog};
 
 use crate::{band_histogram::BandHistogram, histogram::Histogram, size_histogram::SizeHistogram};

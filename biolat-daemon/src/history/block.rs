@@ -155,11 +155,17 @@ impl NumberedIo {
     }
 }
 
-/// Keeps the [`SLOWEST`], in the order of their numbers.
-pub(super) fn keep_slowest(ios: &mut Vec<NumberedIo>) {
-    ios.sort_by_key(|io| (std::cmp::Reverse(io.latency_ns()), io.number));
-    ios.truncate(SLOWEST);
-    ios.sort_by_key(|io| io.number);
+/// Adds an I/O to the [`SLOWEST`] of those so far: in place of the fastest, if there are enough. They stay in the order in which
+/// they are added.
+pub(super) fn add_to_slowest<T>(ios: &mut Vec<T>, io: T, latency: impl Fn(&T) -> u64) {
+    if ios.len() < SLOWEST {
+        ios.push(io);
+    } else if let Some((place, fastest)) = ios.iter().map(&latency).enumerate().min_by_key(|(_, ns)| *ns)
+        && latency(&io) > fastest
+    {
+        ios.remove(place);
+        ios.push(io);
+    }
 }
 
 /// Writes a block: counts, then devices, then slow I/Os.
@@ -236,10 +242,11 @@ impl<'a> BlockSum<'a> {
     pub(super) fn slowest(&mut self) -> Vec<NumberedIo> {
         let mut ios = Vec::new();
         for block in &mut self.blocks {
-            let count = block.reader.value(0).min(SLOWEST as u64);
-            ios.extend((0..count).map(|_| NumberedIo::read(&mut block.reader)));
+            for _ in 0..block.reader.value(0).min(SLOWEST as u64) {
+                let io = NumberedIo::read(&mut block.reader);
+                add_to_slowest(&mut ios, io, NumberedIo::latency_ns);
+            }
         }
-        keep_slowest(&mut ios);
         ios
     }
 }

@@ -2,14 +2,14 @@
 //! with the last interval that has it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use crate::{device::Device, snapshot::DeviceView};
 
-/// What an entry takes besides its text: in two maps, with the heap's own bytes.
+/// What an entry takes besides its text: in a list and a map, with the heap's own bytes.
 const ENTRY_BYTES: usize = 160;
 
 /// A device from when its counters were zero until it disappears.
@@ -19,18 +19,75 @@ pub(super) struct DeviceLife {
     pub(super) since: SystemTime,
 }
 
+/// Names by number, in ascending order. A new one gets the next number.
+#[derive(Debug)]
+struct NameList<T: ?Sized> {
+    entries: Vec<Entry<T>>,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Entry<T: ?Sized> {
+    number: u32,
+    /// The end of the latest interval that has it.
+    used: Duration,
+    name: Arc<T>,
+}
+
+impl<T: ?Sized> Default for NameList<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), next: 0 }
+    }
+}
+
+impl<T: ?Sized> Clone for NameList<T> {
+    fn clone(&self) -> Self {
+        let copy = |entry: &Entry<T>| Entry { name: Arc::clone(&entry.name), ..*entry };
+        Self { entries: self.entries.iter().map(copy).collect(), next: self.next }
+    }
+}
+
+impl<T: ?Sized> NameList<T> {
+    fn place(&self, number: u32) -> Option<usize> {
+        self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
+    }
+
+    fn get(&self, number: u32) -> Option<&T> {
+        self.place(number).map(|place| &*self.entries[place].name)
+    }
+
+    fn add(&mut self, name: Arc<T>) -> u32 {
+        let number = self.next;
+        self.next += 1;
+        self.entries.push(Entry { number, used: Duration::ZERO, name });
+        number
+    }
+
+    fn set_used(&mut self, number: u32, now: Duration) {
+        if let Some(place) = self.place(number) {
+            self.entries[place].used = now;
+        }
+    }
+
+    /// Removes those that were used last before the oldest interval began.
+    fn forget(&mut self, oldest: Duration, mut forgotten: impl FnMut(u32, &T)) {
+        self.entries.retain(|entry| {
+            let is_used = entry.used > oldest;
+            if !is_used {
+                forgotten(entry.number, &entry.name);
+            }
+            is_used
+        });
+    }
+}
+
 /// The names of all intervals.
 #[derive(Default)]
 pub(super) struct NameTable {
     pub(super) names: Names,
-    /// When each name was used last.
-    texts_used: BTreeMap<u32, Duration>,
-    lives_used: BTreeMap<u32, Duration>,
     numbers_of_texts: HashMap<Arc<str>, u32>,
     /// The latest life of each device name.
-    numbers_of_lives: HashMap<String, u32>,
-    next_text: u32,
-    next_life: u32,
+    numbers_of_lives: HashMap<Arc<str>, u32>,
     /// The time of the interval that is being recorded.
     now: Duration,
     bytes: usize,
@@ -40,14 +97,14 @@ pub(super) struct NameTable {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     fixed: Vec<&'static str>,
-    texts: BTreeMap<u32, Arc<str>>,
-    lives: BTreeMap<u32, Arc<DeviceLife>>,
+    texts: NameList<str>,
+    lives: NameList<DeviceLife>,
 }
 
 impl Names {
     /// Empty if it is unknown, which none is.
     pub(super) fn text(&self, number: u32) -> &str {
-        self.texts.get(&number).map_or("", |text| text)
+        self.texts.get(number).unwrap_or_default()
     }
 
     pub(super) fn fixed(&self, number: u32) -> &'static str {
@@ -55,7 +112,7 @@ impl Names {
     }
 
     pub(super) fn life(&self, number: u32) -> Option<&DeviceLife> {
-        self.lives.get(&number).map(|life| &**life)
+        self.lives.get(number)
     }
 }
 
@@ -77,14 +134,13 @@ impl NameTable {
     /// The number of a name that the host gives.
     pub(super) fn text(&mut self, text: &str) -> u32 {
         let number = self.numbers_of_texts.get(text).copied().unwrap_or_else(|| {
-            let (number, text): (_, Arc<str>) = (self.next_text, text.into());
-            self.next_text += 1;
+            let text: Arc<str> = text.into();
             self.bytes += ENTRY_BYTES + text.len();
-            self.numbers_of_texts.insert(Arc::clone(&text), number);
-            self.names.texts.insert(number, text);
+            let number = self.names.texts.add(Arc::clone(&text));
+            self.numbers_of_texts.insert(text, number);
             number
         });
-        self.texts_used.insert(number, self.now);
+        self.names.texts.set_used(number, self.now);
         number
     }
 
@@ -96,54 +152,43 @@ impl NameTable {
 
     /// The number of a device's present life. A new one is higher than all before.
     pub(super) fn life(&mut self, view: &DeviceView) -> u32 {
-        let device = &view.device;
-        let number = match self.known_life(view) {
-            Some(number) => {
-                let former = self.names.life(number).filter(|life| life.device != *device);
-                if let Some(bytes) = former.map(|former| life_bytes(&former.device)) {
-                    self.bytes -= bytes;
-                    self.describe(number, view);
+        let DeviceView { device, since, .. } = view;
+        let life = || Arc::new(DeviceLife { device: device.clone(), since: *since });
+        let lives = &mut self.names.lives;
+        let known = self.numbers_of_lives.get(device.name.as_str()).and_then(|number| lives.place(*number));
+        let known = known.map(|place| &mut lives.entries[place]).filter(|entry| entry.name.since == *since);
+        let number = match known {
+            Some(entry) => {
+                if entry.name.device != *device {
+                    self.bytes = self.bytes + life_bytes(device) - life_bytes(&entry.name.device);
+                    entry.name = life();
                 }
-                number
+                entry.number
             }
             None => {
-                let number = self.next_life;
-                self.next_life += 1;
-                self.numbers_of_lives.insert(device.name.clone(), number);
-                self.describe(number, view);
+                self.bytes += life_bytes(device);
+                let number = lives.add(life());
+                self.numbers_of_lives.insert(device.name.as_str().into(), number);
                 number
             }
         };
-        self.lives_used.insert(number, self.now);
+        lives.set_used(number, self.now);
         number
-    }
-
-    fn describe(&mut self, number: u32, view: &DeviceView) {
-        let life = DeviceLife { device: view.device.clone(), since: view.since };
-        self.bytes += life_bytes(&life.device);
-        self.names.lives.insert(number, Arc::new(life));
     }
 
     /// Forgets the names that were used last before the oldest interval, which begins at this time.
     pub(super) fn forget_before(&mut self, oldest: Duration) {
-        let (names, bytes) = (&mut self.names, &mut self.bytes);
-        self.texts_used.retain(|number, used| {
-            let is_used = *used > oldest;
-            if !is_used && let Some(text) = names.texts.remove(number) {
-                *bytes -= ENTRY_BYTES + text.len();
-                self.numbers_of_texts.remove(&text);
-            }
-            is_used
+        let Self { names: Names { texts, lives, .. }, numbers_of_texts, numbers_of_lives, bytes, .. } = self;
+        texts.forget(oldest, |_, text| {
+            *bytes -= ENTRY_BYTES + text.len();
+            numbers_of_texts.remove(text);
         });
-        self.lives_used.retain(|number, used| {
-            let is_used = *used > oldest;
-            if !is_used && let Some(life) = names.lives.remove(number) {
-                *bytes -= life_bytes(&life.device);
-                if self.numbers_of_lives.get(&life.device.name) == Some(number) {
-                    self.numbers_of_lives.remove(&life.device.name);
-                }
+        lives.forget(oldest, |number, life| {
+            *bytes -= life_bytes(&life.device);
+            let name = life.device.name.as_str();
+            if numbers_of_lives.get(name) == Some(&number) {
+                numbers_of_lives.remove(name);
             }
-            is_used
         });
     }
 

@@ -7,12 +7,12 @@ use std::{
 };
 
 use super::{
-    block::{BlockSum, BlockWriter, Counts, NumberedIo, at, keep_slowest, microseconds},
+    block::{BlockSum, BlockWriter, Counts, NumberedIo, add_to_slowest, at, microseconds},
     delta::DeviceDelta,
     names::NameTable,
     selection::{KeptFrom, Selection},
 };
-use crate::snapshot::{DeviceView, Snapshot};
+use crate::snapshot::{DeviceView, SlowIo, Snapshot};
 
 /// How long the intervals of each tier but the first are, and how old they are at least: younger ones are in the tier before.
 const COARSER: [Tier; 2] = [
@@ -136,7 +136,7 @@ impl Store {
         let devices = &after.devices;
         let mut known: Vec<_> = devices.iter().map(|view| (self.names.known_life(view), view)).collect();
         // New ones last: their numbers are the highest.
-        known.sort_by_key(|&(number, _)| number.unwrap_or(u32::MAX));
+        known.sort_unstable_by_key(|&(number, _)| number.unwrap_or(u32::MAX));
         for (_, view) in known {
             let is_same = |had: &&DeviceView| had.device.name == view.device.name && had.since == view.since;
             let before = before.and_then(|before| before.devices.iter().find(is_same));
@@ -170,14 +170,14 @@ impl Store {
         let new = &ios[ios.partition_point(|io| io.number <= self.slow_number)..];
         let Some(last) = new.last() else { return Vec::new() };
         self.slow_number = last.number;
-        let latency = |place: usize| new[place].latencies.iter().flatten().max().copied().unwrap_or_default();
-        let mut places: Vec<_> = (0..new.len()).collect();
-        places.sort_by_key(|&place| std::cmp::Reverse(latency(place)));
-        places.truncate(super::block::SLOWEST);
-        let mut slowest: Vec<_> =
-            places.into_iter().map(|place| NumberedIo::of(&new[place], &mut self.names)).collect();
-        keep_slowest(&mut slowest);
-        slowest
+        let mut slowest: Vec<&SlowIo> = Vec::new();
+        for io in new {
+            add_to_slowest(&mut slowest, io, |io| {
+                let longest = io.latencies.iter().flatten().max();
+                longest.map_or(0, |latency| latency.as_nanos() as u64)
+            });
+        }
+        slowest.into_iter().map(|io| NumberedIo::of(io, &mut self.names)).collect()
     }
 
     /// Moves what is old enough to the next tier, and drops what is too old for the last.

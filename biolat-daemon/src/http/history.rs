@@ -39,7 +39,7 @@ pub(super) async fn history(call: &Call<'_>) -> HttpResponse {
     let (selection, kept_from) = history.select(from, to);
     let gzip = negotiate::gzip(call.headers);
     let config = call.service.bodies.config();
-    let head: ApiHistory = ApiHistory::of(&config.host, config.interval, [from, to], kept_from);
+    let head = ApiHistory::of(&config.host, config.interval, [from, to], kept_from);
     let writer = Writer::new(&head, selection.into_periods(step), is_summary, gzip);
     let encoder = Arc::clone(&call.service.bodies.encoder);
     let body = UnsyncBoxBody::new(HistoryBody::new(writer, encoder, reader));

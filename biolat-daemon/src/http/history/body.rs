@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    api::{ApiHistory, ApiInterval, ApiIntervalSummary},
+    api::{ApiHistory, ApiInterval},
     history::Period,
 };
 
@@ -96,12 +96,8 @@ impl Writer {
             if !std::mem::take(&mut self.is_first) {
                 self.output.write(b",");
             }
-            let interval = if self.is_summary {
-                serde_json::to_vec(&ApiIntervalSummary::of(&period))
-            } else {
-                serde_json::to_vec(&ApiInterval::of(&period))
-            };
-            let interval = interval.unwrap_or_default();
+            let interval = ApiInterval::of(&period, self.is_summary);
+            let interval = serde_json::to_vec(&interval).unwrap_or_default();
             encoded += interval.len();
             self.output.write(&interval);
         }

@@ -31,14 +31,16 @@ pub(super) async fn run(options: &ReportOptions, range: PastRange) -> Result<Exi
     let target = options.from.clone().context("--from is missing")?;
     rights::drop_privileges(Role::Serving, false)?;
     let output = Output::of(options);
+    let rest = if options.worst {
+        "step=60&detail=summary".to_owned()
+    } else {
+        format!("step={}", range.step(options.interval).as_secs_f64())
+    };
+    let history = remote::fetch(target.clone(), range.query(&rest), options).await?;
+    output.begin(&history, &target.to_string(), range).await?;
     if options.worst {
-        let history = remote::fetch(target.clone(), range.query("detail=summary&step=60"), options).await?;
-        output.begin(&history, &target.to_string(), range).await?;
         worst::show(&output, &history).await?;
     } else {
-        let query = range.query(&format!("step={}", range.step(options.interval).as_secs_f64()));
-        let history = remote::fetch(target.clone(), query, options).await?;
-        output.begin(&history, &target.to_string(), range).await?;
         for interval in &history.intervals {
             output.window(&history, interval).await?;
         }
@@ -92,7 +94,7 @@ impl<'a> Output<'a> {
     }
 
     /// What is read, and from when on it is complete; to standard error where standard output is JSON.
-    async fn begin<T>(&self, history: &ApiHistory<T>, target: &str, range: PastRange) -> Result<()> {
+    async fn begin(&self, history: &ApiHistory, target: &str, range: PastRange) -> Result<()> {
         let host = if history.host.is_empty() { "an unnamed host" } else { &history.host };
         let about = format!("reading the history of biolat {} on {host} at {target}", history.biolat);
         let lines: Vec<_> = [Some(about), missing(history, range)].into_iter().flatten().collect();
@@ -104,7 +106,7 @@ impl<'a> Output<'a> {
         write(text).await
     }
 
-    async fn window<T>(&self, history: &ApiHistory<T>, interval: &ApiInterval) -> Result<()> {
+    async fn window(&self, history: &ApiHistory, interval: &ApiInterval) -> Result<()> {
         let window = window_of(interval, history.interval);
         if self.options.json {
             let slow = Some(interval.slow.as_slice());
@@ -139,7 +141,7 @@ impl<'a> Output<'a> {
 }
 
 /// What the history does not have of the range.
-fn missing<T>(history: &ApiHistory<T>, range: PastRange) -> Option<String> {
+fn missing(history: &ApiHistory, range: PastRange) -> Option<String> {
     let Some(from) = history.complete_from else {
         return Some("nothing is kept yet: no collection has succeeded".to_owned());
     };
@@ -175,6 +177,7 @@ mod tests {
             passes: 12,
             failures: 2,
             devices: vec![device("sda", 1.0, vec![read])],
+            summary: vec![],
             lost: [("clock".to_owned(), 3)].into(),
             slow: vec![slow_io(1, "sda")],
             slow_dropped: 0,
@@ -198,7 +201,7 @@ mod tests {
     fn what_is_missing_is_said() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         let range = |from, to| PastRange { from: at(from), to: at(to), is_default: false };
-        let mut history: ApiHistory = ApiHistory::of("db1", Duration::from_secs(5), [at(0); 2], None);
+        let mut history = ApiHistory::of("db1", Duration::from_secs(5), [at(0); 2], None);
         let said = |history: &ApiHistory, range| missing(history, range).unwrap_or_default();
         assert_eq!(said(&history, range(1, 2)), "nothing is kept yet: no collection has succeeded");
         history.complete_from = Some(1000.0);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::Output;
 use crate::{
-    api::{ApiDeviceSummary, ApiHistory, ApiIntervalSummary, ApiOpSummary, ApiSlowIo},
+    api::{ApiHistory, ApiInterval, ApiSlowIo, IN_FLIGHT},
     format,
     report::{clock, output::write},
     terminal::Highlight,
@@ -13,9 +13,6 @@ use crate::{
 
 /// How many are shown of each kind.
 const SHOWN: usize = 15;
-
-/// The op of I/Os that have not completed.
-const IN_FLIGHT: &str = "in flight";
 
 /// What a device and op did in an interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,7 +29,7 @@ struct Row<'a> {
     errors: u64,
 }
 
-pub(super) async fn show(output: &Output<'_>, history: &ApiHistory<ApiIntervalSummary>) -> Result<()> {
+pub(super) async fn show(output: &Output<'_>, history: &ApiHistory) -> Result<()> {
     let rows = worst(&history.intervals);
     let mut text = String::new();
     if output.options.json {
@@ -47,53 +44,35 @@ pub(super) async fn show(output: &Output<'_>, history: &ApiHistory<ApiIntervalSu
 }
 
 /// The slowest first; then others with errors, the most first.
-fn worst(intervals: &[ApiIntervalSummary]) -> Vec<Row<'_>> {
+fn worst(intervals: &[ApiInterval]) -> Vec<Row<'_>> {
     let mut rows: Vec<_> = intervals.iter().flat_map(rows_of).collect();
-    rows.sort_by(|one, other| other.latency.total_cmp(&one.latency));
+    // Of equal ones the first.
+    rows.sort_unstable_by(|one, other| {
+        other.latency.total_cmp(&one.latency).then(one.began.total_cmp(&other.began))
+    });
     let mut rest = rows.split_off(rows.len().min(SHOWN));
     rest.retain(|row| row.errors > 0);
-    rest.sort_by_key(|row| std::cmp::Reverse(row.errors));
+    rest.sort_unstable_by(|one, other| other.errors.cmp(&one.errors).then(one.began.total_cmp(&other.began)));
     rows.extend(rest.into_iter().take(SHOWN));
     rows
 }
 
-fn rows_of(interval: &ApiIntervalSummary) -> impl Iterator<Item = Row<'_>> {
-    interval.devices.iter().flat_map(move |device| {
-        let ops = device.ops.iter().map(move |op| of_op(interval, device, op));
-        let slowest = device.ops.iter().map(|op| op.slowest_seconds).fold(0.0, f64::max);
-        // I/Os that completed in a later interval, or have not yet.
-        let stalled = (device.oldest_seconds > slowest.max(1.0)).then(|| Row {
+fn rows_of(interval: &ApiInterval) -> impl Iterator<Item = Row<'_>> {
+    interval.summary.iter().map(|summary| {
+        let total = |io: &ApiSlowIo| io.latency.total.unwrap_or_default();
+        let recorded = interval.slow.iter().filter(|io| io.device == summary.device && io.op == summary.op);
+        let slowest = recorded.max_by(|one, other| total(one).total_cmp(&total(other)));
+        Row {
             began: interval.began,
             seconds: interval.seconds,
-            device: &device.name,
-            op: IN_FLIGHT,
-            latency: device.oldest_seconds,
-            completed: None,
-            ios: 0,
-            errors: 0,
-        });
-        ops.chain(stalled)
+            device: &summary.device,
+            op: &summary.op,
+            latency: slowest.map_or(summary.slowest_seconds, total),
+            completed: slowest.map(|io| io.completed),
+            ios: summary.ios,
+            errors: summary.errors,
+        }
     })
-}
-
-fn of_op<'a>(
-    interval: &'a ApiIntervalSummary,
-    device: &'a ApiDeviceSummary,
-    op: &'a ApiOpSummary,
-) -> Row<'a> {
-    let total = |io: &ApiSlowIo| io.latency.total.unwrap_or_default();
-    let recorded = interval.slow.iter().filter(|io| io.device == device.name && io.op == op.op);
-    let slowest = recorded.max_by(|one, other| total(one).total_cmp(&total(other)));
-    Row {
-        began: interval.began,
-        seconds: interval.seconds,
-        device: &device.name,
-        op: &op.op,
-        latency: slowest.map_or(op.slowest_seconds, total),
-        completed: slowest.map(|io| io.completed),
-        ios: op.ios,
-        errors: op.errors,
-    }
 }
 
 fn table(output: &Output<'_>, rows: &[Row<'_>]) -> String {
@@ -131,20 +110,24 @@ fn table(output: &Output<'_>, rows: &[Row<'_>]) -> String {
 mod tests {
     use super::{IN_FLIGHT, Row, worst};
     use crate::{
-        api::{ApiDeviceSummary, ApiIntervalSummary, ApiOpSummary},
+        api::{ApiInterval, ApiSummary},
         report::samples::slow_io,
     };
 
-    fn interval(number: u32, slowest_seconds: f64, errors: u64) -> ApiIntervalSummary {
+    fn interval(number: u32, op: &str, slowest_seconds: f64, errors: u64) -> ApiInterval {
+        let (device, op) = ("sda".into(), op.into());
         let began = f64::from(number) * 60.0;
-        let op = ApiOpSummary { op: "read".into(), ios: 100, bytes: 4096, errors, slowest_seconds };
-        ApiIntervalSummary {
+        ApiInterval {
             began,
             taken: began + 60.0,
             seconds: 60.0,
+            passes: 12,
             failures: 0,
-            devices: vec![ApiDeviceSummary { name: "sda".into(), oldest_seconds: 0.01, ops: vec![op] }],
+            devices: vec![],
+            summary: vec![ApiSummary { device, op, ios: 100, bytes: 4096, errors, slowest_seconds }],
+            lost: Default::default(),
             slow: vec![],
+            slow_dropped: 0,
         }
     }
 
@@ -155,17 +138,17 @@ mod tests {
     /// A day of I/Os of a millisecond, a stall, errors in one minute, and an I/O that took minutes.
     #[test]
     fn stalls_and_errors_are_found() {
-        let mut day: Vec<_> = (0..1560).map(|number| interval(number, 1e-3, 0)).collect();
-        day[180] = interval(180, 4.1, 0);
+        let mut day: Vec<_> = (0..1560).map(|number| interval(number, "read", 1e-3, 0)).collect();
+        day[180] = interval(180, "read", 4.1, 0);
         let mut stall = slow_io(7, "sda");
         (stall.latency.total, stall.completed) = (Some(4.0), 180.0 * 60.0 + 4.5);
         // Of another device, or op.
         let mut others = [slow_io(5, "sdb"), slow_io(6, "sda")];
         others[1].op = "write".into();
         day[180].slow = [&others[..], &[stall]].concat();
-        day[700] = interval(700, 1e-3, 9);
-        day[800] = interval(800, 1e-3, 12);
-        day[900].devices[0].oldest_seconds = 55.0;
+        day[700] = interval(700, "read", 1e-3, 9);
+        day[800] = interval(800, "read", 1e-3, 12);
+        day[900] = interval(900, IN_FLIGHT, 55.0, 0);
         let rows = worst(&day);
         assert_eq!(summary(&rows[0]), (900.0, IN_FLIGHT.to_owned(), 55.0, 0));
         assert_eq!(summary(&rows[1]), (180.0, "read".to_owned(), 4.0, 0));

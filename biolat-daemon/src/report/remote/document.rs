@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{sanitize_history, sanitize_slow_log, sanitize_snapshot};
 use crate::{
-    api::{ApiHistory, ApiInterval, ApiIntervalSummary, ApiSlowLog, ApiSnapshot},
+    api::{ApiHistory, ApiSlowLog, ApiSnapshot},
     device::selection::Selection,
     report::target::PATH,
     snapshot::Snapshot,
@@ -107,38 +107,7 @@ impl Document for ApiSlowLog {
     fn select(&mut self, _: &Selection) {}
 }
 
-/// An interval of a history.
-pub(in crate::report) trait Interval: DeserializeOwned + Send + Sync + 'static {
-    /// With harmless text, or why it cannot be a biolat's, which collects every so many seconds.
-    fn sanitized(self, interval: f64) -> Result<Self>;
-
-    /// Leaves out other devices.
-    fn select(&mut self, selection: &Selection);
-}
-
-impl Interval for ApiInterval {
-    fn sanitized(self, interval: f64) -> Result<Self> {
-        sanitize_history::interval(self, interval)
-    }
-
-    fn select(&mut self, selection: &Selection) {
-        self.devices.retain(|device| selection.shows(&device.name));
-        self.slow.retain(|io| selection.shows(&io.device));
-    }
-}
-
-impl Interval for ApiIntervalSummary {
-    fn sanitized(self, interval: f64) -> Result<Self> {
-        sanitize_history::summary(self, interval)
-    }
-
-    fn select(&mut self, selection: &Selection) {
-        self.devices.retain(|device| selection.shows(&device.name));
-        self.slow.retain(|io| selection.shows(&io.device));
-    }
-}
-
-impl<T: Interval> Document for ApiHistory<T> {
+impl Document for ApiHistory {
     const PATH: &'static str = "/api/v1/history";
     const NAME: &'static str = "a history";
     const COMMAND: &'static str = "report --at";
@@ -160,18 +129,19 @@ impl<T: Interval> Document for ApiHistory<T> {
         self.interval
     }
 
-    fn sanitized(mut self) -> Result<Self> {
-        self.clean_text();
-        let intervals = self.intervals.into_iter().map(|interval| interval.sanitized(self.interval));
-        Ok(Self { intervals: intervals.collect::<Result<_>>()?, ..self })
+    fn sanitized(self) -> Result<Self> {
+        sanitize_history::sanitized(self)
     }
 
     fn clean_text(&mut self) {
-        sanitize_snapshot::clean(&mut self.biolat);
-        sanitize_snapshot::clean(&mut self.host);
+        sanitize_history::clean_text(self);
     }
 
     fn select(&mut self, selection: &Selection) {
-        self.intervals.iter_mut().for_each(|interval| interval.select(selection));
+        for interval in &mut self.intervals {
+            interval.devices.retain(|device| selection.shows(&device.name));
+            interval.summary.retain(|summary| selection.shows(&summary.device));
+            interval.slow.retain(|io| selection.shows(&io.device));
+        }
     }
 }

@@ -19,7 +19,10 @@ use tokio::{
 };
 
 use super::{options::ReportOptions, target::Target, update::Update};
-use crate::{api::ApiSnapshot, device::selection::Selection};
+use crate::{
+    api::{ApiHistory, ApiSnapshot},
+    device::selection::Selection,
+};
 use client::{Client, Fetched};
 
 pub(super) use document::Document;
@@ -79,9 +82,9 @@ impl<T: Document> Remote<T> {
     }
 }
 
-/// A document that is fetched once, with this query after its path.
-pub(super) async fn fetch<T: Document>(target: Target, query: String, options: &ReportOptions) -> Result<T> {
-    let mut client: Client<T> = client(target, query, options)?;
+/// A history, which is fetched once, with this query after its path.
+pub(super) async fn fetch(target: Target, query: String, options: &ReportOptions) -> Result<ApiHistory> {
+    let mut client: Client<ApiHistory> = client(target, query, options)?;
     match client.fetch().await? {
         Fetched::New(mut document) => {
             if let Some(selection) = options.selection()? {
@@ -89,7 +92,7 @@ pub(super) async fn fetch<T: Document>(target: Target, query: String, options: &
             }
             Ok(*document)
         }
-        Fetched::Same | Fetched::NotReady => bail!("biolat has too many readers of {}: try again", T::NAME),
+        Fetched::Same | Fetched::NotReady => bail!("too many clients read the history there: try again"),
     }
 }
 

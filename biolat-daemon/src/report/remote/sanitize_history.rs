@@ -1,5 +1,7 @@
 //! Intervals of other hosts: impossible figures are rejected, and text is made harmless.
 
+use std::mem;
+
 use anyhow::{Result, bail};
 
 use super::{
@@ -7,34 +9,35 @@ use super::{
     sanitize_snapshot::{self, clean},
 };
 use crate::{
-    api::{ApiInterval, ApiIntervalSummary, ApiSlowIo, ApiSlowLog, VERSION},
+    api::{ApiHistory, ApiSlowIo, ApiSlowLog, VERSION},
     report::past::snapshot_of,
 };
 
 /// More seconds than a history has.
 const LONGEST: f64 = 100.0 * 365.25 * 86400.0;
 
-/// An interval with harmless text, or why it cannot be one of a biolat that collects every so many seconds.
-pub(super) fn interval(mut interval: ApiInterval, collected_every: f64) -> Result<ApiInterval> {
-    has_length(interval.seconds)?;
-    interval.slow = slow(interval.slow, collected_every)?;
-    let snapshot = sanitize_snapshot::sanitized(snapshot_of(&interval, collected_every))?;
-    Ok(ApiInterval { devices: snapshot.devices, lost: snapshot.lost, ..interval })
+/// A history of another host with harmless text, or why it cannot be a biolat's.
+pub(super) fn sanitized(mut history: ApiHistory) -> Result<ApiHistory> {
+    clean_text(&mut history);
+    for interval in &mut history.intervals {
+        has_length(interval.seconds)?;
+        let slow = log_of(mem::take(&mut interval.slow), history.interval);
+        interval.slow = sanitize_slow_log::sanitized(slow)?.ios;
+        let snapshot = sanitize_snapshot::sanitized(snapshot_of(interval, history.interval))?;
+        (interval.devices, interval.lost) = (snapshot.devices, snapshot.lost);
+        interval.summary.iter().try_for_each(|summary| has_length(summary.slowest_seconds))?;
+    }
+    Ok(history)
 }
 
-/// The same of a summary.
-pub(super) fn summary(mut interval: ApiIntervalSummary, collected_every: f64) -> Result<ApiIntervalSummary> {
-    has_length(interval.seconds)?;
-    interval.slow = slow(interval.slow, collected_every)?;
-    for device in &mut interval.devices {
-        clean(&mut device.name);
-        has_length(device.oldest_seconds)?;
-        for op in &mut device.ops {
-            clean(&mut op.op);
-            has_length(op.slowest_seconds)?;
-        }
+/// Makes the text that is in no other document harmless.
+pub(super) fn clean_text(history: &mut ApiHistory) {
+    clean(&mut history.biolat);
+    clean(&mut history.host);
+    for summary in history.intervals.iter_mut().flat_map(|interval| &mut interval.summary) {
+        clean(&mut summary.device);
+        clean(&mut summary.op);
     }
-    Ok(interval)
 }
 
 fn has_length(seconds: f64) -> Result<()> {
@@ -44,8 +47,8 @@ fn has_length(seconds: f64) -> Result<()> {
     Ok(())
 }
 
-fn slow(ios: Vec<ApiSlowIo>, interval: f64) -> Result<Vec<ApiSlowIo>> {
-    let log = ApiSlowLog {
+fn log_of(ios: Vec<ApiSlowIo>, interval: f64) -> ApiSlowLog {
+    ApiSlowLog {
         version: VERSION,
         biolat: String::new(),
         host: String::new(),
@@ -55,14 +58,18 @@ fn slow(ios: Vec<ApiSlowIo>, interval: f64) -> Result<Vec<ApiSlowIo>> {
         threshold: None,
         dropped: 0,
         ios,
-    };
-    Ok(sanitize_slow_log::sanitized(log)?.ios)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::interval;
-    use crate::{api::ApiInterval, report::samples};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::sanitized;
+    use crate::{
+        api::{ApiHistory, ApiInterval, ApiSummary},
+        report::samples,
+    };
 
     fn sample() -> ApiInterval {
         ApiInterval {
@@ -72,35 +79,54 @@ mod tests {
             passes: 1,
             failures: 0,
             devices: vec![samples::device("sda", 1.0, vec![])],
+            summary: vec![ApiSummary {
+                device: "sda".into(),
+                op: "read".into(),
+                ios: 1,
+                bytes: 1,
+                errors: 0,
+                slowest_seconds: 1.0,
+            }],
             lost: Default::default(),
             slow: vec![samples::slow_io(1, "sda")],
             slow_dropped: 0,
         }
     }
 
+    fn history(interval: ApiInterval) -> ApiHistory {
+        let mut history = ApiHistory::of("db1", Duration::from_secs(5), [UNIX_EPOCH; 2], None);
+        history.intervals.push(interval);
+        history
+    }
+
     #[test]
     fn impossible_figures_are_rejected() {
-        assert_eq!(interval(sample(), 5.0).unwrap(), sample());
-        for seconds in [-1.0, f64::NAN, 1e300] {
-            let error = interval(ApiInterval { seconds, ..sample() }, 5.0).unwrap_err().to_string();
-            assert!(error.starts_with("malformed answer: a time of "), "{error}");
-        }
-        let mut wrong = sample();
-        wrong.slow[0].latency.total = Some(1e300);
-        assert!(interval(wrong, 5.0).is_err());
-        let mut wrong = sample();
-        let one = samples::histogram(0, &[(5000, 1)], 0, 0.0);
-        wrong.devices[0].ops = vec![samples::op("read", 1, one.clone(), one.clone(), one)];
-        assert!(interval(wrong, 5.0).is_err());
+        let is_rejected = |change: fn(&mut ApiInterval)| {
+            let mut interval = sample();
+            change(&mut interval);
+            let error = sanitized(history(interval)).unwrap_err().to_string();
+            assert!(error.starts_with("malformed answer: "), "{error}");
+        };
+        assert_eq!(sanitized(history(sample())).unwrap(), history(sample()));
+        is_rejected(|interval| interval.seconds = -1.0);
+        is_rejected(|interval| interval.seconds = f64::NAN);
+        is_rejected(|interval| interval.summary[0].slowest_seconds = 1e300);
+        is_rejected(|interval| interval.slow[0].latency.total = Some(1e300));
+        is_rejected(|interval| {
+            let one = samples::histogram(0, &[(5000, 1)], 0, 0.0);
+            interval.devices[0].ops = vec![samples::op("read", 1, one.clone(), one.clone(), one)];
+        });
     }
 
     #[test]
     fn text_does_not_steer_a_terminal() {
         let evil = "a\u{1b}[2J\r\u{9b}b";
         let mut sample = sample();
+        (sample.summary[0].device, sample.summary[0].op) = (evil.into(), evil.into());
         sample.devices[0].name = evil.into();
         sample.slow[0].device = evil.into();
-        let shown = format!("{:?}", interval(sample, 5.0).unwrap());
+        let history = ApiHistory { host: evil.into(), biolat: evil.into(), ..history(sample) };
+        let shown = format!("{:?}", sanitized(history).unwrap());
         assert!(
             !shown.contains("\\u{1b}") && !shown.contains("\\u{9b}") && !shown.contains("\\r"),
             "{shown}"
