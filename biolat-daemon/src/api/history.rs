@@ -8,7 +8,7 @@ use std::{
 use biolat_common::series::Phase;
 use serde::{Deserialize, Serialize};
 
-use super::{ApiDevice, ApiSlowIo, VERSION, convert::named, seconds};
+use super::{ApiDevice, ApiSlowIo, ApiSnapshot, Daemon, VERSION, convert::named, seconds};
 use crate::{
     histogram::Bounds,
     history::{KeptFrom, Period},
@@ -129,6 +129,27 @@ impl ApiInterval {
             lost: named(&period.lost),
             slow: period.slow.iter().map(ApiSlowIo::of).collect(),
             slow_dropped: period.slow_dropped,
+        }
+    }
+}
+
+impl ApiInterval {
+    /// The interval as a snapshot whose counters were zero when the interval began, of a daemon that collects every so many
+    /// seconds.
+    #[must_use]
+    pub fn as_snapshot(&self, collected_every: f64) -> ApiSnapshot {
+        ApiSnapshot {
+            version: VERSION,
+            biolat: String::new(),
+            host: String::new(),
+            taken: self.taken,
+            started: 0.0,
+            interval: collected_every,
+            devices: self.devices.clone(),
+            workloads: None,
+            lost: self.lost.clone(),
+            slow_dropped: self.slow_dropped,
+            daemon: Daemon { passes: self.passes, failures: self.failures, ..Daemon::default() },
         }
     }
 }

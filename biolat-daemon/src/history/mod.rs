@@ -8,6 +8,7 @@ mod bits;
 mod block;
 mod cells;
 mod delta;
+mod interval;
 mod names;
 mod selection;
 mod shared;

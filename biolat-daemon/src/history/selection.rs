@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use super::{
     block::{BlockSum, Counts, at},
     delta::{DeviceDelta, SeriesDelta},
+    interval::Interval,
     names::Names,
-    store::Interval,
 };
 use crate::{
     device::diskstats::Group,

@@ -9,6 +9,7 @@ use std::{
 use super::{
     block::{BlockSum, BlockWriter, Counts, NumberedIo, add_to_slowest, at, microseconds},
     delta::DeviceDelta,
+    interval::Interval,
     names::NameTable,
     selection::{KeptFrom, Selection},
 };
@@ -25,12 +26,6 @@ struct Tier {
     from_age: Duration,
 }
 
-/// Memory of an interval besides its block and its place in the list: the block's counts of owners, and the heap's bytes.
-const BLOCK_OVERHEAD: usize = 32;
-
-/// The wall clock has been set if it shows another time than the monotonic one by so many microseconds.
-const CLOCK_JUMP_US: u64 = 1_000_000;
-
 /// What a store may keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
@@ -38,40 +33,6 @@ pub struct HistoryLimits {
     pub age: Duration,
     /// Memory of all intervals.
     pub bytes: usize,
-}
-
-/// What came between two collections, or in several such intervals together.
-#[derive(Clone, Debug)]
-pub(super) struct Interval {
-    /// By the monotonic clock, which goes on while the machine is suspended.
-    pub(super) began: Duration,
-    pub(super) ended: Duration,
-    /// By the wall clock as it was set then, in microseconds since the epoch.
-    pub(super) ended_us: u64,
-    pub(super) block: Arc<[u8]>,
-}
-
-impl Interval {
-    pub(super) fn length(&self) -> Duration {
-        self.ended.saturating_sub(self.began)
-    }
-
-    /// When it began, by the wall clock as it was set when it ended.
-    pub(super) fn began_us(&self) -> u64 {
-        self.ended_us.saturating_sub(self.length().as_micros() as u64)
-    }
-
-    fn bytes(&self) -> usize {
-        size_of::<Self>() + BLOCK_OVERHEAD + self.block.len()
-    }
-
-    /// Whether `next`, which follows it, belongs to the same interval of a coarser tier that begins with `first`.
-    fn continues(&self, first: &Self, next: &Self, width: Duration) -> bool {
-        let slot = |interval: &Self| interval.began_us() / width.as_micros() as u64;
-        slot(first) == slot(next)
-            && next.began_us().abs_diff(self.ended_us) < CLOCK_JUMP_US
-            && next.ended.saturating_sub(first.began) <= 2 * width
-    }
 }
 
 /// What came in each interval of the last day, in three tiers: each collection, 10 s, a minute. An interval is in one tier; as

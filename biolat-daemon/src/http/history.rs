@@ -8,13 +8,12 @@ use std::{sync::Arc, time::SystemTime};
 use http_body_util::{Either, combinators::UnsyncBoxBody};
 use hyper::{
     Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY},
+    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, VARY},
 };
 
 use super::{
-    negotiate,
+    Service, negotiate,
     responses::{HttpResponse, retry_later, set, text},
-    routes::Call,
 };
 use crate::api::ApiHistory;
 use body::{HistoryBody, Writer};
@@ -23,25 +22,25 @@ use query::HistoryQuery;
 /// Answers that are encoded at the same time. Each needs up to a megabyte, and what it shares with the store.
 pub(super) const READERS: usize = 8;
 
-pub(super) async fn history(call: &Call<'_>) -> HttpResponse {
-    let Some(history) = &call.service.history else {
+/// The response to a request with this query.
+pub(super) fn respond(service: &Service, query: &str, headers: &HeaderMap) -> HttpResponse {
+    let Some(history) = &service.history else {
         return text(StatusCode::NOT_FOUND, "not found: --history off disables the history\n");
     };
-    let HistoryQuery { from, to, step, is_summary } = match HistoryQuery::parse(call.query, SystemTime::now())
-    {
+    let HistoryQuery { from, to, step, is_summary } = match HistoryQuery::parse(query, SystemTime::now()) {
         Ok(query) => query,
         Err(why) => return text(StatusCode::BAD_REQUEST, format!("bad request: {why}\n")),
     };
-    let Ok(reader) = Arc::clone(&call.service.history_readers).try_acquire_owned() else {
+    let Ok(reader) = Arc::clone(&service.history_readers).try_acquire_owned() else {
         const TEXT: &str = "too many clients read the history\n";
         return retry_later(StatusCode::SERVICE_UNAVAILABLE, TEXT, "1");
     };
     let (selection, kept_from) = history.select(from, to);
-    let gzip = negotiate::gzip(call.headers);
-    let config = call.service.bodies.config();
+    let gzip = negotiate::gzip(headers);
+    let config = service.bodies.config();
     let head = ApiHistory::of(&config.host, config.interval, [from, to], kept_from);
     let writer = Writer::new(&head, selection.into_periods(step), is_summary, gzip);
-    let encoder = Arc::clone(&call.service.bodies.encoder);
+    let encoder = Arc::clone(&service.bodies.encoder);
     let body = UnsyncBoxBody::new(HistoryBody::new(writer, encoder, reader));
     let mut response = Response::new(Either::Right(body));
     set(&mut response, CONTENT_TYPE, "application/json");

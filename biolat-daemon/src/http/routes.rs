@@ -23,8 +23,7 @@ use super::{
     conditional,
     connection_slots::ConnectionSlot,
     events::EventStream,
-    history::history,
-    negotiate, page,
+    history as past, negotiate, page,
     responses::{HttpResponse, full, not_modified, not_ready, retry_later, set, text},
 };
 use crate::{
@@ -253,6 +252,10 @@ async fn events(call: &Call<'_>) -> HttpResponse {
     // nginx would buffer some kilobytes of events.
     set(&mut response, HeaderName::from_static("x-accel-buffering"), "no");
     response
+}
+
+async fn history(call: &Call<'_>) -> HttpResponse {
+    past::respond(call.service, call.query, call.headers)
 }
 
 async fn healthy(call: &Call<'_>) -> HttpResponse {

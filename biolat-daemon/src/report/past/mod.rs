@@ -17,7 +17,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    api::{ApiHistory, ApiInterval, ApiSnapshot, Daemon, VERSION},
+    api::{ApiHistory, ApiInterval, ApiSnapshot, Daemon},
     cpus::CpuNodes,
     format, log_lines,
     rights::{self, Role},
@@ -48,27 +48,9 @@ pub(super) async fn run(options: &ReportOptions, range: PastRange) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// The interval as a snapshot whose counters were zero when the interval began, of a daemon that collects every so many
-/// seconds.
-pub(super) fn snapshot_of(interval: &ApiInterval, collected_every: f64) -> ApiSnapshot {
-    ApiSnapshot {
-        version: VERSION,
-        biolat: String::new(),
-        host: String::new(),
-        taken: interval.taken,
-        started: 0.0,
-        interval: collected_every,
-        devices: interval.devices.clone(),
-        workloads: None,
-        lost: interval.lost.clone(),
-        slow_dropped: interval.slow_dropped,
-        daemon: Daemon { passes: interval.passes, failures: interval.failures, ..Daemon::default() },
-    }
-}
-
 /// The I/O of an interval.
 fn window_of(interval: &ApiInterval, collected_every: f64) -> Window {
-    let after = snapshot_of(interval, collected_every);
+    let after = interval.as_snapshot(collected_every);
     let before = ApiSnapshot {
         devices: Vec::new(),
         lost: Default::default(),

@@ -8,10 +8,7 @@ use super::{
     sanitize_slow_log,
     sanitize_snapshot::{self, clean},
 };
-use crate::{
-    api::{ApiHistory, ApiSlowIo, ApiSlowLog, VERSION},
-    report::past::snapshot_of,
-};
+use crate::api::{ApiHistory, ApiSlowIo, ApiSlowLog, VERSION};
 
 /// More seconds than a history has.
 const LONGEST: f64 = 100.0 * 365.25 * 86400.0;
@@ -23,7 +20,7 @@ pub(super) fn sanitized(mut history: ApiHistory) -> Result<ApiHistory> {
         has_length(interval.seconds)?;
         let slow = log_of(mem::take(&mut interval.slow), history.interval);
         interval.slow = sanitize_slow_log::sanitized(slow)?.ios;
-        let snapshot = sanitize_snapshot::sanitized(snapshot_of(interval, history.interval))?;
+        let snapshot = sanitize_snapshot::sanitized(interval.as_snapshot(history.interval))?;
         (interval.devices, interval.lost) = (snapshot.devices, snapshot.lost);
         interval.summary.iter().try_for_each(|summary| has_length(summary.slowest_seconds))?;
     }
