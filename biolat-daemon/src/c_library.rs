@@ -43,15 +43,42 @@ fn system(name: libc::c_int) -> u64 {
 
 /// Hour, minute and second in this host's time zone, of seconds since the epoch.
 pub(crate) fn local_time(seconds: f64) -> [i32; 3] {
+    let parts = local_parts(seconds);
+    [parts.tm_hour, parts.tm_min, parts.tm_sec]
+}
+
+/// Year, month and day in this host's time zone, of seconds since the epoch.
+pub(crate) fn local_date(seconds: f64) -> [i32; 3] {
+    let parts = local_parts(seconds);
+    [parts.tm_year.saturating_add(1900), parts.tm_mon + 1, parts.tm_mday]
+}
+
+fn local_parts(seconds: f64) -> libc::tm {
     let time = seconds as libc::time_t;
     // SAFETY: zero is valid for the struct's numbers and its pointer, which is not read; the call fills it or leaves it. Only
     // setting environment variables while it runs would be a race, and that is unsafe.
-    let parts = unsafe {
+    unsafe {
         let mut parts: libc::tm = std::mem::zeroed();
         libc::localtime_r(&raw const time, &raw mut parts);
         parts
+    }
+}
+
+/// Seconds since the epoch of a time of the day, in this host's time zone, so many days before the day of `now`.
+pub(crate) fn time_of_local_day(now: i64, days_ago: i32, [hour, minute, second]: [u8; 3]) -> Option<i64> {
+    // SAFETY: as in `local_parts`; `mktime` reads and normalizes the numbers that `localtime_r` has filled in.
+    let time = unsafe {
+        let mut parts: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&raw const now, &raw mut parts).is_null() {
+            return None;
+        }
+        parts.tm_mday -= days_ago;
+        (parts.tm_hour, parts.tm_min, parts.tm_sec) = (hour.into(), minute.into(), second.into());
+        // The C library finds out whether there is summer time then.
+        parts.tm_isdst = -1;
+        libc::mktime(&raw mut parts)
     };
-    [parts.tm_hour, parts.tm_min, parts.tm_sec]
+    (time != -1).then_some(time)
 }
 
 /// Stops this process as Ctrl-Z does without a handler: by the default action of SIGTSTP, which the kernel ignores where no

@@ -8,6 +8,7 @@ use crate::{
     check,
     config::{Config, OptionError},
     expose::{ClassicBuckets, HistogramFormat, HistogramKinds},
+    history::HistoryLimits,
     host::Host,
     http::ServeConfig,
     interval,
@@ -105,6 +106,20 @@ pub struct Cli {
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub per_cpu: bool,
 
+    /// Keep in memory what came in each interval of so long, 1m to 168h; or off
+    ///
+    /// Every collection of the last 10 minutes, every 10 s of the last 2 hours, then every minute: /api/v1/history and
+    /// `biolat-daemon report --at` answer from it what happened at 03:00. It ends with the daemon.
+    #[arg(long, value_name = "TIME", env = "BIOLAT_HISTORY", hide_env_values = true, default_value = "26h", value_parser = parse_history)]
+    pub history: HistoryAge,
+
+    /// The most memory that the history takes, 64KiB to 1GiB
+    ///
+    /// A busy drive takes about 1 MB for 26 hours. Where that is too much, the latest collections are kept in less detail, and
+    /// then the oldest minutes are dropped.
+    #[arg(long, value_name = "SIZE", env = "BIOLAT_HISTORY_MEMORY", hide_env_values = true, default_value = "16MiB", value_parser = parse_memory)]
+    pub history_memory: MemorySize,
+
     #[command(flatten)]
     pub devices: DeviceOptions,
 
@@ -157,6 +172,14 @@ pub struct Cli {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowThreshold(pub Option<Duration>);
 
+/// How far back the history goes; none if there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryAge(pub Option<Duration>);
+
+/// A size of memory in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemorySize(pub usize);
+
 /// Commands other than serving.
 #[derive(Subcommand, Debug)]
 pub enum Command {
@@ -195,6 +218,7 @@ impl Cli {
             interval: self.interval,
             serve,
             selection: self.devices.selection()?,
+            history: self.history.0.map(|age| HistoryLimits { age, bytes: self.history_memory.0 }),
             host: self.host,
             probe: probe::Options {
                 statistics: self.probe_stats,
@@ -217,6 +241,28 @@ fn parse_slow(text: &str) -> Result<SlowThreshold, String> {
     threshold.map(SlowThreshold).map_err(|error| format!("{error}, or off"))
 }
 
+fn parse_history(text: &str) -> Result<HistoryAge, String> {
+    const SHORTEST: Duration = Duration::from_secs(60);
+    const LONGEST: Duration = Duration::from_secs(168 * 3600);
+    if text == "off" {
+        return Ok(HistoryAge(None));
+    }
+    let age = interval::parse(text, interval::Unit::Required, LONGEST).ok().filter(|age| *age >= SHORTEST);
+    age.map(|age| HistoryAge(Some(age)))
+        .ok_or_else(|| "give a time from 1m to 168h, as in 26h, or off".into())
+}
+
+fn parse_memory(text: &str) -> Result<MemorySize, String> {
+    const ALLOWED: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 30;
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)].into_iter();
+    let mut sizes = units.filter_map(|(unit, shift)| {
+        let number: usize = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(1 << shift)
+    });
+    let size = sizes.next().filter(|size| ALLOWED.contains(size)).map(MemorySize);
+    size.ok_or_else(|| "give a size from 64KiB to 1GiB, as in 16MiB".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -224,7 +270,10 @@ mod tests {
     use clap::{CommandFactory as _, Parser as _};
 
     use super::Cli;
-    use crate::expose::{ClassicBuckets, HistogramKinds};
+    use crate::{
+        expose::{ClassicBuckets, HistogramKinds},
+        history::HistoryLimits,
+    };
 
     fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from([&["biolat-daemon"], arguments].concat())
@@ -252,6 +301,19 @@ mod tests {
     }
 
     #[test]
+    fn history() {
+        let limits = |arguments: &[&str]| parse(arguments).unwrap().validate().unwrap().history;
+        let day = HistoryLimits { age: Duration::from_secs(26 * 3600), bytes: 16 << 20 };
+        assert_eq!(limits(&[]), Some(day));
+        assert_eq!(limits(&["--history", "off"]), None);
+        assert_eq!(
+            limits(&["--history", "90m", "--history-memory", "512KiB"]),
+            Some(HistoryLimits { age: Duration::from_secs(5400), bytes: 512 << 10 })
+        );
+        assert_eq!(limits(&["--history-memory", "1GiB"]), Some(HistoryLimits { bytes: 1 << 30, ..day }));
+    }
+
+    #[test]
     fn several_addresses() {
         let options = parse(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2,127.0.0.2:3"]).unwrap();
         assert_eq!(options.listen.listen.len(), 3);
@@ -265,6 +327,10 @@ mod tests {
             (["--classic-buckets", "12"], "few, all"),
             (["--interval", "1h"], "500ms, 5s or 1m"),
             (["--slow", "10ms"], "from 33ms to 1000s, as in 100ms, 1s or 1m, or off"),
+            (["--history", "30s"], "from 1m to 168h, as in 26h, or off"),
+            (["--history", "8d"], "from 1m to 168h, as in 26h, or off"),
+            (["--history-memory", "16MB"], "from 64KiB to 1GiB, as in 16MiB"),
+            (["--history-memory", "2GiB"], "from 64KiB to 1GiB, as in 16MiB"),
             (["--listen", "everywhere"], "127.0.0.1:9976"),
         ] {
             let text = parse(&arguments).unwrap_err().to_string();

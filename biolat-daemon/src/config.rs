@@ -2,7 +2,9 @@
 
 use std::{ffi::OsStr, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use crate::{device::selection::Selection, host::Host, http::ServeConfig, probe::Options};
+use crate::{
+    device::selection::Selection, history::HistoryLimits, host::Host, http::ServeConfig, probe::Options,
+};
 
 /// The exit status for a wrong option or web config.
 pub const EXIT_USAGE: u8 = 2;
@@ -22,6 +24,8 @@ pub struct Config {
     pub probe: Options,
     /// The folder in which the probe is kept for the next daemon.
     pub pin: Option<PathBuf>,
+    /// What is kept of former intervals; none: nothing.
+    pub history: Option<HistoryLimits>,
     /// Whether system calls are filtered once the probe is attached.
     pub seccomp: bool,
 }

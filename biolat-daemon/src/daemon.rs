@@ -36,6 +36,7 @@ pub async fn run(
         interval: config.interval,
         seccomp: config.seccomp,
         kept: Kept::open(config.pin.as_deref(), kept)?,
+        history: config.history,
     };
     let collector = tokio::select! {
         () = &mut shutdown => return Ok(()),
@@ -57,6 +58,9 @@ pub async fn run(
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
     let (stop, stopped) = watch::channel(false);
     let mut service = Service::new(collector.snapshots(), config.serve).counting(collector.scrapes());
+    if let Some(history) = collector.history() {
+        service = service.with_history(history);
+    }
     if let Some(web_config) = web_config {
         service = service.with_web_config(web_config);
     }

@@ -26,6 +26,7 @@ mod format;
 #[cfg(test)]
 mod generated_docs;
 pub mod histogram;
+pub mod history;
 pub mod host;
 pub mod http;
 mod interval;
@@ -48,4 +49,5 @@ pub mod size_histogram;
 pub mod snapshot;
 mod terminal;
 pub mod version;
+mod wall_time;
 pub mod web_config;

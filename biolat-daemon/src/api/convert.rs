@@ -57,7 +57,7 @@ impl ApiSnapshot {
 }
 
 impl ApiDevice {
-    fn of(view: &DeviceView) -> Self {
+    pub(super) fn of(view: &DeviceView) -> Self {
         let device = &view.device;
         let phases = Phase::ALL.into_iter().filter(|&phase| view.phases[phase as usize]);
         let unseen: Vec<_> = view.unseen.iter().map(|(group, count)| (group.name(), *count)).collect();
@@ -149,7 +149,7 @@ impl ApiSizes {
     }
 }
 
-fn named<T: Into<String> + Copy>(counts: &[(T, u64)]) -> BTreeMap<String, u64> {
+pub(super) fn named<T: Into<String> + Copy>(counts: &[(T, u64)]) -> BTreeMap<String, u64> {
     counts.iter().map(|&(name, count)| (name.into(), count)).collect()
 }
 

@@ -6,6 +6,7 @@
 //! device) or `started` (of everything else) is the same. Clients use the difference of two snapshots.
 
 mod convert;
+mod history;
 mod slow;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use convert::seconds;
+pub use history::{ApiHistory, ApiInterval, ApiSummary, IN_FLIGHT};
 pub use slow::{ApiSlowIo, ApiSlowLatency, ApiSlowLog};
 
 use crate::{band_histogram::BandHistogram, histogram::Histogram, size_histogram::SizeHistogram};
@@ -217,7 +219,7 @@ pub struct ApiWorkloadUsage {
 }
 
 /// Cost of the daemon.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Daemon {
     /// Collections.
     pub passes: u64,

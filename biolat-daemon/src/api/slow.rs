@@ -92,7 +92,7 @@ impl ApiSlowLog {
 }
 
 impl ApiSlowIo {
-    fn of(io: &SlowIo) -> Self {
+    pub(super) fn of(io: &SlowIo) -> Self {
         let [admission, queue, device, total] =
             io.latencies.map(|latency| latency.map(|latency| latency.as_secs_f64()));
         Self {

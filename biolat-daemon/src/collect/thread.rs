@@ -9,6 +9,7 @@ use std::{
 };
 
 use biolat_common::bucket::{CELLS, LIMIT_NS, cell};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
         sparse::{compress, expand},
     },
 };
-use crate::{histogram::Histogram, snapshot::Snapshot};
+use crate::{histogram::Histogram, history::SharedHistory, snapshot::Snapshot};
 
 /// What the collector is asked to do between collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,19 +117,43 @@ impl CollectionStats {
     }
 }
 
+/// Where snapshots go.
+pub(super) struct Outputs {
+    /// The latest one, for the server.
+    pub(super) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    /// What came in each interval; none with `--history off`.
+    pub(super) history: Option<SharedHistory>,
+}
+
+impl Outputs {
+    fn publish(&self, snapshot: Snapshot) {
+        let snapshot = Arc::new(snapshot);
+        self.snapshots.send_replace(Some(Arc::clone(&snapshot)));
+        if let Some(history) = &self.history {
+            history.record(&snapshot, time_since_boot());
+        }
+    }
+}
+
+/// With the time that the machine was suspended.
+fn time_since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
+}
+
 /// Collects until a command stops it or its handle is dropped. If a collection fails, the last snapshot stays.
 pub(super) fn run(
     mut collector: Collector,
     interval: Duration,
     commands: &Receiver<CollectorCommand>,
-    snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
+    outputs: &Outputs,
 ) {
     collector.interval = interval;
     let mut next = Instant::now();
     let mut earliest_rescan = next;
     let mut rescan: Option<Instant> = None;
     loop {
-        collector.collect_and_publish(interval, snapshots);
+        collector.collect_and_publish(interval, outputs);
         // A collection that took too long delays the next one; missed ones are not made up for.
         next = (next + interval).max(Instant::now());
         let mut quarantine = collector.store.quarantine_ends();
@@ -165,7 +190,7 @@ pub(super) fn run(
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(CollectorCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
-                    collector.collect_and_publish(interval, snapshots);
+                    collector.collect_and_publish(interval, outputs);
                     return;
                 }
             }
@@ -174,7 +199,7 @@ pub(super) fn run(
 }
 
 impl Collector {
-    fn collect_and_publish(&mut self, interval: Duration, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
+    fn collect_and_publish(&mut self, interval: Duration, outputs: &Outputs) {
         let began = Instant::now();
         let result = self.collect();
         // The state has the durations of all collections that are published; the time to write it counts with the next one.
@@ -186,7 +211,7 @@ impl Collector {
                 snapshot.health = self.health();
                 // Before anybody can see the snapshot: the next daemon never shows less.
                 self.commit();
-                snapshots.send_replace(Some(Arc::new(snapshot)));
+                outputs.publish(snapshot);
             }
             Err(error) => {
                 self.stats.failures += 1;
@@ -195,7 +220,7 @@ impl Collector {
                 }
                 let health = self.health();
                 self.commit();
-                snapshots.send_if_modified(|last| {
+                outputs.snapshots.send_if_modified(|last| {
                     let Some(snapshot) = last else { return false };
                     *last = Some(Arc::new(Snapshot { health, ..Snapshot::clone(snapshot) }));
                     true

@@ -96,6 +96,7 @@ impl Service {
                     service: self,
                     method: request.method(),
                     path: request.uri().path(),
+                    query: request.uri().query().unwrap_or_default(),
                     headers: request.headers(),
                     admission: Admission::new(self.web_config.clone(), Arc::clone(&access), is_outdated),
                     slot,

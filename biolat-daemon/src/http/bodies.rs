@@ -149,6 +149,11 @@ impl BodyCache {
         last_success.unwrap_or(self.created).elapsed()
     }
 
+    /// How snapshots are served.
+    pub(super) fn config(&self) -> &ServeConfig {
+        &self.config
+    }
+
     /// Time between collections.
     pub(super) fn interval(&self) -> Duration {
         self.config.interval

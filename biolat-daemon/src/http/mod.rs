@@ -8,6 +8,7 @@ mod conditional;
 mod connection_slots;
 mod connections;
 mod events;
+mod history;
 mod limits;
 pub mod negotiate;
 mod page;
@@ -17,9 +18,12 @@ mod tracked_stream;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
-use crate::{expose::HistogramFormat, interval, scrapes::Scrapes, snapshot::Snapshot, web_config::WebConfig};
+use crate::{
+    expose::HistogramFormat, history::SharedHistory, interval, scrapes::Scrapes, snapshot::Snapshot,
+    web_config::WebConfig,
+};
 use bodies::BodyCache;
 
 pub use connections::serve;
@@ -65,6 +69,8 @@ pub struct Service {
     bodies: Arc<BodyCache>,
     scrapes: Scrapes,
     live: bool,
+    history: Option<SharedHistory>,
+    history_readers: Arc<Semaphore>,
     web_config: Option<Arc<WebConfig>>,
 }
 
@@ -77,8 +83,16 @@ impl Service {
             bodies: Arc::new(BodyCache::new(snapshots, config)),
             scrapes: Scrapes::default(),
             live,
+            history: None,
+            history_readers: Arc::new(Semaphore::new(history::READERS)),
             web_config: None,
         }
+    }
+
+    /// Serves what came in each interval, too.
+    #[must_use]
+    pub fn with_history(self, history: SharedHistory) -> Self {
+        Self { history: Some(history), ..self }
     }
 
     /// Counts scrapes here.

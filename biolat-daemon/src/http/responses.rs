@@ -1,16 +1,16 @@
 //! Responses: their type, and those without a snapshot in them.
 
-use http_body_util::{Either, Full};
+use std::convert::Infallible;
+
+use http_body_util::{Either, Full, combinators::UnsyncBoxBody};
 use hyper::{
     Response, StatusCode,
     body::Bytes,
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
 };
 
-use super::events::EventStream;
-
-/// A whole body or a stream of events.
-pub(super) type HttpResponse = Response<Either<Full<Bytes>, EventStream>>;
+/// A whole body or a stream.
+pub(super) type HttpResponse = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
 pub(super) fn full(body: impl Into<Bytes>, content_type: &'static str, gzip: bool) -> HttpResponse {
     let mut response = untyped(body);

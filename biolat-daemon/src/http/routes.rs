@@ -5,7 +5,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use http_body_util::Either;
+use http_body_util::{Either, combinators::UnsyncBoxBody};
 use hyper::{
     Method, Response, StatusCode,
     body::Bytes,
@@ -23,7 +23,7 @@ use super::{
     conditional,
     connection_slots::ConnectionSlot,
     events::EventStream,
-    negotiate, page,
+    history as past, negotiate, page,
     responses::{HttpResponse, full, not_modified, not_ready, retry_later, set, text},
 };
 use crate::{
@@ -78,6 +78,14 @@ pub(super) static ROUTES: &[Route] = &[
         handler: |call| Box::pin(slow(call)),
     },
     Route {
+        path: "/api/v1/history",
+        methods: READ_ONLY,
+        available: Available::Always,
+        description: "what came in each interval of the last day, as JSON; 400 if the range is wrong; 503 if too many read \
+                      it; 404 with --history off",
+        handler: |call| Box::pin(history(call)),
+    },
+    Route {
         path: "/api/v1/events",
         methods: READ_ONLY,
         available: Available::WithPage(
@@ -124,6 +132,8 @@ pub(super) struct Call<'a> {
     pub(super) service: &'a Service,
     pub(super) method: &'a Method,
     pub(super) path: &'a str,
+    /// Without the question mark; empty if there is none.
+    pub(super) query: &'a str,
     pub(super) headers: &'a HeaderMap,
     pub(super) admission: Admission,
     pub(super) slot: &'a ConnectionSlot,
@@ -234,7 +244,7 @@ async fn events(call: &Call<'_>) -> HttpResponse {
         return response;
     }
     let stream = EventStream::new(call.service.bodies.snapshots(), call.admission.clone(), call.slot);
-    let mut response = Response::new(Either::Right(stream));
+    let mut response = Response::new(Either::Right(UnsyncBoxBody::new(stream)));
     set(&mut response, CONTENT_TYPE, "text/event-stream");
     set(&mut response, CACHE_CONTROL, "no-store");
     // The slot stays a stream's until the connection closes.
@@ -242,6 +252,10 @@ async fn events(call: &Call<'_>) -> HttpResponse {
     // nginx would buffer some kilobytes of events.
     set(&mut response, HeaderName::from_static("x-accel-buffering"), "no");
     response
+}
+
+async fn history(call: &Call<'_>) -> HttpResponse {
+    past::respond(call.service, call.query, call.headers)
 }
 
 async fn healthy(call: &Call<'_>) -> HttpResponse {

@@ -17,7 +17,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    api::ApiInflight,
+    api::{ApiInflight, ApiSlowIo},
     band_histogram::BandHistogram,
     format::NumberFormat,
     histogram::{Bounds, Histogram},
@@ -44,6 +44,9 @@ struct WindowJson<'a> {
     lost: &'a BTreeMap<String, u64>,
     failed_passes: u64,
     findings: Vec<String>,
+    /// Of the past.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slow: Option<&'a [ApiSlowIo]>,
 }
 
 #[derive(Serialize)]
@@ -71,8 +74,13 @@ struct LatencyJson {
     buckets: Vec<(f64, Option<f64>, u64)>,
 }
 
-/// The line, with its end.
-pub(super) fn line(window: &Window, host: &str, breakdown: &Breakdown) -> Result<String> {
+/// The line, with its end; of the past with the slowest I/Os.
+pub(super) fn line(
+    window: &Window,
+    host: &str,
+    breakdown: &Breakdown,
+    slow: Option<&[ApiSlowIo]>,
+) -> Result<String> {
     let blocks = breakdown.blocks(window);
     let latency = |block: &Block<'_>| -> BTreeMap<&'static str, Option<LatencyJson>> {
         let latency = |phase| {
@@ -105,6 +113,7 @@ pub(super) fn line(window: &Window, host: &str, breakdown: &Breakdown) -> Result
         lost: &window.lost,
         failed_passes: window.failures,
         findings: findings::findings(window, NumberFormat::UNICODE),
+        slow,
     };
     Ok(format!("{}\n", serde_json::to_string(&line)?))
 }

@@ -7,6 +7,7 @@ mod findings;
 mod json;
 mod options;
 mod output;
+mod past;
 mod remote;
 #[cfg(test)]
 pub(crate) mod samples;
@@ -22,13 +23,17 @@ mod update;
 mod window;
 mod workloads;
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Result, bail};
 use log::LevelFilter;
 use tokio::{net::TcpStream, time::timeout};
 
 pub use options::ReportOptions;
+use past::PastRange;
 use remote::Document;
 use source::Source;
 use stop::StopSignals;
@@ -64,6 +69,12 @@ async fn report(options: &ReportOptions) -> Result<ExitCode> {
         return Ok(EXIT_USAGE.into());
     }
     let mut stop = StopSignals::listen()?;
+    if let Some(range) = PastRange::of(options, SystemTime::now()) {
+        return tokio::select! {
+            outcome = past::run(options, range) => outcome,
+            () = stop.received() => Ok(ExitCode::SUCCESS),
+        };
+    }
     if options.slow.is_some() {
         return match open(options, WINDOW_OF_SLOW, &mut stop).await? {
             Some(source) => slow::run(source, options, stop).await,
@@ -118,7 +129,7 @@ fn text_of(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) ->
 #[cfg(test)]
 fn json_line(before: &crate::api::ApiSnapshot, after: &crate::api::ApiSnapshot) -> String {
     let window = window::Window::between(before, after);
-    json::line(&window, &after.host, &everything()).unwrap()
+    json::line(&window, &after.host, &everything(), None).unwrap()
 }
 
 /// What `report --slow` prints of an I/O.

@@ -1,6 +1,9 @@
 //! The command line of `report`. Short options are those of biolatency.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Result, anyhow};
 use clap::{Args, builder::TypedValueParser, error::ErrorKind};
@@ -8,6 +11,7 @@ use clap::{Args, builder::TypedValueParser, error::ErrorKind};
 use super::target::Target;
 use crate::{
     device::selection::Selection, host::Host, interval, shared_options::SeccompOptions, terminal::Color,
+    wall_time,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -20,6 +24,8 @@ const EXAMPLES: &str = "Examples:
   biolat-daemon report --from db1:9976 5     from biolat on db1; needs no root
   biolat-daemon report -jDF 1 | jq           a JSON object per window
   biolat-daemon report --slow=100ms          a line per I/O that takes 100 ms or fails
+  biolat-daemon report --from db1 --worst    the worst minutes of the last day
+  biolat-daemon report --from db1 --at 03:00 --for 5m
 
 Without --from, it needs root or the capabilities CAP_BPF and CAP_PERFMON. Exit status: 0 when done or interrupted, 1 \
 if it cannot run, 2 for an invalid option.";
@@ -115,6 +121,31 @@ pub struct ReportOptions {
     #[arg(conflicts_with_all = ["top", "interval", "by_device", "by_op", "queued", "phases", "fine", "sizes", "cpus", "who"])]
     pub slow: Option<Option<Duration>>,
 
+    /// What happened at that time: 03:00, 2026-01-05T03:00:00Z, -2h
+    ///
+    /// From the history of that daemon, which goes back a day. 03:00 is a time of today or yesterday by the clock of this host.
+    #[arg(long, value_name = "TIME", requires = "from", value_parser = past, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["since", "until", "worst", "count", "slow", "top", "sizes", "cpus", "who", "timestamp"])]
+    pub at: Option<SystemTime>,
+
+    /// How long from --at on [default: 1m]
+    #[arg(long = "for", value_name = "TIME", requires = "at", value_parser = window)]
+    pub length: Option<Duration>,
+
+    /// What happened since that time; INTERVAL divides it into windows
+    #[arg(long, value_name = "TIME", requires = "from", value_parser = past, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["count", "slow", "top", "sizes", "cpus", "who", "timestamp"])]
+    pub since: Option<SystemTime>,
+
+    /// The end of what --since begins [default: now]
+    #[arg(long, value_name = "TIME", requires = "since", value_parser = past, allow_hyphen_values = true)]
+    pub until: Option<SystemTime>,
+
+    /// The worst minutes of the last day: the longest latencies, I/Os that hung, errors
+    #[arg(long, requires = "from")]
+    #[arg(conflicts_with_all = ["interval", "slow", "top", "sizes", "cpus", "who", "timestamp", "phases", "queued", "fine", "by_device", "by_op"])]
+    pub worst: bool,
+
     /// When to use colours; NO_COLOR in the environment turns them off too
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
@@ -179,6 +210,10 @@ impl TypedValueParser for Url {
 
 fn window(text: &str) -> Result<Duration, String> {
     interval::parse(text, interval::Unit::Optional, Duration::from_secs(86_400))
+}
+
+fn past(text: &str) -> Result<SystemTime, String> {
+    wall_time::parse(text, SystemTime::now())
 }
 
 /// Checks a list of expressions.

@@ -125,7 +125,7 @@ impl Output<'_> {
     async fn show(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Result<()> {
         let window = Window::between(before, after);
         if self.options.json {
-            return write(json::line(&window, &after.host, &self.breakdown)?).await;
+            return write(json::line(&window, &after.host, &self.breakdown, None)?).await;
         }
         let mut text = String::from("\n");
         if self.options.timestamp {

@@ -4,26 +4,33 @@
 use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpStream},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     thread,
     time::{Duration, Instant},
 };
 
-use biolat_daemon::http::Limits;
+use biolat_daemon::{
+    history::{HistoryLimits, SharedHistory},
+    http::{Limits, Service},
+};
 use proptest::{
     collection::vec,
     prelude::*,
     sample::{Index, select},
 };
 
-use crate::support::{server::Server, snapshots::snapshot};
+use crate::support::{
+    server::Server,
+    snapshots::{serve_config, snapshot},
+};
 
 /// For a response to any request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-const REQUESTS: [&str; 4] = [
+const REQUESTS: [&str; 5] = [
     "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1\r\n\r\n",
     "GET /api/v1/snapshot HTTP/1.1\r\nHost: x\r\nIf-None-Match: W/\"1-2-3\"\r\nAccept-Encoding: gzip\r\n\r\n",
+    "GET /api/v1/history?from=2026-01-05T03:00:00%2B01:00&to=-1m&step=10s HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n",
     "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
     "GET / HTTP/1.0\r\nContent-Length: 3\r\n\r\nabcGET /-/ready HTTP/1.1\r\nHost: x\r\n\r\n",
 ];
@@ -105,7 +112,11 @@ fn server() -> SocketAddr {
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let server = Server::start(Some(snapshot(1)), Limits::default()).await;
+                let history =
+                    SharedHistory::new(HistoryLimits { age: Duration::from_secs(600), bytes: 1 << 20 });
+                history.record(&Arc::new(snapshot(1)), Duration::from_secs(9));
+                let service = |seen| Service::new(seen, serve_config()).with_history(history);
+                let server = Server::start_service(Some(snapshot(1)), Limits::default(), service).await;
                 sender.send(server.address).unwrap();
                 server.serving.await.unwrap();
             });

@@ -20,6 +20,7 @@ mod http;
 mod properties;
 mod reload;
 mod report;
+mod report_past;
 mod report_slow;
 mod series;
 #[path = "../support/mod.rs"]

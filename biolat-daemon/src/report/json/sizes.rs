@@ -105,7 +105,7 @@ mod tests {
         let line = |sizes: bool, cpus: bool| -> Value {
             let cpus = cpus.then(Default::default);
             let breakdown = Breakdown { sizes, cpus, ..Breakdown::default() };
-            serde_json::from_str(&json::line(&window(), "db1", &breakdown).unwrap()).unwrap()
+            serde_json::from_str(&json::line(&window(), "db1", &breakdown, None).unwrap()).unwrap()
         };
         for (sizes, cpus) in [(false, false), (true, false), (false, true)] {
             let line = line(sizes, cpus);

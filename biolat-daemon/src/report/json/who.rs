@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((&first["total"]["count"], &first["total"]["seconds"]), (&json!(6), &json!(12.0)));
         assert_eq!((&second["cgroup"], &second["share"]), (&json!("/a"), &json!(0.25)));
         let window = Window::between(&before, &after);
-        let without = json::line(&window, "db1", &Breakdown::default()).unwrap();
+        let without = json::line(&window, "db1", &Breakdown::default(), None).unwrap();
         assert!(!without.contains(r#""who""#), "{without}");
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct Client<T> {
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
     connection: Option<SendRequest<Empty<Bytes>>>,
+    /// After the path; empty or with its question mark.
+    query: String,
     /// The ETag of the last snapshot.
     tag: Option<HeaderValue>,
     document: PhantomData<fn() -> T>,
@@ -66,6 +68,7 @@ impl<T: Document> Client<T> {
     /// Does not connect yet.
     pub(super) fn new(
         target: Target,
+        query: String,
         credentials: Option<(String, String)>,
         tls: Option<ClientConfig>,
     ) -> Result<Self> {
@@ -76,7 +79,7 @@ impl<T: Document> Client<T> {
             Ok(value)
         });
         let (authorization, tls) = (authorization.transpose()?, tls.map(Arc::new));
-        Ok(Self { target, authorization, tls, connection: None, tag: None, document: PhantomData })
+        Ok(Self { target, authorization, tls, connection: None, query, tag: None, document: PhantomData })
     }
 
     /// Requests the document of the latest snapshot.
@@ -139,7 +142,7 @@ impl<T: Document> Client<T> {
     }
 
     async fn request(&self, connection: &mut SendRequest<Empty<Bytes>>) -> Result<Response<Incoming>> {
-        let mut request = Request::get(format!("{}{}", self.target.prefix, T::PATH))
+        let mut request = Request::get(format!("{}{}{}", self.target.prefix, T::PATH, self.query))
             .header(HOST, self.target.authority())
             .header(USER_AGENT, concat!("biolat-daemon/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT_ENCODING, "gzip");
@@ -185,7 +188,7 @@ impl<T: Document> Client<T> {
             (StatusCode::UNAUTHORIZED, _) => anyhow!(
                 "{target} requires a password: give --user NAME, and the password in BIOLAT_PASSWORD or --password-file FILE"
             ),
-            (StatusCode::NOT_FOUND, _) => anyhow!(
+            (StatusCode::NOT_FOUND, _) if !body.starts_with(b"not found: --") => anyhow!(
                 "{target} has no {}: it is not biolat, or one older than {} that does not support `{}`",
                 T::PATH,
                 version::VERSION,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::de::DeserializeOwned;
 
-use super::{sanitize_slow_log, sanitize_snapshot};
+use super::{sanitize_history, sanitize_slow_log, sanitize_snapshot};
 use crate::{
-    api::{ApiSlowLog, ApiSnapshot},
+    api::{ApiHistory, ApiSlowLog, ApiSnapshot},
     device::selection::Selection,
     report::target::PATH,
     snapshot::Snapshot,
@@ -105,4 +105,43 @@ impl Document for ApiSlowLog {
 
     /// Its numbers are those of all devices: who follows them selects.
     fn select(&mut self, _: &Selection) {}
+}
+
+impl Document for ApiHistory {
+    const PATH: &'static str = "/api/v1/history";
+    const NAME: &'static str = "a history";
+    const COMMAND: &'static str = "report --at";
+
+    /// A collector alone has none.
+    fn of(snapshot: &Snapshot, host: &str, interval: Duration, _: Option<Duration>) -> Self {
+        Self::of(host, interval, [snapshot.taken; 2], None)
+    }
+
+    fn biolat(&self) -> &str {
+        &self.biolat
+    }
+
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn interval(&self) -> f64 {
+        self.interval
+    }
+
+    fn sanitized(self) -> Result<Self> {
+        sanitize_history::sanitized(self)
+    }
+
+    fn clean_text(&mut self) {
+        sanitize_history::clean_text(self);
+    }
+
+    fn select(&mut self, selection: &Selection) {
+        for interval in &mut self.intervals {
+            interval.devices.retain(|device| selection.shows(&device.name));
+            interval.summary.retain(|summary| selection.shows(&summary.device));
+            interval.slow.retain(|io| selection.shows(&io.device));
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod client;
 mod document;
+mod sanitize_history;
 mod sanitize_slow_log;
 mod sanitize_snapshot;
 mod tls;
@@ -18,7 +19,10 @@ use tokio::{
 };
 
 use super::{options::ReportOptions, target::Target, update::Update};
-use crate::{api::ApiSnapshot, device::selection::Selection};
+use crate::{
+    api::{ApiHistory, ApiSnapshot},
+    device::selection::Selection,
+};
 use client::{Client, Fetched};
 
 pub(super) use document::Document;
@@ -45,18 +49,10 @@ pub(super) struct Remote<T = ApiSnapshot> {
 impl<T: Document> Remote<T> {
     /// Requests the first snapshot, and starts to poll for others.
     pub(super) async fn open(target: Target, options: &ReportOptions) -> Result<Self> {
-        if options.ca_file.is_some() && !target.tls {
-            bail!("--ca-file requires TLS: give https://{} instead of {target}", target.authority());
-        }
-        let credentials = credentials(&target, options)?;
+        let client = client(target, String::new(), options)?;
         // The table shows that the daemon is unreachable and for how long, until the user quits.
         let max_outage = if options.top { Duration::MAX } else { MAX_OUTAGE };
-        let tls = if target.tls { Some(tls::config(options.ca_file.as_deref())?) } else { None };
-        let mut poll: Poll<T> = Poll {
-            client: Client::new(target, credentials, tls)?,
-            selection: options.selection()?,
-            max_outage,
-        };
+        let mut poll: Poll<T> = Poll { client, selection: options.selection()?, max_outage };
         let first = poll.first().await?;
         let (sender, updates) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel();
@@ -84,6 +80,30 @@ impl<T: Document> Remote<T> {
         let _ = timeout(LAST_REQUEST_TIMEOUT, drained).await;
         latest
     }
+}
+
+/// A history, which is fetched once, with this query after its path.
+pub(super) async fn fetch(target: Target, query: String, options: &ReportOptions) -> Result<ApiHistory> {
+    let mut client: Client<ApiHistory> = client(target, query, options)?;
+    match client.fetch().await? {
+        Fetched::New(mut document) => {
+            if let Some(selection) = options.selection()? {
+                document.select(&selection);
+            }
+            Ok(*document)
+        }
+        Fetched::Same | Fetched::NotReady => bail!("too many clients read the history there: try again"),
+    }
+}
+
+/// Does not connect yet.
+fn client<T: Document>(target: Target, query: String, options: &ReportOptions) -> Result<Client<T>> {
+    if options.ca_file.is_some() && !target.tls {
+        bail!("--ca-file requires TLS: give https://{} instead of {target}", target.authority());
+    }
+    let credentials = credentials(&target, options)?;
+    let tls = if target.tls { Some(tls::config(options.ca_file.as_deref())?) } else { None };
+    Client::new(target, query, credentials, tls)
 }
 
 struct Poll<T> {

@@ -1,11 +1,16 @@
 //! `docs/api.md` names every field, and none that is not there.
 
-use std::{collections::BTreeSet, fs};
+use std::{
+    collections::BTreeSet,
+    fs,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use biolat_daemon::{
     api::{
-        ApiBand, ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSizes, ApiSlowIo, ApiSlowLatency, ApiSlowLog,
-        ApiSnapshot, ApiWorkload, ApiWorkloadUsage, Daemon, Op, VERSION,
+        ApiBand, ApiDevice, ApiHistory, ApiInflight, ApiInterval, ApiPath, ApiProbe, ApiSizes, ApiSlowIo,
+        ApiSlowLatency, ApiSlowLog, ApiSnapshot, ApiSummary, ApiWorkload, ApiWorkloadUsage, Daemon, Op,
+        VERSION,
     },
     histogram::Histogram,
     size_histogram::SizeHistogram,
@@ -113,6 +118,36 @@ fn slow_log() -> ApiSlowLog {
     }
 }
 
+/// Devices and I/Os are those of the other documents.
+fn history() -> Value {
+    let interval = ApiInterval {
+        began: 0.0,
+        taken: 0.0,
+        seconds: 0.0,
+        passes: 0,
+        failures: 0,
+        devices: Vec::new(),
+        summary: vec![ApiSummary {
+            device: String::new(),
+            op: String::new(),
+            ios: 0,
+            bytes: 0,
+            errors: 0,
+            slowest_seconds: 0.0,
+        }],
+        lost: [("{reason}".to_owned(), 1)].into(),
+        slow: Vec::new(),
+        slow_dropped: 0,
+    };
+    let mut history = ApiHistory::of("", Duration::ZERO, [UNIX_EPOCH; 2], None);
+    history.intervals.push(interval);
+    let mut value = serde_json::to_value(history).unwrap();
+    for list in ["devices", "slow"] {
+        value["intervals"][0][list] = Value::Array(vec![Value::Null]);
+    }
+    value
+}
+
 fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     // Histograms are explained once.
     let is_histogram = value.get("buckets").is_some();
@@ -138,6 +173,7 @@ fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
 fn every_field_is_in_the_document() {
     assert_documented("Fields", &serde_json::to_value(everything()).unwrap());
     assert_documented("Slow and failed I/Os", &serde_json::to_value(slow_log()).unwrap());
+    assert_documented("History", &history());
 }
 
 fn assert_documented(title: &str, model: &Value) {

@@ -2,5 +2,6 @@
 
 mod document;
 mod events;
+mod history;
 mod slow;
 mod snapshot;

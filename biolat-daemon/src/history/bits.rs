@@ -1,0 +1,213 @@
+//! Numbers as few bits. Each is written as the difference between its length and the length that is expected of it, in unary,
+//! and the bits below its top one: of neighbours in a histogram the lengths hardly differ.
+
+use std::sync::Arc;
+
+/// Appends bits to bytes, the lowest first.
+#[derive(Default)]
+pub(super) struct BitWriter {
+    bytes: Vec<u8>,
+    word: u64,
+    /// Bits of `word`, below 32 between two calls.
+    used: u32,
+}
+
+/// Takes bits from bytes. After the end there are zeros, so that a damaged block is read as some numbers, and ends.
+#[derive(Clone)]
+pub(super) struct BitReader<'a> {
+    bytes: &'a [u8],
+    word: u64,
+    used: u32,
+}
+
+/// How many bits a number has, from its top one on.
+pub(super) const fn length(value: u64) -> u32 {
+    u64::BITS - value.leading_zeros()
+}
+
+const fn below(count: u32) -> u64 {
+    (1 << count) - 1
+}
+
+impl BitWriter {
+    /// At most 32 bits; those above must be zero.
+    #[inline]
+    fn bits(&mut self, value: u64, count: u32) {
+        self.word |= value << self.used;
+        self.used += count;
+        if self.used >= 32 {
+            self.bytes.extend_from_slice(&(self.word as u32).to_le_bytes());
+            self.word >>= 32;
+            self.used -= 32;
+        }
+    }
+
+    pub(super) fn flag(&mut self, flag: bool) {
+        self.bits(flag.into(), 1);
+    }
+
+    /// Writes a number that is expected to have so many bits. Returns how many it has.
+    #[inline]
+    pub(super) fn number(&mut self, value: u64, expected: u32) -> u32 {
+        let length = length(value);
+        let longer = length.cast_signed() - expected.cast_signed();
+        let around = ((longer << 1) ^ (longer >> 31)).cast_unsigned();
+        // No length is below zero: beyond twice the expected one, only longer ones are left.
+        let mut ones = if length > 2 * expected { length } else { around };
+        while ones >= 32 {
+            self.bits(below(32), 32);
+            ones -= 32;
+        }
+        self.bits(below(ones), ones + 1);
+        let low = length.saturating_sub(1);
+        self.bits(value & below(low.min(32)), low.min(32));
+        if low > 32 {
+            self.bits((value >> 32) & below(low - 32), low - 32);
+        }
+        length
+    }
+
+    /// The bytes so far. The writer keeps its memory, for the next ones.
+    pub(super) fn take(&mut self) -> Arc<[u8]> {
+        let rest = self.used.div_ceil(8) as usize;
+        self.bytes.extend_from_slice(&self.word.to_le_bytes()[..rest]);
+        let taken = Arc::from(&*self.bytes);
+        self.bytes.clear();
+        (self.word, self.used) = (0, 0);
+        taken
+    }
+}
+
+impl<'a> BitReader<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, word: 0, used: 0 }
+    }
+
+    /// Makes at least 57 bits available.
+    #[inline]
+    fn refill(&mut self) {
+        if let Some((next, _)) = self.bytes.split_first_chunk() {
+            self.word |= u64::from_le_bytes(*next) << self.used;
+            let taken = (63 - self.used) / 8;
+            self.bytes = &self.bytes[taken as usize..];
+            self.used += taken * 8;
+            return;
+        }
+        while self.used <= 56 {
+            let (next, rest) = self.bytes.split_first().map_or((0, self.bytes), |(next, rest)| (*next, rest));
+            self.word |= u64::from(next) << self.used;
+            self.bytes = rest;
+            self.used += 8;
+        }
+    }
+
+    #[inline]
+    fn skip(&mut self, count: u32) {
+        self.word >>= count;
+        self.used -= count;
+    }
+
+    #[inline]
+    fn bits(&mut self, count: u32) -> u64 {
+        self.refill();
+        let value = self.word & below(count);
+        self.skip(count);
+        value
+    }
+
+    pub(super) fn flag(&mut self) -> bool {
+        self.bits(1) == 1
+    }
+
+    /// Reads a number that was expected to have so many bits, and how many it has.
+    #[inline]
+    pub(super) fn number(&mut self, expected: u32) -> (u64, u32) {
+        let mut ones = 0;
+        loop {
+            self.refill();
+            let some = self.word.trailing_ones().min(32);
+            self.skip(some);
+            ones += some;
+            if some < 32 {
+                self.skip(1);
+                break;
+            }
+            if ones > 4 * u64::BITS {
+                return (0, 0);
+            }
+        }
+        let longer = (ones >> 1).cast_signed() ^ -(ones & 1).cast_signed();
+        let length = if ones > 2 * expected { ones } else { expected.saturating_add_signed(longer) };
+        let length = length.min(u64::BITS);
+        let Some(low) = length.checked_sub(1) else { return (0, 0) };
+        let mut value = self.bits(low.min(32));
+        if low > 32 {
+            value |= self.bits(low - 32) << 32;
+        }
+        (value | 1 << low, length)
+    }
+
+    /// The same without its length.
+    pub(super) fn value(&mut self, expected: u32) -> u64 {
+        self.number(expected).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::{BitReader, BitWriter, length};
+
+    fn written(write: impl FnOnce(&mut BitWriter)) -> Arc<[u8]> {
+        let mut writer = BitWriter::default();
+        write(&mut writer);
+        writer.take()
+    }
+
+    #[test]
+    fn what_is_expected_is_short() {
+        // One bit of the difference, and those below the top one.
+        for (value, expected, bits) in
+            [(0, 0, 1), (1, 1, 1), (1000, 10, 10), (1000, 11, 11), (1000, 9, 12), (1, 0, 2)]
+        {
+            let all = written(|writer| (0..800).for_each(|_| _ = writer.number(value, expected)));
+            assert_eq!(all.len(), 100 * bits, "{value}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_ones_ends() {
+        let mut reader = BitReader::new(&[0xff; 100]);
+        assert_eq!(reader.number(3), (0, 0));
+        assert_eq!(BitReader::new(&[]).number(0), (0, 0));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn numbers_are_read_back(numbers in vec((any::<u64>(), 0..=64_u32, 0..=64_u32, any::<bool>()), 0..200)) {
+            let numbers: Vec<_> = numbers.into_iter().map(|(value, shift, expected, flag)| {
+                (value.checked_shr(shift).unwrap_or(0), expected, flag)
+            }).collect();
+            let bytes = written(|writer| for &(value, expected, flag) in &numbers {
+                writer.number(value, expected);
+                writer.flag(flag);
+            });
+            let mut reader = BitReader::new(&bytes);
+            for (value, expected, flag) in numbers {
+                prop_assert_eq!(reader.number(expected), (value, length(value)));
+                prop_assert_eq!(reader.flag(), flag);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..100)) {
+            let mut reader = BitReader::new(&bytes);
+            (0..1000).for_each(|expected| _ = reader.number(expected % 65));
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What came in each interval of the last day: of every device and op the latencies at full resolution, bytes, errors, and the
+//! slowest I/Os. Made of the collector's snapshots as they are; it has no clock, and knows nothing of probes and formats.
+//!
+//! An interval is one block of bytes, in which similar numbers take few bits: a busy drive takes about 170 bytes an op. See
+//! `docs/history.md`.
+
+mod bits;
+mod block;
+mod cells;
+mod delta;
+mod interval;
+mod names;
+mod selection;
+mod shared;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use selection::{KeptFrom, Period, Selection};
+pub use shared::SharedHistory;
+pub use store::{HistoryLimits, Store};

@@ -1,0 +1,21 @@
+//! Of the store as a whole: hosts with known I/Os, and clocks that the test sets.
+
+mod clocks;
+mod day;
+pub(super) mod host;
+mod limits;
+mod series;
+
+use std::time::Duration;
+
+use super::{HistoryLimits, Store};
+
+const DAY: Duration = Duration::from_secs(26 * 3600);
+
+fn store() -> Store {
+    store_of(16 << 20)
+}
+
+fn store_of(bytes: usize) -> Store {
+    Store::new(HistoryLimits { age: DAY, bytes })
+}

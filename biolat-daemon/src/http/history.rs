@@ -1,0 +1,53 @@
+//! `/api/v1/history`: the range that a request asks for, and the answer, which is encoded as the client reads it.
+
+mod body;
+mod query;
+
+use std::{sync::Arc, time::SystemTime};
+
+use http_body_util::{Either, combinators::UnsyncBoxBody};
+use hyper::{
+    Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, VARY},
+};
+
+use super::{
+    Service, negotiate,
+    responses::{HttpResponse, retry_later, set, text},
+};
+use crate::api::ApiHistory;
+use body::{HistoryBody, Writer};
+use query::HistoryQuery;
+
+/// Answers that are encoded at the same time. Each needs up to a megabyte, and what it shares with the store.
+pub(super) const READERS: usize = 8;
+
+/// The response to a request with this query.
+pub(super) fn respond(service: &Service, query: &str, headers: &HeaderMap) -> HttpResponse {
+    let Some(history) = &service.history else {
+        return text(StatusCode::NOT_FOUND, "not found: --history off disables the history\n");
+    };
+    let HistoryQuery { from, to, step, is_summary } = match HistoryQuery::parse(query, SystemTime::now()) {
+        Ok(query) => query,
+        Err(why) => return text(StatusCode::BAD_REQUEST, format!("bad request: {why}\n")),
+    };
+    let Ok(reader) = Arc::clone(&service.history_readers).try_acquire_owned() else {
+        const TEXT: &str = "too many clients read the history\n";
+        return retry_later(StatusCode::SERVICE_UNAVAILABLE, TEXT, "1");
+    };
+    let (selection, kept_from) = history.select(from, to);
+    let gzip = negotiate::gzip(headers);
+    let config = service.bodies.config();
+    let head = ApiHistory::of(&config.host, config.interval, [from, to], kept_from);
+    let writer = Writer::new(&head, selection.into_periods(step), is_summary, gzip);
+    let encoder = Arc::clone(&service.bodies.encoder);
+    let body = UnsyncBoxBody::new(HistoryBody::new(writer, encoder, reader));
+    let mut response = Response::new(Either::Right(body));
+    set(&mut response, CONTENT_TYPE, "application/json");
+    set(&mut response, VARY, "Accept-Encoding");
+    set(&mut response, CACHE_CONTROL, "no-cache");
+    if gzip {
+        set(&mut response, CONTENT_ENCODING, "gzip");
+    }
+    response
+}

@@ -1,0 +1,150 @@
+//! The answer as a stream: some intervals are read from the store's blocks, encoded and compressed when the client has read
+//! those before. So an answer of any size takes little memory.
+
+use std::{
+    convert::Infallible,
+    io::Write as _,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use flate2::{Compression, write::GzEncoder};
+use hyper::body::{Body, Bytes, Frame};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+};
+
+use crate::{
+    api::{ApiHistory, ApiInterval},
+    history::Period,
+};
+
+/// A chunk is sent when it has so many bytes, or when so many were encoded: others want to be encoded in between.
+const CHUNK: usize = 32 << 10;
+const ENCODED: usize = 1 << 20;
+
+type Periods = Box<dyn Iterator<Item = Period> + Send>;
+
+/// Encodes an answer.
+pub(super) struct Writer {
+    periods: Periods,
+    output: Output,
+    /// What closes the document, after the last interval.
+    end: &'static [u8],
+    is_first: bool,
+    is_summary: bool,
+}
+
+enum Output {
+    Plain(Vec<u8>),
+    Gzip(GzEncoder<Vec<u8>>),
+}
+
+impl Output {
+    // Writing to memory does not fail.
+    fn write(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Plain(plain) => plain.extend_from_slice(bytes),
+            Self::Gzip(encoder) => _ = encoder.write_all(bytes),
+        }
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        match self {
+            Self::Plain(plain) => plain,
+            Self::Gzip(encoder) => encoder.get_mut(),
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Self::Gzip(encoder) = self {
+            let _ = encoder.try_finish();
+        }
+    }
+}
+
+impl Writer {
+    pub(super) fn new(
+        head: &ApiHistory,
+        periods: impl Iterator<Item = Period> + Send + 'static,
+        is_summary: bool,
+        gzip: bool,
+    ) -> Self {
+        const END: &[u8] = b"]}";
+        let mut output = if gzip {
+            Output::Gzip(GzEncoder::new(Vec::new(), Compression::fast()))
+        } else {
+            Output::Plain(Vec::new())
+        };
+        // All keys are strings.
+        let head = serde_json::to_vec(head).unwrap_or_default();
+        output.write(head.strip_suffix(END).unwrap_or_default());
+        Self { periods: Box::new(periods), output, end: END, is_first: true, is_summary }
+    }
+
+    /// The next bytes; none at the end.
+    fn chunk(&mut self) -> Option<Bytes> {
+        let mut encoded = 0;
+        while !self.end.is_empty() && encoded < ENCODED && self.output.buffer().len() < CHUNK {
+            let Some(period) = self.periods.next() else {
+                self.output.write(std::mem::take(&mut self.end));
+                self.output.finish();
+                break;
+            };
+            if !std::mem::take(&mut self.is_first) {
+                self.output.write(b",");
+            }
+            let interval = ApiInterval::of(&period, self.is_summary);
+            let interval = serde_json::to_vec(&interval).unwrap_or_default();
+            encoded += interval.len();
+            self.output.write(&interval);
+        }
+        let bytes = std::mem::take(self.output.buffer());
+        (!bytes.is_empty() || !self.end.is_empty()).then(|| bytes.into())
+    }
+}
+
+/// The response body. hyper polls it when the previous chunk has been sent.
+pub(super) struct HistoryBody {
+    next: NextChunk,
+    encoder: Arc<Semaphore>,
+    /// One of few.
+    _reader: OwnedSemaphorePermit,
+}
+
+type NextChunk = Pin<Box<dyn Future<Output = Option<(Writer, Bytes)>> + Send>>;
+
+impl HistoryBody {
+    pub(super) fn new(writer: Writer, encoder: Arc<Semaphore>, reader: OwnedSemaphorePermit) -> Self {
+        Self { next: Box::pin(next(writer, Arc::clone(&encoder))), encoder, _reader: reader }
+    }
+}
+
+impl Body for HistoryBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let chunk = ready!(self.next.as_mut().poll(cx));
+        Poll::Ready(chunk.map(|(writer, bytes)| {
+            self.next = Box::pin(next(writer, Arc::clone(&self.encoder)));
+            Ok(Frame::data(bytes))
+        }))
+    }
+}
+
+/// One body is encoded at a time.
+async fn next(mut writer: Writer, encoder: Arc<Semaphore>) -> Option<(Writer, Bytes)> {
+    // The semaphore is never closed.
+    let permit = encoder.acquire_owned().await;
+    let encoded = spawn_blocking(move || {
+        let _permit = permit;
+        writer.chunk().map(|bytes| (writer, bytes))
+    });
+    encoded.await.ok().flatten()
+}

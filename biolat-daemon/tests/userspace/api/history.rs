@@ -1,0 +1,234 @@
+//! What came in each interval, as JSON.
+
+use std::{
+    io::Read as _,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use biolat_daemon::{
+    api::ApiHistory,
+    history::{HistoryLimits, SharedHistory},
+    http::{Limits, Service},
+    snapshot::Snapshot,
+};
+use flate2::read::GzDecoder;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::support::{
+    server::Server,
+    snapshots::{serve_config, snapshot},
+};
+
+const PATH: &str = "/api/v1/history";
+
+/// So many collections of these devices, one every 5 s, until now. Each came with as many reads as the one before, and one more.
+fn filled(devices: usize, collections: u64) -> (SharedHistory, SystemTime) {
+    let history = SharedHistory::new(HistoryLimits { age: Duration::from_secs(93_600), bytes: 64 << 20 });
+    let now =
+        UNIX_EPOCH + Duration::from_secs(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs());
+    let began = now - Duration::from_secs(5 * collections);
+    let mut snapshot = snapshot(devices);
+    snapshot.started = began;
+    for view in &mut snapshot.devices {
+        view.since = began;
+        view.series.iter_mut().for_each(|series| {
+            (series.bytes, series.histograms) = Default::default();
+        });
+    }
+    for number in 1..=collections {
+        snapshot.taken = began + Duration::from_secs(5 * number);
+        for series in snapshot.devices.iter_mut().flat_map(|view| &mut view.series) {
+            series.bytes += 4096 * number;
+            for histogram in &mut series.histograms {
+                histogram.buckets = (-100..60).map(|index| (index, number * (number + 1) / 2)).collect();
+                histogram.sum_ns += u128::from(number) * 1000;
+            }
+        }
+        history.record(&Arc::new(snapshot.clone()), Duration::from_secs(1000 + 5 * number));
+    }
+    (history, now)
+}
+
+async fn server(history: &SharedHistory) -> Server {
+    let history = history.clone();
+    Server::start_service(Some(snapshot(1)), Limits::default(), |seen| {
+        Service::new(seen, serve_config()).with_history(history)
+    })
+    .await
+}
+
+fn document(body: &[u8]) -> ApiHistory {
+    serde_json::from_slice(body).unwrap()
+}
+
+/// A body without the framing of its chunks.
+fn unchunked(body: &[u8]) -> Vec<u8> {
+    chunks(body).concat()
+}
+
+fn chunks(mut body: &[u8]) -> Vec<&[u8]> {
+    let mut chunks = Vec::new();
+    loop {
+        let end = body.windows(2).position(|window| window == b"\r\n").unwrap();
+        let length = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        if length == 0 {
+            return chunks;
+        }
+        chunks.push(&body[end + 2..end + 2 + length]);
+        body = &body[end + 2 + length + 2..];
+    }
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+#[tokio::test]
+async fn a_range_is_served() {
+    let (history, now) = filled(2, 20);
+    let server = server(&history).await;
+    let (from, to) = (seconds(now) - 50.0, seconds(now) - 25.0);
+    let reply = server.get(&format!("{PATH}?from={from}&to={to}"), "").await;
+    assert_eq!(reply.status, 200);
+    assert!(reply.head.contains("content-type: application/json\r\n"), "{}", reply.head);
+    assert!(reply.head.contains("vary: accept-encoding\r\n"), "{}", reply.head);
+    let answer = document(&unchunked(&reply.body));
+    assert_eq!((answer.version, answer.host.as_str(), answer.interval), (1, "example", 5.0));
+    assert_eq!((answer.from, answer.to), (from, to));
+    assert_eq!(answer.complete_from, Some(seconds(now) - 100.0));
+    assert_eq!(
+        (answer.ten_seconds_from, answer.collections_from),
+        (answer.complete_from, answer.complete_from)
+    );
+    let taken: Vec<_> = answer.intervals.iter().map(|interval| interval.taken - from).collect();
+    assert_eq!(taken, [5.0, 10.0, 15.0, 20.0, 25.0]);
+    let bytes: Vec<_> =
+        answer.intervals.iter().map(|interval| interval.devices[1].ops[0].bytes / 4096).collect();
+    assert_eq!(bytes, [11, 12, 13, 14, 15]);
+    let op = &answer.intervals[0].devices[0].ops[0];
+    assert_eq!((op.total.count(), op.total.sum_ns), (160 * 11, 11_000));
+    // Added up in steps, and with everything by default.
+    let reply = server.get(&format!("{PATH}?from={from}&to={to}&step=15s"), "").await;
+    let answer = document(&unchunked(&reply.body));
+    let bytes: Vec<_> =
+        answer.intervals.iter().map(|interval| interval.devices[1].ops[0].bytes / 4096).collect();
+    assert_eq!(bytes, [11 + 12 + 13, 14 + 15]);
+    assert_eq!(answer.intervals[0].seconds, 15.0);
+    assert_eq!(document(&unchunked(&server.get(PATH, "").await.body)).intervals.len(), 20);
+}
+
+#[tokio::test]
+async fn compressed_it_is_the_same() {
+    let (history, now) = filled(3, 200);
+    let server = server(&history).await;
+    let path = format!("{PATH}?from={}", seconds(now) - 900.0);
+    let plain = unchunked(&server.get(&path, "").await.body);
+    let reply = server.get(&path, "Accept-Encoding: gzip\r\n").await;
+    assert!(reply.head.contains("content-encoding: gzip\r\n"), "{}", reply.head);
+    let compressed = unchunked(&reply.body);
+    let mut unpacked = Vec::new();
+    GzDecoder::new(&compressed[..]).read_to_end(&mut unpacked).unwrap();
+    let (plain, unpacked) = (document(&plain), document(&unpacked));
+    assert_eq!(plain.intervals, unpacked.intervals);
+    assert_eq!(
+        plain.intervals.iter().map(|interval| interval.passes).sum::<u64>(),
+        0,
+        "these have no health"
+    );
+    assert!(compressed.len() < 200_000, "{} bytes", compressed.len());
+}
+
+#[tokio::test]
+async fn without_intervals_and_without_a_history() {
+    let empty = SharedHistory::new(HistoryLimits { age: Duration::from_secs(60), bytes: 1 << 20 });
+    let reply = server(&empty).await.get(PATH, "").await;
+    let answer = document(&unchunked(&reply.body));
+    assert_eq!((answer.complete_from, answer.intervals.len()), (None, 0));
+    let off = Server::start(Some(snapshot(1)), Limits::default()).await;
+    let reply = off.get(PATH, "").await;
+    assert_eq!(
+        (reply.status, reply.text().as_str()),
+        (404, "not found: --history off disables the history\n")
+    );
+}
+
+#[tokio::test]
+async fn bad_ranges_and_methods() {
+    let (history, _) = filled(1, 3);
+    let server = server(&history).await;
+    for (query, why) in [
+        ("from=yesterday", "from: give a time as in 03:00"),
+        ("from=-1h&to=-2h", "from must be before to"),
+        ("from=-1h&step=0", "step: give a time as in 10s"),
+        ("from=-1h&step=1e9", "step: give a time as in 10s"),
+        ("from=-1h&limit=3", "unknown parameter: use from, to, step and detail"),
+        ("from=%00", "from: give a time"),
+        ("from=99999999999999999999999999999999999999", "from: give a time"),
+        ("from=-99999999999999999999d", "from: give a time"),
+    ] {
+        let reply = server.get(&format!("{PATH}?{query}"), "").await;
+        let text = reply.text();
+        assert_eq!(reply.status, 400, "{query}: {text}");
+        assert!(text.starts_with(&format!("bad request: {why}")) && text.lines().count() == 1, "{text}");
+    }
+    let head = server.send(&format!("HEAD {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await;
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    let post = server.send(&format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await;
+    assert_eq!(post.status, 405);
+}
+
+/// Clients that ask and do not read: eight get an answer, others are told to come back, and all other endpoints answer. When
+/// they are gone, the history is there again.
+#[tokio::test]
+async fn clients_that_do_not_read() {
+    let (history, now) = filled(40, 100);
+    let server = server(&history).await;
+    let request = format!("GET {PATH}?from={} HTTP/1.1\r\nHost: x\r\n\r\n", seconds(now) - 4000.0);
+    let mut readers = Vec::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut begin = [0; 15];
+        stream.read_exact(&mut begin).await.unwrap();
+        assert_eq!(&begin, b"HTTP/1.1 200 OK");
+        readers.push(stream);
+    }
+    let reply = server.get(PATH, "").await;
+    assert_eq!((reply.status, reply.text().as_str()), (503, "too many clients read the history\n"));
+    assert!(reply.head.contains("retry-after: 1\r\n"), "{}", reply.head);
+    for path in ["/metrics", "/api/v1/snapshot", "/-/healthy"] {
+        assert_eq!(server.get(path, "").await.status, 200, "{path}");
+    }
+    // The collector goes on.
+    let before = history.bytes();
+    let snapshot = Snapshot { taken: SystemTime::now(), ..snapshot(40) };
+    history.record(&Arc::new(snapshot), Duration::from_secs(9000));
+    assert_ne!(history.bytes(), before);
+    drop(readers);
+    for attempt in 0.. {
+        if server.get(&format!("{PATH}?from=-1s"), "").await.status == 200 {
+            break;
+        }
+        assert!(attempt < 100, "no reader is free");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Megabytes of JSON, a few intervals at a time.
+#[tokio::test]
+async fn a_large_answer_is_encoded_in_parts() {
+    let (history, now) = filled(20, 150);
+    let server = server(&history).await;
+    let reply = server.get(&format!("{PATH}?from={}", seconds(now) - 4000.0), "").await;
+    let chunks = chunks(&reply.body);
+    let longest = chunks.iter().map(|chunk| chunk.len()).max().unwrap();
+    let all: usize = chunks.iter().map(|chunk| chunk.len()).sum();
+    let interval = all / 150;
+    assert!(all > 10_000_000, "{all} bytes");
+    assert!(chunks.len() > 50 && longest < 2 * interval + 32_768, "{} chunks, {longest} bytes", chunks.len());
+    assert!(chunks.last().unwrap().ends_with(b"]}"), "the document ends");
+}
