@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     Collector, Kept,
-    thread::{CollectorCommand, Outputs, run},
+    thread::{CollectorCommand, Outputs, run, time_since_boot},
 };
 use crate::{
     device::{selection::Selection, uevent::Uevents},
@@ -68,7 +68,7 @@ impl Handle {
         let (commands, receiver) = sync_channel(1);
         let (attached, outcome) = oneshot::channel();
         let Settings { host, selection, probe, interval, seccomp, kept, history } = settings;
-        let history = history.map(SharedHistory::new);
+        let history = history.map(|limits| SharedHistory::new(limits, time_since_boot()));
         let outputs = Outputs { snapshots: sender, history: history.clone() };
         let scrapes = Scrapes::default();
         let counted = scrapes.clone();

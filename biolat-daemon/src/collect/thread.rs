@@ -136,7 +136,7 @@ impl Outputs {
 }
 
 /// With the time that the machine was suspended.
-fn time_since_boot() -> Duration {
+pub(super) fn time_since_boot() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }

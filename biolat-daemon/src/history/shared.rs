@@ -13,10 +13,10 @@ use crate::snapshot::Snapshot;
 pub struct SharedHistory(Arc<Mutex<Store>>);
 
 impl SharedHistory {
-    /// Without any interval.
+    /// Without any interval, at this time by a clock that is never set.
     #[must_use]
-    pub fn new(limits: HistoryLimits) -> Self {
-        Self(Arc::new(Mutex::new(Store::new(limits))))
+    pub fn new(limits: HistoryLimits, now: Duration) -> Self {
+        Self(Arc::new(Mutex::new(Store::new(limits, now))))
     }
 
     /// Adds an interval, see [`Store::record`]. Never waits: in the microseconds that someone selects intervals, none is added,
@@ -55,8 +55,9 @@ mod tests {
 
     #[test]
     fn a_reader_does_not_delay_the_collector() {
-        let history = SharedHistory::new(HistoryLimits { age: Duration::MAX, bytes: usize::MAX });
         let mut host = TestHost::new(&["sda"]);
+        let limits = HistoryLimits { age: Duration::MAX, bytes: usize::MAX };
+        let history = SharedHistory::new(limits, host.boot);
         host.wait(5.0).io("sda", "read", 3, 0.001);
         history.record(&Arc::new(host.snapshot.clone()), host.boot);
         host.wait(5.0).io("sda", "read", 4, 0.001);

@@ -26,6 +26,9 @@ struct Tier {
     from_age: Duration,
 }
 
+/// Counters that are older than the store by so much are those of another daemon.
+const CONTINUED: Duration = Duration::from_secs(1);
+
 /// What a store may keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
@@ -40,6 +43,8 @@ pub struct HistoryLimits {
 /// counters grew by in it.
 pub struct Store {
     limits: HistoryLimits,
+    /// When it was made, by the clock of [`Self::record`].
+    opened: Duration,
     /// Each in the order of time. All of a tier are older than all of the one before.
     tiers: [VecDeque<Interval>; COARSER.len() + 1],
     /// Memory of the intervals.
@@ -54,11 +59,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Without any interval.
+    /// Without any interval, at this time.
     #[must_use]
-    pub fn new(limits: HistoryLimits) -> Self {
+    pub fn new(limits: HistoryLimits, now: Duration) -> Self {
         Self {
             limits,
+            opened: now,
             tiers: Default::default(),
             bytes: 0,
             names: NameTable::default(),
@@ -70,12 +76,17 @@ impl Store {
         }
     }
 
-    /// Adds an interval: what came since the snapshot before or, with the first one, since its counters were zero. `at` is the
-    /// time of the snapshot by a clock that is never set and goes on while the machine is suspended.
+    /// Adds an interval: what came since the snapshot before or, with the first one, since its counters were zero. If another
+    /// daemon began to count, there is none before the first: nobody knows when its counters grew. `at` is the time of the snapshot
+    /// by a clock that is never set and goes on while the machine is suspended.
     pub fn record(&mut self, snapshot: &Arc<Snapshot>, at: Duration) {
-        let since_start = || snapshot.taken.duration_since(snapshot.started).unwrap_or_default();
+        let counted = snapshot.taken.duration_since(snapshot.started).unwrap_or_default();
         let previous = self.previous.replace((Arc::clone(snapshot), at));
-        let began = previous.as_ref().map_or_else(|| at.saturating_sub(since_start()), |(_, began)| *began);
+        if previous.is_none() && counted > at.saturating_sub(self.opened) + CONTINUED {
+            self.slow_number = snapshot.slow.ios.last().map_or(0, |io| io.number);
+            return;
+        }
+        let began = previous.as_ref().map_or_else(|| at.saturating_sub(counted), |(_, began)| *began);
         // Counters of another start began again.
         let before = previous.map(|(before, _)| before).filter(|before| before.started == snapshot.started);
         self.names.begin(at);

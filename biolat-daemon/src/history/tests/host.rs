@@ -17,6 +17,9 @@ use crate::{
 /// Midnight of a Monday, in seconds since the epoch.
 pub(in crate::history) const MIDNIGHT: u64 = 1_767_571_200;
 
+/// How long the machine has been up when its counters begin.
+pub(in crate::history) const UPTIME: Duration = Duration::from_secs(86_400);
+
 /// The snapshot that the next collection makes, and the clocks.
 pub(in crate::history) struct TestHost {
     pub(in crate::history) snapshot: Snapshot,
@@ -24,7 +27,7 @@ pub(in crate::history) struct TestHost {
 }
 
 impl TestHost {
-    /// At midnight, when the machine has been up for a day.
+    /// At midnight.
     pub(in crate::history) fn new(devices: &[&str]) -> Self {
         let midnight = at(MIDNIGHT as f64);
         let snapshot = Snapshot {
@@ -39,7 +42,7 @@ impl TestHost {
             process: None,
             online_cpus: None,
         };
-        Self { snapshot, boot: Duration::from_secs(86_400) }
+        Self { snapshot, boot: UPTIME }
     }
 
     /// Time passes.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     Store,
     host::{TestHost, at, clock, difference, sums},
-    store_of,
+    store_of, store_with,
 };
 use crate::snapshot::Snapshot;
 
@@ -102,7 +102,7 @@ fn names_count() {
 
 #[test]
 fn a_shorter_age() {
-    let mut store = Store::new(super::HistoryLimits { age: Duration::from_secs(300), bytes: usize::MAX });
+    let mut store = store_with(super::HistoryLimits { age: Duration::from_secs(300), bytes: usize::MAX });
     three_hours(&mut store);
     assert_eq!(lengths(&store), [5]);
     assert_eq!(store.kept_from().unwrap().all, clock(3.0 * 3600.0 - 305.0));

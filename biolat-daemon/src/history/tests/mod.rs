@@ -17,5 +17,10 @@ fn store() -> Store {
 }
 
 fn store_of(bytes: usize) -> Store {
-    Store::new(HistoryLimits { age: DAY, bytes })
+    store_with(HistoryLimits { age: DAY, bytes })
+}
+
+/// As old as the host's counters.
+fn store_with(limits: HistoryLimits) -> Store {
+    Store::new(limits, host::UPTIME)
 }

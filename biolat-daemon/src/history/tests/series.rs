@@ -131,3 +131,18 @@ fn a_counter_that_begins_again_counts_from_zero() {
     let sums = super::host::sums(store.select(clock(10.0), clock(15.0)).into_periods(None));
     assert_eq!(sums[&("sda".to_owned(), "write".to_owned())].0 / 4096, 10);
 }
+
+#[test]
+fn counters_that_another_daemon_began_are_no_interval() {
+    let mut host = TestHost::new(&["sda"]);
+    host.wait(3600.0).io("sda", "read", 100, 0.001).slow("sda", 2.0);
+    let mut store = super::Store::new(super::HistoryLimits { age: super::DAY, bytes: 1 << 20 }, host.boot);
+    host.wait(0.5).collect(&mut store);
+    host.wait(5.0).io("sda", "read", 7, 0.001).collect(&mut store);
+    let periods = all(&store);
+    assert_eq!(
+        periods.iter().map(|period| (period.began, period.slow.len())).collect::<Vec<_>>(),
+        [(clock(3600.5), 0)]
+    );
+    assert_eq!(periods[0].devices[0].series[0].bytes, 7 * 4096);
+}
