@@ -26,6 +26,19 @@ pub(crate) fn trim_heap() {
     }
 }
 
+/// Unmaps the pages of the program's own code and constants: what ran at the start alone does not stay in this process's memory.
+/// What is needed again is mapped again, from the page cache.
+pub(crate) fn unmap_code() {
+    unsafe extern "C" {
+        safe static __executable_start: u8;
+        safe static etext: u8;
+    }
+    let start = &raw const __executable_start;
+    let bytes = (&raw const etext).addr().saturating_sub(start.addr());
+    // SAFETY: nothing writes to these pages, so that the file has the same. The linker puts what is written after the code.
+    unsafe { libc::madvise(start.cast_mut().cast(), bytes - bytes % page_size() as usize, libc::MADV_DONTNEED) };
+}
+
 /// The kernel's clock ticks per second, the unit of times in `/proc/<pid>/stat`.
 pub fn clock_ticks_per_second() -> u64 {
     system(libc::_SC_CLK_TCK)

@@ -21,6 +21,7 @@ use super::{
     thread::{CollectorCommand, Outputs, run, time_since_boot},
 };
 use crate::{
+    c_library,
     device::{selection::Selection, uevent::Uevents},
     history::{HistoryLimits, SharedHistory},
     host::Host,
@@ -74,6 +75,8 @@ impl Handle {
         let counted = scrapes.clone();
         let attach = move || -> Result<Collector> {
             let mut collector = Collector::begin(host, selection, probe, kept)?;
+            // The loader is the larger part of it.
+            c_library::unmap_code();
             collector.scrapes = counted;
             collector.drop_privileges(seccomp)?;
             Ok(collector)
