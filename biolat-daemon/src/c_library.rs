@@ -36,7 +36,9 @@ pub(crate) fn unmap_code() {
     let start = &raw const __executable_start;
     let bytes = (&raw const etext).addr().saturating_sub(start.addr());
     // SAFETY: nothing writes to these pages, so that the file has the same. The linker puts what is written after the code.
-    unsafe { libc::madvise(start.cast_mut().cast(), bytes - bytes % page_size() as usize, libc::MADV_DONTNEED) };
+    unsafe {
+        libc::madvise(start.cast_mut().cast(), bytes - bytes % page_size() as usize, libc::MADV_DONTNEED)
+    };
 }
 
 /// The kernel's clock ticks per second, the unit of times in `/proc/<pid>/stat`.

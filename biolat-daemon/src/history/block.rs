@@ -29,7 +29,7 @@ const MOST_REASONS: u64 = 256;
 /// Counts of the whole host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Collections that succeeded, and that failed.
+    /// Collections, and how many of them failed.
     pub(super) collections: u64,
     pub(super) failures: u64,
     /// Slow I/Os that were not recorded.

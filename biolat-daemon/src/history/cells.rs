@@ -181,7 +181,8 @@ impl Cells {
 
     /// Whether fewer than half of the latencies are in other cells.
     fn is_similar(&self, other: &Self) -> bool {
-        let others = &other.counts[self.touched.clone()];
+        // Without any count there are none.
+        let others = other.counts.get(self.touched.clone()).unwrap_or_default();
         let (mut ios, mut differ) = (0_u64, 0_u64);
         for (one, other) in self.cells().iter().zip(others) {
             ios = ios.wrapping_add(*one);
@@ -250,6 +251,17 @@ mod tests {
         assert!(
             !grown(&[(3, 2)], &[(3, 1)]) && !grown(&[(3, 1)], &[]) && !grown(&[(3, 1)], &[(2, 5), (4, 9)])
         );
+    }
+
+    #[test]
+    fn a_time_without_a_count_is_written() {
+        let mut writer = BitWriter::default();
+        let total = Cells { sum_ns: 7, ..Cells::default() };
+        total.write(&mut writer, Some(&Cells::default()), None);
+        let bytes = writer.take();
+        let mut read = Cells::default();
+        read.read(&mut BitReader::new(&bytes), Some(&Cells::default()), None);
+        assert_eq!((read.sum_ns, read.is_empty()), (7, false));
     }
 
     proptest! {

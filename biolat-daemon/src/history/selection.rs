@@ -41,7 +41,7 @@ pub struct Period {
     pub ended: SystemTime,
     /// Its length by the monotonic clock.
     pub length: Duration,
-    /// Collections that succeeded in it, and that failed.
+    /// Collections in it, and how many of them failed.
     pub collections: u64,
     pub failures: u64,
     /// Of I/Os in flight the largest numbers and the largest age of all collections.

@@ -4,7 +4,7 @@
 //! [server-sent events]: https://html.spec.whatwg.org/multipage/server-sent-events.html
 
 use std::{
-    convert::Infallible,
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -65,12 +65,9 @@ impl EventStream {
 
 impl Body for EventStream {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let next = ready!(self.0.as_mut().poll(cx));
         Poll::Ready(next.map(|(subscription, bytes)| {
             self.0 = Box::pin(subscription.next());

@@ -40,7 +40,7 @@ pub(super) fn respond(service: &Service, query: &str, headers: &HeaderMap) -> Ht
     let config = service.bodies.config();
     let head = ApiHistory::of(&config.host, config.interval, [from, to], kept_from);
     let writer = Writer::new(&head, selection.into_periods(step), is_summary, gzip);
-    let encoder = Arc::clone(&service.bodies.encoder);
+    let encoder = Arc::clone(&service.history_encoder);
     let body = UnsyncBoxBody::new(HistoryBody::new(writer, encoder, reader));
     let mut response = Response::new(Either::Right(body));
     set(&mut response, CONTENT_TYPE, "application/json");

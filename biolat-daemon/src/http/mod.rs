@@ -71,6 +71,8 @@ pub struct Service {
     live: bool,
     history: Option<SharedHistory>,
     history_readers: Arc<Semaphore>,
+    /// Its permit is for encoding a part of the history: a scrape never waits for one.
+    history_encoder: Arc<Semaphore>,
     web_config: Option<Arc<WebConfig>>,
 }
 
@@ -85,6 +87,7 @@ impl Service {
             live,
             history: None,
             history_readers: Arc::new(Semaphore::new(history::READERS)),
+            history_encoder: Arc::new(Semaphore::new(1)),
             web_config: None,
         }
     }

@@ -1,6 +1,6 @@
 //! Responses: their type, and those without a snapshot in them.
 
-use std::convert::Infallible;
+use std::io;
 
 use http_body_util::{Either, Full, combinators::UnsyncBoxBody};
 use hyper::{
@@ -10,7 +10,7 @@ use hyper::{
 };
 
 /// A whole body or a stream.
-pub(super) type HttpResponse = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
+pub(super) type HttpResponse = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, io::Error>>>;
 
 pub(super) fn full(body: impl Into<Bytes>, content_type: &'static str, gzip: bool) -> HttpResponse {
     let mut response = untyped(body);

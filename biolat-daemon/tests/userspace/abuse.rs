@@ -112,8 +112,10 @@ fn server() -> SocketAddr {
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let history =
-                    SharedHistory::new(HistoryLimits { age: Duration::from_secs(600), bytes: 1 << 20 });
+                let history = SharedHistory::new(
+                    HistoryLimits { age: Duration::from_secs(600), bytes: 1 << 20 },
+                    Duration::ZERO,
+                );
                 history.record(&Arc::new(snapshot(1)), Duration::from_secs(9));
                 let service = |seen| Service::new(seen, serve_config()).with_history(history);
                 let server = Server::start_service(Some(snapshot(1)), Limits::default(), service).await;

@@ -49,7 +49,10 @@ fn add(series: &mut SeriesView, index: i32, count: u64, ns: u128) {
 /// A day of 8 drives with 60 reads of a millisecond a minute. In the minute of the stall, one drive has 7 reads of 4 s, and one
 /// write of another drive fails.
 fn day(now: u64) -> SharedHistory {
-    let history = SharedHistory::new(HistoryLimits { age: Duration::from_secs(93_600), bytes: 16 << 20 });
+    let history = SharedHistory::new(
+        HistoryLimits { age: Duration::from_secs(93_600), bytes: 16 << 20 },
+        Duration::ZERO,
+    );
     let mut snapshot = snapshot(8);
     snapshot.started = at(now - 60 * MINUTES);
     for view in &mut snapshot.devices {

@@ -2,11 +2,11 @@
 //! those before. So an answer of any size takes little memory.
 
 use std::{
-    convert::Infallible,
-    io::Write as _,
+    io::{self, Write as _},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
 use flate2::{Compression, write::GzEncoder};
@@ -24,6 +24,9 @@ use crate::{
 /// A chunk is sent when it has so many bytes, or when so many were encoded: others want to be encoded in between.
 const CHUNK: usize = 32 << 10;
 const ENCODED: usize = 1 << 20;
+
+/// What a client reads stays in memory when the store has dropped it, but no longer.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 type Periods = Box<dyn Iterator<Item = Period> + Send>;
 
@@ -110,28 +113,31 @@ impl Writer {
 pub(super) struct HistoryBody {
     next: NextChunk,
     encoder: Arc<Semaphore>,
+    deadline: Instant,
     /// One of few.
     _reader: OwnedSemaphorePermit,
 }
 
-type NextChunk = Pin<Box<dyn Future<Output = Option<(Writer, Bytes)>> + Send>>;
+type NextChunk = Pin<Box<dyn Future<Output = io::Result<Option<(Writer, Bytes)>>> + Send>>;
 
 impl HistoryBody {
     pub(super) fn new(writer: Writer, encoder: Arc<Semaphore>, reader: OwnedSemaphorePermit) -> Self {
-        Self { next: Box::pin(next(writer, Arc::clone(&encoder))), encoder, _reader: reader }
+        let deadline = Instant::now() + TIMEOUT;
+        Self { next: Box::pin(next(writer, Arc::clone(&encoder))), encoder, deadline, _reader: reader }
     }
 }
 
 impl Body for HistoryBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if Instant::now() > self.deadline {
+            return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+        }
         let chunk = ready!(self.next.as_mut().poll(cx));
-        Poll::Ready(chunk.map(|(writer, bytes)| {
+        Poll::Ready(chunk.transpose().map(|chunk| {
+            let (writer, bytes) = chunk?;
             self.next = Box::pin(next(writer, Arc::clone(&self.encoder)));
             Ok(Frame::data(bytes))
         }))
@@ -139,12 +145,12 @@ impl Body for HistoryBody {
 }
 
 /// One body is encoded at a time.
-async fn next(mut writer: Writer, encoder: Arc<Semaphore>) -> Option<(Writer, Bytes)> {
+async fn next(mut writer: Writer, encoder: Arc<Semaphore>) -> io::Result<Option<(Writer, Bytes)>> {
     // The semaphore is never closed.
     let permit = encoder.acquire_owned().await;
     let encoded = spawn_blocking(move || {
         let _permit = permit;
         writer.chunk().map(|bytes| (writer, bytes))
     });
-    encoded.await.ok().flatten()
+    Ok(encoded.await?)
 }

@@ -43,6 +43,9 @@ pub(super) async fn show(output: &Output<'_>, history: &ApiHistory) -> Result<()
     if text.is_empty() { Ok(()) } else { write(text).await }
 }
 
+/// The lower bound of a bucket, compared with its upper one, and a bit less.
+const BUCKET: f64 = 0.9;
+
 /// The slowest first; then others with errors, the most first.
 fn worst(intervals: &[ApiInterval]) -> Vec<Row<'_>> {
     let mut rows: Vec<_> = intervals.iter().flat_map(rows_of).collect();
@@ -62,6 +65,8 @@ fn rows_of(interval: &ApiInterval) -> impl Iterator<Item = Row<'_>> {
         let total = |io: &ApiSlowIo| io.latency.total.unwrap_or_default();
         let recorded = interval.slow.iter().filter(|io| io.device == summary.device && io.op == summary.op);
         let slowest = recorded.max_by(|one, other| total(one).total_cmp(&total(other)));
+        // What failed is recorded however fast it was: a slower one may not be.
+        let slowest = slowest.filter(|io| total(io) >= BUCKET * summary.slowest_seconds);
         Row {
             began: interval.began,
             seconds: interval.seconds,

@@ -27,7 +27,10 @@ const PATH: &str = "/api/v1/history";
 
 /// So many collections of these devices, one every 5 s, until now. Each came with as many reads as the one before, and one more.
 fn filled(devices: usize, collections: u64) -> (SharedHistory, SystemTime) {
-    let history = SharedHistory::new(HistoryLimits { age: Duration::from_secs(93_600), bytes: 64 << 20 });
+    let history = SharedHistory::new(
+        HistoryLimits { age: Duration::from_secs(93_600), bytes: 64 << 20 },
+        Duration::ZERO,
+    );
     let now =
         UNIX_EPOCH + Duration::from_secs(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs());
     let began = now - Duration::from_secs(5 * collections);
@@ -144,7 +147,8 @@ async fn compressed_it_is_the_same() {
 
 #[tokio::test]
 async fn without_intervals_and_without_a_history() {
-    let empty = SharedHistory::new(HistoryLimits { age: Duration::from_secs(60), bytes: 1 << 20 });
+    let empty =
+        SharedHistory::new(HistoryLimits { age: Duration::from_secs(60), bytes: 1 << 20 }, Duration::ZERO);
     let reply = server(&empty).await.get(PATH, "").await;
     let answer = document(&unchunked(&reply.body));
     assert_eq!((answer.complete_from, answer.intervals.len()), (None, 0));
