@@ -82,12 +82,12 @@ function(histograms, config) {
   rules: [
     {
       record: mean,
-      comment:: 'Mean latency by size, of sizes with an I/O every two seconds.',
+      comment:: 'Mean latency by size, of sizes with an I/O every twenty seconds.',
       expr: withModel(|||
         (
           %s
             /
-          (%s > 0.5)
+          (%s > 0.05)
         )
       ||| % [
         histograms.sum('biolat_size_device_latency_seconds', band),
@@ -156,7 +156,7 @@ function(histograms, config) {
       record: slowdownInSize,
       comment:: |||
         How many times as long as others a drive takes for an op and size: the median of its class, or that of the next higher load if
-        it is longer, as a little more load makes much of a difference near saturation. The mean of few I/Os is noise: at 0.2 I/Os
+        it is longer, as a little more load makes much of a difference near saturation. The mean of few I/Os is noise: at 0.05 I/Os
         per second it is the square root of that.
       |||,
       expr: |||
@@ -176,7 +176,7 @@ function(histograms, config) {
           )
         )
           ^ on (%(band)s) group_left ()
-        (1 - 0.2 / (0.2 + %(count)s))
+        (1 - 0.05 / (0.05 + %(count)s))
       ||| % {
         drive: drive,
         cohort: cohort,
