@@ -114,9 +114,7 @@ impl Collector {
         map_fds: &mut Vec<OwnedFd>,
     ) -> Result<()> {
         let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
-        let &Options { workloads, statistics, .. } = options;
-        let new =
-            Probe::load(kernel.clone(), types, &self.host, slots, workloads, statistics, Some(map_fds))?;
+        let new = Probe::load(kernel.clone(), types, &self.host, slots, options, Some(map_fds))?;
         // What the last daemon had switched away from and not taken.
         self.take_workloads()?;
         // If this process ends before the new probe is kept, the next one continues with the old one.
@@ -139,8 +137,7 @@ impl Collector {
     ) -> Result<Self> {
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
         let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
-        let &Options { workloads, statistics, .. } = options;
-        let mut probe = Probe::load(kernel, types, &host, slots, workloads, statistics, map_fds)?;
+        let mut probe = Probe::load(kernel, types, &host, slots, options, map_fds)?;
         probe.attach_loaded(&host)?;
         Self::new(host, selection, found, probe)
     }

@@ -97,16 +97,10 @@ pub struct Probe {
 
 impl Probe {
     /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. `btf` describes the running
-    /// kernel. With `statistics` the kernel counts the probe's runs and run time until the probe is dropped.
-    pub fn attach(
-        kernel: Kernel,
-        btf: Vec<u8>,
-        host: &Host,
-        slots: u32,
-        workloads: u32,
-        statistics: bool,
-    ) -> Result<Self> {
-        let mut probe = Self::load(kernel, btf, host, slots, workloads, statistics, None)?;
+    /// kernel, for which the options have been applied already. With `statistics` the kernel counts the probe's runs and run time until
+    /// the probe is dropped.
+    pub fn attach(kernel: Kernel, btf: Vec<u8>, host: &Host, slots: u32, options: &Options) -> Result<Self> {
+        let mut probe = Self::load(kernel, btf, host, slots, options, None)?;
         probe.attach_loaded(host)?;
         Ok(probe)
     }
@@ -118,15 +112,14 @@ impl Probe {
         btf: Vec<u8>,
         host: &Host,
         slots: u32,
-        workloads: u32,
-        statistics: bool,
+        options: &Options,
         map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Self> {
         let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
-        let statistics = statistics.then(enable_statistics).transpose()?;
+        let statistics = options.statistics.then(enable_statistics).transpose()?;
         let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots } =
-            env.load(&kernel, &btf, slots, workloads, map_fds)?;
+            env.load(&kernel, &btf, slots, options.workloads, map_fds)?;
         drop(btf);
         // Parsing BTF took some tens of megabytes.
         c_library::trim_heap();

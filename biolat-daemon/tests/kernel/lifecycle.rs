@@ -88,13 +88,14 @@ fn the_verifier_walks_few_instructions() {
     let options = Options { slow: Some(Duration::from_secs(1)), ..Options::default() };
     let kernel = Kernel::from_btf(&types).unwrap().with(&options);
     for (workloads, most) in [(0, 20_000), (DEFAULT_WORKLOADS, 25_000)] {
-        let probe = Probe::attach(kernel.clone(), types.clone(), &host, 4, workloads, false).unwrap();
+        let probe = Probe::attach(kernel.clone(), types.clone(), &host, 4, &Options { workloads, ..options })
+            .unwrap();
         let walked = probe.program_counts().unwrap().verified_instructions;
         println!("the verifier walked {walked} instructions, with {workloads} workloads");
         // Before Linux 5.16 the kernel does not report it.
         assert!(walked == 0 || (500..most).contains(&walked), "{walked}");
     }
-    let _probe = Probe::attach(kernel, types, &host, 4, 0, false).unwrap();
+    let _probe = Probe::attach(kernel, types, &host, 4, &Options { workloads: 0, ..options }).unwrap();
     let loaded = loaded_programs().map(Result::unwrap).filter(|program| program.name() == b"inflight");
     let walked = loaded.max_by_key(ProgramInfo::id).unwrap().verified_instruction_count().unwrap_or(0);
     println!("and {walked} of the program that looks at requests in flight");
