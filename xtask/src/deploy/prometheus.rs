@@ -18,10 +18,11 @@ const RULES: [&str; 5] =
 /// Those for native and for classic histograms.
 const BOTH_KINDS: [[&str; 2]; 2] =
     [["recording.yml", "recording-classic.yml"], ["slo.yml", "slo-classic.yml"]];
-const TESTS: [&str; 11] = [
+const TESTS: [&str; 12] = [
     "tests/classic.yml",
     "tests/drives.yml",
     "tests/fail_slow.yml",
+    "tests/fail_slow_idle.yml",
     "tests/fail_slow_load.yml",
     "tests/failures.yml",
     "tests/figures.yml",
