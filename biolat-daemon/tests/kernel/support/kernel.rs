@@ -17,9 +17,6 @@ pub(crate) fn has_disk_sequences() -> bool {
 pub(crate) const SAME_LOOP_DEVICE: &str =
     "before 5.15 nothing tells that a loop device got another file, unless a scan found it without one";
 
-/// Without sequence numbers nothing relates a hidden path of NVMe multipath to its name in sysfs.
-pub(crate) const UNNAMED_PATHS: &str = "before 5.15 the hidden paths of NVMe multipath have no name";
-
 /// Whether the partitions of a new disk are looked for before its queue is set up: the reads have no dispatch time.
 ///
 /// <https://github.com/torvalds/linux/commit/75f4dca59694>
