@@ -26,12 +26,13 @@ pub struct Layout {
     pub queue_disk: u32,
     /// 1 where the queue points to the disk, 0 where the request does (before 5.17).
     pub disk_on_queue: u32,
-    /// `gendisk.diskseq`, or `gendisk.major` where there is none (before 5.15).
+    /// `gendisk.diskseq`, or `kernfs_node.id` where there is none (before 5.15).
     pub disk_id: u32,
-    /// `gendisk.first_minor`.
-    pub first_minor: u32,
-    /// 1 where a device's id is its disk sequence number, which is never reused; 0 where it is derived from its
-    /// device number.
+    /// `kobject.sd`, the directory in sysfs: within the disk, or within what `gendisk.part0` points to. Like the members of
+    /// `part0` below, 0 where there is `diskseq`.
+    pub disk_directory: u32,
+    /// 1 where a device's id is its disk sequence number, 0 where it is derived from the number of its directory in sysfs.
+    /// Neither is ever reused.
     pub id_is_sequence: u32,
     /// `RQF_FLUSH_SEQ` as a mask.
     pub flush_sequence: u32,
@@ -113,6 +114,10 @@ pub struct Layout {
     pub kernfs_name: u32,
     /// `kernfs_node.__parent`, or `kernfs_node.parent` (before 6.15).
     pub kernfs_parent: u32,
+    /// `gendisk.part0`, where it is a pointer.
+    pub disk_part0: u32,
+    /// 1 where `gendisk.part0` is a pointer (from 5.11 on), 0 where it is a part of the disk.
+    pub part0_is_pointer: u32,
 }
 
 /// Values of [`Layout::bio_issue_kind`].
@@ -215,13 +220,13 @@ impl Layout {
     }
 }
 
-/// The id of a device on kernels without disk sequence numbers. Minor numbers of disks are multiples of 8 or 16, or equal
-/// but for the major number. Mixing moves the bits that differ to the low end, which selects the cell of the table.
+/// The id of a device on kernels without disk sequence numbers, by the inode number of its directory in sysfs. The kernel
+/// numbers inodes of sysfs in turn, and each disk has about as many: mixing moves the bits that differ to the low end, which
+/// selects the cell of the table.
 #[inline(always)]
 #[must_use]
-pub const fn device_number(major: u32, minor: u32) -> u64 {
-    let mixed = minor ^ minor >> 4 ^ major.wrapping_mul(29) & 0xf_ffff;
-    (major as u64) << 20 | mixed as u64
+pub const fn directory_id(inode: u64) -> u64 {
+    inode ^ inode >> 8
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use biolat_common::{
     event::{Event, EventKind},
-    kernel::{Layout, device_number},
+    kernel::{Layout, directory_id},
     lost::{Counts, Reason},
     series::Key,
     slot::{Cell, SLOTS, TABLE_CELLS, table_cell},
@@ -39,17 +39,16 @@ fn an_event_is_16_bytes() {
 }
 
 #[test]
-fn device_numbers_differ_and_spread() {
-    let minors = (0..1 << 20).map(|minor| device_number(8, minor)).collect::<std::collections::BTreeSet<_>>();
-    assert_eq!(minors.len(), 1 << 20);
-    assert!(minors.iter().all(|id| id >> 20 == 8));
-    // 16 SCSI disks, and 4 each of NVMe, virtio and loop.
-    let scsi = (0..16).map(|disk| (8, disk * 16));
-    let others = [259, 254, 7].into_iter().flat_map(|major| (0..4).map(move |minor| (major, minor)));
-    let cells = scsi.chain(others).map(|(major, minor)| table_cell(Key::new(device_number(major, minor), 0)));
-    let cells: Vec<_> = cells.collect();
-    let distinct = cells.iter().collect::<std::collections::BTreeSet<_>>().len();
-    assert!(distinct + 2 >= cells.len(), "{distinct} of {}", cells.len());
+fn ids_of_directories_differ_and_spread() {
+    let ids = (0..1 << 20).map(directory_id).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(ids.len(), 1 << 20);
+    assert_eq!((directory_id(0), ids.last()), (0, Some(&((1 << 20) - 1))));
+    // 32 disks, each with so many files and directories in sysfs.
+    for files in [64, 100, 128, 131, 256] {
+        let cells = (0..32).map(|disk| table_cell(Key::new(directory_id(20_000 + disk * files), 0)));
+        let distinct = cells.collect::<std::collections::BTreeSet<_>>().len();
+        assert!(distinct >= 28, "{files} each: {distinct} cells");
+    }
 }
 
 #[test]
@@ -58,6 +57,6 @@ fn losses_and_layout() {
     for (index, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(reason as usize, index);
     }
-    assert_eq!((size_of::<Layout>(), align_of::<Layout>()), (200, 4));
+    assert_eq!((size_of::<Layout>(), align_of::<Layout>()), (208, 4));
     assert_eq!((offset_of!(Layout, status_is_errno), offset_of!(Layout, request_hctx)), (64, 144));
 }

@@ -89,8 +89,7 @@ pub(crate) static LOSS_REASONS: &[LossReason] = &[
         name: "unknown_device",
         counted_by: CountedBy::Collector,
         meaning: "the device was gone before biolat could find its name",
-        action: "None for devices that exist for less than 2 s. Before Linux 5.15, the hidden paths of NVMe multipath have \
-                 no name either.",
+        action: "None for devices that exist for less than 2 s.",
         expected: false,
     },
 ];

@@ -4,7 +4,7 @@
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::BtfTracePointContext};
 use biolat_common::{
     bucket::positive,
-    kernel::{bio_issue, device_number},
+    kernel::{bio_issue, directory_id},
     status::{STATUSES, from_errno},
 };
 
@@ -72,10 +72,11 @@ impl Completion {
         !self.bio().is_null()
     }
 
-    /// Whether there is a disk. NVMe's admin commands have none.
+    /// Whether there is a disk with an id. NVMe's admin commands have none.
     #[inline(always)]
     pub(crate) fn has_disk(&self) -> bool {
         !self.disk().is_null()
+            && (layout_const!(id_is_sequence) != 0 || !self.part0().is_null() && !self.directory().is_null())
     }
 
     /// Whether the first bio, which has to exist, has a cgroup. Passthrough commands have none.
@@ -161,10 +162,30 @@ impl Completion {
         field!(u64, self.request, sector)
     }
 
-    /// The id of the disk; 0 if there is none.
+    /// The id of the disk; 0 if there is none. Where it is the number of the directory in sysfs, it is 0 once that is removed.
     #[inline(always)]
     pub(crate) fn device(&self) -> u64 {
-        disk_id(self.disk())
+        if layout_const!(id_is_sequence) != 0 {
+            field!(u64, self.disk(), disk_id)
+        } else {
+            directory_id(field!(u64, self.directory(), disk_id))
+        }
+    }
+
+    /// The disk's directory in sysfs; may be null.
+    #[inline(always)]
+    fn directory(&self) -> *const u8 {
+        field!(u64, self.part0(), disk_directory) as *const u8
+    }
+
+    /// What has the directory of the disk: its first partition, which is the whole disk, or the disk.
+    #[inline(always)]
+    fn part0(&self) -> *const u8 {
+        if layout_const!(part0_is_pointer) != 0 {
+            field!(u64, self.disk(), disk_part0) as *const u8
+        } else {
+            self.disk()
+        }
     }
 
     /// May be null.
@@ -177,15 +198,6 @@ impl Completion {
         } else {
             queue_or_disk
         }
-    }
-}
-
-#[inline(always)]
-fn disk_id(disk: *const u8) -> u64 {
-    if layout_const!(id_is_sequence) != 0 {
-        field!(u64, disk, disk_id)
-    } else {
-        device_number(field!(u32, disk, disk_id), field!(u32, disk, first_minor))
     }
 }
 

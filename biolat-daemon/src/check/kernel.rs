@@ -37,11 +37,6 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
             format!("{name} on {machine}, on which biolat has not been tested"),
         );
     }
-    if release < WITH_SEQUENCE {
-        let text =
-            format!("{name}: counts may be lost, and the hidden paths of NVMe multipath are not measured");
-        return Finding::note(ID, "kernel", text).step("boot a kernel of 6.1 or later");
-    }
     if release < WITHOUT_NESTING {
         let text = format!("{name}: a count may be lost when an interrupt occurs within the probe");
         return Finding::note(ID, "kernel", text).step("boot a kernel of 6.1 or later");
@@ -113,7 +108,7 @@ mod tests {
             (Ok(Release(6, 12)), "x86_64", Fine, "Linux 6.12"),
             (Ok(Release(6, 1)), "x86_64", Fine, "Linux 6.1"),
             (Ok(Release(5, 15)), "x86_64", Note, "Linux 5.15: a count may be lost"),
-            (Ok(Release(5, 10)), "x86_64", Note, "NVMe multipath are not measured"),
+            (Ok(Release(5, 10)), "x86_64", Note, "Linux 5.10: a count may be lost"),
             (Ok(Release(5, 4)), "x86_64", Fail, "this is Linux 5.4, biolat requires 5.8 or later"),
             (Ok(Release(6, 12)), "aarch64", Fine, "Linux 6.12"),
             (Ok(Release(6, 12)), "riscv64", Note, "Linux 6.12 on riscv64"),

@@ -242,7 +242,7 @@ impl Subjects {
             Some(kernel) => kernel.layout.id_is_sequence != 0,
             None => release.is_none_or(|release| release >= kernel::WITH_SEQUENCE),
         };
-        let ids = if has_sequence { IdKind::Diskseq } else { IdKind::DeviceNumber };
+        let ids = if has_sequence { IdKind::Diskseq } else { IdKind::Directory };
         let root = &self.host.sysfs;
         devices::devices(device::scan(root, ids, |_| None), &self.selection, root, is_root)
     }

@@ -147,7 +147,7 @@ fn scan(host: &Host, ids: IdKind, known: &BTreeMap<u64, Device>) -> Result<Vec<D
 }
 
 fn id_kind(kernel: &Kernel) -> IdKind {
-    if kernel.layout.id_is_sequence != 0 { IdKind::Diskseq } else { IdKind::DeviceNumber }
+    if kernel.layout.id_is_sequence != 0 { IdKind::Diskseq } else { IdKind::Directory }
 }
 
 impl Collector {

@@ -25,7 +25,7 @@ pub(crate) use stack::read_stacks;
 /// A request-based block device. Bio-based ones (most dm, md, zram, a multipath head) have no requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// What the probe identifies it by: the sequence number, or the device number on kernels without one.
+    /// What the probe identifies it by: the sequence number or, on kernels without one, a number derived from the inode.
     pub id: u64,
     /// The kernel's name: `nvme0n1`.
     pub name: String,

@@ -2,7 +2,7 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
-use biolat_common::kernel::device_number;
+use biolat_common::kernel::directory_id;
 
 use super::{
     Device, Throttling, paths,
@@ -15,15 +15,14 @@ use super::{
 pub enum IdKind {
     /// `diskseq`.
     Diskseq,
-    /// Major and minor number.
-    DeviceNumber,
+    /// The inode number of its directory.
+    Directory,
 }
 
 /// Every request-based device, by name. A loop device is included while a file is attached to it.
 ///
 /// A drive's identity does not change, and reading it can be a command to the drive (virtio's `serial` is): it is not read
-/// again for a `known` device. A device that disappears during the scan is left out, and so is one without an id: before
-/// Linux 5.15, a hidden multipath path.
+/// again for a `known` device. A device that disappears during the scan is left out.
 pub fn scan<'a>(
     sysfs: &Path,
     ids: IdKind,
@@ -57,12 +56,13 @@ fn read<'a>(
     let path = &block.join(&name);
     let number = text(path, "dev")?;
     let sequence = text(path, "diskseq")?.parse().ok();
+    let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
+    let inode = metadata.ino();
     let id = match ids {
         IdKind::Diskseq => sequence,
-        IdKind::DeviceNumber => id_by_number(&number),
+        IdKind::Directory => Some(directory_id(inode)),
     };
-    let (Some(id), Ok(metadata)) = (id, fs::metadata(path)) else { return Ok(None) };
-    let inode = metadata.ino();
+    let Some(id) = id else { return Ok(None) };
     let identity = match known(id) {
         Some(known) if known.name == name && known.inode == inode => known.clone(),
         _ => identity(path, &name)?,
@@ -118,11 +118,6 @@ fn identity(path: &Path, name: &str) -> io::Result<Device> {
     })
 }
 
-fn id_by_number(number: &str) -> Option<u64> {
-    let (major, minor) = number.split_once(':')?;
-    Some(device_number(major.parse().ok()?, minor.parse().ok()?))
-}
-
 /// `nvme0c1n2` is the path over controller 1 to `nvme0n2`.
 fn multipath_head(name: &str) -> Option<String> {
     let (subsystem, rest) = name.split_once('c')?;
@@ -160,7 +155,7 @@ mod tests {
 
     use proptest::{collection::vec, option, prelude::*, sample::select};
 
-    use super::{IdKind, Throttling, device_number, multipath_head, scan};
+    use super::{IdKind, Throttling, directory_id, multipath_head, scan};
     use crate::device::{Device, tree::Tree};
 
     #[test]
@@ -226,9 +221,9 @@ mod tests {
         };
         // A device without a sequence number is being removed.
         assert_eq!(names(IdKind::Diskseq), ["loop1"]);
-        assert_eq!(names(IdKind::DeviceNumber), ["loop1", "sda"]);
-        let sda = scan(&tree.0, IdKind::DeviceNumber, |_| None).unwrap().pop().unwrap();
-        assert_eq!((sda.id, sda.sequence), (device_number(8, 0), None));
+        assert_eq!(names(IdKind::Directory), ["dm-9", "loop1", "sda"]);
+        let sda = scan(&tree.0, IdKind::Directory, |_| None).unwrap().pop().unwrap();
+        assert_eq!((sda.id, sda.sequence), (directory_id(sda.inode), None));
         assert!(!sda.iostats && sda.numa_node.is_none() && sda.has_clones);
     }
 
@@ -303,7 +298,7 @@ mod tests {
                     fs::write(&path, content)
                 });
             }
-            for ids in [IdKind::Diskseq, IdKind::DeviceNumber] {
+            for ids in [IdKind::Diskseq, IdKind::Directory] {
                 for device in scan(&tree.0, ids, |_| None).unwrap() {
                     let Device { number, model, serial, wwid, firmware, transport, scheduler, .. } = device;
                     for text in [number, model, serial, wwid, firmware, transport, scheduler] {

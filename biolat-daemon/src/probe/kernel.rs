@@ -78,10 +78,7 @@ impl Kernel {
         // The first parameter of a tracepoint's function is its private data.
         let status =
             btf.parameter_type("btf_trace_block_rq_complete", 2).ok_or(UnsupportedKernel::NoTracepoint)?;
-        let member = |structure: &str, member: &str| {
-            btf.member_offset(structure, member)
-                .ok_or_else(|| UnsupportedKernel::Missing(format!("member {member} in struct {structure}")))
-        };
+        let member = |structure: &str, member: &str| required_member(&btf, structure, member);
         let flag = |name: &str, otherwise: u64| {
             let bit = u32::try_from(btf.enumerator(name).unwrap_or(otherwise)).ok();
             bit.and_then(|bit| 1_u32.checked_shl(bit))
@@ -95,7 +92,6 @@ impl Kernel {
             })
         };
         let disk_on_request = btf.member_offset("request", "rq_disk");
-        let sequence = btf.member_offset("gendisk", "diskseq");
         let alloc_time = btf.member_offset("request", "alloc_time_ns");
         let (bio_issue, bio_issue_kind) = bio_issue(&btf);
         let (queue_flags, queue_has_issue_times) = issue_time_flag(&btf).unwrap_or_default();
@@ -104,6 +100,7 @@ impl Kernel {
         let layout = walk.unwrap_or_default();
         let with_workloads = with_workload_members(&btf, layout);
         let layout = with_workloads.unwrap_or(layout);
+        let layout = with_disk_id(&btf, layout)?;
         let layout = Layout {
             cmd_flags: member("request", "cmd_flags")?,
             rq_flags: member("request", "rq_flags")?,
@@ -117,12 +114,6 @@ impl Kernel {
             },
             queue_disk: if disk_on_request.is_some() { 0 } else { member("request_queue", "disk")? },
             disk_on_queue: u32::from(disk_on_request.is_none()),
-            disk_id: match sequence {
-                Some(offset) => offset,
-                None => member("gendisk", "major")?,
-            },
-            first_minor: member("gendisk", "first_minor")?,
-            id_is_sequence: u32::from(sequence.is_some()),
             flush_sequence: flag("__RQF_FLUSH_SEQ", FLUSH_SEQ_BIT_BEFORE_6_11)?,
             io_stat: flag("__RQF_IO_STAT", IO_STAT_BIT_BEFORE_6_11)?,
             op_flush: op("flush")?,
@@ -197,6 +188,31 @@ impl Kernel {
     pub fn op_name(&self, op: u32) -> String {
         self.ops.get(&op).cloned().unwrap_or_else(|| format!("op_{op}"))
     }
+}
+
+fn required_member(btf: &Btf<'_>, structure: &str, member: &str) -> Result<u32, UnsupportedKernel> {
+    btf.member_offset(structure, member)
+        .ok_or_else(|| UnsupportedKernel::Missing(format!("member {member} in struct {structure}")))
+}
+
+/// Adds the members that tell the id of a disk: its sequence number or, before 5.15, the number of its directory in sysfs.
+fn with_disk_id(btf: &Btf<'_>, layout: Layout) -> Result<Layout, UnsupportedKernel> {
+    if let Some(disk_id) = btf.member_offset("gendisk", "diskseq") {
+        return Ok(Layout { disk_id, id_is_sequence: 1, ..layout });
+    }
+    let member = |structure: &str, member: &str| required_member(btf, structure, member);
+    let directory = member("device", "kobj")? + member("kobject", "sd")?;
+    let part0 = member("gendisk", "part0")?;
+    let layout = match btf.member_offset("hd_struct", "__dev") {
+        Some(device) => Layout { disk_directory: part0 + device + directory, ..layout },
+        None => Layout {
+            disk_directory: member("block_device", "bd_device")? + directory,
+            disk_part0: part0,
+            part0_is_pointer: 1,
+            ..layout
+        },
+    };
+    Ok(Layout { disk_id: member("kernfs_node", "id")?, ..layout })
 }
 
 /// `enum req_op`, until 6.0 `enum req_opf`.
@@ -334,7 +350,7 @@ pub(crate) mod tests {
             &[("nr_tags", int, 0), ("rqs", int, 144), ("static_rqs", int, 152)],
         );
         writer.structure(4, "request_queue", &[("disk", int, 104)]);
-        writer.structure(4, "gendisk", &[("major", int, 0), ("first_minor", int, 4), ("diskseq", int, 800)]);
+        writer.structure(4, "gendisk", &[("part0", int, 64), ("diskseq", int, 800)]);
         writer.enumeration(
             "",
             &[("__RQF_FLUSH_SEQ", 1), ("__RQF_IO_STAT", 8), ("BIO_ZONE_WRITE_PLUGGING", 11)],
@@ -366,7 +382,7 @@ pub(crate) mod tests {
         assert_eq!((layout.start_time_ns, layout.io_start_time_ns, layout.data_len), (104, 112, 44));
         assert_eq!((layout.disk_on_queue, layout.queue_or_disk, layout.queue_disk), (1, 0, 104));
         assert!(!kernel.accounts_passthrough());
-        assert_eq!((layout.id_is_sequence, layout.disk_id), (1, 800));
+        assert_eq!((layout.id_is_sequence, layout.disk_id, layout.disk_directory), (1, 800, 0));
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 1, 1 << 8));
         assert_eq!((layout.op_flush, layout.op_passthrough, layout.status_is_errno), (2, 34, 0));
         assert_eq!((layout.sector, layout.alloc_time_ns, layout.has_alloc_time), (48, 96, 1));
@@ -402,7 +418,11 @@ pub(crate) mod tests {
         .map(|(&name, index)| (name, int, index * 8))
         .collect::<Vec<_>>();
         writer.structure(4, "request", &members);
-        writer.structure(4, "gendisk", &[("major", int, 0), ("first_minor", int, 4)]);
+        writer.structure(4, "gendisk", &[("part0", int, 64)]);
+        writer.structure(4, "hd_struct", &[("__dev", int, 24)]);
+        writer.structure(4, "device", &[("kobj", int, 8)]);
+        writer.structure(4, "kobject", &[("sd", int, 48)]);
+        writer.structure(4, "kernfs_node", &[("id", int, 96)]);
         writer.enumeration("req_opf", &[("REQ_OP_FLUSH", 2), ("REQ_OP_SCSI_IN", 32), ("REQ_OP_DRV_IN", 34)]);
         tracepoint(&mut writer, "block_rq_complete", &["void", "request", "int", "int"]);
         tracepoint(&mut writer, "block_rq_requeue", &["void", "request_queue", "request"]);
@@ -410,7 +430,8 @@ pub(crate) mod tests {
         let layout = kernel.layout;
         assert_eq!((layout.disk_on_queue, layout.queue_or_disk), (0, 32));
         assert!(kernel.accounts_passthrough());
-        assert_eq!((layout.id_is_sequence, layout.disk_id, layout.first_minor), (0, 0, 4));
+        assert_eq!((layout.id_is_sequence, layout.disk_id), (0, 96));
+        assert_eq!((layout.disk_directory, layout.part0_is_pointer), (64 + 24 + 8 + 48, 0));
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 4, 1 << 13));
         assert_eq!((layout.op_passthrough, layout.status_is_errno), (32, 1));
         assert_eq!((layout.sector, layout.has_alloc_time, layout.bio_issue_kind), (64, 0, 0));

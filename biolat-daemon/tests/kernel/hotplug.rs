@@ -62,9 +62,7 @@ fn another_file_at_the_same_number_is_another_series() {
 #[ignore = "needs root: cargo xtask test"]
 fn a_collection_that_finds_a_device_gone_does_not_count_it() {
     if !kernel::has_disk_sequences() {
-        return kernel::skip(
-            "before 5.15 nothing tells that a loop device got another file, unless a scan found it without one",
-        );
+        return kernel::skip(kernel::SAME_LOOP_DEVICE);
     }
     let device = LoopDevice::attach("unnoticed", true);
     let host = Host::default();

@@ -16,6 +16,7 @@ use crate::support::{
     diskstats::{READ, WRITE},
     fd_store::FdStore,
     figures::Figures,
+    kernel,
     load::{StopFlag, Target},
     loop_device::LoopDevice,
     settled::{compare_but_for_recursion, settled},
@@ -136,29 +137,43 @@ fn killed_at_any_instant_under_load() {
 #[ignore = "needs root: cargo xtask test"]
 fn nothing_is_missed_while_no_daemon_runs() {
     let away = std::env::var("BIOLAT_TEST_AWAY").map_or(5, |seconds| seconds.parse().unwrap());
-    let (device, other) = (LoopDevice::attach("away", true), LoopDevice::attach("away-b", true));
-    let (name, both) = (device.name.as_str(), format!("{}|{}", device.name, other.name));
+    let device = LoopDevice::attach("away", true);
+    let name = device.name.as_str();
     let store = FdStore::new("away-store");
     let _awake = Awake::all_cpus();
-    let daemon = Daemon::start_command(&mut store.command(&arguments(&both)));
+    let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
     let before = settled(&daemon, name);
-    let others_before = settled(&daemon, &other.name);
     let daemon = with_load(&device, || {
         assert_eq!(daemon.terminate().0.code(), Some(0));
-        // One that it knows goes, another one comes with the same name.
-        Target::open(&other.path()).read(30);
-        other.detach();
-        other.attach_another("b");
-        Target::open(&other.path()).read(70);
         thread::sleep(Duration::from_secs(away));
-        continued(&store, &arguments(&both))
+        continued(&store, &arguments(name))
     });
-    let growth = settled(&daemon, name);
-    compare_but_for_recursion(name, &before, &growth).assert_few_unseen();
-    let others = settled(&daemon, &other.name);
-    assert_eq!(others.figures.count(&other.name, READ), 70);
-    assert!(created(&others.figures, &other.name) != created(&others_before.figures, &other.name));
-    assert_eq!(others.figures.lost("unknown_device"), before.figures.lost("unknown_device"));
+    let after = settled(&daemon, name);
+    compare_but_for_recursion(name, &before, &after).assert_few_unseen();
+}
+
+/// A device that the last daemon knew goes, and another one comes with the same name.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn another_device_while_no_daemon_runs() {
+    if !kernel::has_disk_sequences() {
+        return kernel::skip(kernel::SAME_LOOP_DEVICE);
+    }
+    let device = LoopDevice::attach("other", true);
+    let name = device.name.as_str();
+    let store = FdStore::new("other-store");
+    let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+    let before = settled(&daemon, name);
+    assert_eq!(daemon.terminate().0.code(), Some(0));
+    Target::open(&device.path()).read(30);
+    device.detach();
+    device.attach_another("b");
+    Target::open(&device.path()).read(70);
+    let daemon = continued(&store, &arguments(name));
+    let after = settled(&daemon, name);
+    assert_eq!(after.figures.count(name, READ), 70);
+    assert!(created(&after.figures, name) != created(&before.figures, name));
+    assert_eq!(after.figures.lost("unknown_device"), before.figures.lost("unknown_device"));
 }
 
 /// A state that nobody has written completely, one of another program: the daemon says so and starts from zero.
@@ -296,6 +311,53 @@ fn killed_in_the_middle_of_an_upgrade() {
     assert_eq!((growth.of(READ), growth.of(WRITE)), (100, 100));
     wait_for("the other probe to be detached", || programs() == own);
     assert_eq!(store.names().len(), 4);
+}
+
+/// The state of a later version, as a daemon finds it after a downgrade.
+fn as_of_a_later_format(state: &File) {
+    const HEADER: u64 = 32;
+    for place in [0, 1 << 30] {
+        let mut header = [0; HEADER as usize];
+        if state.read_exact_at(&mut header, place).is_err() || header[..8] != *b"biolat\0\x01" {
+            continue;
+        }
+        let mut copy = vec![0; u64::from_le_bytes(header[24..].try_into().unwrap()) as usize];
+        state.read_exact_at(&mut copy, place + HEADER).unwrap();
+        // The first field is the version of the format.
+        assert_eq!(copy[..2], [8, 1]);
+        copy[1] = 99;
+        let mut checksum = flate2::Crc::new();
+        checksum.update(&header[12..]);
+        checksum.update(&copy);
+        header[8..12].copy_from_slice(&checksum.sum().to_le_bytes());
+        state.write_all_at(&[&header[..], &copy].concat(), place).unwrap();
+    }
+}
+
+/// A downgrade to a version that does not know the state is a reset: counters and their created timestamps begin anew.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_state_of_a_later_version_is_not_continued() {
+    let device = LoopDevice::attach("later", true);
+    let name = device.name.as_str();
+    let store = FdStore::new("later-store");
+    let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+    Target::open(&device.path()).read(50);
+    let before = daemon.fresh();
+    assert!(before.count(name, READ) >= 50);
+    let own = programs();
+    daemon.terminate();
+    as_of_a_later_format(&File::from(store.get("-state")));
+    let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
+    let log = daemon.log();
+    assert!(log.iter().any(|line| line.contains("its state has the format of another version")), "{log:#?}");
+    let start = settled(&daemon, name);
+    assert_eq!(start.figures.count(name, READ), 0);
+    assert!(created(&start.figures, name) != created(&before, name));
+    wait_for("the old probe to be detached", || programs().is_disjoint(&own));
+    Target::open(&device.path()).read(70);
+    let end = settled(&daemon, name);
+    assert_eq!(compare_but_for_recursion(name, &start, &end).of(READ), 70);
 }
 
 /// Options that change what a total consists of.

@@ -8,7 +8,6 @@ use crate::support::{
     diskstats::{Fields, READ, Stat, WRITE},
     dm::Mapped,
     figures::Figures,
-    kernel,
     load::{StopFlag, read_and_write},
     nvme_tcp::TwoPaths,
     run,
@@ -108,9 +107,6 @@ fn check_failover(fail: impl Fn(&TwoPaths), state: &str, restore: impl Fn(&TwoPa
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_path_loses_its_connection_under_load() {
-    if !kernel::has_disk_sequences() {
-        return kernel::skip(kernel::UNNAMED_PATHS);
-    }
     let failed_over = check_failover(TwoPaths::disconnect_second, "connecting", TwoPaths::reconnect_second);
     assert!(failed_over > 0, "nothing was in flight on the path");
 }
@@ -119,9 +115,6 @@ fn a_path_loses_its_connection_under_load() {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_path_loses_access_under_load() {
-    if !kernel::has_disk_sequences() {
-        return kernel::skip(kernel::UNNAMED_PATHS);
-    }
     check_failover(
         |device| device.set_access_of_second("inaccessible"),
         "inaccessible",

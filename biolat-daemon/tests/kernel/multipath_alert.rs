@@ -7,7 +7,6 @@ use crate::support::{
     block,
     daemon::{Daemon, wait_for},
     diskstats::Stat,
-    kernel,
     load::{StopFlag, read_and_write},
     nvme_tcp::TwoPaths,
     prometheus::{Prometheus, alert_rule_with},
@@ -69,9 +68,6 @@ impl Monitoring {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn a_path_that_fails_raises_an_alert() {
-    if !kernel::has_disk_sequences() {
-        return kernel::skip(kernel::UNNAMED_PATHS);
-    }
     let others = block::devices_with("device/serial", "pair");
     let others: Vec<_> = others.into_iter().filter(|name| block::attribute(name, "hidden") == "1").collect();
     assert_eq!(others.len(), 2, "paths of the device beside: {others:?}");

@@ -17,7 +17,6 @@ use crate::support::{
     figures::Figures,
     http,
     inflight::{Shown, wait_until_clear},
-    kernel,
     load::{StopFlag, Target},
     settled::{Moment, compare, settled},
 };
@@ -188,14 +187,6 @@ fn multipath_io_counts_on_the_paths() {
     fs::write(format!("/sys/block/{head}/device/iopolicy"), "round-robin").unwrap();
     let daemon = Daemon::start(&["--interval", "100ms", "--device", "nvme.*"]);
     let target = Target::open(&block::path(head));
-    if !kernel::has_disk_sequences() {
-        // Nothing relates them to a name in sysfs.
-        let lost = || Figures::scrape(daemon.address).lost("unknown_device");
-        let before = lost();
-        target.read(501);
-        target.write(300);
-        return wait_for("the losses", || lost() - before == 801);
-    }
     let before: Vec<_> = paths.iter().map(|path| settled(&daemon, path)).collect();
     target.read(501);
     target.write(300);

@@ -8,7 +8,6 @@ use crate::support::{
     daemon::{Daemon, wait_for},
     diskstats::{READ, WRITE},
     dm::Mapped,
-    kernel,
     load::{self, READS, Target},
     mount::Mount,
     null_blk::NullBlk,
@@ -216,12 +215,11 @@ fn only_devices_with_requests_appear() {
         .into_iter()
         .chain(nvme("solo"))
         .chain(nvme("first").into_iter().chain(nvme("second")))
-        .chain(nvme("pair").into_iter().filter(|name| !is_head(name) && kernel::has_disk_sequences()))
+        .chain(nvme("pair").into_iter().filter(|name| !is_head(name)))
         .chain(["QEMU HARDDISK", "pinned", "calm"].map(|model| block::device_with("device/model", model)))
         .chain(["vda".to_owned(), disk.name.clone()])
         .collect();
-    let paths = if kernel::has_disk_sequences() { 2 } else { 0 };
-    assert_eq!(expected.len(), 9 + paths, "{expected:?}");
+    assert_eq!(expected.len(), 11, "{expected:?}");
     assert_eq!(shown, expected, "and not {}", mapped.name);
     let label =
         |device: &str, label| figures.label("biolat_device_info", &[("device", device)], label).unwrap();

@@ -42,6 +42,8 @@ pub(super) struct ResultRow {
     pub(super) passed: BTreeSet<String>,
     /// Tests that this kernel or machine cannot run, with the reason.
     pub(super) skipped: BTreeMap<String, String>,
+    /// Tests that failed or did not end; all, if the guest's kernel warned or crashed after the last one.
+    pub(super) failed: BTreeSet<String>,
     took: Duration,
     boots: u32,
     /// Tests that passed only when they were run again.
@@ -105,12 +107,18 @@ impl Guest {
             }
             println!("{}: booting again for the tests that have not passed", self.name());
         };
+        let did_not_pass = |test: &&String| !passed.contains(*test) && !skipped.contains_key(*test);
+        let mut failed: BTreeSet<_> = self.tests.iter().filter(did_not_pass).cloned().collect();
+        if failure.is_some() && failed.is_empty() {
+            failed.append(&mut passed);
+        }
         Ok(ResultRow {
             failure: failure.map(|failure| format!("{}: {failure}", self.name())),
             release: self.kernel.release,
             machine: self.machine.name(),
             passed,
             skipped,
+            failed,
             took: began.elapsed(),
             boots,
             repeated,
@@ -146,6 +154,27 @@ impl ResultRow {
             machine: machine.name(),
             passed: BTreeSet::new(),
             skipped: tests.iter().map(|&test| (test.to_owned(), reason.to_owned())).collect(),
+            failed: BTreeSet::new(),
+            took: Duration::ZERO,
+            boots: 1,
+            repeated: Vec::new(),
+            failure: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_results(
+        release: &str,
+        passed: BTreeSet<String>,
+        failed: BTreeSet<String>,
+        skipped: BTreeMap<String, String>,
+    ) -> Self {
+        Self {
+            release: release.to_owned(),
+            machine: Machine::Standard.name(),
+            passed,
+            skipped,
+            failed,
             took: Duration::ZERO,
             boots: 1,
             repeated: Vec::new(),

@@ -111,9 +111,13 @@ impl Machine {
         // Without what Debian's kernels do for security at each allocation, call and system call: emulated, it takes a fifth of
         // the time that the daemon needs to start.
         const WITHOUT_HARDENING: &str = "mitigations=off init_on_alloc=0 apparmor=0";
+        // On a busy host the emulated timer may be late, and the kernel panics if it seems not to work.
+        const LATE_TIMER: &str = "no_timer_check";
         let console = platform.console;
-        let options =
-            format!("console={console} loglevel=5 panic=-1 {WITHOUT_HARDENING}{}", self.kernel_options());
+        let options = format!(
+            "console={console} loglevel=5 panic=-1 {LATE_TIMER} {WITHOUT_HARDENING}{}",
+            self.kernel_options()
+        );
         command.arg("-append").arg(options);
         command.args(["-qmp", "unix:control,server=on,wait=off"]);
         platform.add_to(&mut command, &folder.join(LOG));

@@ -65,8 +65,9 @@ pub(crate) struct Matrix {
     /// Boot all these series, and run on each the tests that do not depend on the kernel, too
     #[arg(long, conflicts_with_all = ["kernel", "series"])]
     all: bool,
-    /// Write the results to the documentation: docs/kernel-tests.json and the table in docs/kernels.md
-    #[arg(long, conflicts_with = "filters")]
+    /// Write the results to the documentation: docs/kernel-tests.json and the table in docs/kernels.md. With FILTER, those of
+    /// other tests stay, if they are of the same kernel
+    #[arg(long)]
     write: bool,
     /// Guests at a time; three for two CPUs by default, as a guest waits now and then
     #[arg(long, value_name = "NUMBER")]
@@ -124,7 +125,7 @@ impl Matrix {
         rows.iter().for_each(ResultRow::print);
         rows.iter().for_each(ResultRow::print_skipped);
         if self.write {
-            results::write(&rows)?;
+            results::write(&rows, self.filters.is_empty())?;
         }
         let failures: Vec<_> = rows.into_iter().filter_map(|row| row.failure).collect();
         if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("\n")) }

@@ -1,8 +1,8 @@
 //! The probe's programs and maps in the kernel, as bpftool lists them.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt as _, path::PathBuf, time::Duration};
 
-use biolat_common::{kernel::device_number, series::Key};
+use biolat_common::{kernel::directory_id, series::Key};
 use serde_json::Value;
 
 use super::{block, kernel, run};
@@ -29,9 +29,7 @@ pub(crate) fn series_in_table(device: &str) -> usize {
     let id = if kernel::has_disk_sequences() {
         block::number(device, "diskseq")
     } else {
-        let number = block::attribute(device, "dev");
-        let (major, minor) = number.split_once(':').unwrap();
-        device_number(major.parse().unwrap(), minor.parse().unwrap())
+        directory_id(fs::metadata(format!("/sys/block/{device}")).unwrap().ino())
     };
     let dump: Value =
         serde_json::from_str(&run("bpftool", &["map", "dump", "name", "TABLE", "--json"])).unwrap();

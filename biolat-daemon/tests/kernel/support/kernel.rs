@@ -13,8 +13,9 @@ pub(crate) fn has_disk_sequences() -> bool {
     release() >= Release(5, 15)
 }
 
-/// Without sequence numbers nothing relates a hidden path of NVMe multipath to its name in sysfs.
-pub(crate) const UNNAMED_PATHS: &str = "before 5.15 the hidden paths of NVMe multipath have no name";
+/// Why a test with loop devices cannot run without sequence numbers: a loop device stays the same disk with another file.
+pub(crate) const SAME_LOOP_DEVICE: &str =
+    "before 5.15 nothing tells that a loop device got another file, unless a scan found it without one";
 
 /// Whether the partitions of a new disk are looked for before its queue is set up: the reads have no dispatch time.
 ///
