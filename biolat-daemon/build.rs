@@ -4,16 +4,19 @@
 use std::{fs, io, path::Path, process::Command};
 
 /// The page's scripts, concatenated in this order.
-const SCRIPT: [&str; 10] = [
+const SCRIPT: [&str; 13] = [
     "figures.js",
     "history.js",
     "inflight.js",
     "connection.js",
     "heatmap.js",
+    "past.js",
+    "day.js",
     "sizes.js",
     "workloads.js",
     "cpus.js",
     "slow.js",
+    "cell.js",
     "page.js",
 ];
 

@@ -37,16 +37,15 @@ function bandsBetween(before, now) {
 const difference = (now, before = {}) =>
   Object.fromEntries(Object.entries(now).map(([name, count]) => [name, Math.max(0, count - (before[name] ?? 0))]));
 
-/** The difference of an op, with its histograms in one array. */
-function opBetween(before, now) {
+/** The difference of an op, with its histograms in one array. Growth within one pass fits into 32 bits; that since the start may not. */
+function opBetween(before, now, Words = before ? Uint32Array : Float64Array) {
   const words = [];
   for (const phase of PHASES) appendGrowth(words, before ? before[phase] : EMPTY, now[phase]);
   return {
     bytes: now.bytes - (before?.bytes ?? 0),
     errors: sum(difference(now.errors, before?.errors)),
     seconds: PHASES.map((phase) => now[phase].seconds - (before?.[phase].seconds ?? 0)),
-    // Growth within one pass fits into 32 bits; that since the start may not.
-    words: (before ? Uint32Array : Float64Array).from(words),
+    words: Words.from(words),
     // Of flushes and the like, nothing is kept.
     bands: now.sizes?.bands.length ? bandsBetween(before?.sizes, now.sizes) : null,
   };
