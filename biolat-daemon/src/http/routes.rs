@@ -23,7 +23,8 @@ use super::{
     conditional,
     connection_slots::ConnectionSlot,
     events::EventStream,
-    history as past, negotiate, page,
+    history as past, negotiate,
+    page::{self, DayTable},
     responses::{HttpResponse, full, not_modified, not_ready, retry_later, set, text},
 };
 use crate::{
@@ -289,15 +290,17 @@ async fn index(call: &Call<'_>) -> HttpResponse {
     let live = call.service.live;
     let mut response = match call.service.bodies.snapshot() {
         Some(_) => {
+            let day = call.service.day_table.clone();
             let encode = move |snapshot: &Snapshot, _: &ServeConfig| {
-                page::render(Some(snapshot), live, links(live)).into()
+                let day = day.as_deref().map(DayTable::html).unwrap_or_default();
+                page::render(Some(snapshot), &day, live, links(live)).into()
             };
             match body(call, ("/", HTML), encode).await {
                 Ok((_, response)) => response,
                 Err(error) => return error,
             }
         }
-        None => full(page::render(None, live, links(live)), HTML, false),
+        None => full(page::render(None, "", live, links(live)), HTML, false),
     };
     set(&mut response, VARY, "Accept-Encoding");
     set(&mut response, CACHE_CONTROL, "no-store");
