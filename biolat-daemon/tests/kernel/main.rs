@@ -35,6 +35,7 @@ mod multipath;
 mod multipath_alert;
 mod nvme_hotplug;
 mod page;
+mod page_history;
 mod peers;
 mod pins;
 mod report;

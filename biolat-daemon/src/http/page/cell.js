@@ -87,8 +87,10 @@ class CellPanel {
 
 /** A range of columns, chosen with the mouse or with shift and the arrows. */
 class Band {
-  /** Times, in the order in which they were pointed at; null if there is none. */
+  /** Two times, in any order; null if there is none. */
   ends = null;
+  /** The column where it began, by keyboard. */
+  first = null;
 
   show(ends, { plot, x }) {
     this.ends = ends;
@@ -99,7 +101,7 @@ class Band {
   }
 
   clear() {
-    this.ends = null;
+    this.ends = this.first = null;
     at('band').hidden = true;
   }
 }

@@ -150,7 +150,7 @@ function showChoice(snapshot, { workload, phase }) {
 
 // Rendering.
 
-let drawTimer = 0, lastDrawn = 0, drawSeconds = 0;
+let drawTimer = 0, lastDrawn = 0, draws = 0, drawSeconds = 0;
 /** Schedules rendering, with a limited rate. */
 function draw() {
   if (drawTimer || document.hidden) return;
@@ -214,6 +214,7 @@ function drawNow() {
   day.draw((paused ?? history).latest, device, op, isPast && { from, to });
   updateReading();
   updatePin();
+  draws++;
   drawSeconds = (performance.now() - began) / 1000;
 }
 
@@ -490,10 +491,12 @@ function escape() {
 
 /** Chooses a range of columns by keyboard. */
 function extend(columns) {
-  const here = heatmap.cell?.column, anchor = band.ends?.[0] ?? here?.from;
+  const first = heatmap.cell && band.first ? band.first : heatmap.cell?.column;
   move(columns, 0);
-  const { column } = heatmap.cell ?? {};
-  if (column) band.show([anchor ?? column.from, column.from >= (anchor ?? 0) ? column.to : column.from], heatmap);
+  const { column } = heatmap.cell ?? {}, ends = [first ?? column, column];
+  if (!column) return;
+  band.show([Math.min(...ends.map(({ from }) => from)), Math.max(...ends.map(({ to }) => to))], heatmap);
+  band.first = ends[0];
 }
 
 function move(columns, cells) {
@@ -651,6 +654,7 @@ theme(THEMES.includes(stored('biolat-theme')) ? stored('biolat-theme') : 'auto')
 Object.defineProperty(window, 'biolat', {
   value: Object.freeze({
     row: (index) => heatmap.y(index + 0.5),
+    time: (left) => heatmap.time(left),
     get palette() { return heatmap.palette; },
     get state() {
       if (!rendered) return { drawn: 0 };
@@ -660,7 +664,7 @@ Object.defineProperty(window, 'biolat', {
       }
       return {
         device, op, workload, latency: PHASES[phase], paused: paused !== null, connected: connection.connected, age: connection.age,
-        range: choice.range, loading: past.loading, drawSeconds, day: day.columns, passes: history.passes.length, drawn: columns.length, cells, count: sum(cells),
+        range: choice.range, loading: past.loading || drawTimer !== 0, draws, drawSeconds, day: day.columns, passes: history.passes.length, drawn: columns.length, cells, count: sum(cells),
         columns: columns.map((column) => ({ from: column.from, to: column.to, count: column.all[phase] })),
       };
     },

@@ -61,6 +61,17 @@ class Browser:
     def hover(self, left, top):
         self.page.mouse.move(left, top)
 
+    def drag(self, points):
+        """Presses the mouse button at the first point and releases it at the last; a single point is a click."""
+        self.page.mouse.move(*points[0])
+        self.page.mouse.down()
+        for point in points[1:]:
+            self.page.mouse.move(*point, steps=5)
+        self.page.mouse.up()
+
+    def back(self):
+        self.page.evaluate("history.back()")
+
     def select(self, selector, label):
         self.page.select_option(selector, label=label)
 

@@ -74,6 +74,15 @@ impl Browser {
         self.execute(&json!({"do": "hover", "left": left, "top": top}));
     }
 
+    /// Presses the mouse button at the first point and releases it at the last; a single point is a click.
+    pub(crate) fn drag(&mut self, points: &[[f64; 2]]) {
+        self.execute(&json!({"do": "drag", "points": points}));
+    }
+
+    pub(crate) fn back(&mut self) {
+        self.execute(&json!({"do": "back"}));
+    }
+
     /// The page's faults since it was opened or since the last call.
     pub(crate) fn faults(&mut self) -> Vec<String> {
         serde_json::from_value(self.execute(&json!({"do": "faults"}))).unwrap()
