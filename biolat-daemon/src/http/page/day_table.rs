@@ -128,7 +128,7 @@ mod tests {
     /// Reading all of the history takes a while: a reader who reloads the page does not repeat it.
     #[test]
     fn it_is_made_once_a_minute() {
-        let history = SharedHistory::new(HistoryLimits { age: Duration::MAX, bytes: usize::MAX });
+        let history = SharedHistory::new(HistoryLimits { age: Duration::MAX, bytes: usize::MAX }, Duration::ZERO);
         let table = DayTable::new(history);
         let html = table.html();
         assert_eq!(&*html, "");

@@ -96,7 +96,7 @@ impl Day {
         let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let began = end - hours * HOUR;
         let history =
-            SharedHistory::new(HistoryLimits { age: Duration::from_secs(26 * HOUR), bytes: 32 << 20 });
+            SharedHistory::new(HistoryLimits { age: Duration::from_secs(26 * HOUR), bytes: 32 << 20 }, Duration::ZERO);
         let ios = BTreeMap::from([(began, 0)]);
         Self { history, snapshot: empty(began), now: began, boot: 86_400, collections: 0, end, ios }
     }
