@@ -72,7 +72,7 @@ pub struct Service {
     live: bool,
     history: Option<SharedHistory>,
     history_readers: Arc<Semaphore>,
-    /// Its permit is for encoding a part of the history: a scrape never waits for one.
+    /// Its permit is for reading a part of the history: a scrape never waits for one.
     history_encoder: Arc<Semaphore>,
     day_table: Option<Arc<DayTable>>,
     web_config: Option<Arc<WebConfig>>,
@@ -98,7 +98,7 @@ impl Service {
     /// Serves what came in each interval, too.
     #[must_use]
     pub fn with_history(self, history: SharedHistory) -> Self {
-        let day_table = Some(Arc::new(DayTable::new(history.clone())));
+        let day_table = Some(Arc::new(DayTable::new(history.clone(), Arc::clone(&self.history_encoder))));
         Self { history: Some(history), day_table, ..self }
     }
 

@@ -23,8 +23,7 @@ use super::{
     conditional,
     connection_slots::ConnectionSlot,
     events::EventStream,
-    history as past, negotiate,
-    page::{self, DayTable},
+    history as past, negotiate, page,
     responses::{HttpResponse, full, not_modified, not_ready, retry_later, set, text},
 };
 use crate::{
@@ -290,9 +289,11 @@ async fn index(call: &Call<'_>) -> HttpResponse {
     let live = call.service.live;
     let mut response = match call.service.bodies.snapshot() {
         Some(_) => {
-            let day = call.service.day_table.clone();
+            let day = match call.service.day_table.clone() {
+                Some(table) => table.html().await,
+                None => Arc::default(),
+            };
             let encode = move |snapshot: &Snapshot, _: &ServeConfig| {
-                let day = day.as_deref().map(DayTable::html).unwrap_or_default();
                 page::render(Some(snapshot), &day, live, links(live)).into()
             };
             match body(call, ("/", HTML), encode).await {

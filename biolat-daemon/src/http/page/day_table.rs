@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use tokio::{sync::Semaphore, task::spawn_blocking};
+
 use super::escape;
 use crate::{
     api::{ApiInterval, IN_FLIGHT},
@@ -17,41 +19,76 @@ use crate::{
 const DAY: Duration = Duration::from_secs(26 * 3600);
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Minutes that are kept while the worst are looked for.
+const CANDIDATES: usize = 128;
+
 /// The table. It is made at most once a minute, as all of the history is read for it.
 pub(in crate::http) struct DayTable {
     history: SharedHistory,
+    /// Its permit is for reading a part of the history: a scrape never waits for one.
+    encoder: Arc<Semaphore>,
     made: Mutex<Option<(Instant, Arc<str>)>>,
 }
 
 impl DayTable {
-    pub(in crate::http) fn new(history: SharedHistory) -> Self {
-        Self { history, made: Mutex::new(None) }
+    pub(in crate::http) const fn new(history: SharedHistory, encoder: Arc<Semaphore>) -> Self {
+        Self { history, encoder, made: Mutex::new(None) }
     }
 
     /// As HTML; empty if there is nothing to show.
-    pub(in crate::http) fn html(&self) -> Arc<str> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*made {
-            Some((at, html)) if at.elapsed() < MINUTE => Arc::clone(html),
-            _ => Arc::clone(&made.insert((Instant::now(), self.make().into())).1),
+    pub(in crate::http) async fn html(self: Arc<Self>) -> Arc<str> {
+        if let Some(html) = self.latest() {
+            return html;
         }
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.encoder).acquire_owned().await;
+        let made = spawn_blocking(move || {
+            let _permit = permit;
+            // Another one may have made it in the meantime.
+            self.latest().unwrap_or_else(|| self.make())
+        });
+        made.await.unwrap_or_default()
     }
 
-    fn make(&self) -> String {
+    fn latest(&self) -> Option<Arc<str>> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.as_ref().filter(|(at, _)| at.elapsed() < MINUTE).map(|(_, html)| Arc::clone(html))
+    }
+
+    fn make(&self) -> Arc<str> {
         let now = SystemTime::now();
         let (selection, _) = self.history.select(now.checked_sub(DAY).unwrap_or(now), now);
-        let minutes = selection.into_periods(Some(MINUTE));
-        table(&minutes.map(|period| ApiInterval::of(&period, true)).collect::<Vec<_>>())
+        let minutes = selection.into_periods(Some(MINUTE)).map(|period| ApiInterval::of(&period, true));
+        let html = Arc::from(table(minutes));
+        let made = (Instant::now(), Arc::clone(&html));
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        html
     }
 }
 
-fn table(minutes: &[ApiInterval]) -> String {
-    let Some(first) = minutes.first() else { return String::new() };
-    let rows = worst(minutes);
+/// The minutes that have the worst rows: of a long day, all would take some megabytes.
+fn worst_minutes(minutes: impl Iterator<Item = ApiInterval>) -> Vec<ApiInterval> {
+    let mut kept = Vec::new();
+    for minute in minutes {
+        kept.push(minute);
+        if kept.len() >= CANDIDATES {
+            let began: Vec<_> = worst(&kept).iter().map(|row| row.began).collect();
+            kept.retain(|minute| began.contains(&minute.began));
+        }
+    }
+    kept
+}
+
+fn table(minutes: impl Iterator<Item = ApiInterval>) -> String {
+    let mut minutes = minutes.peekable();
+    let Some(first) = minutes.peek() else { return String::new() };
+    let since = clock::local_with_date(first.began);
+    let minutes = worst_minutes(minutes);
+    let rows = worst(&minutes);
     let mut html = format!(
         "<h2>The worst minutes since {}</h2>\n<div><table>\n<thead><tr><th>begin<th>device<th>op<th class=\"n\">slowest\
          <th class=\"n\">I/Os<th class=\"n\">errors<th>completed</thead>\n",
-        clock::local_with_date(first.began)
+        escape(&since)
     );
     for row in &rows {
         html.push_str(&of(row));
@@ -81,11 +118,14 @@ fn of(row: &WorstInterval<'_>) -> String {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
-    use super::{DayTable, table};
+    use tokio::sync::Semaphore;
+
+    use super::{CANDIDATES, DayTable, table, worst_minutes};
     use crate::{
         api::{ApiInterval, ApiSummary},
         history::{HistoryLimits, SharedHistory},
         report::samples::slow_io,
+        worst::worst,
     };
 
     fn minute(number: u32, device: &str, slowest_seconds: f64, errors: u64) -> ApiInterval {
@@ -115,7 +155,7 @@ mod tests {
     fn the_worst_is_first_and_names_are_escaped() {
         let mut day = vec![minute(0, "sda", 1e-3, 0), minute(1, "<b>", 4.3, 12), minute(2, "sdb", 2e-3, 0)];
         day[1].slow = vec![slow_io(1, "<b>")];
-        let html = table(&day);
+        let html = table(day.into_iter());
         let rows: Vec<_> = html.lines().filter(|line| line.starts_with("<tr><td>")).collect();
         assert_eq!(rows.len(), 3);
         let expected =
@@ -125,13 +165,30 @@ mod tests {
         assert!(!html.contains("<b>"));
     }
 
-    /// Reading all of the history takes a while: a reader who reloads the page does not repeat it.
+    /// Most minutes are not kept, and the rows are the same.
     #[test]
-    fn it_is_made_once_a_minute() {
-        let history = SharedHistory::new(HistoryLimits { age: Duration::MAX, bytes: usize::MAX }, Duration::ZERO);
-        let table = DayTable::new(history);
-        let html = table.html();
+    fn the_worst_of_a_long_day_are_found() {
+        let hash = |number: u32| f64::from(number.wrapping_mul(2_654_435_761) >> 8);
+        let day: Vec<_> = (0..1560)
+            .map(|number| {
+                let errors = if number % 40 == 7 { u64::from(number % 29) } else { 0 };
+                minute(number, "sda", 1e-9 * hash(number), errors)
+            })
+            .collect();
+        let kept = worst_minutes(day.iter().cloned());
+        assert!(kept.len() < CANDIDATES);
+        assert_eq!(worst(&kept), worst(&day));
+        assert_eq!(worst(&day).len(), 30);
+    }
+
+    /// Reading all of the history takes a while: a reader who reloads the page does not repeat it.
+    #[tokio::test]
+    async fn it_is_made_once_a_minute() {
+        let limits = HistoryLimits { age: Duration::MAX, bytes: usize::MAX };
+        let history = SharedHistory::new(limits, Duration::ZERO);
+        let table = Arc::new(DayTable::new(history, Arc::new(Semaphore::new(1))));
+        let html = Arc::clone(&table).html().await;
         assert_eq!(&*html, "");
-        assert!(Arc::ptr_eq(&html, &table.html()));
+        assert!(Arc::ptr_eq(&html, &table.html().await));
     }
 }
