@@ -36,6 +36,7 @@ mod multipath_alert;
 mod nvme_hotplug;
 mod page;
 mod page_history;
+mod page_resilience;
 mod peers;
 mod pins;
 mod report;

@@ -1,34 +1,15 @@
 //! The last day on the page, in a real browser: what happened, and when, is found in it; and it is fast. The history is made
 //! by hand.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{
     browser::Browser,
     day::{DayServer, ERRORS, FAILED_WRITES, GAP, GAP_LENGTH, RESTART, STALL, STALLED},
+    day_page::{is_exact, loaded, open, place},
 };
 
 const DAY: u64 = 26 * 3600;
-
-fn open(day: &DayServer, fragment: &str, options: &Value) -> Browser {
-    let mut browser = Browser::start();
-    browser.open(&format!("http://{}/{fragment}", day.address), options);
-    browser.wait_for("window.biolat?.state.day?.length > 0");
-    browser
-}
-
-/// Waits for the range that was asked for.
-fn loaded(browser: &mut Browser) {
-    browser.wait_for("biolat.state.range && !biolat.state.loading && biolat.state.drawn > 0");
-}
-
-/// Left, top, width and height of an element.
-fn place(browser: &mut Browser, id: &str) -> [f64; 4] {
-    let place = browser.evaluate(&format!(
-        "(() => {{ const box = document.getElementById('{id}').getBoundingClientRect(); return [box.x, box.y, box.width, box.height]; }})()"
-    ));
-    serde_json::from_value(place).unwrap()
-}
 
 /// The point of the strip at a time.
 fn on_strip(browser: &mut Browser, time: f64) -> [f64; 2] {
@@ -141,16 +122,6 @@ fn the_cell_has_the_ios(browser: &mut Browser, day: &DayServer) {
     assert_eq!(browser.evaluate("document.getElementById('there').hidden"), true);
 }
 
-/// The counts of a range are those of the counters between its first and its last collection.
-fn is_exact(browser: &mut Browser, day: &DayServer) {
-    loaded(browser);
-    let ends = browser.evaluate(
-        "[Math.round(biolat.state.columns[0].from), Math.round(biolat.state.columns.at(-1).to), biolat.state.count]",
-    );
-    let [from, to, count]: [u64; 3] = serde_json::from_value(ends).unwrap();
-    assert_eq!(count, day.ios(from, to), "{from} to {to}");
-}
-
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn a_range_is_chosen() {
@@ -194,6 +165,7 @@ fn a_range_is_chosen() {
     browser.wait_for("biolat.state.range.from > 0");
     assert_eq!(browser.evaluate("biolat.state.range"), wanted);
     is_exact(&mut browser, &day);
+    a_link_to_a_cell_keeps_the_range(&day);
     // One device and op of it, and live again.
     browser.select("#device", "nvme3n1");
     browser.press("o");
@@ -202,6 +174,25 @@ fn a_range_is_chosen() {
     browser.press("l");
     browser.wait_for("biolat.state.range === null");
     assert_eq!(browser.faults(), [""; 0]);
+}
+
+/// Also where the range is until now: a link is opened later.
+fn a_link_to_a_cell_keeps_the_range(day: &DayServer) {
+    let mut browser = open(day, &format!("#last={DAY}"), &json!({}));
+    loaded(&mut browser);
+    browser.evaluate("document.getElementById('heat').focus()");
+    browser.press("ArrowLeft");
+    browser.press("Enter");
+    browser.wait_for("document.getElementById('there-note').textContent.startsWith('No')");
+    let link = browser.evaluate("location.hash").as_str().unwrap().to_owned();
+    assert!(!link.contains("last="), "{link}");
+    let mut other = open(day, &link, &json!({}));
+    loaded(&mut other);
+    other.wait_for("document.getElementById('there-note').textContent.startsWith('No')");
+    for shown in ["biolat.state.columns", "document.getElementById('there').innerText"] {
+        assert_eq!(other.evaluate(shown), browser.evaluate(shown), "{link}");
+    }
+    assert_eq!(browser.evaluate("biolat.state.range"), json!({"last": DAY}));
 }
 
 #[test]

@@ -18,7 +18,12 @@ class Day {
     this.past = new Past(onChange, '&detail=summary', 200);
     this.canvas = at('day');
     this.onRange = onRange;
-    this.canvas.onpointerdown = (event) => { this.#start = event.offsetX; };
+    this.canvas.onpointerdown = ({ button, offsetX, pointerId }) => {
+      if (button !== 0) return;
+      this.#start = offsetX;
+      // A range may end beyond the strip.
+      this.canvas.setPointerCapture(pointerId);
+    };
     this.canvas.onpointermove = (event) => this.#point(event);
     this.canvas.onpointerup = (event) => this.#release(event.offsetX);
     this.canvas.onpointercancel = this.canvas.onpointerleave = this.canvas.onblur = () => this.clear();
@@ -26,18 +31,19 @@ class Day {
 
   /** Loads the day until now, at most once a step. */
   follow({ taken }) {
-    const known = this.past.completeFrom ?? taken - DAY, length = Math.min(DAY, Math.max(600, taken - known));
+    if (this.past.loading) return;
+    const length = Math.min(DAY, Math.max(600, taken - this.past.begin));
     const step = Math.max(5, stepOf(length, DAY_COLUMNS));
     this.past.load(`${step}`, taken - length, taken, step);
   }
 
   draw(snapshot, device, op, range) {
-    const { past } = this, isOff = past.problem !== '' && past.passes.length === 0, [note, figure] = [at('day-note'), at('day-of')];
-    setText(note, isOff ? past.problem : '');
-    note.hidden = !isOff;
-    figure.hidden = isOff || past.completeFrom === null;
-    if (figure.hidden) return;
-    const from = Math.max(past.from, Math.floor(past.completeFrom)), to = Math.max(past.to, from + 60);
+    const { past } = this;
+    // While others are read, those before stay.
+    if (past.passes.length > 0) at('day-of').hidden = false;
+    else if (!past.loading) at('day-of').hidden = true;
+    if (past.passes.length === 0) return;
+    const from = Math.max(past.from, Math.floor(past.begin)), to = Math.max(past.to, from + 60);
     const { context, width, height, ink, line } = prepare(this.canvas), bottom = height - 16;
     const x = (time) => ((time - from) / (to - from)) * width;
     Object.assign(this, { from, to, x, width });
@@ -96,19 +102,22 @@ class Day {
     place(at('day-cursor'), [this.x(from), this.x(to)]);
   }
 
+  #inside = (left) => Math.max(0, Math.min(left, this.width));
+
   #at(left) {
     const time = this.from + (left / this.width) * (this.to - this.from);
-    return this.columns.find((column) => column.from <= time && time < column.to);
+    return this.columns.findLast((column) => column.from <= time && time < column.to);
   }
 
   #point({ offsetX, buttons }) {
-    if (buttons && this.#start !== null && Math.abs(offsetX - this.#start) > DRAG) place(at('day-cursor'), [this.#start, offsetX].sort((one, other) => one - other));
+    const left = this.#inside(offsetX), start = this.#start;
+    if (buttons && start !== null && Math.abs(left - start) > DRAG) place(at('day-cursor'), [Math.min(start, left), Math.max(start, left)]);
     else if (this.#at(offsetX)) this.#read(this.#at(offsetX));
     else this.clear(this.#start);
   }
 
-  #release(left) {
-    const start = this.#start, time = (at) => this.from + (at / this.width) * (this.to - this.from);
+  #release(offsetX) {
+    const start = this.#start, left = this.#inside(offsetX), time = (at) => this.from + (at / this.width) * (this.to - this.from);
     this.clear();
     if (start === null) return;
     if (Math.abs(left - start) > DRAG) return this.onRange(time(Math.min(start, left)), time(Math.max(start, left)));
@@ -144,7 +153,7 @@ class Day {
 
 const isStall = ({ slowest }) => slowest > STALL * 1.001;
 
-/** The slowest I/O of the selection, and its errors. A recorded I/O is exact; otherwise it is the bound of a bucket. */
+/** The slowest I/O of the selection, as the upper bound of its bucket, and the errors. */
 function dayColumn(pass, device, op) {
   const { from, to, failures } = pass, column = { from, to, failures, slowest: 0, errors: 0, slow: false, name: '' };
   const at = ({ device, op }) => (op === 'in flight' ? `${device}: in flight` : `${device} ${op}`);

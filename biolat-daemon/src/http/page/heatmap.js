@@ -24,7 +24,7 @@ function columns(passes, from, to, width, device, op, workload) {
     // Cached until the selection changes.
     if (pass.summed?.key !== key) pass.summed = { key, sum: new Sum().addPass(pass, device, op, workload) };
     const last = all.at(-1);
-    if (last && pass.from - last.to < 1e-3 && last.to - last.from < least) {
+    if (last && Math.abs(pass.from - last.to) < 1e-3 && last.to - last.from < least) {
       last.to = pass.to;
       last.parts.push(pass.summed.sum);
       last.passes.push(pass);
@@ -34,7 +34,7 @@ function columns(passes, from, to, width, device, op, workload) {
   }
   for (const column of all) {
     const { parts } = column;
-    column.seconds = column.to - column.from;
+    column.seconds = sum(column.passes.map(({ seconds }) => seconds));
     column.all = PHASES.map((_, phase) => parts.reduce((all, part) => all + part.all[phase], 0));
     column.bytes = parts.reduce((all, part) => all + part.bytes, 0);
     column.counts = (phase) => {
@@ -230,7 +230,7 @@ class Heatmap {
         continue;
       }
       const at = sum(this.ends(index)) / 2;
-      if (last === null || column.from - last > 1e-3) path.moveTo(x(column.from), at);
+      if (last === null || Math.abs(column.from - last) > 1e-3) path.moveTo(x(column.from), at);
       else path.lineTo(x(column.from), at);
       path.lineTo(x(column.to), at);
       last = column.to;
@@ -266,15 +266,22 @@ class Heatmap {
     }
   }
 
-  /** The time at a position of the canvas. */
-  time = (left) => this.from + ((left - this.plot.left) / (this.plot.right - this.plot.left)) * (this.to - this.from);
+  /** The time at a position of the canvas; beside the plot, that of its edge. */
+  time = (left) => {
+    const { plot, from, to } = this, inside = Math.max(plot.left, Math.min(left, plot.right));
+    return from + ((inside - plot.left) / (plot.right - plot.left)) * (to - from);
+  };
+
+  /** The column of a time. If the clock was set back, two have it: the later one, which is drawn above the other. */
+  columnAt(time) {
+    return this.columns.findLast((column) => column.from <= time && time < column.to);
+  }
 
   /** The cell at a position of the canvas; null if there is none. */
   at(left, top) {
     const { plot, low, high } = this;
     if (!plot || left < plot.left || left >= plot.right || top < plot.top || top >= plot.bottom) return null;
-    const time = this.time(left);
-    const column = this.columns.find((column) => column.from <= time && time < column.to);
+    const column = this.columnAt(this.time(left));
     if (!column) return null;
     return { column, index: this.bucket(Math.ceil(low + ((plot.bottom - top) / (plot.bottom - plot.top)) * (high - low)) - 1) };
   }

@@ -84,7 +84,8 @@ function workloadsBetween(before, now, started) {
 function between(before, now) {
   const same = before.started === now.started;
   const had = new Map(same ? before.devices.map((device) => [device.name, device]) : []);
-  const pass = { from: same ? before.taken : now.started, to: now.taken, devices: new Map(), words: 0 }, started = new Set();
+  const from = same ? before.taken : now.started, to = now.taken;
+  const pass = { from, to, seconds: to - from, devices: new Map(), words: 0 }, started = new Set();
   for (const device of now.devices) {
     const known = had.get(device.name);
     const last = known?.since === device.since ? known : null;
@@ -131,7 +132,7 @@ class History {
     if (before && before.started === snapshot.started && snapshot.taken === before.taken) return false;
     this.latest = snapshot;
     if (!before) return true;
-    const pass = between(before, snapshot), length = pass.to - pass.from;
+    const pass = between(before, snapshot), length = pass.seconds;
     // A long gap is not shown: one mean over it would hide later detail.
     if (length > Math.max(LONGEST, 20 * snapshot.interval)) return true;
     // The clock was set back: time would run backwards on the heatmap.

@@ -36,9 +36,9 @@ function readAddress() {
   const phase = PHASES.indexOf(given.get('latency'));
   choice.phase = phase < 0 ? TOTAL : phase;
   const [last, from, to] = ['last', 'from', 'to'].map((name) => (given.has(name) ? Number(given.get(name)) : NaN));
-  choice.range = last > 0 ? { last: Math.min(last, DAY) } : from < to ? { from, to } : null;
+  choice.range = last > 0 ? { last: Math.min(last, DAY) } : from < to && Number.isFinite(to - from) ? { from, to } : null;
   const [time, index] = (given.get('cell') ?? '').split(',').map(Number);
-  choice.cell = Number.isInteger(index) && time > 0 ? { time, index } : null;
+  choice.cell = time > 0 && Number.isFinite(time) && index >= ZERO && index <= OVER && Number.isInteger(index) ? { time, index } : null;
   // The live page does not go back to it.
   if (choice.cell && !choice.range) choice.range = { from: time - AROUND, to: time + AROUND };
 }
@@ -52,8 +52,9 @@ function choose(change) {
   if (op !== null) given.set('op', op);
   if (workload !== null) given.set('workload', workload);
   if (phase !== TOTAL) given.set('latency', PHASES[phase]);
-  for (const [name, time] of Object.entries(range ?? {})) given.set(name, time);
-  if (cell !== null) given.set('cell', `${cell.time},${cell.index}`);
+  const ends = cell === null ? range : shownRange();
+  for (const [name, time] of Object.entries(ends ?? {})) given.set(name, time);
+  if (ends && cell !== null) given.set('cell', `${cell.time},${cell.index}`);
   // The browser's back button goes to the range before.
   window.history[JSON.stringify(range) === before ? 'replaceState' : 'pushState'](null, '', `#${given}`);
   clearReading();
@@ -64,8 +65,15 @@ function choose(change) {
 
 // The past.
 
-/** The ends of the range that is chosen, in seconds; null: live. */
-const chosenRange = () => choice.range && (choice.range.last ? { from: latestTaken() - choice.range.last, to: latestTaken() } : choice.range);
+/** From when on there is a history. */
+const beginning = () => Math.floor(day.past.begin);
+/** The ends of the range that is chosen, in seconds: no longer ago than any history, and not in the future. */
+function chosenRange() {
+  const { last, from = Math.max(latestTaken() - last, beginning()), to = Infinity } = choice.range;
+  return { from: Math.max(from, latestTaken() - LONGEST_HISTORY), to: Math.min(to, latestTaken()) };
+}
+/** The ends of what is shown, in whole seconds: a link to a cell must have it, whenever it is opened. Null if there is no history. */
+const shownRange = () => (isOff() ? null : { from: Math.floor(rendered.from), to: Math.ceil(Math.min(rendered.to, latestTaken())) });
 const latestTaken = () => (paused ?? history).latest.taken;
 
 const isOff = () => day.past.problem === OFF;
@@ -75,14 +83,14 @@ function follow() {
   if (!history.latest || document.hidden) return;
   if (!paused) day.follow(history.latest);
   if (choice.range === null) return past.forget();
-  const { from, to } = chosenRange();
-  past.load(JSON.stringify(choice.range), from, to, stepOf(to - from), choice.range.last !== undefined && !paused);
+  const { from, to } = chosenRange(), step = stepOf(to - from);
+  past.load(`${JSON.stringify(choice.range)} ${step}`, from, to, step, (choice.range.to ?? Infinity) > latestTaken() && !paused);
 }
 
-/** A range that was pointed at: in whole seconds, at least ten, and not in the future. */
+/** A range that was pointed at: in whole seconds, at least ten, within the history. */
 function chooseRange(from, to) {
-  const end = Math.min(to, latestTaken()), wide = Math.max(0, 10 - (end - from)) / 2;
-  choose({ range: { from: Math.floor(from - wide), to: Math.ceil(end + wide) } });
+  const begin = Math.max(from, beginning()), end = Math.min(to, latestTaken()), wide = Math.max(0, 10 - (end - begin)) / 2;
+  choose({ range: { from: Math.floor(begin - wide), to: Math.ceil(end + wide) } });
 }
 
 function showRanges() {
@@ -91,6 +99,10 @@ function showRanges() {
     range === null ? '' : range.last ?? 'other', (last) => choose({ range: last === '' ? null : { last } }));
   for (const button of at('ranges').querySelectorAll('button')) button.disabled = isOff() && button.value !== '';
   at('span').parentElement.hidden = range !== null;
+  // Also if a part has been read.
+  const note = day.past.problem || past.problem;
+  setText(at('day-note'), note);
+  at('day-note').hidden = note === '';
   const { from, to } = rendered ?? {};
   setText(at('range-of'), range === null || !(from < to) ? '' : `${moment(from, to - from < 7200)} – ${moment(to, to - from < 7200)}`);
 }
@@ -98,9 +110,9 @@ function showRanges() {
 /** The range twice as long, or half, around its middle; a longer or shorter one until now. */
 function zoom(step) {
   const { last } = choice.range;
-  if (last) return chooseLast(RANGES[RANGES.findIndex((seconds) => seconds >= last) + step]);
+  if (last) return chooseLast(step > 0 ? RANGES.find((seconds) => seconds > last) : RANGES.findLast((seconds) => seconds < last));
   const { from, to } = choice.range, middle = (from + to) / 2, half = ((to - from) / 2) * 2 ** step;
-  chooseRange(Math.max(middle - half, latestTaken() - DAY), middle + half);
+  chooseRange(middle - half, middle + half);
 }
 function chooseLast(last) {
   if (last && !isOff()) choose({ range: { last } });
@@ -163,8 +175,8 @@ function draw() {
 
 /** What the past has of the range. */
 function pastRange() {
-  const { latest } = paused ?? history, { passes } = past, from = Math.max(past.from, Math.min(past.completeFrom ?? 0, past.to - past.step));
-  return { snapshot: past.snapshot(latest), from, to: past.to, passes, isPast: true };
+  const { latest } = paused ?? history, { passes } = past, from = Math.max(past.from, Math.min(past.begin, past.to - past.step));
+  return { snapshot: past.snapshot(latest), from, to: Math.max(past.to, from + past.step), passes, isPast: true };
 }
 
 function timeRange() {
@@ -198,7 +210,7 @@ function drawNow() {
     if (shown !== total) shown.addPass(pass, device, op, workload);
   }
   const of = `${workload === null ? '' : `${workloadName(whoIs(workload, view))}, `}${selection()}`;
-  rendered = { ...view, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: passes.reduce((all, pass) => all + pass.to - pass.from, 0) };
+  rendered = { ...view, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: sum(passes.map((pass) => pass.seconds)) };
   showFigures(rendered);
   showDevices(rendered);
   showWorkloads(rendered);
@@ -219,7 +231,7 @@ function drawNow() {
 }
 
 /** The recorded I/Os of the passes, the slowest of each. */
-const slowOf = (passes) => ({ ios: passes.flatMap(({ slow }) => slow), dropped: 0 });
+const slowOf = (passes) => ({ ios: passes.flatMap(({ slow }) => slow), dropped: sum(passes.map((pass) => pass.slow_dropped)) });
 
 const selection = () => `${choice.device ?? 'all devices'}, ${choice.op ?? 'all ops'}`;
 
@@ -410,7 +422,7 @@ function showCost({ snapshot, passes }) {
   const { daemon } = snapshot;
   const add = (part, of = (pass) => pass.daemon[part]) => passes.reduce((all, pass) => all + (of(pass) ?? 0), 0);
   const measured = passes.filter((pass) => pass.daemon.cpu !== null);
-  const cpuSeconds = measured.reduce((all, pass) => all + pass.to - pass.from, 0), made = add('passes'), runs = add('runs');
+  const cpuSeconds = sum(measured.map((pass) => pass.seconds)), made = add('passes'), runs = add('runs');
   const [span, seconds, count] = passes.length ? ['time shown', add('seconds'), made] : ['life of biolat', daemon.pass_seconds, daemon.passes];
   pairs(at('cost'), [
     ['processor', cpuSeconds > 0 ? `${percent(add('cpu') / cpuSeconds)} of one CPU` : NONE, 'the daemon, in the time shown; without the probe, which runs in the kernel'],
@@ -456,7 +468,7 @@ function readCell(cell) {
 
 /** The mark of the cell that was chosen; the panel is opened when its column is there. */
 function updatePin() {
-  const { cell } = choice, column = cell && heatmap.columns.find(({ from, to }) => from <= cell.time && cell.time < to);
+  const { cell } = choice, column = cell && heatmap.columnAt(cell.time);
   at('pin').hidden = !column;
   if (!column) return;
   const { box } = heatmap.read({ column, index: cell.index });
@@ -514,7 +526,7 @@ function move(columns, cells) {
 let down = null;
 at('heat').onpointermove = at('heat').onpointerdown = (event) => {
   const { offsetX, offsetY, type } = event, cell = heatmap.at(offsetX, offsetY);
-  if (type === 'pointerdown') down = heatmap.plot ? offsetX : null;
+  if (type === 'pointerdown') down = heatmap.plot && event.button === 0 ? offsetX : null;
   if (down !== null && !isOff() && Math.abs(offsetX - down) > DRAG) {
     at('heat').setPointerCapture(event.pointerId);
     clearReading();
@@ -610,7 +622,7 @@ new ResizeObserver(draw).observe(at('field'));
 // State of the connection and age of the values.
 
 at('there-slow').prepend(at('slow').tHead.cloneNode(true));
-const day = new Day(() => draw(), chooseRange), panel = new CellPanel(), band = new Band();
+const day = new Day(() => { follow(); draw(); }, chooseRange), panel = new CellPanel(), band = new Band();
 const slow = new SlowTable(at('slow-at'), () => { if (!paused) draw(); });
 const connection = new Connection((snapshot) => {
   if (!history.add(snapshot)) return;

@@ -2,6 +2,8 @@
 
 /** Ranges until now, in seconds. */
 const RANGES = [600, 7200, 21600, 93600], DAY = RANGES.at(-1);
+/** What `--history` allows, in seconds. */
+const LONGEST_HISTORY = 168 * 3600;
 const MOST_COLUMNS = 320;
 /** Columns of a request: the page draws, and responds, between two. */
 const PART = 40;
@@ -10,8 +12,10 @@ const PART = 40;
 const stepOf = (seconds, most = MOST_COLUMNS) => STEPS.find((step) => seconds / step <= most) ?? 86400;
 
 /** The pass of an interval: its counters are differences. */
-function passOf({ began, taken, devices = [], summary = [], slow, lost, failures }) {
-  const pass = { from: began, to: taken, devices: new Map(), workloads: new Map(), seen: devices, summary, slow, lost, failures, daemon: { cpu: null } };
+function passOf({ began, taken, seconds, devices = [], summary = [], slow, slow_dropped, lost, failures }) {
+  // If the clock was set back in the interval, it seems to end before it begins.
+  const from = began < taken ? began : taken - seconds;
+  const pass = { from, to: taken, seconds, devices: new Map(), workloads: new Map(), seen: devices, summary, slow, slow_dropped, lost, failures, daemon: { cpu: null } };
   for (const device of devices) {
     // A drive may have been replaced by one of the same name.
     const kept = pass.devices.get(device.name) ?? { ops: [], unseen: 0, cpus: [] };
@@ -51,7 +55,8 @@ class Past {
 
   /** Loads a range: all of it if the key is another one, otherwise what is new, at most once a step. */
   load(key, from, to, step, isGrowing = true) {
-    if (key === this.#key && (this.loading || this.problem === OFF || (!isGrowing && this.problem === '') || now() - this.#loadedAt < Math.max(step, 1))) return;
+    const again = this.problem === OFF ? ASK_AGAIN : Math.max(step, 1);
+    if (key === this.#key && (this.loading || (!isGrowing && this.problem === '') || now() - this.#loadedAt < again)) return;
     this.#abort?.abort();
     this.#abort = new AbortController();
     if (key !== this.#key) {
@@ -61,7 +66,8 @@ class Past {
     this.#key = key;
     const start = Math.floor(from / step) * step, end = Math.ceil(to / step) * step;
     Object.assign(this, { from: start, to, step, loading: true });
-    this.passes = this.passes.filter((pass) => pass.to > start);
+    // The clock may have been set back: what it said before is to come again.
+    this.passes = this.passes.filter((pass) => pass.to > start && pass.from < end);
     this.#fetch(start, end, this.#abort.signal);
   }
 
@@ -70,6 +76,7 @@ class Past {
     this.#key = '';
     this.passes = [];
     this.loading = false;
+    this.problem = '';
   }
 
   async #fetch(from, to, signal) {
@@ -80,9 +87,12 @@ class Past {
       while (start < to) {
         const end = Math.min(to, start + step * this.part);
         const answer = await askHistory(`from=${start}&to=${end}&step=${step}${this.detail}`, signal);
+        // The oldest is dropped, or all: another daemon may have begun another history.
+        const begin = answer.complete_from === this.completeFrom ? -Infinity : answer.complete_from ?? Infinity;
         this.completeFrom = answer.complete_from;
-        this.passes = [...this.passes.filter((pass) => middleOf(pass) < start), ...answer.intervals.map(passOf)];
-        start = this.completeFrom === null ? to : Math.max(end, Math.floor(Math.min(this.completeFrom, to) / step) * step);
+        const kept = this.passes.filter((pass) => middleOf(pass) < start && pass.to > begin);
+        this.passes = [...kept, ...answer.intervals.map(passOf)];
+        start = this.completeFrom === null ? to : end;
         this.loading = start < to;
         this.problem = '';
         this.onChange();
@@ -90,11 +100,17 @@ class Past {
     } catch (error) {
       if (signal.aborted) return;
       this.problem = error.constructor === Error ? error.message : 'The history cannot be read: the connection is lost.';
+      if (this.problem === OFF) Object.assign(this, { passes: [], completeFrom: null });
     }
     if (signal.aborted) return;
     this.loading = false;
     this.#loadedAt = now();
     this.onChange();
+  }
+
+  /** From when on there is a history, in seconds; 0 if that is not known. Before its first interval only if the clock was set back. */
+  get begin() {
+    return Math.min(this.completeFrom ?? 0, ...this.passes.map(({ from }) => from));
   }
 
   /** The latest snapshot with the devices of the range, and what they did in it; without what is not kept. */
@@ -121,14 +137,23 @@ class Past {
 }
 
 const OFF = 'The history is off: biolat was started with --history off.';
+/** After so many seconds, whether it is still off: biolat may have been restarted. */
+const ASK_AGAIN = 30;
+/** An answer ends after two minutes, so long as it may be. */
+const LONGEST_ANSWER = 130e3;
+/** Too many read the history, or check passwords: it is asked again. */
+const BUSY = [429, 503];
 
-/** The answer of the daemon; it is asked again while too many others read the history. */
-async function askHistory(query, signal) {
+/** The answer of the daemon. */
+async function askHistory(query, signal = null) {
   for (let attempt = 0; ; attempt++) {
-    const response = await fetch(`${API}history?${query}`, { cache: 'no-store', signal });
+    const signals = [signal, AbortSignal.timeout(LONGEST_ANSWER)].filter(Boolean);
+    const response = await fetch(`${API}history?${query}`, { cache: 'no-store', signal: AbortSignal.any(signals) });
     if (response.ok) return response.json();
     if (response.status === 404) throw new Error(OFF);
-    if (response.status !== 503 || attempt === 5) throw new Error(`The history cannot be read: ${(await response.text()).trim()}.`);
+    // What a proxy says is a page of its own.
+    const why = response.status === 400 ? (await response.text()).trim() : `biolat responded with status ${response.status}`;
+    if (!BUSY.includes(response.status) || attempt === 5) throw new Error(`The history cannot be read: ${why}.`);
     await new Promise((resume) => { setTimeout(resume, 1000); });
   }
 }

@@ -58,6 +58,15 @@ class Browser:
     def click(self, selector):
         self.page.click(selector)
 
+    def answer(self, path, status, text=""):
+        """Requests for a path get this response; with status 0, the server's again."""
+        self.page.unroute_all()
+        if status:
+            self.page.route(
+                lambda url: urlsplit(url).path == path,
+                lambda route: route.fulfill(status=status, body=text, content_type="text/plain"),
+            )
+
     def hover(self, left, top):
         self.page.mouse.move(left, top)
 

@@ -70,6 +70,11 @@ impl Browser {
         self.execute(&json!({"do": "select", "selector": selector, "label": label}));
     }
 
+    /// Requests for a path get this response; with status 0, the server's again.
+    pub(crate) fn answer(&mut self, path: &str, status: u16, text: &str) {
+        self.execute(&json!({"do": "answer", "path": path, "status": status, "text": text}));
+    }
+
     pub(crate) fn hover(&mut self, left: f64, top: f64) {
         self.execute(&json!({"do": "hover", "left": left, "top": top}));
     }

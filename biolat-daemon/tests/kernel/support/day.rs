@@ -2,9 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -31,13 +31,20 @@ pub(crate) const GAP_LENGTH: u64 = HOUR / 2;
 pub(crate) const STALLED: (usize, u64, f64) = (3, 3, 4.0);
 pub(crate) const FAILED_WRITES: u64 = 12;
 
-/// A server with a history. It serves until the process ends.
+/// A drive that is removed so long before the end.
+pub(crate) const REMOVED: usize = 6;
+pub(crate) const REMOVAL: u64 = HOUR;
+
+/// A server with a history.
 pub(crate) struct DayServer {
     pub(crate) address: SocketAddr,
     /// When the last collection was, in seconds since the epoch.
     pub(crate) ended: u64,
-    /// I/Os so far at the time of each collection.
+    /// I/Os so far at the time of each collection; if the clock was set back, at the later one of that time.
     ios: BTreeMap<u64, u64>,
+    pub(crate) all_ios: u64,
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
 }
 
 impl DayServer {
@@ -45,14 +52,41 @@ impl DayServer {
     pub(crate) fn start(hours: u64) -> Self {
         let mut day = Day::new(hours);
         day.whole();
-        Self::serve(day, true)
+        Self::serve(day, ANY, true)
     }
 
     /// With `--history off`.
     pub(crate) fn without_history() -> Self {
         let mut day = Day::new(1);
         day.collect(5);
-        Self::serve(day, false)
+        Self::serve(day, ANY, false)
+    }
+
+    /// That has collected for half an hour when the clock was set back by twenty minutes, and for another half hour. Returns
+    /// the time when it was set, too.
+    pub(crate) fn with_clock_set_back() -> (Self, u64) {
+        let mut day = Day::new(1);
+        day.now += 20 * 60;
+        let set = day.now + 1800;
+        for second in 0..720 {
+            if second == 360 {
+                day.now -= 20 * 60;
+            }
+            day.collect(5);
+        }
+        (Self::serve(day, ANY, true), set)
+    }
+
+    /// Another daemon at the same address, which has collected for ten minutes.
+    pub(crate) fn restart(self) -> Self {
+        self.stop.send_replace(true);
+        self.thread.join().unwrap();
+        let mut day = Day::new(0);
+        day.now -= 600;
+        day.snapshot = empty(day.now);
+        day.ios = BTreeMap::from([(day.now, 0)]);
+        day.whole();
+        Self::serve(day, self.address, true)
     }
 
     /// I/Os between two collections.
@@ -60,24 +94,32 @@ impl DayServer {
         self.ios[&to] - self.ios[&from]
     }
 
-    fn serve(Day { history, snapshot, now: ended, ios, .. }: Day, has_history: bool) -> Self {
+    fn serve(
+        Day { history, snapshot, now: ended, ios, all_ios, .. }: Day,
+        on: SocketAddr,
+        has_history: bool,
+    ) -> Self {
         let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = runtime.block_on(TcpListener::bind(on)).unwrap();
         let address = listener.local_addr().unwrap();
-        thread::spawn(move || {
+        let (stop, stopped) = watch::channel(false);
+        let thread = thread::spawn(move || {
             let (snapshots, seen) = watch::channel(Some(Arc::new(snapshot)));
-            let (_stop, stopped) = watch::channel(false);
             let config = ServeConfig { host: "storage-1".into(), ..ServeConfig::default() };
             let mut service = Service::new(seen, config);
             if has_history {
                 service = service.with_history(history);
             }
-            runtime.block_on(serve(vec![listener], service, Limits::default(), stopped));
+            let limits = Limits { grace: Duration::from_millis(100), ..Limits::default() };
+            runtime.block_on(serve(vec![listener], service, limits, stopped));
             drop(snapshots);
         });
-        Self { address, ended, ios }
+        Self { address, ended, ios, all_ios, stop, thread }
     }
 }
+
+/// Any free port.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The snapshot of the next collection, and the clocks.
 struct Day {
@@ -88,6 +130,7 @@ struct Day {
     collections: u64,
     end: u64,
     ios: BTreeMap<u64, u64>,
+    all_ios: u64,
 }
 
 impl Day {
@@ -95,10 +138,21 @@ impl Day {
     fn new(hours: u64) -> Self {
         let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let began = end - hours * HOUR;
-        let history =
-            SharedHistory::new(HistoryLimits { age: Duration::from_secs(26 * HOUR), bytes: 32 << 20 }, Duration::ZERO);
+        let history = SharedHistory::new(
+            HistoryLimits { age: Duration::from_secs(26 * HOUR), bytes: 32 << 20 },
+            Duration::ZERO,
+        );
         let ios = BTreeMap::from([(began, 0)]);
-        Self { history, snapshot: empty(began), now: began, boot: 86_400, collections: 0, end, ios }
+        Self {
+            history,
+            snapshot: empty(began),
+            now: began,
+            boot: 86_400,
+            collections: 0,
+            end,
+            ios,
+            all_ios: 0,
+        }
     }
 
     /// What is kept does not depend on how often older hours were collected.
@@ -116,6 +170,9 @@ impl Day {
         self.boot += seconds;
         let passes = |ago: u64| before > ago && self.end - self.now <= ago;
         let (restarts, stalls, fails, skips) = (passes(RESTART), passes(STALL), passes(ERRORS), passes(GAP));
+        if passes(REMOVAL) {
+            self.snapshot.devices.remove(REMOVED);
+        }
         if skips {
             self.now += GAP_LENGTH;
         }
@@ -124,17 +181,16 @@ impl Day {
         }
         self.collections += 1;
         self.snapshot.taken = at(self.now as f64);
-        let mut ios = *self.ios.last_entry().unwrap().get();
         for (drive, view) in self.snapshot.devices.iter_mut().enumerate() {
             for (op, series) in view.series.iter_mut().enumerate() {
-                ios += add_ios(series, seconds, drive, op, self.collections);
+                self.all_ios += add_ios(series, seconds, drive, op, self.collections);
             }
         }
         if stalls {
             self.stall();
-            ios += STALLED.1;
+            self.all_ios += STALLED.1;
         }
-        self.ios.insert(self.now, ios);
+        self.ios.insert(self.now, self.all_ios);
         if fails {
             self.snapshot.devices[5].series[1].errors = vec![("ioerr", FAILED_WRITES)];
         }
