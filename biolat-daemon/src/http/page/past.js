@@ -93,9 +93,8 @@ class Past {
         const kept = this.passes.filter((pass) => middleOf(pass) < start && pass.to > begin);
         this.passes = [...kept, ...answer.intervals.map(passOf)];
         start = this.completeFrom === null ? to : end;
-        this.loading = start < to;
         this.problem = '';
-        this.onChange();
+        if (start < to) this.onChange();
       }
     } catch (error) {
       if (signal.aborted) return;
