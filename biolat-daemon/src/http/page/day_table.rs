@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_worst_is_first_and_names_are_escaped() {
-        let mut day = vec![minute(0, "sda", 1e-3, 0), minute(1, "<b>", 4.3, 12), minute(2, "sdb", 2e-3, 0)];
+        let mut day = vec![minute(0, "sda", 1e-3, 0), minute(1, "<b>", 1.3, 12), minute(2, "sdb", 2e-3, 0)];
         day[1].slow = vec![slow_io(1, "<b>")];
         let html = table(day.into_iter());
         let rows: Vec<_> = html.lines().filter(|line| line.starts_with("<tr><td>")).collect();

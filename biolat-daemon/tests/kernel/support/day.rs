@@ -19,6 +19,8 @@ use tokio::{net::TcpListener, runtime, sync::watch};
 
 pub(crate) const DRIVES: usize = 8;
 const HOUR: u64 = 3600;
+/// How long the machine has been up when the first collection is.
+const BOOT: u64 = 24 * HOUR;
 /// How long before the end things happened, in seconds.
 pub(crate) const STALL: u64 = 9 * HOUR;
 pub(crate) const ERRORS: u64 = 5 * HOUR;
@@ -67,6 +69,7 @@ impl DayServer {
     pub(crate) fn with_clock_set_back() -> (Self, u64) {
         let mut day = Day::new(1);
         day.now += 20 * 60;
+        day.snapshot = empty(day.now);
         let set = day.now + 1800;
         for second in 0..720 {
             if second == 360 {
@@ -140,19 +143,10 @@ impl Day {
         let began = end - hours * HOUR;
         let history = SharedHistory::new(
             HistoryLimits { age: Duration::from_secs(26 * HOUR), bytes: 32 << 20 },
-            Duration::ZERO,
+            Duration::from_secs(BOOT),
         );
         let ios = BTreeMap::from([(began, 0)]);
-        Self {
-            history,
-            snapshot: empty(began),
-            now: began,
-            boot: 86_400,
-            collections: 0,
-            end,
-            ios,
-            all_ios: 0,
-        }
+        Self { history, snapshot: empty(began), now: began, boot: BOOT, collections: 0, end, ios, all_ios: 0 }
     }
 
     /// What is kept does not depend on how often older hours were collected.
