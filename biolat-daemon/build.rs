@@ -4,7 +4,7 @@
 use std::{fs, io, path::Path, process::Command};
 
 /// The page's scripts, concatenated in this order.
-const SCRIPT: [&str; 13] = [
+const SCRIPT: [&str; 14] = [
     "figures.js",
     "history.js",
     "inflight.js",
@@ -18,6 +18,7 @@ const SCRIPT: [&str; 13] = [
     "slow.js",
     "cell.js",
     "page.js",
+    "saved.js",
 ];
 
 fn main() -> io::Result<()> {

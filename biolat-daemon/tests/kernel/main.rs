@@ -37,6 +37,7 @@ mod nvme_hotplug;
 mod page;
 mod page_history;
 mod page_resilience;
+mod page_saved;
 mod peers;
 mod pins;
 mod report;

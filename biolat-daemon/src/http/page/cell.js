@@ -27,8 +27,9 @@ function whoWasThere({ passes }, index, phase, { device, op, workload }) {
 }
 
 /** The recorded I/Os of a column, from the history or, without one, the latest ones. */
-async function recorded({ from, to }) {
+async function recorded({ from, to, passes }) {
   const isThere = ({ completed }) => completed > from && completed <= to;
+  if (saved !== null) return slowOf(passes).ios.filter(isThere);
   try {
     const { intervals } = await askHistory(`from=${from}&to=${to}&detail=summary`);
     return intervals.flatMap(({ slow }) => slow).filter(isThere);

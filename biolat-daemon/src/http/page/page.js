@@ -12,6 +12,10 @@ const choice = { device: null, op: null, workload: null, phase: TOTAL, span: 2, 
 const past = new Past(() => draw());
 /** History at the time of the pause; null if the page is live. */
 let paused = null;
+/** The file that is open; null if there is none. */
+let saved = null;
+/** That a file is being read, or why it cannot be opened; otherwise empty. */
+let fileNote = '';
 /** What was rendered last: collections, time range, sums. */
 let rendered = null;
 
@@ -55,8 +59,8 @@ function choose(change) {
   const ends = cell === null ? range : shownRange();
   for (const [name, time] of Object.entries(ends ?? {})) given.set(name, time);
   if (ends && cell !== null) given.set('cell', `${cell.time},${cell.index}`);
-  // The browser's back button goes to the range before.
-  window.history[JSON.stringify(range) === before ? 'replaceState' : 'pushState'](null, '', `#${given}`);
+  // The browser's back button goes to the range before. A file is not in the address.
+  if (saved === null) window.history[JSON.stringify(range) === before ? 'replaceState' : 'pushState'](null, '', `#${given}`);
   clearReading();
   if (cell === null) panel.close();
   follow();
@@ -81,7 +85,7 @@ const isOff = () => day.past.problem === OFF;
 /** Loads what is new of the day and of the range. */
 function follow() {
   if (!history.latest || document.hidden) return;
-  if (!paused) day.follow(history.latest);
+  if (!paused || saved) day.follow((paused ?? history).latest);
   if (choice.range === null) return past.forget();
   const { from, to } = chosenRange(), step = stepOf(to - from);
   past.load(`${JSON.stringify(choice.range)} ${step}`, from, to, step, (choice.range.to ?? Infinity) > latestTaken() && !paused);
@@ -97,10 +101,10 @@ function showRanges() {
   const { range } = choice;
   setButtons(at('ranges'), [['', 'live'], ...RANGES.map((seconds) => [seconds, duration(seconds), `the last ${duration(seconds)} (h)`])],
     range === null ? '' : range.last ?? 'other', (last) => choose({ range: last === '' ? null : { last } }));
-  for (const button of at('ranges').querySelectorAll('button')) button.disabled = isOff() && button.value !== '';
+  for (const button of at('ranges').querySelectorAll('button')) button.disabled = button.value === '' ? saved !== null : isOff();
   at('span').parentElement.hidden = range !== null;
   // Also if a part has been read.
-  const note = day.past.problem || past.problem;
+  const note = fileNote || saved?.problem || day.past.problem || past.problem;
   setText(at('day-note'), note);
   at('day-note').hidden = note === '';
   const { from, to } = rendered ?? {};
@@ -211,6 +215,7 @@ function drawNow() {
   }
   const of = `${workload === null ? '' : `${workloadName(whoIs(workload, view))}, `}${selection()}`;
   rendered = { ...view, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: sum(passes.map((pass) => pass.seconds)) };
+  showRanges();
   showFigures(rendered);
   showDevices(rendered);
   showWorkloads(rendered);
@@ -222,7 +227,6 @@ function drawNow() {
   showHints(snapshot);
   showLost(rendered);
   showCost(isPast ? { ...rendered, passes: [] } : rendered);
-  showRanges();
   day.draw((paused ?? history).latest, device, op, isPast && { from, to });
   updateReading();
   updatePin();
@@ -547,6 +551,7 @@ at('heat').onblur = () => { clearReading(); band.clear(); };
 // Pause, theme, help, keys.
 
 function pause() {
+  if (saved) return closeFile();
   paused = paused || !history.latest ? null : { passes: [...history.passes], latest: history.latest };
   follow();
   at('pause').setAttribute('aria-pressed', paused !== null);
@@ -588,7 +593,7 @@ const KEYS = {
   j: () => nextDevice(1), k: () => nextDevice(-1), ArrowDown: () => nextDevice(1), ArrowUp: () => nextDevice(-1),
   o: nextOp, t: nextTheme, ' ': pause, '?': () => at('about').showModal(),
   '+': () => nextSpan(1), '=': () => nextSpan(1), '-': () => nextSpan(-1),
-  h: () => chooseLast(RANGES.find((seconds) => seconds > (choice.range?.last ?? 0)) ?? RANGES[0]), l: () => choose({ range: null }), Escape: escape,
+  h: () => chooseLast(RANGES.find((seconds) => seconds > (choice.range?.last ?? 0)) ?? RANGES[0]), l: () => choose({ range: saved ? { last: DAY } : null }), f: () => at('file').click(), Escape: escape,
 };
 const READING = {
   ArrowLeft: ({ shiftKey }) => (shiftKey ? extend(-1) : move(-1, 0)), ArrowRight: ({ shiftKey }) => (shiftKey ? extend(1) : move(1, 0)),
@@ -639,6 +644,13 @@ const connection = new Connection((snapshot) => {
 }, () => showState());
 
 function showState() {
+  if (saved) {
+    at('status').dataset.state = 'paused';
+    setText(at('state'), `file ${saved.name}`);
+    setText(at('age'), `saved ${new Date(saved.saved * 1000).getFullYear()}-${date(new Date(saved.saved * 1000))} ${clock(saved.saved)}`);
+    at('banner').hidden = true;
+    return;
+  }
   const age = connection.age, interval = history.latest?.interval ?? 5;
   // A tab that was hidden gets time to catch up.
   const late = age !== null && Math.min(age, now() - connection.shownAt) > 3 * interval + 2;

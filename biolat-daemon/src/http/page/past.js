@@ -77,6 +77,7 @@ class Past {
     this.passes = [];
     this.loading = false;
     this.problem = '';
+    this.completeFrom = null;
   }
 
   async #fetch(from, to, signal) {
@@ -86,12 +87,13 @@ class Past {
     try {
       while (start < to) {
         const end = Math.min(to, start + step * this.part);
-        const answer = await askHistory(`from=${start}&to=${end}&step=${step}${this.detail}`, signal);
+        const { completeFrom, passes } = await this.#read(start, end, signal);
         // The oldest is dropped, or all: another daemon may have begun another history.
-        const begin = answer.complete_from === this.completeFrom ? -Infinity : answer.complete_from ?? Infinity;
-        this.completeFrom = answer.complete_from;
-        const kept = this.passes.filter((pass) => middleOf(pass) < start && pass.to > begin);
-        this.passes = [...kept, ...answer.intervals.map(passOf)];
+        const begin = completeFrom === this.completeFrom ? -Infinity : completeFrom ?? Infinity;
+        this.completeFrom = completeFrom;
+        const kept = this.passes.filter((pass) => middleOf(pass) < start && pass.to > begin), ends = new Set(kept.map(({ to }) => to));
+        // If no interval has its middle in a part, the answer is one that is longer, which may be there.
+        this.passes = [...kept, ...passes.filter(({ to }) => !ends.has(to))];
         start = this.completeFrom === null ? to : end;
         this.problem = '';
         if (start < to) this.onChange();
@@ -105,6 +107,12 @@ class Past {
     this.loading = false;
     this.#loadedAt = now();
     this.onChange();
+  }
+
+  async #read(from, to, signal) {
+    if (saved !== null) return { completeFrom: saved.passes[0].from, passes: saved.range(from, to, this.step) };
+    const { complete_from: completeFrom, intervals } = await askHistory(`from=${from}&to=${to}&step=${this.step}${this.detail}`, signal);
+    return { completeFrom, passes: intervals.map(passOf) };
   }
 
   /** From when on there is a history, in seconds; 0 if that is not known. Before its first interval only if the clock was set back. */
@@ -159,6 +167,6 @@ async function askHistory(query, signal = null) {
 
 /** A time of the last day: with its date, if that is not today's. */
 function moment(seconds, fine = true) {
-  const time = new Date(seconds * 1000), today = new Date((history.latest?.taken ?? seconds) * 1000);
+  const time = new Date(seconds * 1000), today = new Date(((saved ?? history).latest?.taken ?? seconds) * 1000);
   return `${time.toDateString() === today.toDateString() ? '' : `${date(time)} `}${clock(seconds, fine)}`;
 }

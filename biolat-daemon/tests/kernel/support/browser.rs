@@ -3,6 +3,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Lines, Write as _},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
@@ -82,6 +83,11 @@ impl Browser {
     /// Presses the mouse button at the first point and releases it at the last; a single point is a click.
     pub(crate) fn drag(&mut self, points: &[[f64; 2]]) {
         self.execute(&json!({"do": "drag", "points": points}));
+    }
+
+    /// Drops a file on the page.
+    pub(crate) fn drop_file(&mut self, path: &Path) {
+        self.execute(&json!({"do": "drop", "path": path}));
     }
 
     pub(crate) fn back(&mut self) {
