@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     browser::Browser,
+    daemon::wait_for,
     day::{DayServer, REMOVAL, REMOVED},
     day_page::{is_exact, loaded, open},
 };
@@ -51,9 +52,13 @@ fn a_refusal_is_shown_and_a_busy_daemon_asked_again() {
         says(&mut browser, shown);
         assert_eq!(browser.evaluate("document.querySelectorAll('#nothing b, #day-note b').length"), 0);
         browser.answer(HISTORY, 0, "");
+        // It is asked again with each snapshot, of which there are no more here, or with a choice.
+        wait_for("the page asks again", || {
+            browser.press("l");
+            browser.evaluate("document.getElementById('day-note').hidden") == true
+        });
         click(&mut browser, 7200);
         is_exact(&mut browser, &day);
-        browser.wait_for("document.getElementById('day-note').hidden");
     }
     assert_eq!(faults(&mut browser), [""; 0]);
 }

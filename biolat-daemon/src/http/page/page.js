@@ -630,7 +630,9 @@ at('there-slow').prepend(at('slow').tHead.cloneNode(true));
 const day = new Day(() => { follow(); draw(); }, chooseRange), panel = new CellPanel(), band = new Band();
 const slow = new SlowTable(at('slow-at'), () => { if (!paused) draw(); });
 const connection = new Connection((snapshot) => {
+  const before = history.latest;
   if (!history.add(snapshot)) return;
+  if (before?.started !== snapshot.started) for (const each of [day.past, past]) each.expire();
   // The live page replaces the plain one.
   if (at('live').hidden) {
     at('live').hidden = false;

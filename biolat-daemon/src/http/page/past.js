@@ -109,6 +109,11 @@ class Past {
     this.onChange();
   }
 
+  /** What is there may be another daemon's: it is asked again with the next load. */
+  expire() {
+    this.#loadedAt = -Infinity;
+  }
+
   async #read(from, to, signal) {
     if (saved !== null) return { completeFrom: saved.passes[0].from, passes: saved.range(from, to, this.step) };
     const { complete_from: completeFrom, intervals } = await askHistory(`from=${from}&to=${to}&step=${this.step}${this.detail}`, signal);
