@@ -195,6 +195,18 @@ fn a_link_to_a_cell_keeps_the_range(day: &DayServer) {
     assert_eq!(browser.evaluate("biolat.state.range"), json!({"last": DAY}));
 }
 
+/// The page asks for parts of 40 s here: a minute that has its middle in none of them counts once.
+#[test]
+#[ignore = "needs chromium and Playwright: cargo xtask test"]
+fn short_ranges_of_long_intervals_are_exact() {
+    let day = DayServer::start(26);
+    for begin in [0, 7, 13, 25, 36, 47] {
+        let from = day.ended - STALL + begin;
+        let mut browser = open(&day, &format!("#from={from}&to={}", from + 150), &json!({}));
+        is_exact(&mut browser, &day);
+    }
+}
+
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn the_whole_day_is_drawn_fast() {
