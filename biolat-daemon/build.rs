@@ -4,17 +4,21 @@
 use std::{fs, io, path::Path, process::Command};
 
 /// The page's scripts, concatenated in this order.
-const SCRIPT: [&str; 10] = [
+const SCRIPT: [&str; 14] = [
     "figures.js",
     "history.js",
     "inflight.js",
     "connection.js",
     "heatmap.js",
+    "past.js",
+    "day.js",
     "sizes.js",
     "workloads.js",
     "cpus.js",
     "slow.js",
+    "cell.js",
     "page.js",
+    "saved.js",
 ];
 
 fn main() -> io::Result<()> {

@@ -25,6 +25,7 @@ use crate::{
     web_config::WebConfig,
 };
 use bodies::BodyCache;
+use page::DayTable;
 
 pub use connections::serve;
 pub use limits::Limits;
@@ -71,8 +72,9 @@ pub struct Service {
     live: bool,
     history: Option<SharedHistory>,
     history_readers: Arc<Semaphore>,
-    /// Its permit is for encoding a part of the history: a scrape never waits for one.
+    /// Its permit is for reading a part of the history: a scrape never waits for one.
     history_encoder: Arc<Semaphore>,
+    day_table: Option<Arc<DayTable>>,
     web_config: Option<Arc<WebConfig>>,
 }
 
@@ -88,6 +90,7 @@ impl Service {
             history: None,
             history_readers: Arc::new(Semaphore::new(history::READERS)),
             history_encoder: Arc::new(Semaphore::new(1)),
+            day_table: None,
             web_config: None,
         }
     }
@@ -95,7 +98,8 @@ impl Service {
     /// Serves what came in each interval, too.
     #[must_use]
     pub fn with_history(self, history: SharedHistory) -> Self {
-        Self { history: Some(history), ..self }
+        let day_table = Some(Arc::new(DayTable::new(history.clone(), Arc::clone(&self.history_encoder))));
+        Self { history: Some(history), day_table, ..self }
     }
 
     /// Counts scrapes here.

@@ -1,11 +1,15 @@
 //! The page at `/`. It is complete without a script: a plain table of devices and links to the other endpoints. The script in
 //! `page/` replaces the table with the live page.
 
+mod day_table;
+
 use std::{fmt::Write as _, sync::LazyLock, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use biolat_common::series::Phase;
 use ring::digest::{SHA256, digest};
+
+pub(super) use day_table::DayTable;
 
 use crate::{
     api::HUNG_SECONDS,
@@ -47,9 +51,11 @@ fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())))
 }
 
-/// The page: with the script, or without (`--no-ui`). `links` are paths and descriptions of the other endpoints.
+/// The page: with the script, or without (`--no-ui`). `day` is the table of the worst of the last day, `links` are paths and
+/// descriptions of the other endpoints.
 pub(super) fn render<'a>(
     snapshot: Option<&Snapshot>,
+    day: &str,
     live: bool,
     links: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> String {
@@ -61,7 +67,7 @@ pub(super) fn render<'a>(
     if live {
         page.push_str(LIVE);
     }
-    plain(&mut page, snapshot);
+    plain(&mut page, snapshot, day);
     footer(&mut page, links);
     if live {
         let _ = writeln!(page, "<script type=\"module\">{}</script>", *SCRIPT);
@@ -79,7 +85,7 @@ fn footer<'a>(page: &mut String, links: impl Iterator<Item = (&'a str, &'a str)>
     page.push_str("</footer>\n");
 }
 
-fn plain(page: &mut String, snapshot: Option<&Snapshot>) {
+fn plain(page: &mut String, snapshot: Option<&Snapshot>, day: &str) {
     page.push_str("<main id=\"plain\">\n<h1>biolat</h1>\n");
     match snapshot {
         None => page.push_str("<p>No data yet: the first collection has not finished.</p>\n"),
@@ -88,6 +94,7 @@ fn plain(page: &mut String, snapshot: Option<&Snapshot>) {
         }
         Some(snapshot) => devices(page, snapshot),
     }
+    page.push_str(day);
     page.push_str("</main>\n");
 }
 
@@ -227,7 +234,7 @@ mod tests {
     fn attributes_of_a_drive_are_escaped() {
         let snapshot = snapshot("<script>\"&", &Histogram::new());
         for live in [true, false] {
-            let page = render(Some(&snapshot), live, links(live));
+            let page = render(Some(&snapshot), "", live, links(live));
             assert!(page.contains("<td>sda<td>&lt;script&gt;&quot;&amp;<td class=\"n\">0"), "{page}");
             assert_eq!(page.matches("<script").count(), usize::from(live));
         }
@@ -239,7 +246,7 @@ mod tests {
             let mut snapshot = snapshot("", &Histogram::new());
             snapshot.devices[0].inflight = inflight;
             snapshot.devices[0].series.push(SeriesView { op: "write".to_owned(), ..SeriesView::default() });
-            render(Some(&snapshot), false, links(false))
+            render(Some(&snapshot), "", false, links(false))
         };
         let inflight =
             Inflight { reads: 3, writes: 9, oldest: Duration::from_millis(16_400), is_exact: true };
@@ -257,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_content_security_policy_allows_style_and_script() {
-        let page = render(None, true, links(true));
+        let page = render(None, "", true, links(true));
         let between = |start: &str, end: &str| {
             let (_, rest) = page.split_once(start).unwrap();
             hash(rest.split_once(end).unwrap().0)
@@ -275,7 +282,7 @@ mod tests {
     #[test]
     fn the_page_links_to_every_endpoint() {
         for live in [true, false] {
-            let page = render(None, live, links(live));
+            let page = render(None, "", live, links(live));
             for (path, _) in links(live) {
                 assert!(page.contains(&format!("<a href=\"{path}\">{path}</a>")), "{path}");
             }
@@ -292,7 +299,7 @@ mod tests {
     #[test]
     fn the_page_is_small() {
         let size = STYLE.len() + LIVE.len() + SCRIPT.len();
-        assert!(size < 84 << 10, "{size} bytes");
+        assert!(size < 116 << 10, "{size} bytes");
     }
 
     #[test]

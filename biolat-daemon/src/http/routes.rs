@@ -289,15 +289,19 @@ async fn index(call: &Call<'_>) -> HttpResponse {
     let live = call.service.live;
     let mut response = match call.service.bodies.snapshot() {
         Some(_) => {
+            let day = match call.service.day_table.clone() {
+                Some(table) => table.html().await,
+                None => Arc::default(),
+            };
             let encode = move |snapshot: &Snapshot, _: &ServeConfig| {
-                page::render(Some(snapshot), live, links(live)).into()
+                page::render(Some(snapshot), &day, live, links(live)).into()
             };
             match body(call, ("/", HTML), encode).await {
                 Ok((_, response)) => response,
                 Err(error) => return error,
             }
         }
-        None => full(page::render(None, live, links(live)), HTML, false),
+        None => full(page::render(None, "", live, links(live)), HTML, false),
     };
     set(&mut response, VARY, "Accept-Encoding");
     set(&mut response, CACHE_CONTROL, "no-store");

@@ -2,7 +2,6 @@
 
 mod bimodal;
 mod breakdown;
-mod clock;
 mod findings;
 mod json;
 mod options;

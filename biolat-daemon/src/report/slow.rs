@@ -6,7 +6,6 @@ use anyhow::{Result, bail};
 use tokio::sync::watch;
 
 use super::{
-    clock,
     options::ReportOptions,
     output::{closed, write},
     remote::Document as _,
@@ -16,6 +15,7 @@ use super::{
 };
 use crate::{
     api::{ApiSlowIo, ApiSlowLog},
+    clock,
     device::selection::Selection,
     format::{self, NumberFormat},
     log_lines,

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{
     breakdown::Breakdown,
-    clock, findings, json,
+    findings, json,
     options::ReportOptions,
     output::{closed, write},
     source::Source,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api::ApiSnapshot,
-    format, log_lines,
+    clock, format, log_lines,
     terminal::{Highlight, Terminal, wrapped},
 };
 

@@ -69,6 +69,7 @@ function duration(seconds) {
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
 }
 const two = (value) => String(value).padStart(2, '0');
+const date = (time) => `${two(time.getMonth() + 1)}-${two(time.getDate())}`;
 function clock(seconds, fine = true) {
   const time = new Date(seconds * 1000);
   return `${two(time.getHours())}:${two(time.getMinutes())}${fine ? `:${two(time.getSeconds())}` : ''}`;

@@ -24,16 +24,17 @@ function columns(passes, from, to, width, device, op, workload) {
     // Cached until the selection changes.
     if (pass.summed?.key !== key) pass.summed = { key, sum: new Sum().addPass(pass, device, op, workload) };
     const last = all.at(-1);
-    if (last && pass.from - last.to < 1e-3 && last.to - last.from < least) {
+    if (last && Math.abs(pass.from - last.to) < 1e-3 && last.to - last.from < least) {
       last.to = pass.to;
       last.parts.push(pass.summed.sum);
+      last.passes.push(pass);
     } else {
-      all.push({ from: pass.from, to: pass.to, parts: [pass.summed.sum] });
+      all.push({ from: pass.from, to: pass.to, parts: [pass.summed.sum], passes: [pass] });
     }
   }
   for (const column of all) {
     const { parts } = column;
-    column.seconds = column.to - column.from;
+    column.seconds = sum(column.passes.map(({ seconds }) => seconds));
     column.all = PHASES.map((_, phase) => parts.reduce((all, part) => all + part.all[phase], 0));
     column.bytes = parts.reduce((all, part) => all + part.bytes, 0);
     column.counts = (phase) => {
@@ -62,6 +63,37 @@ function prepare(canvas) {
 
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200];
 
+/** Time and text of the marks of a time axis, at whole steps in local time: midnight is a date. */
+function timeTicks(from, to, width) {
+  const step = STEPS.find((step) => (step / (to - from)) * width >= 84) ?? 86400, zone = new Date(from * 1000).getTimezoneOffset() * 60, ticks = [];
+  for (let time = Math.ceil((from - zone) / step) * step + zone; time <= to; time += step) {
+    const text = clock(time, step < 60);
+    ticks.push([time, text === '00:00' ? date(new Date(time * 1000)) : text]);
+  }
+  return ticks;
+}
+
+/** Hatches from each even end to the next. */
+function hatch(context, line, ends, top, bottom) {
+  context.strokeStyle = line;
+  context.lineWidth = 1;
+  for (let at = 0; at + 1 < ends.length; at += 2) {
+    const left = ends[at], right = ends[at + 1];
+    if (right - left < 1) continue;
+    context.save();
+    context.beginPath();
+    context.rect(left, top, right - left, bottom - top);
+    context.clip();
+    context.beginPath();
+    for (let start = left - bottom; start < right; start += 8) {
+      context.moveTo(start, bottom);
+      context.lineTo(start + bottom, 0);
+    }
+    context.stroke();
+    context.restore();
+  }
+}
+
 class Heatmap {
   columns = [];
   /** The cell that the reader points at: a column and an index. */
@@ -71,7 +103,7 @@ class Heatmap {
     this.canvas = canvas;
   }
 
-  draw({ passes, from, to, device, op, workload, phase, dark, colours }) {
+  draw({ passes, from, to, whole, device, op, workload, phase, dark, colours }) {
     const { context, width, height, ink, line, ground, ratio, family } = prepare(this.canvas);
     const plot = { left: 52, top: 8, right: width - (width < 500 ? 8 : 84), bottom: height - 24 };
     const snap = (value) => Math.round(value * ratio) / ratio;
@@ -89,7 +121,7 @@ class Heatmap {
     context.beginPath();
     context.rect(plot.left, plot.top, plot.right - plot.left, plot.bottom - plot.top);
     context.clip();
-    this.#gaps(context, line);
+    this.#gaps(context, line, whole);
     const scale = this.#scale();
     const palette = shades(dark);
     for (const column of this.columns) {
@@ -171,40 +203,20 @@ class Heatmap {
         context.fillText(tick(part * 10 ** decade), plot.left - 8, at);
       }
     }
-    const span = to - from;
-    const step = STEPS.find((step) => (step / span) * (plot.right - plot.left) >= 84) ?? 86400;
-    // Whole steps in local time.
-    const zone = new Date(from * 1000).getTimezoneOffset() * 60;
     context.textAlign = 'center';
-    for (let time = Math.ceil((from - zone) / step) * step + zone; time <= to; time += step) {
+    for (const [time, text] of timeTicks(from, to, plot.right - plot.left)) {
       const at = x(time);
       context.fillStyle = line;
       context.fillRect(at, plot.top, 1, plot.bottom - plot.top + 4);
       context.fillStyle = ink;
-      if (at - plot.left > 14) context.fillText(clock(time, step < 60), Math.min(at, this.canvas.clientWidth - 30), plot.bottom + 15);
+      if (at - plot.left > 14) context.fillText(text, Math.min(at, this.canvas.clientWidth - 30), plot.bottom + 15);
     }
   }
 
-  /** Hatches the gaps between columns: no data. */
-  #gaps(context, line) {
-    const { plot, x } = this;
-    context.strokeStyle = line;
-    context.lineWidth = 1;
-    for (let at = 1; at < this.columns.length; at++) {
-      const left = x(this.columns[at - 1].to), right = x(this.columns[at].from);
-      if (right - left < 1) continue;
-      context.save();
-      context.beginPath();
-      context.rect(left, plot.top, right - left, plot.bottom - plot.top);
-      context.clip();
-      context.beginPath();
-      for (let start = left - plot.bottom; start < right; start += 8) {
-        context.moveTo(start, plot.bottom);
-        context.lineTo(start + plot.bottom, 0);
-      }
-      context.stroke();
-      context.restore();
-    }
+  /** Hatches the gaps between columns and, of the past, at both ends: no data. */
+  #gaps(context, line, whole) {
+    const { plot, x } = this, ends = this.columns.flatMap((column) => [x(column.from), x(column.to)]);
+    hatch(context, line, whole ? [plot.left, ...ends, plot.right] : ends.slice(1, -1), plot.top, plot.bottom);
   }
 
   #percentiles(context, name, q, colour, ground) {
@@ -218,7 +230,7 @@ class Heatmap {
         continue;
       }
       const at = sum(this.ends(index)) / 2;
-      if (last === null || column.from - last > 1e-3) path.moveTo(x(column.from), at);
+      if (last === null || Math.abs(column.from - last) > 1e-3) path.moveTo(x(column.from), at);
       else path.lineTo(x(column.from), at);
       path.lineTo(x(column.to), at);
       last = column.to;
@@ -254,12 +266,22 @@ class Heatmap {
     }
   }
 
+  /** The time at a position of the canvas; beside the plot, that of its edge. */
+  time = (left) => {
+    const { plot, from, to } = this, inside = Math.max(plot.left, Math.min(left, plot.right));
+    return from + ((inside - plot.left) / (plot.right - plot.left)) * (to - from);
+  };
+
+  /** The column of a time. If the clock was set back, two have it: the later one, which is drawn above the other. */
+  columnAt(time) {
+    return this.columns.findLast((column) => column.from <= time && time < column.to);
+  }
+
   /** The cell at a position of the canvas; null if there is none. */
   at(left, top) {
-    const { plot, from, to, low, high } = this;
+    const { plot, low, high } = this;
     if (!plot || left < plot.left || left >= plot.right || top < plot.top || top >= plot.bottom) return null;
-    const time = from + ((left - plot.left) / (plot.right - plot.left)) * (to - from);
-    const column = this.columns.find((column) => column.from <= time && time < column.to);
+    const column = this.columnAt(this.time(left));
     if (!column) return null;
     return { column, index: this.bucket(Math.ceil(low + ((plot.bottom - top) / (plot.bottom - plot.top)) * (high - low)) - 1) };
   }
@@ -276,7 +298,7 @@ class Heatmap {
     return {
       box: [left, top, this.x(column.to) - left, bottom - top],
       lines: [
-        `${clock(column.from)} – ${clock(column.to)} (${duration(column.seconds)})`,
+        `${moment(column.from)} – ${clock(column.to)} (${duration(column.seconds)})`,
         bounds(index, this.wide),
         all === 0 ? 'no I/O' : `${many(count, 'I/O')} of ${number(all)}${count ? `, ${number(count / column.seconds)} per second` : ''}`,
       ],

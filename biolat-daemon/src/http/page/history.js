@@ -37,16 +37,15 @@ function bandsBetween(before, now) {
 const difference = (now, before = {}) =>
   Object.fromEntries(Object.entries(now).map(([name, count]) => [name, Math.max(0, count - (before[name] ?? 0))]));
 
-/** The difference of an op, with its histograms in one array. */
-function opBetween(before, now) {
+/** The difference of an op, with its histograms in one array. Growth within one pass fits into 32 bits; that since the start may not. */
+function opBetween(before, now, Words = before ? Uint32Array : Float64Array) {
   const words = [];
   for (const phase of PHASES) appendGrowth(words, before ? before[phase] : EMPTY, now[phase]);
   return {
     bytes: now.bytes - (before?.bytes ?? 0),
     errors: sum(difference(now.errors, before?.errors)),
     seconds: PHASES.map((phase) => now[phase].seconds - (before?.[phase].seconds ?? 0)),
-    // Growth within one pass fits into 32 bits; that since the start may not.
-    words: (before ? Uint32Array : Float64Array).from(words),
+    words: Words.from(words),
     // Of flushes and the like, nothing is kept.
     bands: now.sizes?.bands.length ? bandsBetween(before?.sizes, now.sizes) : null,
   };
@@ -85,7 +84,8 @@ function workloadsBetween(before, now, started) {
 function between(before, now) {
   const same = before.started === now.started;
   const had = new Map(same ? before.devices.map((device) => [device.name, device]) : []);
-  const pass = { from: same ? before.taken : now.started, to: now.taken, devices: new Map(), words: 0 }, started = new Set();
+  const from = same ? before.taken : now.started, to = now.taken;
+  const pass = { from, to, seconds: to - from, devices: new Map(), words: 0 }, started = new Set();
   for (const device of now.devices) {
     const known = had.get(device.name);
     const last = known?.since === device.since ? known : null;
@@ -132,7 +132,7 @@ class History {
     if (before && before.started === snapshot.started && snapshot.taken === before.taken) return false;
     this.latest = snapshot;
     if (!before) return true;
-    const pass = between(before, snapshot), length = pass.to - pass.from;
+    const pass = between(before, snapshot), length = pass.seconds;
     // A long gap is not shown: one mean over it would hide later detail.
     if (length > Math.max(LONGEST, 20 * snapshot.interval)) return true;
     // The clock was set back: time would run backwards on the heatmap.

@@ -7,10 +7,15 @@ const heatmap = new Heatmap(at('heat'));
 const SPANS = [30, 60, 120, 300, MOST_PASSES];
 const reducedMotion = matchMedia('(prefers-reduced-motion: reduce)'), darkScheme = matchMedia('(prefers-color-scheme: dark)');
 
-/** The selection. Null means all. */
-const choice = { device: null, op: null, workload: null, phase: TOTAL, span: 2 };
+/** The selection. Null means all; as the range, live. A range has its length until now, or both ends; a cell, a time and an index. */
+const choice = { device: null, op: null, workload: null, phase: TOTAL, span: 2, range: null, cell: null };
+const past = new Past(() => draw());
 /** History at the time of the pause; null if the page is live. */
 let paused = null;
+/** The file that is open; null if there is none. */
+let saved = null;
+/** That a file is being read, or why it cannot be opened; otherwise empty. */
+let fileNote = '';
 /** What was rendered last: collections, time range, sums. */
 let rendered = null;
 
@@ -34,18 +39,87 @@ function readAddress() {
   choice.workload = given.get('workload');
   const phase = PHASES.indexOf(given.get('latency'));
   choice.phase = phase < 0 ? TOTAL : phase;
+  const [last, from, to] = ['last', 'from', 'to'].map((name) => (given.has(name) ? Number(given.get(name)) : NaN));
+  choice.range = last > 0 ? { last: Math.min(last, DAY) } : from < to && Number.isFinite(to - from) ? { from, to } : null;
+  const [time, index] = (given.get('cell') ?? '').split(',').map(Number);
+  choice.cell = time > 0 && Number.isFinite(time) && index >= ZERO && index <= OVER && Number.isInteger(index) ? { time, index } : null;
+  // The live page does not go back to it.
+  if (choice.cell && !choice.range) choice.range = { from: time - AROUND, to: time + AROUND };
 }
 
+/** A cell is of one selection: any other choice closes it. */
 function choose(change) {
-  Object.assign(choice, change);
-  const given = new URLSearchParams();
-  if (choice.device !== null) given.set('device', choice.device);
-  if (choice.op !== null) given.set('op', choice.op);
-  if (choice.workload !== null) given.set('workload', choice.workload);
-  if (choice.phase !== TOTAL) given.set('latency', PHASES[choice.phase]);
-  window.history.replaceState(null, '', `#${given}`);
+  const before = JSON.stringify(choice.range);
+  Object.assign(choice, { cell: null }, change);
+  const { device, op, workload, phase, range, cell } = choice, given = new URLSearchParams();
+  if (device !== null) given.set('device', device);
+  if (op !== null) given.set('op', op);
+  if (workload !== null) given.set('workload', workload);
+  if (phase !== TOTAL) given.set('latency', PHASES[phase]);
+  const ends = cell === null ? range : shownRange();
+  for (const [name, time] of Object.entries(ends ?? {})) given.set(name, time);
+  if (ends && cell !== null) given.set('cell', `${cell.time},${cell.index}`);
+  // The browser's back button goes to the range before. A file is not in the address.
+  if (saved === null) window.history[JSON.stringify(range) === before ? 'replaceState' : 'pushState'](null, '', `#${given}`);
   clearReading();
+  if (cell === null) panel.close();
+  follow();
   draw();
+}
+
+// The past.
+
+/** From when on there is a history. */
+const beginning = () => Math.floor(day.past.begin);
+/** The ends of the range that is chosen, in seconds: no longer ago than any history, and not in the future. */
+function chosenRange() {
+  const { last, from = Math.max(latestTaken() - last, beginning()), to = Infinity } = choice.range;
+  return { from: Math.max(from, latestTaken() - LONGEST_HISTORY), to: Math.min(to, latestTaken()) };
+}
+/** The ends of what is shown, in whole seconds: a link to a cell must have it, whenever it is opened. Null if there is no history. */
+const shownRange = () => (isOff() ? null : { from: Math.floor(rendered.from), to: Math.ceil(Math.min(rendered.to, latestTaken())) });
+const latestTaken = () => (paused ?? history).latest.taken;
+
+const isOff = () => day.past.problem === OFF;
+
+/** Loads what is new of the day and of the range. */
+function follow() {
+  if (!history.latest || document.hidden) return;
+  if (!paused || saved) day.follow((paused ?? history).latest);
+  if (choice.range === null) return past.forget();
+  const { from, to } = chosenRange(), step = stepOf(to - from);
+  past.load(`${JSON.stringify(choice.range)} ${step}`, from, to, step, (choice.range.to ?? Infinity) > latestTaken() && !paused);
+}
+
+/** A range that was pointed at: in whole seconds, at least ten, within the history. */
+function chooseRange(from, to) {
+  const begin = Math.max(from, beginning()), end = Math.min(to, latestTaken()), wide = Math.max(0, 10 - (end - begin)) / 2;
+  choose({ range: { from: Math.floor(begin - wide), to: Math.ceil(end + wide) } });
+}
+
+function showRanges() {
+  const { range } = choice;
+  setButtons(at('ranges'), [['', 'live'], ...RANGES.map((seconds) => [seconds, duration(seconds), `the last ${duration(seconds)} (h)`])],
+    range === null ? '' : range.last ?? 'other', (last) => choose({ range: last === '' ? null : { last } }));
+  for (const button of at('ranges').querySelectorAll('button')) button.disabled = button.value === '' ? saved !== null : isOff();
+  at('span').parentElement.hidden = range !== null;
+  // Also if a part has been read.
+  const note = fileNote || saved?.problem || day.past.problem || past.problem;
+  setText(at('day-note'), note);
+  at('day-note').hidden = note === '';
+  const { from, to } = rendered ?? {};
+  setText(at('range-of'), range === null || !(from < to) ? '' : `${moment(from, to - from < 7200)} – ${moment(to, to - from < 7200)}`);
+}
+
+/** The range twice as long, or half, around its middle; a longer or shorter one until now. */
+function zoom(step) {
+  const { last } = choice.range;
+  if (last) return chooseLast(step > 0 ? RANGES.find((seconds) => seconds > last) : RANGES.findLast((seconds) => seconds < last));
+  const { from, to } = choice.range, middle = (from + to) / 2, half = ((to - from) / 2) * 2 ** step;
+  chooseRange(middle - half, middle + half);
+}
+function chooseLast(last) {
+  if (last && !isOff()) choose({ range: { last } });
 }
 
 function setOptions(select, list, chosen) {
@@ -92,7 +166,7 @@ function showChoice(snapshot, { workload, phase }) {
 
 // Rendering.
 
-let drawTimer = 0, lastDrawn = 0;
+let drawTimer = 0, lastDrawn = 0, draws = 0, drawSeconds = 0;
 /** Schedules rendering, with a limited rate. */
 function draw() {
   if (drawTimer || document.hidden) return;
@@ -103,7 +177,14 @@ function draw() {
   }), Math.max(0, lastDrawn + (reducedMotion.matches ? 1000 : 100) - performance.now()));
 }
 
+/** What the past has of the range. */
+function pastRange() {
+  const { latest } = paused ?? history, { passes } = past, from = Math.max(past.from, Math.min(past.begin, past.to - past.step));
+  return { snapshot: past.snapshot(latest), from, to: Math.max(past.to, from + past.step), passes, isPast: true };
+}
+
 function timeRange() {
+  if (choice.range !== null) return pastRange();
   const { passes, latest } = paused ?? { passes: history.passes, latest: history.latest };
   // The range grows with the history up to the selected time.
   const end = latest.taken, most = SPANS[choice.span];
@@ -117,7 +198,8 @@ function timeRange() {
 
 function drawNow() {
   if (!history.latest) return;
-  const view = timeRange(), { snapshot, passes, from, to } = view;
+  const began = performance.now();
+  const view = timeRange(), { snapshot, passes, from, to, isPast } = view;
   const dark = isDark(), { device, op } = choice;
   // Of a workload, only total latencies are counted.
   const workload = snapshot.workloads ? choice.workload : null, phase = workload === null ? choice.phase : TOTAL;
@@ -125,31 +207,39 @@ function drawNow() {
   setText(at('host'), snapshot.host);
   document.title = `${snapshot.host} · biolat`;
   const colours = Object.fromEntries(QUANTILES.map(([name]) => [name, getComputedStyle(document.querySelector(`dt.${name}`)).color]));
-  heatmap.draw({ passes, from, to, device, op, workload, phase, dark, colours });
+  heatmap.draw({ passes, from, to, whole: isPast && !past.loading, device, op, workload, phase, dark, colours });
   const total = new Sum(), shown = workload === null ? total : new Sum();
   for (const pass of passes) {
     total.addPass(pass, device, op);
     if (shown !== total) shown.addPass(pass, device, op, workload);
   }
   const of = `${workload === null ? '' : `${workloadName(whoIs(workload, view))}, `}${selection()}`;
-  rendered = { ...view, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: passes.reduce((all, pass) => all + pass.to - pass.from, 0) };
+  rendered = { ...view, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: sum(passes.map((pass) => pass.seconds)) };
+  showRanges();
   showFigures(rendered);
   showDevices(rendered);
   showWorkloads(rendered);
   showSizes(rendered);
   showCpus(rendered);
   showLegend();
-  showHung(rendered);
-  slow.show(device, op, workload, of);
+  showHung(paused?.latest ?? history.latest);
+  slow.show(isPast ? slowOf(passes) : slow.list, device, op, workload, isPast ? `${of}, ${from} ${to}` : of, of);
   showHints(snapshot);
   showLost(rendered);
-  showCost(rendered);
+  showCost(isPast ? { ...rendered, passes: [] } : rendered);
+  day.draw((paused ?? history).latest, device, op, isPast && { from, to });
   updateReading();
+  updatePin();
+  draws++;
+  drawSeconds = (performance.now() - began) / 1000;
 }
+
+/** The recorded I/Os of the passes, the slowest of each. */
+const slowOf = (passes) => ({ ios: passes.flatMap(({ slow }) => slow), dropped: sum(passes.map((pass) => pass.slow_dropped)) });
 
 const selection = () => `${choice.device ?? 'all devices'}, ${choice.op ?? 'all ops'}`;
 
-function showFigures({ passes, from, to, shown: total, seconds, snapshot, workload, of }) {
+function showFigures({ passes, from, to, shown: total, seconds, snapshot, workload, of, isPast }) {
   const { phase, wide } = heatmap;
   setText(at('title'), `${PHASES[phase]} latency of ${of}`);
   at('everyone').hidden = workload === null;
@@ -167,7 +257,8 @@ function showFigures({ passes, from, to, shown: total, seconds, snapshot, worklo
   setText(at('errors'), known ? number(total.errors) : NONE);
   at('errors').className = total.errors > 0 ? 'bad' : '';
   at('heat').ariaLabel = `${at('title').textContent}, ${duration(seconds)}: p50 ${at('p50').textContent}, p99 ${at('p99').textContent}. Arrows read a cell.`;
-  const nothing = !known ? `Waiting for the second collection: values are differences between two. There is one every ${duration(snapshot.interval)}.` :
+  const nothing = isPast && !known ? past.problem || (past.loading ? 'Reading the history …' : `No data of this time${past.completeFrom ? `: the history begins at ${moment(past.completeFrom)}` : ''}.`) :
+    !known ? `Waiting for the second collection: values are differences between two. There is one every ${duration(snapshot.interval)}.` :
     total.all[phase] > 0 ? '' :
     total.all[TOTAL] > 0 ? `The kernel records no ${PHASES[phase]} latency here: see below.` : 'No I/O in this time.';
   setText(at('nothing'), nothing);
@@ -225,7 +316,7 @@ function rowOf(name) {
 function showDevices(view) {
   const list = deviceRows(view), body = at('devices').tBodies[0];
   setText(at('devices-of'), `${PHASES[choice.phase]} latency of ${choice.op ?? 'all ops'}, ${
-    view.passes.length ? `last ${duration(view.seconds)}` : 'since biolat first saw them'}, worst p99 first`);
+    view.isPast ? at('range-of').textContent : view.passes.length ? `last ${duration(view.seconds)}` : 'since biolat first saw them'}, worst p99 first`);
   for (const name of rows.keys()) if (!list.some((row) => row.device.name === name)) rows.delete(name);
   setRows(body, list.map(({ device }) => rowOf(device.name)));
   for (const { device, sum: figures, unseen, seconds } of list) {
@@ -273,7 +364,7 @@ function showLegend() {
   }
 }
 
-function showHung({ snapshot }) {
+function showHung(snapshot) {
   const list = snapshot.devices.filter(isHung).sort((one, other) => ageOf(other) - ageOf(one)), names = list.map(({ name }) => name);
   const [message, details] = at('hung').children;
   at('hung').hidden = list.length === 0;
@@ -335,7 +426,7 @@ function showCost({ snapshot, passes }) {
   const { daemon } = snapshot;
   const add = (part, of = (pass) => pass.daemon[part]) => passes.reduce((all, pass) => all + (of(pass) ?? 0), 0);
   const measured = passes.filter((pass) => pass.daemon.cpu !== null);
-  const cpuSeconds = measured.reduce((all, pass) => all + pass.to - pass.from, 0), made = add('passes'), runs = add('runs');
+  const cpuSeconds = sum(measured.map((pass) => pass.seconds)), made = add('passes'), runs = add('runs');
   const [span, seconds, count] = passes.length ? ['time shown', add('seconds'), made] : ['life of biolat', daemon.pass_seconds, daemon.passes];
   pairs(at('cost'), [
     ['processor', cpuSeconds > 0 ? `${percent(add('cpu') / cpuSeconds)} of one CPU` : NONE, 'the daemon, in the time shown; without the probe, which runs in the kernel'],
@@ -379,6 +470,51 @@ function readCell(cell) {
   text.style.top = `${Math.max(0, Math.min(box[1] - 20, at('field').clientHeight - text.offsetHeight - 24))}px`;
 }
 
+/** The mark of the cell that was chosen; the panel is opened when its column is there. */
+function updatePin() {
+  const { cell } = choice, column = cell && heatmap.columnAt(cell.time);
+  at('pin').hidden = !column;
+  if (!column) return;
+  const { box } = heatmap.read({ column, index: cell.index });
+  ['left', 'top', 'width', 'height'].forEach((side, place) => { at('pin').style[side] = `${box[place]}px`; });
+  if (panel.cell !== null || past.loading) return;
+  panel.show({ column, index: cell.index }, rendered.chosen, heatmap.phase, heatmap.wide);
+  // Below the heatmap it may be out of sight.
+  if (panel.isNew) at('there').scrollIntoView({ block: 'nearest' });
+  panel.isNew = false;
+}
+
+/** Shows what was in a cell. */
+function pin({ column, index }) {
+  panel.close();
+  choose({ cell: { time: Math.round(middleOf(column) * 1000) / 1000, index } });
+  panel.isNew = true;
+}
+
+/** Chooses the range, or the cell that is read. */
+function enter() {
+  const { ends } = band, { cell } = heatmap;
+  band.clear();
+  if (ends) chooseRange(Math.min(...ends), Math.max(...ends));
+  else if (cell) pin(cell);
+}
+
+function escape() {
+  if (band.ends) return band.clear();
+  if (heatmap.cell) return clearReading();
+  choose({ cell: null });
+}
+
+/** Chooses a range of columns by keyboard. */
+function extend(columns) {
+  const first = heatmap.cell && band.first ? band.first : heatmap.cell?.column;
+  move(columns, 0);
+  const { column } = heatmap.cell ?? {}, ends = [first ?? column, column];
+  if (!column) return;
+  band.show([Math.min(...ends.map(({ from }) => from)), Math.max(...ends.map(({ to }) => to))], heatmap);
+  band.first = ends[0];
+}
+
 function move(columns, cells) {
   const { columns: list, phase, wide } = heatmap;
   if (list.length === 0) return;
@@ -390,18 +526,34 @@ function move(columns, cells) {
   readCell({ column: list[place], index });
 }
 
+/** Where the button went down; null if it is up. */
+let down = null;
 at('heat').onpointermove = at('heat').onpointerdown = (event) => {
-  const cell = heatmap.at(event.offsetX, event.offsetY);
-  if (cell) readCell(cell);
+  const { offsetX, offsetY, type } = event, cell = heatmap.at(offsetX, offsetY);
+  if (type === 'pointerdown') down = heatmap.plot && event.button === 0 ? offsetX : null;
+  if (down !== null && !isOff() && Math.abs(offsetX - down) > DRAG) {
+    at('heat').setPointerCapture(event.pointerId);
+    clearReading();
+    band.show([down, offsetX].map(heatmap.time), heatmap);
+  } else if (cell) readCell(cell);
   else clearReading();
 };
+at('heat').onpointerup = ({ offsetX, offsetY }) => {
+  const cell = heatmap.at(offsetX, offsetY), isClick = down !== null && !band.ends;
+  down = null;
+  if (band.ends) enter();
+  else if (isClick && cell) pin(cell);
+};
+at('heat').onpointercancel = () => { down = null; band.clear(); };
 at('heat').onpointerleave = (event) => { if (event.pointerType === 'mouse') clearReading(); };
-at('heat').onblur = clearReading;
+at('heat').onblur = () => { clearReading(); band.clear(); };
 
 // Pause, theme, help, keys.
 
 function pause() {
+  if (saved) return closeFile();
   paused = paused || !history.latest ? null : { passes: [...history.passes], latest: history.latest };
+  follow();
   at('pause').setAttribute('aria-pressed', paused !== null);
   setText(at('pause'), paused ? 'Resume' : 'Pause');
   showState();
@@ -430,6 +582,7 @@ function nextOp() {
   list[(list.findIndex((button) => button.getAttribute('aria-pressed') === 'true') + 1) % list.length]?.click();
 }
 function nextSpan(step) {
+  if (choice.range !== null) return zoom(step);
   choose({ span: Math.max(0, Math.min(SPANS.length - 1, choice.span + step)) });
 }
 
@@ -440,49 +593,66 @@ const KEYS = {
   j: () => nextDevice(1), k: () => nextDevice(-1), ArrowDown: () => nextDevice(1), ArrowUp: () => nextDevice(-1),
   o: nextOp, t: nextTheme, ' ': pause, '?': () => at('about').showModal(),
   '+': () => nextSpan(1), '=': () => nextSpan(1), '-': () => nextSpan(-1),
+  h: () => chooseLast(RANGES.find((seconds) => seconds > (choice.range?.last ?? 0)) ?? RANGES[0]), l: () => choose({ range: saved ? { last: DAY } : null }), f: () => at('file').click(), Escape: escape,
 };
 const READING = {
-  ArrowLeft: () => move(-1, 0), ArrowRight: () => move(1, 0), ArrowUp: () => move(0, 1), ArrowDown: () => move(0, -1), Escape: clearReading,
+  ArrowLeft: ({ shiftKey }) => (shiftKey ? extend(-1) : move(-1, 0)), ArrowRight: ({ shiftKey }) => (shiftKey ? extend(1) : move(1, 0)),
+  ArrowUp: () => move(0, 1), ArrowDown: () => move(0, -1), Enter: enter, Escape: escape,
 };
+const ON_DAY = { ArrowLeft: () => day.move(-1), ArrowRight: () => day.move(1), Enter: () => day.enter(), Escape: () => day.clear() };
 addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || at('about').open) return;
   const on = event.target;
   // A region scrolls with the arrows.
   if (on.matches('select, input, [role="region"]') || (on.matches('button, a') && event.key === ' ')) return;
-  const action = (on === at('heat') && READING[event.key]) || KEYS[event.key];
+  const action = (on === at('heat') && READING[event.key]) || (on === at('day') && ON_DAY[event.key]) || KEYS[event.key];
   if (!action) return;
   event.preventDefault();
-  action();
+  action(event);
 });
 
 at('pause').onclick = pause;
 at('theme').onclick = nextTheme;
+at('there-close').onclick = () => choose({ cell: null });
 at('everyone').onclick = () => choose({ workload: null });
 at('help').onclick = () => at('about').showModal();
 at('device').onchange = (event) => choose({ device: event.target.value === '' ? null : event.target.value.slice(1) });
 at('span').onchange = (event) => choose({ span: Number(event.target.value) });
 at('choice').onsubmit = (event) => event.preventDefault();
 darkScheme.addEventListener('change', draw);
-document.addEventListener('visibilitychange', draw);
-addEventListener('hashchange', () => { readAddress(); draw(); });
+document.addEventListener('visibilitychange', () => { follow(); draw(); });
+addEventListener('hashchange', () => { readAddress(); panel.close(); follow(); draw(); });
 new ResizeObserver(draw).observe(at('field'));
 
 // State of the connection and age of the values.
 
+at('there-slow').prepend(at('slow').tHead.cloneNode(true));
+const day = new Day(() => { follow(); draw(); }, chooseRange), panel = new CellPanel(), band = new Band();
 const slow = new SlowTable(at('slow-at'), () => { if (!paused) draw(); });
 const connection = new Connection((snapshot) => {
+  const before = history.latest;
   if (!history.add(snapshot)) return;
+  if (before?.started !== snapshot.started) for (const each of [day.past, past]) each.expire();
   // The live page replaces the plain one.
   if (at('live').hidden) {
     at('live').hidden = false;
     at('plain').remove();
   }
   if (paused) return;
+  follow();
   slow.refresh();
-  draw();
+  // The past is drawn when it has been read.
+  if (choice.range === null) draw();
 }, () => showState());
 
 function showState() {
+  if (saved) {
+    at('status').dataset.state = 'paused';
+    setText(at('state'), `file ${saved.name}`);
+    setText(at('age'), `saved ${new Date(saved.saved * 1000).getFullYear()}-${date(new Date(saved.saved * 1000))} ${clock(saved.saved)}`);
+    at('banner').hidden = true;
+    return;
+  }
   const age = connection.age, interval = history.latest?.interval ?? 5;
   // A tab that was hidden gets time to catch up.
   const late = age !== null && Math.min(age, now() - connection.shownAt) > 3 * interval + 2;
@@ -510,6 +680,7 @@ theme(THEMES.includes(stored('biolat-theme')) ? stored('biolat-theme') : 'auto')
 Object.defineProperty(window, 'biolat', {
   value: Object.freeze({
     row: (index) => heatmap.y(index + 0.5),
+    time: (left) => heatmap.time(left),
     get palette() { return heatmap.palette; },
     get state() {
       if (!rendered) return { drawn: 0 };
@@ -519,7 +690,7 @@ Object.defineProperty(window, 'biolat', {
       }
       return {
         device, op, workload, latency: PHASES[phase], paused: paused !== null, connected: connection.connected, age: connection.age,
-        passes: history.passes.length, drawn: columns.length, cells, count: sum(cells),
+        range: choice.range, loading: past.loading || drawTimer !== 0, draws, drawSeconds, day: day.columns, passes: history.passes.length, drawn: columns.length, cells, count: sum(cells),
         columns: columns.map((column) => ({ from: column.from, to: column.to, count: column.all[phase] })),
       };
     },

@@ -3,7 +3,7 @@
 const MOST_SLOW = 50;
 
 class SlowTable {
-  #list = { ios: [], dropped: 0 };
+  list = { ios: [], dropped: 0 };
   #shown = '';
   #inSight = false;
   #fetching = false;
@@ -21,7 +21,7 @@ class SlowTable {
     this.#fetching = true;
     try {
       const response = await fetch(`${API}slow`, { cache: 'no-store', signal: AbortSignal.timeout(10000) });
-      if (response.ok) this.#list = await response.json();
+      if (response.ok) this.list = await response.json();
       this.onList();
     } catch {
       // The next snapshot is another attempt.
@@ -30,11 +30,11 @@ class SlowTable {
   }
 
   /** Shows the newest ones of the selection. */
-  show(device, op, workload, chosen) {
-    const { ios, dropped } = this.#list, all = ios.filter((io) => isOf(io, device, op) && (workload ?? io.workload) === io.workload);
+  show({ ios, dropped }, device, op, workload, key, chosen) {
+    const all = ios.filter((io) => isOf(io, device, op) && (workload ?? io.workload) === io.workload);
     const list = all.slice(-MOST_SLOW).reverse(), newest = ios.at(-1)?.number;
     at('slow-list').hidden = ios.length === 0 && dropped === 0;
-    const shown = JSON.stringify([newest, ios.length, dropped, chosen]);
+    const shown = JSON.stringify([newest, ios.length, dropped, key]);
     if (shown === this.#shown) return;
     this.#shown = shown;
     setText(at('slow-of'), [chosen, list.length < all.length ? `newest ${MOST_SLOW} of ${number(all.length)}` : list.length ? 'newest first' : 'none',
@@ -46,11 +46,10 @@ class SlowTable {
 }
 
 function slowRow({ completed, device, op, workload, sector, bytes, status, latency: phases, cpu }) {
-  const time = new Date(completed * 1000), day = `${two(time.getMonth() + 1)}-${two(time.getDate())}`;
   const of = (phase) => (typeof phases[phase] === 'number' ? latency(phases[phase]) : NONE);
   const row = make('tr');
   row.append(...[
-    ['time', `${day} ${clock(completed)}`], ['device', device], ['op', op], ['workload', workload ? shortName(workload) : NONE], ['status', status, status === 'ok' ? '' : 'bad'],
+    ['time', `${date(new Date(completed * 1000))} ${clock(completed)}`], ['device', device], ['op', op], ['workload', workload ? shortName(workload) : NONE], ['status', status, status === 'ok' ? '' : 'bad'],
     ['total', of('total'), 'n'], ['admission', of('admission'), 'n'], ['queue', of('queue'), 'n'], ['in device', of('device'), 'n'],
     ['size', `${number(bytes / 1024)} KiB`, 'n'], ['sector', sector, 'n'], ['CPU', cpu, 'n'],
   ].map(([column, text, className = '']) => {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use super::{
     breakdown::Breakdown,
-    clock, findings, json,
+    findings, json,
     options::ReportOptions,
     output::write,
     remote, slow,
@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     api::{ApiHistory, ApiInterval, ApiSnapshot, Daemon},
+    clock,
     cpus::CpuNodes,
     format, log_lines,
     rights::{self, Role},

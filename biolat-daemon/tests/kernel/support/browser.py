@@ -3,7 +3,9 @@
 Records the page's faults: errors in the console, violations of its content security policy, and requests to other origins.
 """
 
+import base64
 import json
+import pathlib
 import sys
 from urllib.parse import urlsplit
 
@@ -12,6 +14,14 @@ from playwright.sync_api import Error, sync_playwright
 RECORD_VIOLATIONS = """
 window.violations = [];
 document.addEventListener('securitypolicyviolation', (event) => violations.push(`${event.violatedDirective} ${event.blockedURI}`));
+"""
+
+DROP = """
+({ data, name }) => {
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File([Uint8Array.from(atob(data), (character) => character.charCodeAt(0))], name));
+    document.body.dispatchEvent(new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true }));
+}
 """
 
 
@@ -58,8 +68,33 @@ class Browser:
     def click(self, selector):
         self.page.click(selector)
 
+    def answer(self, path, status, text=""):
+        """Requests for a path get this response; with status 0, the server's again."""
+        self.page.unroute_all()
+        if status:
+            self.page.route(
+                lambda url: urlsplit(url).path == path,
+                lambda route: route.fulfill(status=status, body=text, content_type="text/plain"),
+            )
+
     def hover(self, left, top):
         self.page.mouse.move(left, top)
+
+    def drag(self, points):
+        """Presses the mouse button at the first point and releases it at the last; a single point is a click."""
+        self.page.mouse.move(*points[0])
+        self.page.mouse.down()
+        for point in points[1:]:
+            self.page.mouse.move(*point, steps=5)
+        self.page.mouse.up()
+
+    def drop(self, path):
+        """Drops a file on the page."""
+        data = base64.b64encode(pathlib.Path(path).read_bytes()).decode()
+        return self.page.evaluate(DROP, {"data": data, "name": pathlib.Path(path).name})
+
+    def back(self):
+        self.page.evaluate("history.back()")
 
     def select(self, selector, label):
         self.page.select_option(selector, label=label)

@@ -3,6 +3,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Lines, Write as _},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
@@ -70,8 +71,27 @@ impl Browser {
         self.execute(&json!({"do": "select", "selector": selector, "label": label}));
     }
 
+    /// Requests for a path get this response; with status 0, the server's again.
+    pub(crate) fn answer(&mut self, path: &str, status: u16, text: &str) {
+        self.execute(&json!({"do": "answer", "path": path, "status": status, "text": text}));
+    }
+
     pub(crate) fn hover(&mut self, left: f64, top: f64) {
         self.execute(&json!({"do": "hover", "left": left, "top": top}));
+    }
+
+    /// Presses the mouse button at the first point and releases it at the last; a single point is a click.
+    pub(crate) fn drag(&mut self, points: &[[f64; 2]]) {
+        self.execute(&json!({"do": "drag", "points": points}));
+    }
+
+    /// Drops a file on the page.
+    pub(crate) fn drop_file(&mut self, path: &Path) {
+        self.execute(&json!({"do": "drop", "path": path}));
+    }
+
+    pub(crate) fn back(&mut self) {
+        self.execute(&json!({"do": "back"}));
     }
 
     /// The page's faults since it was opened or since the last call.

@@ -6,6 +6,8 @@ pub(crate) mod bpf;
 pub(crate) mod browser;
 pub(crate) mod cgroup;
 pub(crate) mod daemon;
+pub(crate) mod day;
+pub(crate) mod day_page;
 pub(crate) mod diskstats;
 pub(crate) mod dm;
 pub(crate) mod emulator;

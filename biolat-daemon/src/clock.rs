@@ -3,13 +3,13 @@
 use crate::c_library::{local_date, local_time};
 
 /// `21:45:03`, of seconds since the epoch.
-pub(super) fn local(seconds: f64) -> String {
+pub(crate) fn local(seconds: f64) -> String {
     let [hour, minute, second] = local_time(seconds);
     format!("{hour:02}:{minute:02}:{second:02}")
 }
 
 /// `2026-01-05 21:45:03`, of seconds since the epoch.
-pub(super) fn local_with_date(seconds: f64) -> String {
+pub(crate) fn local_with_date(seconds: f64) -> String {
     let [year, month, day] = local_date(seconds);
     format!("{year}-{month:02}-{day:02} {}", local(seconds))
 }

@@ -1,0 +1,194 @@
+//! The worst minutes of the last day, as a table of the page without a script.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use tokio::{sync::Semaphore, task::spawn_blocking};
+
+use super::escape;
+use crate::{
+    api::{ApiInterval, IN_FLIGHT},
+    clock,
+    format::NumberFormat,
+    history::SharedHistory,
+    worst::{WorstInterval, worst},
+};
+
+const DAY: Duration = Duration::from_secs(26 * 3600);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Minutes that are kept while the worst are looked for.
+const CANDIDATES: usize = 128;
+
+/// The table. It is made at most once a minute, as all of the history is read for it.
+pub(in crate::http) struct DayTable {
+    history: SharedHistory,
+    /// Its permit is for reading a part of the history: a scrape never waits for one.
+    encoder: Arc<Semaphore>,
+    made: Mutex<Option<(Instant, Arc<str>)>>,
+}
+
+impl DayTable {
+    pub(in crate::http) const fn new(history: SharedHistory, encoder: Arc<Semaphore>) -> Self {
+        Self { history, encoder, made: Mutex::new(None) }
+    }
+
+    /// As HTML; empty if there is nothing to show.
+    pub(in crate::http) async fn html(self: Arc<Self>) -> Arc<str> {
+        if let Some(html) = self.latest() {
+            return html;
+        }
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.encoder).acquire_owned().await;
+        let made = spawn_blocking(move || {
+            let _permit = permit;
+            // Another one may have made it in the meantime.
+            self.latest().unwrap_or_else(|| self.make())
+        });
+        made.await.unwrap_or_default()
+    }
+
+    fn latest(&self) -> Option<Arc<str>> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.as_ref().filter(|(at, _)| at.elapsed() < MINUTE).map(|(_, html)| Arc::clone(html))
+    }
+
+    fn make(&self) -> Arc<str> {
+        let now = SystemTime::now();
+        let (selection, _) = self.history.select(now.checked_sub(DAY).unwrap_or(now), now);
+        let minutes = selection.into_periods(Some(MINUTE)).map(|period| ApiInterval::of(&period, true));
+        let html = Arc::from(table(minutes));
+        let made = (Instant::now(), Arc::clone(&html));
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        html
+    }
+}
+
+/// The minutes that have the worst rows: of a long day, all would take some megabytes.
+fn worst_minutes(minutes: impl Iterator<Item = ApiInterval>) -> Vec<ApiInterval> {
+    let mut kept = Vec::new();
+    for minute in minutes {
+        kept.push(minute);
+        if kept.len() >= CANDIDATES {
+            let began: Vec<_> = worst(&kept).iter().map(|row| row.began).collect();
+            kept.retain(|minute| began.contains(&minute.began));
+        }
+    }
+    kept
+}
+
+fn table(minutes: impl Iterator<Item = ApiInterval>) -> String {
+    let mut minutes = minutes.peekable();
+    let Some(first) = minutes.peek() else { return String::new() };
+    let since = clock::local_with_date(first.began);
+    let minutes = worst_minutes(minutes);
+    let rows = worst(&minutes);
+    let mut html = format!(
+        "<h2>The worst minutes since {}</h2>\n<div><table>\n<thead><tr><th>begin<th>device<th>op<th class=\"n\">slowest\
+         <th class=\"n\">I/Os<th class=\"n\">errors<th>completed</thead>\n",
+        escape(&since)
+    );
+    for row in &rows {
+        html.push_str(&of(row));
+    }
+    if rows.is_empty() {
+        html.push_str("<tr><td colspan=\"7\">no I/O");
+    }
+    html.push_str("</table></div>\n");
+    html
+}
+
+fn of(row: &WorstInterval<'_>) -> String {
+    let ios = if row.op == IN_FLIGHT { "–".to_owned() } else { row.ios.to_string() };
+    let errors = if row.errors > 0 { " bad" } else { "" };
+    format!(
+        "<tr><td>{}<td>{}<td>{}<td class=\"n\">{}<td class=\"n\">{ios}<td class=\"n{errors}\">{}<td>{}\n",
+        clock::local_with_date(row.began),
+        escape(row.device),
+        escape(row.op),
+        NumberFormat::UNICODE.latency(row.latency),
+        row.errors,
+        row.completed.map(clock::local).unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use tokio::sync::Semaphore;
+
+    use super::{CANDIDATES, DayTable, table, worst_minutes};
+    use crate::{
+        api::{ApiInterval, ApiSummary},
+        history::{HistoryLimits, SharedHistory},
+        report::samples::slow_io,
+        worst::worst,
+    };
+
+    fn minute(number: u32, device: &str, slowest_seconds: f64, errors: u64) -> ApiInterval {
+        let began = 1_700_000_000.0 + f64::from(number) * 60.0;
+        ApiInterval {
+            began,
+            taken: began + 60.0,
+            seconds: 60.0,
+            passes: 12,
+            failures: 0,
+            devices: vec![],
+            summary: vec![ApiSummary {
+                device: device.into(),
+                op: "read".into(),
+                ios: 100,
+                bytes: 4096,
+                errors,
+                slowest_seconds,
+            }],
+            lost: Default::default(),
+            slow: vec![],
+            slow_dropped: 0,
+        }
+    }
+
+    #[test]
+    fn the_worst_is_first_and_names_are_escaped() {
+        let mut day = vec![minute(0, "sda", 1e-3, 0), minute(1, "<b>", 1.3, 12), minute(2, "sdb", 2e-3, 0)];
+        day[1].slow = vec![slow_io(1, "<b>")];
+        let html = table(day.into_iter());
+        let rows: Vec<_> = html.lines().filter(|line| line.starts_with("<tr><td>")).collect();
+        assert_eq!(rows.len(), 3);
+        let expected =
+            "<td>&lt;b&gt;<td>read<td class=\"n\">1.25 s<td class=\"n\">100<td class=\"n bad\">12<td>";
+        assert!(rows[0].contains(expected), "{html}");
+        assert!(rows[1].contains("<td>sdb<td>read<td class=\"n\">2.00 ms"), "{html}");
+        assert!(!html.contains("<b>"));
+    }
+
+    /// Most minutes are not kept, and the rows are the same.
+    #[test]
+    fn the_worst_of_a_long_day_are_found() {
+        let hash = |number: u32| f64::from(number.wrapping_mul(2_654_435_761) >> 8);
+        let day: Vec<_> = (0..1560)
+            .map(|number| {
+                let errors = if number % 40 == 7 { u64::from(number % 29) } else { 0 };
+                minute(number, "sda", 1e-9 * hash(number), errors)
+            })
+            .collect();
+        let kept = worst_minutes(day.iter().cloned());
+        assert!(kept.len() < CANDIDATES);
+        assert_eq!(worst(&kept), worst(&day));
+        assert_eq!(worst(&day).len(), 30);
+    }
+
+    /// Reading all of the history takes a while: a reader who reloads the page does not repeat it.
+    #[tokio::test]
+    async fn it_is_made_once_a_minute() {
+        let limits = HistoryLimits { age: Duration::MAX, bytes: usize::MAX };
+        let history = SharedHistory::new(limits, Duration::ZERO);
+        let table = Arc::new(DayTable::new(history, Arc::new(Semaphore::new(1))));
+        let html = Arc::clone(&table).html().await;
+        assert_eq!(&*html, "");
+        assert!(Arc::ptr_eq(&html, &table.html().await));
+    }
+}

@@ -1,0 +1,177 @@
+// The past: intervals of the daemon's history. Each becomes a pass, as the difference of two snapshots does.
+
+/** Ranges until now, in seconds. */
+const RANGES = [600, 7200, 21600, 93600], DAY = RANGES.at(-1);
+/** What `--history` allows, in seconds. */
+const LONGEST_HISTORY = 168 * 3600;
+const MOST_COLUMNS = 320;
+/** Columns of a request: the page draws, and responds, between two. */
+const PART = 40;
+
+/** The shortest step that makes at most so many columns of a time. */
+const stepOf = (seconds, most = MOST_COLUMNS) => STEPS.find((step) => seconds / step <= most) ?? 86400;
+
+/** The pass of an interval: its counters are differences. */
+function passOf({ began, taken, seconds, devices = [], summary = [], slow, slow_dropped, lost, failures }) {
+  // If the clock was set back in the interval, it seems to end before it begins.
+  const from = began < taken ? began : taken - seconds;
+  const pass = { from, to: taken, seconds, devices: new Map(), workloads: new Map(), seen: devices, summary, slow, slow_dropped, lost, failures, daemon: { cpu: null } };
+  for (const device of devices) {
+    // A drive may have been replaced by one of the same name.
+    const kept = pass.devices.get(device.name) ?? { ops: [], unseen: 0, cpus: [] };
+    for (const op of device.ops) {
+      kept.ops.push([op.op, opBetween(null, op, Uint32Array)]);
+      // Its histograms are not needed any more.
+      for (const phase of PHASES) delete op[phase];
+      op.sizes = undefined;
+    }
+    kept.unseen += sum(device.unseen);
+    pass.devices.set(device.name, kept);
+  }
+  return pass;
+}
+
+const middleOf = ({ from, to }) => (from + to) / 2;
+
+/** A range of the history. It is fetched in parts; later, what has come since. */
+class Past {
+  passes = [];
+  from = 0;
+  to = 0;
+  step = 1;
+  loading = false;
+  /** Why there is nothing to show; empty if there is something. */
+  problem = '';
+  /** From when on there is a history; null before it is known, or if there is none. */
+  completeFrom = null;
+  #key = '';
+  #loadedAt = -Infinity;
+  #abort = null;
+  #devices = { of: null, list: [] };
+
+  constructor(onChange, detail = '', part = PART) {
+    Object.assign(this, { onChange, detail, part });
+  }
+
+  /** Loads a range: all of it if the key is another one, otherwise what is new, at most once a step. */
+  load(key, from, to, step, isGrowing = true) {
+    const again = this.problem === OFF ? ASK_AGAIN : Math.max(step, 1);
+    if (key === this.#key && (this.loading || (!isGrowing && this.problem === '') || now() - this.#loadedAt < again)) return;
+    this.#abort?.abort();
+    this.#abort = new AbortController();
+    if (key !== this.#key) {
+      this.passes = [];
+      this.problem = '';
+    }
+    this.#key = key;
+    const start = Math.floor(from / step) * step, end = Math.ceil(to / step) * step;
+    Object.assign(this, { from: start, to, step, loading: true });
+    // The clock may have been set back: what it said before is to come again.
+    this.passes = this.passes.filter((pass) => pass.to > start && pass.from < end);
+    this.#fetch(start, end, this.#abort.signal);
+  }
+
+  forget() {
+    this.#abort?.abort();
+    this.#key = '';
+    this.passes = [];
+    this.loading = false;
+    this.problem = '';
+    this.completeFrom = null;
+  }
+
+  async #fetch(from, to, signal) {
+    const { step } = this, last = this.passes.at(-1);
+    // The last one may have grown.
+    let start = last ? Math.floor(middleOf(last) / step) * step : from;
+    try {
+      while (start < to) {
+        const end = Math.min(to, start + step * this.part);
+        const { completeFrom, passes } = await this.#read(start, end, signal);
+        // The oldest is dropped, or all: another daemon may have begun another history.
+        const begin = completeFrom === this.completeFrom ? -Infinity : completeFrom ?? Infinity;
+        this.completeFrom = completeFrom;
+        const kept = this.passes.filter((pass) => middleOf(pass) < start && pass.to > begin), ends = new Set(kept.map(({ to }) => to));
+        // If no interval has its middle in a part, the answer is one that is longer, which may be there.
+        this.passes = [...kept, ...passes.filter(({ to }) => !ends.has(to))];
+        start = this.completeFrom === null ? to : end;
+        this.problem = '';
+        if (start < to) this.onChange();
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      this.problem = error.constructor === Error ? error.message : 'The history cannot be read: the connection is lost.';
+      if (this.problem === OFF) Object.assign(this, { passes: [], completeFrom: null });
+    }
+    if (signal.aborted) return;
+    this.loading = false;
+    this.#loadedAt = now();
+    this.onChange();
+  }
+
+  /** What is there may be another daemon's: it is asked again with the next load. */
+  expire() {
+    this.#loadedAt = -Infinity;
+  }
+
+  async #read(from, to, signal) {
+    if (saved !== null) return { completeFrom: saved.passes[0].from, passes: saved.range(from, to, this.step) };
+    const { complete_from: completeFrom, intervals } = await askHistory(`from=${from}&to=${to}&step=${this.step}${this.detail}`, signal);
+    return { completeFrom, passes: intervals.map(passOf) };
+  }
+
+  /** From when on there is a history, in seconds; 0 if that is not known. Before its first interval only if the clock was set back. */
+  get begin() {
+    return Math.min(this.completeFrom ?? 0, ...this.passes.map(({ from }) => from));
+  }
+
+  /** The latest snapshot with the devices of the range, and what they did in it; without what is not kept. */
+  snapshot(latest) {
+    if (this.#devices.of !== this.passes) this.#devices = { of: this.passes, list: this.#sumDevices(latest) };
+    return { ...latest, devices: this.#devices.list, workloads: undefined };
+  }
+
+  #sumDevices(latest) {
+    const live = new Map(latest.devices.map((device) => [device.name, device])), all = new Map();
+    for (const { seen } of this.passes) {
+      for (const device of seen) {
+        const { name, inflight, unseen } = device, had = all.get(name);
+        const audited = Object.fromEntries(Object.keys(live.get(name)?.unseen ?? {}).map((group) => [group, 0]));
+        const one = { ...device, ops: [...(had?.ops ?? []), ...device.ops], unseen: had?.unseen ?? audited, inflight: { ...inflight } };
+        for (const [group, count] of Object.entries(unseen)) one.unseen[group] = (one.unseen[group] ?? 0) + count;
+        for (const part of ['read', 'write']) one.inflight[part] = Math.max(inflight[part], had?.inflight[part] ?? 0);
+        if (had && ageOf(had) > ageOf(device)) Object.assign(one.inflight, { oldest_seconds: ageOf(had), exact: had.inflight.exact });
+        all.set(name, one);
+      }
+    }
+    return [...all.values()];
+  }
+}
+
+const OFF = 'The history is off: biolat was started with --history off.';
+/** After so many seconds, whether it is still off: biolat may have been restarted. */
+const ASK_AGAIN = 30;
+/** An answer ends after two minutes, so long as it may be. */
+const LONGEST_ANSWER = 130e3;
+/** Too many read the history, or check passwords: it is asked again. */
+const BUSY = [429, 503];
+
+/** The answer of the daemon. */
+async function askHistory(query, signal = null) {
+  for (let attempt = 0; ; attempt++) {
+    const signals = [signal, AbortSignal.timeout(LONGEST_ANSWER)].filter(Boolean);
+    const response = await fetch(`${API}history?${query}`, { cache: 'no-store', signal: AbortSignal.any(signals) });
+    if (response.ok) return response.json();
+    if (response.status === 404) throw new Error(OFF);
+    // What a proxy says is a page of its own.
+    const why = response.status === 400 ? (await response.text()).trim() : `biolat responded with status ${response.status}`;
+    if (!BUSY.includes(response.status) || attempt === 5) throw new Error(`The history cannot be read: ${why}.`);
+    await new Promise((resume) => { setTimeout(resume, 1000); });
+  }
+}
+
+/** A time of the last day: with its date, if that is not today's. */
+function moment(seconds, fine = true) {
+  const time = new Date(seconds * 1000), today = new Date(((saved ?? history).latest?.taken ?? seconds) * 1000);
+  return `${time.toDateString() === today.toDateString() ? '' : `${date(time)} `}${clock(seconds, fine)}`;
+}

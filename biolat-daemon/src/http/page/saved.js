@@ -1,0 +1,165 @@
+// A saved history: a file of `biolat-daemon report --save`. The browser reads it and sends it nowhere.
+
+const SAVED_FORMAT = 'biolat history', SAVED_VERSION = 1;
+/** What a browser can hold, in numbers of histograms of 4 bytes each, and the longest line, in characters. */
+const MOST_SAVED_WORDS = 100e6, LONGEST_LINE = 100e6;
+
+/** The lines of a file, which may be compressed. */
+async function* linesOf(file) {
+  const [one, other] = new Uint8Array(await file.slice(0, 2).arrayBuffer()), isGzip = one === 0x1f && other === 0x8b;
+  const bytes = isGzip ? file.stream().pipeThrough(new DecompressionStream('gzip')) : file.stream();
+  const reader = bytes.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const lines = (rest + part.value).split('\n');
+    rest = lines.pop();
+    if (rest.length > LONGEST_LINE) throw new Error('too long');
+    yield* lines;
+  }
+  if (rest) yield rest;
+}
+
+/** The upper bound of the longest latency; of the overflow, its finite bound. */
+const longest = ({ zero, buckets, overflow }) =>
+  (overflow > 0 ? lower(OVER) : buckets.length > 0 ? upper(buckets.at(-1)[0]) : zero > 0 ? upper(ZERO) : 0);
+
+/** What the API has with `detail=summary`. */
+function summaryOf({ devices }) {
+  return devices.flatMap(({ name: device, ops, inflight }) => {
+    const list = ops.map(({ op, errors, total }) => ({ device, op, errors: sum(errors), slowest_seconds: longest(total) })), oldest = ageOf({ inflight });
+    if (oldest > 0 && list.every((each) => each.slowest_seconds < oldest)) list.push({ device, op: 'in flight', errors: 0, slowest_seconds: oldest });
+    return list;
+  });
+}
+
+/** The sum of what an op did in several passes. */
+function sumGrowth(list) {
+  if (list.length === 1) return list[0];
+  const total = new Sum(), words = [], { bytes, errors, seconds } = list.reduce((sum, growth) => sum.add(growth), total);
+  for (const counts of total.counts) {
+    const start = words.push(0);
+    counts.forEach((count, cell) => { if (count > 0) words.push(cell, count); });
+    words[start - 1] = (words.length - start) / 2;
+  }
+  return { bytes, errors, seconds, words: Float64Array.from(words), bands: null };
+}
+
+/** Several passes as one. */
+function sumPasses(passes) {
+  if (passes.length === 1) return passes[0];
+  const [{ from: began }] = passes, { to } = passes.at(-1), seconds = sum(passes.map((pass) => pass.seconds)), all = new Map(), lost = {};
+  for (const pass of passes) {
+    for (const [name, { ops, unseen }] of pass.devices) {
+      const device = all.get(name) ?? { ops: new Map(), unseen: 0, cpus: [] };
+      for (const [op, growth] of ops) device.ops.set(op, [...(device.ops.get(op) ?? []), growth]);
+      device.unseen += unseen;
+      all.set(name, device);
+    }
+    for (const [reason, count] of Object.entries(pass.lost)) lost[reason] = (lost[reason] ?? 0) + count;
+  }
+  for (const { ops } of all.values()) for (const [op, list] of ops) ops.set(op, sumGrowth(list));
+  const [seen, slow, summary] = ['seen', 'slow', 'summary'].map((part) => passes.flatMap((pass) => pass[part]));
+  return {
+    ...passes[0], from: began < to ? began : to - seconds, to, seconds, devices: all, seen, slow, summary, lost,
+    slow_dropped: sum(passes.map((pass) => pass.slow_dropped)), failures: sum(passes.map((pass) => pass.failures)),
+  };
+}
+
+class SavedHistory {
+  passes = [];
+  /** What is wrong with the file, although it can be shown; empty if nothing is. */
+  problem = '';
+
+  constructor(name, { format, format_version: version, saved, history, snapshot }) {
+    if (format !== SAVED_FORMAT) throw new Error(`${name} is not a history that biolat-daemon report --save has written.`);
+    if (version !== SAVED_VERSION) throw new Error(`${name} was saved by a newer biolat: open it in the page of that version.`);
+    const { host, interval } = history;
+    const none = { version: 1, host, interval, taken: saved, started: 0, devices: [], workloads: null, lost: {}, daemon: { failures: 0, overruns: 0, passes: 0 } };
+    Object.assign(this, { name, saved, latest: snapshot ?? none });
+  }
+
+  /** The passes of a range, summed by steps, as the API selects them. */
+  range(from, to, step) {
+    const within = this.passes.filter((pass) => middleOf(pass) >= from && middleOf(pass) < to), middle = (from + to) / 2, steps = [];
+    if (within.length === 0) return this.passes.filter((pass) => pass.from <= middle && middle < pass.to).slice(0, 1);
+    let last = null;
+    for (const pass of within) {
+      const number = Math.floor((middleOf(pass) - from) / step);
+      if (number === last) steps.at(-1).push(pass);
+      else steps.push([pass]);
+      last = number;
+    }
+    return steps.map(sumPasses);
+  }
+}
+
+/** Reads a file, as far as it is readable. */
+async function readSaved(file) {
+  let saved = null, words = 0, isWhole = false;
+  try {
+    for await (const line of linesOf(file)) {
+      const value = JSON.parse(line);
+      if (saved === null) {
+        saved = new SavedHistory(file.name, value);
+        continue;
+      }
+      if (value.end) {
+        isWhole = value.end.intervals === saved.passes.length;
+        break;
+      }
+      const pass = passOf({ ...value, summary: summaryOf(value) });
+      saved.passes.push(pass);
+      for (const { ops } of pass.devices.values()) for (const [, growth] of ops) words += growth.words.length;
+      if (words > MOST_SAVED_WORDS) throw new Error('too large');
+    }
+  } catch (error) {
+    // Errors of this module are sentences; what the browser says of text that is no JSON is none.
+    if (saved === null) throw error.message.startsWith(file.name) ? error : new Error(`${file.name} is not a history that biolat-daemon report --save has written.`);
+  }
+  if (saved === null || saved.passes.length === 0) throw new Error(`${file.name} has no intervals.`);
+  if (!isWhole) saved.problem = `${file.name} is damaged, or too large for a browser: it is shown up to ${moment(saved.passes.at(-1).to)}.`;
+  return saved;
+}
+
+/** Shows a saved history in place of the daemon's. */
+async function openFile(file) {
+  if (!file || !history.latest) return;
+  fileNote = `Reading ${file.name} …`;
+  draw();
+  try {
+    saved = await readSaved(file);
+    fileNote = '';
+    paused = { passes: [], latest: saved.latest };
+    showFile({ last: DAY });
+  } catch (error) {
+    fileNote = error.message;
+    draw();
+  }
+}
+function closeFile() {
+  saved = paused = null;
+  fileNote = '';
+  showFile(null);
+}
+function showFile(range) {
+  past.forget();
+  day.past.forget();
+  at('pause').setAttribute('aria-pressed', saved !== null);
+  setText(at('pause'), saved ? 'Close file' : 'Pause');
+  showState();
+  choose({ device: null, op: null, workload: null, range });
+}
+
+const hasFile = ({ dataTransfer }) => dataTransfer?.types.includes('Files');
+addEventListener('dragover', (event) => { if (hasFile(event)) event.preventDefault(); });
+addEventListener('drop', (event) => {
+  if (!hasFile(event)) return;
+  event.preventDefault();
+  openFile(event.dataTransfer.files[0]);
+});
+at('open').onclick = () => at('file').click();
+at('file').onchange = ({ target }) => {
+  openFile(target.files[0]);
+  // The same file can be opened again.
+  target.value = '';
+};
