@@ -39,15 +39,17 @@
     // and a model. A drive must also be beyond so many standard deviations of those that do the same work; these differ by the
     // least spread at least. Fewer drives that do the same work, and firmwares of fewer nodes, are not compared.
     failSlowFactor: 1.4,
-    failSlowSpreads: 1.75,
+    failSlowSpreads: 2.25,
     failSlowSizeFactor: 2,
-    failSlowSizeSpreads: 2,
+    failSlowSizeSpreads: 3,
     failSlowStallFactor: 2,
     failSlowStallSpreads: 3,
     failSlowNodeFactor: 1.25,
+    failSlowNodeSpreads: 1,
     failSlowFirmwareFactor: 1.4,
     failSlowModelFactor: 1.3,
     failSlowMinSpread: 0.08,
+    failSlowNearSpread: 0.2,
     failSlowMinDrives: 5,
     failSlowMinNodes: 3,
     // Drives that do not vanish on purpose.

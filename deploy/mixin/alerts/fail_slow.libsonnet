@@ -55,12 +55,11 @@ function(config) {
       |||,
       expr: |||
         (
-          quantile_over_time(0.2, instance:biolat_slowdown:median_rate5m[1h]) > %%(failSlowNodeFactor)g
-            and count_over_time(instance:biolat_slowdown:median_rate5m[1h]) >= 12
+          %s
         )
         unless on (cluster, instance, model)
         %s
-      ||| % trimmed(slowFirmware),
+      ||| % [slow('instance:biolat_slowdown:slow_rate5m', '1h', 12), trimmed(slowFirmware)],
       'for': '10m',
       labels: { severity: 'warning', scope: 'node' },
       annotations: {

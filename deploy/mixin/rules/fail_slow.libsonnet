@@ -9,11 +9,13 @@ local mean = 'instance_device_op_size:biolat_size_device_latency_seconds:mean_ra
 local class = 'instance_device_op:biolat_work:class_rate5m';
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
 local spread = 'model_op_size_work:biolat_size_device_latency_seconds:spread_mean_rate5m';
+local pooledSpread = 'model_op_size_work:biolat_size_device_latency_seconds:pooled_spread_mean_rate5m';
 local slowdownInSize = 'instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m';
 local slowInSize = 'instance_device_op_size:biolat_size_device_latency_seconds:slow_rate5m';
 local slowdown = 'instance_device:biolat_slowdown:rate5m';
 local spreadOfDrive = 'instance_device:biolat_slowdown:spread_rate5m';
 local ofNode = 'instance:biolat_slowdown:median_rate5m';
+local slowNode = 'instance:biolat_slowdown:slow_rate5m';
 local slow = 'instance_device:biolat_slowdown:slow_rate5m';
 local stalled = 'instance_device:biolat_slowdown:stalled_rate5m';
 local typical = 'instance_device:biolat_slowdown:typical1h';
@@ -47,22 +49,48 @@ local spreadInSize = |||
   )
 ||| % { drive: drive, compared: indented('    ', compared), cohort: cohort, spread: spread };
 
-// A drive's slowdown without the part that its siblings share, the drives of its model on its node.
-local alone = |||
-  (
-    %(slowdown)s
-      / on (cluster, instance, model) group_left ()
-    clamp_min(%(node)s, 1)
-    or %(slowdown)s
-  )
-||| % { slowdown: slowdown, node: ofNode };
+// What the drives of a model share on a node that has enough of them: the median of a figure.
+local shared(figure, by, drives) = |||
+  quantile by (%(by)s) (0.5, %(figure)s)
+    and
+  count by (%(by)s) (%(figure)s) >= %(drives)d
+||| % { figure: figure, by: by, drives: drives };
 
-// Drives that are so many times as slow as others without their siblings' part, and beyond so many standard deviations.
-local beyond(factor, spreads) = |||
+// A slowdown without the part that a drive's siblings share.
+local alone(figure, by, siblings) = |||
+  (
+    %(figure)s
+      / on (%(by)s) group_left ()
+    clamp_min(
+      %(siblings)s,
+      1
+    )
+    or %(figure)s
+  )
+||| % { figure: figure, by: by, siblings: indented('      ', siblings) };
+
+local aloneOfDrive = alone(slowdown, 'cluster, instance, model', ofNode);
+
+// What is so many times as slow as others, and beyond so many standard deviations.
+local beyond(figure, factor, spreads, spread) = |||
   (%s > %g)
     >
   exp(%g * %s)
-||| % [std.rstripChars(alone, '\n'), factor, spreads, spreadOfDrive];
+||| % [std.rstripChars(figure, '\n'), factor, spreads, std.rstripChars(spread, '\n')];
+
+// The deviation of these means from the median of their class, as one standard deviation of the logarithm: the median deviation, which
+// sick drives do not change.
+local deviation(means) = |||
+  1.4826 * quantile by (%(cohort)s) (0.5,
+    abs(ln(
+      (
+        %(means)s
+      )
+        / on (%(cohort)s) group_left ()
+      %(median)s
+    ))
+  )
+||| % { cohort: cohort, means: indented('        ', means), median: median };
 
 function(histograms, config) {
   // The median of each firmware that three nodes have.
@@ -134,23 +162,34 @@ function(histograms, config) {
       ||| % { cohort: cohort, deep: indented('    ', pooled), pooled: indented('  ', pooled), drives: config.failSlowMinDrives },
     },
     {
+      record: pooledSpread,
+      comment:: 'How much drives with this load, the next lower and the next higher one differ.',
+      expr: deviation(pooled),
+    },
+    {
       record: spread,
       comment:: |||
-        How much the drives of exactly this class differ: one standard deviation of the logarithm, by the median deviation, which sick
-        drives do not change. Drives that are nearly saturated differ by times, others by a few percent; the least is %g.
-      ||| % config.failSlowMinSpread,
+        How much the drives that do the same differ. Where those with about the load differ by less than %(near)g, they tell; a class by
+        itself may have few drives. Drives that are nearly saturated differ by times, with each load by another factor, so that of
+        the class itself counts if it is larger. The least is %(least)g.
+      ||| % { near: config.failSlowNearSpread, least: config.failSlowMinSpread },
       expr: |||
         clamp_min(
-          1.4826 * quantile by (%(cohort)s) (0.5,
-            abs(ln(
-              %(means)s
-                / on (%(cohort)s) group_left ()
-              %(median)s
-            ))
-          ),
+          %(pooled)s < %(near)g
+            or
+          (
+            %(own)s
+          ) > %(pooled)s
+            or
+          %(pooled)s,
           %(least)g
         )
-      ||| % { median: median, cohort: cohort, means: indented('      ', means()), least: config.failSlowMinSpread },
+      ||| % {
+        pooled: pooledSpread,
+        near: config.failSlowNearSpread,
+        own: indented('    ', deviation(means())),
+        least: config.failSlowMinSpread,
+      },
     },
     {
       record: slowdownInSize,
@@ -189,20 +228,14 @@ function(histograms, config) {
     },
     {
       record: slowInSize,
-      comment:: 'Ops and sizes for which a drive takes %(factor)g times as long, and %(spreads)g standard deviations more.' % {
-        factor: config.failSlowSizeFactor,
-        spreads: config.failSlowSizeSpreads,
-      },
-      expr: |||
-        (%(slowdown)s > %(factor)g)
-          >
-        exp(%(spreads)g * %(spread)s)
-      ||| % {
-        slowdown: slowdownInSize,
-        factor: config.failSlowSizeFactor,
-        spreads: config.failSlowSizeSpreads,
-        spread: std.rstripChars(spreadInSize, '\n'),
-      },
+      comment:: 'Ops and sizes for which a drive takes %(failSlowSizeFactor)g times as long, without what its siblings share, and so many standard deviations: %(failSlowSizeSpreads)g.' % config,
+      local siblings = 'cluster, instance, model, op, size',
+      expr: beyond(
+        alone(slowdownInSize, siblings, shared(slowdownInSize, siblings, config.failSlowMinDrives)),
+        config.failSlowSizeFactor,
+        config.failSlowSizeSpreads,
+        spreadInSize
+      ),
     },
     {
       record: slowdown,
@@ -221,21 +254,27 @@ function(histograms, config) {
     {
       record: ofNode,
       comment:: 'The slowdown that the drives of a model share on a node of %d or more.' % config.failSlowMinDrives,
-      expr: |||
-        quantile by (cluster, instance, model) (0.5, %(slowdown)s)
-          and
-        count by (cluster, instance, model) (%(slowdown)s) >= %(drives)d
-      ||| % { slowdown: slowdown, drives: config.failSlowMinDrives },
+      expr: shared(slowdown, 'cluster, instance, model', config.failSlowMinDrives),
+    },
+    {
+      record: slowNode,
+      comment:: 'Nodes whose drives share a slowdown of %(failSlowNodeFactor)g, beyond so many standard deviations: %(failSlowNodeSpreads)g.' % config,
+      expr: beyond(
+        ofNode,
+        config.failSlowNodeFactor,
+        config.failSlowNodeSpreads,
+        'quantile by (cluster, instance, model) (0.5, %s)' % spreadOfDrive
+      ),
     },
     {
       record: slow,
       comment:: 'Drives that take %(failSlowFactor)g times as long, and so many standard deviations: %(failSlowSpreads)g.' % config,
-      expr: beyond(config.failSlowFactor, config.failSlowSpreads),
+      expr: beyond(aloneOfDrive, config.failSlowFactor, config.failSlowSpreads, spreadOfDrive),
     },
     {
       record: stalled,
       comment:: 'The same, %(failSlowStallFactor)g times as long and %(failSlowStallSpreads)g standard deviations: what happens to no healthy drive again and again.' % config,
-      expr: beyond(config.failSlowStallFactor, config.failSlowStallSpreads),
+      expr: beyond(aloneOfDrive, config.failSlowStallFactor, config.failSlowStallSpreads, spreadOfDrive),
     },
     {
       record: typical,
