@@ -38,7 +38,7 @@
     // Slower than others for the same work: how many times as slow a drive is, one op and size of it, in stalls, a node, a firmware
     // and a model. A drive must also be beyond so many standard deviations of those that do the same work; these differ by the
     // least spread at least. Fewer drives that do the same work, and firmwares of fewer nodes, are not compared.
-    failSlowFactor: 1.4,
+    failSlowFactor: 1.6,
     failSlowSpreads: 2.25,
     failSlowSizeFactor: 2,
     failSlowSizeSpreads: 3,
@@ -48,6 +48,9 @@
     failSlowNodeSpreads: 1,
     failSlowFirmwareFactor: 1.4,
     failSlowModelFactor: 1.3,
+    // A drive with so many I/Os in the device, and so many times the load of its siblings, is overloaded, not sick.
+    failSlowOverloadInflight: 10,
+    failSlowOverloadFactor: 1.1,
     failSlowMinSpread: 0.08,
     failSlowNearSpread: 0.2,
     failSlowMinDrives: 5,

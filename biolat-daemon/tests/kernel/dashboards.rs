@@ -71,8 +71,10 @@ const OF_MODELS: [&str; 3] = [
 /// Rules by pod. No pod runs here.
 const OF_PODS: &str = "namespace_pod_device_op";
 
-/// Parts of the names of rules that compare drives of a model with each other. Too few drives of one model are here.
-const OF_PEERS: [&str; 4] = ["_op_size_work:", ":slowdown_rate5m", ":slow_rate5m", "biolat_slowdown:"];
+/// Parts of the names of rules that compare drives of a model with each other. Too few drives of one model are here, and none is
+/// overloaded.
+const OF_PEERS: [&str; 5] =
+    ["_op_size_work:", ":slowdown_rate5m", ":slow_rate5m", "biolat_slowdown:", "biolat_work:overloaded"];
 
 /// A daemon, and devices for all panels: one is busy, one has errors, one has no iostats.
 struct DashboardSetup {

@@ -7,6 +7,8 @@ local cohort = 'cluster, model, op, size, work';
 
 local mean = 'instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m';
 local class = 'instance_device_op:biolat_work:class_rate5m';
+local load = 'instance_device:biolat_work:load_rate5m';
+local overloaded = 'instance_device:biolat_work:overloaded_rate5m';
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
 local spread = 'model_op_size_work:biolat_size_device_latency_seconds:spread_mean_rate5m';
 local pooledSpread = 'model_op_size_work:biolat_size_device_latency_seconds:pooled_spread_mean_rate5m';
@@ -78,6 +80,10 @@ local beyond(figure, factor, spreads, spread) = |||
   exp(%g * %s)
 ||| % [std.rstripChars(figure, '\n'), factor, spreads, std.rstripChars(spread, '\n')];
 
+// The same without drives that do more than they can: waiting is not theirs to answer for.
+local beyondLoad(figure, factor, spreads, spread) =
+  beyond(figure, factor, spreads, spread) + 'unless on (cluster, instance, device)\n%s\n' % overloaded;
+
 // The deviation of these means from the median of their class, as one standard deviation of the logarithm: the median deviation, which
 // sick drives do not change.
 local deviation(means) = |||
@@ -123,10 +129,36 @@ function(histograms, config) {
       ]),
     },
     {
+      record: load,
+      comment:: 'The load of a drive: 1 is one I/O, or 128 KiB, per second. Its own latency is not in it.',
+      expr: withModel(|||
+        sum by (cluster, instance, device) (
+          instance_device_op:biolat_total_latency_seconds:count_rate5m{op=~"read|write"}
+            + instance_device_op:biolat_io_bytes:rate5m / 131072
+        )
+      |||),
+    },
+    {
+      record: overloaded,
+      comment:: |||
+        Drives with %(inflight)g I/Os in the device and more than %(load)g times the load of their siblings. A healthy drive that gets
+        more work than it can do is slow; a sick one gets no more than its siblings, but does less.
+      ||| % { inflight: config.failSlowOverloadInflight, load: config.failSlowOverloadFactor },
+      expr: |||
+        instance_device:biolat_device_latency_seconds:sum_rate5m >= %(inflight)g
+          and on (cluster, instance, device)
+        (
+          %(load)s
+            > on (cluster, instance, model) group_left ()
+          %(factor)g * quantile by (cluster, instance, model) (0.5, %(load)s)
+        )
+      ||| % { inflight: config.failSlowOverloadInflight, factor: config.failSlowOverloadFactor, load: load },
+    },
+    {
       record: class,
       comment:: |||
         The class of a drive's work: 1000 times the mean size of the op's requests, plus the drive's load, both in halves of a power
-        of two. A load of 1 is one I/O, or 128 KiB, per second; the drive's own latency is not in it.
+        of two.
       |||,
       expr: |||
         1000 * floor(2 * log2(
@@ -134,13 +166,8 @@ function(histograms, config) {
             / (instance_device_op:biolat_total_latency_seconds:count_rate5m > 0)
         ))
           + on (cluster, instance, device) group_left ()
-        floor(2 * log2(
-          sum by (cluster, instance, device) (
-            instance_device_op:biolat_total_latency_seconds:count_rate5m{op=~"read|write"}
-              + instance_device_op:biolat_io_bytes:rate5m / 131072
-          )
-        ))
-      |||,
+        floor(2 * log2(%s))
+      ||| % load,
     },
     {
       record: median,
@@ -230,7 +257,7 @@ function(histograms, config) {
       record: slowInSize,
       comment:: 'Ops and sizes for which a drive takes %(failSlowSizeFactor)g times as long, without what its siblings share, and so many standard deviations: %(failSlowSizeSpreads)g.' % config,
       local siblings = 'cluster, instance, model, op, size',
-      expr: beyond(
+      expr: beyondLoad(
         alone(slowdownInSize, siblings, shared(slowdownInSize, siblings, config.failSlowMinDrives)),
         config.failSlowSizeFactor,
         config.failSlowSizeSpreads,
@@ -269,12 +296,12 @@ function(histograms, config) {
     {
       record: slow,
       comment:: 'Drives that take %(failSlowFactor)g times as long, and so many standard deviations: %(failSlowSpreads)g.' % config,
-      expr: beyond(aloneOfDrive, config.failSlowFactor, config.failSlowSpreads, spreadOfDrive),
+      expr: beyondLoad(aloneOfDrive, config.failSlowFactor, config.failSlowSpreads, spreadOfDrive),
     },
     {
       record: stalled,
       comment:: 'The same, %(failSlowStallFactor)g times as long and %(failSlowStallSpreads)g standard deviations: what happens to no healthy drive again and again.' % config,
-      expr: beyond(aloneOfDrive, config.failSlowStallFactor, config.failSlowStallSpreads, spreadOfDrive),
+      expr: beyondLoad(aloneOfDrive, config.failSlowStallFactor, config.failSlowStallSpreads, spreadOfDrive),
     },
     {
       record: typical,
