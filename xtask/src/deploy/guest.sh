@@ -53,6 +53,13 @@ write_some() { dd if=/dev/zero of=/var/tmp/load bs=4k count=64 oflag=direct,dsyn
 status() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$(unit_property MainPID)/status"; }
 is_dynamic_user() { read -r real _ < <(status Uid); echo "uid $real"; [ "$real" -ge 61184 ]; }
 is_new() { [ "$(unit_property NRestarts)" -ge 1 ] && [ "$(unit_property MainPID)" != "$1" ] && is "$(unit_property ActiveState)" active; }
+is_another() { [ "$(unit_property MainPID)" != "$1" ] && is "$(unit_property ActiveState)" active; }
+install_package() { # its name: over the running daemon, with I/O before and after
+    write_some
+    dpkg --install "/var/tmp/$1.deb" >/dev/null
+    write_some
+    within 60 scrape >/dev/null
+}
 has_no_network() { [ "$(readlink "/proc/$(unit_property MainPID)/ns/net")" != "$(readlink /proc/1/ns/net)" ]; }
 
 # Collect often, and shorten the watchdog's timeout, which is a minute in the package's unit.
@@ -82,6 +89,14 @@ expect "the watchdog restarts a hung daemon" within 60 is_new "$pid"
 write_some
 within 60 scrape >/dev/null
 expect "its end was not a reset" continues $before
+pid=$(unit_property MainPID)
+install_package newer
+expect "an upgrade of the package restarts it" is_another "$pid"
+expect "an upgrade is not a reset" continues $before
+pid=$(unit_property MainPID)
+install_package package
+expect "a downgrade of the package restarts it" is_another "$pid"
+expect "a downgrade to a version that reads the state is not a reset" continues $before
 systemctl stop biolat.service
 expect "it stops without an error" is "$(unit_property Result) $(unit_property ExecMainStatus)" "success 0"
 expect "nothing is kept when it is stopped" is "$(unit_property NFileDescriptorStore)" 0

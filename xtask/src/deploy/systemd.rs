@@ -19,6 +19,7 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("mkfs.ext4", "e2fsprogs"),
     Requirement::Program("cpio", "cpio"),
     Requirement::Program("depmod", "kmod"),
+    Requirement::Program("dpkg-deb", "dpkg"),
     Requirement::Program("busybox", "busybox-static"),
     Requirement::Program("qemu-system-x86_64", "qemu-system-x86"),
 ];
@@ -41,7 +42,10 @@ TTYPath=/dev/ttyS1
 
 pub(super) fn check() -> Result<()> {
     let root = CleanRoot::new("systemd")?;
-    root.install(super::release()?.for_host()?.package()?)?;
+    let package = super::release()?.for_host()?.package()?;
+    root.install(package)?;
+    fs::copy(package, root.path("/var/tmp/package.deb"))?;
+    write_newer(package, &root.path("/var/tmp/newer.deb"))?;
     run(&mut root.command("systemd-analyze", &["verify", "biolat.service", "biolat.socket"]))?;
     let security = ["security", "--offline=yes", "--no-pager", "--threshold", EXPOSURE, "biolat.service"];
     let analyzed = root.command("systemd-analyze", &security).output()?;
@@ -73,6 +77,21 @@ fn boot(root: &CleanRoot) -> Result<()> {
         bail!("the guest reported {passed} of {expected} expectations");
     }
     Ok(())
+}
+
+/// The same package with a higher version, for an upgrade.
+fn write_newer(package: &Path, newer: &Path) -> Result<()> {
+    let folder = process::root().join("target/deploy/newer");
+    make_empty(&folder)?;
+    run(Command::new("dpkg-deb").arg("--raw-extract").arg(package).arg(&folder))?;
+    let control = folder.join("DEBIAN/control");
+    let fields = fs::read_to_string(&control)?;
+    let raised = fields.lines().map(|field| match field.strip_prefix("Version: ") {
+        Some(version) => format!("Version: {version}.1\n"),
+        None => format!("{field}\n"),
+    });
+    fs::write(&control, raised.collect::<String>())?;
+    run(Command::new("dpkg-deb").args(["--root-owner-group", "-Znone", "--build"]).arg(&folder).arg(newer))
 }
 
 fn write_check(root: &CleanRoot) -> Result<()> {
