@@ -30,6 +30,10 @@ const SIZES: [(usize, &str); 3] = [(4 << 10, "le_4KiB"), (64 << 10, "le_64KiB"),
 /// I/Os of each size and op: more than the 30 that `report` compares.
 const ROUNDS: usize = 40;
 
+/// The report's probe reads the clock of each I/O after the daemon's probe, in between which an emulated CPU may have to wait: so
+/// many seconds in all I/Os of a size.
+const LATER: f64 = 0.02;
+
 /// The panels of latency by size, and how far they may be off: a mean is exact, a percentile is anywhere in its bucket, two of
 /// which are a power of two.
 const PANELS: [(&str, f64); 2] =
@@ -133,8 +137,10 @@ fn check_finding(finding: &str, figures: &Figures, device: &str, op: &str) {
         "- {device}: {op}s of 64 to 256 KiB take {told_large:.0} ms (mean) where those of 16 to 64 KiB take "
     );
     assert!(finding.trim().starts_with(&expected), "{finding:?}, expected {expected:?}");
-    assert!((told_large / 1e3 / large - 1.0).abs() < 0.01, "{finding}: {large} s");
-    assert!((told_small / 1e3 / small - 1.0).abs() < 0.01, "{finding}: {small} s");
+    for (told, known) in [(told_large / 1e3, large), (told_small / 1e3, small)] {
+        let expected = 0.99 * known..1.01 * known + LATER / ROUNDS as f64;
+        assert!(expected.contains(&told), "{finding}: {told} s, expected {expected:?}");
+    }
     assert!((told_factor - factor).abs() <= 1.0, "{finding}: {factor} times");
 }
 
