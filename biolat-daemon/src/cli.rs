@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     check,
-    config::{Config, OptionError},
+    config::{Config, OptionError, non_empty},
     expose::{ClassicBuckets, HistogramFormat, HistogramKinds},
     history::HistoryLimits,
     host::Host,
@@ -109,7 +109,7 @@ pub struct Cli {
     /// Keep in memory what came in each interval of so long, 1m to 168h; or off
     ///
     /// Every collection of the last 10 minutes, every 10 s of the last 2 hours, then every minute: /api/v1/history and
-    /// `biolat-daemon report --at` answer from it what happened at 03:00. It ends with the daemon.
+    /// `biolat-daemon report --at` answer from it what happened at 03:00. It ends with the daemon, unless --history-file is given.
     #[arg(long, value_name = "TIME", env = "BIOLAT_HISTORY", hide_env_values = true, default_value = "26h", value_parser = parse_history)]
     pub history: HistoryAge,
 
@@ -119,6 +119,12 @@ pub struct Cli {
     /// then the oldest minutes are dropped.
     #[arg(long, value_name = "SIZE", env = "BIOLAT_HISTORY_MEMORY", hide_env_values = true, default_value = "16MiB", value_parser = parse_memory)]
     pub history_memory: MemorySize,
+
+    /// Also write the history to this file and FILE.2, and go on with it after a restart
+    ///
+    /// They take up to four times --history-memory and some MiB. The folder has to exist; a file that is not biolat's is left as it is.
+    #[arg(long, value_name = "FILE", env = "BIOLAT_HISTORY_FILE", hide_env_values = true)]
+    pub history_file: Option<PathBuf>,
 
     #[command(flatten)]
     pub devices: DeviceOptions,
@@ -212,6 +218,10 @@ impl Cli {
             created: self.openmetrics_created,
             live: !self.no_ui,
         };
+        let history_file = non_empty(self.history_file);
+        if history_file.is_some() && self.history.0.is_none() {
+            return Err(OptionError("--history-file needs a history: remove it, or --history off".into()));
+        }
         Ok(Config {
             web_config: self.listen.web_config(),
             listen: self.listen.listen,
@@ -219,6 +229,7 @@ impl Cli {
             serve,
             selection: self.devices.selection()?,
             history: self.history.0.map(|age| HistoryLimits { age, bytes: self.history_memory.0 }),
+            history_file,
             host: self.host,
             probe: probe::Options {
                 statistics: self.probe_stats,

@@ -26,6 +26,8 @@ pub struct Config {
     pub pin: Option<PathBuf>,
     /// What is kept of former intervals; none: nothing.
     pub history: Option<HistoryLimits>,
+    /// The file that it is kept in, too.
+    pub history_file: Option<PathBuf>,
     /// Whether system calls are filtered once the probe is attached.
     pub seccomp: bool,
 }

@@ -2,12 +2,18 @@
 
 use std::{net::TcpListener, pin::pin, sync::Arc, time::Duration};
 
-use anyhow::{Result, bail};
-use tokio::{sync::watch, task::spawn_blocking, time::Interval};
+use anyhow::{Context as _, Result, bail};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::{
+    sync::watch,
+    task::spawn_blocking,
+    time::{Interval, timeout},
+};
 
 use crate::{
     collect::{self, Kept, Settings},
     config::Config,
+    history::{FileWriter, Origin, SharedHistory},
     http::{self, Limits, Service},
     passed_fds::KeptFd,
     rights::{self, Role},
@@ -15,6 +21,9 @@ use crate::{
     snapshot::Snapshot,
     web_config::WebConfig,
 };
+
+/// How long the end of the daemon waits for the last interval to be in the file.
+const LONGEST_END: Duration = Duration::from_secs(2);
 
 /// Attaches the probe, collects, and serves on these listeners until `shutdown` completes.
 ///
@@ -27,6 +36,8 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let mut shutdown = pin!(shutdown);
+    let history = config.history.map(|limits| SharedHistory::new(limits, time_since_boot()));
+    let recorder = history.clone().map(|history| Recorder::start(history, &config)).transpose()?;
     // Its socket is opened now, as after the privileges are dropped none can be.
     let service_manager = ServiceManager::of_environment();
     let settings = Settings {
@@ -36,7 +47,6 @@ pub async fn run(
         interval: config.interval,
         seccomp: config.seccomp,
         kept: Kept::open(config.pin.as_deref(), kept)?,
-        history: config.history,
     };
     let collector = tokio::select! {
         () = &mut shutdown => return Ok(()),
@@ -58,9 +68,10 @@ pub async fn run(
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<Result<_, _>>()?;
     let (stop, stopped) = watch::channel(false);
     let mut service = Service::new(collector.snapshots(), config.serve).counting(collector.scrapes());
-    if let Some(history) = collector.history() {
+    if let Some(history) = history {
         service = service.with_history(history);
     }
+    let recording = recorder.map(|recorder| tokio::spawn(recorder.run(collector.snapshots())));
     if let Some(web_config) = web_config {
         service = service.with_web_config(web_config);
     }
@@ -77,9 +88,66 @@ pub async fn run(
     service_manager.notify(State::Stopping);
     // Before the server stops, so that requests in progress get the last snapshot.
     collector.collect_and_stop().await;
+    if let Some(recording) = recording {
+        // Writing takes longer if a drive does not answer.
+        let _ = timeout(LONGEST_END, recording).await;
+    }
     let _ = stop.send(true);
     let _ = serving.await;
     Ok(())
+}
+
+/// Fills the history, and has it written.
+struct Recorder {
+    history: SharedHistory,
+    writer: Option<FileWriter>,
+}
+
+impl Recorder {
+    fn start(history: SharedHistory, config: &Config) -> Result<Self> {
+        let start = |path| {
+            let boot = config.host.boot_id().context("cannot read the kernel's id of this boot")?;
+            let origin = Origin { boot, devices: format!("{:?}", config.selection) };
+            FileWriter::start(path, origin, history.clone(), time_since_boot, config.seccomp)
+        };
+        let writer = config.history_file.clone().map(start).transpose()?;
+        Ok(Self { history, writer })
+    }
+
+    /// Adds an interval to the history for each collection that succeeds. In its own thread, as it may take milliseconds with
+    /// hundreds of devices. If that has to wait, the next interval has what came in both.
+    async fn run(self, mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
+        let writer = match self.writer {
+            Some(writer) => {
+                let ready = writer.ready().await;
+                // One that came meanwhile is too old by now.
+                snapshots.mark_unchanged();
+                ready
+            }
+            None => None,
+        };
+        let mut recorded = None;
+        while snapshots.changed().await.is_ok() {
+            let now = time_since_boot();
+            let Some(snapshot) = snapshots.borrow_and_update().clone() else { continue };
+            // A collection that failed leaves the last one, with other statistics.
+            if recorded.replace(snapshot.taken) == Some(snapshot.taken) {
+                continue;
+            }
+            let history = self.history.clone();
+            let _ = spawn_blocking(move || history.record(&snapshot, now)).await;
+            writer.iter().for_each(FileWriter::recorded);
+        }
+        if let Some(writer) = writer {
+            writer.end().await;
+        }
+    }
+}
+
+/// With the time that the machine was suspended.
+fn time_since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
 /// Notifies systemd when there is a first snapshot and, if systemd has a watchdog, feeds it for as long as collections succeed.

@@ -22,6 +22,7 @@ pub mod config;
 mod cpus;
 pub mod daemon;
 pub mod device;
+mod epoch;
 pub mod expose;
 mod format;
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub mod shared_options;
 mod shell;
 pub mod size_histogram;
 pub mod snapshot;
+mod status;
 mod terminal;
 pub mod version;
 mod wall_time;

@@ -45,6 +45,12 @@ impl SizeHistogram {
         Self::from_cells(&std::array::from_fn(|cell| now[cell].saturating_sub(before[cell])))
     }
 
+    /// Adds another one's requests.
+    pub fn add(&mut self, other: &Self) {
+        let (own, other) = (self.cells(), other.cells());
+        *self = Self::from_cells(&std::array::from_fn(|cell| own[cell].saturating_add(other[cell])));
+    }
+
     /// The number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -127,7 +127,7 @@ pub struct WorkloadView {
 }
 
 /// What a workload has done on one device with one op.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkloadUsage {
     /// The device's name.
     pub device: String,
@@ -137,12 +137,26 @@ pub struct WorkloadUsage {
     pub bytes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Seconds in the queue, of requests with a dispatch timestamp.
-    pub queue_seconds: f64,
-    /// Seconds in the device, of requests with a dispatch timestamp.
-    pub device_seconds: f64,
+    /// Nanoseconds in the queue, of requests with a dispatch timestamp.
+    pub queue_ns: u128,
+    /// Nanoseconds in the device, of requests with a dispatch timestamp.
+    pub device_ns: u128,
     /// Total latency.
     pub latency: BandHistogram,
+}
+
+impl WorkloadUsage {
+    /// Time in the queue.
+    #[must_use]
+    pub fn queue_seconds(&self) -> f64 {
+        self.queue_ns as f64 / 1e9
+    }
+
+    /// Time in the device.
+    #[must_use]
+    pub fn device_seconds(&self) -> f64 {
+        self.device_ns as f64 / 1e9
+    }
 }
 
 /// I/Os that a device has not completed yet.

@@ -32,7 +32,7 @@ impl Architecture {
     pub(crate) const AMD64: Self = Self {
         name: "amd64",
         target: "x86_64-unknown-linux-gnu",
-        max_bytes: 15 << 19,
+        max_bytes: 29 << 18,
         cross: None,
         user_emulator: ("qemu-x86_64-static", "qemu-user-static"),
     };

@@ -53,6 +53,8 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[EXT4, FIO, FSFREEZE, Requirement::Program("prometheus", "prometheus"), CHROMIUM, PLAYWRIGHT],
         guests: &[],
     },
+    Suite { name: "history", on_host: true, needs: &[EXT4, FIO, FSFREEZE], guests: &[] },
+    Suite { name: "history_file", on_host: true, needs: &[], guests: &[] },
     Suite {
         name: "incidents",
         on_host: true,

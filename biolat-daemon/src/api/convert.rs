@@ -113,7 +113,7 @@ impl Op {
 }
 
 impl ApiWorkload {
-    fn of(view: &WorkloadView) -> Self {
+    pub(super) fn of(view: &WorkloadView) -> Self {
         let WorkloadView { cgroup, identity, since, is_gone, usage } = view;
         let Identity { kind, unit, namespace, pod, container, pod_uid, container_id, .. } = identity.clone();
         Self {
@@ -135,8 +135,8 @@ impl ApiWorkload {
 
 impl ApiWorkloadUsage {
     fn of(usage: &WorkloadUsage) -> Self {
-        let WorkloadUsage { device, op, bytes, errors, queue_seconds, device_seconds, latency } =
-            usage.clone();
+        let (queue_seconds, device_seconds) = (usage.queue_seconds(), usage.device_seconds());
+        let WorkloadUsage { device, op, bytes, errors, queue_ns: _, device_ns: _, latency } = usage.clone();
         Self { device, op, bytes, errors, queue_seconds, device_seconds, total: latency }
     }
 }

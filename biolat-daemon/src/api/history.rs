@@ -8,9 +8,9 @@ use std::{
 use biolat_common::series::Phase;
 use serde::{Deserialize, Serialize};
 
-use super::{ApiDevice, ApiSlowIo, ApiSnapshot, Daemon, VERSION, convert::named, seconds};
+use super::{ApiDevice, ApiSlowIo, ApiSnapshot, ApiWorkload, Daemon, VERSION, convert::named, seconds};
 use crate::{
-    histogram::Bounds,
+    histogram::{Bounds, Histogram},
     history::{KeptFrom, Period},
     snapshot::{DeviceView, SeriesView},
     version,
@@ -37,7 +37,11 @@ pub struct ApiHistory {
     pub ten_seconds_from: Option<f64>,
     /// From when on they are of one collection each.
     pub collections_from: Option<f64>,
+    /// From when on they have sizes and workloads; none if neither is counted, or memory was too short for any.
+    #[serde(default)]
+    pub breakdown_from: Option<f64>,
     /// The last field. In the order of time; the clock may have been set back in between.
+    #[serde(default)]
     pub intervals: Vec<ApiInterval>,
 }
 
@@ -58,6 +62,9 @@ pub struct ApiInterval {
     /// None in a summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<ApiDevice>,
+    /// What each workload did; none if unknown, and in a summary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workloads: Option<Vec<ApiWorkload>>,
     /// The same in short, in a summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summary: Vec<ApiSummary>,
@@ -88,6 +95,7 @@ impl ApiHistory {
             complete_from: kept_from.map(|kept| seconds(kept.all)),
             ten_seconds_from: kept_from.map(|kept| seconds(kept.ten_seconds)),
             collections_from: kept_from.map(|kept| seconds(kept.collections)),
+            breakdown_from: kept_from.and_then(|kept| kept.breakdown).map(seconds),
             intervals: Vec::new(),
         }
     }
@@ -118,6 +126,7 @@ impl ApiInterval {
     #[must_use]
     pub fn of(period: &Period, is_summary: bool) -> Self {
         let views = || period.devices.iter();
+        let workloads = period.workloads.as_ref().filter(|_| !is_summary);
         Self {
             began: seconds(period.began),
             taken: seconds(period.ended),
@@ -125,7 +134,8 @@ impl ApiInterval {
             passes: period.collections,
             failures: period.failures,
             devices: if is_summary { Vec::new() } else { views().map(ApiDevice::of).collect() },
-            summary: if is_summary { views().flat_map(summaries).collect() } else { Vec::new() },
+            workloads: workloads.map(|workloads| workloads.iter().map(ApiWorkload::of).collect()),
+            summary: if is_summary { views().flat_map(summaries_of_view).collect() } else { Vec::new() },
             lost: named(&period.lost),
             slow: period.slow.iter().map(ApiSlowIo::of).collect(),
             slow_dropped: period.slow_dropped,
@@ -134,6 +144,17 @@ impl ApiInterval {
 }
 
 impl ApiInterval {
+    /// With a summary instead of histograms, as the API has it with `detail=summary`.
+    #[must_use]
+    pub fn summarized(self) -> Self {
+        let summary = self.devices.iter().flat_map(|device| {
+            let ops =
+                device.ops.iter().map(|op| (op.op.as_str(), &op.total, op.bytes, op.errors.values().sum()));
+            summaries(&device.name, ops, device.inflight.map_or(0.0, |inflight| inflight.oldest_seconds))
+        });
+        Self { summary: summary.collect(), devices: Vec::new(), ..self }
+    }
+
     /// The interval as a snapshot whose counters were zero when the interval began, of a daemon that collects every so many
     /// seconds.
     #[must_use]
@@ -146,7 +167,7 @@ impl ApiInterval {
             started: 0.0,
             interval: collected_every,
             devices: self.devices.clone(),
-            workloads: None,
+            workloads: self.workloads.clone(),
             lost: self.lost.clone(),
             slow_dropped: self.slow_dropped,
             daemon: Daemon { passes: self.passes, failures: self.failures, ..Daemon::default() },
@@ -154,29 +175,38 @@ impl ApiInterval {
     }
 }
 
-fn summaries(view: &DeviceView) -> Vec<ApiSummary> {
+fn summaries_of_view(view: &DeviceView) -> Vec<ApiSummary> {
+    let series = view.series.iter().map(|series: &SeriesView| {
+        let errors = series.errors.iter().map(|(_, count)| count).sum();
+        (series.op.as_str(), &series.histograms[Phase::Total as usize], series.bytes, errors)
+    });
+    summaries(&view.device.name, series, view.inflight.oldest.as_secs_f64())
+}
+
+/// Of ops with their total latencies, bytes and errors, and the largest age in flight.
+fn summaries<'a>(
+    device: &str,
+    ops: impl Iterator<Item = (&'a str, &'a Histogram, u64, u64)>,
+    oldest: f64,
+) -> Vec<ApiSummary> {
     let none = |op: &str| ApiSummary {
-        device: view.device.name.clone(),
+        device: device.to_owned(),
         op: op.to_owned(),
         ios: 0,
         bytes: 0,
         errors: 0,
         slowest_seconds: 0.0,
     };
-    let of_op = |series: &SeriesView| {
-        let total = &series.histograms[Phase::Total as usize];
-        // JSON has no infinity.
-        let upper = |bounds: Bounds| if bounds == Bounds::OVERFLOW { bounds.lower } else { bounds.upper };
-        ApiSummary {
-            ios: total.count(),
-            bytes: series.bytes,
-            errors: series.errors.iter().map(|(_, count)| count).sum(),
-            slowest_seconds: total.max().map_or(0.0, upper),
-            ..none(&series.op)
-        }
+    // JSON has no infinity.
+    let upper = |bounds: Bounds| if bounds == Bounds::OVERFLOW { bounds.lower } else { bounds.upper };
+    let of_op = |(op, total, bytes, errors): (&str, &Histogram, u64, u64)| ApiSummary {
+        ios: total.count(),
+        bytes,
+        errors,
+        slowest_seconds: total.max().map_or(0.0, upper),
+        ..none(op)
     };
-    let mut summaries: Vec<_> = view.series.iter().map(of_op).collect();
-    let oldest = view.inflight.oldest.as_secs_f64();
+    let mut summaries: Vec<_> = ops.map(of_op).collect();
     if summaries.iter().all(|summary| summary.slowest_seconds < oldest) && oldest > 0.0 {
         summaries.push(ApiSummary { slowest_seconds: oldest, ..none(IN_FLIGHT) });
     }

@@ -11,10 +11,13 @@ pub use pod_names::PodNames;
 
 use path::Location;
 
+use serde::{Deserialize, Serialize};
+
 use crate::sanitize;
 
 /// Who a workload is. A field is empty if it does not apply or the path does not say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Identity {
     pub kind: Kind,
     /// The innermost systemd unit, as systemd spells it. May be a container's own scope, or a unit inside of the container.
@@ -34,7 +37,7 @@ pub struct Identity {
 }
 
 /// What a cgroup belongs to: the innermost pod, container or machine; outside of these the innermost systemd unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// The root cgroup: kernel threads, and I/O that is charged to no other cgroup.
     Kernel,

@@ -18,12 +18,11 @@ use tokio::{
 
 use super::{
     Collector, Kept,
-    thread::{CollectorCommand, Outputs, run, time_since_boot},
+    thread::{CollectorCommand, run},
 };
 use crate::{
     c_library,
     device::{selection::Selection, uevent::Uevents},
-    history::{HistoryLimits, SharedHistory},
     host::Host,
     probe,
     scrapes::Scrapes,
@@ -46,8 +45,6 @@ pub(crate) struct Settings {
     pub(crate) seccomp: bool,
     /// What the last daemon has kept, and where this one keeps it for the next.
     pub(crate) kept: Option<Kept>,
-    /// What is kept of former intervals; none: nothing.
-    pub(crate) history: Option<HistoryLimits>,
 }
 
 /// A running collector. It ends when this and the task that follows uevents are dropped.
@@ -55,7 +52,6 @@ pub(crate) struct Handle {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     commands: SyncSender<CollectorCommand>,
     scrapes: Scrapes,
-    history: Option<SharedHistory>,
 }
 
 impl Handle {
@@ -68,9 +64,7 @@ impl Handle {
         // One command may wait: a second rescan would find nothing new.
         let (commands, receiver) = sync_channel(1);
         let (attached, outcome) = oneshot::channel();
-        let Settings { host, selection, probe, interval, seccomp, kept, history } = settings;
-        let history = history.map(|limits| SharedHistory::new(limits, time_since_boot()));
-        let outputs = Outputs { snapshots: sender, history: history.clone() };
+        let Settings { host, selection, probe, interval, seccomp, kept } = settings;
         let scrapes = Scrapes::default();
         let counted = scrapes.clone();
         let attach = move || -> Result<Collector> {
@@ -86,24 +80,19 @@ impl Handle {
             .spawn(move || match attach() {
                 Ok(collector) => {
                     let _ = attached.send(Ok(()));
-                    run(collector, interval, &receiver, &outputs);
+                    run(collector, interval, &receiver, &sender);
                 }
                 Err(error) => drop(attached.send(Err(error))),
             })
             .context("cannot start the collector's thread")?;
         outcome.await.context("the collector's thread ended while it attached the probe")??;
         tokio::spawn(follow_uevents(uevents, commands.clone()));
-        Ok(Self { snapshots, commands, scrapes, history })
+        Ok(Self { snapshots, commands, scrapes })
     }
 
     /// Snapshots as they are made; `None` before the first. The channel closes when the collector has ended.
     pub(crate) fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
         self.snapshots.clone()
-    }
-
-    /// What came in each interval; none with `--history off`.
-    pub(crate) fn history(&self) -> Option<SharedHistory> {
-        self.history.clone()
     }
 
     /// Counted by the server.

@@ -1,6 +1,6 @@
 //! The collector. Each collection reads the kernel's disk statistics, then the probe's counters, audits one by the other, and
-//! makes a [`Snapshot`] of them. It runs in its own thread and shares nothing but its snapshots, the
-//! history and the number of scrapes.
+//! makes a [`Snapshot`] of them. It runs in its own thread and shares nothing but its snapshots and
+//! the number of scrapes.
 
 mod audit;
 mod handle;

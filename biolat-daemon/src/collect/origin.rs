@@ -21,10 +21,7 @@ use super::{
     series_store::SeriesStore,
     slots::slots_at_start,
     slow_log::{GoneDevices, SlowIoLog},
-    state::{
-        numbers::time,
-        record::{DeviceRecord, State},
-    },
+    state::record::{DeviceRecord, State},
     sysfs_thread::SysfsThread,
     thread::CollectionStats,
     workloads::WorkloadStore,
@@ -32,6 +29,7 @@ use super::{
 use crate::{
     cpus::CpuNodes,
     device::{Device, selection::Selection},
+    epoch::time,
     host::Host,
     probe::{Options, Probe, WorkloadMaps, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on},
     scrapes::Scrapes,

@@ -9,7 +9,6 @@ use std::{
 };
 
 use biolat_common::bucket::{CELLS, LIMIT_NS, cell};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
 use super::{
@@ -19,7 +18,7 @@ use super::{
         sparse::{compress, expand},
     },
 };
-use crate::{histogram::Histogram, history::SharedHistory, snapshot::Snapshot};
+use crate::{histogram::Histogram, snapshot::Snapshot};
 
 /// What the collector is asked to do between collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,43 +116,19 @@ impl CollectionStats {
     }
 }
 
-/// Where snapshots go.
-pub(super) struct Outputs {
-    /// The latest one, for the server.
-    pub(super) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
-    /// What came in each interval; none with `--history off`.
-    pub(super) history: Option<SharedHistory>,
-}
-
-impl Outputs {
-    fn publish(&self, snapshot: Snapshot) {
-        let snapshot = Arc::new(snapshot);
-        self.snapshots.send_replace(Some(Arc::clone(&snapshot)));
-        if let Some(history) = &self.history {
-            history.record(&snapshot, time_since_boot());
-        }
-    }
-}
-
-/// With the time that the machine was suspended.
-pub(super) fn time_since_boot() -> Duration {
-    let now = clock_gettime(ClockId::Boottime);
-    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
-}
-
 /// Collects until a command stops it or its handle is dropped. If a collection fails, the last snapshot stays.
 pub(super) fn run(
     mut collector: Collector,
     interval: Duration,
     commands: &Receiver<CollectorCommand>,
-    outputs: &Outputs,
+    snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
 ) {
     collector.interval = interval;
     let mut next = Instant::now();
     let mut earliest_rescan = next;
     let mut rescan: Option<Instant> = None;
     loop {
-        collector.collect_and_publish(interval, outputs);
+        collector.collect_and_publish(interval, snapshots);
         // A collection that took too long delays the next one; missed ones are not made up for.
         next = (next + interval).max(Instant::now());
         let mut quarantine = collector.store.quarantine_ends();
@@ -190,7 +165,7 @@ pub(super) fn run(
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(CollectorCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
-                    collector.collect_and_publish(interval, outputs);
+                    collector.collect_and_publish(interval, snapshots);
                     return;
                 }
             }
@@ -199,7 +174,7 @@ pub(super) fn run(
 }
 
 impl Collector {
-    fn collect_and_publish(&mut self, interval: Duration, outputs: &Outputs) {
+    fn collect_and_publish(&mut self, interval: Duration, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
         let began = Instant::now();
         let result = self.collect();
         // The state has the durations of all collections that are published; the time to write it counts with the next one.
@@ -211,7 +186,7 @@ impl Collector {
                 snapshot.health = self.health();
                 // Before anybody can see the snapshot: the next daemon never shows less.
                 self.commit();
-                outputs.publish(snapshot);
+                snapshots.send_replace(Some(Arc::new(snapshot)));
             }
             Err(error) => {
                 self.stats.failures += 1;
@@ -220,7 +195,7 @@ impl Collector {
                 }
                 let health = self.health();
                 self.commit();
-                outputs.snapshots.send_if_modified(|last| {
+                snapshots.send_if_modified(|last| {
                     let Some(snapshot) = last else { return false };
                     *last = Some(Arc::new(Snapshot { health, ..Snapshot::clone(snapshot) }));
                     true

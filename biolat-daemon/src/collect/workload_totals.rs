@@ -92,14 +92,13 @@ impl WorkloadTotals {
 
     pub(super) fn view(&self, device: &str, op: String) -> WorkloadUsage {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, errors, cells } = self;
-        let seconds = |ns: u128| ns as f64 / 1e9;
         WorkloadUsage {
             device: device.to_owned(),
             op,
             bytes: *bytes,
             errors: *errors,
-            queue_seconds: seconds(*queue_ns),
-            device_seconds: seconds(*device_ns),
+            queue_ns: *queue_ns,
+            device_ns: *device_ns,
             latency: BandHistogram::from_cells(cells, queue_ns + device_ns + unsplit_ns),
         }
     }

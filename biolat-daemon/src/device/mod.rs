@@ -16,6 +16,8 @@ pub(crate) mod uevent;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 pub(crate) use missing_latency::{MissingLatency, WITHOUT_THROTTLING};
 pub use paths::MultipathPath;
 pub use scan::{IdKind, scan};
@@ -23,7 +25,8 @@ pub use stack::Holder;
 pub(crate) use stack::read_stacks;
 
 /// A request-based block device. Bio-based ones (most dm, md, zram, a multipath head) have no requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Device {
     /// What the probe identifies it by: the sequence number or, on kernels without one, a number derived from the inode.
     pub id: u64,
@@ -71,7 +74,7 @@ pub struct Device {
 }
 
 /// State of writeback throttling, by `queue/wbt_lat_usec`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Throttling {
     /// Initialized, whether it throttles or is off: the kernel records when requests are dispatched.
     SetUp,

@@ -3,13 +3,15 @@
 
 use std::{fs, io, path::Path};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Device,
     sysfs::{attribute, clean, text},
 };
 
 /// A device as a path of a multipath device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MultipathPath {
     /// The kernel's name of the multipath device: `nvme0n1`, `dm-3`.
     pub of: String,

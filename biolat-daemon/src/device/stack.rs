@@ -7,6 +7,8 @@ use std::{
     rc::Rc,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Device,
     mounts::Mounts,
@@ -16,7 +18,7 @@ use super::{
 use crate::host::Host;
 
 /// A block device, or a mounted file system, that sits on a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The kernel's name: `dm-0`. Of a file system, that of the device or partition that it is on.
     pub device: String,

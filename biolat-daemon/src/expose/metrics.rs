@@ -73,6 +73,8 @@ pub(crate) enum Exposed {
     WithTls,
     /// Only with `--per-cpu`.
     PerCpu,
+    /// Unless `--history` is off.
+    WithHistory,
 }
 
 impl Samples {
@@ -95,6 +97,7 @@ impl Exposed {
             Self::WithProbeStats => snapshot.probe.is_some(),
             Self::WithTls => server.certificate_expires.is_some(),
             Self::PerCpu => server.per_cpu,
+            Self::WithHistory => server.history_bytes.is_some(),
         }
     }
 }
@@ -292,7 +295,7 @@ pub(crate) const METRICS: &[Metric] = &[
                is the sum of biolat_queue_latency_seconds.",
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
-                add(&labels, usage.queue_seconds, start);
+                add(&labels, usage.queue_seconds(), start);
             }
         }),
         exposed: Exposed::Always,
@@ -304,7 +307,7 @@ pub(crate) const METRICS: &[Metric] = &[
                number of requests in the device. Summed over cgroups it is the sum of biolat_device_latency_seconds.",
         samples: Samples::Counter(|snapshot, add| {
             for (labels, start, usage) in workloads(snapshot) {
-                add(&labels, usage.device_seconds, start);
+                add(&labels, usage.device_seconds(), start);
             }
         }),
         exposed: Exposed::Always,
@@ -652,6 +655,13 @@ pub(crate) const METRICS: &[Metric] = &[
         exposed: Exposed::Always,
     },
     Metric {
+        name: "biolat_history_bytes",
+        labels: &[],
+        help: "Memory of the history in bytes: of its intervals, and of the names in them. --history-memory limits it.",
+        samples: Samples::OfServer(|server| server.history_bytes.map(|bytes| bytes as f64)),
+        exposed: Exposed::WithHistory,
+    },
+    Metric {
         name: "biolat_certificate_expiry_timestamp_seconds",
         labels: &[],
         help: "When the certificate of biolat's own server expires, in seconds since the epoch.",
@@ -812,6 +822,7 @@ mod tests {
                 Exposed::WithProbeStats => " Exposed only with `--probe-stats`.",
                 Exposed::WithTls => " Exposed only with TLS.",
                 Exposed::PerCpu => " Exposed only with `--per-cpu`.",
+                Exposed::WithHistory => " Exposed unless `--history` is `off`.",
             };
             format!(
                 "| `{}` | {} | {} | {}{only} |\n",

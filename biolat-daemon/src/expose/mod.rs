@@ -117,6 +117,8 @@ pub struct ServerState {
     pub certificate_expires: Option<SystemTime>,
     /// Whether completions are exposed by CPU.
     pub per_cpu: bool,
+    /// Memory of the history; none if there is none.
+    pub history_bytes: Option<usize>,
     /// Whether OpenMetrics has a `_created` line for each counter and histogram.
     pub created: bool,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(super) struct BitWriter {
     bytes: Vec<u8>,
     word: u64,
-    /// Bits of `word`, below 32 between two calls.
+    /// Bits of `word`, below 64 between two calls.
     used: u32,
 }
 
@@ -25,20 +25,30 @@ pub(super) const fn length(value: u64) -> u32 {
     u64::BITS - value.leading_zeros()
 }
 
+/// The length of a number that was expected to have another one, after so many ones.
+const fn length_of(ones: u32, expected: u32) -> u32 {
+    let longer = (ones >> 1).cast_signed() ^ -(ones & 1).cast_signed();
+    let length = if ones > 2 * expected { ones } else { expected.saturating_add_signed(longer) };
+    if length < u64::BITS { length } else { u64::BITS }
+}
+
+/// So many bits are written or read in one step.
+const TOGETHER: u32 = 56;
+
 const fn below(count: u32) -> u64 {
     (1 << count) - 1
 }
 
 impl BitWriter {
-    /// At most 32 bits; those above must be zero.
+    /// At most [`TOGETHER`] bits; those above must be zero.
     #[inline]
     fn bits(&mut self, value: u64, count: u32) {
         self.word |= value << self.used;
         self.used += count;
-        if self.used >= 32 {
-            self.bytes.extend_from_slice(&(self.word as u32).to_le_bytes());
-            self.word >>= 32;
-            self.used -= 32;
+        if self.used >= 64 {
+            self.bytes.extend_from_slice(&self.word.to_le_bytes());
+            self.used -= 64;
+            self.word = value >> (count - self.used);
         }
     }
 
@@ -54,12 +64,16 @@ impl BitWriter {
         let around = ((longer << 1) ^ (longer >> 31)).cast_unsigned();
         // No length is below zero: beyond twice the expected one, only longer ones are left.
         let mut ones = if length > 2 * expected { length } else { around };
+        let low = length.saturating_sub(1);
+        if ones + 1 + low <= TOGETHER {
+            self.bits(below(ones) | (value & below(low)) << (ones + 1), ones + 1 + low);
+            return length;
+        }
         while ones >= 32 {
             self.bits(below(32), 32);
             ones -= 32;
         }
         self.bits(below(ones), ones + 1);
-        let low = length.saturating_sub(1);
         self.bits(value & below(low.min(32)), low.min(32));
         if low > 32 {
             self.bits((value >> 32) & below(low - 32), low - 32);
@@ -83,7 +97,7 @@ impl<'a> BitReader<'a> {
         Self { bytes, word: 0, used: 0 }
     }
 
-    /// Makes at least 57 bits available.
+    /// Makes at least [`TOGETHER`] bits available.
     #[inline]
     fn refill(&mut self) {
         if let Some((next, _)) = self.bytes.split_first_chunk() {
@@ -122,6 +136,19 @@ impl<'a> BitReader<'a> {
     /// Reads a number that was expected to have so many bits, and how many it has.
     #[inline]
     pub(super) fn number(&mut self, expected: u32) -> (u64, u32) {
+        self.refill();
+        let ones = self.word.trailing_ones();
+        let length = length_of(ones, expected);
+        let low = length.saturating_sub(1);
+        if ones + 1 + low > TOGETHER {
+            return self.long_number(expected);
+        }
+        let value = self.word >> (ones + 1) & below(low);
+        self.skip(ones + 1 + low);
+        (value | u64::from(length > 0) << low, length)
+    }
+
+    fn long_number(&mut self, expected: u32) -> (u64, u32) {
         let mut ones = 0;
         loop {
             self.refill();
@@ -136,9 +163,7 @@ impl<'a> BitReader<'a> {
                 return (0, 0);
             }
         }
-        let longer = (ones >> 1).cast_signed() ^ -(ones & 1).cast_signed();
-        let length = if ones > 2 * expected { ones } else { expected.saturating_add_signed(longer) };
-        let length = length.min(u64::BITS);
+        let length = length_of(ones, expected);
         let Some(low) = length.checked_sub(1) else { return (0, 0) };
         let mut value = self.bits(low.min(32));
         if low > 32 {

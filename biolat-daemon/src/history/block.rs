@@ -9,7 +9,9 @@ use biolat_common::series::PHASES;
 
 use super::{
     bits::{BitReader, BitWriter},
+    breakdown::{Breakdown, BreakdownReader},
     delta::DeviceDelta,
+    interval::Interval,
     names::{NameTable, Names},
 };
 use crate::snapshot::SlowIo;
@@ -149,6 +151,11 @@ impl NumberedIo {
         }
     }
 
+    /// The numbers of its names.
+    pub(super) const fn texts(&self) -> [u32; 3] {
+        [self.device, self.op, self.cgroup]
+    }
+
     /// Its longest known latency: the total where it is known.
     fn latency_ns(&self) -> u64 {
         self.latencies_ns.iter().flatten().copied().max().unwrap_or_default()
@@ -157,7 +164,7 @@ impl NumberedIo {
 
 /// Adds an I/O to the [`SLOWEST`] of those so far: in place of the fastest, if there are enough. They stay in the order in which
 /// they are added.
-pub(super) fn add_to_slowest<T>(ios: &mut Vec<T>, io: T, latency: impl Fn(&T) -> u64) {
+pub(crate) fn add_to_slowest<T>(ios: &mut Vec<T>, io: T, latency: impl Fn(&T) -> u64) {
     if ios.len() < SLOWEST {
         ios.push(io);
     } else if let Some((place, fastest)) = ios.iter().map(&latency).enumerate().min_by_key(|(_, ns)| *ns)
@@ -168,17 +175,26 @@ pub(super) fn add_to_slowest<T>(ios: &mut Vec<T>, io: T, latency: impl Fn(&T) ->
     }
 }
 
-/// Writes a block: counts, then devices, then slow I/Os.
+/// Writes a block: counts, then devices, then slow I/Os. Sizes and workloads are a block of their own, which can be dropped.
 #[derive(Default)]
 pub(super) struct BlockWriter {
     writer: BitWriter,
     next_device: u32,
+    breakdown_writer: BitWriter,
+    breakdown: Option<Breakdown>,
 }
 
+/// The bytes of an interval, and those of its sizes and workloads.
+pub(super) type Blocks = (Arc<[u8]>, Option<Arc<[u8]>>);
+
 impl BlockWriter {
-    pub(super) fn begin(&mut self, counts: &Counts) {
+    pub(super) fn begin(&mut self, counts: &Counts, breakdown: Option<Breakdown>) {
         self.next_device = 0;
         counts.write(&mut self.writer);
+        self.breakdown = breakdown;
+        if let Some(Breakdown { has_workloads }) = breakdown {
+            self.breakdown_writer.flag(has_workloads);
+        }
     }
 
     /// Devices must come in ascending order.
@@ -187,23 +203,29 @@ impl BlockWriter {
         self.writer.number(number.wrapping_sub(self.next_device).into(), 0);
         self.next_device = number + 1;
         delta.write(&mut self.writer);
+        if let Some(Breakdown { has_workloads }) = self.breakdown {
+            delta.write_breakdown(&mut self.breakdown_writer, has_workloads);
+        }
     }
 
-    pub(super) fn end(&mut self, slow: &[NumberedIo]) -> Arc<[u8]> {
+    pub(super) fn end(&mut self, slow: &[NumberedIo]) -> Blocks {
         self.writer.flag(false);
         self.writer.number(slow.len() as u64, 0);
         slow.iter().for_each(|io| io.write(&mut self.writer));
-        self.writer.take()
+        (self.writer.take(), self.breakdown.map(|_| self.breakdown_writer.take()))
     }
 }
 
-/// Several blocks, read side by side and added up: a device of all of them at a time.
+/// Several intervals, read side by side and added up: a device of all of them at a time.
 pub(super) struct BlockSum<'a> {
     blocks: Vec<Block<'a>>,
+    /// None if one of them has none.
+    pub(super) breakdown: Option<Breakdown>,
 }
 
 struct Block<'a> {
     reader: BitReader<'a>,
+    breakdown: Option<BreakdownReader<'a>>,
     /// The device that comes next.
     device: Option<u32>,
 }
@@ -217,14 +239,20 @@ impl Block<'_> {
 
 impl<'a> BlockSum<'a> {
     /// Reads the counts, and adds them to `counts`.
-    pub(super) fn begin(blocks: impl IntoIterator<Item = &'a [u8]>, counts: &mut Counts) -> Self {
-        let begun = blocks.into_iter().map(|bytes| {
-            let mut block = Block { reader: BitReader::new(bytes), device: None };
+    pub(super) fn begin(intervals: &'a [Interval], counts: &mut Counts) -> Self {
+        let has_breakdown = intervals.iter().all(|interval| interval.breakdown.is_some());
+        let begun = intervals.iter().map(|interval| {
+            let breakdown = interval.breakdown.as_deref().filter(|_| has_breakdown).map(BreakdownReader::new);
+            let mut block = Block { reader: BitReader::new(&interval.block), breakdown, device: None };
             counts.add_read(&mut block.reader);
             block.advance();
             block
         });
-        Self { blocks: begun.collect() }
+        let blocks: Vec<_> = begun.collect();
+        let has_workloads =
+            || blocks.iter().flat_map(|block| &block.breakdown).all(|read| read.has_workloads);
+        let breakdown = has_breakdown.then(|| Breakdown { has_workloads: has_workloads() });
+        Self { blocks, breakdown }
     }
 
     /// Adds up the next device. None after the last.
@@ -232,7 +260,7 @@ impl<'a> BlockSum<'a> {
         let number = self.blocks.iter().filter_map(|block| block.device).min()?;
         delta.clear();
         for block in self.blocks.iter_mut().filter(|block| block.device == Some(number)) {
-            delta.add_read(&mut block.reader);
+            delta.add_read(&mut block.reader, block.breakdown.as_mut());
             block.advance();
         }
         Some(number)

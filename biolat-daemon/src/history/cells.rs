@@ -7,20 +7,21 @@ use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 use super::bits::{BitReader, BitWriter, length};
 use crate::histogram::Histogram;
 
-/// The zero bucket, all others, and the overflow.
-const CELLS: usize = BUCKETS + 2;
-
 /// No cell; any range can be joined to it.
-const NONE: Range<usize> = Range { start: CELLS, end: 0 };
+const NONE: Range<usize> = Range { start: usize::MAX, end: 0 };
 
-/// What is expected of the lengths of the first cell's number, the number of cells after it, and the first count.
-const FIRST_LENGTH: u32 = 7;
-const RUN_LENGTH: u32 = 6;
+/// What is expected of the length of the first count.
 const COUNT_LENGTH: u32 = 1;
 
-/// Latencies that came in an interval.
+/// Latencies of a device and op.
+pub(super) type LatencyCells = Cells<{ BUCKETS + 2 }>;
+
+/// Latencies of a band of sizes, or of a workload: of four buckets each.
+pub(super) type BandCells = Cells<{ BUCKETS / 4 + 2 }>;
+
+/// Latencies that came in an interval: the zero bucket, all others, and the overflow.
 #[derive(Clone)]
-pub(super) struct Cells {
+pub(super) struct Cells<const CELLS: usize> {
     counts: [u64; CELLS],
     /// All others are zero.
     touched: Range<usize>,
@@ -28,19 +29,30 @@ pub(super) struct Cells {
     pub(super) sum_ns: u64,
 }
 
-impl Default for Cells {
+impl<const CELLS: usize> Default for Cells<CELLS> {
     fn default() -> Self {
         Self { counts: [0; CELLS], touched: NONE, sum_ns: 0 }
     }
 }
 
-/// The cell of a bucket; none if there is no such bucket.
-fn cell(index: i32) -> Option<usize> {
-    let cell = usize::try_from(index - FIRST_NATIVE_INDEX).ok()? + 1;
-    (cell <= BUCKETS).then_some(cell)
-}
+impl<const CELLS: usize> Cells<CELLS> {
+    /// Buckets of schema 3 in a cell.
+    const WIDTH: usize = BUCKETS / (CELLS - 2);
+    /// What is expected of the lengths of the first cell's number, and of the number of cells after it.
+    const FIRST_LENGTH: u32 = CELLS.ilog2();
+    const RUN_LENGTH: u32 = Self::FIRST_LENGTH - 1;
 
-impl Cells {
+    /// The cell of a bucket of schema 3; none if there is no such bucket.
+    fn cell(index: i32) -> Option<usize> {
+        let bucket = usize::try_from(index.checked_sub(FIRST_NATIVE_INDEX)?).ok()?;
+        (bucket < BUCKETS).then_some(bucket / Self::WIDTH + 1)
+    }
+
+    /// The number of latencies.
+    pub(super) fn count(&self) -> u64 {
+        self.cells().iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+
     pub(super) fn clear(&mut self) {
         if !self.touched.is_empty() {
             self.counts[self.touched.clone()].fill(0);
@@ -78,7 +90,7 @@ impl Cells {
                 _ => 0,
             };
             if count != known
-                && let Some(cell) = cell(index)
+                && let Some(cell) = Self::cell(index)
             {
                 grow(self, cell, known, count);
             }
@@ -92,11 +104,13 @@ impl Cells {
         self.touched.is_empty() && self.sum_ns == 0
     }
 
+    /// With the indices of the cells' own schema.
     pub(super) fn histogram(&self) -> Histogram {
-        let buckets = (FIRST_NATIVE_INDEX..).zip(&self.counts[1..=BUCKETS]);
+        let index = |cell: usize| (FIRST_NATIVE_INDEX + (cell * Self::WIDTH) as i32 - 1) / Self::WIDTH as i32;
+        let buckets = (1..).zip(&self.counts[1..CELLS - 1]).filter(|(_, count)| **count > 0);
         Histogram {
             zero: self.counts[0],
-            buckets: buckets.filter(|(_, count)| **count > 0).map(|(index, count)| (index, *count)).collect(),
+            buckets: buckets.map(|(cell, count)| (index(cell), *count)).collect(),
             overflow: self.counts[CELLS - 1],
             sum_ns: self.sum_ns.into(),
         }
@@ -109,9 +123,9 @@ impl Cells {
         if self.is_empty() {
             return 0;
         }
-        let (start, cells) = (self.touched.start, self.cells());
-        writer.number(start as u64, FIRST_LENGTH);
-        writer.number(cells.len() as u64, RUN_LENGTH);
+        let (start, cells) = (self.touched.start.min(CELLS), self.cells());
+        writer.number(start as u64, Self::FIRST_LENGTH);
+        writer.number(cells.len() as u64, Self::RUN_LENGTH);
         let similar = similar.map(|similar| (similar, self.is_similar(similar)));
         let similar = similar.and_then(|(similar, is_similar)| {
             writer.flag(is_similar);
@@ -122,7 +136,7 @@ impl Cells {
             let difference =
                 similar.map_or(count, |similar| zigzag(count.wrapping_sub(similar.counts[cell])));
             expected = writer.number(difference, expected);
-            longest = longest.max(sum_length(cell, length(count)));
+            longest = longest.max(sum_length(cell * Self::WIDTH, length(count)));
             ios = ios.wrapping_add(count);
         }
         match known_ns {
@@ -143,8 +157,8 @@ impl Cells {
         if reader.flag() {
             return 0;
         }
-        let start = (reader.value(FIRST_LENGTH) as usize).min(CELLS);
-        let end = start.saturating_add(reader.value(RUN_LENGTH) as usize).min(CELLS);
+        let start = (reader.value(Self::FIRST_LENGTH) as usize).min(CELLS);
+        let end = start.saturating_add(reader.value(Self::RUN_LENGTH) as usize).min(CELLS);
         self.touched = start..end;
         let similar = similar.filter(|_| reader.flag());
         let (mut expected, mut longest, mut ios) = (COUNT_LENGTH, 0, 0_u64);
@@ -154,7 +168,7 @@ impl Cells {
             let count = similar
                 .map_or(difference, |similar| similar.counts[cell].wrapping_add(from_zigzag(difference)));
             self.counts[cell] = count;
-            longest = longest.max(sum_length(cell, length(count)));
+            longest = longest.max(sum_length(cell * Self::WIDTH, length(count)));
             ios = ios.wrapping_add(count);
         }
         self.sum_ns = match known_ns {
@@ -175,6 +189,23 @@ impl Cells {
         self.sum_ns = self.sum_ns.wrapping_add(others.sum_ns);
     }
 
+    /// Takes others away. Below zero, counts wrap.
+    pub(super) fn subtract(&mut self, others: &Self) {
+        let cells = self.counts.get_mut(others.touched.clone()).unwrap_or_default();
+        for (rest, count) in cells.iter_mut().zip(others.cells()) {
+            *rest = rest.wrapping_sub(*count);
+        }
+        self.touched.start = self.touched.start.min(others.touched.start);
+        self.touched.end = self.touched.end.max(others.touched.end);
+        self.sum_ns = self.sum_ns.wrapping_sub(others.sum_ns);
+    }
+
+    /// Whether each count and the sum is at least that of others.
+    pub(super) fn contains(&self, others: &Self) -> bool {
+        let own = self.counts.get(others.touched.clone()).unwrap_or_default();
+        self.sum_ns >= others.sum_ns && own.iter().zip(others.cells()).all(|(own, other)| own >= other)
+    }
+
     fn cells(&self) -> &[u64] {
         self.counts.get(self.touched.clone()).unwrap_or_default()
     }
@@ -192,19 +223,30 @@ impl Cells {
     }
 }
 
+impl LatencyCells {
+    /// The same latencies as those of a band or workload.
+    pub(super) fn coarse(&self) -> BandCells {
+        let mut coarse = BandCells { sum_ns: self.sum_ns, ..BandCells::default() };
+        for (&count, cell) in self.cells().iter().zip(self.touched.start..).filter(|(count, _)| **count > 0) {
+            coarse.add(cell.div_ceil(BandCells::WIDTH), count);
+        }
+        coarse
+    }
+}
+
 /// Small numbers of small differences of either sign.
-const fn zigzag(difference: u64) -> u64 {
+pub(super) const fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ (difference.cast_signed() >> 63).cast_unsigned()
 }
 
-const fn from_zigzag(number: u64) -> u64 {
+pub(super) const fn from_zigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// About how long the sum of the latencies in a cell is, if their count has this length: a latency in the first cells has
-/// 10 bits, and one more in every eighth cell.
-const fn sum_length(cell: usize, count: u32) -> u32 {
-    let sum = count + 10 + (cell / 8) as u32;
+/// About how long the sum of the latencies in a bucket is, if their count has this length: a latency in the first ones has
+/// 10 bits, and one more in every eighth bucket.
+const fn sum_length(bucket: usize, count: u32) -> u32 {
+    let sum = count + 10 + (bucket / 8) as u32;
     if count == 0 {
         0
     } else if sum < u64::BITS {
@@ -225,7 +267,7 @@ mod tests {
     use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
     use proptest::{collection::btree_map, prelude::*};
 
-    use super::Cells;
+    use super::LatencyCells;
     use crate::{
         histogram::Histogram,
         history::bits::{BitReader, BitWriter},
@@ -243,7 +285,7 @@ mod tests {
     fn counts_that_went_back() {
         let histogram = |buckets: &[(i32, u64)]| Histogram { buckets: buckets.to_vec(), ..Histogram::new() };
         let grown = |before: &[(i32, u64)], after: &[(i32, u64)]| {
-            Cells::default().add_growth(&histogram(before), &histogram(after))
+            LatencyCells::default().add_growth(&histogram(before), &histogram(after))
         };
         assert!(
             grown(&[(3, 1)], &[(2, 1), (3, 1)]) && grown(&[], &[]) && grown(&[(3, 1)], &[(3, 2), (4, 1)])
@@ -256,11 +298,11 @@ mod tests {
     #[test]
     fn a_time_without_a_count_is_written() {
         let mut writer = BitWriter::default();
-        let total = Cells { sum_ns: 7, ..Cells::default() };
-        total.write(&mut writer, Some(&Cells::default()), None);
+        let total = LatencyCells { sum_ns: 7, ..LatencyCells::default() };
+        total.write(&mut writer, Some(&LatencyCells::default()), None);
         let bytes = writer.take();
-        let mut read = Cells::default();
-        read.read(&mut BitReader::new(&bytes), Some(&Cells::default()), None);
+        let mut read = LatencyCells::default();
+        read.read(&mut BitReader::new(&bytes), Some(&LatencyCells::default()), None);
         assert_eq!((read.sum_ns, read.is_empty()), (7, false));
     }
 
@@ -274,22 +316,22 @@ mod tests {
         ) {
             let mut after = before.clone();
             after.add(&came);
-            let mut cells = Cells::default();
+            let mut cells = LatencyCells::default();
             prop_assert!(cells.add_growth(&before, &after));
             prop_assert_eq!(cells.histogram(), came.clone());
             let mut writer = BitWriter::default();
-            let mut similar = Cells::default();
+            let mut similar = LatencyCells::default();
             similar.add_growth(&Histogram::new(), if is_like_came { &after } else { &other });
             cells.write(&mut writer, Some(&similar), known);
             cells.write(&mut writer, None, known);
-            let mut read = Cells::default();
+            let mut read = LatencyCells::default();
             let bytes = writer.take();
             let mut reader = BitReader::new(&bytes);
             prop_assert_eq!(read.read(&mut reader, Some(&similar), known), came.count());
             prop_assert_eq!(read.histogram(), came.clone());
             prop_assert_eq!(read.read(&mut reader, None, known), came.count());
             prop_assert_eq!(read.histogram(), came.clone());
-            let mut sum = Cells::default();
+            let mut sum = LatencyCells::default();
             sum.add_growth(&Histogram::new(), &before);
             sum.add_all(&read);
             prop_assert_eq!(sum.histogram(), Histogram { sum_ns: u128::from(after.sum_ns as u64), ..after });

@@ -7,8 +7,11 @@ use biolat_common::series::PHASES;
 
 use super::{
     bits::{BitReader, BitWriter},
-    cells::{Cells, bytes_length},
+    breakdown::BreakdownReader,
+    cells::{BandCells, LatencyCells, bytes_length},
     names::NameTable,
+    sizes::SizesDelta,
+    usage::{GrownUsages, UsageDelta, UsageRest, UsagesDelta},
 };
 use crate::{
     device::diskstats::Group,
@@ -36,8 +39,14 @@ pub(super) struct DeviceDelta {
     /// The first `used` are of ops that had I/O. The others are kept for their memory.
     series: Vec<SeriesDelta>,
     used: usize,
-    /// What is read of one block, to be added.
-    read: [Cells; PHASES],
+    read: SeriesRead,
+}
+
+/// What is read of one block, to be added.
+#[derive(Default)]
+struct SeriesRead {
+    phases: [LatencyCells; PHASES],
+    usage: UsageDelta,
 }
 
 /// One op of a device.
@@ -49,7 +58,9 @@ pub(super) struct SeriesDelta {
     /// By status, each once.
     pub(super) errors: Vec<(u32, u64)>,
     /// In the order of [`biolat_common::series::Phase`].
-    pub(super) phases: [Cells; PHASES],
+    pub(super) phases: [LatencyCells; PHASES],
+    pub(super) sizes: SizesDelta,
+    pub(super) usages: UsagesDelta,
 }
 
 impl DeviceDelta {
@@ -80,6 +91,7 @@ impl DeviceDelta {
         &mut self,
         before: Option<&DeviceView>,
         after: &DeviceView,
+        workloads: Option<&GrownUsages<'_>>,
         names: &mut NameTable,
     ) -> bool {
         self.clear();
@@ -94,8 +106,12 @@ impl DeviceDelta {
         for series in &after.series {
             let before = before.and_then(|before| before.series.iter().find(|had| had.op == series.op));
             let place = self.place_of(names.text(&series.op));
-            if !self.series[place].take(before, series, names) {
+            let delta = &mut self.series[place];
+            if !delta.take(before, series, names) {
                 self.used -= 1;
+            } else if let Some(workloads) = workloads {
+                let all = delta.in_all();
+                delta.usages.take(workloads, (&after.device.name, &series.op), all, names);
             }
         }
         let Inflight { reads, writes, oldest, .. } = self.inflight;
@@ -124,8 +140,21 @@ impl DeviceDelta {
         self.series().iter().for_each(|series| series.write(writer));
     }
 
+    pub(super) fn write_breakdown(&self, writer: &mut BitWriter, has_workloads: bool) {
+        for series in self.series() {
+            series.sizes.write(writer, &series.in_bands());
+            if has_workloads {
+                series.usages.write(writer, series.in_all());
+            }
+        }
+    }
+
     /// Adds what was written: of in-flight I/Os the largest.
-    pub(super) fn add_read(&mut self, reader: &mut BitReader<'_>) {
+    pub(super) fn add_read(
+        &mut self,
+        reader: &mut BitReader<'_>,
+        mut breakdown: Option<&mut BreakdownReader<'_>>,
+    ) {
         for available in &mut self.phases {
             *available |= reader.flag();
         }
@@ -148,7 +177,7 @@ impl DeviceDelta {
         for _ in 0..reader.value(2).min(MOST_NAMES) {
             let op = reader.value(NAME_LENGTH) as u32;
             let place = self.place_of(op);
-            self.series[place].add_read(reader, &mut self.read);
+            self.series[place].add_read(reader, breakdown.as_deref_mut(), &mut self.read);
         }
     }
 }
@@ -157,7 +186,9 @@ impl SeriesDelta {
     fn clear(&mut self, op: u32) {
         (self.op, self.bytes, self.requeues) = (op, 0, 0);
         self.errors.clear();
-        self.phases.iter_mut().for_each(Cells::clear);
+        self.phases.iter_mut().for_each(LatencyCells::clear);
+        self.sizes.clear();
+        self.usages.clear();
     }
 
     /// Takes what came since `before`: everything, if any count is lower than before. False if there is nothing.
@@ -192,14 +223,24 @@ impl SeriesDelta {
         {
             is_continued &= cells.add_growth(had, has);
         }
-        is_continued
+        self.sizes.add_growth(before.sizes.as_ref(), after.sizes.as_ref()) && is_continued
+    }
+
+    /// What all bands of sizes have together, as long as the kernel records dispatches.
+    fn in_bands(&self) -> BandCells {
+        in_bands(&self.phases)
+    }
+
+    /// What all workloads did together.
+    fn in_all(&self) -> UsageRest {
+        in_all(&self.phases, self.bytes)
     }
 
     fn is_empty(&self) -> bool {
         self.bytes == 0
             && self.requeues == 0
             && self.errors.is_empty()
-            && self.phases.iter().all(Cells::is_empty)
+            && self.phases.iter().all(LatencyCells::is_empty)
     }
 
     fn write(&self, writer: &mut BitWriter) {
@@ -219,14 +260,26 @@ impl SeriesDelta {
         }
     }
 
-    fn add_read(&mut self, reader: &mut BitReader<'_>, read: &mut [Cells; PHASES]) {
-        let [admission, queue, device, total] = read;
+    fn add_read(
+        &mut self,
+        reader: &mut BitReader<'_>,
+        breakdown: Option<&mut BreakdownReader<'_>>,
+        read: &mut SeriesRead,
+    ) {
+        let [admission, queue, device, total] = &mut read.phases;
         admission.read(reader, None, None);
         queue.read(reader, None, None);
         device.read(reader, None, None);
         let ios = total.read(reader, Some(device), Some(queue.sum_ns.wrapping_add(device.sum_ns)));
-        self.phases.iter_mut().zip(read).for_each(|(sum, read)| sum.add_all(read));
-        self.bytes = self.bytes.saturating_add(reader.value(bytes_length(ios)));
+        self.phases.iter_mut().zip(&read.phases).for_each(|(sum, read)| sum.add_all(read));
+        let bytes = reader.value(bytes_length(ios));
+        self.bytes = self.bytes.saturating_add(bytes);
+        if let Some(BreakdownReader { reader, has_workloads }) = breakdown {
+            self.sizes.add_read(reader, &in_bands(&read.phases));
+            if *has_workloads {
+                self.usages.add_read(reader, in_all(&read.phases, bytes), &mut read.usage);
+            }
+        }
         self.requeues = self.requeues.saturating_add(reader.value(0));
         for _ in 0..reader.value(0).min(MOST_NAMES) {
             let status = reader.value(NAME_LENGTH) as u32;
@@ -240,6 +293,14 @@ impl SeriesDelta {
 
     /// In the order of [`biolat_common::series::Phase`].
     pub(super) fn histograms(&self) -> [Histogram; PHASES] {
-        self.phases.each_ref().map(Cells::histogram)
+        self.phases.each_ref().map(LatencyCells::histogram)
     }
+}
+
+fn in_bands([.., device, total]: &[LatencyCells; PHASES]) -> BandCells {
+    if device.is_empty() { total.coarse() } else { device.coarse() }
+}
+
+fn in_all([_, queue, device, total]: &[LatencyCells; PHASES], bytes: u64) -> UsageRest {
+    UsageRest { bytes, queue_ns: queue.sum_ns, device_ns: device.sum_ns, latency: total.coarse() }
 }

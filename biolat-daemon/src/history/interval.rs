@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-/// Memory of an interval besides its block and its place in the list: the block's counts of owners, and the heap's bytes.
+/// Memory of a block besides its bytes: its counts of owners, and the heap's own.
 const BLOCK_OVERHEAD: usize = 32;
 
 /// The wall clock has been set if it shows another time than the monotonic one by so many microseconds.
@@ -17,6 +17,8 @@ pub(super) struct Interval {
     /// By the wall clock as it was set then, in microseconds since the epoch.
     pub(super) ended_us: u64,
     pub(super) block: Arc<[u8]>,
+    /// Sizes and workloads; none if neither is counted, or they were dropped.
+    pub(super) breakdown: Option<Arc<[u8]>>,
 }
 
 impl Interval {
@@ -31,7 +33,11 @@ impl Interval {
 
     /// Its memory.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + BLOCK_OVERHEAD + self.block.len()
+        size_of::<Self>() + BLOCK_OVERHEAD + self.block.len() + self.breakdown_bytes()
+    }
+
+    pub(super) fn breakdown_bytes(&self) -> usize {
+        self.breakdown.as_ref().map_or(0, |breakdown| BLOCK_OVERHEAD + breakdown.len())
     }
 
     /// Whether `next`, which follows it, belongs to the same interval of a coarser tier that begins with `first`.

@@ -6,16 +6,24 @@
 
 mod bits;
 mod block;
+mod breakdown;
 mod cells;
 mod delta;
+mod file;
 mod interval;
 mod names;
+mod part;
 mod selection;
 mod shared;
+mod sizes;
 mod store;
 #[cfg(test)]
 mod tests;
+mod usage;
 
+pub(crate) use block::add_to_slowest;
+pub(crate) use file::{FileWriter, Origin};
 pub use selection::{KeptFrom, Period, Selection};
 pub use shared::SharedHistory;
+pub(crate) use store::LONG;
 pub use store::{HistoryLimits, Store};

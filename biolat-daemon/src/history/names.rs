@@ -7,7 +7,16 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{device::Device, snapshot::DeviceView};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cgroup::Identity,
+    device::Device,
+    epoch::{nanoseconds, time},
+    losses,
+    snapshot::{DeviceView, WorkloadView},
+    status,
+};
 
 /// What an entry takes besides its text: in a list and a map, with the heap's own bytes.
 const ENTRY_BYTES: usize = 160;
@@ -18,6 +27,17 @@ pub(super) struct DeviceLife {
     pub(super) device: Device,
     pub(super) since: SystemTime,
 }
+
+/// Who a workload is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct WorkloadName {
+    pub(super) cgroup: String,
+    pub(super) identity: Identity,
+    pub(super) since: SystemTime,
+}
+
+/// How workloads are named that have no room of their own.
+const OTHER_WORKLOADS: &str = "other";
 
 /// Names by number, in ascending order. A new one gets the next number.
 #[derive(Debug)]
@@ -63,6 +83,29 @@ impl<T: ?Sized> NameList<T> {
         number
     }
 
+    /// Those that `written` does not have as they are.
+    fn since<'a>(&'a self, written: &'a Self) -> impl Iterator<Item = (u32, &'a T)> {
+        let is_written = |entry: &&Entry<T>| {
+            let place = written.place(entry.number);
+            place.is_some_and(|place| Arc::ptr_eq(&written.entries[place].name, &entry.name))
+        };
+        self.entries.iter().filter(move |entry| !is_written(entry)).map(|entry| (entry.number, &*entry.name))
+    }
+
+    /// Adds a name with the number that another daemon gave it, or another one in its place.
+    fn put(&mut self, number: u32, name: Arc<T>) {
+        self.next = self.next.max(number.saturating_add(1));
+        match self.entries.binary_search_by_key(&number, |entry| entry.number) {
+            Ok(place) => self.entries[place].name = name,
+            Err(place) => self.entries.insert(place, Entry { number, used: Duration::ZERO, name }),
+        }
+    }
+
+    /// Removes those that are not in use.
+    fn keep(&mut self, used: &HashMap<u32, Duration>) {
+        self.entries.retain_mut(|entry| used.get(&entry.number).map(|last| entry.used = *last).is_some());
+    }
+
     fn set_used(&mut self, number: u32, now: Duration) {
         if let Some(place) = self.place(number) {
             self.entries[place].used = now;
@@ -81,6 +124,49 @@ impl<T: ?Sized> NameList<T> {
     }
 }
 
+/// The numbers of names in use, with the end of the latest interval that has each.
+#[derive(Default)]
+pub(super) struct Used {
+    pub(super) texts: HashMap<u32, Duration>,
+    pub(super) lives: HashMap<u32, Duration>,
+    pub(super) workloads: HashMap<u32, Duration>,
+}
+
+/// Names as a file has them.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct NewNames {
+    fixed: Vec<String>,
+    texts: Vec<(u32, String)>,
+    /// With the nanoseconds from the epoch to when their counters were zero.
+    lives: Vec<(u32, Device, u64)>,
+    workloads: Vec<(u32, String, Identity, u64)>,
+}
+
+/// How many names there are in a record of a file at most.
+const AT_ONCE: usize = 1000;
+
+impl NewNames {
+    /// The same in pieces.
+    pub(super) fn pieces(mut self) -> impl Iterator<Item = Self> {
+        std::iter::from_fn(move || {
+            if self.is_empty() {
+                return None;
+            }
+            let (texts, lives, workloads) = (&mut self.texts, &mut self.lives, &mut self.workloads);
+            Some(Self {
+                fixed: std::mem::take(&mut self.fixed),
+                texts: texts.drain(..texts.len().min(AT_ONCE)).collect(),
+                lives: lives.drain(..lives.len().min(AT_ONCE)).collect(),
+                workloads: workloads.drain(..workloads.len().min(AT_ONCE)).collect(),
+            })
+        })
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.fixed.is_empty() && self.texts.is_empty() && self.lives.is_empty() && self.workloads.is_empty()
+    }
+}
+
 /// The names of all intervals.
 #[derive(Default)]
 pub(super) struct NameTable {
@@ -88,6 +174,10 @@ pub(super) struct NameTable {
     numbers_of_texts: HashMap<Arc<str>, u32>,
     /// The latest life of each device name.
     numbers_of_lives: HashMap<Arc<str>, u32>,
+    /// By cgroup.
+    numbers_of_workloads: HashMap<Arc<str>, u32>,
+    /// When the snapshot's counters were zero.
+    started: Option<SystemTime>,
     /// The time of the interval that is being recorded.
     now: Duration,
     bytes: usize,
@@ -99,6 +189,7 @@ pub(super) struct Names {
     fixed: Vec<&'static str>,
     texts: NameList<str>,
     lives: NameList<DeviceLife>,
+    workloads: NameList<WorkloadName>,
 }
 
 impl Names {
@@ -114,12 +205,55 @@ impl Names {
     pub(super) fn life(&self, number: u32) -> Option<&DeviceLife> {
         self.lives.get(number)
     }
+
+    pub(super) fn workload(&self, number: u32) -> Option<&WorkloadName> {
+        self.workloads.get(number)
+    }
+
+    /// Those that `written` does not have.
+    pub(super) fn since(&self, written: &Self) -> NewNames {
+        let fixed = self.fixed.iter().skip(written.fixed.len());
+        let lives = self.lives.since(&written.lives);
+        let workloads = self.workloads.since(&written.workloads);
+        NewNames {
+            fixed: fixed.map(|&name| name.to_owned()).collect(),
+            texts: self.texts.since(&written.texts).map(|(number, text)| (number, text.to_owned())).collect(),
+            lives: lives
+                .map(|(number, life)| (number, life.device.clone(), nanoseconds(life.since)))
+                .collect(),
+            workloads: workloads
+                .map(|(number, WorkloadName { cgroup, identity, since })| {
+                    (number, cgroup.clone(), identity.clone(), nanoseconds(*since))
+                })
+                .collect(),
+        }
+    }
+
+    /// Adds those of a file.
+    pub(super) fn add(&mut self, new: NewNames) {
+        self.fixed.extend(new.fixed.iter().map(|name| known_name(name)));
+        for (number, text) in new.texts {
+            self.texts.put(number, text.into());
+        }
+        for (number, device, since) in new.lives {
+            self.lives.put(number, Arc::new(DeviceLife { device, since: time(since) }));
+        }
+        for (number, cgroup, identity, since) in new.workloads {
+            self.workloads.put(number, Arc::new(WorkloadName { cgroup, identity, since: time(since) }));
+        }
+    }
+}
+
+/// A name that the program knows: a reason for a loss, or a status.
+fn known_name(name: &str) -> &'static str {
+    let reason = losses::find(name).map(|reason| reason.name);
+    reason.or_else(|| status::find(name)).unwrap_or("unknown")
 }
 
 impl NameTable {
     /// The names that are asked for from now on are those of an interval that ends at this time.
-    pub(super) fn begin(&mut self, now: Duration) {
-        self.now = now;
+    pub(super) fn begin(&mut self, now: Duration, started: SystemTime) {
+        (self.now, self.started) = (now, Some(started));
     }
 
     /// The number of a name that the program knows, of which there are few.
@@ -145,9 +279,12 @@ impl NameTable {
     }
 
     /// The number of a device's present life, if it has one.
-    pub(super) fn known_life(&self, view: &DeviceView) -> Option<u32> {
+    pub(super) fn known_life(&mut self, view: &DeviceView) -> Option<u32> {
         let number = *self.numbers_of_lives.get(view.device.name.as_str())?;
-        self.names.life(number).filter(|life| life.since == view.since).map(|_| number)
+        self.names.life(number).filter(|life| life.since == view.since)?;
+        // Also while it has no I/O: its counters are compared with the totals under this number.
+        self.names.lives.set_used(number, self.now);
+        Some(number)
     }
 
     /// The number of a device's present life. A new one is higher than all before.
@@ -176,19 +313,81 @@ impl NameTable {
         number
     }
 
+    /// The number of a workload, by its cgroup.
+    pub(super) fn workload(&mut self, view: &WorkloadView) -> u32 {
+        self.workload_of(&view.cgroup, &view.identity, view.since)
+    }
+
+    /// The number of all workloads that are not known.
+    pub(super) fn other_workloads(&mut self) -> u32 {
+        let known = self.numbers_of_workloads.get(OTHER_WORKLOADS);
+        let since = known.and_then(|number| self.names.workload(*number)).map(|name| name.since);
+        let since = since.or(self.started).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.workload_of(OTHER_WORKLOADS, &Identity::default(), since)
+    }
+
+    fn workload_of(&mut self, cgroup: &str, identity: &Identity, since: SystemTime) -> u32 {
+        let workloads = &mut self.names.workloads;
+        let name = || Arc::new(WorkloadName { cgroup: cgroup.to_owned(), identity: identity.clone(), since });
+        let number = match self.numbers_of_workloads.get(cgroup) {
+            Some(&number) => {
+                let entry = workloads.place(number).map(|place| &mut workloads.entries[place]);
+                if let Some(entry) =
+                    entry.filter(|entry| entry.name.identity != *identity || entry.name.since != since)
+                {
+                    self.bytes = self.bytes + workload_bytes(cgroup, identity)
+                        - workload_bytes(cgroup, &entry.name.identity);
+                    entry.name = name();
+                }
+                number
+            }
+            None => {
+                self.bytes += workload_bytes(cgroup, identity);
+                let number = workloads.add(name());
+                self.numbers_of_workloads.insert(cgroup.into(), number);
+                number
+            }
+        };
+        workloads.set_used(number, self.now);
+        number
+    }
+
+    /// Takes over those names of another daemon that are in use.
+    pub(super) fn restore(&mut self, names: Names, used: &Used) {
+        self.names = names;
+        let Names { fixed: _, texts, lives, workloads } = &mut self.names;
+        texts.keep(&used.texts);
+        for entry in &texts.entries {
+            self.bytes += ENTRY_BYTES + entry.name.len();
+            self.numbers_of_texts.insert(Arc::clone(&entry.name), entry.number);
+        }
+        lives.keep(&used.lives);
+        for entry in &lives.entries {
+            self.bytes += life_bytes(&entry.name.device);
+            self.numbers_of_lives.insert(entry.name.device.name.as_str().into(), entry.number);
+        }
+        workloads.keep(&used.workloads);
+        for Entry { number, name, .. } in &workloads.entries {
+            self.bytes += workload_bytes(&name.cgroup, &name.identity);
+            self.numbers_of_workloads.insert(name.cgroup.as_str().into(), *number);
+        }
+    }
+
     /// Forgets the names that were used last before the oldest interval, which begins at this time.
     pub(super) fn forget_before(&mut self, oldest: Duration) {
-        let Self { names: Names { texts, lives, .. }, numbers_of_texts, numbers_of_lives, bytes, .. } = self;
-        texts.forget(oldest, |_, text| {
+        let Self { names, numbers_of_texts, numbers_of_lives, numbers_of_workloads, bytes, .. } = self;
+        let Names { fixed: _, texts, lives, workloads } = names;
+        texts.forget(oldest, |number, text| {
             *bytes -= ENTRY_BYTES + text.len();
-            numbers_of_texts.remove(text);
+            forget_number(numbers_of_texts, text, number);
         });
         lives.forget(oldest, |number, life| {
             *bytes -= life_bytes(&life.device);
-            let name = life.device.name.as_str();
-            if numbers_of_lives.get(name) == Some(&number) {
-                numbers_of_lives.remove(name);
-            }
+            forget_number(numbers_of_lives, &life.device.name, number);
+        });
+        workloads.forget(oldest, |number, workload| {
+            *bytes -= workload_bytes(&workload.cgroup, &workload.identity);
+            forget_number(numbers_of_workloads, &workload.cgroup, number);
         });
     }
 
@@ -198,10 +397,24 @@ impl NameTable {
     }
 }
 
+/// Unless the name has another number by now.
+fn forget_number(numbers: &mut HashMap<Arc<str>, u32>, name: &str, number: u32) {
+    if numbers.get(name) == Some(&number) {
+        numbers.remove(name);
+    }
+}
+
 fn life_bytes(device: &Device) -> usize {
     let Device { name, number, model, serial, wwid, firmware, transport, scheduler, holders, stack, .. } =
         device;
     let texts = [name, number, model, serial, wwid, firmware, transport, scheduler];
     let texts = texts.into_iter().chain(holders).map(|text| text.len() + 40).sum::<usize>();
     size_of::<Device>() + 2 * ENTRY_BYTES + texts + size_of_val(&**stack)
+}
+
+fn workload_bytes(cgroup: &str, identity: &Identity) -> usize {
+    let Identity { kind: _, unit, pod_uid, qos, container_id, container, namespace, pod } = identity;
+    let texts = [unit, pod_uid, qos, container_id, container, namespace, pod];
+    let texts = texts.into_iter().map(|text| text.len() + 40).sum::<usize>();
+    size_of::<WorkloadName>() + ENTRY_BYTES + 2 * cgroup.len() + texts
 }

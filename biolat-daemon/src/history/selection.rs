@@ -1,16 +1,19 @@
 //! Intervals that were selected by time, and what came in them as plain data, one period after the other.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
 use super::{
     block::{BlockSum, Counts, at},
     delta::{DeviceDelta, SeriesDelta},
     interval::Interval,
-    names::Names,
+    names::{Names, WorkloadName},
 };
 use crate::{
     device::diskstats::Group,
-    snapshot::{CpuSpread, DeviceView, SeriesView, SlowIo},
+    snapshot::{CpuSpread, DeviceView, SeriesView, SlowIo, WorkloadUsage, WorkloadView},
 };
 
 /// From when on there are intervals of each tier.
@@ -22,6 +25,8 @@ pub struct KeptFrom {
     pub ten_seconds: SystemTime,
     /// Of each collection.
     pub collections: SystemTime,
+    /// With sizes and workloads; none if neither is counted.
+    pub breakdown: Option<SystemTime>,
 }
 
 /// Selected intervals, in the order of time. They share the store's memory, and stay as they are while it goes on.
@@ -46,6 +51,8 @@ pub struct Period {
     pub failures: u64,
     /// Of I/Os in flight the largest numbers and the largest age of all collections.
     pub devices: Vec<DeviceView>,
+    /// What each workload did, by cgroup; none if they are not counted, or were dropped.
+    pub workloads: Option<Vec<WorkloadView>>,
     /// Completions in no histogram by reason, those that occurred.
     pub lost: Vec<(&'static str, u64)>,
     /// Its slowest I/Os, in the order of their numbers.
@@ -85,13 +92,23 @@ impl Selection {
         middle.saturating_sub(self.from_us) / (step.as_micros() as u64).max(1)
     }
 
+    /// All of them added up.
+    pub(super) fn sum(&self) -> Period {
+        self.period(&self.intervals)
+    }
+
     fn period(&self, intervals: &[Interval]) -> Period {
         let (mut counts, mut delta) = (Counts::default(), DeviceDelta::default());
-        let mut sum = BlockSum::begin(intervals.iter().map(|interval| &*interval.block), &mut counts);
+        let mut sum = BlockSum::begin(intervals, &mut counts);
         let mut devices = Vec::new();
+        let mut workloads = BTreeMap::new();
         while let Some(number) = sum.next_device(&mut delta) {
-            devices.extend(self.device(number, &delta));
+            if let Some(view) = self.device(number, &delta) {
+                self.add_usages(&mut workloads, &view.device.name, &delta);
+                devices.push(view);
+            }
         }
+        let has_workloads = sum.breakdown.is_some_and(|breakdown| breakdown.has_workloads);
         let slow = sum.slowest().iter().map(|io| io.named(&self.names)).collect();
         let length = intervals.iter().map(Interval::length).sum();
         let ended_us = intervals.last().map_or(0, |last| last.ended_us);
@@ -102,6 +119,7 @@ impl Selection {
             collections: counts.collections,
             failures: counts.failures,
             devices,
+            workloads: has_workloads.then(|| self.workloads(workloads)),
             lost: self.fixed_names(&counts.lost),
             slow,
             slow_dropped: counts.slow_dropped,
@@ -129,9 +147,48 @@ impl Selection {
             histograms: delta.histograms(),
             errors: self.fixed_names(&delta.errors),
             requeues: delta.requeues,
-            sizes: None,
+            sizes: delta.sizes.view(),
             ended_workload_ios: 0,
         }
+    }
+
+    /// Adds what the workloads did on a device, by their numbers.
+    fn add_usages(
+        &self,
+        workloads: &mut BTreeMap<u32, Vec<WorkloadUsage>>,
+        device: &str,
+        delta: &DeviceDelta,
+    ) {
+        for series in delta.series() {
+            for usage in series.usages.workloads() {
+                let usages = workloads.entry(usage.workload).or_default();
+                let op = self.names.text(series.op);
+                // Another device may have had the name before.
+                let place =
+                    usages.iter().position(|had| had.device == device && had.op == op).unwrap_or_else(|| {
+                        let (device, op) = (device.to_owned(), op.to_owned());
+                        usages.push(WorkloadUsage { device, op, ..WorkloadUsage::default() });
+                        usages.len() - 1
+                    });
+                let had = &mut usages[place];
+                had.bytes += usage.bytes;
+                had.errors += usage.errors;
+                had.queue_ns += u128::from(usage.queue_ns);
+                had.device_ns += u128::from(usage.device_ns);
+                had.latency.add(&usage.latency.histogram().into());
+            }
+        }
+    }
+
+    fn workloads(&self, usages: BTreeMap<u32, Vec<WorkloadUsage>>) -> Vec<WorkloadView> {
+        let view = |(number, usage)| {
+            let WorkloadName { cgroup, identity, since } = self.names.workload(number)?;
+            let (cgroup, identity) = (cgroup.clone(), identity.clone());
+            Some(WorkloadView { cgroup, identity, since: *since, is_gone: false, usage })
+        };
+        let mut views: Vec<_> = usages.into_iter().filter_map(view).collect();
+        views.sort_unstable_by(|one, other| one.cgroup.cmp(&other.cgroup));
+        views
     }
 
     fn fixed_names(&self, counts: &[(u32, u64)]) -> Vec<(&'static str, u64)> {

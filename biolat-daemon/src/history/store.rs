@@ -7,11 +7,13 @@ use std::{
 };
 
 use super::{
-    block::{BlockSum, BlockWriter, Counts, NumberedIo, add_to_slowest, at, microseconds},
+    block::{BlockSum, BlockWriter, Blocks, Counts, NumberedIo, add_to_slowest, at, microseconds},
+    breakdown::Breakdown,
     delta::DeviceDelta,
     interval::Interval,
     names::NameTable,
     selection::{KeptFrom, Selection},
+    usage::GrownUsages,
 };
 use crate::snapshot::{DeviceView, SlowIo, Snapshot};
 
@@ -29,6 +31,9 @@ struct Tier {
 /// Counters that are older than the store by so much are those of another daemon.
 const CONTINUED: Duration = Duration::from_secs(1);
 
+/// Longer than any that was added up: the machine was suspended, or collections are rare. Each range that it overlaps has it.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+
 /// What a store may keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
@@ -42,19 +47,25 @@ pub struct HistoryLimits {
 /// it gets older it is added up with its neighbours to one of the next tier. So the sum of all intervals in a range is what the
 /// counters grew by in it.
 pub struct Store {
-    limits: HistoryLimits,
-    /// When it was made, by the clock of [`Self::record`].
-    opened: Duration,
+    pub(super) limits: HistoryLimits,
+    /// When it was made, by the store's clock.
+    pub(super) opened: Duration,
+    /// How much later the store's clock is than that of [`Self::record`], so that it goes on across boots.
+    pub(super) clock_shift: Duration,
     /// Each in the order of time. All of a tier are older than all of the one before.
     tiers: [VecDeque<Interval>; COARSER.len() + 1],
     /// Memory of the intervals.
     bytes: usize,
-    names: NameTable,
-    previous: Option<(Arc<Snapshot>, Duration)>,
+    pub(super) names: NameTable,
+    pub(super) previous: Option<(Arc<Snapshot>, Duration)>,
+    /// The counters that another daemon counted last, which the first snapshot may continue.
+    pub(super) restored: Option<(Arc<Snapshot>, Duration)>,
+    /// The number of the run of intervals: a new one begins where the counters do not go on from those before.
+    pub(super) run: u64,
     /// The number of the latest slow I/O that is in an interval.
-    slow_number: u64,
-    writer: BlockWriter,
-    counts: Counts,
+    pub(super) slow_number: u64,
+    pub(super) writer: BlockWriter,
+    pub(super) counts: Counts,
     device: DeviceDelta,
 }
 
@@ -65,10 +76,13 @@ impl Store {
         Self {
             limits,
             opened: now,
+            clock_shift: Duration::ZERO,
             tiers: Default::default(),
             bytes: 0,
             names: NameTable::default(),
             previous: None,
+            restored: None,
+            run: 0,
             slow_number: 0,
             writer: BlockWriter::default(),
             counts: Counts::default(),
@@ -80,31 +94,63 @@ impl Store {
     /// daemon began to count, there is none before the first: nobody knows when its counters grew. `at` is the time of the snapshot
     /// by a clock that is never set and goes on while the machine is suspended.
     pub fn record(&mut self, snapshot: &Arc<Snapshot>, at: Duration) {
+        let at = at + self.clock_shift;
         let counted = snapshot.taken.duration_since(snapshot.started).unwrap_or_default();
-        let previous = self.previous.replace((Arc::clone(snapshot), at));
-        if previous.is_none() && counted > at.saturating_sub(self.opened) + CONTINUED {
-            self.slow_number = snapshot.slow.ios.last().map_or(0, |io| io.number);
-            return;
+        let continued = self.restored.take().filter(|(before, _)| before.started == snapshot.started);
+        let has_breakdown = continued.is_none();
+        let previous = self.previous.replace((Arc::clone(snapshot), at)).or(continued);
+        self.names.begin(at, snapshot.started);
+        if previous.is_none() {
+            // The log of slow I/Os began again.
+            self.slow_number = 0;
+            if counted > at.saturating_sub(self.opened) + CONTINUED {
+                self.slow_number = snapshot.slow.ios.last().map_or(0, |io| io.number);
+                return;
+            }
         }
         let began = previous.as_ref().map_or_else(|| at.saturating_sub(counted), |(_, began)| *began);
         // Counters of another start began again.
         let before = previous.map(|(before, _)| before).filter(|before| before.started == snapshot.started);
-        self.names.begin(at);
-        let interval = Interval {
-            began,
-            ended: at.max(began),
-            ended_us: microseconds(snapshot.taken),
-            block: self.block(before.as_deref(), snapshot),
-        };
+        if before.is_none() {
+            self.run += 1;
+        }
+        let (block, breakdown) = self.blocks(before.as_deref(), snapshot, has_breakdown);
+        let ended_us = microseconds(snapshot.taken);
+        let interval = Interval { began, ended: at.max(began), ended_us, block, breakdown };
+        self.add(interval);
+    }
+
+    /// Adds the latest interval.
+    pub(super) fn add(&mut self, interval: Interval) {
+        let ended = interval.ended;
         self.bytes += interval.bytes();
         self.tiers[0].push_back(interval);
-        self.age(at);
+        self.age(ended);
         self.shrink();
     }
 
-    fn block(&mut self, before: Option<&Snapshot>, after: &Snapshot) -> Arc<[u8]> {
+    fn blocks(&mut self, before: Option<&Snapshot>, after: &Snapshot, has_breakdown: bool) -> Blocks {
         self.take_counts(before, after);
-        self.writer.begin(&self.counts);
+        let workloads = after.workloads.as_ref().filter(|_| has_breakdown).map(|workloads| {
+            let before = before.and_then(|before| before.workloads.as_deref()).unwrap_or_default();
+            GrownUsages::of(before, workloads, &mut self.names)
+        });
+        let has_sizes =
+            || after.devices.iter().flat_map(|view| &view.series).any(|series| series.sizes.is_some());
+        let is_broken_down = workloads.is_some() || has_breakdown && has_sizes();
+        let breakdown = is_broken_down.then_some(Breakdown { has_workloads: workloads.is_some() });
+        self.writer.begin(&self.counts, breakdown);
+        self.write_devices(before, after, workloads.as_ref());
+        let slow = self.take_slow(after);
+        self.writer.end(&slow)
+    }
+
+    pub(super) fn write_devices(
+        &mut self,
+        before: Option<&Snapshot>,
+        after: &Snapshot,
+        workloads: Option<&GrownUsages<'_>>,
+    ) {
         let devices = &after.devices;
         let mut known: Vec<_> = devices.iter().map(|view| (self.names.known_life(view), view)).collect();
         // New ones last: their numbers are the highest.
@@ -112,16 +158,14 @@ impl Store {
         for (_, view) in known {
             let is_same = |had: &&DeviceView| had.device.name == view.device.name && had.since == view.since;
             let before = before.and_then(|before| before.devices.iter().find(is_same));
-            if self.device.take(before, view, &mut self.names) {
+            if self.device.take(before, view, workloads, &mut self.names) {
                 let number = self.names.life(view);
                 self.writer.device(number, &self.device);
             }
         }
-        let slow = self.take_slow(after);
-        self.writer.end(&slow)
     }
 
-    fn take_counts(&mut self, before: Option<&Snapshot>, after: &Snapshot) {
+    pub(super) fn take_counts(&mut self, before: Option<&Snapshot>, after: &Snapshot) {
         let grown = |count: fn(&Snapshot) -> u64| count(after).saturating_sub(before.map_or(0, count));
         self.counts.clear();
         self.counts.collections = grown(|snapshot| snapshot.health.durations.count());
@@ -163,10 +207,13 @@ impl Store {
         }
     }
 
-    /// Stays within the memory: first the shortest intervals are added up to those of 10 s before their time, the oldest first,
-    /// then those of 10 s to minutes; then the oldest are dropped.
-    fn shrink(&mut self) {
+    /// Stays within the memory: first the oldest sizes and workloads are dropped, then the shortest intervals are added up to those
+    /// of 10 s before their time, the oldest first, then those of 10 s to minutes; then the oldest are dropped.
+    pub(super) fn shrink(&mut self) {
         while self.bytes() > self.limits.bytes {
+            if self.drop_breakdown() {
+                continue;
+            }
             let is_coarser = (0..COARSER.len()).any(|tier| self.coarsen(tier, Duration::MAX));
             if !is_coarser && !self.drop_oldest() {
                 return;
@@ -195,19 +242,36 @@ impl Store {
 
     /// One interval of several in a row. The parts' memory counts no more, that of the sum does.
     fn sum(&mut self, parts: &[Interval]) -> Interval {
-        self.counts.clear();
-        let blocks = parts.iter().map(|part| &*part.block);
-        let mut sum = BlockSum::begin(blocks, &mut self.counts);
-        self.writer.begin(&self.counts);
-        while let Some(number) = sum.next_device(&mut self.device) {
-            self.writer.device(number, &self.device);
-        }
-        let block = self.writer.end(&sum.slowest());
-        let mut interval = Interval { block, ..parts[parts.len() - 1].clone() };
+        let (block, breakdown) = self.add_up(parts);
+        let mut interval = Interval { block, breakdown, ..parts[parts.len() - 1].clone() };
         interval.began = parts[0].began;
         self.bytes -= parts.iter().map(Interval::bytes).sum::<usize>();
         self.bytes += interval.bytes();
         interval
+    }
+
+    pub(super) fn add_up(&mut self, parts: &[Interval]) -> Blocks {
+        self.counts.clear();
+        let mut sum = BlockSum::begin(parts, &mut self.counts);
+        self.writer.begin(&self.counts, sum.breakdown);
+        while let Some(number) = sum.next_device(&mut self.device) {
+            self.writer.device(number, &self.device);
+        }
+        self.writer.end(&sum.slowest())
+    }
+
+    /// Drops the oldest sizes and workloads. False if there are none.
+    fn drop_breakdown(&mut self) -> bool {
+        let mut intervals = self.tiers.iter_mut().rev().flatten();
+        let Some(interval) = intervals.find(|interval| interval.breakdown.is_some()) else { return false };
+        self.bytes -= interval.breakdown_bytes();
+        interval.breakdown = None;
+        true
+    }
+
+    /// The oldest first.
+    pub(super) fn intervals(&self) -> impl Iterator<Item = &Interval> {
+        self.tiers.iter().rev().flatten()
     }
 
     fn oldest(&self) -> Option<&Interval> {
@@ -234,23 +298,28 @@ impl Store {
         let began = |tier: &VecDeque<Interval>| tier.front().map(|interval| at(interval.began_us()));
         let [collections, ten_seconds, minutes] = self.tiers.each_ref().map(began);
         let ten_seconds = ten_seconds.or(collections);
-        Some(KeptFrom { all: minutes.or(ten_seconds)?, ten_seconds: ten_seconds?, collections: collections? })
+        let breakdown = self.intervals().find(|interval| interval.breakdown.is_some());
+        let breakdown = breakdown.map(|interval| at(interval.began_us()));
+        let (ten_seconds, collections) = (ten_seconds?, collections?);
+        Some(KeptFrom { all: minutes.unwrap_or(ten_seconds), ten_seconds, collections, breakdown })
     }
 
-    /// The intervals in a range of the wall clock: those that have their middle in it or, if there is none, the one that has
-    /// the middle of the range.
+    /// The intervals in a range of the wall clock: those that have their middle in it or, if they are long, any part. If there is
+    /// none, the one that has the middle of the range.
     #[must_use]
     pub fn select(&self, from: SystemTime, to: SystemTime) -> Selection {
         let (from, to) = (microseconds(from), microseconds(to));
         let middle = from.midpoint(to);
-        let intervals = || self.tiers.iter().rev().flatten();
-        let is_within =
-            |interval: &&Interval| (from..to).contains(&interval.began_us().midpoint(interval.ended_us));
-        let mut selected: Vec<_> = intervals().filter(is_within).cloned().collect();
+        let is_within = |interval: &&Interval| {
+            let (began, ended) = (interval.began_us(), interval.ended_us);
+            let is_long = interval.length() > LONG;
+            (from..to).contains(&began.midpoint(ended)) || is_long && began < to && ended > from
+        };
+        let mut selected: Vec<_> = self.intervals().filter(is_within).cloned().collect();
         if selected.is_empty() {
             let has_middle =
                 |interval: &&Interval| (interval.began_us()..interval.ended_us).contains(&middle);
-            selected.extend(intervals().find(has_middle).cloned());
+            selected.extend(self.intervals().find(has_middle).cloned());
         }
         Selection::new(selected, self.names.names.clone(), from)
     }

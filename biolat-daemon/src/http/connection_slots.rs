@@ -38,6 +38,8 @@ struct SlotEntry {
     last_active: Instant,
     /// A response is being prepared, perhaps while an earlier one is still being sent.
     is_preparing: bool,
+    /// The body of a response that has been begun is being prepared: what has been sent is not all of it.
+    has_more: bool,
     /// The response is an event stream, the last response on this connection.
     is_stream: bool,
     /// The response's body.
@@ -91,6 +93,7 @@ impl ConnectionSlots {
             since: now,
             last_active: now,
             is_preparing: false,
+            has_more: false,
             is_stream: false,
             body: None,
             _close: close,
@@ -198,6 +201,12 @@ impl ConnectionSlot {
         self.set_idle_at(Instant::now());
     }
 
+    /// The response has a body that is prepared in parts, as the client reads them, until what this returns is dropped.
+    pub(super) fn begin_parts(&self) -> PartsToCome {
+        self.change(|entry| entry.has_more = true);
+        PartsToCome(self.clone())
+    }
+
     /// Makes the connection a stream; false if the maximum number of streams is reached.
     pub(super) fn become_stream(&self) -> bool {
         let SlotLease { slots, id } = &*self.0;
@@ -246,7 +255,8 @@ impl ConnectionSlot {
 
     fn set_idle_at(&self, now: Instant) {
         self.change(|entry| {
-            let state = if entry.is_preparing { ConnectionState::Preparing } else { ConnectionState::Idle };
+            let is_preparing = entry.is_preparing || entry.has_more;
+            let state = if is_preparing { ConnectionState::Preparing } else { ConnectionState::Idle };
             (entry.since, entry.last_active, entry.state, entry.body) = (now, now, state, None);
         });
     }
@@ -255,6 +265,15 @@ impl ConnectionSlot {
         if let Some(entry) = self.0.slots.table().entries.get_mut(&self.0.id) {
             change(entry);
         }
+    }
+}
+
+/// See [`ConnectionSlot::begin_parts`].
+pub(super) struct PartsToCome(ConnectionSlot);
+
+impl Drop for PartsToCome {
+    fn drop(&mut self) {
+        self.0.change(|entry| entry.has_more = false);
     }
 }
 
@@ -299,6 +318,27 @@ mod tests {
         assert_eq!(closed.try_recv(), Err(TryRecvError::Empty), "within the limit");
         slots.close_overdue_at(sending + LIMIT);
         assert_eq!(closed.try_recv(), Err(TryRecvError::Closed), "response not read");
+    }
+
+    /// Between two parts of a body the client has nothing to read: the encoder may be busy with others.
+    #[test]
+    fn a_response_in_parts_is_not_idle_in_between() {
+        let slots = ConnectionSlots::new(limits());
+        let start = Instant::now();
+        let (slot, mut closed) = slots.acquire_at(CLIENT, start);
+        slot.advance(ConnectionState::Preparing, start);
+        let parts = slot.begin_parts();
+        slot.advance(ConnectionState::Sending, start);
+        slot.set_idle_at(start);
+        assert!(slot.is_responding());
+        slots.close_overdue_at(start + 100 * LIMIT);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Empty), "in between");
+        slot.advance(ConnectionState::Sending, start + 100 * LIMIT);
+        drop(parts);
+        slot.set_idle_at(start + 100 * LIMIT);
+        assert!(!slot.is_responding());
+        slots.close_overdue_at(start + 101 * LIMIT);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Closed), "no other request");
     }
 
     #[test]

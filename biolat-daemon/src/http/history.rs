@@ -12,7 +12,9 @@ use hyper::{
 };
 
 use super::{
-    Service, negotiate,
+    Service,
+    connection_slots::ConnectionSlot,
+    negotiate,
     responses::{HttpResponse, retry_later, set, text},
 };
 use crate::api::ApiHistory;
@@ -23,7 +25,12 @@ use query::HistoryQuery;
 pub(super) const READERS: usize = 8;
 
 /// The response to a request with this query.
-pub(super) fn respond(service: &Service, query: &str, headers: &HeaderMap) -> HttpResponse {
+pub(super) fn respond(
+    service: &Service,
+    slot: &ConnectionSlot,
+    query: &str,
+    headers: &HeaderMap,
+) -> HttpResponse {
     let Some(history) = &service.history else {
         return text(StatusCode::NOT_FOUND, "not found: --history off disables the history\n");
     };
@@ -41,7 +48,7 @@ pub(super) fn respond(service: &Service, query: &str, headers: &HeaderMap) -> Ht
     let head = ApiHistory::of(&config.host, config.interval, [from, to], kept_from);
     let writer = Writer::new(&head, selection.into_periods(step), is_summary, gzip);
     let encoder = Arc::clone(&service.history_encoder);
-    let body = UnsyncBoxBody::new(HistoryBody::new(writer, encoder, reader));
+    let body = UnsyncBoxBody::new(HistoryBody::new(writer, encoder, reader, slot.begin_parts()));
     let mut response = Response::new(Either::Right(body));
     set(&mut response, CONTENT_TYPE, "application/json");
     set(&mut response, VARY, "Accept-Encoding");

@@ -29,6 +29,7 @@ use super::{
 use crate::{
     api::{ApiSlowLog, ApiSnapshot},
     expose::{self, ServerState},
+    history::SharedHistory,
     snapshot::Snapshot,
     web_config::WebConfig,
 };
@@ -177,8 +178,10 @@ async fn metrics(call: &Call<'_>) -> HttpResponse {
     let format = negotiate::format(call.headers);
     let web_config = call.service.web_config.as_deref();
     let certificate_expires = web_config.and_then(WebConfig::certificate_expires);
+    let history_bytes = call.service.history.as_ref().map(SharedHistory::bytes);
     let encode = move |snapshot: &Snapshot, config: &ServeConfig| {
-        let server = ServerState { certificate_expires, per_cpu: config.per_cpu, created: config.created };
+        let (per_cpu, created) = (config.per_cpu, config.created);
+        let server = ServerState { certificate_expires, per_cpu, history_bytes, created };
         expose::encode(snapshot, server, config.histograms, format)
     };
     match body(call, ("/metrics", format.content_type()), encode).await {
@@ -255,7 +258,7 @@ async fn events(call: &Call<'_>) -> HttpResponse {
 }
 
 async fn history(call: &Call<'_>) -> HttpResponse {
-    past::respond(call.service, call.query, call.headers)
+    past::respond(call.service, call.slot, call.query, call.headers)
 }
 
 async fn healthy(call: &Call<'_>) -> HttpResponse {

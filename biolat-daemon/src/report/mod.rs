@@ -3,13 +3,16 @@
 mod bimodal;
 mod breakdown;
 mod findings;
+mod intervals;
 mod json;
 mod options;
 mod output;
 mod past;
+mod past_time;
 mod remote;
 #[cfg(test)]
 pub(crate) mod samples;
+mod saved;
 mod sizes;
 mod slow;
 mod source;
@@ -22,10 +25,7 @@ mod update;
 mod window;
 mod workloads;
 
-use std::{
-    process::ExitCode,
-    time::{Duration, SystemTime},
-};
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, bail};
 use log::LevelFilter;
@@ -68,9 +68,9 @@ async fn report(options: &ReportOptions) -> Result<ExitCode> {
         return Ok(EXIT_USAGE.into());
     }
     let mut stop = StopSignals::listen()?;
-    if let Some(range) = PastRange::of(options, SystemTime::now()) {
+    if PastRange::is_given(options) {
         return tokio::select! {
-            outcome = past::run(options, range) => outcome,
+            outcome = past::run(options) => outcome,
             () = stop.received() => Ok(ExitCode::SUCCESS),
         };
     }

@@ -1,17 +1,13 @@
 //! The command line of `report`. Short options are those of biolatency.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, SystemTime},
-};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
-use clap::{Args, builder::TypedValueParser, error::ErrorKind};
+use clap::{ArgGroup, Args, builder::TypedValueParser, error::ErrorKind};
 
-use super::target::Target;
+use super::{past_time::PastTime, target::Target};
 use crate::{
     device::selection::Selection, host::Host, interval, shared_options::SeccompOptions, terminal::Color,
-    wall_time,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -26,13 +22,15 @@ const EXAMPLES: &str = "Examples:
   biolat-daemon report --slow=100ms          a line per I/O that takes 100 ms or fails
   biolat-daemon report --from db1 --worst    the worst minutes of the last day
   biolat-daemon report --from db1 --at 03:00 --for 5m
+  biolat-daemon report --from db1 --save db1.biolat.gz
+  biolat-daemon report --load db1.biolat.gz --worst
 
 Without --from, it needs root or the capabilities CAP_BPF and CAP_PERFMON. Exit status: 0 when done or interrupted, 1 \
 if it cannot run, 2 for an invalid option.";
 
 /// Options of `report`.
 #[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, group = ArgGroup::new("source").args(["from", "load"]))]
 pub struct ReportOptions {
     /// Length of a window: seconds, or a time such as 500ms, 1s, 2m [default: one window until Ctrl-C]
     #[arg(value_parser = window)]
@@ -123,28 +121,44 @@ pub struct ReportOptions {
 
     /// What happened at that time: 03:00, 2026-01-05T03:00:00Z, -2h
     ///
-    /// From the history of that daemon, which goes back a day. 03:00 is a time of today or yesterday by the clock of this host.
-    #[arg(long, value_name = "TIME", requires = "from", value_parser = past, allow_hyphen_values = true)]
-    #[arg(conflicts_with_all = ["since", "until", "worst", "count", "slow", "top", "sizes", "cpus", "who", "timestamp"])]
-    pub at: Option<SystemTime>,
+    /// From the history of that daemon, which goes back a day, or from a file of --save. 03:00 is a time of today or yesterday by the clock of this host.
+    #[arg(long, value_name = "TIME", requires = "source", value_parser = PastTime::parse, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["since", "until", "worst", "count", "slow", "top", "cpus", "timestamp"])]
+    pub at: Option<PastTime>,
 
     /// How long from --at on [default: 1m]
     #[arg(long = "for", value_name = "TIME", requires = "at", value_parser = window)]
     pub length: Option<Duration>,
 
     /// What happened since that time; INTERVAL divides it into windows
-    #[arg(long, value_name = "TIME", requires = "from", value_parser = past, allow_hyphen_values = true)]
-    #[arg(conflicts_with_all = ["count", "slow", "top", "sizes", "cpus", "who", "timestamp"])]
-    pub since: Option<SystemTime>,
+    #[arg(long, value_name = "TIME", requires = "source", value_parser = PastTime::parse, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["count", "slow", "top", "cpus", "timestamp"])]
+    pub since: Option<PastTime>,
 
     /// The end of what --since begins [default: now]
-    #[arg(long, value_name = "TIME", requires = "since", value_parser = past, allow_hyphen_values = true)]
-    pub until: Option<SystemTime>,
+    #[arg(long, value_name = "TIME", requires = "since", value_parser = PastTime::parse, allow_hyphen_values = true)]
+    pub until: Option<PastTime>,
 
     /// The worst minutes of the last day: the longest latencies, I/Os that hung, errors
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "source")]
     #[arg(conflicts_with_all = ["interval", "slow", "top", "sizes", "cpus", "who", "timestamp", "phases", "queued", "fine", "by_device", "by_op"])]
     pub worst: bool,
+
+    /// Save the history of that daemon to FILE: all of it, or the range of --at or --since
+    ///
+    /// Compressed JSON lines (see docs/history.md), with serial numbers of drives and names of workloads. An existing file is
+    /// never replaced. FILE may be - for standard output.
+    #[arg(long, value_name = "FILE", requires = "from")]
+    #[arg(conflicts_with_all = ["interval", "slow", "top", "sizes", "cpus", "who", "timestamp", "phases", "queued", "fine", "by_device", "by_op", "worst", "json", "milliseconds"])]
+    pub save: Option<PathBuf>,
+
+    /// Read FILE, which --save wrote, instead of a daemon: with --at, --since or --worst, or all of it as one window
+    ///
+    /// What is relative to now, such as -2h, 03:00 or the end of --since, is relative to when the file was saved. FILE may be -
+    /// for standard input.
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["from", "save", "user", "password_file", "ca_file", "has_loops", "count", "slow", "top", "sizes", "cpus", "who", "timestamp"])]
+    pub load: Option<PathBuf>,
 
     /// When to use colours; NO_COLOR in the environment turns them off too
     #[arg(long, value_name = "WHEN", default_value = "auto")]
@@ -210,10 +224,6 @@ impl TypedValueParser for Url {
 
 fn window(text: &str) -> Result<Duration, String> {
     interval::parse(text, interval::Unit::Optional, Duration::from_secs(86_400))
-}
-
-fn past(text: &str) -> Result<SystemTime, String> {
-    wall_time::parse(text, SystemTime::now())
 }
 
 /// Checks a list of expressions.

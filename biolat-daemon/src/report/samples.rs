@@ -10,8 +10,8 @@ use biolat_common::{
 
 use crate::{
     api::{
-        ApiBand, ApiDevice, ApiSizes, ApiSlowIo, ApiSlowLatency, ApiSlowLog, ApiSnapshot, ApiWorkload,
-        ApiWorkloadUsage, Daemon, Op, VERSION,
+        ApiBand, ApiDevice, ApiInterval, ApiSizes, ApiSlowIo, ApiSlowLatency, ApiSlowLog, ApiSnapshot,
+        ApiSummary, ApiWorkload, ApiWorkloadUsage, Daemon, Op, VERSION,
     },
     band_histogram::BandHistogram,
     histogram::Histogram,
@@ -161,5 +161,23 @@ pub(crate) fn slow_log(ios: Vec<ApiSlowIo>) -> ApiSlowLog {
         threshold: Some(1.0),
         dropped: 0,
         ios,
+    }
+}
+
+/// A minute of a hundred I/Os of `sda`.
+pub(crate) fn minute(began: f64, op: &str, slowest_seconds: f64, errors: u64) -> ApiInterval {
+    let (device, op) = ("sda".into(), op.into());
+    ApiInterval {
+        began,
+        taken: began + 60.0,
+        seconds: 60.0,
+        passes: 12,
+        failures: 0,
+        devices: vec![],
+        workloads: None,
+        summary: vec![ApiSummary { device, op, ios: 100, bytes: 4096, errors, slowest_seconds }],
+        lost: BTreeMap::default(),
+        slow: vec![],
+        slow_dropped: 0,
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::{
     options::ReportOptions,
     output::{closed, write},
-    remote::Document as _,
+    remote::Endpoint as _,
     source::Source,
     stop::{StopSignals, show_until_stopped},
     update::Update,

@@ -118,7 +118,6 @@ impl Own {
             interval,
             kept: None,
             seccomp: options.seccomp.is_enabled(),
-            history: None,
         };
         let collector = collect::Handle::start(settings).await?;
         Ok(Self { snapshots: collector.snapshots(), collector, host: options.host.name(), interval, slow })

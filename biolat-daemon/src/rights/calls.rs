@@ -146,7 +146,7 @@ pub(super) fn filter(role: Role) -> Result<()> {
 fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let own: &[_] = match role {
         Role::Serving => SERVING,
-        Role::Collecting { .. } | Role::ReadingSysfs => &[],
+        Role::Collecting { .. } | Role::ReadingSysfs | Role::WritingHistory { .. } => &[],
         Role::Tui => TUI,
     };
     let mut rules: BTreeMap<_, _> = EVERY_ROLE.iter().chain(own).map(|&call| (call, Vec::new())).collect();
@@ -158,7 +158,7 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_fcntl, one_of(1, FILE_COMMANDS.map(|command| command as u64))?);
     // Reading a limit, not setting one.
     rules.insert(libc::SYS_prlimit64, vec![is_null(2)?]);
-    if !matches!(role, Role::Collecting { .. } | Role::ReadingSysfs) {
+    if matches!(role, Role::Serving | Role::Tui) {
         let threads = libc::CLONE_THREAD as u64;
         let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
         rules.insert(libc::SYS_clone, vec![is_thread]);
@@ -173,6 +173,11 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
             rules.insert(libc::SYS_tgkill, one_of(2, [libc::SIGTSTP as u64])?);
             rules.insert(libc::SYS_tkill, one_of(1, [libc::SIGTSTP as u64])?);
             rules.insert(libc::SYS_ioctl, one_of(1, TERMINAL_COMMANDS)?);
+        }
+        Role::WritingHistory { files } => {
+            for call in [libc::SYS_pwrite64, libc::SYS_ftruncate, libc::SYS_fdatasync] {
+                rules.insert(call, one_of(0, files.map(|file| u64::from(file.cast_unsigned())))?);
+            }
         }
         Role::Collecting { keeping } => {
             let mut commands = BPF_COMMANDS.map(|command| command as u64).to_vec();
@@ -213,7 +218,8 @@ fn when(argument: u8, length: SeccompCmpArgLen, comparison: SeccompCmpOp, value:
 #[cfg(test)]
 mod tests {
     use std::{
-        fs, io,
+        fs::{self, File},
+        io,
         net::UdpSocket,
         os::{
             fd::AsRawFd as _,
@@ -328,7 +334,7 @@ mod tests {
     fn a_collector_that_keeps_its_maps_sends_on_one_socket_and_writes_to_one_file() {
         let (one, other) = UnixDatagram::pair().unwrap();
         let memory = || rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        let [file, other_file] = [fs::File::from(memory()), fs::File::from(memory())];
+        let [file, other_file] = [File::from(memory()), File::from(memory())];
         let send = |socket: &UnixDatagram| {
             let control = &mut rustix::net::SendAncillaryBuffer::default();
             let message = [io::IoSlice::new(b"x")];
@@ -347,6 +353,24 @@ mod tests {
         });
         confined(Role::Serving, || {
             assert!(is_denied(send(&one)) && is_denied(file.write_at(b"x", 0)));
+        });
+    }
+
+    #[test]
+    fn the_history_is_written_to_its_files() {
+        let memory =
+            || File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        let [one, two, other] = [memory(), memory(), memory()];
+        confined(Role::WritingHistory { files: [one.as_raw_fd(), two.as_raw_fd()] }, || {
+            for file in [&one, &two] {
+                assert_eq!(file.write_at(b"x", 0).unwrap(), 1);
+                file.set_len(0).unwrap();
+                file.sync_data().unwrap();
+            }
+            assert!(is_denied(other.write_at(b"x", 0)) && is_denied(other.set_len(0)));
+            assert!(is_denied(other.sync_data()));
+            assert!(is_denied(fs::OpenOptions::new().append(true).open("/dev/null")));
+            assert!(is_denied(UdpSocket::bind("127.0.0.1:0")));
         });
     }
 

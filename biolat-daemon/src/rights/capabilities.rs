@@ -51,7 +51,7 @@ pub(super) fn keep(role: Role) -> Result<(), CapsError> {
 /// The least capability that allows creating maps.
 fn kept(role: Role, permitted: &CapsHashSet) -> Option<Capability> {
     match role {
-        Role::Serving | Role::Tui | Role::ReadingSysfs => None,
+        Role::Serving | Role::Tui | Role::ReadingSysfs | Role::WritingHistory { .. } => None,
         Role::Collecting { .. } => {
             [CAP_BPF, CAP_SYS_ADMIN].into_iter().find(|right| permitted.contains(right))
         }

@@ -23,6 +23,8 @@ pub(crate) enum Role {
     Collecting { keeping: Option<Keeping> },
     /// Reads sysfs and this process' mounts, and nothing else.
     ReadingSysfs,
+    /// Writes the history to two files that are open. It uses no socket and needs no capability.
+    WritingHistory { files: [RawFd; 2] },
     /// Draws on a terminal. It needs no capability and opens no connection.
     Tui,
 }
@@ -39,8 +41,8 @@ pub(crate) enum Keeping {
 /// Drops what the calling thread, and the threads it starts, no longer need: capabilities, new privileges on exec and, if
 /// `filter`, system calls.
 pub(crate) fn drop_privileges(role: Role, filter: bool) -> Result<()> {
-    if matches!(role, Role::Collecting { .. } | Role::ReadingSysfs) {
-        block_signals().context("cannot block signals in the collector's threads")?;
+    if matches!(role, Role::Collecting { .. } | Role::ReadingSysfs | Role::WritingHistory { .. }) {
+        block_signals().context("cannot block signals in a thread")?;
     }
     capabilities::keep(role).context("cannot drop capabilities")?;
     // SAFETY: plain numbers.
@@ -57,7 +59,7 @@ pub(crate) fn drop_privileges(role: Role, filter: bool) -> Result<()> {
 const SIGNALS: [libc::c_int; 7] =
     [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGCONT, libc::SIGWINCH];
 
-/// Their handlers write to a socket, which the collector's threads may not: the kernel delivers them to another thread.
+/// Their handlers write to a socket, which these threads may not: the kernel delivers them to another thread.
 fn block_signals() -> io::Result<()> {
     // SAFETY: a signal set is plain numbers, for which zero is valid; the calls fill and read it.
     let result = unsafe {

@@ -20,6 +20,8 @@ mod disk;
 mod drives;
 mod failures;
 mod faults;
+mod history;
+mod history_file;
 mod hotplug;
 mod hung;
 mod incidents;

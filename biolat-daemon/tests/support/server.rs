@@ -1,8 +1,15 @@
 //! A server with snapshots made by hand, and its responses.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use biolat_daemon::{
+    history::SharedHistory,
     http::{Limits, ServeConfig, Service, serve},
     snapshot::Snapshot,
 };
@@ -14,7 +21,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::snapshots::serve_config;
+use super::snapshots::{serve_config, snapshot};
 
 /// A running server.
 pub(crate) struct Server {
@@ -46,6 +53,15 @@ impl Server {
         Self { address, snapshots, stop, serving }
     }
 
+    /// Of a history.
+    pub(crate) async fn of_history(history: &SharedHistory) -> Self {
+        let history = history.clone();
+        Self::start_service(Some(snapshot(1)), Limits::default(), |seen| {
+            Service::new(seen, serve_config()).with_history(history)
+        })
+        .await
+    }
+
     pub(crate) async fn send(&self, request: &str) -> Reply {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -54,6 +70,46 @@ impl Server {
 
     pub(crate) async fn get(&self, path: &str, headers: &str) -> Reply {
         self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n")).await
+    }
+}
+
+/// A server in a thread of its own, for tests that are not asynchronous. It runs until the process ends.
+pub(crate) struct BackgroundServer {
+    pub(crate) address: SocketAddr,
+    pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+}
+
+impl BackgroundServer {
+    pub(crate) fn start(
+        snapshot: Option<Snapshot>,
+        service: impl FnOnce(watch::Receiver<Option<Arc<Snapshot>>>) -> Service + Send + 'static,
+    ) -> Self {
+        let (started, starting) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let server = Server::start_service(snapshot, Limits::default(), service).await;
+                let Server { address, snapshots, stop: _stop, serving } = server;
+                started.send(Self { address, snapshots }).unwrap();
+                serving.await.unwrap();
+            });
+        });
+        starting.recv().unwrap()
+    }
+
+    /// Of a history.
+    pub(crate) fn of_history(snapshot: Option<Snapshot>, history: SharedHistory) -> Self {
+        Self::start(snapshot, |seen| Service::new(seen, serve_config()).with_history(history))
+    }
+
+    /// Sends the next snapshot every 200 ms, the first of which has this number.
+    pub(crate) fn keep_sending(self, first: u64, snapshot: impl Fn(u64) -> Snapshot + Send + 'static) {
+        thread::spawn(move || {
+            for number in first.. {
+                thread::sleep(Duration::from_millis(200));
+                self.snapshots.send_replace(Some(Arc::new(snapshot(number))));
+            }
+        });
     }
 }
 

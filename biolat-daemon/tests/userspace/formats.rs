@@ -83,8 +83,8 @@ fn workload(cgroup: &str, reads: u64) -> WorkloadView {
             op: "read".into(),
             bytes: 4096 * reads,
             errors: reads / 5,
-            queue_seconds: 0.25,
-            device_seconds: 1.5,
+            queue_ns: 250_000_000,
+            device_ns: 1_500_000_000,
             latency: BandHistogram::from_cells(&cells, 1_750_000_000),
         }],
     }
@@ -500,6 +500,16 @@ fn when_the_certificate_expires() {
 }
 
 #[test]
+fn memory_of_the_history() {
+    let text = |history_bytes| {
+        let server = ServerState { history_bytes, ..ServerState::default() };
+        String::from_utf8(encode(&snapshot(), server, HistogramFormat::default(), Format::Text)).unwrap()
+    };
+    assert!(text(Some(8_000_000)).contains("\nbiolat_history_bytes 8000000\n"));
+    assert!(!text(None).contains("biolat_history_bytes"));
+}
+
+#[test]
 fn completions_by_cpu_on_request() {
     let text = |per_cpu| {
         let server = ServerState { per_cpu, ..ServerState::default() };
@@ -688,7 +698,8 @@ fn assert_device_agrees_with_the_protobuf(
 #[test]
 fn output_is_the_recorded_one() {
     for (format, file) in [(Format::Text, "metrics.txt"), (Format::OpenMetrics, "metrics.openmetrics.txt")] {
-        let (server, histograms) = (ServerState::default(), HistogramFormat::default());
+        let server = ServerState { history_bytes: Some(8_000_000), ..ServerState::default() };
+        let histograms = HistogramFormat::default();
         let text = String::from_utf8(encode(&snapshot(), server, histograms, format)).unwrap();
         let build = format!("version=\"{}\",revision=\"{}\"", version::VERSION, version::REVISION);
         assert!(text.contains(&build));

@@ -21,6 +21,7 @@ mod properties;
 mod reload;
 mod report;
 mod report_past;
+mod report_saved;
 mod report_slow;
 mod series;
 #[path = "../support/mod.rs"]

@@ -6,7 +6,6 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::Path,
     process::{Child, Command, Output, Stdio},
-    sync::Arc,
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -18,16 +17,16 @@ use biolat_common::{
 use biolat_daemon::{
     api::ApiSnapshot,
     band_histogram::BandHistogram,
-    http::{Limits, Service, serve},
+    http::{ServeConfig, Service},
     size_histogram::SizeHistogram,
     snapshot::{SizesView, Snapshot, WorkloadUsage, WorkloadView},
     web_config::WebConfig,
 };
 use flate2::{Compression, write::GzEncoder};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::sync::watch;
 
 use crate::support::certificates::{Authority, Folder};
+use crate::support::server::BackgroundServer;
 use crate::support::snapshots::{serve_config, snapshot};
 
 /// Reads and bytes per collection.
@@ -76,8 +75,8 @@ fn workload(count: u64, since: SystemTime) -> WorkloadView {
         op: "read".into(),
         bytes: 4096 * count,
         errors: 0,
-        queue_seconds: 0.0,
-        device_seconds: count as f64 * 900e-6,
+        queue_ns: 0,
+        device_ns: u128::from(count) * 900_000,
         latency: latencies(count),
     };
     WorkloadView {
@@ -91,30 +90,18 @@ fn workload(count: u64, since: SystemTime) -> WorkloadView {
 
 /// A biolat with a collection every 200 ms, for as long as the process lives.
 fn biolat(config: Option<&Path>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
     let web_config = config.map(|path| WebConfig::open(path).unwrap());
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-            let (snapshots, seen) = watch::channel(Some(Arc::new(collection(1, started))));
-            let (_stop, stopped) = watch::channel(false);
-            let mut serve_config = serve_config();
-            serve_config.interval = Duration::from_millis(200);
-            let mut service = Service::new(seen, serve_config);
-            if let Some(web_config) = web_config {
-                service = service.with_web_config(web_config);
-            }
-            let listeners = vec![listener.try_into().unwrap()];
-            tokio::spawn(serve(listeners, service, Limits::default(), stopped));
-            for number in 2.. {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                snapshots.send_replace(Some(Arc::new(collection(number, started))));
-            }
-        });
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let server = BackgroundServer::start(Some(collection(1, started)), move |seen| {
+        let config = ServeConfig { interval: Duration::from_millis(200), ..serve_config() };
+        let service = Service::new(seen, config);
+        match web_config {
+            Some(web_config) => service.with_web_config(web_config),
+            None => service,
+        }
     });
+    let address = server.address;
+    server.keep_sending(2, move |number| collection(number, started));
     address
 }
 

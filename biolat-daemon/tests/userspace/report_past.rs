@@ -1,40 +1,47 @@
 //! `report --at`, `--since` and `--worst` on a server with a synthetic day, in which one drive stalled for four seconds.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     process::Command,
     sync::Arc,
-    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use biolat_daemon::{
+    cgroup::Identity,
     histogram::Histogram,
     history::{HistoryLimits, SharedHistory},
-    http::{Limits, Service, serve},
-    snapshot::{SeriesView, SlowIo, SlowLog, Snapshot},
+    http::Service,
+    size_histogram::SizeHistogram,
+    snapshot::{SeriesView, SizesView, SlowIo, SlowLog, WorkloadUsage, WorkloadView},
 };
-use tokio::sync::watch;
 
 use crate::{
+    api::history::filled,
     report::{command, fails, server_of, text},
-    support::snapshots::{serve_config, snapshot},
+    support::{
+        server::BackgroundServer,
+        snapshots::{serve_config, snapshot},
+    },
 };
 
-const MINUTES: u64 = 24 * 60;
+pub(crate) const MINUTES: u64 = 24 * 60;
 
 /// The minute of the stall, before the end of the day.
-const STALL: u64 = 5 * 60;
+pub(crate) const STALL: u64 = 5 * 60;
+
+/// The workload that waited for it.
+const POSTGRES: &str = "/system.slice/postgresql.service";
 
 /// The stalled drive.
-const DRIVE: &str = "nvme3n1";
+pub(crate) const DRIVE: &str = "nvme3n1";
 
 /// The last whole minute.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 60 * 60
 }
 
-fn at(seconds: u64) -> SystemTime {
+pub(crate) fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
@@ -48,7 +55,7 @@ fn add(series: &mut SeriesView, index: i32, count: u64, ns: u128) {
 
 /// A day of 8 drives with 60 reads of a millisecond a minute. In the minute of the stall, one drive has 7 reads of 4 s, and one
 /// write of another drive fails.
-fn day(now: u64) -> SharedHistory {
+pub(crate) fn day(now: u64) -> SharedHistory {
     let history = SharedHistory::new(
         HistoryLimits { age: Duration::from_secs(93_600), bytes: 16 << 20 },
         Duration::ZERO,
@@ -66,6 +73,26 @@ fn day(now: u64) -> SharedHistory {
             add(&mut view.series[0], -79, 60, 1_000_000);
             if minute == MINUTES - STALL + 1 && view.device.name == DRIVE {
                 add(&mut view.series[0], 16, 7, 4_000_000_000);
+                let latency = Histogram { buckets: vec![(4, 7)], sum_ns: 28_000_000_000, ..Histogram::new() };
+                view.series[0].sizes = Some(SizesView {
+                    requests: SizeHistogram { buckets: vec![(12, 7)], ..SizeHistogram::default() },
+                    bands: vec![("le_4KiB", latency.clone().into())],
+                });
+                snapshot.workloads = Some(vec![WorkloadView {
+                    cgroup: POSTGRES.into(),
+                    identity: Identity::of_path(POSTGRES),
+                    since: snapshot.started,
+                    is_gone: false,
+                    usage: vec![WorkloadUsage {
+                        device: DRIVE.into(),
+                        op: "read".into(),
+                        bytes: 7 * 4096,
+                        errors: 0,
+                        queue_ns: 0,
+                        device_ns: 28_000_000_000,
+                        latency: latency.into(),
+                    }],
+                }]);
             }
         }
         if minute == MINUTES - STALL + 1 {
@@ -85,7 +112,7 @@ fn day(now: u64) -> SharedHistory {
                     Some(Duration::from_millis(3_999)),
                 ],
                 cpu: 2,
-                cgroup: "/system.slice/postgresql.service".into(),
+                cgroup: POSTGRES.into(),
             };
             snapshot.slow = SlowLog { ios: [stalled].into(), dropped: 0 };
         }
@@ -95,23 +122,8 @@ fn day(now: u64) -> SharedHistory {
     history
 }
 
-fn biolat(history: Option<SharedHistory>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (_snapshots, seen) = watch::channel::<Option<Arc<Snapshot>>>(None);
-            let (_stop, stopped) = watch::channel(false);
-            let mut service = Service::new(seen, serve_config());
-            if let Some(history) = history {
-                service = service.with_history(history);
-            }
-            serve(vec![listener.try_into().unwrap()], service, Limits::default(), stopped).await;
-        });
-    });
-    address
+fn biolat(history: SharedHistory) -> SocketAddr {
+    BackgroundServer::of_history(None, history).address
 }
 
 fn report(address: SocketAddr, arguments: &[&str]) -> String {
@@ -121,7 +133,7 @@ fn report(address: SocketAddr, arguments: &[&str]) -> String {
 }
 
 /// A time of day in this host's time zone, as `date` writes it.
-fn date(seconds: u64, format: &str) -> String {
+pub(crate) fn date(seconds: u64, format: &str) -> String {
     let output =
         Command::new("date").args(["-d", &format!("@{seconds}"), &format!("+{format}")]).output().unwrap();
     text(&output.stdout).trim().to_owned()
@@ -130,7 +142,7 @@ fn date(seconds: u64, format: &str) -> String {
 #[test]
 fn the_stall_is_found() {
     let now = now();
-    let address = biolat(Some(day(now)));
+    let address = biolat(day(now));
     let stall = now - 60 * STALL;
 
     // Without knowing when.
@@ -160,6 +172,17 @@ fn the_stall_is_found() {
     // 8 drives with 60 reads a minute.
     assert!(window.matches("  300 I/O in ").count() == 7 && window.contains("  307 I/O in "), "{window}");
 
+    // By size and by workload, as live: what was not counted by workload is that of others.
+    let at_stall = ["--at", &date(stall, "%H:%M"), "--for", "1m"];
+    let sizes = report(address, &[&at_stall[..], &["--sizes"]].concat());
+    assert!(sizes.contains(&format!("{DRIVE} read: device latency by size")), "{sizes}");
+    let columns = |line: &str| line.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
+    assert!(sizes.lines().any(|line| columns(line) == "up to 4 KiB 7 4.00"), "{sizes}");
+    let who = report(address, &[&at_stall[..], &["--who"]].concat());
+    let rows: Vec<_> = who.lines().skip_while(|line| !line.starts_with(DRIVE)).skip(2).collect();
+    assert!(rows[0].starts_with("  postgresql.service  ") && rows[1].starts_with("  other  "), "{who}");
+    assert!(rows.iter().any(|row| row.starts_with("  67 I/O in 60 s")), "{who}");
+
     // As JSON, minute by minute: one has it.
     let since = stall - 120;
     let json =
@@ -184,7 +207,7 @@ fn the_stall_is_found() {
 #[test]
 fn what_is_not_kept_is_said() {
     let now = now();
-    let address = biolat(Some(day(now)));
+    let address = biolat(day(now));
     let before = report(address, &["--at", &(now - 60 * MINUTES - 600).to_string()]);
     let begins = format!("the history begins at {}", date(now - 60 * MINUTES, "%Y-%m-%d %H:%M:%S"));
     let unwrapped = before.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -194,13 +217,77 @@ fn what_is_not_kept_is_said() {
     let refused = |arguments: &[&str]| {
         command(&[&["--from", &address.to_string()], arguments].concat()).output().unwrap()
     };
-    fails(&refused(&["--at", &(now + 3600).to_string()]), &["from is in the future"]);
-    let off = biolat(None);
+    fails(&refused(&["--at", &(now + 3600).to_string()]), &["is in the future"]);
+    let off = BackgroundServer::start(None, |seen| Service::new(seen, serve_config())).address;
     let output = command(&["--from", &off.to_string(), "--worst"]).output().unwrap();
     fails(&output, &["--history off disables the history"]);
     let old = server_of(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").to_string();
     let output = command(&["--from", &old, "--at", "-1h"]).output().unwrap();
     fails(&output, &["has no /api/v1/history", "one older than", "`report --at`"]);
+}
+
+/// An answer that is larger than any other: it is read one interval after the other.
+#[test]
+fn an_answer_of_any_size() {
+    let (history, _) = filled(30, 100);
+    let address = biolat(history).to_string();
+    // 400 MiB of address space.
+    let script = "ulimit -v 400000; exec \"$0\" report --from $1 --since -1h -jDF 5";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_biolat-daemon"), &address])
+        .output()
+        .unwrap();
+    let json = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(json.len() > 20 << 20, "{} bytes", json.len());
+    let mut ios = 0;
+    for line in json.lines() {
+        let window: serde_json::Value = serde_json::from_str(line).unwrap();
+        let blocks = window["blocks"].as_array().unwrap();
+        ios += blocks.iter().map(|block| block["ios"].as_u64().unwrap()).sum::<u64>();
+    }
+    // 160 buckets, in each of which every collection has one more than the one before.
+    assert_eq!((json.lines().count(), ios), (100, 30 * 160 * (100 * 101 / 2)));
+}
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"version\":1,\"biolat\":\"0.1.0\",\"host\":\"db1\",\
+                    \"interval\":5,\"from\":0,\"to\":1,\"complete_from\":0,\"ten_seconds_from\":0,\"collections_from\":0";
+
+/// Each is one line, in time and in bounded memory.
+#[test]
+fn answers_that_are_no_history() {
+    let with = |rest: &str| format!("{HEAD}{rest}");
+    let unavailable =
+        |line: &str| format!("HTTP/1.1 503 Oops\r\nContent-Length: {}\r\n\r\n{line}", line.len());
+    for (answer, expected) in [
+        (
+            unavailable("too many clients read the history\n"),
+            "503 Service Unavailable: too many clients read the history",
+        ),
+        (unavailable("no snapshot yet\n"), "503 Service Unavailable: no snapshot yet"),
+        (with("}"), "malformed answer: missing field `intervals`"),
+        (with(",\"intervals\":[]}x"), "malformed answer: trailing characters"),
+        (with(",\"intervals\":[{}]}"), "malformed answer: missing field"),
+        (with(",\"intervals\":["), "malformed answer: EOF"),
+        (
+            with(&format!(",\"intervals\":[{{\"began\":\"{}", "x".repeat(40 << 20))),
+            "an interval is larger than 16 MiB",
+        ),
+        (with(&format!(",\"x\":\"{}", "x".repeat(40 << 20))), "an interval is larger than 16 MiB"),
+        (HEAD.replace("\"version\":1", "\"version\":2") + ",\"intervals\":[]}", "has version 2 of the API"),
+        (HEAD.replace("\"interval\":5", "\"interval\":0") + ",\"intervals\":[]}", "it collects every 0 s"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_owned(), "not a history of biolat"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned(), "not a history of biolat"),
+        (HEAD.replace("Connection: close", "Content-Length: 9000"), "it ends an answer after two minutes"),
+    ] {
+        let address = server_of(answer.into_bytes().leak()).to_string();
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -v 400000; exec \"$0\" report --from $1 --since -1h"])
+            .args([env!("CARGO_BIN_EXE_biolat-daemon"), &address])
+            .output()
+            .unwrap();
+        fails(&output, &[expected]);
+    }
 }
 
 #[test]
@@ -211,7 +298,7 @@ fn wrong_options() {
         (&["--from", "db1", "--at", "03:00", "--since", "02:00"], "cannot be used with"),
         (&["--from", "db1", "--until", "02:00"], "--since"),
         (&["--from", "db1", "--worst", "--who"], "cannot be used with"),
-        (&["--from", "db1", "--at", "03:00", "--sizes"], "cannot be used with"),
+        (&["--from", "db1", "--at", "03:00", "--cpus"], "cannot be used with"),
     ] {
         let output = command(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2));

@@ -2,24 +2,24 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     process::{Child, Stdio},
-    sync::Arc,
-    thread,
     time::{Duration, SystemTime},
 };
 
 use biolat_daemon::{
     api::ApiSlowIo,
-    http::{Limits, ServeConfig, Service, serve},
+    http::{ServeConfig, Service},
     snapshot::{SlowIo, SlowLog, Snapshot},
 };
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::sync::watch;
 
 use crate::{
     report::{command, fails, server_of, text},
-    support::snapshots::{serve_config, snapshot},
+    support::{
+        server::BackgroundServer,
+        snapshots::{serve_config, snapshot},
+    },
 };
 
 /// I/Os of sda and sdb take turns. Every fourth fails at once, the others take 1.5 s and 3 s.
@@ -57,24 +57,13 @@ fn collection(number: u64, started: SystemTime) -> Snapshot {
 
 /// A biolat with a collection every 200 ms, the first of which is the fifth.
 fn biolat(slow: Option<Duration>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-            let (snapshots, seen) = watch::channel(Some(Arc::new(collection(5, started))));
-            let (_stop, stopped) = watch::channel(false);
-            let config = ServeConfig { interval: Duration::from_millis(200), slow, ..serve_config() };
-            let listeners = vec![listener.try_into().unwrap()];
-            tokio::spawn(serve(listeners, Service::new(seen, config), Limits::default(), stopped));
-            for number in 6.. {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                snapshots.send_replace(Some(Arc::new(collection(number, started))));
-            }
-        });
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let server = BackgroundServer::start(Some(collection(5, started)), move |seen| {
+        let config = ServeConfig { interval: Duration::from_millis(200), slow, ..serve_config() };
+        Service::new(seen, config)
     });
+    let address = server.address;
+    server.keep_sending(6, move |number| collection(number, started));
     address
 }
 

@@ -22,12 +22,12 @@ use super::{
     Collector,
     state::{
         copies::Copies,
-        numbers::nanoseconds,
         record::{DeviceRecord, FORMAT, State},
     },
     thread::LogLimit,
 };
 use crate::{
+    epoch::nanoseconds,
     probe::{self, Probe, WorkloadMaps},
     rights::Keeping,
 };

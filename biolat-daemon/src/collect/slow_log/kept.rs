@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use biolat_common::status::{self, STATUSES};
-
 use super::{
     super::state::{
-        numbers::{array, nanoseconds, time},
+        numbers::array,
         record::{SlowIoRecord, SlowIosRecord, SlowLogRecord, field},
     },
     SlowIoLog,
 };
-use crate::snapshot::SlowIo;
+use crate::{
+    epoch::{nanoseconds, time},
+    snapshot::SlowIo,
+    status,
+};
 
 impl SlowIoLog {
     pub(in crate::collect) fn to_record(&self) -> SlowLogRecord {
@@ -54,8 +56,6 @@ fn to_record(io: &SlowIo) -> SlowIoRecord {
 fn from_record(record: SlowIoRecord) -> Option<SlowIo> {
     let SlowIoRecord { number, completed, device, op, sector, bytes, status, latencies, cpu, cgroup } =
         record;
-    let names =
-        [true, false].into_iter().flat_map(|since| (0..STATUSES).map(move |it| status::name(it, since)));
     let latencies: [u64; 4] = array(&latencies)?;
     Some(SlowIo {
         number,
@@ -64,7 +64,7 @@ fn from_record(record: SlowIoRecord) -> Option<SlowIo> {
         op,
         sector,
         bytes,
-        status: names.into_iter().find(|name| *name == status)?,
+        status: status::find(&status)?,
         latencies: latencies.map(|ns| ns.checked_sub(1).map(Duration::from_nanos)),
         cpu,
         cgroup,

@@ -6,15 +6,15 @@ use biolat_common::series::Key;
 
 use super::{
     super::{
-        state::{
-            numbers::{nanoseconds, time},
-            record::{AllWorkloadsRecord, EndedRecord, WorkloadRecord, field},
-        },
+        state::record::{AllWorkloadsRecord, EndedRecord, WorkloadRecord, field},
         workload_totals::WorkloadTotals,
     },
     Gone, Workload, WorkloadStore,
 };
-use crate::probe::SeenCgroup;
+use crate::{
+    epoch::{nanoseconds, time},
+    probe::SeenCgroup,
+};
 
 impl WorkloadStore {
     /// Appends every workload to the state.

@@ -95,5 +95,15 @@ fn a_machine_that_was_suspended() {
     assert_eq!(long[0].devices[0].series[0].bytes / 4096, 1000);
     assert_eq!((long[0].began, long[0].ended), (clock(300.0), clock(300.0 + 8.0 * 3600.0)));
     let sums = sums(store.select(at(0.0), at(4e9)).into_periods(None));
-    assert_eq!(sums.into_values().next().unwrap().0 / 4096, 60 + 1000 + 2000);
+    assert_eq!(sums.into_values().next().unwrap().bytes / 4096, 60 + 1000 + 2000);
+    // It is found by any time that it covers: what came in it is not divided.
+    let lengths = |from: f64, to: f64| -> Vec<_> {
+        let periods = store.select(clock(from), clock(to)).into_periods(None);
+        periods.map(|period| period.length.as_secs()).collect()
+    };
+    let hours = |hours: f64| hours * 3600.0;
+    assert_eq!(lengths(hours(0.2), hours(0.3)), [8 * 3600]);
+    assert_eq!(lengths(hours(7.9), hours(8.0)), [8 * 3600]);
+    assert_eq!(lengths(240.0, 301.0), [60, 8 * 3600]);
+    assert_eq!(lengths(180.0, 240.0), [60]);
 }

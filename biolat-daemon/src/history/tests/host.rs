@@ -1,6 +1,8 @@
 //! A host made by hand: counters that grow by known I/Os, and clocks that the test sets.
 
 use std::{
+    array,
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -8,10 +10,15 @@ use std::{
 use biolat_common::{bucket::cell, series::PHASES};
 
 use crate::{
+    band_histogram::BandHistogram,
+    cgroup::Identity,
     device::Device,
     histogram::Histogram,
     history::{Period, Store},
-    snapshot::{CpuSpread, DeviceView, Health, Inflight, SeriesView, SlowIo, SlowLog, Snapshot},
+    snapshot::{
+        CpuSpread, DeviceView, Health, Inflight, SeriesView, SlowIo, SlowLog, Snapshot, WorkloadUsage,
+        WorkloadView,
+    },
 };
 
 /// Midnight of a Monday, in seconds since the epoch.
@@ -72,6 +79,41 @@ impl TestHost {
             );
             series.histograms[phase].add(&came);
         }
+        self
+    }
+
+    /// Reads of a workload, which are among those of the device.
+    pub(in crate::history) fn workload(
+        &mut self,
+        cgroup: &str,
+        device: &str,
+        count: u64,
+        latency: f64,
+    ) -> &mut Self {
+        let since = self.snapshot.started;
+        let workloads = self.snapshot.workloads.get_or_insert_default();
+        let place = workloads.iter().position(|workload| workload.cgroup == cgroup).unwrap_or_else(|| {
+            let cgroup = cgroup.to_owned();
+            let usage =
+                vec![WorkloadUsage { device: device.into(), op: "read".into(), ..WorkloadUsage::default() }];
+            workloads.push(WorkloadView {
+                cgroup,
+                identity: Identity::default(),
+                since,
+                is_gone: false,
+                usage,
+            });
+            workloads.len() - 1
+        });
+        let usage = &mut workloads[place].usage[0];
+        let ns = |share: f64| u128::from((latency * share * 1e9).round() as u64) * u128::from(count);
+        usage.bytes += count * 4096;
+        usage.queue_ns += ns(0.1);
+        usage.device_ns += ns(0.9);
+        let cell = cell((latency * 1e9).round() as u64);
+        let came =
+            Histogram::from_cells((0..256).map(|number| if number == cell { count } else { 0 }), ns(1.0));
+        usage.latency.add(&Histogram { buckets: came.at_schema(1), ..came }.into());
         self
     }
 
@@ -141,38 +183,106 @@ pub(in crate::history) fn clock(seconds: f64) -> SystemTime {
     at(MIDNIGHT as f64 + seconds)
 }
 
-/// All that came in a range, by device and op: bytes, errors, histograms.
-pub(in crate::history) type Sums =
-    std::collections::BTreeMap<(String, String), (u64, u64, [Histogram; PHASES])>;
+/// What came on a device with an op.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::history) struct Sum {
+    pub(in crate::history) bytes: u64,
+    pub(in crate::history) errors: u64,
+    pub(in crate::history) histograms: [Histogram; PHASES],
+    /// By band of sizes, and by cgroup.
+    pub(in crate::history) parts: BTreeMap<String, Part>,
+}
 
+/// What came in a band of sizes, or of a workload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::history) struct Part {
+    pub(in crate::history) counts: [u64; 2],
+    pub(in crate::history) times_ns: [u128; 2],
+    pub(in crate::history) latency: BandHistogram,
+}
+
+/// By device and op.
+pub(in crate::history) type Sums = BTreeMap<(String, String), Sum>;
+
+impl Sum {
+    fn add(&mut self, series: &SeriesView) {
+        self.bytes += series.bytes;
+        self.errors += series.errors.iter().map(|(_, count)| count).sum::<u64>();
+        self.histograms.iter_mut().zip(&series.histograms).for_each(|(sum, came)| sum.add(came));
+        if let Some(sizes) = &series.sizes {
+            for (cell, count) in sizes.requests.cells().into_iter().enumerate() {
+                let part = self.parts.entry(format!("size {cell}")).or_default();
+                part.counts[0] += count;
+            }
+            for (band, latency) in &sizes.bands {
+                self.parts.entry((*band).to_owned()).or_default().latency.add(latency);
+            }
+        }
+    }
+}
+
+impl Part {
+    fn add(&mut self, usage: &WorkloadUsage) {
+        self.counts[0] += usage.bytes;
+        self.counts[1] += usage.errors;
+        self.times_ns[0] += usage.queue_ns;
+        self.times_ns[1] += usage.device_ns;
+        self.latency.add(&usage.latency);
+    }
+}
+
+/// The sums of views.
+fn sum<'a>(
+    sums: &mut Sums,
+    devices: impl IntoIterator<Item = &'a DeviceView>,
+    workloads: impl IntoIterator<Item = &'a WorkloadView>,
+) {
+    for view in devices {
+        for series in &view.series {
+            sums.entry((view.device.name.clone(), series.op.clone())).or_default().add(series);
+        }
+    }
+    for workload in workloads {
+        for usage in &workload.usage {
+            let sum = sums.entry((usage.device.clone(), usage.op.clone())).or_default();
+            sum.parts.entry(workload.cgroup.clone()).or_default().add(usage);
+        }
+    }
+}
+
+/// All that came in a range.
 pub(in crate::history) fn sums(periods: impl Iterator<Item = Period>) -> Sums {
     let mut sums = Sums::new();
-    for (device, series) in periods.flat_map(|period| period.devices).flat_map(|view| {
-        let name = view.device.name;
-        view.series.into_iter().map(move |series| (name.clone(), series))
-    }) {
-        let sum = sums.entry((device, series.op)).or_default();
-        sum.0 += series.bytes;
-        sum.1 += series.errors.iter().map(|(_, count)| count).sum::<u64>();
-        sum.2.iter_mut().zip(&series.histograms).for_each(|(sum, came)| sum.add(came));
+    for period in periods {
+        sum(&mut sums, &period.devices, period.workloads.iter().flatten());
     }
+    sums.retain(|_, sum| {
+        sum.parts.retain(|_, part| *part != Part::default());
+        *sum != Sum::default()
+    });
     sums
 }
 
 /// The difference of the counters, of the series that had I/O.
 pub(in crate::history) fn difference(before: &Snapshot, after: &Snapshot) -> Sums {
-    let mut sums = Sums::new();
-    for (had, has) in before.devices.iter().zip(&after.devices) {
-        assert_eq!(had.device.name, has.device.name);
-        for (had, series) in had.series.iter().zip(&has.series) {
-            let errors = |series: &SeriesView| series.errors.iter().map(|(_, count)| count).sum::<u64>();
-            let histograms =
-                std::array::from_fn(|phase| series.histograms[phase].since(&had.histograms[phase]));
-            let came = (series.bytes - had.bytes, errors(series) - errors(had), histograms);
-            if came != Default::default() {
-                sums.insert((has.device.name.clone(), series.op.clone()), came);
-            }
+    let [had, mut has] = [before, after].map(|snapshot| {
+        let mut sums = Sums::new();
+        sum(&mut sums, &snapshot.devices, snapshot.workloads.iter().flatten());
+        sums
+    });
+    for (series, sum) in &mut has {
+        let had = had.get(series).cloned().unwrap_or_default();
+        sum.bytes -= had.bytes;
+        sum.errors -= had.errors;
+        sum.histograms = array::from_fn(|phase| sum.histograms[phase].since(&had.histograms[phase]));
+        for (name, part) in &mut sum.parts {
+            let had = had.parts.get(name).cloned().unwrap_or_default();
+            part.counts = array::from_fn(|place| part.counts[place] - had.counts[place]);
+            part.times_ns = array::from_fn(|place| part.times_ns[place] - had.times_ns[place]);
+            part.latency = part.latency.since(&had.latency);
         }
+        sum.parts.retain(|_, part| *part != Part::default());
     }
-    sums
+    has.retain(|_, sum| *sum != Sum::default());
+    has
 }

@@ -1,7 +1,9 @@
 //! Of the store as a whole: hosts with known I/Os, and clocks that the test sets.
 
 mod clocks;
+mod cost;
 mod day;
+mod drives;
 pub(super) mod host;
 mod limits;
 mod series;

@@ -123,13 +123,13 @@ fn a_counter_that_begins_again_counts_from_zero() {
         crate::snapshot::SeriesView { op: "read".into(), ..Default::default() };
     host.wait(5.0).io("sda", "read", 30, 0.001).io("sda", "write", 1, 0.001).collect(&mut store);
     let sums = sums(store.select(clock(5.0), clock(10.0)).into_periods(None));
-    let reads = |op: &str| sums[&("sda".to_owned(), op.to_owned())].0 / 4096;
+    let reads = |op: &str| sums[&("sda".to_owned(), op.to_owned())].bytes / 4096;
     assert_eq!((reads("read"), reads("write")), (30, 1));
     // All of them, after the probe was attached again.
     host.snapshot.started = clock(12.0);
     host.wait(5.0).collect(&mut store);
     let sums = super::host::sums(store.select(clock(10.0), clock(15.0)).into_periods(None));
-    assert_eq!(sums[&("sda".to_owned(), "write".to_owned())].0 / 4096, 10);
+    assert_eq!(sums[&("sda".to_owned(), "write".to_owned())].bytes / 4096, 10);
 }
 
 #[test]
@@ -145,4 +145,44 @@ fn counters_that_another_daemon_began_are_no_interval() {
         [(clock(3600.5), 0)]
     );
     assert_eq!(periods[0].devices[0].series[0].bytes, 7 * 4096);
+}
+
+/// A workload that begins to be counted late, one that is renamed, and one that ends: the sum is that of the series.
+#[test]
+fn workloads_that_come_and_go() {
+    let (mut host, mut store) = (TestHost::new(&["sda"]), store());
+    host.snapshot.workloads = Some(vec![]);
+    host.wait(5.0).io("sda", "read", 3, 0.001).collect(&mut store);
+    host.wait(5.0).io("sda", "read", 5, 0.001).workload("/a", "sda", 5, 0.001).collect(&mut store);
+    host.wait(5.0)
+        .io("sda", "read", 7, 0.001)
+        .workload("/a", "sda", 4, 0.001)
+        .workload("/b", "sda", 2, 0.001);
+    host.collect(&mut store);
+    // With cgroup v1, a cgroup may be renamed: its former counts are no news.
+    host.snapshot.workloads.iter_mut().flatten().for_each(|workload| workload.cgroup += "renamed");
+    host.wait(5.0).io("sda", "read", 2, 0.001).workload("/arenamed", "sda", 2, 0.001).collect(&mut store);
+    host.snapshot.workloads.as_mut().unwrap().remove(0);
+    host.wait(5.0).io("sda", "read", 6, 0.001).workload("/brenamed", "sda", 6, 0.001).collect(&mut store);
+    let of = |period: &Period| -> Vec<_> {
+        let usage = |workload: &crate::snapshot::WorkloadView| {
+            (workload.cgroup.clone(), workload.usage[0].latency.count())
+        };
+        period.workloads.iter().flatten().map(usage).collect()
+    };
+    let expected = |expected: &[(&str, u64)]| -> Vec<_> {
+        expected.iter().map(|&(cgroup, ios)| (cgroup.to_owned(), ios)).collect()
+    };
+    let periods = all(&store);
+    let by_period: [&[_]; 5] = [
+        &[("other", 3)],
+        &[("/a", 5)],
+        &[("/a", 4), ("/b", 2), ("other", 1)],
+        &[("other", 2)],
+        &[("/brenamed", 6)],
+    ];
+    assert_eq!(periods.iter().map(of).collect::<Vec<_>>(), by_period.map(expected));
+    let sum: Vec<_> = store.select(at(0.0), at(4e9)).into_periods(Some(super::DAY)).collect();
+    assert_eq!(of(&sum[0]), expected(&[("/a", 9), ("/b", 2), ("/brenamed", 6), ("other", 6)]));
+    assert_eq!(sum[0].devices[0].series[0].histograms[3].count(), 3 + 5 + 7 + 2 + 6);
 }

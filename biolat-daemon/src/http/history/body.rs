@@ -19,6 +19,7 @@ use tokio::{
 use crate::{
     api::{ApiHistory, ApiInterval},
     history::Period,
+    http::connection_slots::PartsToCome,
 };
 
 /// A chunk is sent when it has so many bytes, or when so many were encoded: others want to be encoded in between.
@@ -116,14 +117,20 @@ pub(super) struct HistoryBody {
     deadline: Instant,
     /// One of few.
     _reader: OwnedSemaphorePermit,
+    _parts: PartsToCome,
 }
 
 type NextChunk = Pin<Box<dyn Future<Output = io::Result<Option<(Writer, Bytes)>>> + Send>>;
 
 impl HistoryBody {
-    pub(super) fn new(writer: Writer, encoder: Arc<Semaphore>, reader: OwnedSemaphorePermit) -> Self {
-        let deadline = Instant::now() + TIMEOUT;
-        Self { next: Box::pin(next(writer, Arc::clone(&encoder))), encoder, deadline, _reader: reader }
+    pub(super) fn new(
+        writer: Writer,
+        encoder: Arc<Semaphore>,
+        reader: OwnedSemaphorePermit,
+        parts: PartsToCome,
+    ) -> Self {
+        let (deadline, next) = (Instant::now() + TIMEOUT, Box::pin(next(writer, Arc::clone(&encoder))));
+        Self { next, encoder, deadline, _reader: reader, _parts: parts }
     }
 }
 

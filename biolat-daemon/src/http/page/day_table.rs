@@ -13,14 +13,11 @@ use crate::{
     clock,
     format::NumberFormat,
     history::SharedHistory,
-    worst::{WorstInterval, worst},
+    worst::{Worst, WorstInterval},
 };
 
 const DAY: Duration = Duration::from_secs(26 * 3600);
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// Minutes that are kept while the worst are looked for.
-const CANDIDATES: usize = 128;
 
 /// The table. It is made at most once a minute, as all of the history is read for it.
 pub(in crate::http) struct DayTable {
@@ -66,25 +63,13 @@ impl DayTable {
     }
 }
 
-/// The minutes that have the worst rows: of a long day, all would take some megabytes.
-fn worst_minutes(minutes: impl Iterator<Item = ApiInterval>) -> Vec<ApiInterval> {
-    let mut kept = Vec::new();
-    for minute in minutes {
-        kept.push(minute);
-        if kept.len() >= CANDIDATES {
-            let began: Vec<_> = worst(&kept).iter().map(|row| row.began).collect();
-            kept.retain(|minute| began.contains(&minute.began));
-        }
-    }
-    kept
-}
-
 fn table(minutes: impl Iterator<Item = ApiInterval>) -> String {
     let mut minutes = minutes.peekable();
     let Some(first) = minutes.peek() else { return String::new() };
     let since = clock::local_with_date(first.began);
-    let minutes = worst_minutes(minutes);
-    let rows = worst(&minutes);
+    let mut worst = Worst::default();
+    minutes.for_each(|minute| worst.add(&minute));
+    let rows = worst.end();
     let mut html = format!(
         "<h2>The worst minutes since {}</h2>\n<div><table>\n<thead><tr><th>begin<th>device<th>op<th class=\"n\">slowest\
          <th class=\"n\">I/Os<th class=\"n\">errors<th>completed</thead>\n",
@@ -100,14 +85,14 @@ fn table(minutes: impl Iterator<Item = ApiInterval>) -> String {
     html
 }
 
-fn of(row: &WorstInterval<'_>) -> String {
+fn of(row: &WorstInterval) -> String {
     let ios = if row.op == IN_FLIGHT { "–".to_owned() } else { row.ios.to_string() };
     let errors = if row.errors > 0 { " bad" } else { "" };
     format!(
         "<tr><td>{}<td>{}<td>{}<td class=\"n\">{}<td class=\"n\">{ios}<td class=\"n{errors}\">{}<td>{}\n",
         clock::local_with_date(row.began),
-        escape(row.device),
-        escape(row.op),
+        escape(&row.device),
+        escape(&row.op),
         NumberFormat::UNICODE.latency(row.latency),
         row.errors,
         row.completed.map(clock::local).unwrap_or_default(),
@@ -120,40 +105,23 @@ mod tests {
 
     use tokio::sync::Semaphore;
 
-    use super::{CANDIDATES, DayTable, table, worst_minutes};
+    use super::{DayTable, table};
     use crate::{
-        api::{ApiInterval, ApiSummary},
+        api::ApiInterval,
         history::{HistoryLimits, SharedHistory},
-        report::samples::slow_io,
-        worst::worst,
+        report::samples::{minute, slow_io},
     };
 
-    fn minute(number: u32, device: &str, slowest_seconds: f64, errors: u64) -> ApiInterval {
-        let began = 1_700_000_000.0 + f64::from(number) * 60.0;
-        ApiInterval {
-            began,
-            taken: began + 60.0,
-            seconds: 60.0,
-            passes: 12,
-            failures: 0,
-            devices: vec![],
-            summary: vec![ApiSummary {
-                device: device.into(),
-                op: "read".into(),
-                ios: 100,
-                bytes: 4096,
-                errors,
-                slowest_seconds,
-            }],
-            lost: Default::default(),
-            slow: vec![],
-            slow_dropped: 0,
-        }
+    fn minute_of(device: &str, number: u32, slowest_seconds: f64, errors: u64) -> ApiInterval {
+        let mut minute = minute(1_700_000_000.0 + f64::from(number) * 60.0, "read", slowest_seconds, errors);
+        minute.summary[0].device = device.into();
+        minute
     }
 
     #[test]
     fn the_worst_is_first_and_names_are_escaped() {
-        let mut day = vec![minute(0, "sda", 1e-3, 0), minute(1, "<b>", 1.3, 12), minute(2, "sdb", 2e-3, 0)];
+        let mut day =
+            vec![minute_of("sda", 0, 1e-3, 0), minute_of("<b>", 1, 1.3, 12), minute_of("sdb", 2, 2e-3, 0)];
         day[1].slow = vec![slow_io(1, "<b>")];
         let html = table(day.into_iter());
         let rows: Vec<_> = html.lines().filter(|line| line.starts_with("<tr><td>")).collect();
@@ -163,22 +131,6 @@ mod tests {
         assert!(rows[0].contains(expected), "{html}");
         assert!(rows[1].contains("<td>sdb<td>read<td class=\"n\">2.00 ms"), "{html}");
         assert!(!html.contains("<b>"));
-    }
-
-    /// Most minutes are not kept, and the rows are the same.
-    #[test]
-    fn the_worst_of_a_long_day_are_found() {
-        let hash = |number: u32| f64::from(number.wrapping_mul(2_654_435_761) >> 8);
-        let day: Vec<_> = (0..1560)
-            .map(|number| {
-                let errors = if number % 40 == 7 { u64::from(number % 29) } else { 0 };
-                minute(number, "sda", 1e-9 * hash(number), errors)
-            })
-            .collect();
-        let kept = worst_minutes(day.iter().cloned());
-        assert!(kept.len() < CANDIDATES);
-        assert_eq!(worst(&kept), worst(&day));
-        assert_eq!(worst(&day).len(), 30);
     }
 
     /// Reading all of the history takes a while: a reader who reloads the page does not repeat it.

@@ -1,18 +1,29 @@
-//! What a daemon's history has of a range of the past: the same windows as live, or the worst intervals.
+//! What a history has of a range of the past, that of a daemon or of a file: the same windows as live, or the worst intervals.
 
 mod range;
+mod save;
+mod sums;
 mod worst;
 
-use std::process::ExitCode;
+use std::{
+    env,
+    path::Path,
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::{Context as _, Result};
 
 use super::{
     breakdown::Breakdown,
-    findings, json,
+    findings,
+    intervals::Intervals,
+    json,
     options::ReportOptions,
-    output::write,
-    remote, slow,
+    output::{is_closed_pipe, write},
+    remote,
+    saved::{self, SavedHead},
+    slow,
     text::{self, TextStyle},
     window::Window,
 };
@@ -23,30 +34,108 @@ use crate::{
     format, log_lines,
     rights::{self, Role},
     terminal::{Highlight, Terminal, wrapped},
+    worst::Worst,
 };
 pub(super) use range::PastRange;
+use sums::Steps;
 
-/// Shows the range that the options select.
-pub(super) async fn run(options: &ReportOptions, range: PastRange) -> Result<ExitCode> {
-    // The past is asked of a daemon.
+/// The length of the intervals of which the worst are shown.
+const WORST_STEP: Duration = Duration::from_secs(60);
+
+/// Shows or saves what the options select. A closed pipe is not an error.
+pub(super) async fn run(options: &ReportOptions) -> Result<ExitCode> {
+    let outcome = match (&options.load, &options.save) {
+        (Some(file), _) => show_saved(options, file).await,
+        (None, Some(file)) => save::run(options, file).await,
+        (None, None) => show_remote(options).await,
+    };
+    match outcome {
+        Err(error) if is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
+        outcome => outcome.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// A daemon adds up the intervals itself.
+async fn show_remote(options: &ReportOptions) -> Result<()> {
     let target = options.from.clone().context("--from is missing")?;
     rights::drop_privileges(Role::Serving, false)?;
-    let output = Output::of(options);
-    let rest = if options.worst {
-        "step=60&detail=summary".to_owned()
+    let range = PastRange::of(options, SystemTime::now())?;
+    let query = if options.worst {
+        range.in_whole_minutes().query(&format!("step={}&detail=summary", WORST_STEP.as_secs()))
     } else {
-        format!("step={}", range.step(options.interval).as_secs_f64())
+        range.query(&format!("step={}", range.step(options.interval).as_secs_f64()))
     };
-    let history = remote::fetch(target.clone(), range.query(&rest), options).await?;
-    output.begin(&history, &target.to_string(), range).await?;
-    if options.worst {
-        worst::show(&output, &history).await?;
+    let place = format!("at {target}");
+    let mut intervals = remote::history(target, query, options, &env::temp_dir()).await?;
+    let mut output = Shown::of(options, range);
+    while let Some(interval) = intervals.next().await? {
+        output.add(&intervals.head, &place, interval).await?;
+    }
+    output.end(&intervals.head, &place).await
+}
+
+async fn show_saved(options: &ReportOptions, file: &Path) -> Result<()> {
+    let name = saved::name_of(file);
+    let mut intervals: Intervals<SavedHead> = saved::open(file, options.selection()?).await?;
+    rights::drop_privileges(Role::Serving, false)?;
+    let saved = intervals.head.saved;
+    let now = Duration::try_from_secs_f64(saved).ok().and_then(|saved| UNIX_EPOCH.checked_add(saved));
+    let now = now.with_context(|| format!("{name}: it is damaged: a wrong time"))?;
+    let range = PastRange::of(options, now)?;
+    let place = format!("in {name}, saved at {}", clock::local_with_date(saved));
+    let mut steps = if options.worst {
+        Steps::new(range.in_whole_minutes(), WORST_STEP)
     } else {
-        for interval in &history.intervals {
-            output.window(&history, interval).await?;
+        Steps::new(range, range.step(options.interval))
+    };
+    let mut output = Shown::of(options, range);
+    while let Some(interval) = intervals.next().await? {
+        if let Some(sum) = steps.add(interval).with_context(|| name.clone())? {
+            output.add(&intervals.head.history, &place, sum).await?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    if let Some(sum) = steps.end() {
+        output.add(&intervals.head.history, &place, sum).await?;
+    }
+    output.end(&intervals.head.history, &place).await
+}
+
+/// What is shown of intervals that come one after the other: each as a window, or the worst of all.
+struct Shown<'a> {
+    output: Output<'a>,
+    range: PastRange,
+    worst: Option<Worst>,
+    is_empty: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn of(options: &'a ReportOptions, range: PastRange) -> Self {
+        let worst = options.worst.then(Worst::default);
+        Self { output: Output::of(options), range, worst, is_empty: true }
+    }
+
+    /// Adds an interval of a history that is in this place.
+    async fn add(&mut self, history: &ApiHistory, place: &str, interval: ApiInterval) -> Result<()> {
+        if std::mem::replace(&mut self.is_empty, false) {
+            self.output.begin(history, place, self.range, true).await?;
+        }
+        match &mut self.worst {
+            Some(worst) if interval.summary.is_empty() => worst.add(&interval.summarized()),
+            Some(worst) => worst.add(&interval),
+            None => self.output.window(history, &interval).await?,
+        }
+        Ok(())
+    }
+
+    async fn end(self, history: &ApiHistory, place: &str) -> Result<()> {
+        if self.is_empty {
+            self.output.begin(history, place, self.range, false).await?;
+        }
+        match self.worst {
+            Some(worst) => worst::show(&self.output, &worst.end()).await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// The I/O of an interval.
@@ -54,11 +143,16 @@ fn window_of(interval: &ApiInterval, collected_every: f64) -> Window {
     let after = interval.as_snapshot(collected_every);
     let before = ApiSnapshot {
         devices: Vec::new(),
+        workloads: None,
         lost: Default::default(),
         daemon: Daemon::default(),
         ..after.clone()
     };
-    Window { seconds: interval.seconds, ..Window::between(&before, &after) }
+    let mut window = Window { seconds: interval.seconds, ..Window::between(&before, &after) };
+    // As live, regardless of where they come from.
+    window.devices.sort_by(|one, other| one.name.cmp(&other.name));
+    window.devices.iter_mut().for_each(|device| device.ops.sort_by(|one, other| one.name.cmp(&other.name)));
+    window
 }
 
 struct Output<'a> {
@@ -77,10 +171,19 @@ impl<'a> Output<'a> {
     }
 
     /// What is read, and from when on it is complete; to standard error where standard output is JSON.
-    async fn begin(&self, history: &ApiHistory, target: &str, range: PastRange) -> Result<()> {
+    async fn begin(
+        &self,
+        history: &ApiHistory,
+        place: &str,
+        range: PastRange,
+        has_intervals: bool,
+    ) -> Result<()> {
         let host = if history.host.is_empty() { "an unnamed host" } else { &history.host };
-        let about = format!("reading the history of biolat {} on {host} at {target}", history.biolat);
-        let lines: Vec<_> = [Some(about), missing(history, range)].into_iter().flatten().collect();
+        let about = format!("reading the history of biolat {} on {host} {place}", history.biolat);
+        let breakdown = self.breakdown.sizes || self.breakdown.who;
+        let missing_breakdown = missing_breakdown(history, range).filter(|_| breakdown && has_intervals);
+        let lines = [Some(about), missing(history, range, has_intervals), missing_breakdown];
+        let lines: Vec<_> = lines.into_iter().flatten().collect();
         let text = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect::<String>();
         if self.options.json {
             log_lines::write_text(&text);
@@ -102,6 +205,9 @@ impl<'a> Output<'a> {
             format::duration(interval.seconds)
         );
         let mut text = format!("\n{}\n", self.terminal.paint(Highlight::Strong, &title));
+        if let Some(uncollected) = uncollected(interval, history.interval) {
+            text.push_str(&format!("{}\n", self.wrapped(&uncollected, 0)));
+        }
         text.push_str(&text::window(&window, &self.breakdown, &self.style));
         if !interval.slow.is_empty() {
             text.push_str(&format!("\n{}\n", self.terminal.paint(Highlight::Strong, "Slowest I/Os:")));
@@ -123,8 +229,17 @@ impl<'a> Output<'a> {
     }
 }
 
+/// The time without a collection, if the window has minutes of it. Its I/O is that of the next collection.
+fn uncollected(interval: &ApiInterval, collected_every: f64) -> Option<String> {
+    const MINUTES: f64 = 120.0;
+    let seconds = interval.seconds - interval.passes as f64 * collected_every;
+    let text =
+        || format!("{} of it without a collection: the machine was suspended", format::duration(seconds));
+    (seconds > MINUTES.max(collected_every)).then(text)
+}
+
 /// What the history does not have of the range.
-fn missing(history: &ApiHistory, range: PastRange) -> Option<String> {
+fn missing(history: &ApiHistory, range: PastRange, has_intervals: bool) -> Option<String> {
     let Some(from) = history.complete_from else {
         return Some("nothing is kept yet: no collection has succeeded".to_owned());
     };
@@ -133,18 +248,26 @@ fn missing(history: &ApiHistory, range: PastRange) -> Option<String> {
     if asked_to <= from {
         return Some(format!("nothing is kept of that time: {begins}"));
     }
-    if history.intervals.is_empty() {
+    if !has_intervals {
         return Some("nothing is kept of that time: biolat or the machine did not run".to_owned());
     }
     // The default goes back further than most daemons run.
     (asked_from + history.interval < from && !range.is_default).then_some(begins)
 }
 
+/// From when on there are sizes and workloads, if that is later than the range begins.
+fn missing_breakdown(history: &ApiHistory, range: PastRange) -> Option<String> {
+    let from = history.breakdown_from.filter(|from| range.from() + history.interval < *from)?;
+    let is_dropped = history.complete_from.is_some_and(|complete| complete < from);
+    let dropped = || format!("sizes and workloads are kept from {} on", clock::local_with_date(from));
+    is_dropped.then(dropped)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use super::{PastRange, missing, window_of};
+    use super::{PastRange, missing, missing_breakdown, uncollected, window_of};
     use crate::{
         api::{ApiHistory, ApiInterval},
         report::samples::{device, histogram, op, slow_io},
@@ -160,6 +283,7 @@ mod tests {
             passes: 12,
             failures: 2,
             devices: vec![device("sda", 1.0, vec![read])],
+            workloads: None,
             summary: vec![],
             lost: [("clock".to_owned(), 3)].into(),
             slow: vec![slow_io(1, "sda")],
@@ -181,11 +305,21 @@ mod tests {
     }
 
     #[test]
+    fn a_suspended_machine_is_said() {
+        assert_eq!(uncollected(&interval(), 5.0), None);
+        let suspended = ApiInterval { seconds: 8.0 * 3600.0 + 60.0, ..interval() };
+        let said = uncollected(&suspended, 5.0).unwrap();
+        assert_eq!(said, "480 min of it without a collection: the machine was suspended");
+    }
+
+    #[test]
     fn what_is_missing_is_said() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         let range = |from, to| PastRange { from: at(from), to: at(to), is_default: false };
         let mut history = ApiHistory::of("db1", Duration::from_secs(5), [at(0); 2], None);
-        let said = |history: &ApiHistory, range| missing(history, range).unwrap_or_default();
+        let said = |history: &ApiHistory, range| {
+            missing(history, range, !history.intervals.is_empty()).unwrap_or_default()
+        };
         assert_eq!(said(&history, range(1, 2)), "nothing is kept yet: no collection has succeeded");
         history.complete_from = Some(1000.0);
         assert!(
@@ -197,5 +331,10 @@ mod tests {
         assert!(said(&history, range(500, 2000)).starts_with("the history begins at 1970-01-01"));
         assert_eq!(said(&history, range(996, 2000)), "");
         assert_eq!(said(&history, PastRange { is_default: true, ..range(1, 2000) }), "");
+        assert_eq!(missing_breakdown(&history, range(996, 2000)), None, "not counted");
+        history.breakdown_from = Some(1500.0);
+        let said = |range| missing_breakdown(&history, range).unwrap_or_default();
+        assert!(said(range(996, 2000)).starts_with("sizes and workloads are kept from 1970-01-01"));
+        assert_eq!(said(range(1496, 2000)), "");
     }
 }

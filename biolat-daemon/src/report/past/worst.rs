@@ -4,28 +4,19 @@ use anyhow::Result;
 
 use super::Output;
 use crate::{
-    api::{ApiHistory, IN_FLIGHT},
-    clock, format,
-    report::output::write,
-    terminal::Highlight,
-    worst::{WorstInterval, worst},
+    api::IN_FLIGHT, clock, format, report::output::write, terminal::Highlight, worst::WorstInterval,
 };
 
-pub(super) async fn show(output: &Output<'_>, history: &ApiHistory) -> Result<()> {
-    let rows = worst(&history.intervals);
-    let mut text = String::new();
-    if output.options.json {
-        for row in &rows {
-            text += &serde_json::to_string(row)?;
-            text.push('\n');
-        }
-    } else {
-        text = table(output, &rows);
+pub(super) async fn show(output: &Output<'_>, rows: &[WorstInterval]) -> Result<()> {
+    if !output.options.json {
+        return write(table(output, rows)).await;
     }
-    if text.is_empty() { Ok(()) } else { write(text).await }
+    let lines = rows.iter().map(|row| Ok(serde_json::to_string(row)? + "\n"));
+    let lines = lines.collect::<Result<String>>()?;
+    if lines.is_empty() { Ok(()) } else { write(lines).await }
 }
 
-fn table(output: &Output<'_>, rows: &[WorstInterval<'_>]) -> String {
+fn table(output: &Output<'_>, rows: &[WorstInterval]) -> String {
     let title = format!(
         "{:<19}  {:>7}  {:<12}  {:<9}  {:>8}  {:>10}  {:>8}  completed",
         "begin", "length", "device", "op", "slowest", "I/Os", "failed"

@@ -19,6 +19,7 @@ use hyper::{
         ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, ETAG, HOST, HeaderValue, IF_NONE_MATCH, LOCATION,
         USER_AGENT,
     },
+    http::response::Parts,
 };
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -31,7 +32,10 @@ use tokio_rustls::{
     rustls::{self, ClientConfig, pki_types::ServerName},
 };
 
-use super::{document::Document, tls};
+use super::{
+    document::{Document, Endpoint},
+    tls,
+};
 use crate::{api, report::target::Target, sanitize, version};
 
 /// For each of connecting, the handshake, and the answer.
@@ -47,13 +51,13 @@ pub(super) enum Fetched<T> {
     New(Box<T>),
     /// No new snapshot since the last request.
     Same,
-    /// No snapshot yet.
-    NotReady,
+    /// No snapshot yet, as the server says it.
+    NotReady(String),
 }
 
 /// A client for one document.
 pub(super) struct Client<T> {
-    target: Target,
+    pub(super) target: Target,
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
     connection: Option<SendRequest<Empty<Bytes>>>,
@@ -65,6 +69,37 @@ pub(super) struct Client<T> {
 }
 
 impl<T: Document> Client<T> {
+    /// Requests the document of the latest snapshot.
+    pub(super) async fn fetch(&mut self) -> Result<Fetched<T>> {
+        let (connection, answer) = self.answer().await?;
+        let fetched = timeout(REQUEST_TIMEOUT, self.read(answer));
+        let fetched = fetched.await.unwrap_or_else(|_| Err(self.too_slow("the answer", REQUEST_TIMEOUT)));
+        if fetched.is_ok() {
+            self.connection = Some(connection);
+        }
+        fetched
+    }
+
+    async fn read(&mut self, answer: Response<Incoming>) -> Result<Fetched<T>> {
+        let (head, body) = answer.into_parts();
+        match head.status {
+            StatusCode::OK => {}
+            StatusCode::NOT_MODIFIED => return Ok(Fetched::Same),
+            StatusCode::SERVICE_UNAVAILABLE => {
+                let body = self.whole(body).await?;
+                return Ok(Fetched::NotReady(first_line(&body)));
+            }
+            _ => return Err(self.refused(&head, &self.whole(body).await?)),
+        }
+        let body = self.whole(body).await?;
+        let document =
+            document(&body, is_gzip(&head)).with_context(|| format!("cannot read {}", self.target))?;
+        self.tag = head.headers.get(ETAG).cloned();
+        Ok(Fetched::New(Box::new(document)))
+    }
+}
+
+impl<T: Endpoint> Client<T> {
     /// Does not connect yet.
     pub(super) fn new(
         target: Target,
@@ -82,24 +117,17 @@ impl<T: Document> Client<T> {
         Ok(Self { target, authorization, tls, connection: None, query, tag: None, document: PhantomData })
     }
 
-    /// Requests the document of the latest snapshot.
-    pub(super) async fn fetch(&mut self) -> Result<Fetched<T>> {
+    /// The answer to a request, and its connection.
+    pub(super) async fn answer(&mut self) -> Result<(SendRequest<Empty<Bytes>>, Response<Incoming>)> {
         let kept = self.connection.take().filter(SendRequest::is_ready);
-        let answer = match kept {
+        match kept {
             // A server may close an idle connection at any time: then a new one is made.
             Some(mut connection) => match self.request(&mut connection).await {
                 Ok(answer) => Ok((connection, answer)),
                 Err(_) => self.reconnect().await,
             },
             None => self.reconnect().await,
-        };
-        let (connection, answer) = answer?;
-        let fetched = timeout(REQUEST_TIMEOUT, self.read(answer));
-        let fetched = fetched.await.unwrap_or_else(|_| Err(self.too_slow("the answer")));
-        if fetched.is_ok() {
-            self.connection = Some(connection);
         }
-        fetched
     }
 
     async fn reconnect(&self) -> Result<(SendRequest<Empty<Bytes>>, Response<Incoming>)> {
@@ -111,23 +139,26 @@ impl<T: Document> Client<T> {
     async fn connect(&self) -> Result<SendRequest<Empty<Bytes>>> {
         let target = &self.target;
         let stream = timeout(REQUEST_TIMEOUT, TcpStream::connect((target.host.as_str(), target.port)));
-        let stream = stream.await.map_err(|_| self.too_slow("connecting"))?.map_err(|error| {
-            let hint = match error.kind() {
-                io::ErrorKind::ConnectionRefused => ": is biolat-daemon running there, on that port?",
-                _ => "",
-            };
-            anyhow!("cannot connect to {target}: {error}{hint}")
-        })?;
+        let stream =
+            stream.await.map_err(|_| self.too_slow("connecting", REQUEST_TIMEOUT))?.map_err(|error| {
+                let hint = match error.kind() {
+                    io::ErrorKind::ConnectionRefused => ": is biolat-daemon running there, on that port?",
+                    _ => "",
+                };
+                anyhow!("cannot connect to {target}: {error}{hint}")
+            })?;
         let _ = stream.set_nodelay(true);
         let Some(config) = &self.tls else { return self.http(stream).await };
         let name = ServerName::try_from(target.host.clone())
             .map_err(|_| anyhow!("'{}' is not a valid name for a TLS certificate", target.host))?;
         let stream = timeout(REQUEST_TIMEOUT, TlsConnector::from(Arc::clone(config)).connect(name, stream));
-        let stream = stream.await.map_err(|_| self.too_slow("the TLS handshake"))?.map_err(|error| {
-            let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-            let message = cause.map_or_else(|| error.to_string(), tls::explain);
-            anyhow!("no TLS connection to {target}: {message}")
-        })?;
+        let stream = stream.await.map_err(|_| self.too_slow("the TLS handshake", REQUEST_TIMEOUT))?.map_err(
+            |error| {
+                let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+                let message = cause.map_or_else(|| error.to_string(), tls::explain);
+                anyhow!("no TLS connection to {target}: {message}")
+            },
+        )?;
         self.http(stream).await
     }
 
@@ -152,35 +183,28 @@ impl<T: Document> Client<T> {
             }
         }
         let answer = timeout(REQUEST_TIMEOUT, connection.send_request(request.body(Empty::new())?));
-        let answer = answer.await.map_err(|_| self.too_slow("the answer"))?;
+        let answer = answer.await.map_err(|_| self.too_slow("the answer", REQUEST_TIMEOUT))?;
         answer.map_err(|error| match tls_error(&error) {
             Some(error) => anyhow!("{} refused the connection: {}", self.target, tls::explain(error)),
             None => anyhow!(error).context(format!("{} does not answer", self.target)),
         })
     }
 
-    async fn read(&mut self, answer: Response<Incoming>) -> Result<Fetched<T>> {
-        let (head, body) = answer.into_parts();
-        let body = Limited::new(body, MAX_BYTES).collect().await.map(|body| body.to_bytes());
-        let body = body
-            .map_err(|error| anyhow!("{} closed the connection within its answer: {error}", self.target))?;
-        match head.status {
-            StatusCode::OK => {}
-            StatusCode::NOT_MODIFIED => return Ok(Fetched::Same),
-            StatusCode::SERVICE_UNAVAILABLE => return Ok(Fetched::NotReady),
-            status => {
-                let location = head.headers.get(LOCATION).and_then(|to| to.to_str().ok());
-                return Err(self.refused(status, location, &body));
-            }
-        }
-        let gzip = head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
-        let document = document(&body, gzip).with_context(|| format!("cannot read {}", self.target))?;
-        self.tag = head.headers.get(ETAG).cloned();
-        Ok(Fetched::New(Box::new(document)))
+    /// A body of limited size.
+    pub(super) async fn whole(&self, body: Incoming) -> Result<Bytes> {
+        let body = timeout(REQUEST_TIMEOUT, Limited::new(body, MAX_BYTES).collect()).await;
+        let body = body.map_err(|_| self.too_slow("the answer", REQUEST_TIMEOUT))?;
+        Ok(body.map_err(|error| self.interrupted(error.as_ref()))?.to_bytes())
     }
 
-    fn refused(&self, status: StatusCode, location: Option<&str>, body: &[u8]) -> anyhow::Error {
-        let target = &self.target;
+    pub(super) fn interrupted(&self, error: &dyn std::error::Error) -> anyhow::Error {
+        anyhow!("{} closed the connection within its answer: {error}", self.target)
+    }
+
+    /// Why there is no document in this answer.
+    pub(super) fn refused(&self, head: &Parts, body: &[u8]) -> anyhow::Error {
+        let (target, status) = (&self.target, head.status);
+        let location = head.headers.get(LOCATION).and_then(|to| to.to_str().ok());
         match (status, location) {
             (StatusCode::UNAUTHORIZED, _) if self.authorization.is_some() => {
                 anyhow!("{target} rejects this user name and password")
@@ -196,16 +220,25 @@ impl<T: Document> Client<T> {
             ),
             (_, Some(location)) => anyhow!("{target} redirects to {location}: give that URL"),
             _ => {
-                let message = String::from_utf8_lossy(&body[..body.len().min(200)]);
-                let message = sanitize::text(message.lines().next().unwrap_or_default().trim());
+                let message = first_line(body);
                 anyhow!("{target} answers {status}{}{message}", if message.is_empty() { "" } else { ": " })
             }
         }
     }
 
-    fn too_slow(&self, what: &str) -> anyhow::Error {
-        anyhow!("{}: {what} took longer than {} s", self.target, REQUEST_TIMEOUT.as_secs())
+    pub(super) fn too_slow(&self, what: &str, limit: Duration) -> anyhow::Error {
+        anyhow!("{}: {what} took longer than {} s", self.target, limit.as_secs())
     }
+}
+
+pub(super) fn is_gzip(head: &Parts) -> bool {
+    head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip")
+}
+
+/// What a server says, made harmless.
+fn first_line(body: &[u8]) -> String {
+    let message = String::from_utf8_lossy(&body[..body.len().min(200)]);
+    sanitize::text(message.lines().next().unwrap_or_default().trim())
 }
 
 /// The TLS error of a failed request: with TLS 1.3 a server rejects a client after the handshake.
@@ -214,12 +247,29 @@ fn tls_error(error: &hyper::Error) -> Option<&rustls::Error> {
     io.get_ref()?.downcast_ref()
 }
 
-fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
-    #[derive(serde::Deserialize)]
-    struct Versions {
-        version: u32,
-        biolat: String,
+/// What every document has.
+#[derive(serde::Deserialize)]
+pub(in crate::report) struct Versions {
+    version: u32,
+    biolat: String,
+}
+
+impl Versions {
+    /// Whether it can be read.
+    pub(in crate::report) fn check(&self) -> Result<()> {
+        if self.version != api::VERSION {
+            bail!(
+                "biolat {} there has version {} of the API, and this one reads version {}: use the same version of biolat",
+                sanitize::text(&self.biolat),
+                self.version,
+                api::VERSION
+            );
+        }
+        Ok(())
     }
+}
+
+fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
     let mut unpacked = Vec::new();
     let json = if gzip {
         GzDecoder::new(body).take(MAX_BYTES as u64 + 1).read_to_end(&mut unpacked)?;
@@ -233,14 +283,7 @@ fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
     // The version first: another version may have other fields.
     let versions: Versions = serde_json::from_slice(json)
         .map_err(|error| anyhow!("the answer is not {} of biolat: {error}", T::NAME))?;
-    if versions.version != api::VERSION {
-        bail!(
-            "biolat {} there has version {} of the API, and this one reads version {}: use the same version of biolat",
-            sanitize::text(&versions.biolat),
-            versions.version,
-            api::VERSION
-        );
-    }
+    versions.check()?;
     let document: T = serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?;
     document.sanitized()
 }

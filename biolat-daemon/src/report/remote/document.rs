@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::de::DeserializeOwned;
 
-use super::{sanitize_history, sanitize_slow_log, sanitize_snapshot};
+use super::{sanitize_slow_log, sanitize_snapshot};
 use crate::{
     api::{ApiHistory, ApiSlowLog, ApiSnapshot},
     device::selection::Selection,
@@ -13,13 +13,17 @@ use crate::{
     snapshot::Snapshot,
 };
 
-pub(in crate::report) trait Document: DeserializeOwned + Send + Sync + 'static {
+/// Where a daemon has it.
+pub(in crate::report) trait Endpoint: Send + Sync + 'static {
     const PATH: &'static str;
     /// What it is, for messages.
     const NAME: &'static str;
     /// What a daemon without it does not support.
     const COMMAND: &'static str;
+}
 
+/// One that is read as a whole.
+pub(in crate::report) trait Document: Endpoint + DeserializeOwned {
     /// Of a collector that makes a snapshot each interval and records I/Os from this latency on.
     fn of(snapshot: &Snapshot, host: &str, interval: Duration, slow: Option<Duration>) -> Self;
 
@@ -40,11 +44,25 @@ pub(in crate::report) trait Document: DeserializeOwned + Send + Sync + 'static {
     fn select(&mut self, selection: &Selection);
 }
 
-impl Document for ApiSnapshot {
+impl Endpoint for ApiSnapshot {
     const PATH: &'static str = PATH;
     const NAME: &'static str = "a snapshot";
     const COMMAND: &'static str = "report --from";
+}
 
+impl Endpoint for ApiSlowLog {
+    const PATH: &'static str = "/api/v1/slow";
+    const NAME: &'static str = "a log of slow I/Os";
+    const COMMAND: &'static str = "report --slow";
+}
+
+impl Endpoint for ApiHistory {
+    const PATH: &'static str = "/api/v1/history";
+    const NAME: &'static str = "a history";
+    const COMMAND: &'static str = "report --at";
+}
+
+impl Document for ApiSnapshot {
     fn of(snapshot: &Snapshot, host: &str, interval: Duration, _: Option<Duration>) -> Self {
         Self::of(snapshot, host, interval)
     }
@@ -75,10 +93,6 @@ impl Document for ApiSnapshot {
 }
 
 impl Document for ApiSlowLog {
-    const PATH: &'static str = "/api/v1/slow";
-    const NAME: &'static str = "a log of slow I/Os";
-    const COMMAND: &'static str = "report --slow";
-
     fn of(snapshot: &Snapshot, host: &str, interval: Duration, slow: Option<Duration>) -> Self {
         Self::of(snapshot, host, interval, slow)
     }
@@ -105,43 +119,4 @@ impl Document for ApiSlowLog {
 
     /// Its numbers are those of all devices: who follows them selects.
     fn select(&mut self, _: &Selection) {}
-}
-
-impl Document for ApiHistory {
-    const PATH: &'static str = "/api/v1/history";
-    const NAME: &'static str = "a history";
-    const COMMAND: &'static str = "report --at";
-
-    /// A collector alone has none.
-    fn of(snapshot: &Snapshot, host: &str, interval: Duration, _: Option<Duration>) -> Self {
-        Self::of(host, interval, [snapshot.taken; 2], None)
-    }
-
-    fn biolat(&self) -> &str {
-        &self.biolat
-    }
-
-    fn host(&self) -> &str {
-        &self.host
-    }
-
-    fn interval(&self) -> f64 {
-        self.interval
-    }
-
-    fn sanitized(self) -> Result<Self> {
-        sanitize_history::sanitized(self)
-    }
-
-    fn clean_text(&mut self) {
-        sanitize_history::clean_text(self);
-    }
-
-    fn select(&mut self, selection: &Selection) {
-        for interval in &mut self.intervals {
-            interval.devices.retain(|device| selection.shows(&device.name));
-            interval.summary.retain(|summary| selection.shows(&summary.device));
-            interval.slow.retain(|io| selection.shows(&io.device));
-        }
-    }
 }

@@ -2,6 +2,8 @@
 
 mod client;
 mod document;
+mod history;
+mod history_answer;
 mod sanitize_history;
 mod sanitize_slow_log;
 mod sanitize_snapshot;
@@ -19,13 +21,14 @@ use tokio::{
 };
 
 use super::{options::ReportOptions, target::Target, update::Update};
-use crate::{
-    api::{ApiHistory, ApiSnapshot},
-    device::selection::Selection,
-};
+use crate::{api::ApiSnapshot, device::selection::Selection};
 use client::{Client, Fetched};
 
-pub(super) use document::Document;
+pub(super) use client::Versions;
+pub(super) use document::{Document, Endpoint};
+pub(super) use history::history;
+pub(super) use sanitize_history::{sanitized as sanitized_interval, sanitized_head};
+pub(super) use sanitize_snapshot::{Totals, totals};
 
 /// The environment variable of the password.
 const PASSWORD_VARIABLE: &str = "BIOLAT_PASSWORD";
@@ -49,7 +52,7 @@ pub(super) struct Remote<T = ApiSnapshot> {
 impl<T: Document> Remote<T> {
     /// Requests the first snapshot, and starts to poll for others.
     pub(super) async fn open(target: Target, options: &ReportOptions) -> Result<Self> {
-        let client = client(target, String::new(), options)?;
+        let client = connectable(target, String::new(), options)?;
         // The table shows that the daemon is unreachable and for how long, until the user quits.
         let max_outage = if options.top { Duration::MAX } else { MAX_OUTAGE };
         let mut poll: Poll<T> = Poll { client, selection: options.selection()?, max_outage };
@@ -82,22 +85,16 @@ impl<T: Document> Remote<T> {
     }
 }
 
-/// A history, which is fetched once, with this query after its path.
-pub(super) async fn fetch(target: Target, query: String, options: &ReportOptions) -> Result<ApiHistory> {
-    let mut client: Client<ApiHistory> = client(target, query, options)?;
-    match client.fetch().await? {
-        Fetched::New(mut document) => {
-            if let Some(selection) = options.selection()? {
-                document.select(&selection);
-            }
-            Ok(*document)
-        }
-        Fetched::Same | Fetched::NotReady => bail!("too many clients read the history there: try again"),
+/// A document of now; none if there is none yet.
+pub(super) async fn fetch<T: Document>(target: Target, options: &ReportOptions) -> Result<Option<T>> {
+    match connectable::<T>(target, String::new(), options)?.fetch().await? {
+        Fetched::New(document) => Ok(Some(*document)),
+        Fetched::Same | Fetched::NotReady(_) => Ok(None),
     }
 }
 
 /// Does not connect yet.
-fn client<T: Document>(target: Target, query: String, options: &ReportOptions) -> Result<Client<T>> {
+fn connectable<T: Endpoint>(target: Target, query: String, options: &ReportOptions) -> Result<Client<T>> {
     if options.ca_file.is_some() && !target.tls {
         bail!("--ca-file requires TLS: give https://{} instead of {target}", target.authority());
     }
@@ -115,13 +112,17 @@ struct Poll<T> {
 impl<T: Document> Poll<T> {
     async fn first(&mut self) -> Result<Arc<T>> {
         let began = Instant::now();
-        while began.elapsed() < FIRST_COLLECTION_TIMEOUT {
-            if let Fetched::New(snapshot) = self.client.fetch().await? {
-                return Ok(self.selected(snapshot));
+        loop {
+            let reason = match self.client.fetch().await? {
+                Fetched::New(snapshot) => return Ok(self.selected(snapshot)),
+                Fetched::Same => String::new(),
+                Fetched::NotReady(reason) => reason,
+            };
+            if began.elapsed() > FIRST_COLLECTION_TIMEOUT {
+                bail!("no snapshot from biolat within {} s: {reason}", FIRST_COLLECTION_TIMEOUT.as_secs());
             }
             sleep(Duration::from_millis(200)).await;
         }
-        bail!("biolat has no snapshot yet after {} s: see its log", FIRST_COLLECTION_TIMEOUT.as_secs())
     }
 
     /// Polls often from shortly before the next collection is due. Retries while the daemon is unreachable.
@@ -137,7 +138,7 @@ impl<T: Document> Poll<T> {
         loop {
             let is_over = timeout(pause, &mut stop).await.is_ok();
             let fetched = match self.client.fetch().await {
-                Ok(Fetched::NotReady) => Err(anyhow!("biolat has no snapshot yet")),
+                Ok(Fetched::NotReady(reason)) => Err(anyhow!("no snapshot from biolat: {reason}")),
                 other => other,
             };
             let update = match fetched {
@@ -145,7 +146,7 @@ impl<T: Document> Poll<T> {
                     (unreachable, pause) = (None, interval.mul_f64(0.9).max(often));
                     Some(Ok(Update::Snapshot(self.selected(snapshot))))
                 }
-                Ok(Fetched::Same | Fetched::NotReady) => {
+                Ok(Fetched::Same | Fetched::NotReady(_)) => {
                     (unreachable, pause) = (None, often);
                     None
                 }

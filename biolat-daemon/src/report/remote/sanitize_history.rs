@@ -6,35 +6,37 @@ use anyhow::{Result, bail};
 
 use super::{
     sanitize_slow_log,
-    sanitize_snapshot::{self, clean},
+    sanitize_snapshot::{self, INTERVALS, clean},
 };
-use crate::api::{ApiHistory, ApiSlowIo, ApiSlowLog, VERSION};
+use crate::api::{ApiHistory, ApiInterval, ApiSlowIo, ApiSlowLog, VERSION};
 
 /// More seconds than a history has.
 const LONGEST: f64 = 100.0 * 365.25 * 86400.0;
 
-/// A history of another host with harmless text, or why it cannot be a biolat's.
-pub(super) fn sanitized(mut history: ApiHistory) -> Result<ApiHistory> {
-    clean_text(&mut history);
-    for interval in &mut history.intervals {
-        has_length(interval.seconds)?;
-        let slow = log_of(mem::take(&mut interval.slow), history.interval);
-        interval.slow = sanitize_slow_log::sanitized(slow)?.ios;
-        let snapshot = sanitize_snapshot::sanitized(interval.as_snapshot(history.interval))?;
-        (interval.devices, interval.lost) = (snapshot.devices, snapshot.lost);
-        interval.summary.iter().try_for_each(|summary| has_length(summary.slowest_seconds))?;
+/// What is said of a history of another host, with harmless text, or why it cannot be a biolat's.
+pub(in crate::report) fn sanitized_head(mut history: ApiHistory) -> Result<ApiHistory> {
+    if !INTERVALS.contains(&history.interval) {
+        bail!("malformed answer: it collects every {} s", history.interval);
     }
+    clean(&mut history.biolat);
+    clean(&mut history.host);
     Ok(history)
 }
 
-/// Makes the text that is in no other document harmless.
-pub(super) fn clean_text(history: &mut ApiHistory) {
-    clean(&mut history.biolat);
-    clean(&mut history.host);
-    for summary in history.intervals.iter_mut().flat_map(|interval| &mut interval.summary) {
+/// An interval of another host, which collects every so many seconds.
+pub(in crate::report) fn sanitized(mut interval: ApiInterval, collected_every: f64) -> Result<ApiInterval> {
+    has_length(interval.seconds)?;
+    let slow = log_of(mem::take(&mut interval.slow), collected_every);
+    interval.slow = sanitize_slow_log::sanitized(slow)?.ios;
+    let snapshot = sanitize_snapshot::sanitized(interval.as_snapshot(collected_every))?;
+    (interval.devices, interval.workloads) = (snapshot.devices, snapshot.workloads);
+    interval.lost = snapshot.lost;
+    for summary in &mut interval.summary {
+        has_length(summary.slowest_seconds)?;
         clean(&mut summary.device);
         clean(&mut summary.op);
     }
+    Ok(interval)
 }
 
 fn has_length(seconds: f64) -> Result<()> {
@@ -62,7 +64,7 @@ fn log_of(ios: Vec<ApiSlowIo>, interval: f64) -> ApiSlowLog {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use super::sanitized;
+    use super::{sanitized, sanitized_head};
     use crate::{
         api::{ApiHistory, ApiInterval, ApiSummary},
         report::samples,
@@ -76,6 +78,7 @@ mod tests {
             passes: 1,
             failures: 0,
             devices: vec![samples::device("sda", 1.0, vec![])],
+            workloads: None,
             summary: vec![ApiSummary {
                 device: "sda".into(),
                 op: "read".into(),
@@ -90,10 +93,8 @@ mod tests {
         }
     }
 
-    fn history(interval: ApiInterval) -> ApiHistory {
-        let mut history = ApiHistory::of("db1", Duration::from_secs(5), [UNIX_EPOCH; 2], None);
-        history.intervals.push(interval);
-        history
+    fn history(interval: u64) -> ApiHistory {
+        ApiHistory::of("db1", Duration::from_secs(interval), [UNIX_EPOCH; 2], None)
     }
 
     #[test]
@@ -101,10 +102,11 @@ mod tests {
         let is_rejected = |change: fn(&mut ApiInterval)| {
             let mut interval = sample();
             change(&mut interval);
-            let error = sanitized(history(interval)).unwrap_err().to_string();
+            let error = sanitized(interval, 5.0).unwrap_err().to_string();
             assert!(error.starts_with("malformed answer: "), "{error}");
         };
-        assert_eq!(sanitized(history(sample())).unwrap(), history(sample()));
+        assert_eq!(sanitized(sample(), 5.0).unwrap(), sample());
+        assert!(sanitized(sample(), 0.0).is_err() && sanitized_head(history(0)).is_err());
         is_rejected(|interval| interval.seconds = -1.0);
         is_rejected(|interval| interval.seconds = f64::NAN);
         is_rejected(|interval| interval.summary[0].slowest_seconds = 1e300);
@@ -122,8 +124,8 @@ mod tests {
         (sample.summary[0].device, sample.summary[0].op) = (evil.into(), evil.into());
         sample.devices[0].name = evil.into();
         sample.slow[0].device = evil.into();
-        let history = ApiHistory { host: evil.into(), biolat: evil.into(), ..history(sample) };
-        let shown = format!("{:?}", sanitized(history).unwrap());
+        let head = ApiHistory { host: evil.into(), biolat: evil.into(), ..history(5) };
+        let shown = format!("{:?}{:?}", sanitized_head(head).unwrap(), sanitized(sample, 5.0).unwrap());
         assert!(
             !shown.contains("\\u{1b}") && !shown.contains("\\u{9b}") && !shown.contains("\\r"),
             "{shown}"

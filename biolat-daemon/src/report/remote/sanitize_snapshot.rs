@@ -21,6 +21,8 @@ const LONGEST_AGE: f64 = 100.0 * 365.25 * 86400.0;
 /// No I/Os together took more seconds: as many as a century has, with a million at a time.
 const MOST_SECONDS: f64 = LONGEST_AGE * 1e6;
 
+const TOO_MANY: &str = "the sum of its counts exceeds 64 bits";
+
 /// More CPUs than any kernel can have.
 const TOO_MANY_CPUS: usize = 1 << 16;
 
@@ -30,62 +32,103 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
         bail!("malformed answer: it collects every {} s", snapshot.interval);
     }
     // No later sum can overflow, as these totals do not.
-    let (mut bytes, mut counts) = (0_u64, 0_u64);
-    let add = |sum: &mut u64, count: u64| -> Result<()> {
-        *sum = sum.checked_add(count).context("the sum of its counts exceeds 64 bits")?;
-        Ok(())
-    };
+    totals(&snapshot.devices, snapshot.workloads.as_deref(), &snapshot.lost)?;
     for device in &snapshot.devices {
         for op in &device.ops {
-            add(&mut bytes, op.bytes)?;
             let bands = op.sizes.iter().flat_map(|sizes| &sizes.bands);
             let bands = bands.map(|band| band.device.at_most_schema_1());
-            for histogram in [&op.admission, &op.queue, &op.device, &op.total].into_iter().chain(bands) {
-                has_known_buckets(histogram)?;
-                for &(_, count) in &histogram.buckets {
-                    add(&mut counts, count)?;
-                }
-                add(&mut counts, histogram.zero)?;
-                add(&mut counts, histogram.overflow)?;
-            }
-            add(&mut counts, op.requeues)?;
-            if let Some(ApiSizes { requests: SizeHistogram { zero, buckets, overflow }, .. }) = &op.sizes {
-                let buckets = buckets.iter().map(|(_, count)| count);
-                buckets.chain([zero, overflow]).try_for_each(|&count| add(&mut counts, count))?;
-            }
-            op.errors.values().try_for_each(|&count| add(&mut counts, count))?;
+            let histograms = [&op.admission, &op.queue, &op.device, &op.total].into_iter().chain(bands);
+            histograms.into_iter().try_for_each(has_known_buckets)?;
         }
-        if let Some(inflight) = &device.inflight {
-            add(&mut counts, inflight.read)?;
-            add(&mut counts, inflight.write)?;
-            if !(0.0..=LONGEST_AGE).contains(&inflight.oldest_seconds) {
-                bail!("malformed answer: an I/O is {} s old", inflight.oldest_seconds);
-            }
+        if let Some(inflight) = &device.inflight
+            && !(0.0..=LONGEST_AGE).contains(&inflight.oldest_seconds)
+        {
+            bail!("malformed answer: an I/O is {} s old", inflight.oldest_seconds);
         }
         if device.completions.len() >= TOO_MANY_CPUS {
             bail!("malformed answer: a host with {} CPUs", device.completions.len());
         }
-        device.completions.iter().try_for_each(|&count| add(&mut counts, count))?;
-        device.unseen.values().try_for_each(|&count| add(&mut counts, count))?;
     }
     for usage in snapshot.workloads.iter().flatten().flat_map(|workload| &workload.usage) {
-        add(&mut bytes, usage.bytes)?;
-        add(&mut counts, usage.errors)?;
-        let histogram = usage.total.at_most_schema_1();
-        has_known_buckets(histogram)?;
-        let Histogram { zero, buckets, overflow, sum_ns: _ } = histogram;
-        let buckets = buckets.iter().map(|(_, count)| count);
-        buckets.chain([zero, overflow]).try_for_each(|&count| add(&mut counts, count))?;
+        has_known_buckets(usage.total.at_most_schema_1())?;
         for seconds in [usage.queue_seconds, usage.device_seconds] {
             if !(0.0..=MOST_SECONDS).contains(&seconds) {
                 bail!("malformed answer: a workload took {seconds:e} s");
             }
         }
     }
-    snapshot.lost.values().try_for_each(|&count| add(&mut counts, count))?;
-
     clean_text(&mut snapshot);
     Ok(snapshot)
+}
+
+/// The sum of all bytes and that of all counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::report) struct Totals {
+    bytes: u64,
+    counts: u64,
+}
+
+impl Totals {
+    /// With others, or an error if a sum exceeds 64 bits.
+    pub(in crate::report) fn and(mut self, other: Self) -> Result<Self> {
+        self.bytes(other.bytes)?;
+        self.count(other.counts)?;
+        Ok(self)
+    }
+
+    fn bytes(&mut self, bytes: u64) -> Result<()> {
+        self.bytes = self.bytes.checked_add(bytes).context(TOO_MANY)?;
+        Ok(())
+    }
+
+    fn count(&mut self, count: u64) -> Result<()> {
+        self.counts = self.counts.checked_add(count).context(TOO_MANY)?;
+        Ok(())
+    }
+
+    fn histogram(&mut self, histogram: &Histogram) -> Result<()> {
+        let Histogram { zero, buckets, overflow, sum_ns: _ } = histogram;
+        let buckets = buckets.iter().map(|(_, count)| count);
+        buckets.chain([zero, overflow]).try_for_each(|&count| self.count(count))
+    }
+}
+
+/// Of these devices and workloads, and of what was lost.
+pub(in crate::report) fn totals(
+    devices: &[ApiDevice],
+    workloads: Option<&[ApiWorkload]>,
+    lost: &BTreeMap<String, u64>,
+) -> Result<Totals> {
+    let mut totals = Totals::default();
+    for device in devices {
+        for op in &device.ops {
+            totals.bytes(op.bytes)?;
+            let bands = op.sizes.iter().flat_map(|sizes| &sizes.bands);
+            let bands = bands.map(|band| band.device.at_most_schema_1());
+            for histogram in [&op.admission, &op.queue, &op.device, &op.total].into_iter().chain(bands) {
+                totals.histogram(histogram)?;
+            }
+            totals.count(op.requeues)?;
+            if let Some(ApiSizes { requests: SizeHistogram { zero, buckets, overflow }, .. }) = &op.sizes {
+                let buckets = buckets.iter().map(|(_, count)| count);
+                buckets.chain([zero, overflow]).try_for_each(|&count| totals.count(count))?;
+            }
+            op.errors.values().try_for_each(|&count| totals.count(count))?;
+        }
+        if let Some(inflight) = &device.inflight {
+            totals.count(inflight.read)?;
+            totals.count(inflight.write)?;
+        }
+        let counts = device.completions.iter().chain(device.unseen.values());
+        counts.into_iter().try_for_each(|&count| totals.count(count))?;
+    }
+    for usage in workloads.into_iter().flatten().flat_map(|workload| &workload.usage) {
+        totals.bytes(usage.bytes)?;
+        totals.count(usage.errors)?;
+        totals.histogram(usage.total.at_most_schema_1())?;
+    }
+    lost.values().try_for_each(|&count| totals.count(count))?;
+    Ok(totals)
 }
 
 /// Makes the text of a snapshot harmless: names of devices, and what drives and hosts say of themselves.

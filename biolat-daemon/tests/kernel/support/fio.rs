@@ -77,9 +77,14 @@ pub(crate) struct Writers(Child);
 
 impl Writers {
     pub(crate) fn start(device: &Path, depth: u32) -> Self {
+        Self::start_for(device, depth, 60)
+    }
+
+    /// For so many seconds at most: it ends even if the test was killed.
+    pub(crate) fn start_for(device: &Path, depth: u32, seconds: u32) -> Self {
         let (file, depth) = (format!("--filename={}", device.display()), format!("--iodepth={depth}"));
-        // It ends even if the test was killed.
-        let timed = ["--time_based", "--runtime=60", "--thread", "--size=64m"];
+        let runtime = format!("--runtime={seconds}");
+        let timed = ["--time_based", &runtime, "--thread", "--size=64m"];
         let fixed = ["--name=writers", "--rw=randwrite", "--direct=1", "--bs=4k", "--ioengine=libaio"];
         let mut fio = Command::new("fio");
         fio.args(fixed).args(timed).args([file, depth]);

@@ -127,6 +127,7 @@ fn history() -> Value {
         passes: 0,
         failures: 0,
         devices: Vec::new(),
+        workloads: Some(Vec::new()),
         summary: vec![ApiSummary {
             device: String::new(),
             op: String::new(),
@@ -142,7 +143,7 @@ fn history() -> Value {
     let mut history = ApiHistory::of("", Duration::ZERO, [UNIX_EPOCH; 2], None);
     history.intervals.push(interval);
     let mut value = serde_json::to_value(history).unwrap();
-    for list in ["devices", "slow"] {
+    for list in ["devices", "workloads", "slow"] {
         value["intervals"][0][list] = Value::Array(vec![Value::Null]);
     }
     value

@@ -8,9 +8,11 @@ use std::{
 
 use biolat_daemon::{
     api::ApiHistory,
+    cgroup::Identity,
     history::{HistoryLimits, SharedHistory},
-    http::{Limits, Service},
-    snapshot::Snapshot,
+    http::Limits,
+    size_histogram::SizeHistogram,
+    snapshot::{SizesView, Snapshot, WorkloadUsage, WorkloadView},
 };
 use flate2::read::GzDecoder;
 use tokio::{
@@ -19,14 +21,14 @@ use tokio::{
 };
 
 use crate::support::{
-    server::Server,
-    snapshots::{serve_config, snapshot},
+    server::{Reply, Server},
+    snapshots::snapshot,
 };
 
 const PATH: &str = "/api/v1/history";
 
 /// So many collections of these devices, one every 5 s, until now. Each came with as many reads as the one before, and one more.
-fn filled(devices: usize, collections: u64) -> (SharedHistory, SystemTime) {
+pub(crate) fn filled(devices: usize, collections: u64) -> (SharedHistory, SystemTime) {
     let history = SharedHistory::new(
         HistoryLimits { age: Duration::from_secs(93_600), bytes: 64 << 20 },
         Duration::ZERO,
@@ -44,24 +46,40 @@ fn filled(devices: usize, collections: u64) -> (SharedHistory, SystemTime) {
     }
     for number in 1..=collections {
         snapshot.taken = began + Duration::from_secs(5 * number);
-        for series in snapshot.devices.iter_mut().flat_map(|view| &mut view.series) {
+        let mut workload = WorkloadView {
+            cgroup: "/system.slice/a.service".into(),
+            identity: Identity::of_path("/system.slice/a.service"),
+            since: began,
+            is_gone: false,
+            usage: Vec::new(),
+        };
+        for (device, series) in snapshot.devices.iter_mut().flat_map(|view| {
+            let device = &view.device.name;
+            view.series.iter_mut().map(move |series| (device, series))
+        }) {
             series.bytes += 4096 * number;
+            series.sizes = Some(SizesView {
+                requests: SizeHistogram {
+                    buckets: vec![(12, 160 * number * (number + 1) / 2)],
+                    ..SizeHistogram::default()
+                },
+                bands: Vec::new(),
+            });
+            workload.usage.push(WorkloadUsage {
+                device: device.clone(),
+                op: series.op.clone(),
+                bytes: series.bytes,
+                ..WorkloadUsage::default()
+            });
             for histogram in &mut series.histograms {
                 histogram.buckets = (-100..60).map(|index| (index, number * (number + 1) / 2)).collect();
                 histogram.sum_ns += u128::from(number) * 1000;
             }
         }
+        snapshot.workloads = Some(vec![workload]);
         history.record(&Arc::new(snapshot.clone()), Duration::from_secs(1000 + 5 * number));
     }
     (history, now)
-}
-
-async fn server(history: &SharedHistory) -> Server {
-    let history = history.clone();
-    Server::start_service(Some(snapshot(1)), Limits::default(), |seen| {
-        Service::new(seen, serve_config()).with_history(history)
-    })
-    .await
 }
 
 fn document(body: &[u8]) -> ApiHistory {
@@ -93,7 +111,7 @@ fn seconds(time: SystemTime) -> f64 {
 #[tokio::test]
 async fn a_range_is_served() {
     let (history, now) = filled(2, 20);
-    let server = server(&history).await;
+    let server = Server::of_history(&history).await;
     let (from, to) = (seconds(now) - 50.0, seconds(now) - 25.0);
     let reply = server.get(&format!("{PATH}?from={from}&to={to}"), "").await;
     assert_eq!(reply.status, 200);
@@ -114,6 +132,14 @@ async fn a_range_is_served() {
     assert_eq!(bytes, [11, 12, 13, 14, 15]);
     let op = &answer.intervals[0].devices[0].ops[0];
     assert_eq!((op.total.count(), op.total.sum_ns), (160 * 11, 11_000));
+    // By size and by workload, too: what no workload has done is that of others.
+    assert_eq!(answer.breakdown_from, answer.complete_from);
+    assert_eq!(op.sizes.as_ref().unwrap().requests.buckets, [(12, 160 * 11)]);
+    let workloads = answer.intervals[0].workloads.as_ref().unwrap();
+    let figures = workloads.iter().map(|workload| {
+        (workload.name.as_str(), workload.usage[0].bytes / 4096, workload.usage[0].total.count())
+    });
+    assert_eq!(figures.collect::<Vec<_>>(), [("a.service", 11, 0), ("other", 0, 160 * 11)]);
     // Added up in steps, and with everything by default.
     let reply = server.get(&format!("{PATH}?from={from}&to={to}&step=15s"), "").await;
     let answer = document(&unchunked(&reply.body));
@@ -127,7 +153,7 @@ async fn a_range_is_served() {
 #[tokio::test]
 async fn compressed_it_is_the_same() {
     let (history, now) = filled(3, 200);
-    let server = server(&history).await;
+    let server = Server::of_history(&history).await;
     let path = format!("{PATH}?from={}", seconds(now) - 900.0);
     let plain = unchunked(&server.get(&path, "").await.body);
     let reply = server.get(&path, "Accept-Encoding: gzip\r\n").await;
@@ -142,14 +168,14 @@ async fn compressed_it_is_the_same() {
         0,
         "these have no health"
     );
-    assert!(compressed.len() < 200_000, "{} bytes", compressed.len());
+    assert!(compressed.len() < 250_000, "{} bytes", compressed.len());
 }
 
 #[tokio::test]
 async fn without_intervals_and_without_a_history() {
     let empty =
         SharedHistory::new(HistoryLimits { age: Duration::from_secs(60), bytes: 1 << 20 }, Duration::ZERO);
-    let reply = server(&empty).await.get(PATH, "").await;
+    let reply = Server::of_history(&empty).await.get(PATH, "").await;
     let answer = document(&unchunked(&reply.body));
     assert_eq!((answer.complete_from, answer.intervals.len()), (None, 0));
     let off = Server::start(Some(snapshot(1)), Limits::default()).await;
@@ -163,7 +189,7 @@ async fn without_intervals_and_without_a_history() {
 #[tokio::test]
 async fn bad_ranges_and_methods() {
     let (history, _) = filled(1, 3);
-    let server = server(&history).await;
+    let server = Server::of_history(&history).await;
     for (query, why) in [
         ("from=yesterday", "from: give a time as in 03:00"),
         ("from=-1h&to=-2h", "from must be before to"),
@@ -190,7 +216,7 @@ async fn bad_ranges_and_methods() {
 #[tokio::test]
 async fn clients_that_do_not_read() {
     let (history, now) = filled(40, 100);
-    let server = server(&history).await;
+    let server = Server::of_history(&history).await;
     let request = format!("GET {PATH}?from={} HTTP/1.1\r\nHost: x\r\n\r\n", seconds(now) - 4000.0);
     let mut readers = Vec::new();
     for _ in 0..8 {
@@ -226,7 +252,7 @@ async fn clients_that_do_not_read() {
 #[tokio::test]
 async fn a_large_answer_is_encoded_in_parts() {
     let (history, now) = filled(20, 150);
-    let server = server(&history).await;
+    let server = Server::of_history(&history).await;
     let reply = server.get(&format!("{PATH}?from={}", seconds(now) - 4000.0), "").await;
     let chunks = chunks(&reply.body);
     let longest = chunks.iter().map(|chunk| chunk.len()).max().unwrap();
@@ -235,4 +261,31 @@ async fn a_large_answer_is_encoded_in_parts() {
     assert!(all > 10_000_000, "{all} bytes");
     assert!(chunks.len() > 50 && longest < 2 * interval + 32_768, "{} chunks, {longest} bytes", chunks.len());
     assert!(chunks.last().unwrap().ends_with(b"]}"), "the document ends");
+}
+
+/// It has sent its request and closes its direction. In between two parts, nothing is being sent.
+#[tokio::test]
+async fn a_client_that_has_closed_its_direction_gets_all_of_it() {
+    let (history, now) = filled(20, 60);
+    let server = Server::of_history(&history).await;
+    let request = format!("GET {PATH}?from={} HTTP/1.1\r\nHost: x\r\n\r\n", seconds(now) - 4000.0);
+    for number in 0..5 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let reply = Reply::read(&mut stream).await;
+        assert!(reply.body.ends_with(b"0\r\n\r\n"), "answer {number}: {} bytes", reply.body.len());
+        assert_eq!(document(&unchunked(&reply.body)).intervals.len(), 60, "answer {number}");
+    }
+}
+
+/// The gauge is the memory that the store has, with a history only.
+#[tokio::test]
+async fn its_memory_is_a_metric() {
+    let (history, _) = filled(2, 20);
+    let reply = Server::of_history(&history).await.get("/metrics", "").await;
+    let line = format!("\nbiolat_history_bytes {}\n", history.bytes());
+    assert!(history.bytes() > 1000 && reply.text().contains(&line), "{line}");
+    let off = Server::start(Some(snapshot(1)), Limits::default()).await;
+    assert!(!off.get("/metrics", "").await.text().contains("biolat_history_bytes"));
 }

@@ -2,6 +2,6 @@
 
 mod document;
 mod events;
-mod history;
+pub(crate) mod history;
 mod slow;
 mod snapshot;

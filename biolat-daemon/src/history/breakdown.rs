@@ -1,0 +1,23 @@
+//! What comes first in the block of an interval's sizes and workloads.
+
+use super::bits::BitReader;
+
+/// What an interval has of sizes and workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Breakdown {
+    /// Whether workloads are counted. Of sizes, each op tells.
+    pub(super) has_workloads: bool,
+}
+
+/// Reads sizes and workloads.
+pub(super) struct BreakdownReader<'a> {
+    pub(super) reader: BitReader<'a>,
+    pub(super) has_workloads: bool,
+}
+
+impl<'a> BreakdownReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        let mut reader = BitReader::new(bytes);
+        Self { has_workloads: reader.flag(), reader }
+    }
+}

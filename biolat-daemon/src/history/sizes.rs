@@ -1,0 +1,115 @@
+//! What came in an interval by size, of one device and op.
+
+use biolat_common::size::{BAND_NAMES, BANDS, CELLS, cells_of_band};
+
+use super::{
+    bits::{BitReader, BitWriter},
+    cells::{BandCells, from_zigzag, zigzag},
+};
+use crate::{size_histogram::SizeHistogram, snapshot::SizesView};
+
+/// Requests by size, and their latencies by band.
+#[derive(Default)]
+pub(super) struct SizesDelta {
+    /// Whether sizes are counted.
+    is_counted: bool,
+    requests: [u64; CELLS],
+    bands: [BandCells; BANDS],
+}
+
+impl SizesDelta {
+    pub(super) fn clear(&mut self) {
+        (self.is_counted, self.requests) = Default::default();
+        self.bands.iter_mut().for_each(BandCells::clear);
+    }
+
+    /// Adds what came since `before`. False if any count is lower than before.
+    pub(super) fn add_growth(&mut self, before: Option<&SizesView>, after: Option<&SizesView>) -> bool {
+        let Some(after) = after else { return true };
+        let none = SizesView::default();
+        let before = before.unwrap_or(&none);
+        self.is_counted = true;
+        let mut is_continued = true;
+        let (had, has) = (before.requests.cells(), after.requests.cells());
+        for (count, (had, has)) in self.requests.iter_mut().zip(had.into_iter().zip(has)) {
+            is_continued &= has >= had;
+            *count = has.saturating_sub(had);
+        }
+        for (name, latencies) in &after.bands {
+            let none = Default::default();
+            let had = before.bands.iter().find(|(had, _)| had == name).map_or(&none, |(_, had)| had);
+            if let Some(number) = BAND_NAMES.iter().position(|known| known == name) {
+                let band = &mut self.bands[number];
+                is_continued &= band.add_growth(had.at_most_schema_1(), latencies.at_most_schema_1());
+            }
+        }
+        is_continued && before.bands.len() <= after.bands.len()
+    }
+
+    /// Writes it. All bands together are expected to have these latencies.
+    pub(super) fn write(&self, writer: &mut BitWriter, all: &BandCells) {
+        writer.flag(self.is_counted);
+        if !self.is_counted {
+            return;
+        }
+        self.bands.iter().for_each(|band| writer.flag(!band.is_empty()));
+        let last = self.bands.iter().rposition(|band| !band.is_empty());
+        let mut rest = all.clone();
+        for (number, band) in self.bands.iter().enumerate().filter(|(_, band)| !band.is_empty()) {
+            let known_ns = (Some(number) == last).then_some(rest.sum_ns);
+            band.write(writer, Some(&rest), known_ns);
+            rest.subtract(band);
+        }
+        writer.number(self.requests[0], 0);
+        for (number, band) in self.bands.iter().enumerate() {
+            let mut rest = band.count();
+            let cells = cells_of_band(number);
+            for cell in cells.clone() {
+                let count = self.requests[cell];
+                // The last one has what is left.
+                let is_last = cell + 1 == cells.end;
+                writer.number(if is_last { zigzag(count.wrapping_sub(rest)) } else { count }, 0);
+                rest = rest.wrapping_sub(count);
+            }
+        }
+    }
+
+    /// Adds what was written.
+    pub(super) fn add_read(&mut self, reader: &mut BitReader<'_>, all: &BandCells) {
+        if !reader.flag() {
+            return;
+        }
+        self.is_counted = true;
+        let is_there: [bool; BANDS] = std::array::from_fn(|_| reader.flag());
+        let last = is_there.iter().rposition(|is_there| *is_there);
+        let (mut rest, mut read) = (all.clone(), BandCells::default());
+        let mut counts = [0; BANDS];
+        for number in (0..BANDS).filter(|&number| is_there[number]) {
+            let known_ns = (Some(number) == last).then_some(rest.sum_ns);
+            counts[number] = read.read(reader, Some(&rest), known_ns);
+            self.bands[number].add_all(&read);
+            rest.subtract(&read);
+        }
+        let mut add = |cell: usize, count| self.requests[cell] = self.requests[cell].wrapping_add(count);
+        add(0, reader.value(0));
+        for (number, mut rest) in counts.into_iter().enumerate() {
+            let cells = cells_of_band(number);
+            for cell in cells.clone() {
+                let written = reader.value(0);
+                let is_last = cell + 1 == cells.end;
+                let count = if is_last { rest.wrapping_add(from_zigzag(written)) } else { written };
+                add(cell, count);
+                rest = rest.wrapping_sub(count);
+            }
+        }
+    }
+
+    /// None if sizes are not counted.
+    pub(super) fn view(&self) -> Option<SizesView> {
+        let bands = BAND_NAMES.into_iter().zip(&self.bands).filter(|(_, band)| !band.is_empty());
+        self.is_counted.then(|| SizesView {
+            requests: SizeHistogram::from_cells(&self.requests),
+            bands: bands.map(|(name, band)| (name, band.histogram().into())).collect(),
+        })
+    }
+}

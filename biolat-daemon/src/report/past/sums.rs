@@ -1,0 +1,236 @@
+//! Intervals of a file, selected and added up as the daemon does it when it is asked for a range and a step.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use biolat_common::size::BAND_NAMES;
+
+use super::PastRange;
+use crate::{
+    api::{ApiDevice, ApiInflight, ApiInterval, ApiSizes, ApiSlowIo, ApiWorkload, ApiWorkloadUsage, Op},
+    history::{LONG, add_to_slowest},
+    report::remote::{Totals, totals},
+};
+
+/// A range of the wall clock that is divided into steps, in microseconds since the epoch.
+pub(super) struct Steps {
+    from: u64,
+    to: u64,
+    step: u64,
+    /// The intervals so far of one step, and its number.
+    current: Option<(u64, IntervalSum)>,
+    /// The interval that has the middle of the range. It is selected if no interval has its middle in the range.
+    around: Option<ApiInterval>,
+    is_empty: bool,
+}
+
+impl Steps {
+    pub(super) fn new(range: PastRange, step: Duration) -> Self {
+        Self {
+            from: microseconds(range.from()),
+            to: microseconds(range.to()),
+            step: (step.as_micros() as u64).max(1),
+            current: None,
+            around: None,
+            is_empty: true,
+        }
+    }
+
+    /// Adds the next interval; returns what came in the step that it ends.
+    pub(super) fn add(&mut self, interval: ApiInterval) -> Result<Option<ApiInterval>> {
+        let (began, ended) = (microseconds(interval.began), microseconds(interval.taken));
+        let middle = began.midpoint(ended);
+        let is_long = length(&interval) > LONG;
+        let is_within =
+            (self.from..self.to).contains(&middle) || is_long && began < self.to && ended > self.from;
+        if !is_within {
+            if self.is_empty && self.around.is_none() && (began..ended).contains(&self.from.midpoint(self.to))
+            {
+                self.around = Some(interval);
+            }
+            return Ok(None);
+        }
+        self.is_empty = false;
+        let number = middle.saturating_sub(self.from) / self.step;
+        if let Some((current, sum)) = &mut self.current
+            && *current == number
+        {
+            sum.add(interval)?;
+            return Ok(None);
+        }
+        let ended = self.current.replace((number, IntervalSum::begin(interval)?));
+        Ok(ended.map(|(_, sum)| sum.end()))
+    }
+
+    /// What came in the last step.
+    pub(super) fn end(self) -> Option<ApiInterval> {
+        match self.current {
+            Some((_, sum)) => Some(sum.end()),
+            None => self.around,
+        }
+    }
+}
+
+/// Successive intervals together.
+struct IntervalSum {
+    sum: ApiInterval,
+    length: Duration,
+    /// No sum overflows if these do not.
+    totals: Totals,
+    /// Whether all of them have sizes.
+    has_sizes: bool,
+}
+
+impl IntervalSum {
+    fn begin(first: ApiInterval) -> Result<Self> {
+        let (length, totals, has_sizes) = (length(&first), totals_of(&first)?, has_sizes(&first));
+        Ok(Self { sum: first, length, totals, has_sizes })
+    }
+
+    fn add(&mut self, interval: ApiInterval) -> Result<()> {
+        self.totals = self.totals.and(totals_of(&interval)?)?;
+        self.has_sizes &= has_sizes(&interval);
+        self.length += length(&interval);
+        let sum = &mut self.sum;
+        sum.taken = interval.taken;
+        sum.passes = sum.passes.saturating_add(interval.passes);
+        sum.failures = sum.failures.saturating_add(interval.failures);
+        sum.slow_dropped = sum.slow_dropped.saturating_add(interval.slow_dropped);
+        for device in interval.devices {
+            let is_same = |had: &&mut ApiDevice| had.name == device.name && had.since == device.since;
+            match sum.devices.iter_mut().find(is_same) {
+                Some(had) => add_device(had, device),
+                None => sum.devices.push(device),
+            }
+        }
+        sum.workloads = match (sum.workloads.take(), interval.workloads) {
+            (Some(had), Some(came)) => Some(workloads(had, came)),
+            _ => None,
+        };
+        for (reason, count) in interval.lost {
+            *sum.lost.entry(reason).or_default() += count;
+        }
+        for io in interval.slow {
+            add_to_slowest(&mut sum.slow, io, latency_ns);
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> ApiInterval {
+        if !self.has_sizes {
+            self.sum.devices.iter_mut().flat_map(|device| &mut device.ops).for_each(|op| op.sizes = None);
+        }
+        ApiInterval { seconds: self.length.as_secs_f64(), ..self.sum }
+    }
+}
+
+fn totals_of(interval: &ApiInterval) -> Result<Totals> {
+    totals(&interval.devices, interval.workloads.as_deref(), &interval.lost)
+}
+
+fn has_sizes(interval: &ApiInterval) -> bool {
+    interval.devices.iter().flat_map(|device| &device.ops).all(|op| op.sizes.is_some())
+}
+
+/// Adds what came. What is not a count is that of the later one.
+fn add_device(had: &mut ApiDevice, device: ApiDevice) {
+    let earlier = std::mem::replace(had, device);
+    let later = std::mem::take(&mut had.ops);
+    had.ops = earlier.ops;
+    for op in later {
+        match had.ops.iter_mut().find(|had| had.op == op.op) {
+            Some(had) => add_op(had, op),
+            None => had.ops.push(op),
+        }
+    }
+    for (group, count) in earlier.unseen {
+        *had.unseen.entry(group).or_default() += count;
+    }
+    had.inflight = match (earlier.inflight, had.inflight) {
+        (Some(one), Some(other)) => Some(most(one, other)),
+        (one, other) => one.or(other),
+    };
+    // A phase that was recorded for a while is shown.
+    if earlier.phases.len() > had.phases.len() {
+        (had.phases, had.lacks) = (earlier.phases, earlier.lacks);
+    }
+}
+
+fn most(earlier: ApiInflight, later: ApiInflight) -> ApiInflight {
+    let oldest = if later.oldest_seconds > earlier.oldest_seconds { later } else { earlier };
+    ApiInflight { read: earlier.read.max(later.read), write: earlier.write.max(later.write), ..oldest }
+}
+
+fn add_op(had: &mut Op, op: Op) {
+    had.bytes += op.bytes;
+    had.requeues += op.requeues;
+    for (status, count) in op.errors {
+        *had.errors.entry(status).or_default() += count;
+    }
+    for (had, came) in [
+        (&mut had.admission, &op.admission),
+        (&mut had.queue, &op.queue),
+        (&mut had.device, &op.device),
+        (&mut had.total, &op.total),
+    ] {
+        had.add(came);
+    }
+    if let (Some(had), Some(came)) = (&mut had.sizes, op.sizes) {
+        add_sizes(had, came);
+    }
+}
+
+fn add_sizes(had: &mut ApiSizes, came: ApiSizes) {
+    had.requests.add(&came.requests);
+    for band in came.bands {
+        match had.bands.iter_mut().find(|had| had.size == band.size) {
+            Some(had) => had.device.add(&band.device),
+            None => had.bands.push(band),
+        }
+    }
+    had.bands.sort_by_key(|band| BAND_NAMES.iter().position(|name| *name == band.size));
+}
+
+/// What they did together, by cgroup.
+fn workloads(mut all: Vec<ApiWorkload>, came: Vec<ApiWorkload>) -> Vec<ApiWorkload> {
+    for workload in came {
+        let Some(had) = all.iter_mut().find(|had| had.cgroup == workload.cgroup) else {
+            all.push(workload);
+            continue;
+        };
+        for usage in workload.usage {
+            let is_same = |had: &&mut ApiWorkloadUsage| had.device == usage.device && had.op == usage.op;
+            match had.usage.iter_mut().find(is_same) {
+                Some(had) => add_usage(had, &usage),
+                None => had.usage.push(usage),
+            }
+        }
+    }
+    all.sort_unstable_by(|one, other| one.cgroup.cmp(&other.cgroup));
+    all
+}
+
+fn add_usage(had: &mut ApiWorkloadUsage, came: &ApiWorkloadUsage) {
+    had.bytes += came.bytes;
+    had.errors += came.errors;
+    had.queue_seconds += came.queue_seconds;
+    had.device_seconds += came.device_seconds;
+    had.total.add(&came.total);
+}
+
+fn latency_ns(io: &ApiSlowIo) -> u64 {
+    let latency = io.latency;
+    let longest = [latency.admission, latency.queue, latency.device, latency.total].into_iter().flatten();
+    longest.map(|seconds| (seconds * 1e9).round() as u64).max().unwrap_or_default()
+}
+
+fn length(interval: &ApiInterval) -> Duration {
+    Duration::try_from_secs_f64(interval.seconds).unwrap_or_default()
+}
+
+fn microseconds(seconds: f64) -> u64 {
+    (seconds * 1e6).round() as u64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! A history that survives the daemon, in a file.
+
+use std::{fs, path::Path, thread, time::Duration};
+
+use biolat_daemon::api::{ApiHistory, ApiSnapshot};
+
+use crate::{
+    history::{assert_sums, get, ios},
+    support::{
+        Folder,
+        awake::Awake,
+        daemon::{Daemon, wait_for},
+        fd_store::FdStore,
+        load::Target,
+        loop_device::LoopDevice,
+        mount::Mount,
+        settled::settled,
+    },
+};
+
+fn arguments<'a>(device: &'a str, file: &'a str) -> [&'a str; 6] {
+    ["--interval", "100ms", "--device", device, "--history-file", file]
+}
+
+fn history(daemon: &Daemon) -> ApiHistory {
+    get(daemon, "/api/v1/history?from=0")
+}
+
+/// Killed and ended, while I/O goes on: each I/O is in one interval, and each interval begins where the one before ended.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_restart_leaves_no_gap() {
+    let device = LoopDevice::attach("history-file", true);
+    let (store, folder) = (FdStore::new("history-store"), Folder::new("history-files", true));
+    let file = folder.0.join("history");
+    let arguments = arguments(&device.name, file.to_str().unwrap());
+    let _awake = Awake::all_cpus();
+    let target = Target::open(&device.path());
+    let mut daemon = Daemon::start_command(&mut store.command(&arguments));
+    for round in 0..6 {
+        target.read(300);
+        target.write(70);
+        wait_for("some intervals", || history(&daemon).intervals.len() > 5 * (round + 1));
+        if round % 2 == 0 {
+            // SIGKILL.
+            drop(daemon);
+        } else {
+            daemon.terminate();
+        }
+        target.read(30);
+        thread::sleep(Duration::from_millis(300));
+        daemon = Daemon::start_command(&mut store.command(&arguments));
+        wait_for("its first interval", || history(&daemon).intervals.len() > 5 * (round + 1) + 1);
+    }
+    let _ = settled(&daemon, &device.name);
+    let snapshot: ApiSnapshot = get(&daemon, "/api/v1/snapshot");
+    wait_for("an interval after the last I/O", || {
+        history(&daemon).intervals.last().is_some_and(|interval| interval.taken > snapshot.taken)
+    });
+    let intervals = history(&daemon).intervals;
+    let counted: u64 = snapshot.devices[0].ops.iter().map(|op| op.total.count()).sum();
+    assert!(counted >= 6 * 400, "{counted}");
+    assert_eq!(ios(&intervals, &device.name), counted);
+    assert_sums(&intervals, &snapshot);
+    for pair in intervals.windows(2) {
+        assert!((pair[1].began - pair[0].taken).abs() < 0.01, "{} {}", pair[0].taken, pair[1].began);
+    }
+}
+
+/// The daemon goes on without the file, and says why in one line.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_file_that_cannot_be_used() {
+    let folder = Folder::new("history-files", true);
+    let of_others = folder.0.join("diary");
+    fs::write(&of_others, "dear diary").unwrap();
+    let small = Mount::new("history-small", &["-t", "tmpfs", "-o", "size=8k", "tmpfs"]);
+    let read_only = Mount::new("history-read-only", &["-t", "tmpfs", "-o", "ro", "tmpfs"]);
+    let on = |mount: &Mount| Path::new(mount.place()).join("history");
+    for (path, expected) in [
+        (
+            of_others.clone(),
+            "is not a history of biolat, and is left as it is: keeping the history in memory alone",
+        ),
+        (
+            folder.0.join("none/history"),
+            "No such file or directory (os error 2): keeping the history in memory alone",
+        ),
+        (on(&read_only), "Read-only file system (os error 30): keeping the history in memory alone"),
+        (
+            on(&small),
+            "No space left on device (os error 28): keeping it in memory, trying again every minute",
+        ),
+    ] {
+        let device = LoopDevice::attach("history-file", true);
+        let daemon = Daemon::start(&arguments(&device.name, path.to_str().unwrap()));
+        Target::open(&device.path()).read(100);
+        let expected = |line: &&String| line.contains(expected);
+        wait_for("the line", || daemon.log().iter().any(|line| expected(&line)));
+        wait_for("the history", || ios(&history(&daemon).intervals, &device.name) >= 100);
+        let log = daemon.log();
+        assert_eq!(log.iter().filter(expected).count(), 1, "{log:#?}");
+    }
+    assert_eq!(fs::read(&of_others).unwrap(), b"dear diary");
+}

@@ -1,0 +1,281 @@
+//! `report --save` and `--load`: what a file tells is what the daemon told, and a file that is none is one clear line.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use serde_json::{Value, json};
+
+use crate::{
+    report::{command, fails, server_of, text},
+    report_past::{DRIVE, MINUTES, STALL, date, day, now},
+    support::{certificates::Folder, server::BackgroundServer, snapshots::snapshot},
+};
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn works(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn unzipped(path: &Path) -> String {
+    let mut lines = String::new();
+    GzDecoder::new(fs::File::open(path).unwrap()).read_to_string(&mut lines).unwrap();
+    lines
+}
+
+fn saved(folder: &Folder, from: SocketAddr) -> PathBuf {
+    let path = folder.0.join("db1.biolat.gz");
+    works(&["--from", &from.to_string(), "--save", path.to_str().unwrap()]);
+    path
+}
+
+/// What follows the lines that say what is read.
+fn shown(output: &str) -> &str {
+    output.split_once("\n\n").map_or(output, |(_, shown)| shown)
+}
+
+fn server(now: u64) -> SocketAddr {
+    BackgroundServer::of_history(Some(snapshot(8)), day(now)).address
+}
+
+#[test]
+fn a_file_tells_what_the_daemon_told() {
+    let folder = Folder::new("saved-equal");
+    let now = now();
+    let from = server(now);
+    let file = saved(&folder, from);
+    let stall = now - 60 * STALL;
+    let (clock, since) = (date(stall, "%H:%M"), (stall - 120).to_string());
+    let until = (stall + 300).to_string();
+    for arguments in [
+        &["--worst"][..],
+        &["--worst", "-j"],
+        &["--worst", "--since", &since, "--until", &until],
+        &["--at", &clock, "--for", "5m", "-D"],
+        &["--at", &clock, "-DF", "-P", "-m"],
+        &["--at", &(stall + 20).to_string(), "--for", "5s", "-F"],
+        &["--since", &since, "--until", &until, "-D", "60"],
+        &["--since", &since, "--until", &until, "-jDF", "90"],
+        &["--since", "1000000000", "-j"],
+        &["--since", "1000000000", "-d", DRIVE, "-jD", "3600"],
+        &["--since", "1000000000", "--fine", "-Q"],
+    ] {
+        let live = works(&[&["--from", &from.to_string()], arguments].concat());
+        let loaded = works(&[&["--load", file.to_str().unwrap()], arguments].concat());
+        assert_eq!(shown(&loaded), shown(&live), "{arguments:?}");
+        assert!(!shown(&live).is_empty(), "{arguments:?}");
+    }
+    for arguments in [["--load", file.to_str().unwrap()], ["--from", &from.to_string()]] {
+        let before = works(&[&arguments[..], &["--at", "1000000000"]].concat());
+        assert!(before.contains("nothing is kept of that time: the history begins at 20"), "{before}");
+    }
+    let all = works(&["--load", file.to_str().unwrap(), "-D"]);
+    let unwrapped = all.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(unwrapped.contains(&format!("on example in {}, saved at ", file.display())), "{all}");
+    assert!(all.contains(&format!("{} I/O in ", "86,407")), "60 a minute, and 7: {all}");
+    let json = works(&["--load", file.to_str().unwrap(), "-jD", "60"]);
+    assert_eq!(json.lines().count() as u64, MINUTES);
+}
+
+#[test]
+fn lines_of_a_file() {
+    let folder = Folder::new("saved-lines");
+    let now = now();
+    let from = server(now);
+    let path = saved(&folder, from);
+    let lines = unzipped(&path);
+    assert!(lines.starts_with("{\"format\":\"biolat history\",\"format_version\":1,\"saved\":"));
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let head = &lines[0];
+    assert!(head["saved"].as_f64().unwrap() >= now as f64);
+    assert_eq!((&head["history"]["host"], &head["history"]["to"]), (&json!("example"), &head["saved"]));
+    assert_eq!(head["history"]["from"].as_f64(), Some((now - 60 * MINUTES) as f64));
+    assert!(head["history"].get("intervals").is_none());
+    assert_eq!(head["snapshot"]["devices"].as_array().unwrap().len(), 8);
+    assert_eq!(head["slow"]["ios"], json!([]));
+    assert_eq!(lines.last(), Some(&json!({"end": {"intervals": MINUTES}})));
+    // The intervals are those of the API.
+    let rest =
+        [&folder.0.join("range.gz").to_string_lossy()[..], "--at", &(now - 300).to_string(), "--for", "3m"]
+            .map(str::to_owned);
+    let rest: Vec<_> = rest.iter().map(String::as_str).collect();
+    let about = works(&[&["--from", &from.to_string(), "--save"], &rest[..]].concat());
+    assert!(about.starts_with("saved 3 intervals of example to "), "{about}");
+    let part = unzipped(Path::new(rest[0]));
+    let part: Vec<Value> = part.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(part[1..4], lines[lines.len() - 6..lines.len() - 3]);
+    assert_eq!(part[0]["history"]["from"].as_f64(), Some((now - 300) as f64));
+    // Of one device, in the snapshot too.
+    let one = folder.0.join("one.gz");
+    works(&["--from", &from.to_string(), "-d", DRIVE, "--save", one.to_str().unwrap()]);
+    let one = unzipped(&one);
+    assert!(one.contains(DRIVE) && !one.contains("nvme0n1"));
+    // Of another one, and through pipes.
+    let script = "\"$0\" report --from $1 -d nvme0n1 --save - | \"$0\" report --load - -jD";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_biolat-daemon"), &from.to_string()])
+        .output()
+        .unwrap();
+    let window: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let blocks = window["blocks"].as_array().unwrap();
+    assert_eq!((blocks.len(), &blocks[0]["ios"]), (1, &json!(86_400)));
+    assert!(text(&output.stderr).contains("saved 1,440 intervals"), "{}", text(&output.stderr));
+}
+
+/// What a biolat of today reads, any later one reads.
+#[test]
+fn a_recorded_file_is_read() {
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/userspace/fixtures/saved_history_1.jsonl.gz");
+    let fixture = fixture.to_str().unwrap();
+    let json = works(&["--load", fixture, "-jDF", "--since", "1767582000", "60"]);
+    let windows: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let figures = |window: &Value| {
+        let block = &window["blocks"][0];
+        (block["device"].clone(), block["op"].clone(), block["ios"].clone(), block["bytes"].clone())
+    };
+    let expected = [67_u64, 60].map(|ios| (json!("nvme3n1"), json!("read"), json!(ios), json!(4096 * ios)));
+    assert_eq!(windows.iter().map(figures).collect::<Vec<_>>(), expected);
+    assert_eq!(windows[0]["slow"][0]["workload"], "/system.slice/postgresql.service");
+    assert_eq!((&windows[0]["host"], &windows[0]["ended"]), (&json!("db1"), &json!(1_767_582_060.0)));
+    let worst = works(&["--load", fixture, "--worst", "-j"]);
+    let worst: Value = serde_json::from_str(worst.lines().next().unwrap()).unwrap();
+    let expected = (&json!("nvme3n1"), &json!(3.999), &json!(1_767_582_000.0));
+    assert_eq!((&worst["device"], &worst["latency"], &worst["began"]), expected);
+}
+
+fn head(change: impl FnOnce(&mut Value)) -> String {
+    let mut head = json!({
+        "format": "biolat history", "format_version": 1, "saved": 1_767_582_120.0,
+        "history": {
+            "version": 1, "biolat": "0.1.0", "host": "db1", "interval": 5.0, "from": 0.0, "to": 1_767_582_120.0,
+            "complete_from": null, "ten_seconds_from": null, "collections_from": null,
+        },
+        "snapshot": null, "slow": null,
+    });
+    change(&mut head);
+    format!("{head}\n")
+}
+
+const INTERVAL: &str = "{\"began\":1767582000,\"taken\":1767582060,\"seconds\":60,\"passes\":12,\"failures\":0,\"lost\":{},\
+                        \"slow\":[],\"slow_dropped\":0}\n";
+const END: &str = "{\"end\":{\"intervals\":1}}\n";
+
+/// Each is one clear line, and no file is taken for another.
+#[test]
+fn files_that_are_none() {
+    let folder = Folder::new("saved-bad");
+    let plain = |_: &mut Value| {};
+    let whole = head(plain) + INTERVAL + END;
+    let mut truncated = gzip(whole.as_bytes());
+    truncated.truncate(truncated.len() - 9);
+    let mut flipped = gzip(whole.as_bytes());
+    let last = flipped.len() - 6;
+    flipped[last] ^= 1;
+    let newer = head(|head| head["format_version"] = 2.into());
+    let other_api = head(|head| head["history"]["version"] = 2.into());
+    let bomb = [head(plain).as_bytes(), &[b' '; 64 << 20]].concat();
+    let large = format!("{{\"lost\":{{\"clock\":{}}},", u64::MAX / 2 + 1);
+    let large = INTERVAL.replace("\"lost\":{},", "").replacen('{', &large, 1);
+    for (content, expected) in [
+        (Vec::new(), "it is empty"),
+        (b"x".to_vec(), "not a history"),
+        (b"{\"version\":1,\"biolat\":\"0.1.0\",\"intervals\":[]}".to_vec(), "not a history"),
+        (gzip(b"\x7fELF"), "not a history"),
+        (b"\x1f\x8bnot gzip".to_vec(), "it is damaged"),
+        (gzip(newer.as_bytes()), "it has version 2 of the format"),
+        (gzip(other_api.as_bytes()), "version 2 of the API"),
+        (truncated, "it is incomplete"),
+        (flipped, "it is damaged: "),
+        (head(plain).into_bytes(), "it is incomplete"),
+        ((head(plain) + INTERVAL).into_bytes(), "it is incomplete"),
+        (whole.trim_end().as_bytes().to_vec(), "it is incomplete"),
+        ((head(plain) + END).into_bytes(), "it has 0 of 1 intervals"),
+        ((whole.clone() + INTERVAL).into_bytes(), "it goes on after its end"),
+        ((head(plain) + "{\"began\":1}\n" + END).into_bytes(), "interval 1: missing field"),
+        ((head(plain) + &INTERVAL.replace(":60,", ":-60,") + END).into_bytes(), "a time of -6e1 s"),
+        ((head(plain) + &large + &large + END).into_bytes(), "exceeds 64 bits"),
+        (head(|head| head["saved"] = json!(-1.0)).into_bytes(), "a wrong time"),
+        (head(|head| head["saved"] = json!(1e300)).into_bytes(), "a wrong time"),
+        (head(|head| head["history"]["interval"] = json!(0.0)).into_bytes(), "it collects every 0 s"),
+        (gzip(&bomb), "a line is longer than 32 MiB"),
+    ] {
+        let path = folder.0.join("file");
+        fs::write(&path, content).unwrap();
+        // 400 MiB of address space.
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -v 400000; exec \"$0\" report --load \"$1\" --worst"])
+            .arg(env!("CARGO_BIN_EXE_biolat-daemon"))
+            .arg(&path)
+            .output()
+            .unwrap();
+        fails(&output, &[&path.display().to_string(), expected]);
+    }
+    let path = folder.0.join("file");
+    fs::write(&path, whole).unwrap();
+    assert!(works(&["--load", path.to_str().unwrap(), "--worst"]).contains("no I/O"));
+    fails(&run(&["--load", folder.0.to_str().unwrap()]), &["Is a directory"]);
+    fails(&run(&["--load", "/nonexistent/file"]), &["cannot open /nonexistent/file", "No such file"]);
+}
+
+#[test]
+fn places_that_cannot_be_written() {
+    let folder = Folder::new("saved-places");
+    let from = server(now()).to_string();
+    let save = |file: &Path| run(&["--from", &from, "--save", file.to_str().unwrap()]);
+    let existing = folder.write("existing", "precious");
+    fails(&save(&existing), &["existing exists: give another name, or remove it"]);
+    assert_eq!(fs::read_to_string(&existing).unwrap(), "precious");
+    fails(&save(&folder.0), &["exists"]);
+    fails(&save(&folder.0.join("no/file")), &["its folder does not exist"]);
+    fails(&save(Path::new("/proc/biolat.gz")), &["cannot write /proc/biolat.gz: "]);
+    fails(&save(&existing.join("file")), &["cannot write "]);
+    // A file system that is full after 4 KiB.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" report --from \"$1\" --save \"$2\""])
+        .arg(env!("CARGO_BIN_EXE_biolat-daemon"))
+        .args([&from, folder.0.join("full").to_str().unwrap()])
+        .output()
+        .unwrap();
+    fails(&output, &["cannot write to ", "full: File too large"]);
+    // A daemon that is cut off in the middle.
+    let half = b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"version\":1,\"biolat\"";
+    let half = server_of(half).to_string();
+    let cut = run(&["--from", &half, "--save", folder.0.join("cut").to_str().unwrap()]);
+    fails(&cut, &["closed the connection within its answer"]);
+    let names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["existing"], "nothing is left");
+}
+
+#[test]
+fn wrong_options() {
+    for arguments in [
+        &["--save", "x"][..],
+        &["--load", "x", "--from", "db1"],
+        &["--load", "x", "--save", "y"],
+        &["--load", "x", "--user", "alice"],
+        &["--load", "x", "--top"],
+        &["--load", "x", "--slow"],
+        &["--from", "db1", "--save", "x", "--worst"],
+        &["--from", "db1", "--save", "x", "-j"],
+        &["--from", "db1", "--save", "x", "5"],
+    ] {
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
