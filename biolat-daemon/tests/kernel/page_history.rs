@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::support::{
     browser::Browser,
-    day::{DayServer, ERRORS, FAILED_WRITES, GAP, GAP_LENGTH, RESTART, STALL, STALLED},
-    day_page::{is_exact, loaded, open, place},
+    day::{DayServer, ERRORS, FAILED_WRITES, GAP, GAP_LENGTH, RESTART, STALL, STALLED, WORKLOADS},
+    day_page::{is_exact, loaded, open, place, who_and_sizes},
 };
 
 const DAY: u64 = 26 * 3600;
@@ -173,6 +173,50 @@ fn a_range_is_chosen() {
     assert!(browser.evaluate("location.hash").as_str().unwrap().contains("device=nvme3n1"));
     browser.press("l");
     browser.wait_for("biolat.state.range === null");
+    assert_eq!(browser.faults(), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs chromium and Playwright: cargo xtask test"]
+fn who_did_it_and_in_which_sizes() {
+    let day = DayServer::start(26);
+    let from = day.ended - STALL - 300;
+    let mut browser = open(&day, &format!("#from={from}&to={}", from + 600), &json!({}));
+    who_and_sizes(&mut browser, &day);
+    let who = "[...document.querySelectorAll('#who tbody button')].map(({ title }) => title.split(' (')[0])";
+    assert_eq!(browser.evaluate(who), json!(WORKLOADS));
+    assert_eq!(browser.text("#who-note"), "");
+    assert!(browser.text("#who-of").contains(", 10 min, "), "{}", browser.text("#who-of"));
+    // The cell of the stall is the readers' alone.
+    browser.click("#who tbody tr:nth-child(2)");
+    browser.wait_for(&format!("biolat.state.workload === '{}' && !biolat.state.loading", WORKLOADS[1]));
+    let slow = "Object.entries(biolat.state.cells).filter(([cell]) => cell > 0)";
+    assert_eq!(browser.evaluate(slow), json!([]));
+    browser.click("#who tbody tr:nth-child(1)");
+    browser.wait_for(&format!("biolat.state.workload === '{}' && !biolat.state.loading", WORKLOADS[0]));
+    let (_, ios, latency) = STALLED;
+    assert_eq!(browser.evaluate(slow), json!([[format!("{:.0}", latency.log2() * 8.0), ios]]));
+    assert_eq!(browser.faults(), [""; 0]);
+}
+
+/// They are the first that is dropped.
+#[test]
+#[ignore = "needs chromium and Playwright: cargo xtask test"]
+fn a_history_that_has_no_workloads_and_sizes_any_more() {
+    let day = DayServer::with_memory(26, 7 << 20);
+    let mut browser = open(&day, &format!("#last={DAY}"), &json!({}));
+    is_exact(&mut browser, &day);
+    for note in ["#who-note", "#sizes-note"] {
+        let text = browser.text(note);
+        assert!(
+            text.starts_with("Not in the history any more: ") && text.ends_with(" of this time."),
+            "{text}"
+        );
+    }
+    browser.click("#ranges button[value='600']");
+    browser.wait_for("biolat.state.range.last === 600");
+    who_and_sizes(&mut browser, &day);
+    assert_eq!(browser.text("#who-note"), "");
     assert_eq!(browser.faults(), [""; 0]);
 }
 

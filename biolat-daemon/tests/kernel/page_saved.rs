@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     browser::Browser,
     day::{DayServer, STALL, STALLED},
-    day_page::{is_exact, loaded},
+    day_page::{is_exact, loaded, who_and_sizes},
     http,
 };
 
@@ -73,7 +73,7 @@ fn a_saved_history_is_shown_as_the_own_one() {
         browser.drop_file(&path);
         browser.wait_for("biolat.state.day?.length > 100 && document.getElementById('day-note').hidden");
         fs::remove_file(path).unwrap();
-        is_exact(&mut browser, &day);
+        who_and_sizes(&mut browser, &day);
         assert_eq!(browser.text("#host"), "<b>db1</b>");
         assert!(browser.text("#state").ends_with(name));
         let stalls = browser.evaluate("biolat.state.day.filter(({ slowest }) => slowest > 1)");

@@ -24,13 +24,13 @@ function appendGrowth(words, before, now) {
 const lastCells = ({ buckets, ...rest }) => ({ ...rest, buckets: buckets.map(([index, count]) => [index * WIDE, count]) });
 
 /** Appends the growth of each band of sizes. */
-function bandsBetween(before, now) {
+function bandsBetween(before, now, Words) {
   const words = [];
   const [had, has] = [before, now].map((sizes) => new Map(sizes?.bands.map(({ size, device }) => [size, lastCells(device)])));
   for (const [name] of BANDS) appendGrowth(words, had.get(name) ?? EMPTY, has.get(name) ?? EMPTY);
   return {
     seconds: BANDS.map(([name]) => (has.get(name)?.seconds ?? 0) - (had.get(name)?.seconds ?? 0)),
-    words: (before ? Uint32Array : Float64Array).from(words),
+    words: Words.from(words),
   };
 }
 
@@ -47,7 +47,7 @@ function opBetween(before, now, Words = before ? Uint32Array : Float64Array) {
     seconds: PHASES.map((phase) => now[phase].seconds - (before?.[phase].seconds ?? 0)),
     words: Words.from(words),
     // Of flushes and the like, nothing is kept.
-    bands: now.sizes?.bands.length ? bandsBetween(before?.sizes, now.sizes) : null,
+    bands: now.sizes?.bands.length ? bandsBetween(before?.sizes, now.sizes, Words) : null,
   };
 }
 

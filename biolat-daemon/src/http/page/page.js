@@ -199,10 +199,12 @@ function timeRange() {
 function drawNow() {
   if (!history.latest) return;
   const began = performance.now();
-  const view = timeRange(), { snapshot, passes, from, to, isPast } = view;
+  const view = timeRange(), { snapshot, from, to, isPast } = view;
   const dark = isDark(), { device, op } = choice;
   // Of a workload, only total latencies are counted.
   const workload = snapshot.workloads ? choice.workload : null, phase = workload === null ? choice.phase : TOTAL;
+  // Those with sizes and workloads: of the past, not all.
+  const detailed = view.passes.filter(({ hasDetail = true }) => hasDetail), passes = workload === null ? view.passes : detailed;
   showChoice(snapshot, { workload, phase });
   setText(at('host'), snapshot.host);
   document.title = `${snapshot.host} · biolat`;
@@ -214,12 +216,13 @@ function drawNow() {
     if (shown !== total) shown.addPass(pass, device, op, workload);
   }
   const of = `${workload === null ? '' : `${workloadName(whoIs(workload, view))}, `}${selection()}`;
-  rendered = { ...view, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: sum(passes.map((pass) => pass.seconds)) };
+  rendered = { ...view, passes, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: secondsOf(passes) };
+  const details = { ...rendered, passes: detailed, seconds: secondsOf(detailed), missing: missingDetail(view.passes, detailed) };
   showRanges();
   showFigures(rendered);
   showDevices(rendered);
-  showWorkloads(rendered);
-  showSizes(rendered);
+  showWorkloads(details);
+  showSizes(details);
   showCpus(rendered);
   showLegend();
   showHung(paused?.latest ?? history.latest);
@@ -232,6 +235,14 @@ function drawNow() {
   updatePin();
   draws++;
   drawSeconds = (performance.now() - began) / 1000;
+}
+
+const secondsOf = (passes) => sum(passes.map((pass) => pass.seconds));
+
+/** Of which time the history has no sizes and workloads; empty if it has them of all. */
+function missingDetail(passes, detailed) {
+  const missing = secondsOf(passes) - secondsOf(detailed);
+  return detailed.length < passes.length ? `Not in the history any more: ${detailed.length ? duration(missing) : 'all'} of this time.` : '';
 }
 
 /** The recorded I/Os of the passes, the slowest of each. */

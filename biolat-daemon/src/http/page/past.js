@@ -11,11 +11,18 @@ const PART = 40;
 /** The shortest step that makes at most so many columns of a time. */
 const stepOf = (seconds, most = MOST_COLUMNS) => STEPS.find((step) => seconds / step <= most) ?? 86400;
 
+/** Whether an interval has sizes or workloads. The daemon drops them first where memory is short. */
+const hasDetail = ({ devices = [], workloads }) => workloads !== undefined || devices.every(({ ops }) => ops.every(({ sizes }) => sizes));
+
 /** The pass of an interval: its counters are differences. */
-function passOf({ began, taken, seconds, devices = [], summary = [], slow, slow_dropped, lost, failures }) {
+function passOf(interval) {
+  const { began, taken, seconds, devices = [], summary = [], slow, slow_dropped, lost, failures } = interval;
   // If the clock was set back in the interval, it seems to end before it begins.
   const from = began < taken ? began : taken - seconds;
-  const pass = { from, to: taken, seconds, devices: new Map(), workloads: new Map(), seen: devices, summary, slow, slow_dropped, lost, failures, daemon: { cpu: null } };
+  const pass = {
+    from, to: taken, seconds, devices: new Map(), workloads: workloadsBetween(null, interval, new Set()), hasDetail: hasDetail(interval),
+    seen: devices, summary, slow, slow_dropped, lost, failures, daemon: { cpu: null },
+  };
   for (const device of devices) {
     // A drive may have been replaced by one of the same name.
     const kept = pass.devices.get(device.name) ?? { ops: [], unseen: 0, cpus: [] };
@@ -23,7 +30,7 @@ function passOf({ began, taken, seconds, devices = [], summary = [], slow, slow_
       kept.ops.push([op.op, opBetween(null, op, Uint32Array)]);
       // Its histograms are not needed any more.
       for (const phase of PHASES) delete op[phase];
-      op.sizes = undefined;
+      op.sizes &&= {};
     }
     kept.unseen += sum(device.unseen);
     pass.devices.set(device.name, kept);
@@ -125,10 +132,10 @@ class Past {
     return Math.min(this.completeFrom ?? 0, ...this.passes.map(({ from }) => from));
   }
 
-  /** The latest snapshot with the devices of the range, and what they did in it; without what is not kept. */
+  /** The latest snapshot with the devices of the range, and what they did in it. */
   snapshot(latest) {
     if (this.#devices.of !== this.passes) this.#devices = { of: this.passes, list: this.#sumDevices(latest) };
-    return { ...latest, devices: this.#devices.list, workloads: undefined };
+    return { ...latest, devices: this.#devices.list };
   }
 
   #sumDevices(latest) {

@@ -32,16 +32,42 @@ function summaryOf({ devices }) {
   });
 }
 
-/** The sum of what an op did in several passes. */
-function sumGrowth(list) {
-  if (list.length === 1) return list[0];
-  const total = new Sum(), words = [], { bytes, errors, seconds } = list.reduce((sum, growth) => sum.add(growth), total);
-  for (const counts of total.counts) {
+/** Histograms as consecutive words. */
+function wordsOf(histograms) {
+  const words = [];
+  for (const counts of histograms) {
     const start = words.push(0);
     counts.forEach((count, cell) => { if (count > 0) words.push(cell, count); });
     words[start - 1] = (words.length - start) / 2;
   }
-  return { bytes, errors, seconds, words: Float64Array.from(words), bands: null };
+  return Float64Array.from(words);
+}
+
+/** The sum of bands of sizes, as `sumBands` adds them up. */
+const bandsOf = (bands) => ({ seconds: bands.map(({ seconds }) => seconds), words: wordsOf(bands.map(({ counts }) => counts)) });
+
+/** The sum of what an op or a workload did in several passes. */
+function sumGrowth(list) {
+  if (list.length === 1) return list[0];
+  const { bytes, errors, seconds, counts } = list.reduce((sum, growth) => sum.add(growth), new Sum());
+  const banded = list.filter(({ bands }) => bands).map((growth) => ({ devices: new Map([['', { ops: new Map([['', growth]]) }]]) }));
+  return { bytes, errors, seconds, words: wordsOf(counts), bands: banded.length ? bandsOf(sumBands(banded, null, null)) : null };
+}
+
+/** What each workload did in several passes. */
+function sumWorkloads(passes) {
+  const all = new Map();
+  for (const { workloads } of passes) {
+    for (const [cgroup, { who, usage }] of workloads) {
+      const { uses } = all.get(cgroup) ?? all.set(cgroup, { who, uses: new Map() }).get(cgroup);
+      for (const use of usage) {
+        const key = `${use.device}\n${use.op}`;
+        uses.set(key, [...(uses.get(key) ?? []), use]);
+      }
+    }
+  }
+  const sums = (uses) => [...uses.values()].map((list) => ({ ...list[0], ...sumGrowth(list) }));
+  return new Map([...all].map(([cgroup, { who, uses }]) => [cgroup, { who, usage: sums(uses) }]));
 }
 
 /** Several passes as one. */
@@ -61,6 +87,8 @@ function sumPasses(passes) {
   const [seen, slow, summary] = ['seen', 'slow', 'summary'].map((part) => passes.flatMap((pass) => pass[part]));
   return {
     ...passes[0], from: began < to ? began : to - seconds, to, seconds, devices: all, seen, slow, summary, lost,
+    // As in the API: without those of a part, there are none of the sum.
+    ...(passes.every((pass) => pass.hasDetail) ? { workloads: sumWorkloads(passes) } : { workloads: new Map(), hasDetail: false }),
     slow_dropped: sum(passes.map((pass) => pass.slow_dropped)), failures: sum(passes.map((pass) => pass.failures)),
   };
 }
@@ -109,7 +137,8 @@ async function readSaved(file) {
       }
       const pass = passOf({ ...value, summary: summaryOf(value) });
       saved.passes.push(pass);
-      for (const { ops } of pass.devices.values()) for (const [, growth] of ops) words += growth.words.length;
+      for (const { ops } of pass.devices.values()) for (const [, growth] of ops) words += growth.words.length + (growth.bands?.words.length ?? 0);
+      for (const { usage } of pass.workloads.values()) for (const growth of usage) words += growth.words.length + OBJECT;
       if (words > MOST_SAVED_WORDS) throw new Error('too large');
     }
   } catch (error) {

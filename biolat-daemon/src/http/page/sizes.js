@@ -75,15 +75,16 @@ function sizeRow(range) {
   return row;
 }
 
-function showSizes({ snapshot, passes, sum: total }) {
+function showSizes({ snapshot, passes, missing }) {
   const devices = snapshot.devices.filter(({ name }) => (choice.device ?? name) === name), ops = snapshot.devices.flatMap(({ ops }) => ops);
   const counted = ops.some(({ sizes }) => sizes), body = at('sizes').tBodies[0];
-  at('sizes-at').hidden = passes.length === 0 || !ops.some(({ sizes }) => sizes !== undefined);
+  at('sizes-at').hidden = passes.length === 0 && missing === '' || !ops.some(({ sizes }) => sizes !== undefined);
   if (at('sizes-at').hidden) return;
   const bands = sumBands(passes, choice.device, choice.op), banded = bands.reduce((sum, { all }) => sum + all, 0), any = banded > 0;
-  const others = total.all[TOTAL] - banded, note = any ? (others > 0 ? `Not in this table: ${many(others, 'I/O')} of other ops, such as discard and flush.` : '') :
-    !counted ? 'Sizes are not counted: biolat runs with --sizes off.' :
-    total.all[TOTAL] > 0 ? 'Latencies by size are those of reads, writes and zone appends.' : 'No I/O in this time.';
+  const ios = passes.reduce((total, pass) => total.addPass(pass, choice.device, choice.op), new Sum()).all[TOTAL], others = ios - banded;
+  const note = any ? [others > 0 && `Not in this table: ${many(others, 'I/O')} of other ops, such as discard and flush.`, missing].filter(Boolean).join(' ') :
+    missing ? missing : !counted ? 'Sizes are not counted: biolat runs with --sizes off.' :
+    ios > 0 ? 'Latencies by size are those of reads, writes and zone appends.' : 'No I/O in this time.';
   const what = devices.every(({ phases }) => phases.includes('device')) ? 'device latency' : 'device latency, or total where the kernel records no other,';
   setText(at('sizes-of'), `${what} of ${selection()}${any ? '; percentiles within 19 %' : ''}`);
   setText(at('sizes-note'), note);

@@ -39,8 +39,8 @@ function workloadRow(cgroup) {
 }
 
 function showWorkloads(view) {
-  const { snapshot, passes, seconds, workload } = view, { device, op } = choice;
-  at('who-at').hidden = passes.length === 0 || snapshot.workloads === undefined;
+  const { snapshot, passes, seconds, workload, isPast, missing } = view, { device, op } = choice;
+  at('who-at').hidden = passes.length === 0 && missing === '' || snapshot.workloads === undefined;
   if (at('who-at').hidden) return;
   // The history may be of a daemon that counted them.
   const times = snapshot.workloads ? deviceTimes(passes, device, op) : [], all = times.reduce((sum, [, time]) => sum + time, 0);
@@ -49,9 +49,10 @@ function showWorkloads(view) {
   const more = times.length - list.length;
   if (workload !== null && !list.some(([cgroup]) => cgroup === workload)) list.push([workload, 0]);
   const rest = list.reduce((rest, [, time]) => rest - time, all);
-  setText(at('who-of'), `total latency of ${selection()}, last ${duration(seconds)}, most device time first; percentiles within 19 %`);
+  setText(at('who-of'), `total latency of ${selection()}, ${isPast ? '' : 'last '}${duration(seconds)}, most device time first; percentiles within 19 %`);
   setText(at('who-note'), !snapshot.workloads ? 'Counting by workload is off (--workloads), or this kernel does not tell the cgroup of an I/O.' :
-    list.length === 0 ? 'No I/O in this time.' : more > 0 ? `and ${more} more, together ${percent(all > 0 ? Math.max(0, rest) / all : null)}` : '');
+    list.length === 0 ? missing || 'No I/O in this time.' :
+    [more > 0 && `and ${more} more, together ${percent(all > 0 ? Math.max(0, rest) / all : null)}`, missing].filter(Boolean).join('. '));
   at('who-note').hidden = at('who-note').textContent === '';
   at('who').hidden = at('who-of').hidden = list.length === 0;
   for (const cgroup of workloadRows.keys()) if (!list.some(([other]) => other === cgroup)) workloadRows.delete(cgroup);

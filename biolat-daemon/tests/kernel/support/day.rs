@@ -9,11 +9,17 @@ use std::{
 };
 
 use biolat_daemon::{
+    band_histogram::BandHistogram,
+    cgroup::Identity,
     device::Device,
     histogram::Histogram,
     history::{HistoryLimits, SharedHistory},
     http::{Limits, ServeConfig, Service, serve},
-    snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowIo, SlowLog, Snapshot},
+    size_histogram::SizeHistogram,
+    snapshot::{
+        CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SizesView, SlowIo, SlowLog, Snapshot,
+        WorkloadUsage, WorkloadView,
+    },
 };
 use tokio::{net::TcpListener, runtime, sync::watch};
 
@@ -32,6 +38,10 @@ pub(crate) const GAP_LENGTH: u64 = HOUR / 2;
 /// The drive, the number and the latency of the reads that stalled.
 pub(crate) const STALLED: (usize, u64, f64) = (3, 3, 4.0);
 pub(crate) const FAILED_WRITES: u64 = 12;
+
+/// Who reads and who writes, in the order of the ops.
+pub(crate) const WORKLOADS: [&str; 2] =
+    ["/system.slice/<b>postgresql</b>.service", "/system.slice/backup.service"];
 
 /// A drive that is removed so long before the end.
 pub(crate) const REMOVED: usize = 6;
@@ -52,14 +62,19 @@ pub(crate) struct DayServer {
 impl DayServer {
     /// That has collected for this long.
     pub(crate) fn start(hours: u64) -> Self {
-        let mut day = Day::new(hours);
+        Self::with_memory(hours, MEMORY)
+    }
+
+    /// The same with so many bytes of history at most.
+    pub(crate) fn with_memory(hours: u64, bytes: usize) -> Self {
+        let mut day = Day::new(hours, bytes);
         day.whole();
         Self::serve(day, ANY, true)
     }
 
     /// With `--history off`.
     pub(crate) fn without_history() -> Self {
-        let mut day = Day::new(1);
+        let mut day = Day::new(1, MEMORY);
         day.collect(5);
         Self::serve(day, ANY, false)
     }
@@ -67,7 +82,7 @@ impl DayServer {
     /// That has collected for half an hour when the clock was set back by twenty minutes, and for another half hour. Returns
     /// the time when it was set, too.
     pub(crate) fn with_clock_set_back() -> (Self, u64) {
-        let mut day = Day::new(1);
+        let mut day = Day::new(1, MEMORY);
         day.now += 20 * 60;
         day.snapshot = empty(day.now);
         let set = day.now + 1800;
@@ -84,7 +99,7 @@ impl DayServer {
     pub(crate) fn restart(self) -> Self {
         self.stop.send_replace(true);
         self.thread.join().unwrap();
-        let mut day = Day::new(0);
+        let mut day = Day::new(0, MEMORY);
         day.now -= 600;
         day.snapshot = empty(day.now);
         day.ios = BTreeMap::from([(day.now, 0)]);
@@ -121,6 +136,9 @@ impl DayServer {
     }
 }
 
+/// More than a day takes.
+const MEMORY: usize = 32 << 20;
+
 /// Any free port.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -138,11 +156,11 @@ struct Day {
 
 impl Day {
     /// So many hours ago.
-    fn new(hours: u64) -> Self {
+    fn new(hours: u64, bytes: usize) -> Self {
         let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let began = end - hours * HOUR;
         let history = SharedHistory::new(
-            HistoryLimits { age: Duration::from_secs(26 * HOUR), bytes: 32 << 20 },
+            HistoryLimits { age: Duration::from_secs(26 * HOUR), bytes },
             Duration::from_secs(BOOT),
         );
         let ios = BTreeMap::from([(began, 0)]);
@@ -188,6 +206,7 @@ impl Day {
         if fails {
             self.snapshot.devices[5].series[1].errors = vec![("ioerr", FAILED_WRITES)];
         }
+        self.snapshot.workloads = Some(workloads(&self.snapshot));
         self.history.record(&Arc::new(self.snapshot.clone()), Duration::from_secs(self.boot));
     }
 
@@ -199,6 +218,7 @@ impl Day {
             let stalled = Histogram { buckets: vec![(index, ios)], ..Histogram::new() };
             histogram.add(&stalled);
         }
+        count_sizes(&mut view.series[0]);
         let total = Some(Duration::from_secs_f64(latency));
         let io = |number| SlowIo {
             number,
@@ -210,7 +230,7 @@ impl Day {
             status: "ok",
             latencies: [None, Some(Duration::from_micros(3)), total, total],
             cpu: 3,
-            cgroup: "/system.slice/<b>postgresql</b>.service".into(),
+            cgroup: WORKLOADS[0].into(),
         };
         self.snapshot.slow.ios = (1..=ios).map(io).collect::<Vec<_>>().into();
     }
@@ -239,7 +259,53 @@ fn add_ios(series: &mut SeriesView, seconds: u64, drive: usize, op: usize, numbe
     }
     series.histograms[0].zero += ios;
     series.bytes += ios * 16_384;
+    count_sizes(series);
     ios
+}
+
+/// All requests have 16 KiB.
+fn count_sizes(series: &mut SeriesView) {
+    let [.., device, _] = &series.histograms;
+    let requests = SizeHistogram { buckets: vec![(14, device.count())], ..SizeHistogram::default() };
+    series.sizes = Some(SizesView { requests, bands: vec![("le_16KiB", coarse(device))] });
+}
+
+/// The same latencies with two buckets an octave.
+fn coarse(latencies: &Histogram) -> BandHistogram {
+    let mut buckets = BTreeMap::new();
+    for (index, count) in &latencies.buckets {
+        *buckets.entry((index + 3).div_euclid(4)).or_default() += count;
+    }
+    Histogram { buckets: buckets.into_iter().collect(), ..latencies.clone() }.into()
+}
+
+/// One has done all reads, the other all writes.
+fn workloads(snapshot: &Snapshot) -> Vec<WorkloadView> {
+    let of_op = |number: usize| {
+        let usage = |view: &DeviceView| {
+            let series = &view.series[number];
+            let [_, queue, device, total] = &series.histograms;
+            WorkloadUsage {
+                device: view.device.name.clone(),
+                op: series.op.clone(),
+                bytes: series.bytes,
+                errors: series.errors.iter().map(|(_, count)| count).sum(),
+                queue_ns: queue.sum_ns,
+                device_ns: device.sum_ns,
+                latency: coarse(total),
+            }
+        };
+        WorkloadView {
+            cgroup: WORKLOADS[number].into(),
+            identity: Identity::default(),
+            since: snapshot.started,
+            is_gone: false,
+            usage: snapshot.devices.iter().map(usage).collect(),
+        }
+    };
+    let mut workloads = [0, 1].map(of_op).to_vec();
+    workloads.sort_by(|one, other| one.cgroup.cmp(&other.cgroup));
+    workloads
 }
 
 fn at(seconds: f64) -> SystemTime {

@@ -1,8 +1,11 @@
 //! The page of a server with the history of a day, in a browser.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{browser::Browser, day::DayServer};
+use super::{
+    browser::Browser,
+    day::{DayServer, WORKLOADS},
+};
 
 /// Opens the page, and waits for the strip of the day.
 pub(crate) fn open(day: &DayServer, fragment: &str, options: &Value) -> Browser {
@@ -33,4 +36,25 @@ pub(crate) fn is_exact(browser: &mut Browser, day: &DayServer) {
     );
     let [from, to, count]: [u64; 3] = serde_json::from_value(ends).unwrap();
     assert_eq!(count, day.ios(from, to), "{from} to {to}");
+}
+
+/// The I/Os of both workloads, and those of all sizes, are all I/Os of the range.
+pub(crate) fn who_and_sizes(browser: &mut Browser, day: &DayServer) {
+    is_exact(browser, day);
+    let all = browser.evaluate("biolat.state.count").as_u64().unwrap();
+    let mut counts = [0; 2];
+    for (count, workload) in counts.iter_mut().zip(WORKLOADS) {
+        let row = format!("document.querySelector('#who tbody button[title^=\"{workload}\"]')");
+        browser.evaluate(&format!("{row}.click()"));
+        browser.wait_for(&format!("biolat.state.workload === '{workload}' && !biolat.state.loading"));
+        *count = browser.evaluate("biolat.state.count").as_u64().unwrap();
+    }
+    browser.click("#everyone");
+    browser.wait_for("biolat.state.workload === null && !biolat.state.loading");
+    assert!(
+        counts.iter().sum::<u64>() == all && counts.iter().all(|count| *count > 0),
+        "{counts:?} of {all}"
+    );
+    let sizes = "[...document.querySelectorAll('#sizes tbody tr:not([hidden])')].map(({ band }) => [band.range, band.all])";
+    assert_eq!(browser.evaluate(sizes), json!([["4 to 16 KiB", all]]));
 }
