@@ -27,6 +27,8 @@ use std::{
 
 use biolat_daemon::{
     c_library,
+    histogram::Histogram,
+    history::{HistoryLimits, SharedHistory},
     http::{Limits, Service, serve},
     listen,
     web_config::WebConfig,
@@ -107,11 +109,31 @@ fn server_process() {
         };
         let (_stop, stopped) = watch::channel(false);
         let mut service = Service::new(seen, serve_config());
+        if std::env::var_os("BIOLAT_TEST_HISTORY").is_some() {
+            service = service.with_history(history());
+        }
         if !config.is_empty() {
             service = service.with_web_config(WebConfig::open(config.as_ref()).unwrap());
         }
         serve(vec![listener.try_into().unwrap()], service, limits, stopped).await;
     });
+}
+
+/// Some minutes of the devices of a large host: an answer of 15 MB.
+fn history() -> SharedHistory {
+    let limits = HistoryLimits { age: Duration::from_secs(3600), bytes: 16 << 20 };
+    let history = SharedHistory::new(limits, Duration::ZERO);
+    let mut last = snapshot(DEVICES / 4);
+    for number in 1..=100 {
+        last.taken += Duration::from_secs(5);
+        for series in last.devices.iter_mut().flat_map(|view| &mut view.series) {
+            let grown = |index| (index, number * (number + 1) / 2);
+            series.histograms =
+                [(); 4].map(|()| Histogram { buckets: (-100..60).map(grown).collect(), ..Histogram::new() });
+        }
+        history.record(&Arc::new(last.clone()), Duration::from_secs(5 * number));
+    }
+    history
 }
 
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
@@ -162,6 +184,12 @@ impl Server {
     async fn renewing(name: &str, devices: usize) -> Self {
         let renews = Some(("BIOLAT_TEST_RENEWS", devices.to_string()));
         Self::start(Folder::new(&format!("abuse-{name}")), "", None, renews).await
+    }
+
+    /// With a history.
+    async fn with_history(name: &str) -> Self {
+        let history = Some(("BIOLAT_TEST_HISTORY", "1".to_owned()));
+        Self::start(Folder::new(&format!("abuse-{name}")), "", None, history).await
     }
 
     /// Over IPv4 and IPv6, the latter for attacks; none if this kernel has no IPv6.
@@ -490,6 +518,44 @@ async fn a_thousand_slow_readers() {
         async move { read_slowly(to, number, &request, 1000).await }
     };
     server.withstands("pipelined requests", attack_time(), pipelined).await;
+}
+
+/// Eight of them get an answer, the others are told to come back.
+#[tokio::test]
+async fn a_thousand_readers_of_the_history() {
+    let server = Server::with_history("history").await;
+    let request = |query: &str| format!("GET /api/v1/history?{query} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (all, zipped) =
+        (request("from=0"), request("from=0").replace("\r\n\r\n", "\r\nAccept-Encoding: gzip\r\n\r\n"));
+    for (what, request, times) in [
+        ("slow readers of the history", &all, 1),
+        ("slow readers of the compressed history", &zipped, 1),
+        ("pipelined requests for the history", &all, 10),
+    ] {
+        let slow = {
+            let request = request.clone();
+            move |to, number| {
+                let request = request.clone();
+                async move { read_slowly(to, number, &request, times).await }
+            }
+        };
+        server.withstands(what, attack_time(), slow).await;
+    }
+    // Each as fast as it can: there is always something to encode.
+    let fast = move |to, number| {
+        let all = all.clone();
+        async move { send_fast(to, number, all.as_bytes()).await }
+    };
+    server.withstands("fast readers of the history", attack_time(), fast).await;
+    let ranges = move |to, number| async move {
+        let mut numbers = Numbers::new(number);
+        let length = numbers.below(60);
+        let query = numbers.bytes(length).iter().map(|byte| format!("%{byte:02x}")).collect::<String>();
+        let step = numbers.below(1 << 40);
+        let request = request(&format!("from={query}&to=-{step}s&step={step}"));
+        send_fast(to, number, request.as_bytes()).await;
+    };
+    server.withstands("ranges of the history that are none", attack_time(), ranges).await;
 }
 
 /// With ten new snapshots per second, which are announced on each stream.
