@@ -45,7 +45,8 @@ httpGet:
 {{- $slot := mul $cpus 5888 -}}
 {{- $spare := div $mib $slot | min 64 | max 4 -}}
 {{- $slots := add (mul $drives 4) (mul 2 $spare) -}}
-{{- $memory := add (mul 72 $mib) (mul $drives 64 $kib) (mul $slots $slot) -}}
+{{- $history := min (include "biolat.historyMemory" . | int) (mul $drives 2) -}}
+{{- $memory := add (mul 72 $mib) (mul $history $mib) (mul $drives 64 $kib) (mul $slots $slot) -}}
 {{- $workloads := include "biolat.workloads" . -}}
 {{- if ne $workloads "off" -}}
 {{- $counters := mul $cpus 512 $kib | min (mul 64 $mib) | max (mul 4 $mib) -}}
@@ -66,7 +67,21 @@ httpGet:
 {{- .Values.pinFolder -}}
 {{- end }}
 
+{{/* MiB of memory for the history; 0 for none. */}}
+{{- define "biolat.historyMemory" -}}
+{{- if or (not .Values.historyMemory) (eq (toString .Values.historyMemory) "off") }}0{{ else }}{{ .Values.historyMemory }}{{ end -}}
+{{- end }}
+
+{{/* The folder in which the history is kept; empty for none. */}}
+{{- define "biolat.historyFolder" -}}
+{{- if .Values.historyFolder -}}
+{{- if ne .Values.user "root" }}{{ fail "historyFolder: the kubelet makes it a folder of root: set user: root" }}{{ end -}}
+{{- if eq (include "biolat.historyMemory" .) "0" }}{{ fail "historyFolder needs a history: set historyMemory" }}{{ end -}}
+{{- .Values.historyFolder -}}
+{{- end -}}
+{{- end }}
+
 {{/* Whether there is any volume. */}}
 {{- define "biolat.volumes" -}}
-{{- if or .Values.webConfig.secretName (include "biolat.podNames" .) (include "biolat.pinFolder" .) }}true{{ end -}}
+{{- if or .Values.webConfig.secretName (include "biolat.podNames" .) (include "biolat.pinFolder" .) (include "biolat.historyFolder" .) }}true{{ end -}}
 {{- end }}

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{CHART, findings};
 
 /// The rendered manifest, the text, its replacement, a part of the finding.
-const MISTAKES: [(&str, &str, &str, &str); 22] = [
+const MISTAKES: [(&str, &str, &str, &str); 24] = [
     ("default", "privileged: false", "privileged: true", "it is privileged"),
     ("default", "add: [BPF, PERFMON]", "add: [BPF, SYS_ADMIN]", "its capabilities are not"),
     ("default", "drop: [ALL]", "drop: []", "its capabilities are not"),
@@ -30,6 +30,8 @@ const MISTAKES: [(&str, &str, &str, &str); 22] = [
     ),
     ("kept", " path: /sys/fs/bpf/biolat", " path: /sys/fs/bpf", "has the host path /sys/fs/bpf"),
     ("kept", "runAsUser: 0", "runAsUser: 65532", "may write to kept-probe"),
+    ("kept", " path: /var/lib/biolat", " path: /var/lib", "has the host path /var/lib"),
+    ("kept", "runAsUser: 0", "runAsUser: 65532", "may write to kept-history"),
     ("tls", "projected:", "emptyDir:", "has the type emptyDir"),
     ("default", "runAsNonRoot: true", "runAsNonRoot: false", "it may run as root"),
     ("default", "egress: []", "egress: [{}]", "it allows egress"),

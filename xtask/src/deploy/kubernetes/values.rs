@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Values that the chart must reject, and a part of the error.
-const WRONG_VALUES: [(&str, &str); 20] = [
+const WRONG_VALUES: [(&str, &str); 24] = [
     ("user=admin", "'nonroot', 'root'"),
     ("privileged=true", "'privileged' not allowed"),
     ("webConfig.secret=web", "'secret' not allowed"),
@@ -22,6 +22,10 @@ const WRONG_VALUES: [(&str, &str); 20] = [
     ("args[0]=--workloads=1", "/args/0"),
     ("workloads=0", "/workloads"),
     ("workloads=on", "/workloads"),
+    ("args[0]=--history-memory=1MiB", "/args/0"),
+    ("historyMemory=0", "/historyMemory"),
+    ("historyFolder=/var/lib/biolat", "set user: root"),
+    ("historyFolder=/var/lib/biolat,user=root,historyMemory=off", "set historyMemory"),
     ("maxUnavailable=0", "/maxUnavailable"),
     ("seccompProfile.type=Localhost", "localhostProfile"),
     ("image.digest=sha256:0", "/image/digest"),
@@ -43,10 +47,12 @@ const WRONG_VALUES: [(&str, &str); 20] = [
 ];
 
 /// Values, and the memory limit that the README's formula gives for them.
-const MEMORY: [(&str, &str); 5] = [
-    ("node.cpus=128,node.drives=84", "416Mi"),
-    ("node.cpus=384,node.drives=21", "352Mi"),
-    ("node.cpus=384,node.drives=21,workloads=off", "272Mi"),
+const MEMORY: [(&str, &str); 7] = [
+    ("node.cpus=128,node.drives=84", "432Mi"),
+    ("node.cpus=128,node.drives=84,historyMemory=off", "416Mi"),
+    ("node.cpus=128,node.drives=84,historyMemory=64", "480Mi"),
+    ("node.cpus=384,node.drives=21", "368Mi"),
+    ("node.cpus=384,node.drives=21,workloads=off", "288Mi"),
     ("node.cpus=2,node.drives=1", "96Mi"),
     ("resources.limits.memory=1Gi", "1Gi"),
 ];
