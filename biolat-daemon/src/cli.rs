@@ -115,8 +115,9 @@ pub struct Cli {
 
     /// The most memory that the history takes, 64KiB to 1GiB
     ///
-    /// A busy drive takes about 1 MB for 26 hours. Where that is too much, the latest collections are kept in less detail, and
-    /// then the oldest minutes are dropped.
+    /// A busy drive takes about 1 MB for 26 hours, and as much again with sizes and workloads. Where that is too much, these are
+    /// dropped first, the oldest before the others; then the latest collections are kept in less detail, and at last the oldest
+    /// minutes are dropped.
     #[arg(long, value_name = "SIZE", env = "BIOLAT_HISTORY_MEMORY", hide_env_values = true, default_value = "16MiB", value_parser = parse_memory)]
     pub history_memory: MemorySize,
 
@@ -220,7 +221,7 @@ impl Cli {
         };
         let history_file = non_empty(self.history_file);
         if history_file.is_some() && self.history.0.is_none() {
-            return Err(OptionError("--history-file needs a history: remove it, or --history off".into()));
+            return Err(OptionError("--history-file needs a history: remove --history-file, or --history off".into()));
         }
         Ok(Config {
             web_config: self.listen.web_config(),
