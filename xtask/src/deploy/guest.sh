@@ -62,9 +62,22 @@ install_package() { # its name: over the running daemon, with I/O before and aft
 }
 has_no_network() { [ "$(readlink "/proc/$(unit_property MainPID)/ns/net")" != "$(readlink /proc/1/ns/net)" ]; }
 
-# Collect often, and shorten the watchdog's timeout, which is a minute in the package's unit.
+history_began() { curl --silent --fail --max-time 5 'http://127.0.0.1:9976/api/v1/history?from=-1s&detail=summary' | sed -n 's/.*"complete_from":\([0-9.]*\).*/\1/p'; }
+history_goes_on() { # when it began before
+    local began=$(history_began)
+    echo "it begins at '$began', expected '$1'"
+    [ -n "$began" ] && [ "$began" = "$1" ]
+}
+
+# Collect often, shorten the watchdog's timeout, which is a minute in the package's unit, and keep the history as the unit says.
 mkdir -p /run/systemd/system/biolat.service.d
-printf '[Service]\nEnvironment=BIOLAT_INTERVAL=500ms\nWatchdogSec=10\n' >/run/systemd/system/biolat.service.d/check.conf
+cat >/run/systemd/system/biolat.service.d/check.conf <<'END'
+[Service]
+Environment=BIOLAT_INTERVAL=500ms
+WatchdogSec=10
+StateDirectory=biolat
+Environment=BIOLAT_HISTORY_FILE=%S/biolat/history
+END
 
 within 60 systemctl --quiet is-active biolat.service
 expect "the unit is started at boot" is "$(unit_property ActiveState)" active
@@ -77,10 +90,11 @@ systemctl restart biolat.service
 expect "it restarts" is "$(unit_property ActiveState)" active
 expect "it counts the drive's I/O" writes_match_diskstats
 settle
-before="$counted $accounted"
+before="$counted $accounted" began=$(history_began)
 systemctl restart biolat.service
 write_some
 expect "a restart is not a reset" continues $before
+expect "a restart does not end the history" within 30 history_goes_on "$began"
 sleep 15
 expect "the watchdog does not restart a healthy daemon" is "$(unit_property NRestarts)" 0
 pid=$(unit_property MainPID)
@@ -89,6 +103,7 @@ expect "the watchdog restarts a hung daemon" within 60 is_new "$pid"
 write_some
 within 60 scrape >/dev/null
 expect "its end was not a reset" continues $before
+expect "its end was not that of the history" within 30 history_goes_on "$began"
 pid=$(unit_property MainPID)
 install_package newer
 expect "an upgrade of the package restarts it" is_another "$pid"
