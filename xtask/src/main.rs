@@ -8,6 +8,7 @@ mod ebpf;
 mod fleet;
 mod folder;
 mod host;
+mod kernel_results;
 mod lint;
 mod process;
 mod run;
@@ -35,8 +36,13 @@ enum Command {
         /// Fail if a requirement is missing
         #[arg(long)]
         strict: bool,
-        /// Run only the kernel tests whose name contains FILTER
-        filter: Option<String>,
+        /// Write the results of the kernel tests to the documentation, as those of the host's kernel: docs/kernel-tests.json and
+        /// the table in docs/kernels.md. With FILTER, those of other tests stay, if they are of the same kernel
+        #[arg(long)]
+        write: bool,
+        /// Run only the kernel tests whose name contains one of these
+        #[arg(value_name = "FILTER")]
+        filters: Vec<String>,
     },
     /// Attack the daemon: random requests, files and answers, hostile clients, failing system calls, and a soak
     Abuse {
@@ -104,7 +110,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let result = match Command::parse() {
         Command::Run { flags } => run::run(&flags),
-        Command::Test { strict, filter } => test::test(strict, filter.as_deref()),
+        Command::Test { strict, write, filters } => test::test(strict, write, &filters),
         Command::Abuse { minutes } => abuse::abuse(minutes),
         Command::Vm(matrix) => matrix.run(),
         Command::Bench { subject, flags } => bench::bench(subject, &flags),

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: runs every test that this machine can run.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
     io::{BufRead as _, BufReader},
     process::{Command, Stdio},
 };
@@ -10,7 +12,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use crate::{
     ebpf,
     host::{self, Requirement},
+    kernel_results::{self, KernelRun},
     process::{cargo, output, run, show},
+    static_build::Architecture,
     suites::{self, SUITES, Suite},
     test_results::TestResults,
 };
@@ -26,16 +30,21 @@ const CLIENT_TEST_REQUIREMENTS: [Requirement; 3] = [
     Requirement::Program("prometheus", "prometheus"),
 ];
 
-/// Runs the tests in user space, those with external clients, then the kernel tests.
-pub(crate) fn test(strict: bool, filter: Option<&str>) -> Result<()> {
-    if filter.is_none() {
+/// Runs the tests in user space, those with external clients, then the kernel tests; with filters, only the kernel tests whose
+/// name contains one of them. `write` records the results of the kernel tests in the documentation.
+pub(crate) fn test(strict: bool, write: bool, filters: &[String]) -> Result<()> {
+    if filters.is_empty() {
         run(&mut cargo(&["test", "--locked"]))?;
         // What the probe decides without the kernel, on the host.
         run(&mut cargo(&["test", "--locked", "--package", "biolat-ebpf"]))?;
         client_tests(strict)?;
     }
-    check_names(filter)?;
-    run_kernel_suites(strict, filter, |suite| suite.on_host)
+    let HostRun { run, outcome } = kernel_tests(strict, filters, |suite| suite.on_host)?;
+    run.print_skipped();
+    if write {
+        kernel_results::write([&run], filters.is_empty())?;
+    }
+    outcome
 }
 
 fn client_tests(strict: bool) -> Result<()> {
@@ -50,46 +59,46 @@ fn client_tests(strict: bool) -> Result<()> {
     Ok(())
 }
 
-/// Runs the selected kernel suites on the host's kernel; lists those it cannot run, with the missing requirements.
-pub(crate) fn run_kernel_suites(
+/// A run of kernel tests on the host's kernel.
+pub(crate) struct HostRun {
+    run: KernelRun,
+    /// An error if a test failed.
+    pub(crate) outcome: Result<()>,
+}
+
+/// Runs the tests of the selected suites on the host's kernel; lists the suites it cannot run, with the missing requirements. A
+/// test that fails is run once more by itself: many measure times, and what else uses the CPUs disturbs them.
+pub(crate) fn kernel_tests(
     strict: bool,
-    filter: Option<&str>,
+    filters: &[String],
     is_wanted: impl Fn(&Suite) -> bool,
-) -> Result<()> {
-    let (mut runnable, mut others, mut missing_here) = (Vec::new(), Vec::new(), Vec::new());
-    for suite in SUITES {
-        if !is_wanted(suite) {
-            others.push(suite.name);
+) -> Result<HostRun> {
+    let list = output(kernel(&["--ignored", "--list"]).arg("--format=terse"))?;
+    let tests = suites::parse_test_list(&list)?;
+    let selected = |suite: &Suite| suites::select(&tests, filters, |other| other.name == suite.name);
+    let (mut runnable, mut missing_here) = (Vec::new(), BTreeMap::new());
+    for suite in SUITES.iter().filter(|suite| is_wanted(suite)) {
+        let tests = selected(suite);
+        if tests.is_empty() {
             continue;
         }
         match host::missing(KERNEL_TEST_REQUIREMENTS.iter().chain(suite.needs)) {
-            None => runnable.push(suite.name),
+            None => runnable.extend(tests),
             Some(missing) => {
                 println!("not run: kernel tests {}: {missing}", suite.name);
-                missing_here.push(suite.name);
+                missing_here.extend(tests.into_iter().map(|test| (test.to_owned(), missing.clone())));
             }
         }
     }
+    if runnable.is_empty() && missing_here.is_empty() {
+        bail!("no kernel test that runs on the host has in its name: {}", filters.join(", "));
+    }
     if strict && !missing_here.is_empty() {
-        bail!("{} kernel suites cannot run here, and --strict requires all of them", missing_here.len());
+        bail!("{} kernel tests cannot run here, and --strict requires all of them", missing_here.len());
     }
-    if !runnable.is_empty() {
-        others.extend(&missing_here);
-        kernel_tests(&runnable, &others, filter)?;
-    }
-    Ok(())
-}
-
-/// Fails if a test belongs to no listed suite, or if the filter matches no test.
-fn check_names(filter: Option<&str>) -> Result<()> {
-    let list = output(kernel(&["--ignored", "--list"]).arg("--format=terse"))?;
-    let tests = suites::parse_test_list(&list)?;
-    match filter {
-        Some(filter) if !tests.iter().any(|test| test.contains(filter)) => {
-            bail!("no kernel test's name contains {filter}")
-        }
-        _ => Ok(()),
-    }
+    let mut run = host_run(&fs::read_to_string("/proc/sys/kernel/osrelease")?, missing_here)?;
+    let outcome = if runnable.is_empty() { Ok(()) } else { run_twice(&runnable, &mut run)? };
+    Ok(HostRun { run, outcome })
 }
 
 fn kernel(arguments: &[&str]) -> Command {
@@ -98,41 +107,71 @@ fn kernel(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs these suites. A test that fails is run once more by itself: many measure times, and what else uses the CPUs disturbs
-/// them.
-fn kernel_tests(runnable: &[&str], skipped: &[&str], filter: Option<&str>) -> Result<()> {
-    let cells = if runnable.contains(&"buckets") { Some(ebpf::build_cells()?) } else { None };
-    // One test at a time: all count the I/O of the same kernel.
-    let one_at_a_time = || {
-        let mut command = kernel(&["--ignored", "--test-threads=1"]);
+fn host_run(release: &str, skipped: BTreeMap<String, String>) -> Result<KernelRun> {
+    Ok(KernelRun {
+        release: release.trim().to_owned(),
+        architecture: Architecture::of_host()?,
+        machine: "host",
+        passed: BTreeSet::new(),
+        skipped,
+        failed: BTreeSet::new(),
+    })
+}
+
+/// Runs these tests, and once more those that fail, if they are few. Adds the results.
+fn run_twice(tests: &[&str], run: &mut KernelRun) -> Result<Result<()>> {
+    let cells = if tests.iter().any(|test| test.starts_with("buckets::")) {
+        Some(ebpf::build_cells()?)
+    } else {
+        None
+    };
+    let command = || {
+        // One test at a time: all count the I/O of the same kernel.
+        let mut command = kernel(&["--ignored", "--show-output", "--test-threads=1", "--exact"]);
         command.env("BIOLAT_TEST_PYTHON", host::python());
         command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus"));
         command.envs(cells.iter().map(|cells| ("BIOLAT_TEST_CELLS", cells)));
         command
     };
-    let mut command = one_at_a_time();
-    // The test runner ORs the names, and --skip overrides them.
-    match filter {
-        Some(filter) => drop(command.arg(filter)),
-        None => drop(command.args(runnable.iter().map(|suite| format!("{suite}::")))),
+    let (results, mut outcome) = run_tests(&mut command(), tests)?;
+    let failed = results.failed.clone();
+    let is_worth_repeating = outcome.is_err() && results.are_worth_repeating();
+    add_results(run, tests, results);
+    if is_worth_repeating {
+        let failed: Vec<_> = failed.iter().map(String::as_str).collect();
+        println!("running again: {}", failed.join(", "));
+        let (results, second) = run_tests(&mut command(), &failed)?;
+        add_results(run, &failed, results);
+        if second.is_ok() {
+            println!("passed when run again: {}", failed.join(", "));
+        }
+        outcome = second;
     }
-    command.args(skipped.iter().map(|suite| format!("--skip={suite}::")));
-    let (results, outcome) = run_tests(&mut command)?;
-    if outcome.is_ok() || !results.are_worth_repeating() {
-        return outcome;
+    Ok(outcome)
+}
+
+/// Adds the results of these tests, in the place of those of an earlier run of them. One that did not end has failed.
+fn add_results(run: &mut KernelRun, tests: &[&str], results: TestResults) {
+    let TestResults { passed, skipped, .. } = results;
+    for &test in tests {
+        let ended = passed.contains(test) || skipped.contains_key(test);
+        if ended {
+            run.failed.remove(test)
+        } else {
+            run.failed.insert(test.to_owned())
+        };
     }
-    let failed = results.failed.join(", ");
-    println!("running again: {failed}");
-    run_tests(one_at_a_time().arg("--exact").args(&results.failed))?.1?;
-    println!("passed when run again: {failed}");
-    Ok(())
+    run.passed.extend(passed);
+    run.skipped.extend(skipped);
 }
 
 /// Runs tests, prints their output and returns their results. A nonzero exit status is the inner error.
-fn run_tests(command: &mut Command) -> Result<(TestResults, Result<()>)> {
-    let shown = show(command);
+fn run_tests(command: &mut Command, tests: &[&str]) -> Result<(TestResults, Result<()>)> {
+    // There are hundreds of them.
+    let shown = format!("{} ({} tests)", show(command), tests.len());
     eprintln!("$ {shown}");
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {shown}"))?;
+    let mut child =
+        command.args(tests).stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {shown}"))?;
     let mut results = TestResults::default();
     for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
         let line = line?;
@@ -141,4 +180,40 @@ fn run_tests(command: &mut Command) -> Result<(TestResults, Result<()>)> {
     }
     let status = child.wait()?;
     Ok((results, if status.success() { Ok(()) } else { Err(anyhow!("{shown}: {status}")) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{add_results, host_run};
+    use crate::test_results::TestResults;
+
+    fn results(lines: &[&str]) -> TestResults {
+        let mut results = TestResults::default();
+        lines.iter().for_each(|line| results.record(line));
+        results
+    }
+
+    #[test]
+    fn a_second_run_replaces_failures_and_what_did_not_end_has_failed() {
+        let missing = BTreeMap::from([("web::a".to_owned(), "no curl".to_owned())]);
+        let mut run = host_run("6.18.44\n", missing).unwrap();
+        let first = ["test api::a ... ok", "test api::b ... FAILED", "test api::c ... FAILED"];
+        add_results(&mut run, &["api::a", "api::b", "api::c", "api::d"], results(&first));
+        assert_eq!(run.release, "6.18.44");
+        assert_eq!(Vec::from_iter(&run.failed), ["api::b", "api::c", "api::d"]);
+        let second = [
+            "test api::b ... ok",
+            "test api::c ... FAILED",
+            "test api::d ... ok",
+            "---- api::d stdout ----",
+            "skipped: no such thing",
+        ];
+        add_results(&mut run, &["api::b", "api::c", "api::d"], results(&second));
+        assert_eq!(Vec::from_iter(&run.passed), ["api::a", "api::b"]);
+        assert_eq!(Vec::from_iter(&run.failed), ["api::c"]);
+        let skipped: Vec<_> = run.skipped.iter().map(|(test, reason)| (&test[..], &reason[..])).collect();
+        assert_eq!(skipped, [("api::d", "no such thing"), ("web::a", "no curl")]);
+    }
 }

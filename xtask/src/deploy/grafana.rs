@@ -23,7 +23,7 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
 pub(super) fn check() -> Result<()> {
     run(&mut command(host::python(), &["deploy/grafana/dashboard.py", "--check"]))?;
     check_on_synthetic_drives()?;
-    test::run_kernel_suites(true, None, |suite| suite.name == "dashboards")
+    test::kernel_tests(true, &[], |suite| suite.name == "dashboards")?.outcome
 }
 
 /// `deploy/grafana/synthetic.py` says what it tests.

@@ -17,7 +17,7 @@ use super::{
     machine::Machine,
     outcome::Outcome,
 };
-use crate::{folder::make_empty, test_results::TestResults};
+use crate::{folder::make_empty, kernel_results::KernelRun, test_results::TestResults};
 
 /// The run fails after this many boots in a row in which the emulator failed before a test passed.
 const ATTEMPTS: u32 = 3;
@@ -36,14 +36,9 @@ pub(super) struct Guest {
 /// A row of the result table.
 #[derive(Clone)]
 pub(super) struct ResultRow {
-    /// Of the kernel.
-    pub(super) release: String,
+    /// All tests have failed, if the guest's kernel warned or crashed after the last one.
+    pub(super) run: KernelRun,
     machine: &'static str,
-    pub(super) passed: BTreeSet<String>,
-    /// Tests that this kernel or machine cannot run, with the reason.
-    pub(super) skipped: BTreeMap<String, String>,
-    /// Tests that failed or did not end; all, if the guest's kernel warned or crashed after the last one.
-    pub(super) failed: BTreeSet<String>,
     took: Duration,
     boots: u32,
     /// Tests that passed only when they were run again.
@@ -114,11 +109,8 @@ impl Guest {
         }
         Ok(ResultRow {
             failure: failure.map(|failure| format!("{}: {failure}", self.name())),
-            release: self.kernel.release,
+            run: kernel_run(&self.kernel, passed, skipped, failed),
             machine: self.machine.name(),
-            passed,
-            skipped,
-            failed,
             took: began.elapsed(),
             boots,
             repeated,
@@ -149,32 +141,10 @@ impl Guest {
 impl ResultRow {
     /// For a machine that does not run on this kernel.
     pub(super) fn of_unsupported(kernel: &Kernel, machine: Machine, tests: &[&str], reason: &str) -> Self {
+        let skipped = tests.iter().map(|&test| (test.to_owned(), reason.to_owned())).collect();
         Self {
-            release: kernel.release.clone(),
+            run: kernel_run(kernel, BTreeSet::new(), skipped, BTreeSet::new()),
             machine: machine.name(),
-            passed: BTreeSet::new(),
-            skipped: tests.iter().map(|&test| (test.to_owned(), reason.to_owned())).collect(),
-            failed: BTreeSet::new(),
-            took: Duration::ZERO,
-            boots: 1,
-            repeated: Vec::new(),
-            failure: None,
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn of_results(
-        release: &str,
-        passed: BTreeSet<String>,
-        failed: BTreeSet<String>,
-        skipped: BTreeMap<String, String>,
-    ) -> Self {
-        Self {
-            release: release.to_owned(),
-            machine: Machine::Standard.name(),
-            passed,
-            skipped,
-            failed,
             took: Duration::ZERO,
             boots: 1,
             repeated: Vec::new(),
@@ -191,17 +161,21 @@ impl ResultRow {
         };
         println!(
             "{:<28} {:<9} {:>6} {:>7} {:>6.0}  {remark}",
-            self.release,
+            self.run.release,
             self.machine,
-            self.passed.len(),
-            self.skipped.len(),
+            self.run.passed.len(),
+            self.run.skipped.len(),
             self.took.as_secs_f64()
         );
     }
+}
 
-    pub(super) fn print_skipped(&self) {
-        for (test, reason) in &self.skipped {
-            println!("skipped on {}: {test}: {reason}", self.release);
-        }
-    }
+fn kernel_run(
+    kernel: &Kernel,
+    passed: BTreeSet<String>,
+    skipped: BTreeMap<String, String>,
+    failed: BTreeSet<String>,
+) -> KernelRun {
+    let (release, architecture) = (kernel.release.clone(), kernel.architecture);
+    KernelRun { release, architecture, machine: "emulated", passed, skipped, failed }
 }

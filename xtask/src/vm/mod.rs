@@ -9,7 +9,6 @@ mod machine;
 mod outcome;
 mod platform;
 mod programs;
-mod results;
 
 use std::{
     fs,
@@ -27,6 +26,7 @@ pub(crate) use machine::{DRIVE, Machine};
 
 use crate::{
     host::Requirement,
+    kernel_results,
     process::root,
     static_build::Architecture,
     suites::{self, SUITES, Suite},
@@ -123,9 +123,9 @@ impl Matrix {
         rows.extend(run_in_parallel(guests, self.jobs.map(NonZeroUsize::get))?);
         println!("\n{:<28} {:<9} {:>6} {:>7} {:>6}", "kernel", "machine", "passed", "skipped", "s");
         rows.iter().for_each(ResultRow::print);
-        rows.iter().for_each(ResultRow::print_skipped);
+        rows.iter().for_each(|row| row.run.print_skipped());
         if self.write {
-            results::write(&rows, self.filters.is_empty())?;
+            kernel_results::write(rows.iter().map(|row| &row.run), self.filters.is_empty())?;
         }
         let failures: Vec<_> = rows.into_iter().filter_map(|row| row.failure).collect();
         if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("\n")) }
