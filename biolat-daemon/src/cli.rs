@@ -221,7 +221,9 @@ impl Cli {
         };
         let history_file = non_empty(self.history_file);
         if history_file.is_some() && self.history.0.is_none() {
-            return Err(OptionError("--history-file needs a history: remove --history-file, or --history off".into()));
+            return Err(OptionError(
+                "--history-file needs a history: remove --history-file, or --history off".into(),
+            ));
         }
         Ok(Config {
             web_config: self.listen.web_config(),

@@ -143,10 +143,20 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
 ];
 
-/// Suites whose result does not depend on the kernel: guests run them on the newest kernel only. Other suites test on each
-/// kernel what these need of it.
-const ON_NEWEST_KERNEL_ONLY: [&str; 5] =
-    ["completions_alert", "multipath_alert", "report_findings", "size_latency", "systemd"];
+/// Suites that guests run on the newest kernel only, unless all are asked for: their result does not depend on the kernel, as other
+/// suites test on each what these need of it; or they take long, and run on the host's kernel, too.
+const ON_NEWEST_KERNEL_ONLY: [&str; 10] = [
+    "check",
+    "completions_alert",
+    "kept_probe",
+    "multipath_alert",
+    "pins",
+    "report_findings",
+    "restarts",
+    "series_limits",
+    "size_latency",
+    "systemd",
+];
 
 impl Suite {
     /// Whether it runs in guests with a kernel on which any suite runs, or only those that depend on the kernel.
