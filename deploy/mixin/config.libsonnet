@@ -43,17 +43,21 @@
     failSlowSizeFactor: 2,
     failSlowSizeSpreads: 3,
     failSlowStallFactor: 2,
-    failSlowStallSpreads: 3,
+    failSlowStallSpreads: 2.5,
     failSlowNodeFactor: 1.25,
     failSlowNodeSpreads: 1,
     failSlowFirmwareFactor: 1.4,
     failSlowModelFactor: 1.3,
-    // A drive with so many I/Os in the device, and so many times the load of its siblings, is overloaded, not sick.
+    // A drive with so many I/Os in the device, and so many times the load of its siblings, is overloaded, not sick. One with so many
+    // times their load does other work, such as a rebuild.
     failSlowOverloadInflight: 10,
     failSlowOverloadFactor: 1.1,
+    failSlowOtherWorkFactor: 2,
     failSlowMinSpread: 0.08,
     failSlowNearSpread: 0.2,
     failSlowMinDrives: 5,
+    // Of so many drives of a node the median is what they share.
+    failSlowMinSiblings: 3,
     failSlowMinNodes: 3,
     // Drives that do not vanish on purpose.
     fixedTransports: 'pcie|sas|sata',

@@ -19,7 +19,7 @@ function(config) {
     {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
-        One drive: for four fifths of an hour in all that it does, or in one op and size, or in stalls, an eighth of six hours. What its
+        One drive: for four fifths of an hour in all that it does, or in one op and size, or in stalls, a fifth of six hours. What its
         siblings or its firmware share is an alert of its own.
       |||,
       expr: |||
@@ -37,7 +37,7 @@ function(config) {
       ||| % [
         slow('instance_device:biolat_slowdown:slow_rate5m', '1h', 12),
         slow('instance_device_op_size:biolat_size_device_latency_seconds:slow_rate5m', '1h', 12),
-        slow('instance_device:biolat_slowdown:stalled_rate5m', '6h', 12),
+        slow('instance_device:biolat_slowdown:stalled_rate5m', '6h', 18),
         trimmed(slowFirmware),
       ],
       'for': '10m',
@@ -82,8 +82,9 @@ function(config) {
       alert: 'BlockDeviceFailSlow',
       comment:: |||
         A whole model, where no drive is slower than others: against itself a week ago, or a day ago for what it did not do then,
-        in three quarters of what it does. It ends a week after the model became slow.
-      |||,
+        in three quarters of what it does. It ends a week after the model became slow. Where half of its drives have %(failSlowOverloadInflight)g I/Os in
+        the device, they have more work than they can do.
+      ||| % config,
       expr: |||
         quantile by (cluster, model) (0.25,
           model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m
@@ -92,6 +93,8 @@ function(config) {
               or model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m offset 1d
             )
         ) > %(failSlowModelFactor)g
+          unless
+        quantile by (cluster, model) (0.5, instance_device:biolat_device_latency_seconds:sum_rate5m) >= %(failSlowOverloadInflight)g
       |||,
       'for': '45m',
       labels: { severity: 'warning', scope: 'model' },

@@ -4,11 +4,14 @@ local withModel = import 'with_model.libsonnet';
 local drive = 'cluster, instance, device, model';
 local band = 'cluster, instance, device, op, size';
 local cohort = 'cluster, model, op, size, work';
+// The same of all clusters.
+local cohorts = 'model, op, size, work';
 
 local mean = 'instance_device_op_size:biolat_size_device_latency_seconds:mean_rate5m';
 local class = 'instance_device_op:biolat_work:class_rate5m';
 local load = 'instance_device:biolat_work:load_rate5m';
 local overloaded = 'instance_device:biolat_work:overloaded_rate5m';
+local peers = 'model_op_size_work:biolat_size_device_latency_seconds:drives_rate5m';
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
 local spread = 'model_op_size_work:biolat_size_device_latency_seconds:spread_mean_rate5m';
 local pooledSpread = 'model_op_size_work:biolat_size_device_latency_seconds:pooled_spread_mean_rate5m';
@@ -46,10 +49,10 @@ local spreadInSize = |||
     0 * (
       %(compared)s
     )
-      + on (%(cohort)s) group_left ()
+      + on (%(cohorts)s) group_left ()
     %(spread)s
   )
-||| % { drive: drive, compared: indented('    ', compared), cohort: cohort, spread: spread };
+||| % { drive: drive, compared: indented('    ', compared), cohorts: cohorts, spread: spread };
 
 // What the drives of a model share on a node that has enough of them: the median of a figure.
 local shared(figure, by, drives) = |||
@@ -84,10 +87,10 @@ local beyond(figure, factor, spreads, spread) = |||
 local beyondLoad(figure, factor, spreads, spread) =
   beyond(figure, factor, spreads, spread) + 'unless on (cluster, instance, device)\n%s\n' % overloaded;
 
-// The deviation of these means from the median of their class, as one standard deviation of the logarithm: the median deviation, which
-// sick drives do not change.
+// The deviation of these means from the medians of their clusters, as one standard deviation of the logarithm: the median deviation, which
+// sick drives do not change. How much drives differ is the same in each cluster, so all of them tell.
 local deviation(means) = |||
-  1.4826 * quantile by (%(cohort)s) (0.5,
+  1.4826 * quantile by (%(cohorts)s) (0.5,
     abs(ln(
       (
         %(means)s
@@ -96,7 +99,7 @@ local deviation(means) = |||
       %(median)s
     ))
   )
-||| % { cohort: cohort, means: indented('        ', means), median: median };
+||| % { cohort: cohort, cohorts: cohorts, means: indented('        ', means), median: median };
 
 function(histograms, config) {
   // The median of each firmware that three nodes have.
@@ -141,18 +144,28 @@ function(histograms, config) {
     {
       record: overloaded,
       comment:: |||
-        Drives with %(inflight)g I/Os in the device and more than %(load)g times the load of their siblings. A healthy drive that gets
-        more work than it can do is slow; a sick one gets no more than its siblings, but does less.
-      ||| % { inflight: config.failSlowOverloadInflight, load: config.failSlowOverloadFactor },
+        Drives with %(inflight)g I/Os in the device and more than %(load)g times the load of their siblings, or %(other)g times the
+        load. A healthy drive that gets more work than it can do is slow, and one that rebuilds does other work; a sick one gets no
+        more than its siblings, but does less.
+      ||| % { inflight: config.failSlowOverloadInflight, load: config.failSlowOverloadFactor, other: config.failSlowOtherWorkFactor },
+      local more(factor) = |||
+        %(load)s
+          > on (cluster, instance, model) group_left ()
+        %(factor)g * quantile by (cluster, instance, model) (0.5, %(load)s)
+      ||| % { load: load, factor: factor },
       expr: |||
-        instance_device:biolat_device_latency_seconds:sum_rate5m >= %(inflight)g
-          and on (cluster, instance, device)
         (
-          %(load)s
-            > on (cluster, instance, model) group_left ()
-          %(factor)g * quantile by (cluster, instance, model) (0.5, %(load)s)
+          %s
         )
-      ||| % { inflight: config.failSlowOverloadInflight, factor: config.failSlowOverloadFactor, load: load },
+          and on (cluster, instance, device)
+        instance_device:biolat_device_latency_seconds:sum_rate5m >= %g
+          or
+        %s
+      ||| % [
+        indented('  ', more(config.failSlowOverloadFactor)),
+        config.failSlowOverloadInflight,
+        std.rstripChars(more(config.failSlowOtherWorkFactor), '\n'),
+      ],
     },
     {
       record: class,
@@ -170,23 +183,44 @@ function(histograms, config) {
       ||| % load,
     },
     {
+      record: peers,
+      comment:: 'How many drives of a model do about the same work in a cluster: those with this load, the next lower and the next higher one.',
+      expr: 'count by (%s) (\n%s\n)\n' % [cohort, std.rstripChars(pooled, '\n')],
+    },
+    {
       record: median,
       comment:: |||
-        What the drives of a model take for an op and size when they do about the same work: the median of their means, of those with
-        this load, the next lower and the next higher one. Each node counts once, so a bad node does not set it. Fewer than
-        %(drives)d drives are not compared.
+        What these drives take for an op and size: the median of their means. Each node counts once, so a bad node does not set it.
+        Where a cluster has fewer than %(drives)d such drives, those of all clusters tell; fewer are not compared.
       ||| % { drives: config.failSlowMinDrives },
-      expr: |||
-        quantile by (%(cohort)s) (0.5,
-          quantile by (cluster, instance, model, op, size, work) (0.5,
+      local ofNodes(by) = |||
+        quantile by (%(by)s) (0.5,
+          quantile by (cluster, instance, %(cohorts)s) (0.5,
             %(deep)s
           )
         )
-          and
-        count by (%(cohort)s) (
-          %(pooled)s
-        ) >= %(drives)d
-      ||| % { cohort: cohort, deep: indented('    ', pooled), pooled: indented('  ', pooled), drives: config.failSlowMinDrives },
+      ||| % { by: by, cohorts: cohorts, deep: indented('    ', pooled) },
+      expr: |||
+        (
+          %(own)s
+            and
+          %(peers)s >= %(drives)d
+        )
+          or
+        0 * %(peers)s
+          + on (%(cohorts)s) group_left ()
+        (
+          %(all)s
+            and
+          sum by (%(cohorts)s) (%(peers)s) >= %(drives)d
+        )
+      ||| % {
+        own: indented('  ', ofNodes(cohort)),
+        all: indented('  ', ofNodes(cohorts)),
+        peers: peers,
+        cohorts: cohorts,
+        drives: config.failSlowMinDrives,
+      },
     },
     {
       record: pooledSpread,
@@ -258,7 +292,7 @@ function(histograms, config) {
       comment:: 'Ops and sizes for which a drive takes %(failSlowSizeFactor)g times as long, without what its siblings share, and so many standard deviations: %(failSlowSizeSpreads)g.' % config,
       local siblings = 'cluster, instance, model, op, size',
       expr: beyondLoad(
-        alone(slowdownInSize, siblings, shared(slowdownInSize, siblings, config.failSlowMinDrives)),
+        alone(slowdownInSize, siblings, shared(slowdownInSize, siblings, config.failSlowMinSiblings)),
         config.failSlowSizeFactor,
         config.failSlowSizeSpreads,
         spreadInSize
@@ -280,18 +314,26 @@ function(histograms, config) {
     },
     {
       record: ofNode,
-      comment:: 'The slowdown that the drives of a model share on a node of %d or more.' % config.failSlowMinDrives,
-      expr: shared(slowdown, 'cluster, instance, model', config.failSlowMinDrives),
+      comment:: 'The slowdown that the drives of a model share on a node of %d or more.' % config.failSlowMinSiblings,
+      expr: shared(slowdown, 'cluster, instance, model', config.failSlowMinSiblings),
     },
     {
       record: slowNode,
-      comment:: 'Nodes whose drives share a slowdown of %(failSlowNodeFactor)g, beyond so many standard deviations: %(failSlowNodeSpreads)g.' % config,
+      comment:: |||
+        Nodes whose drives, %(failSlowMinDrives)d or more, share a slowdown of %(failSlowNodeFactor)g, beyond so many standard deviations: %(failSlowNodeSpreads)g. Where half of
+        them have %(failSlowOverloadInflight)g I/Os in the device, they have more work than they can do.
+      ||| % config,
       expr: beyond(
         ofNode,
         config.failSlowNodeFactor,
         config.failSlowNodeSpreads,
         'quantile by (cluster, instance, model) (0.5, %s)' % spreadOfDrive
-      ),
+      ) + |||
+        and
+        count by (cluster, instance, model) (%(slowdown)s) >= %(drives)d
+        unless
+        quantile by (cluster, instance, model) (0.5, instance_device:biolat_device_latency_seconds:sum_rate5m) >= %(inflight)g
+      ||| % { slowdown: slowdown, drives: config.failSlowMinDrives, inflight: config.failSlowOverloadInflight },
     },
     {
       record: slow,
