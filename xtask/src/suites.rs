@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::{
     host::{self, Requirement},
-    vm::Machine::{self, ManyCpus, Standard},
+    vm::Machine::{self, ManyCpus, MostCpus, Standard},
 };
 
 /// A module of kernel tests in `biolat-daemon/tests/kernel`.
@@ -141,18 +141,19 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "workloads", on_host: true, needs: &[EXT4, XFS], guests: &[Standard] },
     Suite { name: "soak", on_host: true, needs: &[], guests: &[] },
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
+    Suite { name: "possible_cpus", on_host: false, needs: &[], guests: &[MostCpus] },
 ];
 
-/// Suites that guests run on the newest kernel only, unless all are asked for: their result does not depend on the kernel, as other
-/// suites test on each what these need of it; or they take long, and run on the host's kernel, too.
-const ON_NEWEST_KERNEL_ONLY: [&str; 10] = [
+const ON_NEWEST_KERNEL_ONLY: [&str; 12] = [
     "check",
     "completions_alert",
     "kept_probe",
     "multipath_alert",
     "pins",
+    "possible_cpus",
     "report_findings",
     "restarts",
+    "scale",
     "series_limits",
     "size_latency",
     "systemd",

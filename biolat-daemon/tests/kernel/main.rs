@@ -42,6 +42,7 @@ mod page_resilience;
 mod page_saved;
 mod peers;
 mod pins;
+mod possible_cpus;
 mod report;
 mod report_findings;
 mod requests;

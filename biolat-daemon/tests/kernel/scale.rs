@@ -31,8 +31,16 @@ fn collections(figures: &Figures) -> (f64, f64) {
 #[test]
 #[ignore = "runs in an emulated machine: cargo xtask vm"]
 fn reads_and_writes_of_21_drives_on_384_cpus() {
-    assert_eq!(possible_cpus(), 384);
-    let disks: Vec<_> = (0..21).map(|_| NullBlk::in_memory(&[("submit_queues", "2")])).collect();
+    reads_and_writes(384, 21, 112);
+}
+
+/// On a machine with this many possible CPUs and drives; the counters take at most `counters` MiB.
+pub(crate) fn reads_and_writes(cpus: u64, drives: u64, counters: u64) {
+    assert_eq!(possible_cpus(), cpus);
+    let attach =
+        || -> Vec<_> { (0..drives).map(|_| NullBlk::in_memory(&[("submit_queues", "2")])).collect() };
+    let series = 2 * drives;
+    let disks = attach();
     let daemon = Daemon::start(&["--interval", "500ms", "--device", "nullb.*"]);
     let accounted: Vec<_> = disks.iter().map(|disk| Stat::of(&disk.name)).collect();
     for disk in &disks {
@@ -51,8 +59,8 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     }
 
     let bytes = figures.value("biolat_map_bytes", &[]) as u64;
-    let of_workloads = workload_bytes(DEFAULT_WORKLOADS, slots(42) as u32, 384);
-    assert_eq!(bytes, slot_bytes(slots(42)) + of_workloads);
+    let of_workloads = workload_bytes(DEFAULT_WORKLOADS, slots(series) as u32, cpus);
+    assert_eq!(bytes, slot_bytes(slots(series)) + of_workloads);
     let in_kernel = map_memory(daemon.pid(), PER_CPU_ARRAY);
     println!(
         "maps: {:.2} MiB by the formula, {:.2} MiB by the kernel's accounting",
@@ -60,7 +68,7 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
         in_kernel as f64 / MIB
     );
     // The counters, and at most 64 MiB of workloads.
-    assert!((bytes..(112 + 65) << 20).contains(&in_kernel), "{in_kernel} bytes");
+    assert!((bytes..(counters + 65) << 20).contains(&in_kernel), "{in_kernel} bytes");
 
     let resident = figures.value("process_resident_memory_bytes", &[]);
     let cpu = |figures: &Figures| figures.value("process_cpu_seconds_total", &[]);
@@ -94,7 +102,7 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
 
     // All of them disappear at once, and as many others appear: they reuse the slots.
     drop(disks);
-    let disks: Vec<_> = (0..21).map(|_| NullBlk::in_memory(&[("submit_queues", "2")])).collect();
+    let disks = attach();
     wait_for("the others", || {
         let figures = Figures::scrape(daemon.address);
         disks.iter().all(|disk| figures.count(&disk.name, READ) > 0)
@@ -105,7 +113,10 @@ fn reads_and_writes_of_21_drives_on_384_cpus() {
     assert_eq!(disks.iter().map(missing).sum::<u64>(), lost, "disk statistics = counted + lost");
     let bytes = figures.value("biolat_map_bytes", &[]) as u64;
     println!("again: {:.2} MiB, {lost} lost", bytes as f64 / MIB);
-    assert!(bytes <= slot_bytes(slots(42) + 4) + of_workloads && bytes <= (112 + 64) << 20, "{bytes} bytes");
+    assert!(
+        bytes <= slot_bytes(slots(series) + 4) + of_workloads && bytes <= (counters + 64) << 20,
+        "{bytes} bytes"
+    );
 }
 
 /// What the daemon's collector had done at a moment.

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 
 use super::{
     TIMEOUTS,
+    emulator::Emulator,
     initramfs::{self, TestBinaries},
     kernels::Kernel,
     machine::Machine,
@@ -25,6 +26,7 @@ const ATTEMPTS: u32 = 3;
 /// An emulated machine, a kernel and the tests to run.
 pub(super) struct Guest {
     machine: Machine,
+    emulator: Emulator,
     kernel: Kernel,
     /// The parts of the initramfs that do not depend on the tests.
     system: Vec<u8>,
@@ -49,6 +51,7 @@ pub(super) struct ResultRow {
 impl Guest {
     pub(super) fn new(
         machine: Machine,
+        emulator: &Emulator,
         kernel: &Kernel,
         system: &[&[u8]],
         built: &TestBinaries,
@@ -59,6 +62,7 @@ impl Guest {
         make_empty(&folder)?;
         Ok(Self {
             machine,
+            emulator: emulator.clone(),
             kernel: kernel.clone(),
             system: system.concat(),
             built: built.clone(),
@@ -130,7 +134,7 @@ impl Guest {
         fs::write(&image, [&self.system, &tests[..]].concat()).context("cannot write the initramfs")?;
         let began = Instant::now();
         let mut results = TestResults::default();
-        let outcome = self.machine.run(&self.kernel, &image, &run, TIMEOUTS, |line| {
+        let outcome = self.machine.run(&self.emulator, &self.kernel, &image, &run, TIMEOUTS, |line| {
             results.record(line);
             println!("{} {:>4} | {line}", self.kernel.release, began.elapsed().as_secs());
         })?;

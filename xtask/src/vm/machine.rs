@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::{
+    emulator::Emulator,
     kernels::Kernel,
     outcome::{Outcome, Timeouts},
     platform::Platform,
@@ -23,8 +24,10 @@ const DRIVE_BYTES: u64 = 256 << 20;
 pub(crate) enum Machine {
     /// Two CPUs, a drive of each kind, and a hotplug bay.
     Standard,
-    /// As many possible CPUs as a large server.
+    /// As many possible CPUs as a large server. Two of them are present.
     ManyCpus,
+    /// More of them than any server has.
+    MostCpus,
     /// A virtual server that boots from its only drive.
     Server,
 }
@@ -34,43 +37,67 @@ pub(crate) const DRIVE: &str = "root";
 
 impl Machine {
     /// The machines that kernel tests run on.
-    pub(crate) const ALL: [Self; 2] = [Self::Standard, Self::ManyCpus];
+    pub(crate) const ALL: [Self; 3] = [Self::Standard, Self::ManyCpus, Self::MostCpus];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
             Self::ManyCpus => "many-cpus",
+            Self::MostCpus => "most-cpus",
             Self::Server => "server",
         }
     }
 
     /// Why a kernel cannot run on this machine; `None` if it can.
     pub(crate) fn unsupported(self, kernel: &Kernel) -> Option<&'static str> {
-        if self == Self::ManyCpus && kernel.architecture != Architecture::AMD64 {
-            return Some("only on x86 an option of the kernel adds possible CPUs");
+        let needs_x86 = self.possible_cpus().is_some() && kernel.architecture != Architecture::AMD64;
+        needs_x86.then_some("emulated machines for arm64 have no CPUs that are possible and not present")
+    }
+
+    /// The CPUs that its firmware announces, if they are more than those present.
+    fn possible_cpus(self) -> Option<u32> {
+        match self {
+            Self::ManyCpus => Some(384),
+            Self::MostCpus => Some(1024),
+            Self::Standard | Self::Server => None,
         }
-        let release = &kernel.release;
-        let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
-        let release = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        let is_unsupported = self == Self::ManyCpus && release >= (6, 9);
-        is_unsupported.then_some(
-            "since Linux 6.9 the firmware alone determines the possible CPUs, and no kernel option adds any",
-        )
+    }
+
+    /// An emulator for this machine with a CPU of an architecture.
+    pub(crate) fn emulator(self, architecture: Architecture) -> Result<Emulator> {
+        match self.possible_cpus() {
+            Some(_) => Emulator::with_x2apic(),
+            None => Emulator::installed(architecture),
+        }
+    }
+
+    fn add_cpus(self, command: &mut Command, platform: &Platform) {
+        let Some(cpus) = self.possible_cpus() else {
+            command.args(["-smp", "2", "-cpu", platform.cpu]);
+            return;
+        };
+        command.arg("-smp").arg(format!("2,maxcpus={cpus}"));
+        // Linux takes CPUs for possible that are not present only on a hypervisor that it knows. Here that is VMware's: by the
+        // machine's serial number and the port that QEMU emulates, on a CPU without the flag of hypervisors.
+        //
+        // <https://github.com/torvalds/linux/blob/v6.18/arch/x86/kernel/acpi/boot.c>
+        // <https://github.com/torvalds/linux/blob/v6.18/arch/x86/kernel/cpu/vmware.c>
+        command.args(["-machine", "vmport=on", "-smbios", "type=1,serial=VMware-1"]);
+        command.arg("-cpu").arg(format!("{},-hypervisor,+x2apic", platform.cpu));
     }
 
     fn kernel_options(self) -> &'static str {
         match self {
             // A test needs fixed kernel addresses.
             Self::Standard => " nokaslr",
-            Self::ManyCpus => " possible_cpus=384",
-            Self::Server => "",
+            Self::ManyCpus | Self::MostCpus | Self::Server => "",
         }
     }
 
     /// The emulator's devices, and the drives behind them.
     fn devices(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
-            Self::ManyCpus => (&[], &[]),
+            Self::ManyCpus | Self::MostCpus => (&[], &[]),
             Self::Server => (&["virtio-blk-pci,drive=root"], &[DRIVE]),
             Self::Standard => (
                 &[
@@ -101,11 +128,17 @@ impl Machine {
     }
 
     /// The emulator's command. The guest's output is its standard output; the guest's kernel log goes to a file.
-    fn command(self, kernel: &Kernel, initramfs: &Path, folder: &Path) -> Result<Command> {
+    fn command(
+        self,
+        emulator: &Emulator,
+        kernel: &Kernel,
+        initramfs: &Path,
+        folder: &Path,
+    ) -> Result<Command> {
         let platform = Platform::of(kernel.architecture);
-        let mut command = Command::new(crate::process::find(platform.emulator.0).context("no emulator")?);
+        let mut command = emulator.command();
         command.current_dir(folder);
-        command.args(["-smp", "2", "-m", "3G"]);
+        command.args(["-m", "3G"]);
         command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
         // Without what Debian's kernels do for security at each allocation, call and system call: emulated, it takes a fifth of
@@ -121,6 +154,7 @@ impl Machine {
         command.arg("-append").arg(options);
         command.args(["-qmp", "unix:control,server=on,wait=off"]);
         platform.add_to(&mut command, &folder.join(LOG));
+        self.add_cpus(&mut command, platform);
         let (devices, drives) = self.devices();
         for drive in drives {
             if !folder.join(drive).exists() {
@@ -140,13 +174,14 @@ impl Machine {
     /// Boots the machine and calls `line` with each line of output until it powers off.
     pub(crate) fn run(
         self,
+        emulator: &Emulator,
         kernel: &Kernel,
         initramfs: &Path,
         folder: &Path,
         timeouts: Timeouts,
         line: impl FnMut(&str),
     ) -> Result<Outcome> {
-        let mut command = self.command(kernel, initramfs, folder)?;
+        let mut command = self.command(emulator, kernel, initramfs, folder)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let guest = command.spawn().context("cannot run the emulator")?;
         Outcome::of(guest, &folder.join(LOG), timeouts, line)

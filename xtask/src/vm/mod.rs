@@ -2,6 +2,7 @@
 //! the host's kernel.
 
 mod archive;
+mod emulator;
 mod guest;
 mod initramfs;
 mod kernels;
@@ -195,12 +196,27 @@ impl Matrix {
                 unsupported.push(ResultRow::of_unsupported(kernel, machine, &names, reason));
                 continue;
             }
+            let emulator = match machine.emulator(kernel.architecture) {
+                Err(error) if !self.strict => {
+                    println!("not run: tests in the emulated machine {}: {error:#}", machine.name());
+                    continue;
+                }
+                emulator => emulator?,
+            };
             let guests_of_machine = names.len().div_ceil(TESTS_PER_GUEST);
             for first in 0..guests_of_machine {
                 // Long tests are neighbours: deal them out.
                 let share: Vec<_> = names.iter().skip(first).step_by(guests_of_machine).copied().collect();
                 let own = folder.join(format!("{}-{}-{first}", kernel.release, machine.name()));
-                guests.push(Guest::new(machine, kernel, &[programs, &modules], built, &share, own)?);
+                guests.push(Guest::new(
+                    machine,
+                    &emulator,
+                    kernel,
+                    &[programs, &modules],
+                    built,
+                    &share,
+                    own,
+                )?);
             }
         }
         Ok((guests, unsupported))
@@ -252,5 +268,6 @@ pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()
     ];
     let initramfs = folder.join("initramfs");
     fs::write(&initramfs, parts.concat()).context("cannot write the initramfs")?;
-    Machine::Server.run(&kernel, &initramfs, folder, TIMEOUTS, &mut line)?.verdict(&[])
+    let emulator = Machine::Server.emulator(architecture)?;
+    Machine::Server.run(&emulator, &kernel, &initramfs, folder, TIMEOUTS, &mut line)?.verdict(&[])
 }

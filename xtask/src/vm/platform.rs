@@ -12,7 +12,7 @@ pub(super) struct Platform {
     /// The emulator, with its Debian package.
     pub(super) emulator: (&'static str, &'static str),
     board: &'static str,
-    cpu: &'static str,
+    pub(super) cpu: &'static str,
     accelerator: &'static str,
     /// The serial port of the kernel log.
     pub(super) console: &'static str,
@@ -57,9 +57,9 @@ impl Platform {
         if architecture == Architecture::ARM64 { &ARM64 } else { &X86 }
     }
 
-    /// Adds the board, CPUs and serial ports to the emulator's command.
+    /// Adds the board and serial ports to the emulator's command.
     pub(super) fn add_to(&self, command: &mut Command, log: &Path) {
-        command.args(["-machine", self.board, "-accel", self.accelerator, "-cpu", self.cpu]);
+        command.args(["-machine", self.board, "-accel", self.accelerator]);
         for setting in self.settings {
             command.args(["-global", setting]);
         }
