@@ -838,7 +838,7 @@ fn workloads_are_named_and_have_a_heat_map() {
     );
     browser.wait_for(&is_counted);
     browser.press(" ");
-    browser.wait_for("biolat.state.paused");
+    browser.wait_for("biolat.state.paused && !biolat.state.loading");
     let rows: Vec<[String; 7]> = serde_json::from_value(browser.evaluate(WHO)).unwrap();
     let [name, share, ios, .., p99, title] = &rows[0];
     assert!(name.ends_with(cgroup.name()) && title.starts_with(&format!("{path} (")), "{rows:?}");
