@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{
     browser::Browser,
-    day::{DayServer, ERRORS, FAILED_WRITES, GAP, GAP_LENGTH, RESTART, STALL, STALLED, WORKLOADS},
+    day::{DayServer, ERRORS, FAILED_WRITES, GAP, GAP_LENGTH, MEMORY, RESTART, STALL, STALLED, WORKLOADS},
     day_page::{is_exact, loaded, open, place, who_and_sizes},
 };
 
@@ -179,7 +179,7 @@ fn a_range_is_chosen() {
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn who_did_it_and_in_which_sizes() {
-    let day = DayServer::start(26);
+    let day = DayServer::broken_down(MEMORY);
     let from = day.ended - STALL - 300;
     let mut browser = open(&day, &format!("#from={from}&to={}", from + 600), &json!({}));
     who_and_sizes(&mut browser, &day);
@@ -203,7 +203,7 @@ fn who_did_it_and_in_which_sizes() {
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn a_history_that_has_no_workloads_and_sizes_any_more() {
-    let day = DayServer::with_memory(26, 7 << 20);
+    let day = DayServer::broken_down(7 << 20);
     let mut browser = open(&day, &format!("#last={DAY}"), &json!({}));
     is_exact(&mut browser, &day);
     for note in ["#who-note", "#sizes-note"] {
@@ -254,7 +254,7 @@ fn short_ranges_of_long_intervals_are_exact() {
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn the_whole_day_is_drawn_fast() {
-    let day = DayServer::start(26);
+    let day = DayServer::broken_down(MEMORY);
     let mut browser = open(&day, "", &json!({}));
     browser.evaluate(
         "window.tasks = []; new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration))) \

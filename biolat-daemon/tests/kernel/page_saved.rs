@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     browser::Browser,
-    day::{DayServer, STALL, STALLED},
+    day::{DayServer, MEMORY, STALL, STALLED},
     day_page::{is_exact, loaded, who_and_sizes},
     http,
 };
@@ -58,7 +58,7 @@ fn drop_file(browser: &mut Browser, name: &str, bytes: &[u8], says: &str) {
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn a_saved_history_is_shown_as_the_own_one() {
-    let day = DayServer::start(26);
+    let day = DayServer::broken_down(MEMORY);
     let lines = lines(&day);
     let text = lines.join("\n") + "\n";
     let other = DayServer::without_history();

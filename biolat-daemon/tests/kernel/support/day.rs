@@ -62,19 +62,21 @@ pub(crate) struct DayServer {
 impl DayServer {
     /// That has collected for this long.
     pub(crate) fn start(hours: u64) -> Self {
-        Self::with_memory(hours, MEMORY)
+        let mut day = Day::new(hours);
+        day.whole();
+        Self::serve(day, ANY, true)
     }
 
-    /// The same with so many bytes of history at most.
-    pub(crate) fn with_memory(hours: u64, bytes: usize) -> Self {
-        let mut day = Day::new(hours, bytes);
+    /// That has counted sizes and workloads for a day, and keeps so many bytes of history at most.
+    pub(crate) fn broken_down(bytes: usize) -> Self {
+        let mut day = Day { is_broken_down: true, ..Day::keeping(26, bytes) };
         day.whole();
         Self::serve(day, ANY, true)
     }
 
     /// With `--history off`.
     pub(crate) fn without_history() -> Self {
-        let mut day = Day::new(1, MEMORY);
+        let mut day = Day::new(1);
         day.collect(5);
         Self::serve(day, ANY, false)
     }
@@ -82,7 +84,7 @@ impl DayServer {
     /// That has collected for half an hour when the clock was set back by twenty minutes, and for another half hour. Returns
     /// the time when it was set, too.
     pub(crate) fn with_clock_set_back() -> (Self, u64) {
-        let mut day = Day::new(1, MEMORY);
+        let mut day = Day::new(1);
         day.now += 20 * 60;
         day.snapshot = empty(day.now);
         let set = day.now + 1800;
@@ -99,7 +101,7 @@ impl DayServer {
     pub(crate) fn restart(self) -> Self {
         self.stop.send_replace(true);
         self.thread.join().unwrap();
-        let mut day = Day::new(0, MEMORY);
+        let mut day = Day::new(0);
         day.now -= 600;
         day.snapshot = empty(day.now);
         day.ios = BTreeMap::from([(day.now, 0)]);
@@ -137,7 +139,7 @@ impl DayServer {
 }
 
 /// More than a day takes.
-const MEMORY: usize = 32 << 20;
+pub(crate) const MEMORY: usize = 32 << 20;
 
 /// Any free port.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -152,11 +154,17 @@ struct Day {
     end: u64,
     ios: BTreeMap<u64, u64>,
     all_ios: u64,
+    /// Whether sizes and workloads are counted.
+    is_broken_down: bool,
 }
 
 impl Day {
     /// So many hours ago.
-    fn new(hours: u64, bytes: usize) -> Self {
+    fn new(hours: u64) -> Self {
+        Self::keeping(hours, MEMORY)
+    }
+
+    fn keeping(hours: u64, bytes: usize) -> Self {
         let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let began = end - hours * HOUR;
         let history = SharedHistory::new(
@@ -164,7 +172,17 @@ impl Day {
             Duration::from_secs(BOOT),
         );
         let ios = BTreeMap::from([(began, 0)]);
-        Self { history, snapshot: empty(began), now: began, boot: BOOT, collections: 0, end, ios, all_ios: 0 }
+        Self {
+            history,
+            snapshot: empty(began),
+            now: began,
+            boot: BOOT,
+            collections: 0,
+            end,
+            ios,
+            all_ios: 0,
+            is_broken_down: false,
+        }
     }
 
     /// What is kept does not depend on how often older hours were collected.
@@ -206,7 +224,10 @@ impl Day {
         if fails {
             self.snapshot.devices[5].series[1].errors = vec![("ioerr", FAILED_WRITES)];
         }
-        self.snapshot.workloads = Some(workloads(&self.snapshot));
+        if self.is_broken_down {
+            self.snapshot.devices.iter_mut().flat_map(|view| &mut view.series).for_each(count_sizes);
+            self.snapshot.workloads = Some(workloads(&self.snapshot));
+        }
         self.history.record(&Arc::new(self.snapshot.clone()), Duration::from_secs(self.boot));
     }
 
@@ -218,7 +239,6 @@ impl Day {
             let stalled = Histogram { buckets: vec![(index, ios)], ..Histogram::new() };
             histogram.add(&stalled);
         }
-        count_sizes(&mut view.series[0]);
         let total = Some(Duration::from_secs_f64(latency));
         let io = |number| SlowIo {
             number,
@@ -259,7 +279,6 @@ fn add_ios(series: &mut SeriesView, seconds: u64, drive: usize, op: usize, numbe
     }
     series.histograms[0].zero += ios;
     series.bytes += ios * 16_384;
-    count_sizes(series);
     ios
 }
 
