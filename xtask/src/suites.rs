@@ -144,6 +144,8 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "possible_cpus", on_host: false, needs: &[], guests: &[MostCpus] },
 ];
 
+/// Suites that guests run on the newest kernel only, unless all are asked for: their result does not depend on the kernel, as other
+/// suites test on each what these need of it; or they take long, and run on the host's kernel, too.
 const ON_NEWEST_KERNEL_ONLY: [&str; 12] = [
     "check",
     "completions_alert",
