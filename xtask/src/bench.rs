@@ -19,7 +19,7 @@ pub(crate) enum Subject {
     Scrape,
     /// Ways to do I/O: sync, libaio, io_uring
     Engines,
-    /// Nothing: build the benchmarks that CI runs: probe, collect, scrape and fleet
+    /// Nothing: build the benchmarks
     Build,
 }
 
@@ -38,12 +38,9 @@ impl Subject {
 
 pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
     let mut command = static_cargo("bench", Architecture::of_host()?)?;
-    let Some(name) = subject.name() else {
-        let benchmarks =
-            ["probe", "collect", "scrape", "fleet"].into_iter().flat_map(|name| ["--bench", name]);
-        return run(command.args(benchmarks).arg("--no-run"));
-    };
-    command.args(["--quiet", "--bench", name, "--"]);
+    command.args(["--quiet", "--bench", "benches"]);
+    let Some(name) = subject.name() else { return run(command.arg("--no-run")) };
+    command.args(["--", name]);
     if let Subject::Probe = subject {
         command.env("BIOLAT_BENCH_FLOOR", ebpf::build_floor()?);
     }

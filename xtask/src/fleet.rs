@@ -16,6 +16,6 @@ pub(crate) fn fleet(flags: &[String]) -> Result<()> {
         bail!("{missing}");
     }
     let mut command = static_cargo("bench", Architecture::of_host()?)?;
-    command.args(["--quiet", "--bench", "fleet", "--"]);
+    command.args(["--quiet", "--bench", "benches", "--", "fleet"]);
     run(command.args(flags).env("BIOLAT_TEST_PROMETHEUS", tool("bin/prometheus")))
 }

@@ -1,6 +1,6 @@
 //! The command line of a benchmark: options that all of them have, and the exit status.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use anyhow::Result;
 use clap::Parser;
@@ -20,8 +20,11 @@ pub(crate) struct Usual {
 }
 
 /// Parses the options and runs a benchmark.
-pub(crate) fn main<Options: Parser>(bench: impl FnOnce(&Options) -> Result<()>) -> ExitCode {
-    match bench(&Options::parse()) {
+pub(crate) fn main<Options: Parser>(
+    arguments: &[OsString],
+    bench: impl FnOnce(&Options) -> Result<()>,
+) -> ExitCode {
+    match bench(&Options::parse_from(arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

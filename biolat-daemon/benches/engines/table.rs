@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::fio::Report;
+use super::fio::Report;
 
 /// One engine at one queue depth. Times are means in seconds.
 pub(crate) struct Row {

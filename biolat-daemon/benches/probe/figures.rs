@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     programs::{Cost, Program},
     statistics::{Interval, Spread},
 };

@@ -16,7 +16,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{process::Process, target::Target};
+use super::process::Process;
+use crate::target::Target;
 
 const BLOCK: u64 = 4096;
 const DEPTH: usize = 64;

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use aya::{Btf, EbpfLoader, programs::BtfTracePoint};
 use biolat_daemon::probe::{kernel::Kernel, object};
 
-use crate::{process::Process, programs};
+use super::{process::Process, programs};
 
 /// A subject of the comparison.
 #[derive(Clone, Debug)]

@@ -1,7 +1,5 @@
 //! What a benchmark reads from.
 
-#![allow(dead_code, reason = "each benchmark uses some of it")]
-
 use std::{
     fs,
     io::Write as _,

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "it is how a test fails")]
 
 #[allow(dead_code, reason = "only the benchmark runs all of it")]
-#[path = "../../benches/fleet/main.rs"]
+#[path = "../../benches/fleet/mod.rs"]
 mod fleet;
 
 mod alerts;

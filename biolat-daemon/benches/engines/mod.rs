@@ -1,14 +1,10 @@
 //! Ways to do I/O: what a program measures beside what the kernel's timestamps say, and what it costs in CPU time. fio does
 //! the I/O, with one engine and queue depth after another on the same device. Run by `cargo xtask bench engines`.
 
-#[path = "../command/mod.rs"]
-mod command;
 mod fio;
 mod table;
-#[path = "../target/mod.rs"]
-mod target;
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use biolat_common::series::Phase;
@@ -18,10 +14,12 @@ use biolat_daemon::{
 };
 use clap::Parser;
 
-use command::Usual;
+use crate::{
+    command::{self, Usual},
+    target::Target,
+};
 use fio::{ENGINES, Engine, Idle, Report};
 use table::Row;
-use target::Target;
 
 const DEPTHS: [u32; 3] = [1, 32, 256];
 
@@ -39,8 +37,8 @@ struct Options {
     usual: Usual,
 }
 
-fn main() -> ExitCode {
-    command::main(run)
+pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
+    command::main(arguments, run)
 }
 
 fn run(options: &Options) -> Result<()> {

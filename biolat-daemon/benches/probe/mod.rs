@@ -1,18 +1,15 @@
 //! The cost of one I/O in the probe, compared with a minimal probe and with other tools: all take turns under the same load,
 //! round after round. Run by `cargo xtask bench probe`.
 
-#[path = "../command/mod.rs"]
-mod command;
 mod figures;
 mod load;
 mod process;
 mod programs;
 mod statistics;
 mod subject;
-#[path = "../target/mod.rs"]
-mod target;
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
     thread,
@@ -24,11 +21,13 @@ use biolat_daemon::{host::Host, probe::kernel_btf};
 use clap::Parser;
 use serde_json::json;
 
-use command::Usual;
+use crate::{
+    command::{self, Usual},
+    target::Target,
+};
 use figures::{BIOLAT, EMPTY, FLOOR, Figures, NOTHING, Table};
 use load::Load;
 use subject::{Own, Subject};
-use target::Target;
 
 /// Compare the cost of one I/O in the probe with that in a minimal probe and in other tools
 #[derive(Parser)]
@@ -53,8 +52,8 @@ struct Options {
     usual: Usual,
 }
 
-fn main() -> ExitCode {
-    command::main(run)
+pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
+    command::main(arguments, run)
 }
 
 fn run(options: &Options) -> Result<()> {

@@ -1,14 +1,10 @@
 //! The cost of a collection: whole collections with this machine's CPUs and loop devices, and the part that grows with the
 //! number of CPUs with maps as large as those of larger machines. Run by `cargo xtask bench collect`.
 
-#[path = "../command/mod.rs"]
-mod command;
 mod disks;
 mod fed;
-#[path = "../measure/mod.rs"]
-mod measure;
 
-use std::{process::ExitCode, time::Duration};
+use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use anyhow::{Result, anyhow, bail};
 use biolat_common::size::Counters;
@@ -16,9 +12,11 @@ use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host
 use clap::Parser;
 use serde_json::{Value, json};
 
-use command::Usual;
+use crate::{
+    command::{self, Usual},
+    measure::Cost,
+};
 use disks::Disks;
-use measure::Cost;
 
 /// Measure the cost of a collection
 #[derive(Parser)]
@@ -37,8 +35,8 @@ struct Row {
     cost: Cost,
 }
 
-fn main() -> ExitCode {
-    command::main(run)
+pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
+    command::main(arguments, run)
 }
 
 fn run(options: &Options) -> Result<()> {

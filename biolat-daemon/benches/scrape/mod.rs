@@ -1,12 +1,8 @@
 //! What a scrape costs: a snapshot encoded in each format, and an answer over loopback, the first of a snapshot and
 //! those after it. Run by `cargo xtask bench scrape`.
 
-#[path = "../command/mod.rs"]
-mod command;
-#[path = "../measure/mod.rs"]
-mod measure;
-
 use std::{
+    ffi::OsString,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     process::ExitCode,
@@ -28,8 +24,10 @@ use clap::Parser;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use command::Usual;
-use measure::Cost;
+use crate::{
+    command::{self, Usual},
+    measure::Cost,
+};
 
 /// Measure what a scrape costs
 #[derive(Parser)]
@@ -55,8 +53,8 @@ struct Row {
     next: Duration,
 }
 
-fn main() -> ExitCode {
-    command::main(run)
+pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
+    command::main(arguments, run)
 }
 
 fn run(options: &Options) -> Result<()> {

@@ -28,7 +28,7 @@ pub(crate) mod rules;
 pub(crate) mod serve;
 pub(crate) mod table;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser as _;
 use tokio::{
@@ -39,8 +39,8 @@ use tokio::{
 
 use options::Options;
 
-fn main() -> ExitCode {
-    let result = Options::parse().plan().and_then(|plan| {
+pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
+    let result = Options::parse_from(arguments).plan().and_then(|plan| {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         LocalSet::new().block_on(&runtime, async {
             let [mut interrupt, mut terminate] =

@@ -1,0 +1,29 @@
+//! All benchmarks. They are one program, as linking it takes long: the compiler optimizes it together with all that it uses.
+
+mod collect;
+mod command;
+mod engines;
+mod fleet;
+mod measure;
+mod probe;
+mod scrape;
+mod target;
+
+use std::{env, process::ExitCode};
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    // The benchmark's name is the name of its program.
+    let main = match arguments.first().and_then(|name| name.to_str()) {
+        Some("collect") => collect::main,
+        Some("engines") => engines::main,
+        Some("fleet") => fleet::main,
+        Some("probe") => probe::main,
+        Some("scrape") => scrape::main,
+        _ => {
+            eprintln!("error: no benchmark is named: use cargo xtask bench or cargo xtask fleet");
+            return ExitCode::FAILURE;
+        }
+    };
+    main(&arguments)
+}
