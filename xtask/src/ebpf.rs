@@ -189,10 +189,8 @@ impl Toolchain {
         if let Some(home) = home {
             flags.push(format!("--remap-path-prefix={}=cargo", home.display()));
         }
-        let target_dir = match architecture {
-            ARCHITECTURE => root.join("target/ebpf"),
-            other => root.join("target/ebpf").join(other),
-        };
+        // The same for all: what runs on this machine is built once.
+        let target_dir = root.join("target/ebpf");
         let mut command = Command::new(&self.cargo);
         command.current_dir(&root);
         command.args([
@@ -223,7 +221,10 @@ impl Toolchain {
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         run(&mut command)?;
         let built = target_dir.join(TARGET).join("release").join(binary);
-        let stripped = target_dir.join(format!("{binary}.o"));
+        let stripped = match architecture {
+            ARCHITECTURE => target_dir.join(format!("{binary}.o")),
+            other => target_dir.join(format!("{binary}-{other}.o")),
+        };
         run(Command::new(&self.strip).arg("--strip-debug").arg(&built).arg(&stripped))?;
         Ok(stripped)
     }
