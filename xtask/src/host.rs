@@ -2,7 +2,7 @@
 
 use std::{os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
-use crate::process::find;
+use crate::process::{self, find};
 
 /// A requirement of a test or a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +84,13 @@ pub(crate) fn is_root() -> bool {
 
 /// The Python interpreter for tests: the one in `target/python`, else the system's.
 pub(crate) fn python() -> std::path::PathBuf {
-    let own = crate::process::root().join("target/python/bin/python3");
+    let own = process::root().join("target/python/bin/python3");
     if own.exists() { own } else { "python3".into() }
 }
 
 /// The path of a tool in `target/tools`, where `.ci/install` puts it.
 pub(crate) fn tool(path: &str) -> std::path::PathBuf {
-    crate::process::root().join("target/tools").join(path)
+    process::root().join("target/tools").join(path)
 }
 
 /// Cargo options that run the built program with sudo; none for root.
@@ -100,6 +100,16 @@ pub(crate) fn runner() -> Vec<&'static str> {
     } else {
         vec!["--config", "target.'cfg(all())'.runner=['sudo', '--preserve-env']"]
     }
+}
+
+/// A command that runs a program as root, with sudo if needed, in the workspace's root directory.
+pub(crate) fn as_root(program: &Path) -> Command {
+    if is_root() {
+        return process::command(program, &[]);
+    }
+    let mut command = process::command("sudo", &["--preserve-env"]);
+    command.arg(program);
+    command
 }
 
 fn has_cgroups() -> bool {

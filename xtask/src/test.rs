@@ -17,6 +17,7 @@ use crate::{
     static_build::Architecture,
     suites::{self, SUITES, Suite},
     test_results::TestResults,
+    vm::TestBinaries,
 };
 
 /// Requirements of all kernel tests.
@@ -30,16 +31,32 @@ const CLIENT_TEST_REQUIREMENTS: [Requirement; 3] = [
     Requirement::Program("prometheus", "prometheus"),
 ];
 
+/// What to do about the kernel tests of a page with a day of history.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Days {
+    /// Leave them out
+    Skip,
+    /// Run nothing else, with the code as it is released
+    Only,
+}
+
 /// Runs the tests in user space, those with external clients, then the kernel tests; with filters, only the kernel tests whose
 /// name contains one of them. `write` records the results of the kernel tests in the documentation.
-pub(crate) fn test(strict: bool, write: bool, filters: &[String]) -> Result<()> {
-    if filters.is_empty() {
+pub(crate) fn test(strict: bool, write: bool, days: Option<Days>, filters: &[String]) -> Result<()> {
+    if filters.is_empty() && days != Some(Days::Only) {
         run(&mut cargo(&["test", "--locked"]))?;
         // What the probe decides without the kernel, on the host.
         run(&mut cargo(&["test", "--locked", "--package", "biolat-ebpf"]))?;
         client_tests(strict)?;
     }
-    let HostRun { run, outcome } = kernel_tests(strict, filters, |suite| suite.on_host)?;
+    let HostRun { run, outcome } = match days {
+        None => kernel_tests(strict, filters, |suite| suite.on_host),
+        Some(Days::Skip) => kernel_tests(strict, filters, |suite| suite.on_host && !suite.has_a_day()),
+        Some(Days::Only) => {
+            let built = Build::Released(TestBinaries::build(Architecture::of_host()?)?);
+            tests_of(&built, strict, filters, |suite| suite.on_host && suite.has_a_day())
+        }
+    }?;
     run.print_skipped();
     if write {
         kernel_results::write([&run], filters.is_empty())?;
@@ -66,14 +83,50 @@ pub(crate) struct HostRun {
     pub(crate) outcome: Result<()>,
 }
 
-/// Runs the tests of the selected suites on the host's kernel; lists the suites it cannot run, with the missing requirements. A
-/// test that fails is run once more by itself: many measure times, and what else uses the CPUs disturbs them.
+/// How the kernel tests and their daemon are built.
+enum Build {
+    /// Not optimized, and with checks of overflows.
+    Debug,
+    /// As guests run them.
+    Released(TestBinaries),
+}
+
+impl Build {
+    /// A command that runs the tests on the host.
+    fn command(&self, arguments: &[&str]) -> Command {
+        match self {
+            Self::Debug => {
+                let mut command = cargo(&["test", "--locked", "--test", "kernel"]);
+                command.args(host::runner()).arg("--").args(arguments);
+                command
+            }
+            Self::Released(built) => {
+                let mut command = built.on_host();
+                command.args(arguments);
+                command
+            }
+        }
+    }
+}
+
+/// Runs the tests of the selected suites on the host's kernel, as they are built for tests.
 pub(crate) fn kernel_tests(
     strict: bool,
     filters: &[String],
     is_wanted: impl Fn(&Suite) -> bool,
 ) -> Result<HostRun> {
-    let list = output(kernel(&["--ignored", "--list"]).arg("--format=terse"))?;
+    tests_of(&Build::Debug, strict, filters, is_wanted)
+}
+
+/// Runs the tests of the selected suites on the host's kernel; lists the suites it cannot run, with the missing requirements. A
+/// test that fails is run once more by itself: many measure times, and what else uses the CPUs disturbs them.
+fn tests_of(
+    build: &Build,
+    strict: bool,
+    filters: &[String],
+    is_wanted: impl Fn(&Suite) -> bool,
+) -> Result<HostRun> {
+    let list = output(build.command(&["--ignored", "--list"]).arg("--format=terse"))?;
     let tests = suites::parse_test_list(&list)?;
     let selected = |suite: &Suite| suites::select(&tests, filters, |other| other.name == suite.name);
     let (mut runnable, mut missing_here) = (Vec::new(), BTreeMap::new());
@@ -97,14 +150,8 @@ pub(crate) fn kernel_tests(
         bail!("{} kernel tests cannot run here, and --strict requires all of them", missing_here.len());
     }
     let mut run = host_run(&fs::read_to_string("/proc/sys/kernel/osrelease")?, missing_here)?;
-    let outcome = if runnable.is_empty() { Ok(()) } else { run_twice(&runnable, &mut run)? };
+    let outcome = if runnable.is_empty() { Ok(()) } else { run_twice(build, &runnable, &mut run)? };
     Ok(HostRun { run, outcome })
-}
-
-fn kernel(arguments: &[&str]) -> Command {
-    let mut command = cargo(&["test", "--locked", "--test", "kernel"]);
-    command.args(host::runner()).arg("--").args(arguments);
-    command
 }
 
 fn host_run(release: &str, skipped: BTreeMap<String, String>) -> Result<KernelRun> {
@@ -119,7 +166,7 @@ fn host_run(release: &str, skipped: BTreeMap<String, String>) -> Result<KernelRu
 }
 
 /// Runs these tests, and once more those that fail, if they are few. Adds the results.
-fn run_twice(tests: &[&str], run: &mut KernelRun) -> Result<Result<()>> {
+fn run_twice(build: &Build, tests: &[&str], run: &mut KernelRun) -> Result<Result<()>> {
     let cells = if tests.iter().any(|test| test.starts_with("buckets::")) {
         Some(ebpf::build_cells()?)
     } else {
@@ -127,7 +174,7 @@ fn run_twice(tests: &[&str], run: &mut KernelRun) -> Result<Result<()>> {
     };
     let command = || {
         // One test at a time: all count the I/O of the same kernel.
-        let mut command = kernel(&["--ignored", "--show-output", "--test-threads=1", "--exact"]);
+        let mut command = build.command(&["--ignored", "--show-output", "--test-threads=1", "--exact"]);
         command.env("BIOLAT_TEST_PYTHON", host::python());
         command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus"));
         command.envs(cells.iter().map(|cells| ("BIOLAT_TEST_CELLS", cells)));

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use super::{kernels::Kernel, programs::Programs};
 use crate::{
     folder::make_empty,
-    host::tool,
+    host::{self, tool},
     process::output,
     static_build::{self, Architecture, static_cargo},
     suites,
@@ -240,6 +240,13 @@ impl TestBinaries {
         // Cargo builds the daemon along with its tests.
         let daemon = static_build::folder(architecture).join("biolat-daemon");
         Ok(Self { architecture, tests, daemon, cells: crate::ebpf::build_cells()? })
+    }
+
+    /// A command that runs the tests on this machine, as root.
+    pub(crate) fn on_host(&self) -> Command {
+        let mut command = host::as_root(&self.tests);
+        command.env("BIOLAT_TEST_DAEMON", &self.daemon);
+        command
     }
 
     /// The names of the tests, as the test runner lists them.

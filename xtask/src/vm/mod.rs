@@ -23,6 +23,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 pub(crate) use archive::debian_mirror;
+pub(crate) use initramfs::TestBinaries;
 pub(crate) use machine::{DRIVE, Machine};
 
 use crate::{
@@ -33,7 +34,6 @@ use crate::{
     suites::{self, SUITES, Suite},
 };
 use guest::{Guest, ResultRow};
-use initramfs::TestBinaries;
 use kernels::{Kernel, Selection};
 use outcome::Timeouts;
 use platform::Platform;
@@ -66,6 +66,9 @@ pub(crate) struct Matrix {
     /// Boot all these series, and run on each the tests that do not depend on the kernel, too
     #[arg(long, conflicts_with_all = ["kernel", "series"])]
     all: bool,
+    /// Build the tests, and run none
+    #[arg(long, conflicts_with_all = ["kernel", "series", "all", "write", "jobs", "filters"])]
+    no_run: bool,
     /// Write the results to the documentation: docs/kernel-tests.json and the table in docs/kernels.md. With FILTER, those of
     /// other tests stay, if they are of the same kernel
     #[arg(long)]
@@ -93,6 +96,9 @@ impl Matrix {
                 bail!("tests in emulated machines cannot run here, and --strict requires them");
             }
             return Ok(());
+        }
+        if self.no_run {
+            return TestBinaries::build(architecture).map(|_| ());
         }
         self.check_tools(architecture)?;
         let folder = root().join("target/vm").join(architecture.name);
