@@ -1,14 +1,15 @@
 //! `--check`: small runs of all of it, whose figures have to be within bounds.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 
 use super::{
-    history::{self, History, HistoryPlan, usual_scenario},
+    history::{self, History, HistoryPlan, scenario_of_twice, usual_scenario},
     live::{Live, LivePlan},
     model::Scenario,
     rules::{ALERT, RuleSet, deployed_rules},
+    weeks::{Weeks, WeeksPlan},
 };
 
 /// 20 with reads and writes, as README.md says, 12 or more by size, and what a node has once.
@@ -28,6 +29,10 @@ const MOST_REMOTE_BYTES_PER_SAMPLE: f64 = 200.0;
 const LEAST_RECALL: f64 = 0.5;
 /// One false alarm is 65 of them.
 const MOST_FALSE_ALARMS: f64 = 0.0;
+/// Of a week without Prometheus: of drives that are twice as slow for an hour or more.
+const LEAST_RECALL_OF_A_WEEK: f64 = 0.9;
+/// For 1,000 drives.
+const MOST_FALSE_ALARMS_OF_A_WEEK: f64 = 1.0;
 
 /// In the live run.
 const NODES: usize = 6;
@@ -37,9 +42,17 @@ const PAST_NODES: usize = 9;
 const PAST_DRIVES: usize = 24;
 const PAST: Duration = Duration::from_secs(43_200);
 const SEED: u64 = 1;
+/// In the week.
+const WEEK_NODES: usize = 42;
+const WEEK_SEED: u64 = 11;
 const INTERVAL: Duration = Duration::from_secs(3);
-/// The end of the past: 1 January 2026.
+/// 1 January 2026.
 const END: Duration = Duration::from_secs(1_767_225_600);
+
+/// The end of a past that is the same in each run.
+pub(crate) fn end() -> SystemTime {
+    UNIX_EPOCH + END
+}
 
 /// Runs all of it and fails with the first figure that is out of bounds.
 pub(crate) async fn check() -> Result<()> {
@@ -63,7 +76,7 @@ pub(crate) async fn check() -> Result<()> {
         seed: SEED,
         scenario: usual_scenario()?,
         length: PAST,
-        end: UNIX_EPOCH + END,
+        end: end(),
         interval: Duration::from_secs(60),
         rule_step: Duration::from_secs(240),
         rules: RuleSet::read(&deployed_rules(), &[ALERT.to_owned()])?,
@@ -73,7 +86,19 @@ pub(crate) async fn check() -> Result<()> {
     let prometheus = history::server().await?;
     let history = plan.run(&prometheus).await?;
     println!("{history}");
-    check_history(&history)
+    check_history(&history)?;
+
+    let plan = WeeksPlan {
+        nodes: WEEK_NODES,
+        drives: PAST_DRIVES,
+        seeds: vec![WEEK_SEED],
+        scenario: scenario_of_twice()?,
+        length: Duration::from_hours(7 * 24),
+        end: end(),
+    };
+    let weeks = plan.run()?;
+    println!("{weeks}");
+    check_weeks(&weeks)
 }
 
 fn check_live(live: &Live) -> Result<()> {
@@ -105,6 +130,17 @@ fn check_history(history: &History) -> Result<()> {
     }
     let what = format!("false alarms of {ALERT} per 1,000 drives and week");
     at_most(&what, score.false_alarms_per_thousand_drives_and_week, MOST_FALSE_ALARMS)
+}
+
+fn check_weeks(weeks: &Weeks) -> Result<()> {
+    let recall = weeks.recall();
+    if recall.is_nan() || recall < LEAST_RECALL_OF_A_WEEK {
+        bail!(
+            "out of bounds: {recall:.3} of the faults are found, at least {LEAST_RECALL_OF_A_WEEK} are expected"
+        );
+    }
+    let what = "false alarms per 1,000 drives and week, without Prometheus";
+    at_most(what, weeks.false_alarms_per_thousand_drives_and_week(), MOST_FALSE_ALARMS_OF_A_WEEK)
 }
 
 fn at_most(what: &str, value: f64, bound: f64) -> Result<()> {

@@ -163,11 +163,19 @@ impl Score {
         (self.alarms > 0).then(|| 1.0 - self.false_alarms as f64 / self.alarms as f64)
     }
 
+    pub(crate) fn fault_count(&self) -> usize {
+        self.faults.values().map(|found| found.faults).sum()
+    }
+
+    /// Faults that were found.
+    pub(crate) fn found_count(&self) -> usize {
+        self.faults.values().map(|found| found.found).sum()
+    }
+
     /// The share of faults that were found. None without faults.
     pub(crate) fn recall(&self) -> Option<f64> {
-        let sum = |count: fn(&Found) -> usize| self.faults.values().map(count).sum::<usize>() as f64;
-        let faults = sum(|found| found.faults);
-        (faults > 0.0).then(|| sum(|found| found.found) / faults)
+        let faults = self.fault_count();
+        (faults > 0).then(|| self.found_count() as f64 / faults as f64)
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn time(milliseconds: i64) -> SystemTime {
 }
 
 /// The labels of the drives of a node.
-fn drives_of(node: &Node) -> Vec<Labels> {
+pub(crate) fn drives_of(node: &Node) -> Vec<Labels> {
     let labels = |view: &DeviceView| {
         let device = &view.device;
         [

@@ -78,6 +78,11 @@ pub(crate) fn usual_scenario() -> Result<Scenario> {
     include_str!("scenarios/faults.yml").parse().context("scenarios/faults.yml")
 }
 
+/// Drives that are exactly twice as slow, and innocent events.
+pub(crate) fn scenario_of_twice() -> Result<Scenario> {
+    include_str!("scenarios/twice.yml").parse().context("scenarios/twice.yml")
+}
+
 impl HistoryPlan {
     /// Writes and evaluates all of it.
     pub(crate) async fn run(self, prometheus: &Prometheus) -> Result<History> {
@@ -183,7 +188,7 @@ impl History {
     }
 }
 
-fn truth(event: &Event, drives: &[Labels]) -> Result<Truth> {
+pub(crate) fn truth(event: &Event, drives: &[Labels]) -> Result<Truth> {
     let is_it = |labels: &Labels, name: &DriveName| {
         labels["cluster"] == name.cluster
             && labels["device"] == name.device

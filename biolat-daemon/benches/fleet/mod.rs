@@ -27,6 +27,7 @@ pub(crate) mod rule_manager;
 pub(crate) mod rules;
 pub(crate) mod serve;
 pub(crate) mod table;
+pub(crate) mod weeks;
 
 use std::{ffi::OsString, process::ExitCode};
 

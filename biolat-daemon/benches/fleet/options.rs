@@ -2,20 +2,21 @@
 
 use std::{
     fs,
-    path::PathBuf,
-    time::{Duration, SystemTime},
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand};
 
 use super::{
-    duration,
-    history::{HistoryPlan, usual_scenario},
+    bounds, duration,
+    history::{HistoryPlan, scenario_of_twice, usual_scenario},
     live::LivePlan,
     model::Scenario,
     plan::Plan,
     rules::{ALERT, RuleSet, deployed_rules},
+    weeks::WeeksPlan,
 };
 
 /// Measure what a synthetic fleet costs a real Prometheus, and how well the rules find sick drives
@@ -67,6 +68,28 @@ struct Fleet {
 enum Command {
     /// Write a past with faults, evaluate the rules over it, and compare what fires with what was injected
     History(HistoryOptions),
+    /// Judge what many fleets do, each for a week, without Prometheus: a program repeats the rules of BlockDeviceFailSlow
+    Weeks(WeeksOptions),
+}
+
+#[derive(Args)]
+struct WeeksOptions {
+    #[arg(long, default_value_t = 42, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    nodes: u32,
+    /// Drives of each node
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    drives: u32,
+    #[arg(long, default_value_t = 7.0)]
+    days: f64,
+    /// A week for each
+    #[arg(long = "seed", value_name = "SEED", value_delimiter = ',', default_value = "1")]
+    seeds: Vec<u64>,
+    /// Faults and innocent events (default: benches/fleet/scenarios/twice.yml)
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// Print JSON, with each fault that was missed and each false alarm
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -95,13 +118,29 @@ struct HistoryOptions {
     dump: Option<PathBuf>,
 }
 
-impl Fleet {
-    fn scenario(&self) -> Result<Option<Scenario>> {
-        let Some(file) = &self.scenario else { return Ok(None) };
-        let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let scenario = text.parse().with_context(|| format!("{} is no scenario", file.display()))?;
-        Ok(Some(scenario))
+impl WeeksOptions {
+    fn plan(self) -> Result<Plan> {
+        let plan = WeeksPlan {
+            nodes: self.nodes as usize,
+            drives: self.drives as usize,
+            seeds: self.seeds,
+            scenario: read(self.scenario.as_deref())?.map_or_else(scenario_of_twice, Ok)?,
+            length: days(self.days)?,
+            end: bounds::end(),
+        };
+        Ok(Plan::Weeks { plan, is_json: self.json })
     }
+}
+
+fn read(scenario: Option<&Path>) -> Result<Option<Scenario>> {
+    let Some(file) = scenario else { return Ok(None) };
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let scenario = text.parse().with_context(|| format!("{} is no scenario", file.display()))?;
+    Ok(Some(scenario))
+}
+
+fn days(days: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(days * 86_400.0).context("--days")
 }
 
 impl Options {
@@ -109,8 +148,8 @@ impl Options {
         if self.check {
             return Ok(Plan::Check);
         }
-        let Some(Command::History(history)) = self.command else {
-            let scenario = self.fleet.scenario()?.unwrap_or_else(Scenario::none);
+        let Some(command) = self.command else {
+            let scenario = read(self.fleet.scenario.as_deref())?.unwrap_or_else(Scenario::none);
             let Fleet { nodes, drives, interval, seed, json, .. } = self.fleet;
             let plan = LivePlan {
                 nodes: nodes as usize,
@@ -124,15 +163,19 @@ impl Options {
             };
             return Ok(Plan::Live { plan, is_json: json });
         };
-        let scenario = history.fleet.scenario()?.map_or_else(usual_scenario, Ok)?;
+        let history = match command {
+            Command::History(history) => history,
+            Command::Weeks(weeks) => return weeks.plan(),
+        };
+        let scenario = read(history.fleet.scenario.as_deref())?.map_or_else(usual_scenario, Ok)?;
         let files = if history.rules.is_empty() { deployed_rules().to_vec() } else { history.rules };
         let plan = HistoryPlan {
             nodes: history.fleet.nodes as usize,
             drives: history.fleet.drives as usize,
             seed: history.fleet.seed,
             scenario,
-            length: Duration::try_from_secs_f64(history.days * 86_400.0).context("--days")?,
-            end: SystemTime::now(),
+            length: days(history.days)?,
+            end: bounds::end(),
             interval: history.fleet.interval,
             rule_step: history.rule_step,
             rules: RuleSet::read(&files, &history.alerts)?,

@@ -7,12 +7,14 @@ use super::{
     history::{self, HistoryPlan},
     live::LivePlan,
     report,
+    weeks::WeeksPlan,
 };
 
 /// What is asked for on the command line.
 pub(crate) enum Plan {
     Live { plan: LivePlan, is_json: bool },
     History { plan: HistoryPlan, is_json: bool, with_queries: bool },
+    Weeks { plan: WeeksPlan, is_json: bool },
     Check,
 }
 
@@ -32,6 +34,7 @@ impl Plan {
                 }
                 report::print(&history, is_json)
             }
+            Self::Weeks { plan, is_json } => report::print(&plan.run()?, is_json),
             Self::Check => bounds::check().await,
         }
     }

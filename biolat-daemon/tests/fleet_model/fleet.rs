@@ -136,6 +136,59 @@ fn drives_of_another_firmware_say_so() {
     }
 }
 
+/// Idle for two hours before it wakes, and then it does a few I/Os only.
+#[test]
+fn a_drive_that_wakes_was_idle_and_does_little() {
+    let scenario =
+        "events: [{kind: wakes, per_thousand_drives: 1, hours: [1, 1], share: [0.5, 0.5], factor: [2, 2]}]";
+    let mut fleet = Fleet::new(4, 3, 1, &scenario.parse().unwrap(), start(), Duration::from_hours(24));
+    let event = fleet.events[0].clone();
+    let node = fleet.nodes.iter_mut().find(|node| node.name() == event.drives[0].node).unwrap();
+    node.keep_work_only();
+    let place = node.drives().iter().position(|drive| drive.name() == event.drives[0].device).unwrap();
+    let mut ios_until = |time: SystemTime| {
+        node.advance(time);
+        node.works()[place].ops.iter().map(|op| op.all().count).sum::<f64>()
+    };
+    let hour = Duration::from_hours(1);
+    let [usual_from, usual_to, idle, woken, after] =
+        [event.from - 3 * hour, event.from - 2 * hour, event.from, event.to, event.to + hour]
+            .map(&mut ios_until);
+    let usual = usual_to - usual_from;
+    assert!(idle - usual_to < 0.05 * usual, "{} I/Os in two hours, usually {usual} in one", idle - usual_to);
+    assert!((woken - idle - 1800.0).abs() < 200.0 + 0.01 * usual, "{} I/Os", woken - idle);
+    assert!(after - woken > 0.2 * usual);
+}
+
+/// What is drawn at once for a long time is what the histograms add up to.
+#[test]
+fn work_alone_is_that_of_the_histograms() {
+    let fleet = || Fleet::new(3, 4, 5, &Scenario::none(), start(), DAY);
+    let end = start() + Duration::from_hours(6);
+    for (mut whole, mut quick) in fleet().nodes.into_iter().zip(fleet().nodes) {
+        quick.keep_work_only();
+        whole.advance(end);
+        quick.advance(end);
+        for (view, work) in whole.snapshot().devices.iter().zip(quick.works()) {
+            for (series, op) in view.series.iter().zip(work.ops) {
+                let device = &series.histograms[2];
+                let (ios, bytes, seconds) = (op.all().count, op.bytes, op.all().seconds);
+                let is_near = |one: f64, other: f64, of: f64| (one - other).abs() <= of * other;
+                // The deviation of so many I/Os, and of a heavy tail.
+                let noise = 5.0 / (ios + 1.0).sqrt();
+                assert!(is_near(ios, device.count() as f64, noise), "{ios} and {}", device.count());
+                assert!(
+                    is_near(bytes, series.bytes as f64, 0.01 + 3.0 * noise),
+                    "{bytes} and {}",
+                    series.bytes
+                );
+                let expected = device.sum_seconds();
+                assert!(is_near(seconds, expected, 0.02 + 10.0 * noise), "{seconds} s and {expected} s");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_scenario_with_an_unknown_key_is_an_error() {
     assert!(

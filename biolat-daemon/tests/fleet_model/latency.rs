@@ -48,7 +48,33 @@ fn the_mean_is_that_of_the_cells() {
     let cells = drawn(LATENCY, 10_000_000, 1);
     let sum: f64 = cells.iter().enumerate().map(|(cell, &count)| count as f64 * middle(cell) as f64).sum();
     let mean = sum / 1e9 / 10_000_000.0;
-    assert!((mean / LATENCY.mean() - 1.0).abs() < 0.01, "{mean} and not {}", LATENCY.mean());
+    assert!(
+        (mean / LATENCY.mean(LATENCY.tail.mean()) - 1.0).abs() < 0.01,
+        "{mean} and not {}",
+        LATENCY.mean(LATENCY.tail.mean())
+    );
+}
+
+/// The sum of few, of many, and of one with the others have the mean of the formula, and differ from each other as those of single ones do.
+#[test]
+fn a_sum_has_the_mean_and_the_deviation_of_single_latencies() {
+    let mut random = Random::seed_from_u64(8);
+    // A tail whose deviation is not that of a single I/O in a million.
+    let latency = Latency { tail: Tail { index: 3.5, to: 5.0, ..LATENCY.tail }, ..LATENCY };
+    let mean = latency.mean(latency.tail.mean());
+    let figures = |draws: &[f64], count: u64| {
+        let average = draws.iter().sum::<f64>() / draws.len() as f64;
+        let variance = draws.iter().map(|draw| (draw - average).powi(2)).sum::<f64>() / draws.len() as f64;
+        (average / count as f64 / mean, (variance / count as f64).sqrt() / mean)
+    };
+    let single: Vec<_> = (0..200_000).map(|_| latency.draw_sum(1, &mut random)).collect();
+    let (_, deviation) = figures(&single, 1);
+    for count in [1, 20, 1000, 100_000] {
+        let draws: Vec<_> = (0..20_000).map(|_| latency.draw_sum(count, &mut random)).collect();
+        let (average, of_one) = figures(&draws, count);
+        assert!((average - 1.0).abs() < 0.01, "{count}: {average} times the mean");
+        assert!((of_one / deviation - 1.0).abs() < 0.1, "{count}: {of_one} and not {deviation}");
+    }
 }
 
 #[test]

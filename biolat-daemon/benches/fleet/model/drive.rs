@@ -17,6 +17,7 @@ use super::{
     latency::{Latency, poisson},
     noise::{BurstKind, Bursts, Noise, log_normal},
     service::Service,
+    work::Work,
 };
 
 /// The tail is at most this share of all I/Os.
@@ -54,6 +55,8 @@ pub(crate) struct Drive {
     effects: Vec<Effect>,
     /// Its latency, compared with others of its model.
     own: f64,
+    /// The mean of the tail of each op's latency, as a factor of the median.
+    tails: [f64; Op::ALL.len()],
     /// I/Os per second under the usual load.
     usual_rate: f64,
     load: [Noise; 2],
@@ -65,13 +68,20 @@ pub(crate) struct Drive {
     streams: Vec<Stream>,
     /// For counts alone: whatever these are, load and speed take the same course.
     counting: Random,
-    counters: [Counters; 3],
+    record: Record,
     /// I/Os that are not complete: reads, and others.
     inflight: [u64; 2],
     /// The mean latency of the last step.
     latency: f64,
     /// The share of the last step that it was busy.
     pub(crate) utilisation: f64,
+}
+
+/// What is kept of its I/O.
+enum Record {
+    /// What the daemon counts.
+    Counters(Box<[Counters; 3]>),
+    Work(Box<Work>),
 }
 
 /// I/Os of one op and size.
@@ -83,6 +93,8 @@ struct Stream {
     /// For each second.
     rate: f64,
     latency: Latency,
+    /// The mean of the latency.
+    mean: f64,
 }
 
 impl Drive {
@@ -112,6 +124,7 @@ impl Drive {
             firmware: Vec::new(),
             effects: Vec::new(),
             own: log_normal(0.07, random),
+            tails: Op::ALL.map(|op| model.op(op).tail.mean()),
             usual_rate: 1.0,
             load: [Noise::new(0.2, 3600.0, random), Noise::new(0.15, 180.0, random)],
             load_bursts: Bursts::new(LOAD_BURSTS, random),
@@ -120,7 +133,7 @@ impl Drive {
             spells: Bursts::new(spells, random),
             streams: Vec::new(),
             counting: Random::seed_from_u64(random.random()),
-            counters: Default::default(),
+            record: Record::Counters(Box::default()),
             inflight: [0; 2],
             latency: 0.0,
             utilisation: 0.0,
@@ -160,7 +173,19 @@ impl Drive {
 
     /// The counters begin again.
     pub(crate) fn reset(&mut self) {
-        self.counters = Default::default();
+        if let Record::Counters(counters) = &mut self.record {
+            **counters = Default::default();
+        }
+    }
+
+    /// From now on only its work is kept, which does not begin again.
+    pub(crate) fn keep_work_only(&mut self) {
+        self.record = Record::Work(Box::default());
+    }
+
+    /// All its work, if that is what is kept.
+    pub(crate) fn work(&self) -> Option<&Work> {
+        if let Record::Work(work) = &self.record { Some(work) } else { None }
     }
 
     /// Adds the I/O of so many seconds around a time, with the node's factors of load and sizes.
@@ -215,7 +240,9 @@ impl Drive {
         let stalled = acting.stalled();
         for stream in &mut self.streams {
             let slower = acting.slower(stream.op, stream.bytes);
-            stream.rate /= (slower * stalled).powf(self.service.elasticity);
+            if slower * stalled > 1.0 {
+                stream.rate /= (slower * stalled).powf(self.service.elasticity);
+            }
             let cost = stream.rate * stream.cost(model) * slower;
             busy += cost;
             writing += if stream.op == Op::Read { 0.0 } else { cost };
@@ -241,9 +268,10 @@ impl Drive {
                 tail: of_op.tail,
             };
             stream.latency.tail.share = (of_op.tail.share + tail * pressure).min(LARGEST_TAIL);
+            stream.mean = stream.latency.mean(self.tails[stream.op as usize]);
         }
         // Little's law: there are never more than so many at the same time.
-        let depth: f64 = self.streams.iter().map(|stream| stream.rate * stream.latency.mean()).sum();
+        let depth: f64 = self.streams.iter().map(|stream| stream.rate * stream.mean).sum();
         let limit = (model.depth / depth).min(1.0);
         self.streams.iter_mut().for_each(|stream| stream.rate *= limit);
     }
@@ -254,12 +282,19 @@ impl Drive {
         let path = acting.path().unwrap_or((0.0, 1.0));
         let (mut depth, mut rate) = ([0.0; 2], 0.0);
         for stream in &self.streams {
-            let counters = &mut self.counters[stream.op as usize];
             let slow = Latency { median: stream.latency.median * path.1, ..stream.latency };
-            for (share, latency) in [(1.0 - path.0, stream.latency), (path.0, slow)] {
+            for (share, latency, mean) in
+                [(1.0 - path.0, stream.latency, stream.mean), (path.0, slow, stream.mean * path.1)]
+            {
                 let count = poisson(stream.rate * share * seconds, random);
-                latency.draw(count, random, |cell, count| counters.add(stream.bytes, cell, count));
-                depth[usize::from(stream.op != Op::Read)] += stream.rate * share * latency.mean();
+                match &mut self.record {
+                    Record::Counters(counters) => {
+                        let counters = &mut counters[stream.op as usize];
+                        latency.draw(count, random, |cell, count| counters.add(stream.bytes, cell, count));
+                    }
+                    Record::Work(work) => work.add(stream.op, stream.bytes, count, latency, random),
+                }
+                depth[usize::from(stream.op != Op::Read)] += stream.rate * share * mean;
             }
             rate += stream.rate;
         }
@@ -270,8 +305,8 @@ impl Drive {
             waiting: 0.5 * self.utilisation.powi(self.model.queueing.1),
             wait: self.latency * self.utilisation,
         };
-        for counters in &mut self.counters {
-            counters.queue(queue, random);
+        if let Record::Counters(counters) = &mut self.record {
+            counters.iter_mut().for_each(|counters| counters.queue(queue, random));
         }
     }
 
@@ -279,12 +314,17 @@ impl Drive {
     pub(crate) fn view(&self, since: SystemTime) -> DeviceView {
         let [reads, writes] = self.inflight;
         let age = if reads + writes > 0 { self.latency } else { 0.0 };
-        let series = Op::ALL.into_iter().filter_map(|op| self.counters[op as usize].view(op));
+        let series = match &self.record {
+            Record::Counters(counters) => {
+                Op::ALL.into_iter().filter_map(|op| counters[op as usize].view(op)).collect()
+            }
+            Record::Work(_) => Vec::new(),
+        };
         DeviceView {
             device: self.device.clone(),
             since,
             phases: [false, true, true, true],
-            series: series.collect(),
+            series,
             unseen: Group::ALL.map(|group| (group, 0)).to_vec(),
             inflight: Inflight { reads, writes, oldest: Duration::from_secs_f64(age), is_exact: true },
             spread: CpuSpread::default(),
@@ -295,7 +335,8 @@ impl Drive {
 impl Stream {
     const fn new(op: Op, bytes: u32, is_sequential: bool, rate: f64) -> Self {
         let tail = super::latency::Tail { share: 0.0, from: 1.0, to: 2.0, index: 2.0 };
-        Self { op, bytes, is_sequential, rate, latency: Latency { median: 0.0, spread: 0.0, tail } }
+        let latency = Latency { median: 0.0, spread: 0.0, tail };
+        Self { op, bytes, is_sequential, rate, latency, mean: 0.0 }
     }
 
     /// Seconds that the drive is busy with one.

@@ -14,6 +14,8 @@ const LARGE: f64 = 30.0;
 const RARE: f64 = 0.01;
 /// So few I/Os are drawn one by one.
 pub(crate) const FEW: u64 = 100;
+/// So few I/Os of the body are drawn one by one for a sum.
+const FEW_OF_A_SUM: u64 = 20;
 /// Deviations of the body beyond which there is nothing.
 const WIDEST: f64 = 5.0;
 /// Of the table of the normal distribution, in steps for each deviation.
@@ -42,8 +44,27 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
+    /// The share of Pareto's distribution without bounds that is longer than the longest.
+    fn share_above(self) -> f64 {
+        self.to.powf(-self.index)
+    }
+
+    /// One, as a factor of the body's median.
+    fn draw(self, above: f64, random: &mut Random) -> f64 {
+        let rest = 1.0 - random.random::<f64>() * (1.0 - above);
+        self.from * rest.powf(-1.0 / self.index)
+    }
+
+    /// As the square of a factor of the body's median.
+    fn variance(self) -> f64 {
+        let Self { from, to, index, .. } = self;
+        // Of one that begins at 1: the integral of x^(1 - index).
+        let integral = if index == 2.0 { to.ln() } else { (to.powf(2.0 - index) - 1.0) / (2.0 - index) };
+        from * from * index * integral / (1.0 - self.share_above()) - self.mean().powi(2)
+    }
+
     /// The mean, as a factor of the body's median: that of Pareto's distribution between two bounds.
-    fn mean(self) -> f64 {
+    pub(crate) fn mean(self) -> f64 {
         let Self { from, to, index, .. } = self;
         from * index / (index - 1.0) * (1.0 - to.powf(1.0 - index)) / (1.0 - to.powf(-index))
     }
@@ -97,11 +118,11 @@ pub(crate) fn cell_of(seconds: f64) -> usize {
 }
 
 impl Latency {
-    /// The mean in seconds.
-    pub(crate) fn mean(self) -> f64 {
+    /// The mean in seconds, with that of the tail, which many latencies share.
+    pub(crate) fn mean(self, tail: f64) -> f64 {
         let nepers = self.spread * std::f64::consts::LN_2;
         let body = (nepers * nepers / 2.0).exp();
-        self.median * ((1.0 - self.tail.share) * body + self.tail.share * self.tail.mean())
+        self.median * ((1.0 - self.tail.share) * body + self.tail.share * tail)
     }
 
     /// Draws so many latencies: the number of each cell that has some.
@@ -114,6 +135,34 @@ impl Latency {
         if let Some(rest) = in_tail.checked_sub(FEW) {
             self.split_tail(rest, random, &mut add);
         }
+    }
+
+    /// The sum of so many latencies, in seconds. That of many is drawn at once: it has nearly a normal distribution.
+    pub(crate) fn draw_sum(self, count: u64, random: &mut Random) -> f64 {
+        let in_tail = binomial(count, self.tail.share, random);
+        let body = count - in_tail;
+        let bodies = if body <= FEW_OF_A_SUM {
+            let each = |_| {
+                let z: f64 = StandardNormal.sample(random);
+                (self.spread * z).exp2()
+            };
+            (0..body).map(each).sum()
+        } else {
+            let variance = (self.spread * std::f64::consts::LN_2).powi(2);
+            let mean = (variance / 2.0).exp();
+            let of_one = mean * variance.exp_m1().sqrt();
+            let z: f64 = StandardNormal.sample(random);
+            (body as f64 * mean + (body as f64).sqrt() * of_one * z).max(0.0)
+        };
+        let few = in_tail.min(FEW_OF_A_SUM);
+        let above = if few > 0 { self.tail.share_above() } else { 0.0 };
+        let mut tails: f64 = (0..few).map(|_| self.tail.draw(above, random)).sum();
+        let rest = (in_tail - few) as f64;
+        if rest > 0.0 {
+            let z: f64 = StandardNormal.sample(random);
+            tails += (rest * self.tail.mean() + (rest * self.tail.variance()).sqrt() * z).max(0.0);
+        }
+        self.median * (bodies + tails)
     }
 
     fn draw_body(self, count: u64, random: &mut Random, add: &mut impl FnMut(usize, u64)) {
@@ -131,9 +180,7 @@ impl Latency {
     }
 
     fn draw_tail(self, random: &mut Random) -> usize {
-        let Tail { from, to, index, .. } = self.tail;
-        let rest = 1.0 - random.random::<f64>() * (1.0 - to.powf(-index));
-        cell_of(self.median * from * rest.powf(-1.0 / index))
+        cell_of(self.median * self.tail.draw(self.tail.share_above(), random))
     }
 
     fn split_tail(self, count: u64, random: &mut Random, add: &mut impl FnMut(usize, u64)) {

@@ -16,6 +16,7 @@ pub(crate) mod noise;
 pub(crate) mod scenario;
 pub(crate) mod schedule;
 pub(crate) mod service;
+pub(crate) mod work;
 
 pub(crate) use event::{DriveName, Event, Kind};
 pub(crate) use fleet::Fleet;

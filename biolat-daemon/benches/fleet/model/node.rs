@@ -14,13 +14,14 @@ use super::{
     drive_model::DriveModel,
     noise::{BurstKind, Bursts, Noise, log_normal},
     service::{SERVICES, Service},
+    work::Work,
 };
 
 /// The I/O of longer times is added in steps of at most so many seconds.
 const STEP: f64 = 60.0;
 /// One drive of so many is nearly idle, whatever its node does.
 const IDLE: u32 = 40;
-const IDLE_LOAD: f64 = 0.002;
+pub(crate) const IDLE_LOAD: f64 = 0.002;
 
 /// Times of higher load on all drives of a node.
 const LOAD_BURSTS: BurstKind = BurstKind {
@@ -106,6 +107,16 @@ impl Node {
     /// The daemon starts again at this time: its counters are zero then.
     pub(crate) fn add_restart(&mut self, at: SystemTime) {
         self.restarts.push(at);
+    }
+
+    /// From now on only the work of its drives is kept.
+    pub(crate) fn keep_work_only(&mut self) {
+        self.drives.iter_mut().for_each(Drive::keep_work_only);
+    }
+
+    /// All work of its drives, if that is what is kept.
+    pub(crate) fn works(&self) -> Vec<Work> {
+        self.drives.iter().filter_map(|drive| drive.work().copied()).collect()
     }
 
     /// Adds the I/O between the last time and `until`.

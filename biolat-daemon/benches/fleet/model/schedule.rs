@@ -9,7 +9,7 @@ use super::{
     DriveName, Event, Kind, Node, Random, Scenario,
     drive_model::Op,
     effect::{Change, Effect, Extra, Rate, Slower},
-    node::seconds_since_epoch,
+    node::{IDLE_LOAD, seconds_since_epoch},
     noise::between,
     scenario::Recipe,
 };
@@ -169,7 +169,9 @@ impl<'a> Schedule<'a> {
                 extra(op, 512 << 10, true, Rate::Utilisation(share))
             }
             Kind::Scrub => extra(Op::Read, 1 << 20, true, Rate::Utilisation(share)),
+            // It has been idle for some time, and is but for these.
             Kind::Wakes => {
+                drive.add_effect(Effect { from: from - PAUSE, to, change: Change::Load(IDLE_LOAD) });
                 drive.add_effect(Effect { from, to, change: Change::Stalled(factor) });
                 extra(Op::Read, 64 << 10, false, Rate::Ios(share))
             }

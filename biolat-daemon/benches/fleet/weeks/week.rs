@@ -1,0 +1,112 @@
+//! A week of a fleet, and what the rules find in it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{
+    super::{
+        alerts::AlertState,
+        detection::{Score, Truth},
+        generator::{drives_of, milliseconds, time},
+        history::truth,
+        model::Fleet,
+        recorded::Times,
+        remote_write::Labels,
+        rules::ALERT,
+    },
+    WeeksPlan,
+    judge::{Place, judge},
+    past::{PastOfDrive, PastOfNode},
+    thresholds::Thresholds,
+    windows::{WINDOW, Window, judged, windows},
+};
+
+/// Between two evaluations, as in the rules. Milliseconds.
+const STEP: i64 = 240_000;
+/// How long a drive has to be sick until the alert fires.
+const PENDING_FOR: Duration = Duration::from_secs(600);
+const OF_DRIVE: [&str; 4] = ["cluster", "instance", "device", "model"];
+const OF_NODE: [&str; 3] = ["cluster", "instance", "model"];
+
+/// What happened, and what the drives did.
+pub(crate) struct Week {
+    start: i64,
+    end: i64,
+    drives: Vec<Labels>,
+    places: Vec<Place>,
+    truth: Vec<Truth>,
+    /// Of the evaluations.
+    times: Vec<i64>,
+    /// Of all drives at each of the times.
+    windows: Vec<Vec<Window>>,
+}
+
+impl Week {
+    pub(crate) fn draw(plan: &WeeksPlan, seed: u64) -> Result<Self> {
+        let end = milliseconds(plan.end)? / STEP * STEP;
+        let start = end - i64::try_from(plan.length.as_millis())? / STEP * STEP;
+        let mut fleet = Fleet::new(plan.nodes, plan.drives, seed, &plan.scenario, time(start), plan.length);
+        let times = Times::within(start + WINDOW, end, STEP).context("shorter than two evaluations")?;
+        let times: Vec<_> = times.iter().collect();
+        let windows = windows(&mut fleet.nodes, &times);
+        let drives: Vec<Labels> = fleet.nodes.iter().flat_map(drives_of).collect();
+        let truth = fleet.events.iter().map(|event| truth(event, &drives)).collect::<Result<_>>()?;
+        Ok(Self { start, end, places: places(&drives), drives, truth, times, windows })
+    }
+
+    pub(crate) fn score(&self, thresholds: &Thresholds) -> Score {
+        let mut drives = vec![PastOfDrive::default(); self.places.len()];
+        // With one drive of each, which has its labels.
+        let mut nodes: BTreeMap<u64, (usize, PastOfNode)> = BTreeMap::new();
+        for (drive, place) in self.places.iter().enumerate() {
+            nodes.entry(place.of_model()).or_insert((drive, PastOfNode::default()));
+        }
+        let mut alerts = [(); 2].map(|()| AlertState::new(PENDING_FOR, Duration::ZERO));
+        for (at, &now) in self.times.iter().enumerate() {
+            let verdicts =
+                judge(&self.places, &judged(&self.windows[..=at], thresholds.quiet_ios), thresholds);
+            let mut sick = [(); 2].map(|()| BTreeSet::new());
+            for ((past, verdict), labels) in drives.iter_mut().zip(&verdicts.drives).zip(&self.drives) {
+                past.add(verdict);
+                if past.is_sick() {
+                    sick[0].insert(only(labels, &OF_DRIVE));
+                }
+            }
+            for (node, (drive, past)) in &mut nodes {
+                past.add(verdicts.slow_nodes.contains(node));
+                if past.is_sick() {
+                    sick[1].insert(only(&self.drives[*drive], &OF_NODE));
+                }
+            }
+            for (alert, sick) in alerts.iter_mut().zip(&sick) {
+                alert.evaluate(now, sick);
+            }
+        }
+        let episodes: Vec<_> = alerts.into_iter().flat_map(|alert| alert.into_episodes(self.end)).collect();
+        Score::new(ALERT, &episodes, &self.truth, &self.drives, self.start..self.end)
+    }
+}
+
+fn only(labels: &Labels, names: &[&str]) -> Labels {
+    names.iter().map(|&name| (name.to_owned(), labels[name].clone())).collect()
+}
+
+/// Numbers for the labels.
+fn places(drives: &[Labels]) -> Vec<Place> {
+    let names = |label: &str| -> Vec<&String> {
+        let names: BTreeSet<_> = drives.iter().map(|labels| &labels[label]).collect();
+        names.into_iter().collect()
+    };
+    let [clusters, nodes, models] = ["cluster", "instance", "model"].map(names);
+    let number = |names: &[&String], name: &String| names.binary_search(&name).unwrap_or_default() as u64;
+    let place = |labels: &Labels| Place {
+        cluster: number(&clusters, &labels["cluster"]),
+        node: number(&nodes, &labels["instance"]),
+        model: number(&models, &labels["model"]),
+    };
+    drives.iter().map(place).collect()
+}
