@@ -38,8 +38,8 @@
     // Slower than others for the same work: how many times as slow a drive is, one op and size of it, in stalls, a node, a firmware
     // and a model. A drive must also be beyond so many standard deviations of those that do the same work; these differ by the
     // least spread at least. Fewer drives that do the same work, and firmwares of fewer nodes, are not compared.
-    failSlowFactor: 1.6,
-    failSlowSpreads: 2.25,
+    failSlowFactor: 1.5,
+    failSlowSpreads: 2,
     failSlowSizeFactor: 2,
     failSlowSizeSpreads: 3,
     failSlowStallFactor: 2,
@@ -48,11 +48,14 @@
     failSlowNodeSpreads: 1,
     failSlowFirmwareFactor: 1.4,
     failSlowModelFactor: 1.3,
-    // A drive with so many I/Os in the device, and so many times the load of its siblings, is overloaded, not sick. One with so many
-    // times their load does other work, such as a rebuild.
+    // A drive with so many I/Os in the device, and more load than its siblings, is overloaded, not sick. One with so many times their
+    // load does other work, such as a rebuild.
     failSlowOverloadInflight: 10,
-    failSlowOverloadFactor: 1.1,
     failSlowOtherWorkFactor: 2,
+    // A drive with fewer I/Os per second is judged by twenty minutes instead of five. Drives with less load are all compared with one
+    // another: their I/Os hardly wait for each other.
+    failSlowQuietIOs: 1,
+    failSlowLeastLoad: 16,
     failSlowMinSpread: 0.08,
     failSlowNearSpread: 0.2,
     failSlowMinDrives: 5,

@@ -26,6 +26,14 @@ local stalled = 'instance_device:biolat_slowdown:stalled_rate5m';
 local typical = 'instance_device:biolat_slowdown:typical1h';
 local score = 'instance_device:biolat_slowdown:score1w';
 
+local quiet = 'instance_device:biolat_work:quiet20m';
+local quietCount = 'instance_device_op_size:biolat_size_device_latency_seconds:quiet_count_rate5m';
+local quietSum = 'instance_device_op_size:biolat_size_device_latency_seconds:quiet_sum_rate5m';
+
+local ios = 'instance_device_op:biolat_total_latency_seconds:count_rate5m{op=~"read|write"}';
+local bytes = 'instance_device_op:biolat_io_bytes:rate5m{op=~"read|write"}';
+local in20m(figure) = 'avg_over_time(%s[20m])' % figure;
+
 local indented(by, text) = std.strReplace(std.rstripChars(text, '\n'), '\n', '\n' + by);
 
 // Mean latencies of reads and writes by size, with the label `work`: the class of the drive's work, so many loads higher or lower.
@@ -53,6 +61,15 @@ local spreadInSize = |||
     %(spread)s
   )
 ||| % { drive: drive, compared: indented('    ', compared), cohorts: cohorts, spread: spread };
+
+// A figure of most drives, and one of those that do little.
+local unlessQuiet(usual, ofQuiet) = |||
+  %(usual)s
+    unless on (cluster, instance, device) %(quiet)s
+    or
+  %(ofQuiet)s
+    and on (cluster, instance, device) %(quiet)s
+||| % { usual: std.rstripChars(usual, '\n'), ofQuiet: std.rstripChars(ofQuiet, '\n'), quiet: quiet };
 
 // What the drives of a model share on a node that has enough of them: the median of a figure.
 local shared(figure, by, drives) = |||
@@ -118,40 +135,54 @@ function(histograms, config) {
   interval: '4m',
   rules: [
     {
+      record: quiet,
+      comment:: 'Drives with fewer I/Os per second than %g. They are judged by twenty minutes, as five have too few.' % config.failSlowQuietIOs,
+      expr: 'sum by (cluster, instance, device) (%s) < %g' % [in20m(ios), config.failSlowQuietIOs],
+    },
+    {
+      record: quietCount,
+      comment:: 'Their I/Os and seconds by size, of which twenty minutes are five.',
+      expr: '%s > 0 and on (cluster, instance, device) %s' % [
+        histograms.count('biolat_size_device_latency_seconds', band),
+        quiet,
+      ],
+    },
+    {
+      record: quietSum,
+      expr: '%s and on (%s) %s' % [histograms.sum('biolat_size_device_latency_seconds', band), band, quietCount],
+    },
+    {
       record: mean,
-      comment:: 'Mean latency by size, of sizes with an I/O every twenty seconds.',
-      expr: withModel(|||
-        (
+      comment:: 'Mean latency by size, of sizes with fifteen I/Os: in five minutes or, of quiet drives, in twenty.',
+      expr: withModel('(\n  %s\n)' % indented('  ', unlessQuiet(
+        |||
           %s
             /
           (%s > 0.05)
-        )
-      ||| % [
-        histograms.sum('biolat_size_device_latency_seconds', band),
-        histograms.count('biolat_size_device_latency_seconds', band),
-      ]),
+        ||| % [
+          histograms.sum('biolat_size_device_latency_seconds', band),
+          histograms.count('biolat_size_device_latency_seconds', band),
+        ],
+        'sum_over_time(%s[20m]) / (sum_over_time(%s[20m]) > 0.05)' % [quietSum, quietCount]
+      ))),
     },
     {
       record: load,
       comment:: 'The load of a drive: 1 is one I/O, or 128 KiB, per second. Its own latency is not in it.',
-      expr: withModel(|||
-        sum by (cluster, instance, device) (
-          instance_device_op:biolat_total_latency_seconds:count_rate5m{op=~"read|write"}
-            + instance_device_op:biolat_io_bytes:rate5m / 131072
-        )
-      |||),
+      local sum(ios, bytes) = 'sum by (cluster, instance, device) (\n  %s\n    + %s / 131072\n)' % [ios, bytes],
+      expr: withModel('(\n  %s\n)' % indented('  ', unlessQuiet(sum(ios, bytes), sum(in20m(ios), in20m(bytes))))),
     },
     {
       record: overloaded,
       comment:: |||
-        Drives with %(inflight)g I/Os in the device and more than %(load)g times the load of their siblings, or %(other)g times the
-        load. A healthy drive that gets more work than it can do is slow, and one that rebuilds does other work; a sick one gets no
-        more than its siblings, but does less.
-      ||| % { inflight: config.failSlowOverloadInflight, load: config.failSlowOverloadFactor, other: config.failSlowOtherWorkFactor },
-      local more(factor) = |||
+        Drives with %(failSlowOverloadInflight)g I/Os in the device and more load than their siblings, or %(failSlowOtherWorkFactor)g times their load. A healthy drive
+        that gets more work than it can do is slow, and one that rebuilds does other work; a sick one gets no more than its siblings,
+        but does less.
+      ||| % config,
+      local more(factor='') = |||
         %(load)s
           > on (cluster, instance, model) group_left ()
-        %(factor)g * quantile by (cluster, instance, model) (0.5, %(load)s)
+        %(factor)squantile by (cluster, instance, model) (0.5, %(load)s)
       ||| % { load: load, factor: factor },
       expr: |||
         (
@@ -162,25 +193,28 @@ function(histograms, config) {
           or
         %s
       ||| % [
-        indented('  ', more(config.failSlowOverloadFactor)),
+        indented('  ', more()),
         config.failSlowOverloadInflight,
-        std.rstripChars(more(config.failSlowOtherWorkFactor), '\n'),
+        std.rstripChars(more('%g * ' % config.failSlowOtherWorkFactor), '\n'),
       ],
     },
     {
       record: class,
       comment:: |||
         The class of a drive's work: 1000 times the mean size of the op's requests, plus the drive's load, both in halves of a power
-        of two.
-      |||,
+        of two. A load below %g is as good as that: I/Os hardly wait for each other.
+      ||| % config.failSlowLeastLoad,
       expr: |||
         1000 * floor(2 * log2(
-          instance_device_op:biolat_io_bytes:rate5m{op=~"read|write"}
-            / (instance_device_op:biolat_total_latency_seconds:count_rate5m > 0)
+          %s
         ))
           + on (cluster, instance, device) group_left ()
-        floor(2 * log2(%s))
-      ||| % load,
+        floor(2 * log2(clamp_min(%s, %g)))
+      ||| % [
+        indented('  ', unlessQuiet('%s / (%s > 0)' % [bytes, ios], '%s / (%s > 0)' % [in20m(bytes), in20m(ios)])),
+        load,
+        config.failSlowLeastLoad,
+      ],
     },
     {
       record: peers,
@@ -276,7 +310,12 @@ function(histograms, config) {
           )
         )
           ^ on (%(band)s) group_left ()
-        (1 - 0.05 / (0.05 + %(count)s))
+        (1 - 0.05 / (0.05 + (
+          %(count)s
+            unless on (cluster, instance, device) %(quiet)s
+            or
+          sum_over_time(%(quietCount)s[20m])
+        )))
       ||| % {
         drive: drive,
         cohort: cohort,
@@ -284,6 +323,8 @@ function(histograms, config) {
         compared: indented('      ', compared),
         means: indented('    ', means()),
         median: median,
+        quiet: quiet,
+        quietCount: quietCount,
         count: histograms.count('biolat_size_device_latency_seconds', band),
       },
     },
