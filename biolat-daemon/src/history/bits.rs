@@ -3,10 +3,14 @@
 
 use std::sync::Arc;
 
+use super::format::Format;
+
 /// Appends bits to bytes, the lowest first.
 #[derive(Default)]
 pub(super) struct BitWriter {
+    /// Those before `end` are written. The others are kept for their memory.
     bytes: Vec<u8>,
+    end: usize,
     word: u64,
     /// Bits of `word`, below 64 between two calls.
     used: u32,
@@ -15,9 +19,16 @@ pub(super) struct BitWriter {
 /// Takes bits from bytes. After the end there are zeros, so that a damaged block is read as some numbers, and ends.
 #[derive(Clone)]
 pub(super) struct BitReader<'a> {
+    pub(super) format: Format,
     bytes: &'a [u8],
-    word: u64,
-    used: u32,
+    /// Bits that were taken.
+    place: usize,
+}
+
+/// Fewer than eight bytes, and zeros after them.
+#[inline(never)]
+fn last_word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 /// How many bits a number has, from its top one on.
@@ -41,15 +52,31 @@ const fn below(count: u32) -> u64 {
 
 impl BitWriter {
     /// At most [`TOGETHER`] bits; those above must be zero.
-    #[inline]
-    fn bits(&mut self, value: u64, count: u32) {
+    #[inline(always)]
+    pub(super) fn bits(&mut self, value: u64, count: u32) {
         self.word |= value << self.used;
         self.used += count;
         if self.used >= 64 {
-            self.bytes.extend_from_slice(&self.word.to_le_bytes());
+            self.word(self.word);
             self.used -= 64;
             self.word = value >> (count - self.used);
         }
+    }
+
+    #[inline(always)]
+    fn word(&mut self, word: u64) {
+        if self.bytes.len() < self.end + 8 {
+            self.grow();
+        }
+        if let Some(bytes) = self.bytes[self.end..].first_chunk_mut() {
+            *bytes = word.to_le_bytes();
+        }
+        self.end += 8;
+    }
+
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.bytes.resize(2 * self.end + 64, 0);
     }
 
     pub(super) fn flag(&mut self, flag: bool) {
@@ -83,48 +110,36 @@ impl BitWriter {
 
     /// The bytes so far. The writer keeps its memory, for the next ones.
     pub(super) fn take(&mut self) -> Arc<[u8]> {
-        let rest = self.used.div_ceil(8) as usize;
-        self.bytes.extend_from_slice(&self.word.to_le_bytes()[..rest]);
-        let taken = Arc::from(&*self.bytes);
-        self.bytes.clear();
-        (self.word, self.used) = (0, 0);
+        let end = self.end + self.used.div_ceil(8) as usize;
+        self.word(self.word);
+        let taken = Arc::from(&self.bytes[..end]);
+        (self.end, self.word, self.used) = (0, 0, 0);
         taken
     }
 }
 
 impl<'a> BitReader<'a> {
-    pub(super) const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, word: 0, used: 0 }
+    pub(super) const fn new(format: Format, bytes: &'a [u8]) -> Self {
+        Self { format, bytes, place: 0 }
     }
 
-    /// Makes at least [`TOGETHER`] bits available.
-    #[inline]
-    fn refill(&mut self) {
-        if let Some((next, _)) = self.bytes.split_first_chunk() {
-            self.word |= u64::from_le_bytes(*next) << self.used;
-            let taken = (63 - self.used) / 8;
-            self.bytes = &self.bytes[taken as usize..];
-            self.used += taken * 8;
-            return;
-        }
-        while self.used <= 56 {
-            let (next, rest) = self.bytes.split_first().map_or((0, self.bytes), |(next, rest)| (*next, rest));
-            self.word |= u64::from(next) << self.used;
-            self.bytes = rest;
-            self.used += 8;
-        }
+    /// The next bits, at least [`TOGETHER`].
+    #[inline(always)]
+    pub(super) fn peek(&self) -> u64 {
+        let rest = self.bytes.get(self.place / 8..).unwrap_or_default();
+        rest.first_chunk().map_or_else(|| last_word(rest), |word| u64::from_le_bytes(*word))
+            >> (self.place % 8)
+    }
+
+    /// Takes bits that were peeked at.
+    #[inline(always)]
+    pub(super) const fn skip(&mut self, count: u32) {
+        self.place += count as usize;
     }
 
     #[inline]
-    fn skip(&mut self, count: u32) {
-        self.word >>= count;
-        self.used -= count;
-    }
-
-    #[inline]
-    fn bits(&mut self, count: u32) -> u64 {
-        self.refill();
-        let value = self.word & below(count);
+    pub(super) fn bits(&mut self, count: u32) -> u64 {
+        let value = self.peek() & below(count);
         self.skip(count);
         value
     }
@@ -136,14 +151,14 @@ impl<'a> BitReader<'a> {
     /// Reads a number that was expected to have so many bits, and how many it has.
     #[inline]
     pub(super) fn number(&mut self, expected: u32) -> (u64, u32) {
-        self.refill();
-        let ones = self.word.trailing_ones();
+        let word = self.peek();
+        let ones = word.trailing_ones();
         let length = length_of(ones, expected);
         let low = length.saturating_sub(1);
         if ones + 1 + low > TOGETHER {
             return self.long_number(expected);
         }
-        let value = self.word >> (ones + 1) & below(low);
+        let value = word >> (ones + 1) & below(low);
         self.skip(ones + 1 + low);
         (value | u64::from(length > 0) << low, length)
     }
@@ -151,8 +166,7 @@ impl<'a> BitReader<'a> {
     fn long_number(&mut self, expected: u32) -> (u64, u32) {
         let mut ones = 0;
         loop {
-            self.refill();
-            let some = self.word.trailing_ones().min(32);
+            let some = self.peek().trailing_ones().min(32);
             self.skip(some);
             ones += some;
             if some < 32 {
@@ -184,7 +198,7 @@ mod tests {
 
     use proptest::{collection::vec, prelude::*};
 
-    use super::{BitReader, BitWriter, length};
+    use super::{BitReader, BitWriter, Format, length};
 
     fn written(write: impl FnOnce(&mut BitWriter)) -> Arc<[u8]> {
         let mut writer = BitWriter::default();
@@ -205,9 +219,9 @@ mod tests {
 
     #[test]
     fn nothing_but_ones_ends() {
-        let mut reader = BitReader::new(&[0xff; 100]);
+        let mut reader = BitReader::new(Format::Two, &[0xff; 100]);
         assert_eq!(reader.number(3), (0, 0));
-        assert_eq!(BitReader::new(&[]).number(0), (0, 0));
+        assert_eq!(BitReader::new(Format::Two, &[]).number(0), (0, 0));
     }
 
     proptest! {
@@ -222,7 +236,7 @@ mod tests {
                 writer.number(value, expected);
                 writer.flag(flag);
             });
-            let mut reader = BitReader::new(&bytes);
+            let mut reader = BitReader::new(Format::Two, &bytes);
             for (value, expected, flag) in numbers {
                 prop_assert_eq!(reader.number(expected), (value, length(value)));
                 prop_assert_eq!(reader.flag(), flag);
@@ -231,7 +245,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..100)) {
-            let mut reader = BitReader::new(&bytes);
+            let mut reader = BitReader::new(Format::Two, &bytes);
             (0..1000).for_each(|expected| _ = reader.number(expected % 65));
         }
     }

@@ -1,6 +1,6 @@
 //! What comes first in the block of an interval's sizes and workloads.
 
-use super::bits::BitReader;
+use super::{bits::BitReader, format::Format};
 
 /// What an interval has of sizes and workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub(super) struct BreakdownReader<'a> {
 }
 
 impl<'a> BreakdownReader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        let mut reader = BitReader::new(bytes);
+    pub(super) fn new(format: Format, bytes: &'a [u8]) -> Self {
+        let mut reader = BitReader::new(format, bytes);
         Self { has_workloads: reader.flag(), reader }
     }
 }

@@ -250,8 +250,8 @@ impl SeriesDelta {
         queue.write(writer, None, None);
         device.write(writer, None, None);
         // Mostly the sum of both, and nearly that of the device if the queue is short.
-        let ios = total.write(writer, Some(device), Some(queue.sum_ns.wrapping_add(device.sum_ns)));
-        writer.number(self.bytes, bytes_length(ios));
+        total.write(writer, Some(device), Some(queue.sum_ns.wrapping_add(device.sum_ns)));
+        writer.number(self.bytes, bytes_length(total.count()));
         writer.number(self.requeues, 0);
         writer.number(self.errors.len() as u64, 0);
         for &(status, count) in &self.errors {
@@ -270,7 +270,8 @@ impl SeriesDelta {
         admission.read(reader, None, None);
         queue.read(reader, None, None);
         device.read(reader, None, None);
-        let ios = total.read(reader, Some(device), Some(queue.sum_ns.wrapping_add(device.sum_ns)));
+        total.read(reader, Some(device), Some(queue.sum_ns.wrapping_add(device.sum_ns)));
+        let ios = total.count();
         self.phases.iter_mut().zip(&read.phases).for_each(|(sum, read)| sum.add_all(read));
         let bytes = reader.value(bytes_length(ios));
         self.bytes = self.bytes.saturating_add(bytes);

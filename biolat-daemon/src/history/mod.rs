@@ -1,7 +1,7 @@
 //! What came in each interval of the last day: of every device and op the latencies at full resolution, bytes, errors, and the
 //! slowest I/Os. Made of the collector's snapshots as they are; it has no clock, and knows nothing of probes and formats.
 //!
-//! An interval is one block of bytes, in which similar numbers take few bits: a busy drive takes about 170 bytes an op. See
+//! An interval is one block of bytes, in which neighbours that are about as long take few bits: a busy drive takes about 170 bytes an op. See
 //! `docs/history.md`.
 
 mod bits;
@@ -10,9 +10,11 @@ mod breakdown;
 mod cells;
 mod delta;
 mod file;
+mod format;
 mod interval;
 mod names;
 mod part;
+mod quads;
 mod selection;
 mod shared;
 mod sizes;

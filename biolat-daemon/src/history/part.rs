@@ -10,6 +10,7 @@ use super::{
     HistoryLimits,
     block::{BlockSum, Counts, at, microseconds},
     delta::DeviceDelta,
+    format::Format,
     interval::Interval,
     names::{Names, NewNames, Used},
     selection::Selection,
@@ -110,6 +111,8 @@ impl Store {
 
 /// A store that is made from what a file has, which comes in the order in which it was written.
 pub(super) struct Restoring {
+    /// That of the file.
+    format: Format,
     /// Without names until all intervals are there: those of old ones are not needed.
     store: Store,
     names: Names,
@@ -121,8 +124,9 @@ pub(super) struct Restoring {
 }
 
 impl Restoring {
-    pub(super) fn new(limits: HistoryLimits) -> Self {
+    pub(super) fn new(limits: HistoryLimits, format: Format) -> Self {
         Self {
+            format,
             store: Store::new(limits, Duration::ZERO),
             names: Names::default(),
             same: Same::default(),
@@ -138,6 +142,7 @@ impl Restoring {
 
     pub(super) fn add(&mut self, interval: Interval, slow_number: u64) {
         self.slow_number = slow_number;
+        let interval = self.in_present_format(interval);
         if self.totals.is_some() && self.same.devices {
             self.later.push(Interval { breakdown: None, ..interval.clone() });
             if self.later.len() == ADDED_AT_ONCE {
@@ -148,7 +153,16 @@ impl Restoring {
     }
 
     pub(super) fn set_totals(&mut self, totals: Totals, same: Same) {
-        (self.totals, self.same) = (Some(totals), same);
+        let block = self.in_present_format(since_zero(Arc::clone(&totals.block))).block;
+        (self.totals, self.same) = (Some(Totals { block, ..totals }), same);
+    }
+
+    fn in_present_format(&mut self, interval: Interval) -> Interval {
+        if self.format == Format::default() {
+            return interval;
+        }
+        let (block, breakdown) = self.store.add_up_in(self.format, slice::from_ref(&interval));
+        Interval { block, breakdown, ..interval }
     }
 
     pub(super) const fn has_totals(&self) -> bool {

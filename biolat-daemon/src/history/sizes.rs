@@ -86,7 +86,8 @@ impl SizesDelta {
         let mut counts = [0; BANDS];
         for number in (0..BANDS).filter(|&number| is_there[number]) {
             let known_ns = (Some(number) == last).then_some(rest.sum_ns);
-            counts[number] = read.read(reader, Some(&rest), known_ns);
+            read.read(reader, Some(&rest), known_ns);
+            counts[number] = read.count();
             self.bands[number].add_all(&read);
             rest.subtract(&read);
         }

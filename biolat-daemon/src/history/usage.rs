@@ -241,12 +241,12 @@ impl UsageDelta {
         writer.number(self.workload.into(), NUMBER_LENGTH);
         writer.number(self.errors, 0);
         let known = |known: u64| is_last.then_some(known);
-        let ios = self.latency.write(writer, Some(&rest.latency), known(rest.latency.sum_ns));
+        self.latency.write(writer, Some(&rest.latency), known(rest.latency.sum_ns));
         if is_last {
             writer.number(zigzag(self.bytes.wrapping_sub(rest.bytes)), 0);
             writer.number(zigzag(self.queue_ns.wrapping_sub(rest.queue_ns)), 0);
         } else {
-            writer.number(self.bytes, bytes_length(ios));
+            writer.number(self.bytes, bytes_length(self.latency.count()));
             writer.number(self.queue_ns, queue_length(self.latency.sum_ns));
         }
         writer.number(self.unsplit_ns(), 0);
@@ -256,12 +256,12 @@ impl UsageDelta {
         self.workload = reader.value(NUMBER_LENGTH) as u32;
         self.errors = reader.value(0);
         let known = is_last.then_some(rest.latency.sum_ns);
-        let ios = self.latency.read(reader, Some(&rest.latency), known);
+        self.latency.read(reader, Some(&rest.latency), known);
         if is_last {
             self.bytes = rest.bytes.wrapping_add(from_zigzag(reader.value(0)));
             self.queue_ns = rest.queue_ns.wrapping_add(from_zigzag(reader.value(0)));
         } else {
-            self.bytes = reader.value(bytes_length(ios));
+            self.bytes = reader.value(bytes_length(self.latency.count()));
             self.queue_ns = reader.value(queue_length(self.latency.sum_ns));
         }
         let unsplit_ns = reader.value(0);

@@ -8,6 +8,7 @@ mod tests;
 mod thread;
 
 use std::{
+    cmp::Reverse,
     fs::{File, OpenOptions},
     io,
     os::{
@@ -95,10 +96,10 @@ impl HistoryFile {
         let numbered = self.files.iter().enumerate();
         let mut found: Vec<_> =
             numbered.filter_map(|(number, file)| Some((log::generation(file)?, number))).collect();
-        found.sort_unstable_by(|one, other| other.cmp(one));
-        self.generation = found.first().map_or(0, |(generation, _)| *generation);
-        for (place, (generation, number)) in found.into_iter().enumerate() {
-            let mut restoring = Restoring::new(limits);
+        found.sort_unstable_by_key(|&((generation, _), number)| Reverse((generation, number)));
+        self.generation = found.first().map_or(0, |((generation, _), _)| *generation);
+        for (place, ((generation, format), number)) in found.into_iter().enumerate() {
+            let mut restoring = Restoring::new(limits, format);
             let is_whole = contents::read(&self.files[number], generation, &self.origin, &mut restoring);
             if restoring.has_totals() {
                 self.in_use = number;

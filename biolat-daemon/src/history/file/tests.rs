@@ -1,5 +1,7 @@
 //! A history that is written, and read by the next daemon.
 
+mod format_1;
+
 use std::{
     fs,
     os::unix::fs::{FileExt as _, symlink},
@@ -288,7 +290,7 @@ fn another_format_is_not_read() {
     let mut host = TestHost::new(&["sda"]);
     let mut daemon = Daemon::start(&path, "boot", UPTIME, clock(0.0));
     daemon.collect(&mut host);
-    daemon.file.files[daemon.file.in_use].write_all_at(&2_u32.to_le_bytes(), 8).unwrap();
+    daemon.file.files[daemon.file.in_use].write_all_at(&3_u32.to_le_bytes(), 8).unwrap();
     drop(daemon);
     let (mut daemon, is_whole) = Daemon::with(LIMITS, &path, "boot", host.boot, host.snapshot.taken);
     assert_eq!((daemon.periods().len(), is_whole), (0, None));
