@@ -53,9 +53,8 @@ impl<const QUADS: usize> Cells<QUADS> {
     /// Buckets of schema 3 in a cell.
     const WIDTH: usize = BUCKETS.div_ceil(4 * QUADS - 1);
     const OVERFLOW: usize = BUCKETS / Self::WIDTH;
-    /// What is expected of the lengths of the first quad's number, and of the number of quads after it.
-    const FIRST_LENGTH: u32 = QUADS.ilog2();
-    const RUN_LENGTH: u32 = Self::FIRST_LENGTH - 1;
+    /// Bits of a number of quads.
+    const PLACE_BITS: u32 = QUADS.ilog2() + 1;
 
     /// The cell of a bucket of schema 3; none if there is no such bucket.
     #[inline]
@@ -169,8 +168,7 @@ impl<const QUADS: usize> Cells<QUADS> {
             return;
         }
         let (start, quads) = (self.touched.start.min(QUADS), self.quads());
-        writer.number(start as u64, Self::FIRST_LENGTH);
-        writer.number(quads.len() as u64, Self::RUN_LENGTH);
+        writer.bits(start as u64 | (quads.len() as u64) << Self::PLACE_BITS, 2 * Self::PLACE_BITS);
         let others = similar.map(|similar| similar.counts.get(self.touched.clone()).unwrap_or_default());
         let is_similar = others.is_some_and(|others| is_similar(quads, others));
         if similar.is_some() {
@@ -211,8 +209,8 @@ impl<const QUADS: usize> Cells<QUADS> {
             self.read_format_1(reader, similar, known_ns);
             return;
         }
-        let start = (reader.value(Self::FIRST_LENGTH) as usize).min(QUADS);
-        let end = start.saturating_add(reader.value(Self::RUN_LENGTH) as usize).min(QUADS);
+        let start = (reader.bits(Self::PLACE_BITS) as usize).min(QUADS);
+        let end = (start + reader.bits(Self::PLACE_BITS) as usize).min(QUADS);
         self.touched = if start < end { start..end } else { NONE };
         let quads = &mut self.counts[start..end];
         let similar = similar.filter(|_| reader.flag());
@@ -307,10 +305,10 @@ fn sums([a, b, c, d]: Quad, other: Quad) -> Quad {
     [sum(a, other[0]), sum(b, other[1]), sum(c, other[2]), sum(d, other[3])]
 }
 
-/// Whether the differences are shorter.
+/// Whether the differences are shorter, by every second quad.
 fn is_similar(quads: &[Quad], others: &[Quad]) -> bool {
     let (mut own, mut apart) = (0, 0);
-    for (&quad, &other) in quads.iter().zip(others) {
+    for (&quad, &other) in quads.iter().zip(others).step_by(2) {
         own += longest(quad);
         apart += longest(differences(quad, other));
     }

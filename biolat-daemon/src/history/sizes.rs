@@ -5,8 +5,12 @@ use biolat_common::size::{BAND_NAMES, BANDS, CELLS, cells_of_band};
 use super::{
     bits::{BitReader, BitWriter},
     cells::{BandCells, from_zigzag, zigzag},
+    format::Format,
+    quads::{Quad, longest},
 };
 use crate::{size_histogram::SizeHistogram, snapshot::SizesView};
+
+const REQUEST_QUADS: usize = CELLS.div_ceil(4);
 
 /// Requests by size, and their latencies by band.
 #[derive(Default)]
@@ -60,18 +64,26 @@ impl SizesDelta {
             band.write(writer, Some(&rest), known_ns);
             rest.subtract(band);
         }
-        writer.number(self.requests[0], 0);
+        let mut before = 0;
+        for quad in self.written_requests() {
+            let length = longest(quad);
+            writer.quad(quad, length, before);
+            before = length;
+        }
+    }
+
+    /// The last cell of a band is expected to have what is left.
+    fn written_requests(&self) -> [Quad; REQUEST_QUADS] {
+        let mut written = [[0; 4]; REQUEST_QUADS];
+        let cells = written.as_flattened_mut();
+        cells[..CELLS].copy_from_slice(&self.requests);
         for (number, band) in self.bands.iter().enumerate() {
-            let mut rest = band.count();
-            let cells = cells_of_band(number);
-            for cell in cells.clone() {
-                let count = self.requests[cell];
-                // The last one has what is left.
-                let is_last = cell + 1 == cells.end;
-                writer.number(if is_last { zigzag(count.wrapping_sub(rest)) } else { count }, 0);
-                rest = rest.wrapping_sub(count);
+            if let Some((last, others)) = cells[cells_of_band(number)].split_last_mut() {
+                let rest = others.iter().fold(band.count(), |rest, count| rest.wrapping_sub(*count));
+                *last = zigzag(last.wrapping_sub(rest));
             }
         }
+        written
     }
 
     /// Adds what was written.
@@ -91,6 +103,27 @@ impl SizesDelta {
             self.bands[number].add_all(&read);
             rest.subtract(&read);
         }
+        if reader.format == Format::One {
+            self.add_requests_of_format_1(reader, counts);
+            return;
+        }
+        let (mut requests, mut before) = ([[0; 4]; REQUEST_QUADS], 0);
+        for quad in &mut requests {
+            (*quad, before) = reader.quad(before);
+        }
+        let cells = requests.as_flattened_mut();
+        for (number, count) in counts.into_iter().enumerate() {
+            if let Some((last, others)) = cells[cells_of_band(number)].split_last_mut() {
+                let rest = others.iter().fold(count, |rest, count| rest.wrapping_sub(*count));
+                *last = rest.wrapping_add(from_zigzag(*last));
+            }
+        }
+        for (sum, count) in self.requests.iter_mut().zip(cells) {
+            *sum = sum.wrapping_add(*count);
+        }
+    }
+
+    fn add_requests_of_format_1(&mut self, reader: &mut BitReader<'_>, counts: [u64; BANDS]) {
         let mut add = |cell: usize, count| self.requests[cell] = self.requests[cell].wrapping_add(count);
         add(0, reader.value(0));
         for (number, mut rest) in counts.into_iter().enumerate() {

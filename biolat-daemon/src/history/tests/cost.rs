@@ -46,7 +46,11 @@ fn cost(has_breakdown: bool) {
     }
     let mean = took.iter().sum::<Duration>() / took.len() as u32;
     took.sort_unstable();
-    println!("recorded: mean {mean:?}, median {:?}, longest {:?}", took[60], took[119]);
+    let with = if has_breakdown { "with" } else { "without" };
+    println!(
+        "{DRIVES} drives {with} sizes and workloads: mean {mean:?}, median {:?}, longest {:?}",
+        took[60], took[119]
+    );
 }
 
 #[test]
