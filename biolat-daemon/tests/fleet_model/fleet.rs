@@ -7,7 +7,7 @@ use std::{
 
 use biolat_daemon::expose::{Format, HistogramFormat, ServerState, encode};
 
-use crate::model::{DriveName, Fleet, Kind, Scenario};
+use crate::model::{DriveName, Fleet, Kind, Scenario, work::Work};
 
 const DAY: Duration = Duration::from_hours(24);
 const FAULTS: &str = include_str!("../../benches/fleet/scenarios/faults.yml");
@@ -168,7 +168,14 @@ fn work_alone_is_that_of_the_histograms() {
     for (mut whole, mut quick) in fleet().nodes.into_iter().zip(fleet().nodes) {
         quick.keep_work_only();
         whole.advance(end);
+        quick.advance(start() + Duration::from_hours(3));
+        let before = quick.works();
         quick.advance(end);
+        for (work, before) in quick.works().iter().zip(&before) {
+            let seconds = |work: &Work| work.ops.iter().map(|op| op.all().seconds).sum::<f64>();
+            let (sum, all) = (seconds(before) + seconds(&work.since(before)), seconds(work));
+            assert!(all > seconds(before) && (sum / all - 1.0).abs() < 1e-9, "{sum} s and {all} s");
+        }
         for (view, work) in whole.snapshot().devices.iter().zip(quick.works()) {
             for (series, op) in view.series.iter().zip(work.ops) {
                 let device = &series.histograms[2];
