@@ -119,6 +119,9 @@ local deviation(means) = |||
 ||| % { cohort: cohort, cohorts: cohorts, means: indented('        ', means), median: median };
 
 function(histograms, config) {
+  local countInSize = histograms.count('biolat_size_device_latency_seconds', band),
+  local sumInSize = histograms.sum('biolat_size_device_latency_seconds', band),
+
   // The median of each firmware that three nodes have.
   local firmwares = |||
     quantile by (cluster, model, firmware) (0.5,
@@ -143,13 +146,13 @@ function(histograms, config) {
       record: quietCount,
       comment:: 'Their I/Os and seconds by size, of which twenty minutes are five.',
       expr: '%s > 0 and on (cluster, instance, device) %s' % [
-        histograms.count('biolat_size_device_latency_seconds', band),
+        countInSize,
         quiet,
       ],
     },
     {
       record: quietSum,
-      expr: '%s and on (%s) %s' % [histograms.sum('biolat_size_device_latency_seconds', band), band, quietCount],
+      expr: '%s and on (%s) %s' % [sumInSize, band, quietCount],
     },
     {
       record: mean,
@@ -160,8 +163,8 @@ function(histograms, config) {
             /
           (%s > 0.05)
         ||| % [
-          histograms.sum('biolat_size_device_latency_seconds', band),
-          histograms.count('biolat_size_device_latency_seconds', band),
+          sumInSize,
+          countInSize,
         ],
         'sum_over_time(%s[20m]) / (sum_over_time(%s[20m]) > 0.05)' % [quietSum, quietCount]
       ))),
@@ -312,9 +315,6 @@ function(histograms, config) {
           ^ on (%(band)s) group_left ()
         (1 - 0.05 / (0.05 + (
           %(count)s
-            unless on (cluster, instance, device) %(quiet)s
-            or
-          sum_over_time(%(quietCount)s[20m])
         )))
       ||| % {
         drive: drive,
@@ -323,9 +323,7 @@ function(histograms, config) {
         compared: indented('      ', compared),
         means: indented('    ', means()),
         median: median,
-        quiet: quiet,
-        quietCount: quietCount,
-        count: histograms.count('biolat_size_device_latency_seconds', band),
+        count: indented('  ', unlessQuiet(countInSize, 'sum_over_time(%s[20m])' % quietCount)),
       },
     },
     {

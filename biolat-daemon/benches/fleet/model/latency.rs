@@ -66,7 +66,7 @@ impl Tail {
     /// The mean, as a factor of the body's median: that of Pareto's distribution between two bounds.
     pub(crate) fn mean(self) -> f64 {
         let Self { from, to, index, .. } = self;
-        from * index / (index - 1.0) * (1.0 - to.powf(1.0 - index)) / (1.0 - to.powf(-index))
+        from * index / (index - 1.0) * (1.0 - to.powf(1.0 - index)) / (1.0 - self.share_above())
     }
 }
 
@@ -184,11 +184,12 @@ impl Latency {
     }
 
     fn split_tail(self, count: u64, random: &mut Random, add: &mut impl FnMut(usize, u64)) {
-        let Tail { from, to, index, .. } = self.tail;
+        let Tail { from, index, .. } = self.tail;
         let lowest = (self.median * from).log2();
+        let longer = self.tail.share_above();
         let below = |cell: usize| {
             let above = (-index * (upper_octave(cell) - lowest).max(0.0)).exp2();
-            ((1.0 - above) / (1.0 - to.powf(-index))).min(1.0)
+            ((1.0 - above) / (1.0 - longer)).min(1.0)
         };
         split(count, cell_of(self.median * from), below, random, add);
     }

@@ -82,7 +82,7 @@ pub(crate) fn judge(places: &[Place], windows: &[Window], thresholds: &Threshold
         means.iter().filter_map(|mean| compare(mean, places[mean.drive], &medians, &spreads)).collect();
 
     let kinds = |compared: &Compared| places[compared.drive].of_model() << 8 | compared.kind as u64;
-    let shared_kinds = shared(compared.iter().map(|it| (kinds(it), it.slowdown)), thresholds.min_siblings);
+    let shared_kinds = figures(compared.iter().map(|it| (kinds(it), it.slowdown)), thresholds.min_siblings);
     let mut verdicts = vec![Verdict::default(); places.len()];
     let (mut slowdowns, mut drive_spreads) = (Groups::default(), Groups::default());
     for it in &compared {
@@ -101,7 +101,7 @@ pub(crate) fn judge(places: &[Place], windows: &[Window], thresholds: &Threshold
         .map(|(slowdown, spread)| (slowdown.group as usize, slowdown.value, spread.value))
         .collect();
     let of_model = |&(drive, slowdown, _): &(usize, f32, f32)| (places[drive].of_model(), slowdown);
-    let shared_drives = shared(drives.iter().map(of_model), thresholds.min_siblings);
+    let shared_drives = figures(drives.iter().map(of_model), thresholds.min_siblings);
     for &(drive, slowdown, spread) in &drives {
         let alone = slowdown / shared_drives.get(places[drive].of_model()).unwrap_or(1.0).max(1.0);
         let is_beyond = |factor: f32, spreads: f32| {
@@ -116,7 +116,7 @@ pub(crate) fn judge(places: &[Place], windows: &[Window], thresholds: &Threshold
 
 /// Drives with a full queue and more load than their siblings, or with much more: they do other work.
 fn overloaded(places: &[Place], windows: &[Window], loads: &[f32], thresholds: &Thresholds) -> Vec<bool> {
-    let siblings = figures(places.iter().zip(loads).map(|(place, &load)| (place.of_model(), load)));
+    let siblings = figures(places.iter().zip(loads).map(|(place, &load)| (place.of_model(), load)), 1);
     let is_overloaded = |((place, window), load): ((&Place, &Window), &f32)| {
         let usual = siblings.get(place.of_model()).unwrap_or_default();
         *load > thresholds.other_work_factor * usual
@@ -125,15 +125,8 @@ fn overloaded(places: &[Place], windows: &[Window], loads: &[f32], thresholds: &
     places.iter().zip(windows).zip(loads).map(is_overloaded).collect()
 }
 
-/// The medians of groups.
-fn figures(values: impl Iterator<Item = (u64, f32)>) -> Figures {
-    let mut groups = Groups::default();
-    values.for_each(|(group, value)| groups.add(group, value));
-    Figures::new(groups.medians().into_iter().map(|Median { group, value, .. }| (group, value)))
-}
-
-/// The medians of groups with enough values.
-fn shared(values: impl Iterator<Item = (u64, f32)>, least: usize) -> Figures {
+/// The medians of groups with so many values or more.
+fn figures(values: impl Iterator<Item = (u64, f32)>, least: usize) -> Figures {
     let mut groups = Groups::default();
     values.for_each(|(group, value)| groups.add(group, value));
     let medians = groups.medians().into_iter().filter(|median| median.count >= least);
@@ -246,10 +239,13 @@ fn slow_nodes(
     thresholds: &Thresholds,
 ) -> Vec<u64> {
     let of_model = |drive: usize| places[drive].of_model();
-    let slowdowns =
-        shared(drives.iter().map(|&(drive, slowdown, _)| (of_model(drive), slowdown)), thresholds.min_drives);
-    let spreads = figures(drives.iter().map(|&(drive, _, spread)| (of_model(drive), spread)));
-    let depths = figures(places.iter().zip(windows).map(|(place, window)| (place.of_model(), window.depth)));
+    let slowdowns = figures(
+        drives.iter().map(|&(drive, slowdown, _)| (of_model(drive), slowdown)),
+        thresholds.min_drives,
+    );
+    let spreads = figures(drives.iter().map(|&(drive, _, spread)| (of_model(drive), spread)), 1);
+    let depths =
+        figures(places.iter().zip(windows).map(|(place, window)| (place.of_model(), window.depth)), 1);
     let is_slow = |&(group, slowdown): &(u64, f32)| {
         slowdown > thresholds.node_factor
             && slowdown > (thresholds.node_spreads * spreads.get(group).unwrap_or_default()).exp()

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     num::NonZero,
+    panic::resume_unwind,
     thread::{self, available_parallelism},
 };
 
@@ -63,9 +64,7 @@ impl Window {
             depth: rate(work.ops.iter().map(|op| op.all().seconds).sum()),
         }
     }
-}
 
-impl Window {
     /// I/Os per second.
     fn ios(&self) -> f32 {
         self.ops.iter().map(|op| op.ios).sum()
@@ -111,7 +110,7 @@ pub(crate) fn windows(nodes: &mut [Node], times: &[i64]) -> Vec<Vec<Window>> {
     let parts: Vec<Vec<Vec<Window>>> = thread::scope(|scope| {
         let of_nodes = |nodes| scope.spawn(move || nodes_windows(nodes, times));
         let threads: Vec<_> = nodes.chunks_mut(share).map(of_nodes).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     (0..times.len()).map(|at| parts.iter().flat_map(|part| part[at].iter().copied()).collect()).collect()
 }
