@@ -203,7 +203,7 @@ fn who_did_it_and_in_which_sizes() {
 #[test]
 #[ignore = "needs chromium and Playwright: cargo xtask test"]
 fn a_history_that_has_no_workloads_and_sizes_any_more() {
-    let day = DayServer::broken_down(7 << 20);
+    let day = DayServer::broken_down(15 << 19);
     let mut browser = open(&day, &format!("#last={DAY}"), &json!({}));
     is_exact(&mut browser, &day);
     for note in ["#who-note", "#sizes-note"] {
