@@ -155,14 +155,15 @@ fn has_library(rustc: &Path, target: &str) -> bool {
     printed.status.success() && sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
 }
 
-/// The target directory of static builds: their flags differ from those of other builds.
-pub(crate) fn target_dir() -> PathBuf {
-    root().join("target/static")
+/// The target directory of static builds, whose flags differ from those of other builds. Each architecture has one of its own:
+/// cargo builds once at a time in a directory, and their compilers may differ.
+pub(crate) fn target_dir(architecture: Architecture) -> PathBuf {
+    root().join("target/static").join(architecture.name)
 }
 
 /// Where static builds for an architecture put their programs.
 pub(crate) fn folder(architecture: Architecture) -> PathBuf {
-    target_dir().join(architecture.target).join("release")
+    target_dir(architecture).join(architecture.target).join("release")
 }
 
 /// A cargo that builds, tests or benchmarks the daemon's package as the released binary is built.
@@ -181,7 +182,7 @@ pub(crate) fn static_cargo(verb: &str, architecture: Architecture) -> Result<Com
     };
     command.args([verb, "--locked", "--package", "biolat-daemon"]);
     // With an explicit target, the flags do not apply to build scripts, which run on the host.
-    command.args(["--target", architecture.target, "--target-dir"]).arg(target_dir());
+    command.args(["--target", architecture.target, "--target-dir"]).arg(target_dir(architecture));
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env_remove("RUSTFLAGS");
     command.env("BIOLAT_REVISION", revision()?);
     Ok(command)

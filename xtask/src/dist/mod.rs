@@ -174,7 +174,8 @@ fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) 
         fs::create_dir_all(to.parent().context("no parent directory")?)?;
         fs::copy(root().join(file), to).with_context(|| format!("cannot copy {file}"))?;
     }
-    let (built, to) = (static_build::target_dir(), copy.join("target/static"));
+    let built = static_build::target_dir(architecture);
+    let to = copy.join(built.strip_prefix(root())?);
     fs::create_dir_all(&to)?;
     std::os::unix::fs::symlink(root().join("target/tools"), copy.join("target/tools"))?;
     if !whole {

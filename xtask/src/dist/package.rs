@@ -27,7 +27,7 @@ pub(super) fn write(architecture: Architecture, info: &ReleaseInfo, folder: &Pat
     command.args(["--package", "biolat-daemon", "--no-build", "--no-strip", "--locked", "--quiet"]);
     command.args(["--target", architecture.target, "--output"]).arg(&path);
     command
-        .env("CARGO_TARGET_DIR", static_build::target_dir())
+        .env("CARGO_TARGET_DIR", static_build::target_dir(architecture))
         .env("SOURCE_DATE_EPOCH", info.epoch.to_string());
     run(&mut command)?;
     Ok(path)
