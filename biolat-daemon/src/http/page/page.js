@@ -210,14 +210,12 @@ function drawNow() {
   document.title = `${snapshot.host} · biolat`;
   const colours = Object.fromEntries(QUANTILES.map(([name]) => [name, getComputedStyle(document.querySelector(`dt.${name}`)).color]));
   heatmap.draw({ passes, from, to, whole: isPast && !past.loading, device, op, workload, phase, dark, colours });
-  const total = new Sum(), shown = workload === null ? total : new Sum();
-  for (const pass of passes) {
-    total.addPass(pass, device, op);
-    if (shown !== total) shown.addPass(pass, device, op, workload);
-  }
+  const sumOf = (some, whose) => some.reduce((all, pass) => all.addPass(pass, device, op, whose), new Sum());
+  const total = sumOf(passes), shown = workload === null ? total : sumOf(passes, workload);
   const of = `${workload === null ? '' : `${workloadName(whoIs(workload, view))}, `}${selection()}`;
   rendered = { ...view, passes, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: secondsOf(passes) };
-  const details = { ...rendered, passes: detailed, seconds: secondsOf(detailed), missing: missingDetail(view.passes, detailed) };
+  const detailedSum = detailed.length === passes.length ? total : sumOf(detailed);
+  const details = { ...rendered, passes: detailed, sum: detailedSum, seconds: secondsOf(detailed), missing: missingDetail(view.passes, detailed) };
   showRanges();
   showFigures(rendered);
   showDevices(rendered);

@@ -75,13 +75,13 @@ function sizeRow(range) {
   return row;
 }
 
-function showSizes({ snapshot, passes, missing }) {
+function showSizes({ snapshot, passes, sum: total, missing }) {
   const devices = snapshot.devices.filter(({ name }) => (choice.device ?? name) === name), ops = snapshot.devices.flatMap(({ ops }) => ops);
   const counted = ops.some(({ sizes }) => sizes), body = at('sizes').tBodies[0];
   at('sizes-at').hidden = passes.length === 0 && missing === '' || !ops.some(({ sizes }) => sizes !== undefined);
   if (at('sizes-at').hidden) return;
   const bands = sumBands(passes, choice.device, choice.op), banded = bands.reduce((sum, { all }) => sum + all, 0), any = banded > 0;
-  const ios = passes.reduce((total, pass) => total.addPass(pass, choice.device, choice.op), new Sum()).all[TOTAL], others = ios - banded;
+  const ios = total.all[TOTAL], others = ios - banded;
   const note = any ? [others > 0 && `Not in this table: ${many(others, 'I/O')} of other ops, such as discard and flush.`, missing].filter(Boolean).join(' ') :
     missing ? missing : !counted ? 'Sizes are not counted: biolat runs with --sizes off.' :
     ios > 0 ? 'Latencies by size are those of reads, writes and zone appends.' : 'No I/O in this time.';
