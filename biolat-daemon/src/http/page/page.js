@@ -214,8 +214,7 @@ function drawNow() {
   const total = sumOf(passes), shown = workload === null ? total : sumOf(passes, workload);
   const of = `${workload === null ? '' : `${workloadName(whoIs(workload, view))}, `}${selection()}`;
   rendered = { ...view, passes, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: secondsOf(passes) };
-  const detailedSum = detailed.length === passes.length ? total : sumOf(detailed);
-  const details = { ...rendered, passes: detailed, sum: detailedSum, seconds: secondsOf(detailed), missing: missingDetail(view.passes, detailed) };
+  const details = { ...rendered, passes: detailed, sum: detailed.length === passes.length ? total : sumOf(detailed), seconds: secondsOf(detailed), missing: missingDetail(view.passes, detailed) };
   showRanges();
   showFigures(rendered);
   showDevices(rendered);
