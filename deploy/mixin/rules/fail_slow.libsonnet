@@ -11,9 +11,12 @@ local mean = 'instance_device_op_size:biolat_size_device_latency_seconds:mean_ra
 local class = 'instance_device_op:biolat_work:class_rate5m';
 local load = 'instance_device:biolat_work:load_rate5m';
 local overloaded = 'instance_device:biolat_work:overloaded_rate5m';
+local below = 'work_below:biolat_work:drives_rate5m';
 local peers = 'model_op_size_work:biolat_size_device_latency_seconds:drives_rate5m';
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
 local spread = 'model_op_size_work:biolat_size_device_latency_seconds:spread_mean_rate5m';
+local longestMedian = 'model_op_size_work:biolat_size_device_latency_seconds:longest_median_mean_rate5m';
+local largestSpread = 'model_op_size_work:biolat_size_device_latency_seconds:largest_spread_mean_rate5m';
 local pooledSpread = 'model_op_size_work:biolat_size_device_latency_seconds:pooled_spread_mean_rate5m';
 local slowdownInSize = 'instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m';
 local slowInSize = 'instance_device_op_size:biolat_size_device_latency_seconds:slow_rate5m';
@@ -36,31 +39,45 @@ local in20m(figure) = 'avg_over_time(%s[20m])' % figure;
 
 local indented(by, text) = std.strReplace(std.rstripChars(text, '\n'), '\n', '\n' + by);
 
-// Mean latencies of reads and writes by size, with the label `work`: the class of the drive's work, so many loads higher or lower.
-local means(load=0) = |||
-  %(mean)s{model!="", op=~"read|write"}
-    * on (cluster, instance, device, op) group_left (work)
-  count_values by (cluster, instance, device, op) ("work", %(class)s%(load)s)
-||| % { mean: mean, class: class, load: if load == 0 then '' else ' %s 1' % (if load > 0 then '+' else '-') };
+local meansOfAll = mean + '{model!="", op=~"read|write"}';
 
-local union(list) = std.join('  or\n', ['  ' + indented('  ', text) + '\n' for text in list]);
+// Each drive's class of work, or one so much higher, as a label.
+local classes(label, higher=0) =
+  'count_values by (cluster, instance, device, op) ("%s", %s%s)' % [
+    label,
+    class,
+    if higher == 0 then '' else ' %s 1' % (if higher > 0 then '+' else '-'),
+  ];
+
+// Mean latencies of reads and writes by size, with the label `work`: the class of the drive's work, or the next load higher or lower.
+local means(higher=0, of=meansOfAll) = |||
+  %(of)s
+    * on (cluster, instance, device, op) group_left (work)
+  %(classes)s
+||| % { of: of, classes: classes('work', higher) };
 
 // Each drive among those that have its load, the next lower and the next higher one.
-local pooled = union([means(-1), means(), means(1)]);
+local pooled = std.join('  or\n', ['  ' + indented('  ', means(higher)) + '\n' for higher in [-1, 0, 1]]);
 
-// Each drive with its own class and the next higher load.
-local compared = union([means(), means(1)]);
+// Of a figure of each class, that of the class itself or of the next higher load: the larger one.
+local larger(figure, by) = |||
+  max by (%(by)s) (
+    label_replace(%(figure)s * on (work) group_left (below) group by (work, below) (%(below)s), "work", "$1", "below", "(.*)")
+      or
+    %(figure)s
+  )
+||| % { figure: figure, by: by, below: below };
 
 // The spread of those that a drive is compared with, by op and size.
-local spreadInSize = |||
+local spreadInSize(of=meansOfAll) = |||
   max by (%(drive)s, op, size) (
     0 * (
-      %(compared)s
+      %(means)s
     )
       + on (%(cohorts)s) group_left ()
     %(spread)s
   )
-||| % { drive: drive, compared: indented('    ', compared), cohorts: cohorts, spread: spread };
+||| % { drive: drive, means: indented('    ', means(of=of)), cohorts: cohorts, spread: largestSpread };
 
 // A figure of most drives, and one of those that do little.
 local unlessQuiet(usual, ofQuiet) = |||
@@ -220,6 +237,17 @@ function(histograms, config) {
       ],
     },
     {
+      record: below,
+      comment:: 'The class that is below each one: the same size, and the next lower load. How many drives and ops it has.',
+      expr: |||
+        count by (work, below) (
+          %s
+            * on (cluster, instance, device, op) group_left (below)
+          %s
+        )
+      ||| % [classes('work', 1), classes('below')],
+    },
+    {
       record: peers,
       comment:: 'How many drives of a model do about the same work in a cluster: those with this load, the next lower and the next higher one.',
       expr: 'count by (%s) (\n%s\n)\n' % [cohort, std.rstripChars(pooled, '\n')],
@@ -260,6 +288,14 @@ function(histograms, config) {
       },
     },
     {
+      record: longestMedian,
+      comment:: |||
+        What a drive is compared with: this, or that of the next higher load if it is longer, as a little more load makes much of a
+        difference near saturation.
+      |||,
+      expr: larger(median, cohort) + 'and\n%s\n' % median,
+    },
+    {
       record: pooledSpread,
       comment:: 'How much drives with this load, the next lower and the next higher one differ.',
       expr: deviation(pooled),
@@ -290,27 +326,23 @@ function(histograms, config) {
       },
     },
     {
+      record: largestSpread,
+      comment:: 'The spread of those that a drive is compared with.',
+      expr: larger(spread, cohorts),
+    },
+    {
       record: slowdownInSize,
       comment:: |||
-        How many times as long as others a drive takes for an op and size: the median of its class, or that of the next higher load if
-        it is longer, as a little more load makes much of a difference near saturation. The mean of few I/Os is noise: at 0.05 I/Os
-        per second it is the square root of that.
+        How many times as long as others a drive takes for an op and size. The mean of few I/Os is noise: at 0.05 I/Os per second it
+        is the square root of that.
       |||,
       expr: |||
-        (
-          min by (%(drive)s, op, size) (
-            (
-              %(compared)s
-            )
-              / on (%(cohort)s) group_left ()
-            %(median)s
-          )
-            and on (%(band)s)
+        max by (%(drive)s, op, size) (
           (
             %(means)s
-              and on (%(cohort)s)
-            %(median)s
           )
+            / on (%(cohort)s) group_left ()
+          %(median)s
         )
           ^ on (%(band)s) group_left ()
         (1 - 0.05 / (0.05 + (
@@ -320,9 +352,8 @@ function(histograms, config) {
         drive: drive,
         cohort: cohort,
         band: band,
-        compared: indented('      ', compared),
         means: indented('    ', means()),
-        median: median,
+        median: longestMedian,
         count: indented('  ', unlessQuiet(countInSize, 'sum_over_time(%s[20m])' % quietCount)),
       },
     },
@@ -334,7 +365,8 @@ function(histograms, config) {
         alone(slowdownInSize, siblings, shared(slowdownInSize, siblings, config.failSlowMinSiblings)),
         config.failSlowSizeFactor,
         config.failSlowSizeSpreads,
-        spreadInSize
+        // Only of these, as few are so slow.
+        spreadInSize('(%s and on (%s) %s > %g)' % [meansOfAll, band, slowdownInSize, config.failSlowSizeFactor])
       ),
     },
     {
@@ -349,7 +381,7 @@ function(histograms, config) {
         quantile by (%(drive)s) (0.5,
           %(spread)s and %(slowdown)s
         )
-      ||| % { drive: drive, spread: indented('  ', spreadInSize), slowdown: slowdownInSize },
+      ||| % { drive: drive, spread: indented('  ', spreadInSize()), slowdown: slowdownInSize },
     },
     {
       record: ofNode,
