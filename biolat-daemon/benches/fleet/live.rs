@@ -25,6 +25,9 @@ use super::{
 /// The rules that are deployed.
 const RULE_FILES: [&str; 2] = ["recording.yml", "alerts.yml"];
 
+/// How much longer the fleet works than it is scraped without rules and with them: until all rules were evaluated and queries timed.
+const AFTERWARDS: Duration = Duration::from_secs(3600);
+
 pub(crate) struct LivePlan {
     pub(crate) nodes: usize,
     pub(crate) drives: usize,
@@ -59,6 +62,7 @@ pub(crate) struct Live {
     /// The same per evaluation of most groups and drive.
     pub(crate) rule_cpu_ms_per_drive: f64,
     pub(crate) groups: Vec<Group>,
+    pub(crate) rules: Vec<Rule>,
     pub(crate) blocks_bytes_per_sample: f64,
     pub(crate) chunk_bytes_per_sample: f64,
     pub(crate) queries: Vec<Timed>,
@@ -79,6 +83,14 @@ pub(crate) struct Memory {
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) rules: usize,
+    pub(crate) seconds: f64,
+}
+
+/// A recording rule, and how long its last evaluation took.
+#[derive(Serialize)]
+pub(crate) struct Rule {
+    pub(crate) group: String,
+    pub(crate) name: String,
     pub(crate) seconds: f64,
 }
 
@@ -111,7 +123,8 @@ impl LivePlan {
         let interval = self.interval.as_secs_f64();
         ensure!(self.length >= 4 * self.interval, "the run is shorter than four scrapes: --for, --interval");
         let start = SystemTime::now();
-        let fleet = Fleet::new(self.nodes, self.drives, self.seed, &self.scenario, start, 2 * self.length);
+        let fleet =
+            Fleet::new(self.nodes, self.drives, self.seed, &self.scenario, start, self.length + AFTERWARDS);
         let (nodes, one) = (fleet.nodes.len(), fleet.nodes.first().map(instance).unwrap_or_default());
         let targets = Targets::serve(fleet.nodes).await?;
         let receiver = if self.is_remote { Some(remote::receiver().await?) } else { None };
@@ -139,6 +152,7 @@ impl LivePlan {
         let metrics = prometheus.own_metrics().await?;
         let rules_after = Mark::new(&metrics);
         let groups = groups(&metrics);
+        let rules = rules(&prometheus).await?;
         let with_rules = memory(&prometheus).await?;
         let both = (rules_after.cpu - rules_before.cpu) / (rules_after.at - rules_before.at).as_secs_f64();
 
@@ -147,7 +161,7 @@ impl LivePlan {
         let drives = prometheus.value("count(biolat_device_info)", now).await?;
         let histograms = "count({__name__=~\"biolat_.*(_latency_seconds|_size_bytes|_duration_seconds)\", job=\"biolat\"})";
         let exposed_histograms = prometheus.value(histograms, now).await?;
-        let compared_samples = rule_manager::compare(&prometheus, &RULE_FILES, now).await?;
+        // While the rules run, as they always do.
         let mut queries = Vec::new();
         for instance in [None, Some(one.as_str())] {
             let is_timed = |query: &Query| query.is_recorded() || !self.is_recorded_only;
@@ -157,6 +171,7 @@ impl LivePlan {
                 );
             }
         }
+        let compared_samples = rule_manager::compare(&prometheus, &RULE_FILES, now).await?;
         let remote_write = match &receiver {
             Some(receiver) => Some(RemoteCost::measure(&prometheus, receiver, start).await?),
             None => None,
@@ -177,6 +192,7 @@ impl LivePlan {
             rule_cpu_share: both - cpu / seconds,
             rule_cpu_ms_per_drive: (both - cpu / seconds) * minute(interval) * 1e3 / drives,
             groups,
+            rules,
             blocks_bytes_per_sample: blocks.bytes_per_sample(),
             chunk_bytes_per_sample: blocks.chunk_bytes as f64 / blocks.samples() as f64,
             queries,
@@ -209,7 +225,7 @@ async fn wait_for_all(prometheus: &Prometheus, nodes: usize, longest: Duration) 
             return Ok(());
         }
         if began.elapsed() > longest {
-            let error = prometheus.api("targets", &[("state", "active")]).await.ok();
+            let error = prometheus.state("targets?state=active").await.ok();
             let error = error.and_then(|data| {
                 let targets = data["activeTargets"].as_array()?.clone();
                 targets.iter().find_map(|target| {
@@ -268,4 +284,16 @@ fn groups(metrics: &OwnMetrics) -> Vec<Group> {
         seconds,
     };
     metrics.of("prometheus_rule_group_last_duration_seconds").map(group).collect()
+}
+
+async fn rules(prometheus: &Prometheus) -> Result<Vec<Rule>> {
+    let state = prometheus.state("rules?type=record").await?;
+    let rules = state["groups"].as_array().into_iter().flatten().flat_map(|group| {
+        let of_group = group["rules"].as_array().into_iter().flatten();
+        of_group.filter_map(|rule| {
+            let (group, name) = (group["name"].as_str()?.to_owned(), rule["name"].as_str()?.to_owned());
+            Some(Rule { group, name, seconds: rule["evaluationTime"].as_f64()? })
+        })
+    });
+    Ok(rules.collect())
 }

@@ -100,15 +100,14 @@ impl Prometheus {
         Ok(())
     }
 
-    /// The data of an API response.
+    /// The data of an API response to a form.
     pub(crate) async fn api(&self, path: &str, fields: &[(&str, &str)]) -> Result<Value> {
-        let answer = http::post_form(self.address, &format!("/api/v1/{path}"), fields).await?;
-        let mut json: Value = serde_json::from_slice(&answer.body)
-            .with_context(|| format!("Prometheus answers {} to {path}: {}", answer.status, answer.text()))?;
-        if json["status"] != "success" {
-            bail!("{}", json["error"].as_str().unwrap_or("an error without a message"));
-        }
-        Ok(json["data"].take())
+        data(path, &http::post_form(self.address, &format!("/api/v1/{path}"), fields).await?)
+    }
+
+    /// What the API says of the server's rules or targets.
+    pub(crate) async fn state(&self, path: &str) -> Result<Value> {
+        data(path, &http::get(self.address, &format!("/api/v1/{path}")).await?)
     }
 
     /// The series of an instant query, at a time in seconds.
@@ -164,6 +163,15 @@ impl Prometheus {
         let name = data["name"].as_str().context("a snapshot without a name")?;
         Ok(self.folder.path().join("data/snapshots").join(Path::new(name)))
     }
+}
+
+fn data(path: &str, answer: &http::Answer) -> Result<Value> {
+    let mut json: Value = serde_json::from_slice(&answer.body)
+        .with_context(|| format!("Prometheus answers {} to {path}: {}", answer.status, answer.text()))?;
+    if json["status"] != "success" {
+        bail!("{}", json["error"].as_str().unwrap_or("an error without a message"));
+    }
+    Ok(json["data"].take())
 }
 
 fn series(data: Result<Value>, expression: &str) -> Result<Vec<Value>> {

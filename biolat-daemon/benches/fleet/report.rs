@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     detection::Score,
     history::History,
-    live::{Live, Memory},
+    live::{Live, Memory, Rule},
     queries::Timed,
     table::{Table, number},
 };
@@ -101,6 +101,7 @@ impl Display for Live {
             ]);
         }
         writeln!(f, "{table}")?;
+        write_slowest_rules(f, &self.rules)?;
         if let Some(remote) = &self.remote_write {
             writeln!(
                 f,
@@ -119,8 +120,18 @@ impl Display for Live {
 
 /// Mistakes of an alert that are shown; JSON has all.
 const MOST_MISTAKES: usize = 50;
-/// The slowest queries that are shown; JSON has all.
+/// The slowest queries, and the slowest rules, that are shown; JSON has all.
 const SLOWEST: usize = 20;
+
+fn write_slowest_rules(f: &mut fmt::Formatter<'_>, rules: &[Rule]) -> fmt::Result {
+    let mut slowest: Vec<_> = rules.iter().collect();
+    slowest.sort_unstable_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let mut table = Table::new(["slowest rules", "ms"]);
+    for rule in slowest.into_iter().take(SLOWEST) {
+        table.row([format!("{} of {}", rule.name, rule.group), number(Some(rule.seconds * 1e3), 1)]);
+    }
+    writeln!(f, "{table}")
+}
 
 fn write_queries(f: &mut fmt::Formatter<'_>, queries: &[Timed]) -> fmt::Result {
     let mut views: BTreeMap<_, Vec<_>> = BTreeMap::new();

@@ -1,5 +1,7 @@
 //! Whether the history records what Prometheus' own rule manager records.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
@@ -27,11 +29,9 @@ pub(crate) async fn compare(prometheus: &Prometheus, files: &[&str], now: f64) -
         let recorded = recorded.iter().map(last).collect::<Result<Vec<_>>>()?;
         let Some(time) = recorded.iter().map(|(_, time, _)| *time).max() else { continue };
         let again = Times { first: time, last: time, step: 1000 }.evaluate(prometheus, &rule.expr).await?;
+        let again: BTreeMap<_, _> = again.iter().map(|series| (&series.labels, &series.points)).collect();
         for (labels, _, value) in recorded.iter().filter(|(_, at, _)| *at == time) {
-            let point = again
-                .iter()
-                .find(|series| series.labels == *labels)
-                .and_then(|series| series.points.get(&time));
+            let point = again.get(labels).and_then(|points| points.get(&time));
             compared += 1;
             same += usize::from(matches!(point, Some(Point::Float(again)) if is_same(*again, *value)));
         }
