@@ -32,22 +32,7 @@ enum Command {
         flags: Vec<String>,
     },
     /// Run every test that this machine can run; list the others with their missing requirements
-    Test {
-        /// Fail if a requirement is missing
-        #[arg(long)]
-        strict: bool,
-        /// Write the results of the kernel tests to the documentation, as those of the host's kernel: docs/kernel-tests.json and
-        /// the table in docs/kernels.md. With FILTER, those of other tests stay, if they are of the same kernel
-        #[arg(long)]
-        write: bool,
-        /// Leave out the kernel tests of a page with a day of history, or run only these, with the code as it is released: it is a
-        /// long build, after which they take a third of the time
-        #[arg(long, value_enum, value_name = "WHICH", conflicts_with = "write")]
-        days: Option<test::Days>,
-        /// Run only the kernel tests whose name contains one of these
-        #[arg(value_name = "FILTER")]
-        filters: Vec<String>,
-    },
+    Test(test::Tests),
     /// Attack the daemon: random requests, files and answers, hostile clients, failing system calls, and a soak
     Abuse {
         /// How long, about; the soak alone takes that long again
@@ -114,7 +99,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let result = match Command::parse() {
         Command::Run { flags } => run::run(&flags),
-        Command::Test { strict, write, days, filters } => test::test(strict, write, days, &filters),
+        Command::Test(tests) => tests.run(),
         Command::Abuse { minutes } => abuse::abuse(minutes),
         Command::Vm(matrix) => matrix.run(),
         Command::Bench { subject, flags } => bench::bench(subject, &flags),

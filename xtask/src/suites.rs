@@ -161,16 +161,7 @@ const ON_NEWEST_KERNEL_ONLY: [&str; 12] = [
     "systemd",
 ];
 
-/// Suites that open a page with a day of history. The test's own process makes that history and serves it: code that is not optimized
-/// takes most of the time, and optimized they take a third of it.
-const WITH_A_DAY: [&str; 3] = ["page_history", "page_resilience", "page_saved"];
-
 impl Suite {
-    /// Whether its tests need the time that they take for a day of history.
-    pub(crate) fn has_a_day(&self) -> bool {
-        WITH_A_DAY.contains(&self.name)
-    }
-
     /// Whether it runs in guests with a kernel on which any suite runs, or only those that depend on the kernel.
     pub(crate) fn runs_on(&self, any_suite: bool) -> bool {
         any_suite || !ON_NEWEST_KERNEL_ONLY.contains(&self.name)

@@ -31,37 +31,59 @@ const CLIENT_TEST_REQUIREMENTS: [Requirement; 3] = [
     Requirement::Program("prometheus", "prometheus"),
 ];
 
-/// What to do about the kernel tests of a page with a day of history.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Days {
-    /// Leave them out
-    Skip,
-    /// Run nothing else, with the code as it is released
-    Only,
+/// Selects the tests to run.
+#[derive(clap::Args)]
+pub(crate) struct Tests {
+    /// Fail if a requirement is missing
+    #[arg(long)]
+    strict: bool,
+    /// Write the results of the kernel tests to the documentation, as those of the host's kernel: docs/kernel-tests.json and
+    /// the table in docs/kernels.md. With FILTER, those of other tests stay, if they are of the same kernel
+    #[arg(long)]
+    write: bool,
+    /// Run the kernel tests with the code as it is released, as guests do. It is a long build, after which those of a page with a
+    /// day of history take a third of the time
+    #[arg(long)]
+    released: bool,
+    /// Run only those in user space, or only those on the kernel
+    #[arg(long, value_enum, value_name = "WHICH")]
+    only: Option<Only>,
+    /// Run only the kernel tests whose name contains one of these
+    #[arg(value_name = "FILTER")]
+    filters: Vec<String>,
 }
 
-/// Runs the tests in user space, those with external clients, then the kernel tests; with filters, only the kernel tests whose
-/// name contains one of them. `write` records the results of the kernel tests in the documentation.
-pub(crate) fn test(strict: bool, write: bool, days: Option<Days>, filters: &[String]) -> Result<()> {
-    if filters.is_empty() && days != Some(Days::Only) {
-        run(&mut cargo(&["test", "--locked"]))?;
-        // What the probe decides without the kernel, on the host.
-        run(&mut cargo(&["test", "--locked", "--package", "biolat-ebpf"]))?;
-        client_tests(strict)?;
-    }
-    let HostRun { run, outcome } = match days {
-        None => kernel_tests(strict, filters, |suite| suite.on_host),
-        Some(Days::Skip) => kernel_tests(strict, filters, |suite| suite.on_host && !suite.has_a_day()),
-        Some(Days::Only) => {
-            let built = Build::Released(TestBinaries::build(Architecture::of_host()?)?);
-            tests_of(&built, strict, filters, |suite| suite.on_host && suite.has_a_day())
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Only {
+    Userspace,
+    Kernel,
+}
+
+impl Tests {
+    /// Runs the tests in user space, those with external clients, then the kernel tests.
+    pub(crate) fn run(&self) -> Result<()> {
+        let has_kernel = self.only != Some(Only::Userspace);
+        if !has_kernel && (self.write || self.released || !self.filters.is_empty()) {
+            bail!("--only userspace: filters, --released and --write are about kernel tests");
         }
-    }?;
-    run.print_skipped();
-    if write {
-        kernel_results::write([&run], filters.is_empty())?;
+        if self.only != Some(Only::Kernel) && self.filters.is_empty() {
+            run(&mut cargo(&["test", "--locked"]))?;
+            // What the probe decides without the kernel, on the host.
+            run(&mut cargo(&["test", "--locked", "--package", "biolat-ebpf"]))?;
+            client_tests(self.strict)?;
+        }
+        if has_kernel { self.run_on_kernel() } else { Ok(()) }
     }
-    outcome
+
+    fn run_on_kernel(&self) -> Result<()> {
+        let build = if self.released { Build::released()? } else { Build::Debug };
+        let HostRun { run, outcome } = tests_of(&build, self.strict, &self.filters, |suite| suite.on_host)?;
+        run.print_skipped();
+        if self.write {
+            kernel_results::write([&run], self.filters.is_empty())?;
+        }
+        outcome
+    }
 }
 
 fn client_tests(strict: bool) -> Result<()> {
@@ -92,6 +114,10 @@ enum Build {
 }
 
 impl Build {
+    fn released() -> Result<Self> {
+        Ok(Self::Released(TestBinaries::build(Architecture::of_host()?)?))
+    }
+
     /// A command that runs the tests on the host.
     fn command(&self, arguments: &[&str]) -> Command {
         match self {
@@ -109,13 +135,9 @@ impl Build {
     }
 }
 
-/// Runs the tests of the selected suites on the host's kernel, as they are built for tests.
-pub(crate) fn kernel_tests(
-    strict: bool,
-    filters: &[String],
-    is_wanted: impl Fn(&Suite) -> bool,
-) -> Result<HostRun> {
-    tests_of(&Build::Debug, strict, filters, is_wanted)
+/// Runs the tests of the selected suites on the host's kernel, with the code as it is released.
+pub(crate) fn released_tests(is_wanted: impl Fn(&Suite) -> bool) -> Result<HostRun> {
+    tests_of(&Build::released()?, true, &[], is_wanted)
 }
 
 /// Runs the tests of the selected suites on the host's kernel; lists the suites it cannot run, with the missing requirements. A

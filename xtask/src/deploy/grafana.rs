@@ -23,7 +23,7 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
 pub(super) fn check() -> Result<()> {
     run(&mut command(host::python(), &["deploy/grafana/dashboard.py", "--check"]))?;
     check_on_synthetic_drives()?;
-    test::kernel_tests(true, &[], |suite| suite.name == "dashboards")?.outcome
+    test::released_tests(|suite| suite.name == "dashboards")?.outcome
 }
 
 /// `deploy/grafana/synthetic.py` says what it tests.
