@@ -16,7 +16,7 @@ use super::{
     generator::{CHUNK, Generator, milliseconds, time},
     model::{DriveName, Event, Fleet, Scenario},
     prometheus::Prometheus,
-    queries::{Timed, View, of_dashboard},
+    queries::{self, Timed, View, of_dashboard},
     recorded::{Failures, Recorder, Times},
     remote_write::{Encoded, Labels, Written},
     rules::{Rule, RuleSet},
@@ -177,11 +177,8 @@ impl History {
         let ranges = [Some(3600.0), (self.days >= 1.0).then_some(86_400.0)];
         for length in ranges.into_iter().flatten() {
             for instance in [None, Some(self.one_instance.as_str())] {
-                for query in of_dashboard()? {
-                    self.queries.push(
-                        query.time(prometheus, View { end: self.end, length, interval, instance }).await,
-                    );
-                }
+                let view = View { end: self.end, length, interval, instance };
+                self.queries.extend(queries::time(prometheus, &of_dashboard()?, view).await);
             }
         }
         Ok(())

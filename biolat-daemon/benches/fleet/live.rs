@@ -15,7 +15,7 @@ use super::{
     model::{Fleet, Scenario},
     own_metrics::OwnMetrics,
     prometheus::{Prometheus, now},
-    queries::{Query, Timed, View, of_dashboard},
+    queries::{self, Query, Timed, View, of_dashboard},
     remote::{self, RemoteCost},
     rule_manager,
     rules::deployed,
@@ -148,7 +148,7 @@ impl LivePlan {
         prometheus.reload().await?;
         let rules_before = Mark::new(&prometheus.own_metrics().await?);
         sleep(self.length / 2).await;
-        wait_for_groups(&prometheus, Duration::from_secs_f64(10.0 * minute(interval))).await?;
+        wait_for_groups(&prometheus, Duration::from_secs_f64(15.0 * minute(interval))).await?;
         let metrics = prometheus.own_metrics().await?;
         let rules_after = Mark::new(&metrics);
         let groups = groups(&metrics);
@@ -162,14 +162,12 @@ impl LivePlan {
         let histograms = "count({__name__=~\"biolat_.*(_latency_seconds|_size_bytes|_duration_seconds)\", job=\"biolat\"})";
         let exposed_histograms = prometheus.value(histograms, now).await?;
         // While the rules run, as they always do.
+        let is_timed = |query: &Query| query.is_recorded() || !self.is_recorded_only;
+        let sent: Vec<_> = of_dashboard()?.into_iter().filter(is_timed).collect();
         let mut queries = Vec::new();
         for instance in [None, Some(one.as_str())] {
-            let is_timed = |query: &Query| query.is_recorded() || !self.is_recorded_only;
-            for query in of_dashboard()?.into_iter().filter(is_timed) {
-                queries.push(
-                    query.time(&prometheus, View { end: now, length: 3600.0, interval, instance }).await,
-                );
-            }
+            let view = View { end: now, length: 3600.0, interval, instance };
+            queries.extend(queries::time(&prometheus, &sent, view).await);
         }
         let compared_samples = rule_manager::compare(&prometheus, &RULE_FILES, now).await?;
         let remote_write = match &receiver {
@@ -254,15 +252,26 @@ fn with_intervals(rules: &str, minute: f64) -> String {
     lines.collect()
 }
 
-/// Until each group has been evaluated.
+/// Until each group has been evaluated twice more: the first time, few of what its rules read has been recorded.
 async fn wait_for_groups(prometheus: &Prometheus, longest: Duration) -> Result<()> {
-    const LAST: &str = "prometheus_rule_group_last_evaluation_timestamp_seconds";
     let began = Instant::now();
-    while prometheus.own_metrics().await?.of(LAST).any(|(_, time)| time <= 0.0) {
-        ensure!(began.elapsed() < longest, "a rule group has not been evaluated within {longest:?}");
-        sleep(Duration::from_millis(200)).await;
+    for _ in 0..2 {
+        let before = evaluated(&prometheus.own_metrics().await?);
+        while evaluated(&prometheus.own_metrics().await?).iter().zip(&before).any(|(now, had)| now <= had) {
+            ensure!(
+                began.elapsed() < longest,
+                "a rule group has not been evaluated twice within {longest:?}"
+            );
+            sleep(Duration::from_millis(200)).await;
+        }
     }
     Ok(())
+}
+
+/// When each group has been evaluated.
+fn evaluated(metrics: &OwnMetrics) -> Vec<f64> {
+    const LAST: &str = "prometheus_rule_group_last_evaluation_timestamp_seconds";
+    metrics.of(LAST).map(|(_, time)| time.max(0.0)).collect()
 }
 
 async fn memory(prometheus: &Prometheus) -> Result<Memory> {
