@@ -14,7 +14,10 @@ pub(crate) fn lint(strict: bool) -> Result<()> {
     imports::check()?;
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     dependencies(strict)?;
-    run(&mut cargo(&["clippy", "--locked", "--all-targets", "--test", "kernel", "--", "-D", "warnings"]))?;
+    // The kernel tests are no test by default, so --all-targets leaves them out.
+    for targets in [&["--all-targets"][..], &["--package", "biolat-daemon", "--test", "kernel"]] {
+        run(cargo(&["clippy", "--locked"]).args(targets).args(["--", "-D", "warnings"]))?;
+    }
     // The probe is linted for the host: its own target needs another toolchain and gives the same findings. It is built with
     // panic=abort as for that target, in a separate target directory to keep the other builds' caches valid.
     run(cargo(&["clippy", "--locked", "--package", "biolat-ebpf", "--config", "profile.dev.panic='abort'"])
