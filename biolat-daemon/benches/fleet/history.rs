@@ -174,11 +174,12 @@ impl HistoryPlan {
 impl History {
     /// Times the queries of the dashboard at the end of the past: of an hour, and of a day if it is that long.
     pub(crate) async fn time_queries(&mut self, prometheus: &Prometheus, interval: f64) -> Result<()> {
+        let sent = of_dashboard()?;
         let ranges = [Some(3600.0), (self.days >= 1.0).then_some(86_400.0)];
         for length in ranges.into_iter().flatten() {
             for instance in [None, Some(self.one_instance.as_str())] {
                 let view = View { end: self.end, length, interval, instance };
-                self.queries.extend(queries::time(prometheus, &of_dashboard()?, view).await);
+                self.queries.extend(queries::time(prometheus, &sent, view).await);
             }
         }
         Ok(())

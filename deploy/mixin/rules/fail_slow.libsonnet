@@ -11,7 +11,7 @@ local mean = 'instance_device_op_size:biolat_size_device_latency_seconds:mean_ra
 local class = 'instance_device_op:biolat_work:class_rate5m';
 local load = 'instance_device:biolat_work:load_rate5m';
 local overloaded = 'instance_device:biolat_work:overloaded_rate5m';
-local below = 'work_below:biolat_work:drives_rate5m';
+local below = 'work_below:biolat_work:class_rate5m';
 local peers = 'model_op_size_work:biolat_size_device_latency_seconds:drives_rate5m';
 local median = 'model_op_size_work:biolat_size_device_latency_seconds:median_mean_rate5m';
 local spread = 'model_op_size_work:biolat_size_device_latency_seconds:spread_mean_rate5m';
@@ -62,7 +62,7 @@ local pooled = std.join('  or\n', ['  ' + indented('  ', means(higher)) + '\n' f
 // Of a figure of each class, that of the class itself or of the next higher load: the larger one.
 local larger(figure, by) = |||
   max by (%(by)s) (
-    label_replace(%(figure)s * on (work) group_left (below) group by (work, below) (%(below)s), "work", "$1", "below", "(.*)")
+    label_replace(%(figure)s * on (work) group_left (below) %(below)s, "work", "$1", "below", "(.*)")
       or
     %(figure)s
   )
@@ -238,9 +238,9 @@ function(histograms, config) {
     },
     {
       record: below,
-      comment:: 'The class that is below each one: the same size, and the next lower load. How many drives and ops it has.',
+      comment:: 'The class that is below each one: the same size, and the next lower load.',
       expr: |||
-        count by (work, below) (
+        group by (work, below) (
           %s
             * on (cluster, instance, device, op) group_left (below)
           %s

@@ -38,7 +38,7 @@ fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()>
     let folder = static_build::folder(architecture).join("documents");
     make_empty(&folder)?;
     let host = Architecture::of_host()?;
-    // Linking what runs for a moment takes a third of the time if it is not optimized.
+    // Not optimized, as it runs for a moment.
     let mut command = static_cargo("rustc", host)?;
     command.args(["--release", "--quiet", "--example", "documents"]);
     command.args(["--", "-Copt-level=0", "-Ccodegen-units=16"]);
