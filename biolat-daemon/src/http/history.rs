@@ -15,7 +15,7 @@ use super::{
     Service,
     connection_slots::ConnectionSlot,
     negotiate,
-    responses::{HttpResponse, retry_later, set, text},
+    responses::{HttpResponse, busy, set, text},
 };
 use crate::api::ApiHistory;
 use body::{HistoryBody, Writer};
@@ -40,7 +40,7 @@ pub(super) fn respond(
     };
     let Ok(reader) = Arc::clone(&service.history_readers).try_acquire_owned() else {
         const TEXT: &str = "too many clients read the history\n";
-        return retry_later(StatusCode::SERVICE_UNAVAILABLE, TEXT, "1");
+        return busy(TEXT, "1");
     };
     let (selection, kept_from) = history.select(from, to);
     let gzip = negotiate::gzip(headers);

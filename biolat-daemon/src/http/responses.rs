@@ -6,7 +6,7 @@ use http_body_util::{Either, Full, combinators::UnsyncBoxBody};
 use hyper::{
     Response, StatusCode,
     body::Bytes,
-    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
+    header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
 };
 
 /// A whole body or a stream.
@@ -41,6 +41,13 @@ pub(super) fn not_modified() -> HttpResponse {
 pub(super) fn retry_later(status: StatusCode, body: &'static str, seconds: &'static str) -> HttpResponse {
     let mut response = text(status, body);
     set(&mut response, RETRY_AFTER, seconds);
+    response
+}
+
+/// The server is busy. Closes the connection: requests that the client has sent beside this one would take time from others.
+pub(super) fn busy(body: &'static str, seconds: &'static str) -> HttpResponse {
+    let mut response = retry_later(StatusCode::SERVICE_UNAVAILABLE, body, seconds);
+    set(&mut response, CONNECTION, "close");
     response
 }
 

@@ -24,7 +24,7 @@ use super::{
     connection_slots::ConnectionSlot,
     events::EventStream,
     history as past, negotiate, page,
-    responses::{HttpResponse, full, not_modified, not_ready, retry_later, set, text},
+    responses::{HttpResponse, busy, full, not_modified, not_ready, set, text},
 };
 use crate::{
     api::{ApiSlowLog, ApiSnapshot},
@@ -238,13 +238,7 @@ async fn json<T: Serialize + 'static>(
 
 async fn events(call: &Call<'_>) -> HttpResponse {
     if call.method == Method::GET && !call.slot.become_stream() {
-        let mut response = retry_later(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many event streams: poll /api/v1/snapshot instead\n",
-            "10",
-        );
-        set(&mut response, CONNECTION, "close");
-        return response;
+        return busy("too many event streams: poll /api/v1/snapshot instead\n", "10");
     }
     let stream = EventStream::new(call.service.bodies.snapshots(), call.admission.clone(), call.slot);
     let mut response = Response::new(Either::Right(UnsyncBoxBody::new(stream)));
@@ -342,7 +336,7 @@ async fn encoded(
     let close_readers = |latest: &[BodyAddress], bytes| call.slot.close_readers(latest, bytes);
     if !bodies.has_room(call.slot.limits().body_bytes, close_readers).await {
         const TEXT: &str = "too many clients read slowly\n";
-        return Err(retry_later(StatusCode::SERVICE_UNAVAILABLE, TEXT, "1"));
+        return Err(busy(TEXT, "1"));
     }
     let encoded = tokio::task::spawn_blocking(move || {
         let _permit = permit;

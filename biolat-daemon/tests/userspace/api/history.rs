@@ -230,6 +230,17 @@ async fn clients_that_do_not_read() {
     let reply = server.get(PATH, "").await;
     assert_eq!((reply.status, reply.text().as_str()), (503, "too many clients read the history\n"));
     assert!(reply.head.contains("retry-after: 1\r\n"), "{}", reply.head);
+    // Of requests that are sent at once, the first is answered and closes the connection.
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(request.repeat(10).as_bytes()).await.unwrap();
+    let mut answers = vec![0; 1 << 16];
+    let mut length = 0;
+    while let Ok(read) = stream.read(&mut answers[length..]).await
+        && read > 0
+    {
+        length += read;
+    }
+    assert_eq!(String::from_utf8_lossy(&answers[..length]).matches("HTTP/1.1 503").count(), 1);
     for path in ["/metrics", "/api/v1/snapshot", "/-/healthy"] {
         assert_eq!(server.get(path, "").await.status, 200, "{path}");
     }
