@@ -4,13 +4,12 @@ from latencies import BY_DEVICE, FLEET_DEVICE, most, recorded
 from panels import coloured, columns, lines, row
 
 SCORE = "instance_device:biolat_slowdown:score1w"
-SLOWDOWN = "instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m"
-BY = ", ".join(BY_DEVICE)
+SLOWDOWN = "instance_device_op_size:biolat_size_device_latency_seconds:topk_slowdown_rate5m"
 
 
 def fail_slow(board, _):
     score = f"topk(20, {SCORE}{{{FLEET_DEVICE}}})"
-    slowest = f"topk by ({BY}) (1, {SLOWDOWN}{{{FLEET_DEVICE}}} > 1 and on ({BY}) {score})"
+    slowest = f"{SLOWDOWN}{{{FLEET_DEVICE}}} and on ({', '.join(BY_DEVICE)}) {score}"
     compared = "Compared with drives of the same model that have the same load and sizes"
     row(
         board,

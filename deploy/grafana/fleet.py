@@ -8,10 +8,10 @@ from latencies import (
     FLEET,
     FLEET_DEVICE,
     NOW,
+    SOME,
     WHOLE,
     highest,
     most,
-    of_drives,
     of_fleet,
     recorded,
     summed,
@@ -33,19 +33,29 @@ P99_OF_MODELS = (
 BY_DRIVE = (*BY_DEVICE, "model")
 OPS = f'{FLEET_DEVICE}, op=~"$op"'
 INFO = f"biolat_device_info{{{FLEET_DEVICE}}}"
-SPINNING = f'biolat_device_info{{{FLEET_DEVICE}, rotational="1"}}'
 ON_DEVICE = f"on ({', '.join(BY_DEVICE)})"
-# Few drives have no dispatch, and in many fleets none spins: a join with nothing costs nothing.
-NO_DISPATCH = f'biolat_device_phase_available{{{DEVICE}, phase="device"}} == 0'
 
 
-def _p99(labels):
-    return f"({DEVICES}:p99_rate5m{{{labels}}} or {TOTALS}:p99_rate5m{{{labels}}} and {ON_DEVICE} ({NO_DISPATCH}))"
+def _spinning(labels=FLEET_DEVICE):
+    return f'biolat_device_info{{{labels}, rotational="1"}}'
 
 
-# By drive and op. While all nodes and devices are chosen, of the slowest of each model; else of all that are chosen.
-P99 = f"({SLOWEST}{{{OPS}}} or {of_drives(_p99, OPS)})"
-P99_SOLID = f'({SLOWEST}{{{OPS}, rotational="0"}} or ({of_drives(_p99, OPS)}) unless {ON_DEVICE} {SPINNING})'
+def _p99(some):
+    labels = f"{{{OPS}, {some}}}"
+    no_dispatch = f'biolat_device_phase_available{{{DEVICE}, {some}, phase="device"}} == 0'
+    return f"({DEVICES}:p99_rate5m{labels} or {TOTALS}:p99_rate5m{labels} and {ON_DEVICE} ({no_dispatch}))"
+
+
+def _p99_solid(some):
+    return f"({_p99(some)} unless {ON_DEVICE} {_spinning(f'{FLEET_DEVICE}, {some}')})"
+
+
+# By drive and op. While all nodes and devices are chosen, of the slowest of each model; else of all that are chosen: nothing
+# that all drives have is selected then, as that takes most of the time.
+_P99_OF_SOME = " or ".join(map(_p99, SOME))
+P99 = f"({SLOWEST}{{{OPS}}} or {_P99_OF_SOME})"
+P99_SOLID = " or ".join((f'{SLOWEST}{{{OPS}, rotational="0"}}', *map(_p99_solid, SOME)))
+P99_SPINNING = f'{SLOWEST}{{{OPS}, rotational!="0"}} or {_P99_OF_SOME}'
 OR_TOTAL = "where the kernel does not record the dispatch, the total latency"
 LIMITS = (0.01, 0.1)
 # No drive takes that long: a full queue keeps an I/O on a spinning disk for two seconds, a bad sector for seven.
@@ -89,7 +99,7 @@ def _numbers():
             f"The highest p99 device latency of a drive that does not spin, or of any drive if all spin; {OR_TOTAL}. From "
             "recording rules.",
             "s",
-            f"max({P99_SOLID}) or max({P99})",
+            f"max({P99_SOLID}) or max({P99_SPINNING})",
             LIMITS,
         ),
         (
@@ -107,8 +117,8 @@ def _worst(uid):
     oldest = f"{OLDEST}{{{FLEET_DEVICE}}}"
 
     # Drives that hang rank above 8e6, those that do not spin above 1e4, as no latency is above 1,024 s.
-    slowest_solid, slowest = highest(BY_DRIVE, P99_SOLID), highest(BY_DRIVE, P99)
-    ranks = f"({oldest} >= {HANGS}) * 1e6 or {slowest_solid} + 1e4 or {slowest}"
+    solid, spinning = highest(BY_DRIVE, P99_SOLID), highest(BY_DRIVE, P99_SPINNING)
+    ranks = f"({oldest} >= {HANGS}) * 1e6 or {solid} + 1e4 or {spinning}"
     worst = f"topk(20, {ranks})"
 
     # Ranking the drives takes most of the time: once in each query.
@@ -127,7 +137,7 @@ def _worst(uid):
         "p99 admission": over_ops(f"{ADMISSION}{{{OPS}}}"),
         "p99 total": over_ops(f"{TOTALS}:p99_rate5m{{{OPS}}}"),
         "IOPS": summed(BY_DRIVE, of_worst(f"{TOTALS}:count_rate5m{{{OPS}}}")),
-        "Spins": over_ops(SPINNING, f"{INFO} * 0"),
+        "Spins": over_ops(_spinning(), f"{INFO} * 0"),
     }
     this_drive = "&".join(
         [

@@ -110,9 +110,8 @@ def sick_drive(cluster, node, device, model, score):
     """What rules record of a drive that is slow for its work; they need more drives to do so. From less than 1.5 they make no score."""
     labels = label_set(cluster=cluster, instance=node, device=device, model=model)
     yield f"instance_device:biolat_slowdown:score1w{{{labels}}}", f"{score / SMALL:.6f}x6"
-    for size, slowdown in (("le_4KiB", 1.2), ("le_64KiB", SLOWDOWN), ("gt_1MiB", 0.9)):
-        by_size = f'{labels},op="read",size="{size}"'
-        yield f"instance_device_op_size:biolat_size_device_latency_seconds:slowdown_rate5m{{{by_size}}}", f"{slowdown}x6"
+    by_size = f'{labels},op="read",size="le_64KiB"'
+    yield f"instance_device_op_size:biolat_size_device_latency_seconds:topk_slowdown_rate5m{{{by_size}}}", f"{SLOWDOWN}x6"
 
 
 def node(kind, cluster, name, devices):
@@ -201,7 +200,7 @@ def fleet_test(kind, board):
             sickest = f"{(NODES - 1) / SMALL:.6f}" if place == 0 else SLOWDOWN
             conditions.append(f"(count({query}) == bool 20) * (max({query}) == bool {sickest})")
         if title == "Sickest drives" and place == 1:
-            conditions.append(f"count(count by (op, size) ({query} == {SLOWDOWN})) == bool 1")
+            conditions.append(f"count(count by (op, size) (({query}) == {SLOWDOWN})) == bool 1")
         if title == "$op: p99 by device":
             conditions.append(f'count(({query}) and on (device) biolat_device_info{{rotational="0"}}) == bool 20')
     assert max(of_panels.values()) <= 1000, of_panels.most_common(1)

@@ -28,6 +28,7 @@ local slow = 'instance_device:biolat_slowdown:slow_rate5m';
 local stalled = 'instance_device:biolat_slowdown:stalled_rate5m';
 local typical = 'instance_device:biolat_slowdown:typical1h';
 local score = 'instance_device:biolat_slowdown:score1w';
+local slowestSize = 'instance_device_op_size:biolat_size_device_latency_seconds:topk_slowdown_rate5m';
 
 local quiet = 'instance_device:biolat_work:quiet20m';
 local quietCount = 'instance_device_op_size:biolat_size_device_latency_seconds:quiet_count_rate5m';
@@ -455,6 +456,11 @@ function(histograms, config) {
         score: score,
         excess: '(clamp_max(max by (%s) (%s or %s), 10) - 1)' % [drive, slow, slowInSize],
       },
+    },
+    {
+      record: slowestSize,
+      comment:: 'The op and size in which a drive that has a score is slowest now.',
+      expr: 'topk by (cluster, instance, device) (1, %s > 1 and on (cluster, instance, device) %s)' % [slowdownInSize, score],
     },
   ],
 }
