@@ -20,11 +20,12 @@ from panels import coloured, columns, heat_map, lines, link, number, unit_of, ye
 
 DEVICES = "instance_device_op:biolat_device_latency_seconds"
 TOTALS = "instance_device_op:biolat_total_latency_seconds"
-ADMISSION = "instance_device_op:biolat_admission_latency_seconds:p99_rate5m"
+ADMISSION = "instance_device_op:biolat_admission_latency_seconds"
 SLOW = ("model_over:biolat_slow_ios:rate5m", "instance_device_over:biolat_slow_ios:rate5m")
-INFLIGHT = "instance_device:biolat_inflight_ios:sum"
+INFLIGHT = "instance_device:biolat_inflight_ios"
 OLDEST = "instance_device:biolat_oldest_inflight_seconds:max"
 SLOWEST = "instance_device_op:biolat_latency_seconds:topk_p99_rate5m"
+WORST = "instance_device:biolat_device_info:worst"
 P99_OF_MODELS = (
     "model_op:biolat_device_latency_seconds:p99_rate5m",
     "model_op:biolat_total_latency_seconds:p99_rate5m",
@@ -36,10 +37,6 @@ INFO = f"biolat_device_info{{{FLEET_DEVICE}}}"
 ON_DEVICE = f"on ({', '.join(BY_DEVICE)})"
 
 
-def _spinning(labels=FLEET_DEVICE):
-    return f'biolat_device_info{{{labels}, rotational="1"}}'
-
-
 def _p99(some):
     labels = f"{{{OPS}, {some}}}"
     no_dispatch = f'biolat_device_phase_available{{{DEVICE}, {some}, phase="device"}} == 0'
@@ -47,7 +44,7 @@ def _p99(some):
 
 
 def _p99_solid(some):
-    return f"({_p99(some)} unless {ON_DEVICE} {_spinning(f'{FLEET_DEVICE}, {some}')})"
+    return f'({_p99(some)} unless {ON_DEVICE} biolat_device_info{{{FLEET_DEVICE}, {some}, rotational="1"}})'
 
 
 # By drive and op. While all nodes and devices are chosen, of the slowest of each model; else of all that are chosen: nothing
@@ -121,23 +118,30 @@ def _worst(uid):
     ranks = f"({oldest} >= {HANGS}) * 1e6 or {solid} + 1e4 or {spinning}"
     worst = f"topk(20, {ranks})"
 
-    # Ranking the drives takes most of the time: once in each query.
-    def of_worst(*series):
-        return f"({' or '.join(series)}) and {ON_DEVICE} {worst}"
+    # Of the slowest of each model and of those that hang; while some are chosen, of all of these.
+    def of_worst(level, figure, labels=OPS):
+        return of_fleet(f"{level}:worst_{figure}", f"{level}:{figure}", labels)
 
-    def over_ops(*series):
-        return highest(BY_DRIVE, of_worst(*series))
+    # Ranking the drives takes most of the time: once in each query.
+    def ranked(series):
+        return f"({series}) and {ON_DEVICE} {worst}"
+
+    def over_ops(series):
+        return highest(BY_DRIVE, ranked(series))
+
+    spins = of_fleet(WORST, "biolat_device_info", f'{FLEET_DEVICE}, rotational="1"')
+    any_kind = of_fleet(WORST, "biolat_device_info")
 
     values = {
         # By the rank, which is 0.01 at most for drives that do not hang.
         "Hangs for": f"round({worst} / 1e6, 0.1)",
-        "In flight": over_ops(f"{INFLIGHT}{{{FLEET_DEVICE}}}"),
-        "p99": over_ops(f"{DEVICES}:p99_rate5m{{{OPS}}}", P99),
-        "p50 device": over_ops(f"{DEVICES}:p50_rate5m{{{OPS}}}"),
-        "p99 admission": over_ops(f"{ADMISSION}{{{OPS}}}"),
-        "p99 total": over_ops(f"{TOTALS}:p99_rate5m{{{OPS}}}"),
-        "IOPS": summed(BY_DRIVE, of_worst(f"{TOTALS}:count_rate5m{{{OPS}}}")),
-        "Spins": over_ops(_spinning(), f"{INFO} * 0"),
+        "In flight": over_ops(of_worst(INFLIGHT, "sum", FLEET_DEVICE)),
+        "p99": over_ops(f"{DEVICES}:worst_p99_rate5m{{{OPS}}} or {P99}"),
+        "p50 device": over_ops(of_worst(DEVICES, "p50_rate5m")),
+        "p99 admission": over_ops(of_worst(ADMISSION, "p99_rate5m")),
+        "p99 total": over_ops(of_worst(TOTALS, "p99_rate5m")),
+        "IOPS": summed(BY_DRIVE, ranked(of_worst(TOTALS, "count_rate5m"))),
+        "Spins": over_ops(f"{spins} or ({any_kind}) * 0"),
     }
     this_drive = "&".join(
         [

@@ -62,6 +62,8 @@
     // Of so many drives of a node the median is what they share.
     failSlowMinSiblings: 3,
     failSlowMinNodes: 3,
+    // A drive that keeps an I/O for so long is among the worst of the dashboard, which has the same limit.
+    worstHangSeconds: 8,
     // Drives that do not vanish on purpose.
     fixedTransports: 'pcie|sas|sata',
     virtualModels: 'Amazon.*|Google.*|MSFT.*|Microsoft.*|Msft.*|QEMU.*|VBOX.*|VMware.*|nvme_card.*|.*Virtual.*',

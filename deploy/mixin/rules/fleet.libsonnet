@@ -2,6 +2,12 @@
 function(histograms, config) {
   local sumBy(labels, series) = 'sum by (cluster, %s) (%s)' % [labels, series],
 
+  local worst = 'instance_device:biolat_device_info:worst',
+  local ofWorst(name, figure) = {
+    record: '%s:worst_%s' % [name, figure],
+    expr: '%s:%s and on (cluster, instance, device) %s' % [name, figure, worst],
+  },
+
   name: 'biolat-fleet',
   rules: [
     {
@@ -38,5 +44,26 @@ function(histograms, config) {
         )
       |||,
     },
+    {
+      record: worst,
+      comment:: 'These drives, and those with an I/O that has not completed for %g s.' % config.worstHangSeconds,
+      expr: |||
+        group by (cluster, instance, device, model, rotational) (
+          biolat_device_info
+            and on (cluster, instance, device)
+          (
+            instance_device_op:biolat_latency_seconds:topk_p99_rate5m
+            or
+            instance_device:biolat_oldest_inflight_seconds:max >= %g
+          )
+        )
+      ||| % config.worstHangSeconds,
+    },
+    ofWorst('instance_device_op:biolat_total_latency_seconds', 'count_rate5m') { comment:: 'Their figures.' },
+    ofWorst('instance_device_op:biolat_total_latency_seconds', 'p99_rate5m'),
+    ofWorst('instance_device_op:biolat_admission_latency_seconds', 'p99_rate5m'),
+    ofWorst('instance_device_op:biolat_device_latency_seconds', 'p50_rate5m'),
+    ofWorst('instance_device_op:biolat_device_latency_seconds', 'p99_rate5m'),
+    ofWorst('instance_device:biolat_inflight_ios', 'sum'),
   ],
 }
