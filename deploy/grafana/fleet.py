@@ -8,11 +8,12 @@ from latencies import (
     FLEET,
     FLEET_DEVICE,
     NOW,
-    SOME,
+    PART,
     WHOLE,
     highest,
     most,
     of_fleet,
+    of_worst,
     recorded,
     summed,
 )
@@ -37,22 +38,25 @@ INFO = f"biolat_device_info{{{FLEET_DEVICE}}}"
 ON_DEVICE = f"on ({', '.join(BY_DEVICE)})"
 
 
-def _p99(some):
-    labels = f"{{{OPS}, {some}}}"
-    no_dispatch = f'biolat_device_phase_available{{{DEVICE}, {some}, phase="device"}} == 0'
+def _p99(part):
+    labels = f"{{{OPS}, {part}}}"
+    no_dispatch = f'biolat_device_phase_available{{{DEVICE}, {part}, phase="device"}} == 0'
     return f"({DEVICES}:p99_rate5m{labels} or {TOTALS}:p99_rate5m{labels} and {ON_DEVICE} ({no_dispatch}))"
 
 
-def _p99_solid(some):
-    return f'({_p99(some)} unless {ON_DEVICE} biolat_device_info{{{FLEET_DEVICE}, {some}, rotational="1"}})'
+def _p99_solid(part):
+    return f'({_p99(part)} unless {ON_DEVICE} biolat_device_info{{{FLEET_DEVICE}, {part}, rotational="1"}})'
 
 
-# By drive and op. While all nodes and devices are chosen, of the slowest of each model; else of all that are chosen: nothing
-# that all drives have is selected then, as that takes most of the time.
-_P99_OF_SOME = " or ".join(map(_p99, SOME))
-P99 = f"({SLOWEST}{{{OPS}}} or {_P99_OF_SOME})"
-P99_SOLID = " or ".join((f'{SLOWEST}{{{OPS}, rotational="0"}}', *map(_p99_solid, SOME)))
-P99_SPINNING = f'{SLOWEST}{{{OPS}, rotational!="0"}} or {_P99_OF_SOME}'
+def _or_slowest(of_part, labels=OPS):
+    return f"{' or '.join(map(of_part, PART))} or on ({', '.join((*BY_DEVICE, 'op'))}) {SLOWEST}{{{labels}}}"
+
+
+# By drive and op. Of the drives that are chosen; while all are, of the slowest. Nothing that all drives have is selected then, as
+# that takes most of the time.
+P99 = f"({_or_slowest(_p99)})"
+P99_SOLID = _or_slowest(_p99_solid, f'{OPS}, rotational="0"')
+P99_SPINNING = _or_slowest(_p99, f'{OPS}, rotational!="0"')
 OR_TOTAL = "where the kernel does not record the dispatch, the total latency"
 LIMITS = (0.01, 0.1)
 # No drive takes that long: a full queue keeps an I/O on a spinning disk for two seconds, a bad sector for seven.
@@ -118,9 +122,8 @@ def _worst(uid):
     ranks = f"({oldest} >= {HANGS}) * 1e6 or {solid} + 1e4 or {spinning}"
     worst = f"topk(20, {ranks})"
 
-    # Of the slowest of each model and of those that hang; while some are chosen, of all of these.
-    def of_worst(level, figure, labels=OPS):
-        return of_fleet(f"{level}:worst_{figure}", f"{level}:{figure}", labels)
+    def figure(level, name, labels=OPS):
+        return of_worst(f"{level}:worst_{name}", f"{level}:{name}", labels)
 
     # Ranking the drives takes most of the time: once in each query.
     def ranked(series):
@@ -129,18 +132,18 @@ def _worst(uid):
     def over_ops(series):
         return highest(BY_DRIVE, ranked(series))
 
-    spins = of_fleet(WORST, "biolat_device_info", f'{FLEET_DEVICE}, rotational="1"')
-    any_kind = of_fleet(WORST, "biolat_device_info")
+    spins = of_worst(WORST, "biolat_device_info", f'{FLEET_DEVICE}, rotational="1"')
+    any_kind = of_worst(WORST, "biolat_device_info", FLEET_DEVICE)
 
     values = {
         # By the rank, which is 0.01 at most for drives that do not hang.
         "Hangs for": f"round({worst} / 1e6, 0.1)",
-        "In flight": over_ops(of_worst(INFLIGHT, "sum", FLEET_DEVICE)),
-        "p99": over_ops(f"{DEVICES}:worst_p99_rate5m{{{OPS}}} or {P99}"),
-        "p50 device": over_ops(of_worst(DEVICES, "p50_rate5m")),
-        "p99 admission": over_ops(of_worst(ADMISSION, "p99_rate5m")),
-        "p99 total": over_ops(of_worst(TOTALS, "p99_rate5m")),
-        "IOPS": summed(BY_DRIVE, ranked(of_worst(TOTALS, "count_rate5m"))),
+        "In flight": over_ops(figure(INFLIGHT, "sum", FLEET_DEVICE)),
+        "p99": over_ops(f"{P99} or {DEVICES}:worst_p99_rate5m{{{OPS}}}"),
+        "p50 device": over_ops(figure(DEVICES, "p50_rate5m")),
+        "p99 admission": over_ops(figure(ADMISSION, "p99_rate5m")),
+        "p99 total": over_ops(figure(TOTALS, "p99_rate5m")),
+        "IOPS": summed(BY_DRIVE, ranked(figure(TOTALS, "count_rate5m"))),
         "Spins": over_ops(f"{spins} or ({any_kind}) * 0"),
     }
     this_drive = "&".join(

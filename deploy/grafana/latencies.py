@@ -11,6 +11,8 @@ FLEET_DEVICE = f'{DEVICE}, model=~"$model"'
 # Of series of drives: no series while all nodes, or all devices, are chosen. `(.*)(.*)` matches every name, but no name is
 # two of those that are chosen.
 SOME = ('instance!~"($node)($node)"', 'device!~"($device)($device)"')
+# The same while all clusters and models are chosen, too.
+PART = (*SOME, 'cluster!~"($cluster)($cluster)"', 'model!~"($model)($model)"')
 
 # Drives that do not spin.
 SOLID = f'biolat_device_info{{{FLEET_DEVICE}, rotational="0"}}'
@@ -58,14 +60,19 @@ def recorded(metric, labels, window=NOW):
     return series if window == NOW else f"max_over_time({series}{window})"
 
 
-def of_drives(series, labels=FLEET_DEVICE):
+def of_drives(series, labels=FLEET_DEVICE, unless=SOME):
     """Series of drives, if some nodes or devices are chosen; else there are too many."""
-    return " or ".join(series(f"{labels}, {some}") for some in SOME)
+    return " or ".join(series(f"{labels}, {some}") for some in unless)
 
 
 def of_fleet(of_models, drives, labels=FLEET_DEVICE, window=NOW):
     """Series of models, which have no node and no device: they match while all are chosen. Else those of drives."""
     return f"{recorded(of_models, labels, window)} or {of_drives(lambda some: recorded(drives, some, window), labels)}"
+
+
+def of_worst(worst, drives, labels):
+    """Series of the drives that are chosen; while all are, of the worst only. What is recorded of these is a minute older."""
+    return f"{of_drives(lambda part: f'{drives}{{{part}}}', labels, PART)} or {worst}{{{labels}}}"
 
 
 def summed(by, expression):

@@ -28,11 +28,11 @@ function(histograms, config) {
     {
       record: 'instance_device_op:biolat_latency_seconds:topk_p99_rate5m',
       comment:: |||
-        The twenty slowest drives of each model, op and kind, rotational or not: the slowest of any models are among them. Device
-        latency; where the kernel does not record the dispatch, total latency.
+        The twenty slowest drives of each op and kind, rotational or not. Device latency; where the kernel does not record the
+        dispatch, total latency.
       |||,
       expr: |||
-        topk by (cluster, model, rotational, op) (20,
+        topk by (rotational, op) (20,
           (
             instance_device_op:biolat_device_latency_seconds:p99_rate5m
             or
