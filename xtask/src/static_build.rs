@@ -204,10 +204,6 @@ pub(crate) fn from_env_or_git(variable: &str, arguments: &[&str]) -> Result<Stri
 /// Links statically, and removes this machine's paths from panic messages.
 fn flags() -> Result<Vec<String>> {
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
-    // The same flags for the copy, so that it can use the dependencies that were built here. The last match counts.
-    for (path, name) in [(original(), "biolat"), (copy(), "biolat")] {
-        flags.push(format!("--remap-path-prefix={}={name}", path.display()));
-    }
     // One directory for each registry, with a hash of its URL in the name.
     let sources = cargo_home()?.join("registry/src");
     for registry in fs::read_dir(&sources).with_context(|| format!("cannot list {}", sources.display()))? {
