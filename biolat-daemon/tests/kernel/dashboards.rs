@@ -21,7 +21,7 @@ use crate::support::{
 };
 
 /// Panels and rules that may show only zeroes, and why. All others have to show more.
-const AT_ZERO: [(&str, &str); 18] = [
+const AT_ZERO: [(&str, &str); 19] = [
     ("Slow I/Os without a record", "there are few slow or failed I/Os"),
     ("Phases of the devices", "it lists what is not available, which is 0"),
     ("Is the age exact?", "not on every kernel"),
@@ -38,6 +38,7 @@ const AT_ZERO: [(&str, &str); 18] = [
     ("Oldest I/O not completed", COMPLETES),
     ("I/Os in flight now", COMPLETES),
     ("instance_device:biolat_inflight_ios:sum", COMPLETES),
+    ("instance_device:biolat_inflight_ios:worst_sum", COMPLETES),
     ("instance_device:biolat_oldest_inflight_seconds:max", COMPLETES),
     ("model:biolat_oldest_inflight_seconds:max", COMPLETES),
 ];
@@ -74,7 +75,7 @@ const OF_PODS: &str = "namespace_pod_device_op";
 /// Parts of the names of rules that compare drives of a model with each other. Too few drives of one model are here, and none is
 /// overloaded.
 const OF_PEERS: [&str; 5] =
-    ["_op_size_work:", ":slowdown_rate5m", ":slow_rate5m", "biolat_slowdown:", "biolat_work:overloaded"];
+    ["_op_size_work:", "slowdown_rate5m", ":slow_rate5m", "biolat_slowdown:", "biolat_work:overloaded"];
 
 /// A daemon, and devices for all panels: one is busy, one has errors, one has no iostats.
 struct DashboardSetup {
@@ -370,7 +371,7 @@ fn rules_agree_for_native_and_classic_histograms() {
     // The slowest I/O may be in the window of one only.
     for (name, new) in both.0.iter().filter(|(name, _)| !name.contains(":p100_")) {
         let old = both.1[name];
-        let is_quantile = name.contains(":p") || name.contains(":topk_p");
+        let is_quantile = [":p", ":topk_p", ":worst_p"].iter().any(|part| name.contains(part));
         let most = if is_quantile { 4.2 } else { 1.2 };
         let are_below = is_quantile && new.max(old) < FIRST_BOUND;
         assert!(
