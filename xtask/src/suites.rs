@@ -161,10 +161,28 @@ const ON_NEWEST_KERNEL_ONLY: [&str; 12] = [
     "systemd",
 ];
 
+/// Suites that show that counts and latencies are exact, and that the daemon needs no more rights than it says.
+const EXACTNESS: [&str; 4] = ["drives", "known_latency", "requests", "rights"];
+
+/// Which suites guests run.
+#[derive(Clone, Copy)]
+pub(crate) enum Extent {
+    /// On each kernel those of exactness, and on the newest one those that the host's kernel does not run, too.
+    Short,
+    /// On each kernel those that depend on it, and all on the newest one.
+    Usual,
+    /// All on each kernel.
+    All,
+}
+
 impl Suite {
-    /// Whether it runs in guests with a kernel on which any suite runs, or only those that depend on the kernel.
-    pub(crate) fn runs_on(&self, any_suite: bool) -> bool {
-        any_suite || !ON_NEWEST_KERNEL_ONLY.contains(&self.name)
+    /// Whether it runs in guests with one of the kernels.
+    pub(crate) fn runs_on(&self, is_newest: bool, extent: Extent) -> bool {
+        match extent {
+            Extent::Short => EXACTNESS.contains(&self.name) || (is_newest && !self.on_host),
+            Extent::Usual => is_newest || !ON_NEWEST_KERNEL_ONLY.contains(&self.name),
+            Extent::All => true,
+        }
     }
 
     /// The tools that its tests run, as paths in `target/tools`.

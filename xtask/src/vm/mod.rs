@@ -31,7 +31,7 @@ use crate::{
     kernel_results,
     process::root,
     static_build::Architecture,
-    suites::{self, SUITES, Suite},
+    suites::{self, Extent, SUITES, Suite},
 };
 use guest::{Guest, ResultRow};
 use kernels::{Kernel, Selection};
@@ -66,8 +66,12 @@ pub(crate) struct Matrix {
     /// Boot all these series, and run on each the tests that do not depend on the kernel, too
     #[arg(long, conflicts_with_all = ["kernel", "series"])]
     all: bool,
+    /// Run few tests: on each kernel those that show that counts and latencies are exact, and on the newest one those that the
+    /// host's kernel does not run, too
+    #[arg(long, conflicts_with_all = ["all", "write"])]
+    short: bool,
     /// Build the tests, and run none
-    #[arg(long, conflicts_with_all = ["kernel", "series", "all", "write", "jobs", "filters"])]
+    #[arg(long, conflicts_with_all = ["kernel", "series", "all", "short", "write", "jobs", "filters"])]
     no_run: bool,
     /// Write the results to the documentation: docs/kernel-tests.json and the table in docs/kernels.md. With FILTER, those of
     /// other tests stay, if they are of the same kernel
@@ -117,9 +121,10 @@ impl Matrix {
         let programs = initramfs::programs(&folder.join("programs"), &Programs::of(architecture)?)?;
         let (mut guests, mut rows) = (Vec::new(), Vec::new());
         for (number, kernel) in kernels.iter().enumerate() {
-            let any_suite = self.all || self.write || number + 1 == kernels.len();
-            let wanted =
-                |suite: &Suite| suite.runs_on(any_suite) && missing_tools(suite, architecture).is_none();
+            let is_newest = number + 1 == kernels.len();
+            let wanted = |suite: &Suite| {
+                suite.runs_on(is_newest, self.extent()) && missing_tools(suite, architecture).is_none()
+            };
             let (own, unsupported) = self.guests(kernel, &built, &tests, wanted, &programs, &folder)?;
             guests.extend(own);
             rows.extend(unsupported);
@@ -136,6 +141,16 @@ impl Matrix {
         }
         let failures: Vec<_> = rows.into_iter().filter_map(|row| row.failure).collect();
         if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("\n")) }
+    }
+
+    fn extent(&self) -> Extent {
+        if self.short {
+            Extent::Short
+        } else if self.all || self.write {
+            Extent::All
+        } else {
+            Extent::Usual
+        }
     }
 
     fn selection(&self) -> Selection<'_> {
