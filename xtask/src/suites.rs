@@ -167,8 +167,10 @@ const EXACTNESS: [&str; 4] = ["drives", "known_latency", "requests", "rights"];
 /// Which suites guests run.
 #[derive(Clone, Copy)]
 pub(crate) enum Extent {
+    /// Those of exactness.
+    Exactness,
     /// On each kernel those of exactness, and on the newest one those that the host's kernel does not run, too.
-    Short,
+    BesideHost,
     /// On each kernel those that depend on it, and all on the newest one.
     Usual,
     /// All on each kernel.
@@ -179,7 +181,8 @@ impl Suite {
     /// Whether it runs in guests with one of the kernels.
     pub(crate) fn runs_on(&self, is_newest: bool, extent: Extent) -> bool {
         match extent {
-            Extent::Short => EXACTNESS.contains(&self.name) || (is_newest && !self.on_host),
+            Extent::Exactness => EXACTNESS.contains(&self.name),
+            Extent::BesideHost => EXACTNESS.contains(&self.name) || (is_newest && !self.on_host),
             Extent::Usual => is_newest || !ON_NEWEST_KERNEL_ONLY.contains(&self.name),
             Extent::All => true,
         }
@@ -230,4 +233,23 @@ pub(crate) fn select<'a>(
 ) -> Vec<&'a str> {
     let matches = |test: &&str| filters.is_empty() || filters.iter().any(|filter| test.contains(filter));
     tests.iter().copied().filter(|test| suite_of(test).is_some_and(&is_selected)).filter(matches).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXACTNESS, Extent, ON_NEWEST_KERNEL_ONLY, SUITES};
+
+    #[test]
+    fn each_listed_suite_runs_in_guests() {
+        for name in EXACTNESS.iter().chain(&ON_NEWEST_KERNEL_ONLY) {
+            assert!(SUITES.iter().any(|suite| suite.name == *name && !suite.guests.is_empty()), "{name}");
+        }
+    }
+
+    #[test]
+    fn host_and_guests_together_run_every_suite() {
+        for suite in SUITES.iter().filter(|suite| !suite.guests.is_empty()) {
+            assert!(suite.on_host || suite.runs_on(true, Extent::BesideHost), "{}", suite.name);
+        }
+    }
 }

@@ -66,8 +66,8 @@ pub(crate) struct Matrix {
     /// Boot all these series, and run on each the tests that do not depend on the kernel, too
     #[arg(long, conflicts_with_all = ["kernel", "series"])]
     all: bool,
-    /// Run few tests: on each kernel those that show that counts and latencies are exact, and on the newest one those that the
-    /// host's kernel does not run, too
+    /// Run few tests: on each kernel those that show that counts and latencies are exact; of this machine's architecture, on the
+    /// newest kernel also those that the host's kernel does not run
     #[arg(long, conflicts_with_all = ["all", "write"])]
     short: bool,
     /// Build the tests, and run none
@@ -123,7 +123,8 @@ impl Matrix {
         for (number, kernel) in kernels.iter().enumerate() {
             let is_newest = number + 1 == kernels.len();
             let wanted = |suite: &Suite| {
-                suite.runs_on(is_newest, self.extent()) && missing_tools(suite, architecture).is_none()
+                suite.runs_on(is_newest, self.extent(architecture))
+                    && missing_tools(suite, architecture).is_none()
             };
             let (own, unsupported) = self.guests(kernel, &built, &tests, wanted, &programs, &folder)?;
             guests.extend(own);
@@ -143,9 +144,11 @@ impl Matrix {
         if failures.is_empty() { Ok(()) } else { bail!("{}", failures.join("\n")) }
     }
 
-    fn extent(&self) -> Extent {
-        if self.short {
-            Extent::Short
+    fn extent(&self, architecture: Architecture) -> Extent {
+        if self.short && architecture.is_host() {
+            Extent::BesideHost
+        } else if self.short {
+            Extent::Exactness
         } else if self.all || self.write {
             Extent::All
         } else {
