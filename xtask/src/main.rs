@@ -83,6 +83,9 @@ enum Command {
         /// Check nothing: regenerate files such as the dashboards and the plain Kubernetes manifest
         #[arg(long, conflicts_with = "strict")]
         write: bool,
+        /// Check only files, or only what also runs programs
+        #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["write", "component"])]
+        only: Option<deploy::Kind>,
         /// Check or write this component only, such as grafana or package
         component: Option<String>,
     },
@@ -109,7 +112,7 @@ fn main() -> std::process::ExitCode {
         Command::Dist { check: false, only, .. } => dist::dist(only.as_deref()),
         Command::Dist { check: true, whole, .. } => dist::check(whole),
         Command::Deploy { write: true, component, .. } => deploy::write(component.as_deref()),
-        Command::Deploy { strict, component, .. } => deploy::check(strict, component.as_deref()),
+        Command::Deploy { strict, only, component, .. } => deploy::check(strict, only, component.as_deref()),
         Command::Screenshot => screenshot::screenshot(),
         Command::Lint { strict } => lint::lint(strict),
     };

@@ -22,38 +22,86 @@ use crate::{
 /// A component of the deployment, and its check.
 struct Component {
     name: &'static str,
+    kind: Kind,
     needs: &'static [Requirement],
     check: fn() -> Result<()>,
     /// Regenerates the component's generated files, if it has any.
     write: Option<fn() -> Result<()>>,
 }
 
+/// What a check looks at.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// Files alone: it measures nothing, so that it may run while the machine is busy
+    Files,
+    /// Also programs that run: the daemon on the kernel, Prometheus, a container, a machine
+    Programs,
+}
+
 const COMPONENTS: &[Component] = &[
     Component {
         name: "grafana",
+        kind: Kind::Programs,
         needs: grafana::REQUIREMENTS,
         check: grafana::check,
         write: Some(grafana::write),
     },
-    Component { name: "mixin", needs: mixin::REQUIREMENTS, check: mixin::check, write: Some(mixin::write) },
-    Component { name: "prometheus", needs: prometheus::REQUIREMENTS, check: prometheus::check, write: None },
+    Component {
+        name: "mixin",
+        kind: Kind::Files,
+        needs: mixin::REQUIREMENTS,
+        check: mixin::check,
+        write: Some(mixin::write),
+    },
+    Component {
+        name: "prometheus",
+        kind: Kind::Files,
+        needs: prometheus::REQUIREMENTS,
+        check: prometheus::check,
+        write: None,
+    },
     // After those whose files the chart copies.
     Component {
         name: "kubernetes",
+        kind: Kind::Files,
         needs: kubernetes::REQUIREMENTS,
         check: kubernetes::check,
         write: Some(kubernetes::write),
     },
-    Component { name: "image", needs: image::REQUIREMENTS, check: image::check, write: None },
-    Component { name: "package", needs: package::REQUIREMENTS, check: package::check, write: None },
-    Component { name: "arm64", needs: arm64::REQUIREMENTS, check: arm64::check, write: None },
-    Component { name: "systemd", needs: systemd::REQUIREMENTS, check: systemd::check, write: None },
+    Component {
+        name: "image",
+        kind: Kind::Programs,
+        needs: image::REQUIREMENTS,
+        check: image::check,
+        write: None,
+    },
+    Component {
+        name: "package",
+        kind: Kind::Programs,
+        needs: package::REQUIREMENTS,
+        check: package::check,
+        write: None,
+    },
+    Component {
+        name: "arm64",
+        kind: Kind::Programs,
+        needs: arm64::REQUIREMENTS,
+        check: arm64::check,
+        write: None,
+    },
+    Component {
+        name: "systemd",
+        kind: Kind::Programs,
+        needs: systemd::REQUIREMENTS,
+        check: systemd::check,
+        write: None,
+    },
 ];
 
-/// Checks one component or all. Lists those that this machine cannot check: an error if `strict`.
-pub(crate) fn check(strict: bool, name: Option<&str>) -> Result<()> {
+/// Checks one component, those of one kind, or all. Lists those that this machine cannot check: an error if `strict`.
+pub(crate) fn check(strict: bool, only: Option<Kind>, name: Option<&str>) -> Result<()> {
     let mut skipped = Vec::new();
-    for component in select(name)? {
+    for component in select(name)?.filter(|component| only.is_none_or(|kind| component.kind == kind)) {
         match host::missing(component.needs) {
             None => {
                 (component.check)()?;

@@ -66,8 +66,8 @@ pub(crate) struct Matrix {
     /// Boot all these series, and run on each the tests that do not depend on the kernel, too
     #[arg(long, conflicts_with_all = ["kernel", "series"])]
     all: bool,
-    /// Run few tests: on each kernel those that show that counts and latencies are exact; of this machine's architecture, on the
-    /// newest kernel also those that the host's kernel does not run
+    /// Run few tests: those that show that counts and latencies are exact; on the newest kernel for this machine's architecture, in
+    /// their place, those that neither the host nor other kernels run
     #[arg(long, conflicts_with_all = ["all", "write"])]
     short: bool,
     /// Build the tests, and run none
