@@ -58,8 +58,12 @@ pub(crate) fn look(ctx: &RawTracePointContext) {
             if slot + index as u64 >= u64::from(slots) {
                 break;
             }
-            if is_pending(request, hardware_queue) {
-                count(found, allocated_at(request, hardware_queue));
+            // Most slots are free: they take no call.
+            if is_of(request, hardware_queue) {
+                match pending_since(request, hardware_queue) {
+                    NOT_PENDING => {}
+                    allocated_at => count(found, allocated_at),
+                }
             }
         }
     }
@@ -82,15 +86,31 @@ fn count(found: &mut Found, allocated_at: u64) {
     }
 }
 
-/// Whether a request of this hardware queue has not completed: it has a bio, dispatched or not. Requests that the disk
-/// statistics do not count are left out, such as a drive's own commands, which may take hours.
+/// Not a timestamp.
+const NOT_PENDING: u64 = u64::MAX;
+
+/// When a request of this hardware queue was allocated, as [`allocated_at`] says; [`NOT_PENDING`] if it has completed.
 ///
-/// The kernel forgets the hardware queue when it frees a request, and the bio when it ends it. A flush that the kernel makes
-/// itself has no bio, but the request that waits for it has.
+/// A global function, for the verifier walks it once. Inlined, it would be walked again for each slot, and several times: of its
+/// branches the verifier does not see that they lead to the same state.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pending_since(request: u64, hardware_queue: u64) -> u64 {
+    if has_io(request) { allocated_at(request, hardware_queue) } else { NOT_PENDING }
+}
+
+/// Whether a request is of this hardware queue. The kernel forgets the hardware queue when it frees the request.
 #[inline(always)]
-fn is_pending(request: u64, hardware_queue: u64) -> bool {
+fn is_of(request: u64, hardware_queue: u64) -> bool {
     read_u64(request, layout_const!(request_hctx)) == hardware_queue
-        && read_u64(request, layout_const!(bio)) != 0
+}
+
+/// Whether a request has an I/O that has not completed, dispatched or not: a bio, which the kernel forgets when it ends it. A flush
+/// that the kernel makes itself has none, but the request that waits for it has. Requests that the disk statistics do not count
+/// are left out, such as a drive's own commands, which may take hours.
+#[inline(always)]
+fn has_io(request: u64) -> bool {
+    read_u64(request, layout_const!(bio)) != 0
         && read_u32(request, layout_const!(rq_flags)) & layout_const!(io_stat) != 0
         && read_u32(request, layout_const!(cmd_flags)) & 0xff < layout_const!(op_passthrough)
 }
@@ -102,7 +122,7 @@ fn is_pending(request: u64, hardware_queue: u64) -> bool {
 #[inline(always)]
 fn allocated_at(request: u64, hardware_queue: u64) -> u64 {
     let first = read_u64(request, layout_const!(start_time_ns));
-    if !is_pending(request, hardware_queue) {
+    if !is_of(request, hardware_queue) || !has_io(request) {
         return 0;
     }
     let again = read_u64(request, layout_const!(start_time_ns));

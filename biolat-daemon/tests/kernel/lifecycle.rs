@@ -99,7 +99,7 @@ fn the_verifier_walks_few_instructions() {
     let loaded = loaded_programs().map(Result::unwrap).filter(|program| program.name() == b"inflight");
     let walked = loaded.max_by_key(ProgramInfo::id).unwrap().verified_instruction_count().unwrap_or(0);
     println!("and {walked} of the program that looks at requests in flight");
-    assert!(walked < 100_000, "{walked}");
+    assert!(walked < 15_000, "{walked}");
 }
 
 #[test]
