@@ -34,8 +34,10 @@ struct Component {
 pub(crate) enum Kind {
     /// Files alone: it measures nothing, so that it may run while the machine is busy
     Files,
-    /// Also programs that run: the daemon on the kernel, Prometheus, a container, a machine
+    /// Also programs that run: the daemon on the kernel, Prometheus, a container
     Programs,
+    /// A system that boots in an emulated machine: it waits most of the time
+    Machines,
 }
 
 const COMPONENTS: &[Component] = &[
@@ -91,7 +93,7 @@ const COMPONENTS: &[Component] = &[
     },
     Component {
         name: "systemd",
-        kind: Kind::Programs,
+        kind: Kind::Machines,
         needs: systemd::REQUIREMENTS,
         check: systemd::check,
         write: None,
