@@ -50,6 +50,8 @@ fn its_histograms_agree_with_diskstats_and_the_daemon() {
     let daemon = Daemon::of(name);
     let awake = Awake::all_cpus();
     Target::open(&device.path()).read(1);
+    // Else the first figures of the report from the daemon may be from before this read.
+    daemon.fresh();
     let (from, arguments) = (daemon.address.to_string(), ["-jDF", "300ms", "-d", name]);
     let own = Report::start("own", &arguments);
     let remote = Report::start("remote", &[&["--from", &from][..], &arguments].concat());
