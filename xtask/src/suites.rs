@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn host_and_guests_together_run_every_suite_that_is_not_long() {
-        let in_guests = |suite: &&Suite| !suite.guests.is_empty() && !LONG.contains(&suite.name);
-        for suite in SUITES.iter().filter(in_guests) {
+        let is_expected = |suite: &&Suite| !suite.guests.is_empty() && !LONG.contains(&suite.name);
+        for suite in SUITES.iter().filter(is_expected) {
             let in_guests = [true, false].map(|is_newest| suite.runs_on(is_newest, Extent::BesideHost));
             assert!(suite.on_host || in_guests.contains(&true), "{}", suite.name);
         }
