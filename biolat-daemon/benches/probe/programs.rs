@@ -1,9 +1,9 @@
 //! The kernel's statistics of loaded BPF programs.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, io::ErrorKind, time::Duration};
 
 use anyhow::{Context as _, Result};
-use aya::programs::{ProgramInfo, loaded_programs};
+use aya::programs::{ProgramError, ProgramInfo, loaded_programs};
 use serde_json::{Value, json};
 
 /// IDs of all loaded programs.
@@ -19,8 +19,14 @@ pub(crate) fn of(ids: &BTreeSet<u32>) -> Result<Vec<Program>> {
 
 fn all() -> Result<Vec<ProgramInfo>> {
     loaded_programs()
+        .filter(|program| !program.as_ref().is_err_and(is_gone))
         .collect::<Result<_, _>>()
         .context("cannot list the kernel's BPF programs: requires root")
+}
+
+/// Whether the program was unloaded after the kernel had given its ID: the last subject's programs end after its process.
+fn is_gone(error: &ProgramError) -> bool {
+    matches!(error, ProgramError::SyscallError(error) if error.io_error.kind() == ErrorKind::NotFound)
 }
 
 /// A loaded program.

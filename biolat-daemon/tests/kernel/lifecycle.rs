@@ -96,7 +96,8 @@ fn the_verifier_walks_few_instructions() {
         assert!(walked == 0 || (500..most).contains(&walked), "{walked}");
     }
     let _probe = Probe::attach(kernel, types, &host, 4, &Options { workloads: 0, ..options }).unwrap();
-    let loaded = loaded_programs().map(Result::unwrap).filter(|program| program.name() == b"inflight");
+    // A program of another process may end while the kernel's list is read.
+    let loaded = loaded_programs().flatten().filter(|program| program.name() == b"inflight");
     let walked = loaded.max_by_key(ProgramInfo::id).unwrap().verified_instruction_count().unwrap_or(0);
     println!("and {walked} of the program that looks at requests in flight");
     assert!(walked < 15_000, "{walked}");
