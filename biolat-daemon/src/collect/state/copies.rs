@@ -29,7 +29,7 @@ const CHECKED: usize = 12;
 /// Where the copies begin in a file.
 const PLACES: [u64; 2] = [0, 1 << 30];
 
-/// More than any state: a length beyond was not written by biolat.
+/// More than any state in a file, which can be sparse: a length beyond was not written by biolat.
 const MAX_LENGTH: u64 = 256 << 20;
 
 /// Where they are.
@@ -49,6 +49,14 @@ impl Memory {
 
     fn place(&self, sequence: u64) -> u64 {
         self.places()[(sequence % 2) as usize]
+    }
+
+    /// How many bytes a copy at this place can have.
+    fn room(&self, place: u64) -> io::Result<u64> {
+        match self {
+            Self::File(file) => Ok(file.metadata()?.len().saturating_sub(place).min(MAX_LENGTH)),
+            Self::Map(map) => Ok(map.bytes() / 2),
+        }
     }
 
     fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
@@ -170,11 +178,12 @@ fn read(memory: &Memory, place: u64) -> Option<(u64, Vec<u8>)> {
     let mut copy = vec![0; HEADER];
     memory.read(&mut copy, place).ok()?;
     let word = |at: usize| copy.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    let (sequence, length) = (word(16)?, word(24)?);
-    if copy[..8] != MAGIC || length > MAX_LENGTH || memory.place(sequence) != place {
+    let (sequence, length) = (word(16)?, word(24)?.saturating_add(HEADER as u64));
+    // What another program has written may have any length.
+    if copy[..8] != MAGIC || length > memory.room(place).ok()? || memory.place(sequence) != place {
         return None;
     }
-    copy.resize(HEADER + length as usize, 0);
+    copy.resize(length as usize, 0);
     memory.read(&mut copy, place).ok()?;
     let expected = u32::from_le_bytes(*copy[8..].first_chunk()?);
     (checksum(&copy) == expected).then(|| (sequence, copy.split_off(HEADER)))
@@ -260,6 +269,15 @@ mod tests {
         assert_eq!(found(&copies), None);
         copies.write(|buffer| buffer.extend_from_slice(b"three")).unwrap();
         assert_eq!(found(&copies).unwrap(), b"three");
+    }
+
+    #[test]
+    fn a_length_beyond_the_file_takes_no_memory() {
+        let copies = written(&[b"one"]);
+        file(&copies).write_all_at(&u64::MAX.to_le_bytes(), place(1) + 24).unwrap();
+        assert_eq!(found(&copies), None);
+        file(&copies).write_all_at(&(1_u64 << 40).to_le_bytes(), place(1) + 24).unwrap();
+        assert_eq!(found(&copies), None);
     }
 
     #[test]
