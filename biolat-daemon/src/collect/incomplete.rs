@@ -72,6 +72,23 @@ pub(super) fn leave_incomplete(growth: &mut Counters, completions: &mut [u32], k
     reduce(completions, total);
 }
 
+/// Leaves out the times of the I/Os of `all` that were left out, by the mean of all: nothing tells which ones are theirs.
+pub(super) fn leave_out_times(all: &Counters, growth: &mut Counters, kind: Kind) {
+    let limit = |ns: &mut u64, of_all: u64, ios: [u64; 2]| {
+        let [kept, all] = ios.map(u128::from);
+        *ns = (*ns).min((u128::from(of_all) * kept).checked_div(all).unwrap_or(0) as u64);
+    };
+    let admitted = [&*growth, all].map(|counters| count(&counters.series, Phase::Admission));
+    limit(&mut growth.series.admission_ns, all.series.admission_ns, admitted);
+    // Otherwise these have been reduced to the exact time of all bands together.
+    if kind.has_undispatched || all.sizes.undispatched > 0 {
+        for band in 0..BANDS {
+            let ios = [&*growth, all].map(|counters| sum(&counters.sizes.bands[band]));
+            limit(&mut growth.sizes.band_ns[band], all.sizes.band_ns[band], ios);
+        }
+    }
+}
+
 /// I/Os of a phase.
 fn count(series: &Series, phase: Phase) -> u64 {
     sum(series.cells.iter().map(|cell| &cell[phase as usize]))

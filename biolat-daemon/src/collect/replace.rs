@@ -14,6 +14,7 @@ use biolat_common::{lost::REASONS, series::Key};
 use super::{
     Collector,
     reference::Reference,
+    slow_log,
     state::{numbers::array, record::EarlierRecord},
 };
 use crate::probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps};
@@ -84,11 +85,10 @@ impl Collector {
             program: self.earlier.with_program(self.probe.program_counts()?),
             slow_dropped: self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?),
         };
-        self.read_slow_records();
 
         // The end of the old probe's counts.
         let requeues = self.store.requeues_before(&mut self.probe.maps, self.reference.slots())?;
-        let began = Instant::now();
+        let (began, end) = (Instant::now(), slow_log::monotonic_now());
         let readings = self.store.readings_beyond(&mut self.probe.maps, self.reference.slots())?;
         if let Some(maps) = &mut self.probe.workloads {
             maps.begin_epoch()?;
@@ -97,6 +97,7 @@ impl Collector {
         let gap = began.elapsed();
 
         // What it has counted until then.
+        self.read_last_slow_records(end);
         self.take_workloads()?;
         let index = self.probe.maps.index()?;
         self.store.read_last(&mut self.probe.maps, &index, readings, &requeues, &mut self.reference)?;

@@ -14,7 +14,7 @@ use biolat_common::{
 };
 
 use super::{
-    incomplete::{Kind, amount, leave_incomplete, limit_to},
+    incomplete::{Kind, amount, leave_incomplete, leave_out_times, limit_to},
     state::{encoded::Encoded, record::ReadingRecord},
     workload_totals::WorkloadTotals,
 };
@@ -124,6 +124,15 @@ impl Totals {
 
     /// Adds the growth since the last collection. If all workloads together have done `reference`, it is limited to their I/Os.
     pub fn add(&mut self, now: SlotReading, reference: Option<&Entry>) -> Growth {
+        self.add_limited(now, reference, false)
+    }
+
+    /// The same for the last reading of a slot: no later one has the I/Os that are left out, so that their times are left out, too.
+    pub(super) fn add_last(&mut self, now: SlotReading, reference: Option<&Entry>) {
+        self.add_limited(now, reference, true);
+    }
+
+    fn add_limited(&mut self, now: SlotReading, reference: Option<&Entry>, is_last: bool) -> Growth {
         let before = (self.left_out, self.is_unchanged, self.completions.len());
         let mut growth = now.sum.since(&self.last.sum);
         self.completions.resize(now.completions.len(), 0);
@@ -131,7 +140,7 @@ impl Totals {
         let last = &mut self.last;
         let of_cpus = now.completions.iter().zip(&last.completions);
         let mut completions: Vec<u32> = of_cpus.map(|(now, last)| now.wrapping_sub(*last)).collect();
-        let seen = amount(&growth);
+        let (seen, all) = (amount(&growth), growth);
         // Without any change between three readings, no I/O is incomplete. Between two, a run of the probe may have stood still
         // in the middle, as the CPUs of a virtual machine do.
         let was_unchanged = std::mem::replace(&mut self.is_unchanged, seen == self.left_out);
@@ -144,6 +153,9 @@ impl Totals {
             Some(reference) => limit_to(reference, &mut growth, &mut completions, kind),
             None if was_unchanged && self.is_unchanged => {}
             None => leave_incomplete(&mut growth, &mut completions, kind),
+        }
+        if is_last {
+            leave_out_times(&all, &mut growth, kind);
         }
         self.left_out = seen.wrapping_sub(amount(&growth));
         last.sum.merge(&growth);
@@ -315,6 +327,7 @@ mod tests {
     use biolat_common::{
         series::Phase,
         size::{Counters, Sizes},
+        workload::Entry,
     };
 
     use super::{Growth, Totals};
@@ -350,6 +363,30 @@ mod tests {
         assert_eq!(totals.add(reading(counters), None).total, 0);
         assert_eq!(totals.add(reading(counters), None).total, 1);
         assert_eq!(totals.add(reading(counters), None).total, 0);
+    }
+
+    /// Three I/Os, of which one completed after the last collection of the workloads, and is counted by nobody.
+    #[test]
+    fn the_last_reading_has_no_time_of_ios_that_it_leaves_out() {
+        for undispatched in [0, 1] {
+            let mut counters = Counters::ZERO;
+            counters.series.cells[100] = [3, 3 - undispatched, 3 - undispatched, 3];
+            counters.series.admission_ns = 300;
+            counters.sizes.requests[4] = 3;
+            counters.sizes.bands[0][25] = 3;
+            counters.sizes.band_ns[0] = 600;
+            counters.sizes.undispatched = undispatched.into();
+            let mut reference = Entry::ZERO;
+            reference.cells[25] = 2;
+            (reference.queue_ns, reference.device_ns) = (20, 400);
+            let mut totals = Totals::from_baseline(1, SlotReading::ZERO);
+            totals.add_last(reading(counters), Some(&reference));
+            let view = totals.view("write".into(), true, true);
+            let admission = &view.histograms[Phase::Admission as usize];
+            assert_eq!((admission.count(), admission.sum_ns), (2, 200));
+            let sizes = &totals.sizes;
+            assert_eq!((sizes.bands[0][25], sizes.band_ns[0]), (2, 400));
+        }
     }
 
     #[test]

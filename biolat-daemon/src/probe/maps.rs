@@ -183,6 +183,10 @@ impl SeriesMaps for Maps {
     fn read(&mut self, slot: u32) -> Result<SlotReading> {
         self.slots.read(slot)
     }
+
+    fn read_all(&mut self, slots: &[u32]) -> Result<Vec<SlotReading>> {
+        self.slots.read_all(slots)
+    }
 }
 
 /// aya's conversion is generic over the type of the inner maps, and needs the target named.

@@ -51,6 +51,11 @@ pub trait SeriesMaps {
     /// The counters of a slot.
     fn read(&mut self, slot: u32) -> Result<SlotReading>;
 
+    /// The counters of several slots, read as fast as possible.
+    fn read_all(&mut self, slots: &[u32]) -> Result<Vec<SlotReading>> {
+        slots.iter().map(|&slot| self.read(slot)).collect()
+    }
+
     /// Lets time pass.
     fn pause(&mut self, time: Duration) {
         thread::sleep(time);

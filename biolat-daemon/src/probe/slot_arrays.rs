@@ -2,7 +2,11 @@
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
 
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::{
+    os::fd::{AsFd as _, BorrowedFd},
+    panic::resume_unwind,
+    thread,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData, PerCpuArray};
@@ -128,6 +132,8 @@ pub(super) trait SlotArrays: Send {
     fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>>;
     /// The counters of a slot.
     fn read(&mut self, slot: u32) -> Result<SlotReading>;
+    /// The counters of several slots, as fast as possible: with all CPUs.
+    fn read_all(&self, slots: &[u32]) -> Result<Vec<SlotReading>>;
 }
 
 /// Takes the array out of a map with so many slots. With `sizes` its values have the counters by size.
@@ -143,6 +149,9 @@ pub(super) fn from_map(map: Map, slots: u32, sizes: bool, cpus: PossibleCpus) ->
 pub(super) const fn value_bytes(sizes: bool) -> usize {
     if sizes { size_of::<CountersValue>() } else { size_of::<SeriesValue>() }
 }
+
+/// What is worth a thread to read: about a millisecond.
+const BYTES_OF_THREAD: u64 = 2 << 20;
 
 struct Arrays<V: aya::Pod> {
     /// The slots that exist from the start, and their number.
@@ -160,9 +169,24 @@ impl<V: SlotValue> Arrays<V> {
         ensure!(first.len() == first_slots, "the probe has {} slots instead of {first_slots}", first.len());
         Ok(Self { first, first_slots, chunks: Vec::new(), cpus, buffer: SlotBuffer::default() })
     }
+
+    /// The array that a slot is in, and its place there.
+    fn find(&self, slot: u32) -> Result<(&PerCpuArray<MapData, V>, u32)> {
+        let Some(beyond) = slot.checked_sub(self.first_slots) else { return Ok((&self.first, slot)) };
+        let chunk = self.chunks.get((beyond / CHUNK_SLOTS) as usize);
+        Ok((chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS))
+    }
+
+    fn read_with(&self, buffer: &mut SlotBuffer<V>, slots: &[u32]) -> Result<Vec<SlotReading>> {
+        let read = |&slot: &u32| {
+            let (map, index) = self.find(slot)?;
+            buffer.read(map, index, self.cpus)
+        };
+        slots.iter().map(read).collect()
+    }
 }
 
-impl<V: SlotValue + Send> SlotArrays for Arrays<V> {
+impl<V: SlotValue + Send + Sync> SlotArrays for Arrays<V> {
     fn slots(&self) -> u32 {
         self.first_slots + self.chunks.len() as u32 * CHUNK_SLOTS
     }
@@ -192,13 +216,33 @@ impl<V: SlotValue + Send> SlotArrays for Arrays<V> {
     }
 
     fn read(&mut self, slot: u32) -> Result<SlotReading> {
-        let (map, index) = match slot.checked_sub(self.first_slots) {
-            None => (&self.first, slot),
-            Some(beyond) => {
-                let chunk = self.chunks.get((beyond / CHUNK_SLOTS) as usize);
-                (chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS)
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (map, index) = self.find(slot)?;
+        let reading = buffer.read(map, index, self.cpus);
+        self.buffer = buffer;
+        reading
+    }
+
+    fn read_all(&self, slots: &[u32]) -> Result<Vec<SlotReading>> {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let bytes = slots.len() as u64 * self.slot_bytes();
+        let threads = (bytes / BYTES_OF_THREAD).clamp(1, cpus as u64) as usize;
+        let read = |slots| self.read_with(&mut SlotBuffer::default(), slots);
+        if threads == 1 {
+            return read(slots);
+        }
+        thread::scope(|scope| {
+            let start = |part| (part, thread::Builder::new().spawn_scoped(scope, move || read(part)));
+            let parts: Vec<_> = slots.chunks(slots.len().div_ceil(threads)).map(start).collect();
+            let mut readings = Vec::with_capacity(slots.len());
+            for (part, started) in parts {
+                readings.append(&mut match started {
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic))?,
+                    // There may be a limit of threads.
+                    Err(_) => read(part)?,
+                });
             }
-        };
-        self.buffer.read(map, index, self.cpus)
+            Ok(readings)
+        })
     }
 }

@@ -36,7 +36,8 @@ impl SeriesStore {
         first: u32,
     ) -> Result<Vec<(Key, SlotReading)>> {
         let beyond = self.series.iter().filter(|(_, tracked)| tracked.slot >= first);
-        beyond.map(|(&key, tracked)| Ok((key, maps.read(tracked.slot)?))).collect()
+        let (keys, slots): (Vec<_>, Vec<_>) = beyond.map(|(&key, tracked)| (key, tracked.slot)).unzip();
+        Ok(keys.into_iter().zip(maps.read_all(&slots)?).collect())
     }
 
     /// Adds what the probe has counted until the end: by these readings, and of all other series as far as the reference has it,
@@ -64,7 +65,7 @@ impl SeriesStore {
                 // It has begun since, and the new probe counts it.
                 (None, None) => continue,
             };
-            self.track(key, slot).totals.add(reading, of_workloads.as_ref());
+            self.track(key, slot).totals.add_last(reading, of_workloads.as_ref());
         }
         Ok(())
     }
