@@ -17,7 +17,7 @@ use crate::{
     http::{self, Limits, Service},
     passed_fds::KeptFd,
     rights::{self, Role},
-    service_manager::{ServiceManager, State},
+    service_manager::{Notification, ServiceManager},
     snapshot::Snapshot,
     web_config::WebConfig,
 };
@@ -85,7 +85,7 @@ pub async fn run(
         _ = &mut serving => bail!("the server has ended unexpectedly: please report what it logged"),
     }
 
-    service_manager.notify(State::Stopping);
+    service_manager.notify(Notification::Stopping);
     // Before the server stops, so that requests in progress get the last snapshot.
     collector.collect_and_stop().await;
     if let Some(recording) = recording {
@@ -165,7 +165,7 @@ async fn notify_until_collector_ends(
     let mut ticks = service_manager.watchdog.map(|watchdog| tokio::time::interval(watchdog / 2));
     let mut is_ready_sent = false;
     loop {
-        is_ready_sent = is_ready_sent || service_manager.notify(State::Ready);
+        is_ready_sent = is_ready_sent || service_manager.notify(Notification::Ready);
         tokio::select! {
             changed = snapshots.changed() => if changed.is_err() {
                 return;
@@ -174,7 +174,7 @@ async fn notify_until_collector_ends(
                 let last_success = snapshots.borrow().as_ref().and_then(|snapshot| snapshot.health.last_success);
                 match last_success.map_or(Duration::ZERO, |time| time.elapsed()) {
                     since if since < collection_timeout => {
-                        service_manager.notify(State::Alive);
+                        service_manager.notify(Notification::Alive);
                     }
                     since => log::error!(
                         "no collection has succeeded for {since:.0?}: not feeding the systemd watchdog, it will restart biolat"

@@ -6,6 +6,8 @@ use std::{
     io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -19,6 +21,9 @@ use crate::{passed_fds::KEPT_PREFIX, probe};
 /// `BPF_FS_MAGIC`.
 const BPF_FILE_SYSTEM: u64 = 0xcafe_4a11;
 
+/// How long to wait for another process to leave the folder: `check` uses it for a moment.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The folder, which no other daemon uses as long as this one has it open.
 #[derive(Debug)]
 pub(crate) struct Pins {
@@ -28,10 +33,17 @@ pub(crate) struct Pins {
 
 impl Pins {
     pub(crate) fn open(folder: &Path) -> Result<Self> {
-        let shown = folder.display();
-        Self::open_unless_used(folder)?.with_context(|| {
-            format!("another biolat keeps its probe in {shown}: end it, or choose another folder")
-        })
+        let began = Instant::now();
+        loop {
+            match Self::open_unless_used(folder)? {
+                Some(pins) => return Ok(pins),
+                None if began.elapsed() < PATIENCE => thread::sleep(PATIENCE / 20),
+                None => bail!(
+                    "another biolat keeps its probe in {}: end it, or choose another folder",
+                    folder.display()
+                ),
+            }
+        }
     }
 
     /// None if another daemon uses it.
@@ -49,6 +61,10 @@ impl Pins {
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot lock {shown}")),
         }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The names of what is kept: of each probe.

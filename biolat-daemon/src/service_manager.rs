@@ -22,7 +22,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 /// A state to notify systemd of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum State {
+pub(crate) enum Notification {
     /// There is a first snapshot.
     Ready,
     /// Collections succeed: feeds the watchdog.
@@ -52,12 +52,12 @@ impl ServiceManager {
     }
 
     /// Sends a state; without systemd this does nothing. Returns whether it was sent.
-    pub(crate) fn notify(&self, state: State) -> bool {
+    pub(crate) fn notify(&self, state: Notification) -> bool {
         let Some(socket) = &self.socket else { return true };
         let message = match state {
-            State::Ready => "READY=1",
-            State::Alive => "WATCHDOG=1",
-            State::Stopping => "STOPPING=1",
+            Notification::Ready => "READY=1",
+            Notification::Alive => "WATCHDOG=1",
+            Notification::Stopping => "STOPPING=1",
         };
         let sent = socket.send(message.as_bytes());
         if let Err(error) = &sent {
@@ -139,7 +139,7 @@ mod tests {
         unix::net::{SocketAddr, UnixDatagram},
     };
 
-    use super::{ServiceManager, State, connect};
+    use super::{Notification, ServiceManager, connect};
 
     #[test]
     fn notifications_arrive_at_an_abstract_socket() {
@@ -148,14 +148,14 @@ mod tests {
         let socket = UnixDatagram::bind_addr(&address).unwrap();
         let connected = connect(format!("@{name}").as_bytes()).unwrap();
         let manager = ServiceManager { socket: Some(connected), watchdog: None };
-        assert!(manager.notify(State::Ready));
+        assert!(manager.notify(Notification::Ready));
         let mut buffer = [0; 32];
         let length = socket.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"READY=1");
         // Once the queue is full, notifying fails until it is read.
-        while manager.notify(State::Alive) {}
+        while manager.notify(Notification::Alive) {}
         while socket.recv(&mut buffer).is_ok_and(|length| &buffer[..length] == b"WATCHDOG=1") {
-            if manager.notify(State::Ready) {
+            if manager.notify(Notification::Ready) {
                 break;
             }
         }

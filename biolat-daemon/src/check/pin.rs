@@ -3,41 +3,48 @@
 use std::path::Path;
 
 use super::finding::Finding;
-use crate::{pins::Pins, shell};
+use crate::{collect::Kept, pins::Pins, shell};
 
 /// What is in it.
-pub(super) enum Kept {
+pub(super) enum Contents {
     Nothing,
-    /// By a daemon that runs.
+    /// The probe of a daemon that runs.
     InUse,
     /// A probe that nobody reads.
-    Left,
+    Probe,
+    /// Probes that no daemon can continue with, and why.
+    Useless(&'static str),
 }
 
 /// Reads it.
-pub(super) fn read(folder: &Path) -> anyhow::Result<Kept> {
-    let Some(pins) = Pins::open_unless_used(folder)? else { return Ok(Kept::InUse) };
-    Ok(match pins.probes()?.len() {
-        0 => Kept::Nothing,
-        _ => Kept::Left,
+pub(super) fn read(folder: &Path) -> anyhow::Result<Contents> {
+    let Some(pins) = Pins::open_unless_used(folder)? else { return Ok(Contents::InUse) };
+    Ok(match Kept::in_folder(pins)?.can_be_continued() {
+        None => Contents::Nothing,
+        Some(Ok(())) => Contents::Probe,
+        Some(Err(reason)) => Contents::Useless(reason),
     })
 }
 
-pub(super) fn pin(folder: &Path, kept: anyhow::Result<Kept>) -> Finding {
+pub(super) fn pin(folder: &Path, contents: anyhow::Result<Contents>) -> Finding {
     const ID: &str = "pin";
     const SUBJECT: &str = "kept probe";
     let shown = folder.display();
-    match kept {
-        Ok(Kept::Nothing) => Finding::ok(ID, SUBJECT, format!("nothing is kept in {shown} yet")),
-        Ok(Kept::InUse) => Finding::ok(ID, SUBJECT, format!("a running biolat keeps its probe in {shown}")),
-        Ok(Kept::Left) => Finding::note(
-            ID,
-            SUBJECT,
-            format!(
-                "a probe without a daemon is kept in {shown}, and counts on: the next daemon takes it over"
-            ),
-        )
-        .command(format!("biolat-daemon unpin {}", shell::quoted(&shown.to_string()))),
+    let left = |text| {
+        let unpin = format!("biolat-daemon unpin {}", shell::quoted(&shown.to_string()));
+        Finding::note(ID, SUBJECT, text).command(unpin)
+    };
+    match contents {
+        Ok(Contents::Nothing) => Finding::ok(ID, SUBJECT, format!("nothing is kept in {shown} yet")),
+        Ok(Contents::InUse) => {
+            Finding::ok(ID, SUBJECT, format!("a running biolat keeps its probe in {shown}"))
+        }
+        Ok(Contents::Probe) => left(format!(
+            "a probe without a daemon is kept in {shown}, and counts on: the next daemon continues with it"
+        )),
+        Ok(Contents::Useless(reason)) => left(format!(
+            "a probe that is kept in {shown} is of no use, {reason}: the next daemon removes it and starts at zero"
+        )),
         Err(error) => Finding::fail(ID, SUBJECT, format!("{error:#}"))
             .step("mount a BPF file system, and give --pin a folder of it that the daemon may write to"),
     }
@@ -51,18 +58,23 @@ mod tests {
 
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
-        Kept, pin,
+        Contents, pin,
     };
 
     #[test]
     fn what_is_kept() {
-        for (kept, verdict, expected) in [
-            (Ok(Kept::Nothing), Fine, "nothing is kept in /sys/fs/bpf/biolat"),
-            (Ok(Kept::InUse), Fine, "a running biolat"),
-            (Ok(Kept::Left), Note, "without a daemon"),
+        for (contents, verdict, expected) in [
+            (Ok(Contents::Nothing), Fine, "nothing is kept in /sys/fs/bpf/biolat"),
+            (Ok(Contents::InUse), Fine, "a running biolat"),
+            (Ok(Contents::Probe), Note, "without a daemon"),
+            (
+                Ok(Contents::Useless("its state is missing")),
+                Note,
+                "of no use, its state is missing: the next",
+            ),
             (Err(anyhow!("cannot open it")), Fail, "cannot open it"),
         ] {
-            let finding = pin(Path::new("/sys/fs/bpf/biolat"), kept);
+            let finding = pin(Path::new("/sys/fs/bpf/biolat"), contents);
             assert_eq!((finding.verdict, finding.fix.is_empty()), (verdict, verdict == Fine));
             assert!(finding.text.contains(expected), "{finding:?}");
         }

@@ -115,11 +115,13 @@ impl Collector {
         let new = Probe::load(kernel.clone(), types, &self.host, slots, options, Some(map_fds))?;
         // What the last daemon had switched away from and not taken.
         self.take_workloads()?;
+        self.read_slow_records();
         // If this process ends before the new probe is kept, the next one continues with the old one.
         self.commit();
         let gap = self.replace_probe(new)?;
         log::info!(
-            "continuing where biolat ended, with another version of its probe: none has counted for {gap:.1?}"
+            "continuing where biolat ended, with a new probe, as its version or its options differ: for {gap:.1?} no \
+             probe counted, and what completed then is reported as missed"
         );
         Ok(())
     }

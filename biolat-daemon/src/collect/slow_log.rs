@@ -89,9 +89,7 @@ struct Clocks {
 
 impl Clocks {
     fn now() -> Self {
-        let now = clock_gettime(ClockId::Monotonic);
-        let monotonic = Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32);
-        Self { wall: SystemTime::now(), monotonic }
+        Self { wall: SystemTime::now(), monotonic: monotonic_now() }
     }
 
     /// The time of day of a timestamp, by the clock as it is set now.
@@ -99,6 +97,12 @@ impl Clocks {
         let age = self.monotonic.saturating_sub(Duration::from_nanos(timestamp_ns));
         self.wall.checked_sub(age).unwrap_or(self.wall)
     }
+}
+
+/// Now, by the clock of the kernel's timestamps.
+pub(super) fn monotonic_now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
 /// Allows [`PER_SECOND`], and as many at once after a second without any.
@@ -215,9 +219,23 @@ impl Collector {
         self.probe.kernel.layout.slow_ms != 0
     }
 
-    /// Empties the probe's ring buffer, which has room for a thousand records and some.
-    pub(super) fn read_slow_records(&mut self) {
+    /// Empties the probe's ring buffer, which has room for a thousand records and some. Returns whether there were any.
+    pub(super) fn read_slow_records(&mut self) -> bool {
         let records = self.probe.slow_records();
+        let is_empty = records.is_empty();
+        self.add_slow_records(records);
+        !is_empty
+    }
+
+    /// Reads the records for the last time before the probe is replaced: those of I/Os that it has counted. The others are missed, as
+    /// their counts are, or another probe has recorded them too.
+    pub(super) fn read_last_slow_records(&mut self, end: Duration) {
+        let mut records = self.probe.slow_records();
+        records.retain(|record| Duration::from_nanos(record.completed_ns) < end);
+        self.add_slow_records(records);
+    }
+
+    fn add_slow_records(&mut self, records: Vec<SlowRecord>) {
         if !records.is_empty() {
             let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
             let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);

@@ -140,7 +140,9 @@ pub(super) fn run(
                 break;
             }
             if slow_records.is_some_and(|due| now >= due) {
-                collector.read_slow_records();
+                if collector.read_slow_records() {
+                    collector.commit();
+                }
                 slow_records = Some(next_slow_records());
                 continue;
             }

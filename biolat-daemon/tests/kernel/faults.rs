@@ -12,15 +12,18 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{
-    awake::Awake,
-    daemon::{Daemon, program, wait_for},
-    diskstats::{READ, Stat},
-    figures::Figures,
-    http,
-    load::Target,
-    loop_device::LoopDevice,
-    settled::settled,
+use crate::{
+    pins::BpfFileSystem,
+    support::{
+        awake::Awake,
+        daemon::{Daemon, program, wait_for},
+        diskstats::{READ, Stat},
+        figures::Figures,
+        http,
+        load::Target,
+        loop_device::LoopDevice,
+        settled::{compare, settled},
+    },
 };
 
 /// What series of devices without a name, and those that have ended, may take at most.
@@ -91,6 +94,34 @@ fn failed_system_calls_lose_no_slot_and_no_count() {
         slots(&ended),
         slots(&before)
     );
+}
+
+/// The daemon's new probe cannot be pinned: it ends, and the one that was pinned before counts on, for the next daemon.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn an_upgrade_that_cannot_be_kept_leaves_the_last_probe() {
+    let (device, bpf) = (LoopDevice::attach("unkept", true), BpfFileSystem::mount("unkept-bpf"));
+    let name = device.name.as_str();
+    let folder = bpf.path().to_str().unwrap();
+    let arguments = ["--interval", "100ms", "--device", name, "--pin", folder];
+    let _awake = Awake::all_cpus();
+    let daemon = Daemon::start(&arguments);
+    let before = settled(&daemon, name);
+    drop(daemon);
+    let failed = Command::new("strace")
+        .args(["--quiet=all", "-f", "-o", "/dev/null", "-e", "inject=?mkdir,mkdirat:error=ENOSPC"])
+        .arg(program())
+        .args(["--listen", "127.0.0.1:0", "--slow", "100ms"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let log = String::from_utf8(failed.stderr).unwrap();
+    assert!(failed.status.code() == Some(1) && log.contains("cannot create "), "{log}");
+    assert_eq!(bpf.probes(), 1);
+    Target::open(&device.path()).read(50);
+    let daemon = Daemon::start(&arguments);
+    assert!(daemon.log().iter().any(|line| line.contains("with its probe")), "{:#?}", daemon.log());
+    assert_eq!(compare(name, &before, &settled(&daemon, name)).of(READ), 50);
 }
 
 struct KilledOnDrop(Child);

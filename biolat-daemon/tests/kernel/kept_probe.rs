@@ -20,13 +20,20 @@ use crate::support::{
     load::{StopFlag, Target},
     loop_device::LoopDevice,
     settled::{compare_but_for_recursion, settled},
+    slow_log::slow_ios,
 };
 
 /// Numbers without a pattern, the same in each run.
-struct Random(u64);
+pub(crate) struct Random(u64);
+
+impl Default for Random {
+    fn default() -> Self {
+        Self(0x2545_f491_4f6c_dd1d)
+    }
+}
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -41,13 +48,18 @@ fn arguments(device: &str) -> [&str; 4] {
 }
 
 /// The counters of a device never shrink.
-fn assert_grown(device: &str, before: &Figures, after: &Figures) {
+pub(crate) fn assert_grown(device: &str, before: &Figures, after: &Figures) {
     for group in [READ, WRITE] {
         let (before, after) = (before.count(device, group), after.count(device, group));
         assert!(after >= before, "{} of {device}: {before}, then {after}", group.name);
     }
     assert!(after.bytes(device, READ) >= before.bytes(device, READ));
     assert!(after.unseen(device) >= before.unseen(device));
+    // That all workloads add up to the device is checked in each scrape.
+    for cgroup in before.cgroups(device, "read") {
+        let reads = |figures: &Figures| figures.workload_ios(device, "read", &cgroup);
+        assert!(reads(after) >= reads(before), "of {cgroup}");
+    }
 }
 
 fn created(figures: &Figures, device: &str) -> BTreeMap<String, String> {
@@ -67,7 +79,7 @@ fn continued(store: &FdStore, arguments: &[&str]) -> Daemon {
 }
 
 /// Reads and writes until it is dropped.
-fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
+pub(crate) fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
     let stop = StopFlag::default();
     thread::scope(|scope| {
         let _stopper = stop.set_on_drop();
@@ -91,7 +103,7 @@ fn killed_at_any_instant_under_load() {
     let name = device.name.as_str();
     let store = FdStore::new("kept-store");
     let _awake = Awake::all_cpus();
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut random = Random::default();
     let mut daemon = Daemon::start_command(&mut store.command(&arguments(name)));
     let before = settled(&daemon, name);
     let created_before = created(&before.figures, name);
@@ -152,6 +164,27 @@ fn nothing_is_missed_while_no_daemon_runs() {
     compare_but_for_recursion(name, &before, &after).assert_few_unseen();
 }
 
+/// The record of an I/O is kept for the next daemon as soon as it has been read, not only with the next collection.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_failed_io_between_collections_stays_in_the_log() {
+    let device = LoopDevice::attach("kept-log", true);
+    let name = device.name.as_str();
+    let store = FdStore::new("log-store");
+    let arguments = ["--interval", "5m", "--device", name];
+    let daemon = Daemon::start_command(&mut store.command(&arguments));
+    assert!(slow_ios(&daemon, name).is_empty());
+    device.file().set_len(0).unwrap();
+    Target::open(&device.path()).try_read_at(0, 4096).unwrap_err();
+    // Records are read each second.
+    thread::sleep(Duration::from_secs(2));
+    drop(daemon);
+    let daemon = continued(&store, &arguments);
+    let records = slow_ios(&daemon, name);
+    assert_eq!(records.len(), 1, "{records:?}");
+    assert_eq!((records[0].sector, records[0].status.as_str()), (0, "ioerr"));
+}
+
 /// A device that the last daemon knew goes, and another one comes with the same name.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
@@ -207,10 +240,10 @@ fn a_state_that_is_broken_is_not_continued() {
 
 /// For how long no probe has counted, by the log of a daemon that has replaced it.
 fn gap(log: &[String]) -> Duration {
-    let line = log
-        .iter()
-        .find_map(|line| line.split_once("with another version of its probe: none has counted for "));
-    let (_, gap) = line.unwrap_or_else(|| panic!("{log:#?}"));
+    let line = log.iter().find_map(|line| {
+        line.split_once("as its version or its options differ: for ")?.1.split_once(" no probe")
+    });
+    let (gap, _) = line.unwrap_or_else(|| panic!("{log:#?}"));
     let unit = gap.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
     let seconds = match unit {
         "ns" => 1e-9,

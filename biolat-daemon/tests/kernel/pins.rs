@@ -4,35 +4,41 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::Duration,
 };
 
-use crate::support::{
-    Folder,
-    awake::Awake,
-    bpf::programs,
-    daemon::{Daemon, program, wait_for},
-    diskstats::{READ, WRITE},
-    load::Target,
-    loop_device::LoopDevice,
-    run,
-    settled::{compare, settled},
+use crate::{
+    kept_probe::{Random, assert_grown, with_load},
+    support::{
+        Folder,
+        awake::Awake,
+        bpf::programs,
+        daemon::{Daemon, program, wait_for},
+        diskstats::{READ, WRITE},
+        figures::Figures,
+        load::Target,
+        loop_device::LoopDevice,
+        run,
+        settled::{compare, compare_but_for_recursion, settled},
+    },
 };
 
 /// A BPF file system.
-struct BpfFileSystem(Folder);
+pub(crate) struct BpfFileSystem(Folder);
 
 impl BpfFileSystem {
-    fn mount(name: &str) -> Self {
+    pub(crate) fn mount(name: &str) -> Self {
         let folder = Folder::new(name, true);
         run("mount", &["-t", "bpf", "bpf", folder.0.to_str().unwrap()]);
         Self(folder)
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0.0
     }
 
-    fn probes(&self) -> usize {
+    pub(crate) fn probes(&self) -> usize {
         self.folders().count()
     }
 
@@ -129,6 +135,57 @@ fn a_probe_is_kept_in_a_folder_until_it_is_removed() {
     assert_eq!(daemon.fresh().count(name, READ), 0);
 }
 
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn killed_at_any_instant_under_load() {
+    let rounds = std::env::var("BIOLAT_TEST_KILLS").map_or(20, |rounds| rounds.parse().unwrap());
+    let device = LoopDevice::attach("pins-killed", true);
+    let (name, bpf) = (device.name.as_str(), BpfFileSystem::mount("pins-killed-bpf"));
+    let _awake = Awake::all_cpus();
+    let mut random = Random::default();
+    let mut daemon = start(name, bpf.path(), &[]);
+    let (before, own) = (settled(&daemon, name), programs());
+    for _ in 0..rounds {
+        let last;
+        (daemon, last) = with_load(&device, || {
+            thread::sleep(Duration::from_micros(random.below(150_000)));
+            let last = Figures::scrape(daemon.address);
+            thread::sleep(Duration::from_micros(random.below(20_000)));
+            // SIGKILL.
+            drop(daemon);
+            (start(name, bpf.path(), &[]), last)
+        });
+        assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
+        assert_grown(name, &last, &Figures::scrape(daemon.address));
+        compare_but_for_recursion(name, &before, &settled(&daemon, name));
+    }
+    assert_eq!((bpf.probes(), programs()), (1, own));
+}
+
+/// What cannot be opened may be a probe that counts, which is neither ignored nor removed.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_probe_that_cannot_be_opened_is_left_alone() {
+    let (device, bpf) = (LoopDevice::attach("unopened", true), BpfFileSystem::mount("unopened-bpf"));
+    let name = device.name.as_str();
+    let _awake = Awake::all_cpus();
+    let daemon = start(name, bpf.path(), &[]);
+    let before = settled(&daemon, name);
+    drop(daemon);
+    let other = bpf.probe().join("maps-99");
+    fs::create_dir(&other).unwrap();
+    let folder = bpf.path().to_str().unwrap();
+    let (code, printed) = output(&["--listen", "127.0.0.1:0", "--pin", folder]);
+    assert_eq!((code, printed.lines().count()), (Some(1), 1), "{printed}");
+    let expected = format!("cannot open {}: ", other.display());
+    assert!(printed.contains(&expected) && printed.contains("biolat-daemon unpin "), "{printed}");
+    assert!(output(&["check", "--pin", folder]).1.contains(&expected));
+    Target::open(&device.path()).read(50);
+    fs::remove_dir(&other).unwrap();
+    let daemon = start(name, bpf.path(), &[]);
+    assert_eq!(compare(name, &before, &settled(&daemon, name)).of(READ), 50);
+}
+
 /// The state of many devices does not fit into the map that it is in at first.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
@@ -169,6 +226,8 @@ fn what_is_pinned_in_part_is_removed() {
     let (device, bpf) = (LoopDevice::attach("in-part", true), BpfFileSystem::mount("in-part-bpf"));
     let name = device.name.as_str();
     fs::create_dir(bpf.path().join("biolat-probe-1")).unwrap();
+    let (_, printed) = output(&["check", "--pin", bpf.path().to_str().unwrap()]);
+    assert!(printed.contains("of no use, its state is missing"), "{printed}");
     let daemon = start(name, bpf.path(), &[]);
     assert_eq!(bpf.probes(), 1);
     drop(daemon);

@@ -16,13 +16,17 @@ use caps::{
     CapsHashSet,
 };
 
-use crate::support::{
-    Folder,
-    daemon::{Daemon, program, wait_for},
-    figures::Figures,
-    kernel,
-    load::Target,
-    loop_device::LoopDevice,
+use crate::{
+    pins::BpfFileSystem,
+    support::{
+        Folder,
+        daemon::{Daemon, program, wait_for},
+        fd_store::FdStore,
+        figures::Figures,
+        kernel,
+        load::Target,
+        loop_device::LoopDevice,
+    },
 };
 
 const NOBODY: u32 = 65534;
@@ -123,9 +127,19 @@ fn assert_it_works(daemon: &Daemon) {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn root_keeps_only_the_right_to_create_maps() {
-    let daemon = Daemon::start(&["--interval", "100ms", "--loop"]);
-    assert_it_works(&daemon);
-    assert_dropped(&daemon, &"0".repeat(16), 2);
+    let (store, bpf) = (FdStore::new("rights-store"), BpfFileSystem::mount("rights-bpf"));
+    let arguments = ["--interval", "100ms", "--loop"];
+    let pinned = [&arguments[..], &["--pin", bpf.path().to_str().unwrap()]].concat();
+    let start: [&dyn Fn() -> Daemon; 3] =
+        [&|| Daemon::start(&arguments), &|| Daemon::start_command(&mut store.command(&arguments)), &|| {
+            Daemon::start(&pinned)
+        }];
+    for start in start {
+        let daemon = start();
+        assert_it_works(&daemon);
+        assert_dropped(&daemon, &"0".repeat(16), 2);
+    }
+    assert!(!store.names().is_empty() && bpf.probes() == 1);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! programs and links, and a state, which says what this daemon has taken of the counters.
 //!
 //! The truth of a series is its totals and what the kernel has counted since they were read. So a state may be some collections
-//! old, as long as no counter wraps, and is exact all the same. It has to be newer in two cases only: before the tables of
-//! workloads are switched again, as the table that was read last is then used again; and before a slot is pushed to the free
-//! queue, as its next series begins with the counts that it has.
+//! old, as long as no counter wraps, and is exact all the same. It has to be newer in three cases only: before the tables of
+//! workloads are switched again, as the table that was read last is then used again; before a slot is pushed to the free
+//! queue, as its next series begins with the counts that it has; and after records of slow I/Os were read, which are then here alone.
 
 mod predecessor;
 mod store;
@@ -36,7 +36,7 @@ use store::FdKind;
 
 pub(super) use predecessor::Predecessor;
 pub(crate) use store::Kept;
-pub(super) use store::Store;
+pub(super) use store::ProbeStore;
 
 /// The number of the first array of slots that is added: the probe has fewer maps.
 const FIRST_CHUNK: usize = 100;
@@ -46,7 +46,7 @@ const STATE_BYTES: u64 = 8 << 10;
 
 /// What this daemon keeps.
 pub(super) struct Keep {
-    store: Store,
+    store: ProbeStore,
     copies: Copies,
     /// How many files or maps the copies have been in.
     states: usize,
@@ -66,27 +66,34 @@ pub(super) struct Keep {
 impl Keep {
     /// Of a probe that this daemon has attached.
     pub(super) fn new(
-        store: Store,
+        store: ProbeStore,
         probe: &Probe,
         identity: Vec<u8>,
         workloads: u32,
         boot: String,
     ) -> Result<Self> {
         let copies = match &store {
-            Store::Systemd(_) => Copies::create().context("cannot create a file in memory")?,
-            Store::Pins(_) => Copies::create_map(STATE_BYTES)?,
+            ProbeStore::Systemd(_) => Copies::create().context("cannot create a file in memory")?,
+            ProbeStore::Pins(_) => Copies::create_map(STATE_BYTES)?,
         };
         Ok(Self::of(store, copies, probe.id()?, identity, workloads, boot))
     }
 
     /// Of a probe that was taken over.
-    pub(super) fn of_predecessor(store: Store, predecessor: Predecessor, probe: &Probe) -> Self {
+    pub(super) fn of_predecessor(store: ProbeStore, predecessor: Predecessor, probe: &Probe) -> Self {
         let Predecessor { copies, states, id, state, fds: _ } = predecessor;
         let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
         Self { chunks: probe.maps.chunks_from(0).len(), states, ..keep }
     }
 
-    fn of(store: Store, copies: Copies, id: u32, identity: Vec<u8>, workloads: u32, boot: String) -> Self {
+    fn of(
+        store: ProbeStore,
+        copies: Copies,
+        id: u32,
+        identity: Vec<u8>,
+        workloads: u32,
+        boot: String,
+    ) -> Self {
         let (took, error_log) = (Duration::ZERO, LogLimit::default());
         Self { store, copies, states: 1, id, identity, workloads, boot, chunks: 0, took, error_log }
     }
@@ -94,15 +101,15 @@ impl Keep {
     /// What the collector's thread needs for it.
     pub(super) fn rights(&self) -> Keeping {
         match &self.store {
-            Store::Systemd(store) => {
+            ProbeStore::Systemd(store) => {
                 Keeping::WithSystemd { socket: store.as_raw_fd(), state: self.copies.as_fd().as_raw_fd() }
             }
-            Store::Pins(_) => Keeping::InPins,
+            ProbeStore::Pins(_) => Keeping::InPins,
         }
     }
 
     /// The store, when another probe is to be kept instead of this one.
-    pub(super) fn into_store(self) -> Store {
+    pub(super) fn into_store(self) -> ProbeStore {
         self.store
     }
 
@@ -169,13 +176,20 @@ impl Collector {
     /// no reason not to measure; a folder that was asked for is.
     pub(super) fn begin_to_keep(&mut self, mut keep: Keep, maps: &[OwnedFd], useless: &[u32]) -> Result<()> {
         let kept = keep.commit(self).and_then(|()| keep.store_all(&self.probe, maps));
-        keep.forget(useless);
         match (kept, &keep.store) {
-            (Ok(()), _) => self.keep = Some(keep),
-            (Err(error), Store::Pins(_)) => return Err(error),
-            (Err(error), Store::Systemd(_)) => {
+            (Ok(()), _) => {
+                keep.forget(useless);
+                self.keep = Some(keep);
+            }
+            (Err(error), ProbeStore::Systemd(_)) => {
                 log::warn!("{error:#}: if biolat restarts, its counters start at zero");
+                keep.forget(useless);
                 keep.forget(&[keep.id]);
+            }
+            // The next daemon continues with the last one's probe, which counts on.
+            (Err(error), ProbeStore::Pins(_)) => {
+                keep.forget(&[keep.id]);
+                return Err(error);
             }
         }
         Ok(())

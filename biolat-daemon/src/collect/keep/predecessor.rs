@@ -7,7 +7,7 @@ use super::{
         copies::Copies,
         record::{FORMAT, State},
     },
-    store::{Kept, Parts, Store},
+    store::{Kept, Parts, ProbeStore},
 };
 use crate::probe::ProbeFds;
 
@@ -21,9 +21,23 @@ pub(in crate::collect) struct Predecessor {
     pub(in crate::collect) fds: ProbeFds,
 }
 
+impl Kept {
+    /// Whether a daemon can continue with one of the probes, or why not with any of them. `None` if there are none.
+    pub(crate) fn can_be_continued(self) -> Option<Result<(), &'static str>> {
+        let mut outcome = None;
+        for (id, parts) in self.probes {
+            match Predecessor::open(id, parts) {
+                Ok(_) => return Some(Ok(())),
+                Err(reason) => outcome = Some(Err(reason)),
+            }
+        }
+        outcome
+    }
+}
+
 impl Predecessor {
     /// The latest one that was kept completely, the store, and all other probes, which are of no use.
-    pub(in crate::collect) fn find(kept: Kept) -> (Option<Self>, Store, Vec<u32>) {
+    pub(in crate::collect) fn find(kept: Kept) -> (Option<Self>, ProbeStore, Vec<u32>) {
         let Kept { store, mut probes } = kept;
         let (mut found, mut useless) = (None, Vec::new());
         // The latest first: an older one is left if the daemon ended when it was about to replace it, or had just done so.
@@ -33,10 +47,13 @@ impl Predecessor {
                 Ok(predecessor) if found.is_none() => found = Some(predecessor),
                 Ok(_) => useless.push(id),
                 Err(reason) => {
-                    log::warn!("cannot continue where biolat ended: {reason}");
+                    log::warn!("ignoring a probe that was kept ({id}): {reason}");
                     useless.push(id);
                 }
             }
+        }
+        if found.is_none() && !useless.is_empty() {
+            log::warn!("cannot continue where biolat ended, counters start at zero");
         }
         (found, store, useless)
     }

@@ -5,19 +5,20 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 
 use crate::{
     passed_fds::{KEPT_PREFIX, KeptFd},
     pins::Pins,
     probe::ProbeFds,
     service_manager::FdStore,
+    shell,
 };
 
 /// Where the daemon keeps what the next one needs, and what the last one has kept.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    pub(super) store: Store,
+    pub(super) store: ProbeStore,
     /// What was kept of each probe, with its id.
     pub(super) probes: Vec<(u32, Parts)>,
 }
@@ -25,7 +26,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// In a folder, if there is one, or by systemd, if it has a store for this service. Without both, what was passed is closed.
     pub(crate) fn open(folder: Option<&Path>, passed: Vec<KeptFd>) -> Result<Option<Self>> {
-        let systemd = FdStore::of_environment().map(Store::Systemd);
+        let systemd = FdStore::of_environment().map(ProbeStore::Systemd);
         let mut probes: Vec<(u32, Parts)> = Vec::new();
         for KeptFd { name, fd } in passed {
             let Some((probe, kind)) = FdKind::parse(&name) else { continue };
@@ -43,28 +44,35 @@ impl Kept {
         if let Some(systemd) = systemd {
             probes.iter().for_each(|(probe, _)| systemd.forget(*probe));
         }
-        let pins = Pins::open(folder)?;
-        let probes =
-            pins.probes()?.into_iter().filter_map(|name| Some((id_of(&name)?, pinned(&pins, &name))));
-        let probes = probes.collect();
-        Ok(Some(Self { store: Store::Pins(pins), probes }))
+        Self::in_folder(Pins::open(folder)?).map(Some)
+    }
+
+    /// What is pinned in a folder.
+    pub(crate) fn in_folder(pins: Pins) -> Result<Self> {
+        let mut probes = Vec::new();
+        for name in pins.probes()? {
+            let Some(id) = id_of(&name) else { continue };
+            // What may be intact is neither ignored, and counts on, nor removed.
+            let parts = pinned(&pins, &name).map_err(|error| {
+                let folder = pins.folder().to_string_lossy();
+                let unpin = format!("biolat-daemon unpin {}", shell::quoted(&folder));
+                anyhow!("{error:#}: run as the user that kept this probe, or remove it ({unpin})")
+            });
+            probes.push((id, parts?));
+        }
+        Ok(Self { store: ProbeStore::Pins(pins), probes })
     }
 }
 
-/// What is pinned of a probe. What cannot be opened is of no use.
-fn pinned(pins: &Pins, name: &str) -> Parts {
+/// What is pinned of a probe.
+fn pinned(pins: &Pins, name: &str) -> Result<Parts> {
     let mut parts = Parts::default();
-    match pins.open_all(name) {
-        Ok(files) => {
-            for (file, fd) in files {
-                if let Some(kind) = FdKind::of_name(file.split('-').next().unwrap_or_default()) {
-                    parts.add(kind, fd);
-                }
-            }
+    for (file, fd) in pins.open_all(name)? {
+        if let Some(kind) = FdKind::of_name(file.split('-').next().unwrap_or_default()) {
+            parts.add(kind, fd);
         }
-        Err(error) => log::debug!("{error:#}"),
     }
-    parts
+    Ok(parts)
 }
 
 /// What was kept of one probe.
@@ -87,12 +95,12 @@ impl Parts {
 
 /// Who keeps it.
 #[derive(Debug)]
-pub(in crate::collect) enum Store {
+pub(in crate::collect) enum ProbeStore {
     Systemd(FdStore),
     Pins(Pins),
 }
 
-impl Store {
+impl ProbeStore {
     /// Keeps file descriptors of a probe, of which there are `first` of this kind already.
     pub(super) fn add(&self, probe: u32, kind: FdKind, first: usize, fds: &[BorrowedFd<'_>]) -> Result<()> {
         match self {

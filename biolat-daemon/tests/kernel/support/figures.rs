@@ -139,6 +139,13 @@ impl Figures {
         found.first().map_or(0, |metric| metric.counter.as_ref().unwrap().value as u64)
     }
 
+    /// The cgroups that have done I/O of this op on a device.
+    pub(crate) fn cgroups(&self, device: &str, op: &str) -> Vec<String> {
+        let metrics = self.metrics("biolat_workload_ios_total", &[("device", device), ("op", op)]);
+        let cgroup = |metric: &&Metric| metric.label.iter().find(|label| label.name == "cgroup").cloned();
+        metrics.iter().filter_map(|metric| Some(cgroup(metric)?.value)).collect()
+    }
+
     /// The device latencies of each band that has some.
     pub(crate) fn bands(&self, device: &str, op: &str) -> Vec<(&str, &Histogram)> {
         let metrics = self.metrics("biolat_size_device_latency_seconds", &[("device", device), ("op", op)]);
