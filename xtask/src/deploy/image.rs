@@ -1,6 +1,7 @@
 //! The container image: run by podman as a user would, and by runc with the privileges Kubernetes grants. Of the other
 //! architecture, its content.
 
+mod bpf_folder;
 mod drive;
 mod podman;
 mod runc;
@@ -23,9 +24,10 @@ use crate::{
     process::{output, root, run},
     static_build::Architecture,
 };
+use bpf_folder::BpfFolder;
 use drive::Drive;
 use podman::Podman;
-use runc::{PRIVILEGE_CASES, RuncContainer};
+use runc::{KEEPING, PRIVILEGE_CASES, RuncContainer};
 
 pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Root,
@@ -77,8 +79,37 @@ pub(super) fn check() -> Result<()> {
             Some(line) => check_refusal(&container.wait()?, line)?,
         }
     }
+    println!("the image in runc: {}", KEEPING.description);
+    check_kept_probe(&drive, &folder, &system)?;
     drop(drive);
     Ok(fs::remove_dir_all(&folder)?)
+}
+
+/// A container is killed, and what completes until the next one runs is counted as well.
+fn check_kept_probe(drive: &Drive, folder: &Path, system: &Path) -> Result<()> {
+    let bpf = BpfFolder::mount(folder)?;
+    let container = RuncContainer::start_keeping(folder, system, bpf.path())?;
+    check_counts(drive, &mut || container.scrape())?;
+    let missing = drive.accounted_reads()?.checked_sub(drive.count_in(&container.scrape()?));
+    drop(container);
+    drive.read(READS)?;
+    let container = RuncContainer::start_keeping(folder, system, bpf.path())?;
+    let began = Instant::now();
+    loop {
+        let accounted = drive.accounted_reads()?;
+        let counted = container.scrape().map(|metrics| drive.count_in(&metrics));
+        match counted {
+            Ok(counted) if accounted.checked_sub(counted) == missing => break,
+            outcome if began.elapsed() > START_TIMEOUT => {
+                bail!(
+                    "the kernel accounted {accounted} reads, biolat counted {outcome:?}, {missing:?} less at first"
+                )
+            }
+            _ => thread::sleep(Duration::from_millis(200)),
+        }
+    }
+    println!("  the next container has all {READS} requests that completed in between");
+    Ok(())
 }
 
 /// The container's histograms count as many reads of the drive as the kernel's disk statistics (diskstats).

@@ -30,6 +30,12 @@ pub(super) struct PrivilegeCase {
     pub(super) expected_error: Option<&'static str>,
 }
 
+/// Those with which a container keeps its probe.
+pub(super) const KEEPING: PrivilegeCase = PrivilegeCase {
+    description: "root, no new privileges, two capabilities, a folder in which the probe is kept",
+    ..PRIVILEGE_CASES[3]
+};
+
 const BOTH: &[&str] = &["CAP_BPF", "CAP_PERFMON"];
 const NOBODY: u32 = 65532;
 
@@ -100,6 +106,15 @@ pub(super) struct RuncContainer {
 
 impl RuncContainer {
     pub(super) fn start(folder: &Path, system: &Path, case: &PrivilegeCase) -> Result<Self> {
+        Self::start_with(folder, system, case, None)
+    }
+
+    /// With this folder of a BPF file system at `/kept-probe`, as in the README of the container.
+    pub(super) fn start_keeping(folder: &Path, system: &Path, kept: &Path) -> Result<Self> {
+        Self::start_with(folder, system, &KEEPING, Some(kept))
+    }
+
+    fn start_with(folder: &Path, system: &Path, case: &PrivilegeCase, kept: Option<&Path>) -> Result<Self> {
         let folder = folder.join("bundle");
         make_empty(&folder)?;
         run(Command::new("runc").arg("spec").arg("--bundle").arg(&folder))?;
@@ -117,6 +132,14 @@ impl RuncContainer {
             "bounding": case.capabilities, "permitted": case.permitted, "effective": case.permitted,
             "inheritable": [], "ambient": [],
         });
+        if let Some(kept) = kept {
+            let mounts = config["mounts"].as_array_mut().context("runc's default has no mounts")?;
+            mounts.push(
+                json!({ "destination": KEPT, "type": "bind", "source": kept, "options": ["rbind", "rw"] }),
+            );
+            let arguments = config["process"]["args"].as_array_mut().context("no arguments")?;
+            arguments.extend([json!("--pin"), json!(KEPT)]);
+        }
         fs::write(&path, serde_json::to_vec(&config)?)?;
         let mut container = Self { folder, child: None };
         let mut command = container.runc(&["run", "--bundle"]);
@@ -166,6 +189,8 @@ impl RuncContainer {
 }
 
 const NAME: &str = "biolat-check";
+/// Not below `/sys`, where a runtime can create no folder to mount at.
+const KEPT: &str = "/kept-probe";
 
 impl Drop for RuncContainer {
     fn drop(&mut self) {

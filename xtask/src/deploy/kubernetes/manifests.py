@@ -21,8 +21,10 @@ HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 # the names of pods.
 ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], ["/var/log/containers"]), "Pod": ([], [])}
 
-# The folders of the host that root may write to: the probe is kept in a BPF file system, the history in a folder of its own.
-KEPT = [("kept-probe", "/sys/fs/bpf/biolat"), ("kept-history", "/var/lib/biolat")]
+# The folders of the host that root may write to, and where they are mounted: the probe is kept in a BPF file system, the history in a
+# folder of its own. A runtime can create no folder below a container's /sys.
+KEPT_FOLDERS = [("kept-probe", "/sys/fs/bpf/biolat"), ("kept-history", "/var/lib/biolat")]
+KEPT_MOUNTS = [("kept-probe", "/kept-probe"), ("kept-history", "/var/lib/biolat")]
 
 # No kind that grants a right in the cluster.
 KINDS = {*ALLOWED, "ConfigMap", "NetworkPolicy", "Service", "ServiceAccount"}
@@ -98,7 +100,7 @@ def check_privileges(pod, capabilities, host_paths):
         kinds = volume.keys() - {"name", "projected", "hostPath"}
         kinds |= {kind for source in volume.get("projected", {}).get("sources", []) for kind in source} - {"secret"}
         findings += [f"volume {volume['name']} has the type {kind}" for kind in sorted(kinds)]
-        is_kept = root and (volume["name"], volume.get("hostPath", {}).get("path")) in KEPT
+        is_kept = root and (volume["name"], volume.get("hostPath", {}).get("path")) in KEPT_FOLDERS
         if not is_kept and "hostPath" in volume and (path := volume["hostPath"]["path"]) not in host_paths:
             findings.append(f"volume {volume['name']} has the host path {path}")
     of_pod = pod["securityContext"]
@@ -117,7 +119,7 @@ def check_privileges(pod, capabilities, host_paths):
         if security.get("readOnlyRootFilesystem") is not True:
             findings.append("it may write to its root file system")
         for mount in container.get("volumeMounts", []):
-            if mount.get("readOnly") is not True and not (root and (mount["name"], mount["mountPath"]) in KEPT):
+            if mount.get("readOnly") is not True and not (root and (mount["name"], mount["mountPath"]) in KEPT_MOUNTS):
                 findings.append(f"it may write to {mount['name']}")
         of_container = security.get("capabilities", {})
         if of_container.get("drop") != ["ALL"] or sorted(of_container.get("add", [])) != capabilities:
