@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs,
+    env, fs,
     io::Write as _,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
@@ -209,7 +209,11 @@ pub(super) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Resu
     for path in suites::tools(names) {
         archive.add_program(&programs, &tool(path), &Path::new("/usr").join(path))?;
     }
-    archive.write("/init", &INIT.replace("@TESTS@", &names.join(" ")), 0o755)?;
+    // Ten times as many take ten times as long.
+    let setting = |name, usual: &str| env::var(name).unwrap_or_else(|_| usual.to_owned());
+    let init = INIT.replace("@TESTS@", &names.join(" "));
+    let init = init.replace("@KILLS@", &setting("BIOLAT_TEST_KILLS", "10"));
+    archive.write("/init", &init.replace("@AWAY@", &setting("BIOLAT_TEST_AWAY", "5")), 0o755)?;
     for mount in ["dev", "proc", "sys", "tmp", "run"] {
         fs::create_dir_all(archive.folder.join(mount))?;
     }
