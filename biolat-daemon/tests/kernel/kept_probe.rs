@@ -2,14 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
+    fs::{self, File},
     os::unix::fs::FileExt as _,
+    path::PathBuf,
     process::Stdio,
     thread,
     time::{Duration, Instant},
 };
 
 use crate::support::{
+    Folder,
     awake::Awake,
     bpf::programs,
     daemon::{Daemon, wait_for},
@@ -254,7 +256,17 @@ fn gap(log: &[String]) -> Duration {
     Duration::from_secs_f64(seconds * gap.strip_suffix(unit).unwrap().parse::<f64>().unwrap())
 }
 
-/// Another version, whose probe is another one, and back. What completes meanwhile is missed, at most 10 ms of it where CPUs are not
+/// The object of another version: one that is given, or this one's with a few bytes behind it, which nobody reads.
+fn other_object(folder: &Folder) -> PathBuf {
+    if let Some(given) = std::env::var_os("BIOLAT_TEST_OTHER_OBJECT") {
+        return given.into();
+    }
+    let path = folder.0.join("other.bpf.o");
+    fs::write(&path, [include_bytes!("../../probe/biolat.bpf.o"), &[0; 8][..]].concat()).unwrap();
+    path
+}
+
+/// Another version, or other options, whose probe is another one, and back. What completes meanwhile is missed, at most 10 ms of it where CPUs are not
 /// emulated, and nothing is counted twice.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
@@ -265,8 +277,10 @@ fn an_upgrade_and_back() {
     let rounds = std::env::var("BIOLAT_TEST_UPGRADES").map_or(10, |rounds| rounds.parse().unwrap());
     let longest = std::env::var("BIOLAT_TEST_GAP_MS").map_or(10, |ms| ms.parse().unwrap());
     // More I/Os per second than the load does at its fastest, which it is while no probe counts: on a host, and emulated.
-    let fastest = if longest > 10 { 20_000.0 } else { 300_000.0 };
+    let fastest = if longest > 10 { 30_000.0 } else { 300_000.0 };
     let longest = Duration::from_millis(longest);
+    let folder = Folder::new("upgrade-object", true);
+    let other_object = other_object(&folder);
     for workloads in ["256", "off"] {
         let store = FdStore::new("upgrade-store");
         let base = [&arguments(name)[..], &["--workloads", workloads]].concat();
@@ -277,7 +291,13 @@ fn an_upgrade_and_back() {
         let (mut missed, mut done) = (0, 0);
         for round in 0..rounds {
             let (stored, own) = (store.names(), programs());
-            let arguments = if round % 2 == 0 { &other } else { &base };
+            let next = || {
+                let mut command = store.command(if round % 4 == 0 { &other } else { &base });
+                if round % 4 == 2 {
+                    command.env("BIOLAT_PROBE_OBJECT", &other_object);
+                }
+                Daemon::start_command(&mut command)
+            };
             let began = Instant::now();
             let last;
             (daemon, last) = with_load(&device, || {
@@ -288,7 +308,7 @@ fn an_upgrade_and_back() {
                 } else {
                     daemon.terminate();
                 }
-                let daemon = Daemon::start_command(&mut store.command(arguments));
+                let daemon = next();
                 thread::sleep(Duration::from_millis(300));
                 (daemon, last)
             });
