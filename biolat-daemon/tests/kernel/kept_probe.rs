@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     os::unix::fs::FileExt as _,
     path::PathBuf,
-    process::Stdio,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -21,6 +21,7 @@ use crate::support::{
     kernel,
     load::{StopFlag, Target},
     loop_device::LoopDevice,
+    run,
     settled::{compare_but_for_recursion, settled},
     slow_log::slow_ios,
 };
@@ -170,21 +171,29 @@ fn nothing_is_missed_while_no_daemon_runs() {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn a_failed_io_between_collections_stays_in_the_log() {
-    let device = LoopDevice::attach("kept-log", true);
+    // A device on a file system that has room for half a megabyte.
+    let folder = Folder::new("kept-log", true);
+    let path = folder.0.to_str().unwrap().to_owned();
+    run("mount", &["-t", "tmpfs", "-o", "size=512k", "tmpfs", &path]);
+    let device = LoopDevice::attach_in(folder, false);
+    // The device has the file open.
+    run("umount", &["-l", &path]);
     let name = device.name.as_str();
     let store = FdStore::new("log-store");
     let arguments = ["--interval", "5m", "--device", name];
     let daemon = Daemon::start_command(&mut store.command(&arguments));
     assert!(slow_ios(&daemon, name).is_empty());
-    device.file().set_len(0).unwrap();
-    Target::open(&device.path()).try_read_at(0, 4096).unwrap_err();
+    let to = format!("of={}", device.path().display());
+    let written =
+        Command::new("dd").args(["if=/dev/zero", &to, "bs=65536", "count=9", "oflag=direct"]).output();
+    assert!(!written.unwrap().status.success());
     // Records are read each second.
     thread::sleep(Duration::from_secs(2));
     drop(daemon);
     let daemon = continued(&store, &arguments);
     let records = slow_ios(&daemon, name);
     assert_eq!(records.len(), 1, "{records:?}");
-    assert_eq!((records[0].sector, records[0].status.as_str()), (0, "ioerr"));
+    assert_eq!((records[0].bytes, records[0].op.as_str()), (65536, "write"));
 }
 
 /// A device that the last daemon knew goes, and another one comes with the same name.
