@@ -100,6 +100,9 @@ impl Pins {
     /// Removes all that is kept of a probe. The links first: then the probe does not count any more.
     pub(crate) fn remove(&self, probe: &str) -> Result<()> {
         let folder = self.folder.join(probe);
+        if !folder.is_dir() {
+            return Ok(());
+        }
         let mut files = names(&folder)?;
         files.sort_by_key(|name| !name.starts_with("links"));
         for name in files {

@@ -230,7 +230,11 @@ impl Subjects {
                 None => port::port(at, listen::is_free(at, all), port_probe::probe),
             }
         }));
-        findings.extend(self.pin.as_deref().map(|folder| pin::pin(folder, pin::read(folder))));
+        findings.extend(
+            self.pin
+                .as_deref()
+                .map(|folder| pin::pin(folder, pin::read(folder, self.probe.sizes, self.probe.workloads))),
+        );
         // The daemon reads it without the capabilities that let root read any file.
         own_rights::clear_effective().context("cannot drop capabilities")?;
         findings.extend(self.web_config.as_deref().map(auth_modes::auth_modes));

@@ -12,17 +12,20 @@ pub(super) enum Contents {
     InUse,
     /// A probe that nobody reads.
     Probe,
-    /// Probes that no daemon can continue with, and why.
-    Useless(&'static str),
+    /// Probes that the daemon would not continue with, and why.
+    NotContinuable(String),
+    /// A probe that cannot be opened, and what to do.
+    NotOpened(String),
 }
 
-/// Reads it.
-pub(super) fn read(folder: &Path) -> anyhow::Result<Contents> {
+/// Reads it, for a daemon with these options.
+pub(super) fn read(folder: &Path, sizes: bool, workloads: u32) -> anyhow::Result<Contents> {
     let Some(pins) = Pins::open_unless_used(folder)? else { return Ok(Contents::InUse) };
-    Ok(match Kept::in_folder(pins)?.can_be_continued() {
-        None => Contents::Nothing,
-        Some(Ok(())) => Contents::Probe,
-        Some(Err(reason)) => Contents::Useless(reason),
+    Ok(match Kept::in_folder(pins).map(|kept| kept.can_be_continued(sizes, workloads)) {
+        Err(error) => Contents::NotOpened(format!("{error:#}")),
+        Ok(None) => Contents::Nothing,
+        Ok(Some(Ok(()))) => Contents::Probe,
+        Ok(Some(Err(reason))) => Contents::NotContinuable(format!("{reason:#}")),
     })
 }
 
@@ -30,10 +33,8 @@ pub(super) fn pin(folder: &Path, contents: anyhow::Result<Contents>) -> Finding 
     const ID: &str = "pin";
     const SUBJECT: &str = "kept probe";
     let shown = folder.display();
-    let left = |text| {
-        let unpin = format!("biolat-daemon unpin {}", shell::quoted(&shown.to_string()));
-        Finding::note(ID, SUBJECT, text).command(unpin)
-    };
+    let unpin = format!("biolat-daemon unpin {}", shell::quoted(&shown.to_string()));
+    let left = |text| Finding::note(ID, SUBJECT, text).command(unpin.clone());
     match contents {
         Ok(Contents::Nothing) => Finding::ok(ID, SUBJECT, format!("nothing is kept in {shown} yet")),
         Ok(Contents::InUse) => {
@@ -42,9 +43,11 @@ pub(super) fn pin(folder: &Path, contents: anyhow::Result<Contents>) -> Finding 
         Ok(Contents::Probe) => left(format!(
             "a probe without a daemon is kept in {shown}, and counts on: the next daemon continues with it"
         )),
-        Ok(Contents::Useless(reason)) => left(format!(
-            "a probe that is kept in {shown} is of no use, {reason}: the next daemon removes it and starts at zero"
+        Ok(Contents::NotContinuable(reason)) => left(format!(
+            "a probe that is kept in {shown} cannot be continued, {reason}: the next daemon removes it and starts at \
+             zero"
         )),
+        Ok(Contents::NotOpened(error)) => Finding::fail(ID, SUBJECT, error).command(unpin),
         Err(error) => Finding::fail(ID, SUBJECT, format!("{error:#}"))
             .step("mount a BPF file system, and give --pin a folder of it that the daemon may write to"),
     }
@@ -68,10 +71,11 @@ mod tests {
             (Ok(Contents::InUse), Fine, "a running biolat"),
             (Ok(Contents::Probe), Note, "without a daemon"),
             (
-                Ok(Contents::Useless("its state is missing")),
+                Ok(Contents::NotContinuable("its state is missing".to_owned())),
                 Note,
-                "of no use, its state is missing: the next",
+                "cannot be continued, its state is missing: the next",
             ),
+            (Ok(Contents::NotOpened("cannot open it".to_owned())), Fail, "cannot open it"),
             (Err(anyhow!("cannot open it")), Fail, "cannot open it"),
         ] {
             let finding = pin(Path::new("/sys/fs/bpf/biolat"), contents);

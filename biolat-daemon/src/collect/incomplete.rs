@@ -196,7 +196,7 @@ fn scale_device_time(sizes: &mut Sizes, to: u64) {
         *ns = (u128::from(*ns) * u128::from(to)).checked_div(sum_ns).unwrap_or(0) as u64;
     }
     let missing = to - band_ns.iter().sum::<u64>();
-    let of_bands = band_ns.iter_mut().zip(bands.iter().map(|ios| sum(ios)));
+    let of_bands = band_ns.iter_mut().zip(bands.iter().map(sum));
     if let Some((ns, ios)) = of_bands.max_by_key(|(ns, ios)| (*ios, **ns))
         && ios + *ns > 0
     {

@@ -227,8 +227,7 @@ impl Collector {
         !is_empty
     }
 
-    /// Reads the records for the last time before the probe is replaced: those of I/Os that it has counted. The others are missed, as
-    /// their counts are, or another probe has recorded them too.
+    /// Reads the records of a probe that has been replaced: those from before another one was attached, which has the others too.
     pub(super) fn read_last_slow_records(&mut self, end: Duration) {
         let mut records = self.probe.slow_records();
         records.retain(|record| Duration::from_nanos(record.completed_ns) < end);

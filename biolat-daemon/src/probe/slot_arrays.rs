@@ -150,8 +150,8 @@ pub(super) const fn value_bytes(sizes: bool) -> usize {
     if sizes { size_of::<CountersValue>() } else { size_of::<SeriesValue>() }
 }
 
-/// What is worth a thread to read: about a millisecond.
-const BYTES_OF_THREAD: u64 = 2 << 20;
+/// Fewer bytes are not worth a thread of their own: these take about a millisecond to read.
+const MIN_BYTES_PER_THREAD: u64 = 2 << 20;
 
 struct Arrays<V: aya::Pod> {
     /// The slots that exist from the start, and their number.
@@ -226,7 +226,7 @@ impl<V: SlotValue + Send + Sync> SlotArrays for Arrays<V> {
     fn read_all(&self, slots: &[u32]) -> Result<Vec<SlotReading>> {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let bytes = slots.len() as u64 * self.slot_bytes();
-        let threads = (bytes / BYTES_OF_THREAD).clamp(1, cpus as u64) as usize;
+        let threads = (bytes / MIN_BYTES_PER_THREAD).clamp(1, cpus as u64) as usize;
         let read = |slots| self.read_with(&mut SlotBuffer::default(), slots);
         if threads == 1 {
             return read(slots);

@@ -117,6 +117,7 @@ fn an_upgrade_that_cannot_be_kept_leaves_the_last_probe() {
         .unwrap();
     let log = String::from_utf8(failed.stderr).unwrap();
     assert!(failed.status.code() == Some(1) && log.contains("cannot create "), "{log}");
+    assert!(!log.contains("cannot list"), "{log}");
     assert_eq!(bpf.probes(), 1);
     Target::open(&device.path()).read(50);
     let daemon = Daemon::start(&arguments);

@@ -127,6 +127,8 @@ fn a_probe_is_kept_in_a_folder_until_it_is_removed() {
     assert!(!programs().is_subset(&others), "the probe goes on without a daemon");
     let (_, printed) = output(&["check", "--pin", folder]);
     assert!(printed.contains("a probe without a daemon is kept in"), "{printed}");
+    let (_, printed) = output(&["check", "--pin", folder, "--sizes", "off"]);
+    assert!(printed.contains("cannot be continued, --sizes has changed"), "{printed}");
     let (code, printed) = output(&["unpin", folder]);
     assert!(code == Some(0) && printed.contains("removed"), "{printed}");
     wait_for("the kernel to free the probe", || programs().is_subset(&others));
@@ -227,7 +229,7 @@ fn what_is_pinned_in_part_is_removed() {
     let name = device.name.as_str();
     fs::create_dir(bpf.path().join("biolat-probe-1")).unwrap();
     let (_, printed) = output(&["check", "--pin", bpf.path().to_str().unwrap()]);
-    assert!(printed.contains("of no use, its state is missing"), "{printed}");
+    assert!(printed.contains("cannot be continued, its state is missing"), "{printed}");
     let daemon = start(name, bpf.path(), &[]);
     assert_eq!(bpf.probes(), 1);
     drop(daemon);

@@ -1,11 +1,15 @@
 //! What the last daemon has kept.
 
+use anyhow::{Error, Result};
 use prost::Message as _;
 
 use super::{
-    super::state::{
-        copies::Copies,
-        record::{FORMAT, State},
+    super::{
+        replace::ensure_continuable,
+        state::{
+            copies::Copies,
+            record::{FORMAT, State},
+        },
     },
     store::{Kept, Parts, ProbeStore},
 };
@@ -22,13 +26,18 @@ pub(in crate::collect) struct Predecessor {
 }
 
 impl Kept {
-    /// Whether a daemon can continue with one of the probes, or why not with any of them. `None` if there are none.
-    pub(crate) fn can_be_continued(self) -> Option<Result<(), &'static str>> {
+    /// Whether a daemon with these options can continue with one of the probes, or why not with any of them. `None` if there are none.
+    pub(crate) fn can_be_continued(self, sizes: bool, workloads: u32) -> Option<Result<()>> {
         let mut outcome = None;
         for (id, parts) in self.probes {
-            match Predecessor::open(id, parts) {
-                Ok(_) => return Some(Ok(())),
-                Err(reason) => outcome = Some(Err(reason)),
+            let continuable = Predecessor::open(id, parts).map_err(Error::msg).and_then(|predecessor| {
+                let state = predecessor.state;
+                ensure_continuable(state.map_layout, (state.sizes, state.workloads_limit), (sizes, workloads))
+            });
+            let is_ok = continuable.is_ok();
+            outcome = Some(continuable);
+            if is_ok {
+                break;
             }
         }
         outcome

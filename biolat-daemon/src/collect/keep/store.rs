@@ -40,11 +40,12 @@ impl Kept {
             }
         }
         let Some(folder) = folder else { return Ok(systemd.map(|store| Self { store, probes })) };
+        let pinned = Self::in_folder(Pins::open(folder)?)?;
         // A daemon without the folder has kept these: nobody would read them any more.
         if let Some(systemd) = systemd {
             probes.iter().for_each(|(probe, _)| systemd.forget(*probe));
         }
-        Self::in_folder(Pins::open(folder)?).map(Some)
+        Ok(Some(pinned))
     }
 
     /// What is pinned in a folder.
@@ -52,7 +53,7 @@ impl Kept {
         let mut probes = Vec::new();
         for name in pins.probes()? {
             let Some(id) = id_of(&name) else { continue };
-            // What may be intact is neither ignored, and counts on, nor removed.
+            // The probe may be intact: it must be neither removed nor ignored, as it would go on counting.
             let parts = pinned(&pins, &name).map_err(|error| {
                 let folder = pins.folder().to_string_lossy();
                 let unpin = format!("biolat-daemon unpin {}", shell::quoted(&folder));

@@ -272,12 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_file_takes_no_memory() {
+    fn a_copy_is_not_longer_than_its_place() {
         let copies = written(&[b"one"]);
-        file(&copies).write_all_at(&u64::MAX.to_le_bytes(), place(1) + 24).unwrap();
-        assert_eq!(found(&copies), None);
-        file(&copies).write_all_at(&(1_u64 << 40).to_le_bytes(), place(1) + 24).unwrap();
-        assert_eq!(found(&copies), None);
+        assert_eq!(copies.memory.room(place(1)).unwrap(), (HEADER + 3) as u64);
+        for length in [4, 100 << 20, u64::MAX] {
+            file(&copies).write_all_at(&length.to_le_bytes(), place(1) + 24).unwrap();
+            assert_eq!(found(&copies), None);
+        }
     }
 
     #[test]
