@@ -20,12 +20,24 @@ pub(super) struct Kind {
     pub(super) has_undispatched: bool,
 }
 
+impl Kind {
+    /// Whether I/Os with data alone are dispatched.
+    fn only_data_is_split(self) -> bool {
+        self.has_sizes && self.is_read_or_write
+    }
+
+    /// Whether all I/Os with data have been dispatched: then their times in the device are those of the bands.
+    fn has_no_undispatched(self, sizes: &Sizes) -> bool {
+        !self.has_undispatched && sizes.undispatched == 0
+    }
+}
+
 /// Reduces the growth of the counters of all CPUs, and of the completions on each, to the I/Os of the reference, which are
 /// complete. The counters themselves have neither bytes nor times.
 pub(super) fn limit_to(reference: &Entry, growth: &mut Counters, completions: &mut [u32], kind: Kind) {
     limit_totals(reference, growth);
     limit_the_rest(reference, growth, completions, kind);
-    if kind.has_no_undispatched(growth) {
+    if kind.has_no_undispatched(&growth.sizes) {
         reduce_device_time(&mut growth.sizes, reference.device_ns);
     }
 }
@@ -38,7 +50,7 @@ pub(super) fn limit_last_to(reference: &Entry, growth: &mut Counters, completion
     leave_out_late(&all, growth, kind, reference);
     limit_the_rest(reference, growth, completions, kind);
     leave_out_times(&all, growth);
-    if kind.has_no_undispatched(growth) {
+    if kind.has_no_undispatched(&growth.sizes) {
         scale_device_time(&mut growth.sizes, reference.device_ns);
     }
 }
@@ -62,18 +74,17 @@ fn limit_the_rest(reference: &Entry, growth: &mut Counters, completions: &mut [u
 /// Leaves out as many I/Os of each kind as have been left out of all, and all of a kind that the reference lacks.
 fn leave_out_late(all: &Counters, growth: &mut Counters, kind: Kind, reference: &Entry) {
     let [kept, all] = [&*growth, all].map(|counters| count(&counters.series, Phase::Total));
-    let part = |count: u64| kept.min((u128::from(count) * u128::from(kept) / u128::from(all.max(1))) as u64);
     if kept == all {
         return;
     }
+    let part = |count: u64| kept.min((u128::from(count) * u128::from(kept) / u128::from(all)) as u64);
     let undispatched = |count| if reference.unsplit_ns == 0 { 0 } else { part(count) };
     let Counters { series, sizes } = growth;
     let admitted = count(series, Phase::Admission);
-    let kept_admitted = kept - part(all.saturating_sub(admitted));
-    reduce(series.cells.iter_mut().map(|cell| &mut cell[Phase::Admission as usize]), kept_admitted);
-    let split = count(series, Phase::Queue).min(count(series, Phase::Device));
+    reduce_phase(series, Phase::Admission, kept - part(all.saturating_sub(admitted)));
+    let split = split(series);
     if kind.has_sizes {
-        let all_data = (0..BANDS).map(|band| of_band(sizes, band)).sum::<u64>();
+        let all_data = with_data(sizes);
         let empty = u64::from(sizes.requests[0]);
         let kept_empty = if kind.is_read_or_write { undispatched(empty) } else { part(empty) };
         // Late I/Os may be incomplete: what is kept of each kind makes up all that are kept.
@@ -83,10 +94,10 @@ fn leave_out_late(all: &Counters, growth: &mut Counters, kind: Kind, reference: 
         let without_dispatch = undispatched(sizes.undispatched).max(data.saturating_sub(split));
         sizes.undispatched = without_dispatch.min(sizes.undispatched);
     }
-    if !(kind.has_sizes && kind.is_read_or_write) {
+    if !kind.only_data_is_split() {
         let split = kept - undispatched(all.saturating_sub(split));
         for phase in [Phase::Queue, Phase::Device] {
-            reduce(series.cells.iter_mut().map(|cell| &mut cell[phase as usize]), split);
+            reduce_phase(series, phase, split);
         }
     }
 }
@@ -106,26 +117,18 @@ fn leave_out_times(all: &Counters, growth: &mut Counters) {
     }
 }
 
-impl Kind {
-    /// Whether all I/Os with data have been dispatched: then their times in the device are those of the bands.
-    fn has_no_undispatched(self, growth: &Counters) -> bool {
-        !self.has_undispatched && growth.sizes.undispatched == 0
-    }
-}
-
 /// Reduces the growth of the counters of all CPUs, and of the completions on each, to I/Os that are in all of them.
 pub(super) fn leave_incomplete(growth: &mut Counters, completions: &mut [u32], kind: Kind) {
     let Counters { series, sizes } = growth;
     let mut total = count(series, Phase::Total);
-    let mut split = count(series, Phase::Queue).min(count(series, Phase::Device));
-    let only_data_is_split = kind.has_sizes && kind.is_read_or_write;
-    if series.unsplit_ns == 0 && !only_data_is_split {
+    let mut split = split(series);
+    if series.unsplit_ns == 0 && !kind.only_data_is_split() {
         total = total.min(split);
     }
     if kind.has_sizes {
-        let all_data = (0..BANDS).map(|band| of_band(sizes, band)).sum();
+        let all_data = with_data(sizes);
         let mut data = total.min(all_data);
-        if only_data_is_split {
+        if kind.only_data_is_split() {
             data = data.min(split + sizes.undispatched);
             split = data.saturating_sub(sizes.undispatched);
             sizes.undispatched = sizes.undispatched.min(data);
@@ -134,7 +137,7 @@ pub(super) fn leave_incomplete(growth: &mut Counters, completions: &mut [u32], k
         total = empty + data;
         reduce(&mut sizes.requests[..1], empty);
         reduce_bands(sizes, all_data - data);
-        if only_data_is_split && !kind.has_undispatched && sizes.undispatched == 0 {
+        if kind.only_data_is_split() && kind.has_no_undispatched(sizes) {
             equalize_device_time(series, sizes);
         }
     }
@@ -142,7 +145,7 @@ pub(super) fn leave_incomplete(growth: &mut Counters, completions: &mut [u32], k
     for (phase, kept) in
         [(Phase::Admission, total), (Phase::Queue, split), (Phase::Device, split), (Phase::Total, total)]
     {
-        reduce(series.cells.iter_mut().map(|cell| &mut cell[phase as usize]), kept);
+        reduce_phase(series, phase, kept);
     }
     reduce(completions, total);
 }
@@ -152,9 +155,23 @@ fn count(series: &Series, phase: Phase) -> u64 {
     sum(series.cells.iter().map(|cell| &cell[phase as usize]))
 }
 
+/// I/Os whose latency is split, as far as both parts are counted.
+fn split(series: &Series) -> u64 {
+    count(series, Phase::Queue).min(count(series, Phase::Device))
+}
+
+/// I/Os with data that are counted by size and by latency.
+fn with_data(sizes: &Sizes) -> u64 {
+    (0..BANDS).map(|band| of_band(sizes, band)).sum()
+}
+
 /// I/Os of a band that are counted by size and by latency.
 fn of_band(sizes: &Sizes, band: usize) -> u64 {
     sum(&sizes.requests[size::cells_of_band(band)]).min(sum(&sizes.bands[band]))
+}
+
+fn reduce_phase(series: &mut Series, phase: Phase, to: u64) {
+    reduce(series.cells.iter_mut().map(|cell| &mut cell[phase as usize]), to);
 }
 
 /// Leaves out so many I/Os with data, by size as well as by latency.

@@ -177,12 +177,9 @@ impl<V: SlotValue> Arrays<V> {
         Ok((chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS))
     }
 
-    fn read_with(&self, buffer: &mut SlotBuffer<V>, slots: &[u32]) -> Result<Vec<SlotReading>> {
-        let read = |&slot: &u32| {
-            let (map, index) = self.find(slot)?;
-            buffer.read(map, index, self.cpus)
-        };
-        slots.iter().map(read).collect()
+    fn read_with(&self, buffer: &mut SlotBuffer<V>, slot: u32) -> Result<SlotReading> {
+        let (map, index) = self.find(slot)?;
+        buffer.read(map, index, self.cpus)
     }
 }
 
@@ -217,8 +214,7 @@ impl<V: SlotValue + Send + Sync> SlotArrays for Arrays<V> {
 
     fn read(&mut self, slot: u32) -> Result<SlotReading> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let (map, index) = self.find(slot)?;
-        let reading = buffer.read(map, index, self.cpus);
+        let reading = self.read_with(&mut buffer, slot);
         self.buffer = buffer;
         reading
     }
@@ -227,7 +223,10 @@ impl<V: SlotValue + Send + Sync> SlotArrays for Arrays<V> {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let bytes = slots.len() as u64 * self.slot_bytes();
         let threads = (bytes / MIN_BYTES_PER_THREAD).clamp(1, cpus as u64) as usize;
-        let read = |slots| self.read_with(&mut SlotBuffer::default(), slots);
+        let read = |slots: &[u32]| -> Result<Vec<_>> {
+            let mut buffer = SlotBuffer::default();
+            slots.iter().map(|&slot| self.read_with(&mut buffer, slot)).collect()
+        };
         if threads == 1 {
             return read(slots);
         }

@@ -28,19 +28,11 @@ pub(in crate::collect) struct Predecessor {
 impl Kept {
     /// Whether a daemon with these options can continue with one of the probes, or why not with any of them. `None` if there are none.
     pub(crate) fn can_be_continued(self, sizes: bool, workloads: u32) -> Option<Result<()>> {
-        let mut outcome = None;
-        for (id, parts) in self.probes {
-            let continuable = Predecessor::open(id, parts).map_err(Error::msg).and_then(|predecessor| {
-                let state = predecessor.state;
-                ensure_continuable(state.map_layout, (state.sizes, state.workloads_limit), (sizes, workloads))
-            });
-            let is_ok = continuable.is_ok();
-            outcome = Some(continuable);
-            if is_ok {
-                break;
-            }
-        }
-        outcome
+        let check = |(id, parts)| {
+            let state = Predecessor::open(id, parts).map_err(Error::msg)?.state;
+            ensure_continuable(state.map_layout, (state.sizes, state.workloads_limit), (sizes, workloads))
+        };
+        self.probes.into_iter().map(check).reduce(Result::or)
     }
 }
 
