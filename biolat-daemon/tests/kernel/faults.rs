@@ -12,18 +12,16 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{
-    pins::BpfFileSystem,
-    support::{
-        awake::Awake,
-        daemon::{Daemon, program, wait_for},
-        diskstats::{READ, Stat},
-        figures::Figures,
-        http,
-        load::Target,
-        loop_device::LoopDevice,
-        settled::{compare, settled},
-    },
+use crate::support::{
+    awake::Awake,
+    bpf_file_system::BpfFileSystem,
+    daemon::{Daemon, program, wait_for},
+    diskstats::{READ, Stat},
+    figures::Figures,
+    http,
+    load::Target,
+    loop_device::LoopDevice,
+    settled::{compare, settled},
 };
 
 /// What series of devices without a name, and those that have ended, may take at most.

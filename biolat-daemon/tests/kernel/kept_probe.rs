@@ -51,7 +51,7 @@ fn arguments(device: &str) -> [&str; 4] {
 }
 
 /// The counters of a device never shrink.
-pub(crate) fn assert_grown(device: &str, before: &Figures, after: &Figures) {
+fn assert_grown(device: &str, before: &Figures, after: &Figures) {
     for group in [READ, WRITE] {
         let (before, after) = (before.count(device, group), after.count(device, group));
         assert!(after >= before, "{} of {device}: {before}, then {after}", group.name);
@@ -82,7 +82,7 @@ fn continued(store: &FdStore, arguments: &[&str]) -> Daemon {
 }
 
 /// Reads and writes until it is dropped.
-pub(crate) fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
+fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
     let stop = StopFlag::default();
     thread::scope(|scope| {
         let _stopper = stop.set_on_drop();
@@ -95,6 +95,25 @@ pub(crate) fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
         });
         run()
     })
+}
+
+/// Kills a daemon at some instant under load, and starts the next one. What is scraped never shrinks.
+pub(crate) fn killed_under_load(
+    device: &LoopDevice,
+    daemon: Daemon,
+    random: &mut Random,
+    start_next: impl FnOnce(&mut Random) -> Daemon,
+) -> Daemon {
+    let (next, last) = with_load(device, || {
+        thread::sleep(Duration::from_micros(random.below(150_000)));
+        let last = Figures::scrape(daemon.address);
+        thread::sleep(Duration::from_micros(random.below(20_000)));
+        // SIGKILL.
+        drop(daemon);
+        (start_next(random), last)
+    });
+    assert_grown(&device.name, &last, &Figures::scrape(next.address));
+    next
 }
 
 /// Counted, missed and lost completions are those of the disk statistics after each restart. What is scraped never shrinks.
@@ -115,13 +134,7 @@ fn killed_at_any_instant_under_load() {
     let own = programs();
     let (mut reads, mut unseen) = (0, 0);
     for _ in 0..rounds {
-        let last;
-        (daemon, last) = with_load(&device, || {
-            thread::sleep(Duration::from_micros(random.below(150_000)));
-            let last = Figures::scrape(daemon.address);
-            thread::sleep(Duration::from_micros(random.below(20_000)));
-            // SIGKILL.
-            drop(daemon);
+        daemon = killed_under_load(&device, daemon, &mut random, |random| {
             // So are some that have just been started.
             for _ in 0..random.below(3) {
                 let mut started = store.command(&arguments(name)).stderr(Stdio::null()).spawn().unwrap();
@@ -129,9 +142,8 @@ fn killed_at_any_instant_under_load() {
                 started.kill().unwrap();
                 started.wait().unwrap();
             }
-            (continued(&store, &arguments(name)), last)
+            continued(&store, &arguments(name))
         });
-        assert_grown(name, &last, &Figures::scrape(daemon.address));
         let after = settled(&daemon, name);
         let growth = compare_but_for_recursion(name, &before, &after);
         (reads, unseen) = (growth.of(READ), growth.unseen);
@@ -275,8 +287,8 @@ fn other_object(folder: &Folder) -> PathBuf {
     path
 }
 
-/// Another version, or other options, whose probe is another one, and back. What completes meanwhile is missed, at most 10 ms of it where CPUs are not
-/// emulated, and nothing is counted twice.
+/// Another version, or other options, whose probe is another one, and back. What completes meanwhile is missed, at most 10 ms of it
+/// where CPUs are not emulated, and nothing is counted twice.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn an_upgrade_and_back() {

@@ -9,66 +9,19 @@ use std::{
 };
 
 use crate::{
-    kept_probe::{Random, assert_grown, with_load},
+    kept_probe::{Random, killed_under_load},
     support::{
         Folder,
         awake::Awake,
         bpf::programs,
+        bpf_file_system::BpfFileSystem,
         daemon::{Daemon, program, wait_for},
         diskstats::{READ, WRITE},
-        figures::Figures,
         load::Target,
         loop_device::LoopDevice,
-        run,
         settled::{compare, compare_but_for_recursion, settled},
     },
 };
-
-/// A BPF file system.
-pub(crate) struct BpfFileSystem(Folder);
-
-impl BpfFileSystem {
-    pub(crate) fn mount(name: &str) -> Self {
-        let folder = Folder::new(name, true);
-        run("mount", &["-t", "bpf", "bpf", folder.0.to_str().unwrap()]);
-        Self(folder)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0.0
-    }
-
-    pub(crate) fn probes(&self) -> usize {
-        self.folders().count()
-    }
-
-    /// Of each probe.
-    fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        // The kernel has files of its own there.
-        names(self.path()).filter(|name| name.starts_with("biolat-probe-")).map(|name| self.path().join(name))
-    }
-
-    /// That of the only probe.
-    fn probe(&self) -> PathBuf {
-        let folders: Vec<_> = self.folders().collect();
-        assert_eq!(folders.len(), 1, "{folders:?}");
-        folders[0].clone()
-    }
-
-    fn files(&self) -> Vec<String> {
-        names(&self.probe()).collect()
-    }
-}
-
-fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
-    folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap())
-}
-
-impl Drop for BpfFileSystem {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).status();
-    }
-}
 
 fn start(device: &str, pin: &Path, more: &[&str]) -> Daemon {
     let own = ["--interval", "100ms", "--device", device, "--pin", pin.to_str().unwrap()];
@@ -148,17 +101,8 @@ fn killed_at_any_instant_under_load() {
     let mut daemon = start(name, bpf.path(), &[]);
     let (before, own) = (settled(&daemon, name), programs());
     for _ in 0..rounds {
-        let last;
-        (daemon, last) = with_load(&device, || {
-            thread::sleep(Duration::from_micros(random.below(150_000)));
-            let last = Figures::scrape(daemon.address);
-            thread::sleep(Duration::from_micros(random.below(20_000)));
-            // SIGKILL.
-            drop(daemon);
-            (start(name, bpf.path(), &[]), last)
-        });
+        daemon = killed_under_load(&device, daemon, &mut random, |_| start(name, bpf.path(), &[]));
         assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
-        assert_grown(name, &last, &Figures::scrape(daemon.address));
         compare_but_for_recursion(name, &before, &settled(&daemon, name));
     }
     assert_eq!((bpf.probes(), programs()), (1, own));

@@ -16,17 +16,15 @@ use caps::{
     CapsHashSet,
 };
 
-use crate::{
-    pins::BpfFileSystem,
-    support::{
-        Folder,
-        daemon::{Daemon, program, wait_for},
-        fd_store::FdStore,
-        figures::Figures,
-        kernel,
-        load::Target,
-        loop_device::LoopDevice,
-    },
+use crate::support::{
+    Folder,
+    bpf_file_system::BpfFileSystem,
+    daemon::{Daemon, program, wait_for},
+    fd_store::FdStore,
+    figures::Figures,
+    kernel,
+    load::Target,
+    loop_device::LoopDevice,
 };
 
 const NOBODY: u32 = 65534;

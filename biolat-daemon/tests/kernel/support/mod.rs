@@ -3,6 +3,7 @@
 pub(crate) mod awake;
 pub(crate) mod block;
 pub(crate) mod bpf;
+pub(crate) mod bpf_file_system;
 pub(crate) mod browser;
 pub(crate) mod cgroup;
 pub(crate) mod daemon;
