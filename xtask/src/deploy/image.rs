@@ -73,7 +73,7 @@ pub(super) fn check() -> Result<()> {
     let system = system(&folder, release.for_host()?.architecture);
     for case in &PRIVILEGE_CASES {
         println!("the image in runc: {}", case.description);
-        let container = RuncContainer::start(&folder, &system, case)?;
+        let container = RuncContainer::start(&folder, &system, case, None)?;
         match case.expected_error {
             None => check_counts(&drive, &mut || container.scrape())?,
             Some(line) => check_refusal(&container.wait()?, line)?,
@@ -88,12 +88,13 @@ pub(super) fn check() -> Result<()> {
 /// A container is killed, and what completes until the next one runs is counted as well.
 fn check_kept_probe(drive: &Drive, folder: &Path, system: &Path) -> Result<()> {
     let bpf = BpfFolder::mount(folder)?;
-    let container = RuncContainer::start_keeping(folder, system, bpf.path())?;
+    let start = || RuncContainer::start(folder, system, &KEEPING, Some(bpf.path()));
+    let container = start()?;
     check_counts(drive, &mut || container.scrape())?;
     let missing = drive.accounted_reads()?.checked_sub(drive.count_in(&container.scrape()?));
     drop(container);
     drive.read(READS)?;
-    let container = RuncContainer::start_keeping(folder, system, bpf.path())?;
+    let container = start()?;
     let began = Instant::now();
     loop {
         let accounted = drive.accounted_reads()?;

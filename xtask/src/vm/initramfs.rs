@@ -209,7 +209,7 @@ pub(super) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Resu
     for path in suites::tools(names) {
         archive.add_program(&programs, &tool(path), &Path::new("/usr").join(path))?;
     }
-    // Ten times as many take ten times as long.
+    // How often a daemon is killed, and for how many seconds none runs: few, as guests are slow.
     let setting = |name, usual: &str| env::var(name).unwrap_or_else(|_| usual.to_owned());
     let init = INIT.replace("@TESTS@", &names.join(" "));
     let init = init.replace("@KILLS@", &setting("BIOLAT_TEST_KILLS", "10"));

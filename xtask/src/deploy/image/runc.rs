@@ -105,16 +105,13 @@ pub(super) struct RuncContainer {
 }
 
 impl RuncContainer {
-    pub(super) fn start(folder: &Path, system: &Path, case: &PrivilegeCase) -> Result<Self> {
-        Self::start_with(folder, system, case, None)
-    }
-
-    /// With this folder of a BPF file system at `/kept-probe`, as in the README of the container.
-    pub(super) fn start_keeping(folder: &Path, system: &Path, kept: &Path) -> Result<Self> {
-        Self::start_with(folder, system, &KEEPING, Some(kept))
-    }
-
-    fn start_with(folder: &Path, system: &Path, case: &PrivilegeCase, kept: Option<&Path>) -> Result<Self> {
+    /// It may keep its probe in a folder of a BPF file system, mounted as in the README of the container.
+    pub(super) fn start(
+        folder: &Path,
+        system: &Path,
+        case: &PrivilegeCase,
+        kept: Option<&Path>,
+    ) -> Result<Self> {
         let folder = folder.join("bundle");
         make_empty(&folder)?;
         run(Command::new("runc").arg("spec").arg("--bundle").arg(&folder))?;
