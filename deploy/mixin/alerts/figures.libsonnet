@@ -99,6 +99,17 @@ function(config) {
       },
     },
     {
+      alert: 'BiolatWorkloadsWithoutRoom',
+      expr: 'rate(biolat_workload_no_room_ios_total[15m]) > 0',
+      'for': '15m',
+      labels: { severity: 'info' },
+      annotations: {
+        summary: 'biolat on {{ $labels.instance }} has no room for every cgroup',
+        description: '{{ $value | humanize }} I/Os per second are counted as cgroup "other", not as that of who did them.',
+        runbook: 'Raise --workloads on this node',
+      },
+    },
+    {
       alert: 'BiolatDeviceNotMeasured',
       expr: 'biolat_device_phase_available{phase="total"} == 0',
       'for': '15m',
