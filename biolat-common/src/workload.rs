@@ -157,11 +157,13 @@ pub const NAME_BYTES: usize = 128;
 pub struct Cgroup {
     /// The address of its state, to look later whether it still exists.
     pub css: u64,
+    /// Not 0: the daemon asks the probe to record the names again.
+    pub is_stale: u64,
     /// The names of its directory and of those above; empty above the root.
     pub names: [[u8; NAME_BYTES]; LEVELS],
 }
 
-const _: () = assert!(size_of::<Cgroup>() == 8 + LEVELS * NAME_BYTES);
+const _: () = assert!(size_of::<Cgroup>() == 16 + LEVELS * NAME_BYTES);
 
 #[cfg(test)]
 mod tests {

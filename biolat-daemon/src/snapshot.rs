@@ -221,6 +221,19 @@ pub struct Health {
     pub slots: u64,
     /// Kernel memory of these slots.
     pub map_bytes: u64,
+    /// The probe's room for cgroups; none without workloads.
+    pub workload_room: Option<WorkloadRoom>,
+}
+
+/// The probe's room for cgroups that are counted apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkloadRoom {
+    /// Places for cgroups.
+    pub places: u64,
+    /// Places of cgroups that exist, or have existed a while ago.
+    pub used: u64,
+    /// I/Os that had no room of their own, and are counted as `other`.
+    pub refused_ios: u64,
 }
 
 /// The kernel's statistics of the probe's runs.

@@ -265,13 +265,14 @@ pub(crate) extern "C" fn mark_workload(place: u32, epoch: u64) -> u32 {
     place
 }
 
-/// Whether it is known which cgroup this is.
+/// Whether the record of a cgroup is stale. `None`: it has none.
 #[inline(always)]
-pub(crate) fn knows_cgroup(workload: u64) -> bool {
-    CGROUPS.get_ptr(workload).is_some()
+pub(crate) fn is_record_stale(workload: u64) -> Option<bool> {
+    // SAFETY: the flag is one number.
+    CGROUPS.get_ptr(workload).map(|cgroup| unsafe { (*cgroup).is_stale } != 0)
 }
 
-/// Remembers which cgroup this is. `false`: there is no room.
+/// Records a cgroup, in place of its earlier record. `false`: there is no room for a new one.
 #[inline(always)]
 pub(crate) fn insert_cgroup(workload: u64, cgroup: &Cgroup) -> bool {
     CGROUPS.insert(workload, cgroup, 0).is_ok()

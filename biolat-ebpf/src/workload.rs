@@ -58,7 +58,7 @@ extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
             break;
         }
     }
-    if owner != OTHER && owner != KERNEL && !maps::knows_cgroup(owner) && !record_cgroup(owner) {
+    if owner != OTHER && owner != KERNEL && !is_recorded(owner) {
         (place, owner) = (tables().other(series.slot(), epoch), OTHER);
     }
     if let Some(entry) = maps::workload(place) {
@@ -72,6 +72,17 @@ extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
         }
     }
     place
+}
+
+/// Records a cgroup at its first I/O, and again when its record is stale. `false`: there is no room.
+#[inline(always)]
+fn is_recorded(workload: u64) -> bool {
+    let stale = maps::is_record_stale(workload);
+    match stale {
+        Some(false) => true,
+        // If the record cannot be replaced now, the stale one keeps its room.
+        _ => record_cgroup(workload) || stale.is_some(),
+    }
 }
 
 /// Records who a workload is, by the cgroup in this CPU's buffer. `false`: there is no room.

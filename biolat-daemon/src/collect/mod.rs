@@ -268,6 +268,7 @@ impl Collector {
         self.reference.clear();
         self.workloads.retain_series(|key| self.store.contains(key));
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
+            self.workloads.add_without_room(growth.without_workload);
             if let Some(known) = self.devices.get_mut(&id) {
                 known.has_dispatch_times = growth.split > 0;
                 if growth.bytes > 0 && !self.probe.kernel.records_submission() {

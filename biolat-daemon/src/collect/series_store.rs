@@ -124,8 +124,10 @@ impl SeriesStore {
         for &(key, slot) in index {
             let now = maps.read(slot)?;
             let tracked = self.track(key, slot);
-            *growth.entry(key.device()).or_default() +=
-                tracked.totals.add(now, reference.take(key, slot).as_ref());
+            let by_workload = reference.take(key, slot);
+            let mut grown = tracked.totals.add(now, by_workload.as_ref());
+            grown.without_workload = if by_workload.is_none() { grown.total } else { 0 };
+            *growth.entry(key.device()).or_default() += grown;
             if !tracked.in_table {
                 tracked.in_table = publish(maps, key, slot)?;
             }

@@ -94,6 +94,7 @@ impl Collector {
             slots: u64::from(slots),
             map_bytes: u64::from(slots) * self.probe.maps.slot_bytes()
                 + self.probe.workloads.as_ref().map_or(0, WorkloadMaps::bytes),
+            workload_room: self.probe.workloads.as_ref().map(|maps| self.workloads.room(maps.room())),
         }
     }
 }

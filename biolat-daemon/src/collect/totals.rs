@@ -75,6 +75,8 @@ pub struct Growth {
     pub admitted: u64,
     /// Bytes moved. Flushes move none, and have no bio that was submitted.
     pub bytes: u64,
+    /// Requests of series that are not counted by workload.
+    pub without_workload: u64,
 }
 
 impl std::ops::AddAssign for Growth {
@@ -83,6 +85,7 @@ impl std::ops::AddAssign for Growth {
         self.split += other.split;
         self.admitted += other.admitted;
         self.bytes += other.bytes;
+        self.without_workload += other.without_workload;
     }
 }
 
@@ -439,7 +442,7 @@ mod tests {
         counters.sizes.bands[1][25] = 3;
         counters.sizes.band_ns[1] = 90;
         counters.sizes.undispatched = 1;
-        let growth = Growth { total: 5, split: 4, admitted: 2, bytes: 4096 };
+        let growth = Growth { total: 5, split: 4, admitted: 2, bytes: 4096, ..Growth::default() };
         assert_eq!(totals.add(reading(counters), None), growth);
         assert_eq!(totals.add(reading(counters), None), Growth::default());
         assert_eq!(totals.completions(), [5, 0]);

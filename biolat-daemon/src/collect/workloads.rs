@@ -1,6 +1,8 @@
 //! The workloads: what each cgroup has done on each device, and who it is. A cgroup that is gone is kept for a while.
 
+mod gone;
 mod kept;
+mod reading;
 #[cfg(test)]
 mod tests;
 
@@ -15,24 +17,16 @@ use biolat_common::{
     workload::{KERNEL, OTHER},
 };
 
-use super::{Collector, state::encoded::Encoded, workload_totals::WorkloadTotals};
+use super::{state::encoded::Encoded, workload_totals::WorkloadTotals};
 use crate::{
     cgroup::{Identity, PodNames},
-    probe::{EpochCounts, Probe, SeenCgroup},
+    probe::{EpochCounts, SeenCgroup},
     snapshot::WorkloadView,
 };
-
-/// How long a cgroup that is gone is shown, if it has been scraped.
-const SHOWN_AFTER_END: Duration = Duration::from_secs(5 * 60);
-
-/// How long a cgroup that is gone is shown while nobody scrapes, although somebody did before.
-const SHOWN_WITHOUT_SCRAPE: Duration = Duration::from_secs(60 * 60);
+use gone::Gone;
 
 /// After this, the path of a cgroup is read again: with cgroup v1 it may have another name.
 const RENAME_INTERVAL: Duration = Duration::from_secs(10);
-
-/// After this, the names of pods are read again.
-const POD_NAMES_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How cgroups that have no room of their own are shown together.
 const OTHER_NAME: &str = "other";
@@ -40,8 +34,12 @@ const OTHER_NAME: &str = "other";
 /// Every workload since the probe was attached, by serial number.
 pub(super) struct WorkloadStore {
     workloads: BTreeMap<u64, Workload>,
+    /// Earlier cgroups with the path of a workload, by serial number: what they still do is counted as the workload's.
+    aliases: BTreeMap<u64, Alias>,
     /// I/Os of workloads that are not shown any more.
     ended: BTreeMap<Key, u64>,
+    /// I/Os of cgroups without room of their own.
+    without_room: u64,
     /// The serial number of the root, whose I/Os are the kernel's, too.
     root: Option<u64>,
     /// When the counts were taken last.
@@ -58,7 +56,7 @@ struct Workload {
     /// When its counts were zero.
     since: SystemTime,
     /// When its path was read.
-    named: Instant,
+    path_read: Instant,
     /// Since when it has been gone.
     gone: Option<Gone>,
     usage: BTreeMap<Key, WorkloadTotals>,
@@ -66,27 +64,19 @@ struct Workload {
     encoded: Encoded,
 }
 
-/// When a workload was found to be gone.
-#[derive(Clone, Copy)]
-struct Gone {
-    since: Instant,
-    /// The scrapes before.
-    scrapes: u64,
-}
-
-impl Gone {
-    /// Whether its last counts have been shown for long enough.
-    fn may_end(self, now: Instant, scrapes: u64) -> bool {
-        let is_scraped = scrapes == 0 || scrapes > self.scrapes;
-        now.duration_since(self.since) >= if is_scraped { SHOWN_AFTER_END } else { SHOWN_WITHOUT_SCRAPE }
-    }
+/// A cgroup whose recorded path is that of a workload.
+struct Alias {
+    workload: u64,
+    cgroup: SeenCgroup,
+    /// When its path was read.
+    path_read: Instant,
 }
 
 impl Workload {
     fn new(number: u64, cgroup: Option<SeenCgroup>, since: SystemTime, now: Instant) -> Self {
         let identity = Identity::of_path(shown_path(number, cgroup.as_ref()));
         let (usage, encoded) = (BTreeMap::new(), Encoded::default());
-        Self { cgroup, identity, since, named: now, gone: None, usage, encoded }
+        Self { cgroup, identity, since, path_read: now, gone: None, usage, encoded }
     }
 
     /// Whether it is a pod or container in one, by an id that is not a name.
@@ -102,9 +92,13 @@ impl Workload {
 
 /// What the store asks the kernel.
 pub(super) trait Cgroups {
+    /// How many cgroups the probe can record.
+    fn room(&self) -> usize;
     /// The cgroup with this serial number, if the probe has recorded it.
     fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>>;
-    /// Makes the probe record it again, or makes room for another one.
+    /// Has the probe record it again at its next I/O. Until then its record stays, and keeps its room.
+    fn mark_stale(&mut self, workload: u64) -> Result<()>;
+    /// Removes the record of a cgroup that is gone, which makes room for another one.
     fn forget(&mut self, workload: u64) -> Result<()>;
     /// Whether it still exists.
     fn exists(&self, workload: u64, cgroup: &SeenCgroup) -> Result<bool>;
@@ -115,7 +109,9 @@ impl WorkloadStore {
     pub(super) fn new(started: SystemTime) -> Self {
         Self {
             workloads: BTreeMap::new(),
+            aliases: BTreeMap::new(),
             ended: BTreeMap::new(),
+            without_room: 0,
             root: None,
             taken: started,
             logged_other: false,
@@ -134,60 +130,84 @@ impl WorkloadStore {
         let since = std::mem::replace(&mut self.taken, SystemTime::now());
         let mut active = BTreeSet::new();
         for (&(key, number), entry) in counts {
+            active.insert(number);
             let number = self.known(number, since, now, cgroups);
             active.insert(number);
-            if let Some(workload) = self.workloads.get_mut(&number) {
-                workload.encoded.forget();
-                workload.gone = None;
-                workload.usage.entry(key).or_default().add(entry);
+            let workload =
+                self.workloads.entry(number).or_insert_with(|| Workload::new(number, None, since, now));
+            workload.encoded.forget();
+            workload.gone = None;
+            let totals = workload.usage.entry(key).or_default();
+            let before = totals.ios();
+            totals.add(entry);
+            if number == OTHER {
+                self.without_room += totals.ios() - before;
             }
         }
         if active.contains(&OTHER) && !std::mem::replace(&mut self.logged_other, true) {
             log::warn!(
-                "there is no room for every cgroup: I/O of the others is counted together, as {OTHER_NAME} (see --workloads)"
+                "no room for every cgroup: {} are told apart, I/O of the rest is counted together as {OTHER_NAME}; raise --workloads",
+                cgroups.room()
             );
         }
-        self.name_again(now, cgroups);
-        self.find_gone(&active, now, scrapes, cgroups);
+        self.refresh_paths(now, cgroups);
+        self.end_gone(&active, now, scrapes, cgroups);
     }
 
-    /// The number under which a workload is kept.
-    fn known(&mut self, number: u64, since: SystemTime, now: Instant, cgroups: &mut impl Cgroups) -> u64 {
-        let number = if self.root == Some(number) { KERNEL } else { number };
-        if self.workloads.contains_key(&number) {
+    /// Counts I/Os of series that are not counted by workload.
+    pub(super) fn add_without_room(&mut self, ios: u64) {
+        self.without_room += ios;
+    }
+
+    /// The number under which the workload of a cgroup is kept.
+    fn known(&mut self, number: u64, since: SystemTime, now: Instant, cgroups: &impl Cgroups) -> u64 {
+        if number == KERNEL || number == OTHER || self.workloads.contains_key(&number) {
             return number;
         }
-        let cgroup = match number {
-            KERNEL | OTHER => None,
-            _ => match cgroups.cgroup(number) {
-                Ok(Some(cgroup)) if cgroup.path == "/" => {
-                    self.root = Some(number);
-                    return self.known(KERNEL, since, now, cgroups);
-                }
-                Ok(Some(cgroup)) => Some(cgroup),
-                _ => return self.known(OTHER, since, now, cgroups),
-            },
-        };
-        let workload = Workload::new(number, cgroup, since, now);
-        self.has_unnamed |= workload.may_have_names();
-        self.workloads.insert(number, workload);
-        self.absorb_namesakes(number, cgroups);
-        number
+        if self.root == Some(number) {
+            return KERNEL;
+        }
+        if let Some(alias) = self.aliases.get(&number) {
+            return alias.workload;
+        }
+        match cgroups.cgroup(number) {
+            Ok(Some(cgroup)) if cgroup.path == "/" => {
+                self.root = Some(number);
+                KERNEL
+            }
+            Ok(Some(cgroup)) => {
+                self.insert(number, cgroup, since, now);
+                number
+            }
+            _ => OTHER,
+        }
     }
 
-    /// A cgroup that is created again with the same path, as when a service restarts, continues the counts of the former one.
-    fn absorb_namesakes(&mut self, number: u64, cgroups: &mut impl Cgroups) {
+    fn insert(&mut self, number: u64, cgroup: SeenCgroup, since: SystemTime, now: Instant) {
+        let workload = Workload::new(number, Some(cgroup), since, now);
+        self.has_unnamed |= workload.may_have_names();
+        self.workloads.insert(number, workload);
+        self.merge_same_path(number, now);
+    }
+
+    /// A cgroup with the recorded path of an earlier one continues its counts, as when a service restarts. The earlier one, which
+    /// may still write something back or be another one with the same truncated path, becomes an alias.
+    fn merge_same_path(&mut self, number: u64, now: Instant) {
         let Some(path) = self.workloads.get(&number).and_then(Workload::path).map(str::to_owned) else {
             return;
         };
-        let is_namesake =
+        let has_same_path =
             |&other: &u64, workload: &mut Workload| other != number && workload.path() == Some(&path);
-        let former: Vec<_> = self.workloads.extract_if(.., is_namesake).collect();
+        let earlier: Vec<_> = self.workloads.extract_if(.., has_same_path).collect();
         let Some(workload) = self.workloads.get_mut(&number) else { return };
         workload.encoded.forget();
-        for (former, Workload { since, usage, .. }) in former {
-            // After an error it takes up room that another cgroup could have, until the daemon restarts.
-            let _ = cgroups.forget(former);
+        for (earlier, Workload { cgroup, since, usage, .. }) in earlier {
+            for alias in self.aliases.values_mut().filter(|alias| alias.workload == earlier) {
+                alias.workload = number;
+            }
+            if let Some(cgroup) = cgroup {
+                self.aliases.insert(earlier, Alias { workload: number, cgroup, path_read: now });
+            }
             workload.since = workload.since.min(since);
             for (key, totals) in usage {
                 workload.usage.entry(key).or_default().add_totals(&totals);
@@ -196,52 +216,49 @@ impl WorkloadStore {
     }
 
     /// Reads paths again that were read some time ago.
-    fn name_again(&mut self, now: Instant, cgroups: &mut impl Cgroups) {
+    fn refresh_paths(&mut self, now: Instant, cgroups: &mut impl Cgroups) {
+        let is_due = |path_read: &mut Instant| {
+            let is_due = now.duration_since(*path_read) >= RENAME_INTERVAL;
+            if is_due {
+                *path_read = now;
+            }
+            is_due
+        };
         let mut renamed = Vec::new();
         for (&number, workload) in &mut self.workloads {
-            if now.duration_since(workload.named) < RENAME_INTERVAL || workload.gone.is_some() {
+            let Some(cgroup) = &workload.cgroup else { continue };
+            if workload.gone.is_some() || !is_due(&mut workload.path_read) {
                 continue;
             }
-            workload.named = now;
-            let Some(cgroup) = &workload.cgroup else { continue };
-            if let Ok(Some(recorded)) = cgroups.cgroup(number) {
-                if cgroup.path != recorded.path {
-                    renamed.push(number);
-                    workload.encoded.forget();
-                    workload.identity = Identity::of_path(&recorded.path);
-                    self.has_unnamed |= workload.may_have_names();
-                    workload.cgroup = Some(recorded);
-                }
-                // An error here is harmless: the next time is in some seconds.
-                let _ = cgroups.forget(number);
+            if let Some(recorded) = refresh(number, cgroups)
+                && cgroup.path != recorded.path
+            {
+                renamed.push(number);
+                workload.encoded.forget();
+                workload.identity = Identity::of_path(&recorded.path);
+                self.has_unnamed |= workload.may_have_names();
+                workload.cgroup = Some(recorded);
             }
         }
         for number in renamed {
-            self.absorb_namesakes(number, cgroups);
+            self.merge_same_path(number, now);
         }
-    }
-
-    /// Finds workloads whose cgroup is gone, and ends those that have been gone for some time.
-    fn find_gone(&mut self, active: &BTreeSet<u64>, now: Instant, scrapes: u64, cgroups: &mut impl Cgroups) {
-        let ended = self.workloads.extract_if(.., |&number, workload| {
-            let Some(cgroup) = &workload.cgroup else { return false };
-            if active.contains(&number) {
-                return false;
+        let mut separate = Vec::new();
+        self.aliases.retain(|&number, alias| {
+            if !is_due(&mut alias.path_read) {
+                return true;
             }
-            match workload.gone {
-                None => {
-                    if matches!(cgroups.exists(number, cgroup), Ok(false)) {
-                        workload.encoded.forget();
-                        workload.gone = Some(Gone { since: now, scrapes });
-                    }
+            let path = self.workloads.get(&alias.workload).and_then(Workload::path);
+            match refresh(number, cgroups).filter(|recorded| Some(recorded.path.as_str()) != path) {
+                Some(renamed) => {
+                    separate.push((number, renamed));
                     false
                 }
-                // It stays until the probe has room for another one.
-                Some(gone) => gone.may_end(now, scrapes) && cgroups.forget(number).is_ok(),
+                None => true,
             }
         });
-        for (key, totals) in ended.flat_map(|(_, workload)| workload.usage) {
-            *self.ended.entry(key).or_default() += totals.ios();
+        for (number, cgroup) in separate {
+            self.insert(number, cgroup, self.taken, now);
         }
     }
 
@@ -267,7 +284,11 @@ impl WorkloadStore {
 
     /// How a workload is shown; empty if it is unknown.
     pub(super) fn path(&self, number: u64) -> &str {
-        let number = if self.root == Some(number) { KERNEL } else { number };
+        let number = match self.aliases.get(&number) {
+            Some(alias) => alias.workload,
+            None if self.root == Some(number) => KERNEL,
+            None => number,
+        };
         self.workloads.get(&number).map_or("", |workload| shown_path(number, workload.cgroup.as_ref()))
     }
 
@@ -317,59 +338,9 @@ fn shown_path(number: u64, cgroup: Option<&SeenCgroup>) -> &str {
     cgroup.map_or(without, |cgroup| cgroup.path.as_str())
 }
 
-impl Cgroups for Probe {
-    fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>> {
-        self.workloads.as_ref().map_or(Ok(None), |maps| maps.cgroup(workload))
-    }
-
-    fn forget(&mut self, workload: u64) -> Result<()> {
-        self.workloads.as_mut().map_or(Ok(()), |maps| maps.forget_cgroup(workload))
-    }
-
-    fn exists(&self, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
-        self.cgroup_exists(workload, cgroup)
-    }
-}
-
-impl Collector {
-    /// Reads what the workloads have done since the last call.
-    pub(super) fn read_workloads(&mut self) -> Result<()> {
-        let Some(maps) = &self.probe.workloads else { return Ok(()) };
-        if !maps.is_taken() {
-            // What a collection that failed, or the last daemon, has left. The next daemon has to know that it was taken before its
-            // table is used again.
-            self.take_workloads()?;
-            self.commit();
-        }
-        if let Some(maps) = &mut self.probe.workloads {
-            maps.begin_epoch()?;
-        }
-        self.take_workloads()?;
-        self.read_pod_names();
-        Ok(())
-    }
-
-    /// Adds what was counted in the last epoch, if it has not been taken yet.
-    pub(super) fn take_workloads(&mut self) -> Result<()> {
-        let Some(maps) = &mut self.probe.workloads else { return Ok(()) };
-        let counts = maps.take()?;
-        self.reference.add(&counts);
-        self.workloads.add(&counts, Instant::now(), self.scrapes.count(), &mut self.probe);
-        Ok(())
-    }
-
-    /// Reads the names of pods for the first I/O of one, and now and then, as the kubelet may make its links later.
-    fn read_pod_names(&mut self) {
-        let is_due = self.pod_names_read.is_none_or(|read| read.elapsed() >= POD_NAMES_INTERVAL);
-        if !self.workloads.has_unnamed && !is_due {
-            return;
-        }
-        self.pod_names_read = Some(Instant::now());
-        let directory = self.host.container_logs.clone();
-        // Without the directory, this is no node of Kubernetes.
-        if let Some(Ok(names)) = self.sysfs.read(move || PodNames::read(&directory)) {
-            self.workloads.name_pods(&names);
-        }
-        self.workloads.has_unnamed = false;
-    }
+/// The latest record of a cgroup. Has it recorded again for the next time; an error is harmless, as that is in some seconds.
+fn refresh(number: u64, cgroups: &mut impl Cgroups) -> Option<SeenCgroup> {
+    let recorded = cgroups.cgroup(number).ok()??;
+    let _ = cgroups.mark_stale(number);
+    Some(recorded)
 }

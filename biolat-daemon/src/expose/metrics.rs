@@ -709,6 +709,41 @@ pub(crate) const METRICS: &[Metric] = &[
         exposed: Exposed::Always,
     },
     Metric {
+        name: "biolat_workload_places_used",
+        labels: &[],
+        help: "Cgroups that the probe has a record of: those that exist, and those that are still exposed.",
+        samples: Samples::Gauge(|snapshot, add| {
+            if let Some(room) = snapshot.health.workload_room {
+                add(&[], room.used as f64);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_places_free",
+        labels: &[],
+        help: "Cgroups that the probe has room for besides; --workloads sets the sum. A fourth is kept free where cgroups that are \
+               gone can make room.",
+        samples: Samples::Gauge(|snapshot, add| {
+            if let Some(room) = snapshot.health.workload_room {
+                add(&[], room.places.saturating_sub(room.used) as f64);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
+        name: "biolat_workload_no_room_ios_total",
+        labels: &[],
+        help: "Completed block requests that are counted as cgroup \"other\" because there was no room for their cgroup. \
+               A higher --workloads makes room.",
+        samples: Samples::Counter(|snapshot, add| {
+            if let Some(room) = snapshot.health.workload_room {
+                add(&[], room.refused_ios as f64, snapshot.started);
+            }
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
         name: "biolat_map_bytes",
         labels: &[],
         help: "Kernel memory of series and workloads in bytes, over all CPUs.",

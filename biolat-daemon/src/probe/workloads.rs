@@ -19,6 +19,9 @@ use super::{
     sys,
 };
 
+/// Only if the key exists.
+const BPF_EXIST: u64 = 2;
+
 /// The map of the probe's variables that are not zero at first: the epoch alone.
 const DATA: &str = ".data";
 
@@ -110,6 +113,7 @@ pub struct WorkloadMaps {
     used: Array<MapData, PlacesValue>,
     used_buffer: Box<PlacesValue>,
     cgroups: HashMap<MapData, u64, CgroupValue>,
+    room: u32,
     epoch_map: Array<MapData, u64>,
     barrier: ArrayOfMaps<MapData>,
     barrier_entry: Array<MapData, u64>,
@@ -128,12 +132,15 @@ impl WorkloadMaps {
         let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
         let entries: PerCpuArray<_, _> = take("WORKLOADS")?.try_into()?;
         ensure!(entries.len() >= 2 * tables.entries(), "the probe's tables of workloads are too small");
+        let cgroups: HashMap<_, _, _> = take("CGROUPS")?.try_into()?;
+        let room = cgroups.map().info().context("cannot read the size of a map")?.max_entries();
         Ok(Self {
             entries,
             used: take("WORKLOADS_USED")?.try_into()?,
             // SAFETY: integers, for which zero is valid. Not made on the stack, which would keep its pages.
             used_buffer: unsafe { Box::new_zeroed().assume_init() },
-            cgroups: take("CGROUPS")?.try_into()?,
+            cgroups,
+            room,
             epoch_map,
             barrier: ArrayOfMaps::try_from(take("BARRIER")?)?,
             barrier_entry: Array::create(1, 0).context("cannot create a map")?,
@@ -233,7 +240,27 @@ impl WorkloadMaps {
         }
     }
 
-    /// Makes the probe record a cgroup again at its next I/O, or makes room for another one.
+    /// How many cgroups the probe can record.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.room as usize
+    }
+
+    /// Has the probe record a cgroup again at its next I/O in an epoch. The record stays until then.
+    pub fn mark_cgroup_stale(&mut self, workload: u64) -> Result<()> {
+        match self.cgroups.get(&workload, 0) {
+            Ok(CgroupValue(record)) if record.is_stale == 0 => {
+                let stale = CgroupValue(Cgroup { is_stale: 1, ..record });
+                self.cgroups
+                    .insert(workload, stale, BPF_EXIST)
+                    .context("cannot change the record of a cgroup")
+            }
+            Ok(_) | Err(MapError::KeyNotFound) => Ok(()),
+            Err(error) => Err(error).context("cannot read a cgroup"),
+        }
+    }
+
+    /// Removes the record of a cgroup, which makes room for another one.
     pub fn forget_cgroup(&mut self, workload: u64) -> Result<()> {
         match self.cgroups.remove(&workload) {
             Err(error) if !matches!(error, MapError::KeyNotFound) => {

@@ -125,11 +125,10 @@ fn loop_passes_the_cgroup_on() {
     }
 }
 
-/// More cgroups than there is room for, each of which lives for a moment: the first ones are known by their names afterwards,
-/// and no I/O of the others is lost.
+/// More cgroups than there is room for, all alive: the first ones are told apart, and no I/O of the others is lost.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn short_lived_cgroups_are_known_or_others() {
+fn cgroups_without_room_are_others() {
     const CGROUPS: u64 = 60;
     const ROOM: usize = 32;
     let device = LoopDevice::attach("workloads", true);
@@ -138,14 +137,14 @@ fn short_lived_cgroups_are_known_or_others() {
     let room = ROOM.to_string();
     let daemon = Daemon::start(&["--interval", "200ms", "--device", name, "--workloads", &room]);
     let before = settled(&daemon, name);
-    let stop = StopFlag::default();
+    let (stop, mut cgroups) = (StopFlag::default(), Vec::new());
     thread::scope(|scope| {
         let _stopper = stop.set_on_drop();
         scope.spawn(|| keep_busy(&device.path(), &stop));
         for number in 0..CGROUPS {
             let cgroup = hierarchy.create(&format!("/biolat-job-{number}"));
             cgroup.run(&direct_io(name, "read", 10));
-            drop(cgroup);
+            cgroups.push(cgroup);
             if number % 10 == 0 {
                 // Under load, too, workloads add up.
                 daemon.fresh();
@@ -164,8 +163,87 @@ fn short_lived_cgroups_are_known_or_others() {
     let others = ios("other");
     let expected = (CGROUPS - known.len() as u64) * 10;
     assert!(others <= expected && others + growth.unseen >= expected, "{others} of {expected}");
+    let room = |name: &str| after.figures.value(name, &[]);
+    assert_eq!(room("biolat_workload_no_room_ios_total"), others as f64);
+    assert_eq!(
+        (room("biolat_workload_places_used"), room("biolat_workload_places_free")),
+        (ROOM as f64, 0.0)
+    );
     let log = daemon.log();
     assert_eq!(log.iter().filter(|line| line.contains("no room for every cgroup")).count(), 1, "{log:?}");
+}
+
+/// Jobs that come and go, each with a few I/Os, never take the room of a service: no I/O of it is counted as `other`. Those that
+/// have been gone for longest make room for the next ones.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_live_cgroup_keeps_its_room() {
+    const ROOM: usize = 16;
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let hierarchy = Hierarchy::open();
+    let room = ROOM.to_string();
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", name, "--workloads", &room]);
+    let before = settled(&daemon, name);
+    let service = hierarchy.create("/biolat-db.service");
+    // Longer than paths are read again.
+    let (began, mut reads, mut jobs) = (Instant::now(), 0, 0);
+    while began.elapsed() < Duration::from_secs(15) {
+        service.run(&direct_io(name, "read", 2));
+        reads += 2;
+        for _ in 0..3 {
+            let job = hierarchy.create(&format!("/biolat-job-{jobs}"));
+            job.run(&direct_io(name, "read", 1));
+            jobs += 1;
+        }
+        thread::sleep(Duration::from_millis(400));
+    }
+    let after = settled(&daemon, name);
+    let unseen = compare(name, &before, &after).unseen;
+    let counted = after.figures.workload_ios(name, "read", &service.path);
+    println!("{jobs} jobs; {counted} of {reads} reads of the service, {unseen} unseen");
+    assert!(jobs > 3 * ROOM);
+    assert!(counted <= reads && counted + unseen >= reads, "{counted} of {reads}");
+    let last = after.figures.workload_ios(name, "read", &format!("/biolat-job-{}", jobs - 1));
+    assert!(last + unseen >= 1, "the last job is not known");
+    let [used, free] = ["used", "free"].map(|state| {
+        let name = format!("biolat_workload_places_{state}");
+        after.figures.value(&name, &[]) as usize
+    });
+    assert_eq!(used + free, ROOM);
+    let others = after.figures.workload_ios(name, "read", "other");
+    assert_eq!(after.figures.value("biolat_workload_no_room_ios_total", &[]), others as f64);
+}
+
+/// Names are recorded up to 127 bytes, ten levels and as UTF-8: cgroups that cannot be told apart are one workload, and none of
+/// their I/O is counted as `other`.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn cgroups_with_one_recorded_path_are_one_workload() {
+    let device = LoopDevice::attach("workloads", true);
+    let name = device.name.as_str();
+    let hierarchy = Hierarchy::open();
+    let daemon = Daemon::of(name);
+    let before = settled(&daemon, name);
+    let long = format!("/{}", "biolat".repeat(25));
+    let pair = ["a", "b"].map(|end| hierarchy.create(&format!("{long}{end}")));
+    thread::scope(|scope| {
+        for cgroup in &pair {
+            scope.spawn(|| {
+                for _ in 0..30 {
+                    cgroup.run(&direct_io(name, "read", 20));
+                    thread::sleep(Duration::from_millis(100));
+                }
+            });
+        }
+    });
+    let after = settled(&daemon, name);
+    let unseen = compare(name, &before, &after).unseen;
+    let counted = after.figures.workload_ios(name, "read", &long[..128]);
+    assert!(counted <= 1200 && counted + unseen >= 1200, "{counted} of 1200");
+    assert_eq!(after.figures.workload_ios(name, "read", "other"), 0);
+    let log = daemon.log();
+    assert!(!log.iter().any(|line| line.contains("no room for every cgroup")), "{log:?}");
 }
 
 /// A cgroup without I/O is not gone. One that is gone is still shown, and said to be gone.

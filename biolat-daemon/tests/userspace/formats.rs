@@ -18,7 +18,7 @@ use biolat_daemon::{
     size_histogram::SizeHistogram,
     snapshot::{
         CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo, SlowLog,
-        Snapshot, WorkloadUsage, WorkloadView,
+        Snapshot, WorkloadRoom, WorkloadUsage, WorkloadView,
     },
     version,
 };
@@ -164,6 +164,7 @@ fn snapshot() -> Snapshot {
             overruns: 1,
             slots: 8,
             map_bytes: 51_200,
+            workload_room: Some(WorkloadRoom { places: 256, used: 3, refused_ios: 9 }),
             ..Health::default()
         },
         probe: Some(ProbeRuns { count: 1000, time: Duration::from_nanos(50_500) }),

@@ -221,6 +221,21 @@ pub(in crate::collect) struct AllWorkloadsRecord {
     pub root: Option<u64>,
     #[prost(uint64, tag = "3")]
     pub taken: u64,
+    #[prost(message, repeated, tag = "4")]
+    pub aliases: Vec<AliasRecord>,
+    #[prost(uint64, tag = "5")]
+    pub without_room: u64,
+}
+
+/// A cgroup whose I/O is counted as that of a workload with the same path.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::collect) struct AliasRecord {
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    #[prost(uint64, tag = "2")]
+    pub workload: u64,
+    #[prost(uint64, tag = "3")]
+    pub css: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

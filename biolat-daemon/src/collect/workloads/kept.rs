@@ -6,10 +6,10 @@ use biolat_common::series::Key;
 
 use super::{
     super::{
-        state::record::{AllWorkloadsRecord, EndedRecord, WorkloadRecord, field},
+        state::record::{AliasRecord, AllWorkloadsRecord, EndedRecord, WorkloadRecord, field},
         workload_totals::WorkloadTotals,
     },
-    Gone, Workload, WorkloadStore,
+    Alias, Gone, Workload, WorkloadStore,
 };
 use crate::{
     epoch::{nanoseconds, time},
@@ -32,6 +32,8 @@ impl WorkloadStore {
             ended: self.ended.iter().map(|(key, &ios)| EndedRecord { key: key.bits(), ios }).collect(),
             root: self.root,
             taken: nanoseconds(self.taken),
+            aliases: self.aliases.iter().map(|(&number, alias)| alias.to_record(number)).collect(),
+            without_room: self.without_room,
         }
     }
 
@@ -41,15 +43,28 @@ impl WorkloadStore {
         workloads: &[WorkloadRecord],
         now: Instant,
     ) -> Option<Self> {
-        let AllWorkloadsRecord { ended, root, taken } = record;
-        let mut store = Self { root: *root, has_unnamed: true, ..Self::new(time(*taken)) };
+        let AllWorkloadsRecord { ended, root, taken, aliases, without_room } = record;
+        let (root, without_room) = (*root, *without_room);
+        let mut store = Self { root, without_room, has_unnamed: true, ..Self::new(time(*taken)) };
         for record in workloads {
             store.workloads.insert(record.number, Workload::from_record(record, now)?);
+        }
+        for &AliasRecord { number, workload, css } in aliases {
+            let path = store.workloads.get(&workload)?.path()?.to_owned();
+            store
+                .aliases
+                .insert(number, Alias { workload, cgroup: SeenCgroup { css, path }, path_read: now });
         }
         for record in ended {
             store.ended.insert(Key::from_bits(record.key), record.ios);
         }
         Some(store)
+    }
+}
+
+impl Alias {
+    fn to_record(&self, number: u64) -> AliasRecord {
+        AliasRecord { number, workload: self.workload, css: self.cgroup.css }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The store, with a kernel that knows some cgroups.
+//! The store, with a kernel that has room for the records of some cgroups.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,34 +13,57 @@ use biolat_common::{
 };
 
 use super::{
-    super::workload_totals::WorkloadTotals, Cgroups, SHOWN_AFTER_END, SHOWN_WITHOUT_SCRAPE, WorkloadStore,
+    super::workload_totals::WorkloadTotals,
+    Cgroups, WorkloadStore,
+    gone::{SHOWN_AFTER_END, SHOWN_WITHOUT_SCRAPE},
 };
 use crate::{cgroup::PodNames, probe::SeenCgroup, snapshot::WorkloadView};
 
 const ROOT: u64 = 1;
 
-/// The cgroups that the probe has recorded, and those that are gone.
-#[derive(Default)]
+/// The cgroups, and what the probe has recorded of them.
 struct FakeKernel {
     paths: BTreeMap<u64, String>,
     gone: BTreeSet<u64>,
-    forgotten: Vec<u64>,
+    /// The path, and whether the record is stale.
+    records: BTreeMap<u64, (String, bool)>,
+    room: usize,
 }
 
 impl FakeKernel {
     fn with(paths: &[(u64, &str)]) -> Self {
         let paths = paths.iter().map(|&(number, path)| (number, path.to_owned())).collect();
-        Self { paths, ..Self::default() }
+        Self { paths, gone: BTreeSet::new(), records: BTreeMap::new(), room: 100 }
+    }
+
+    /// What the probe does at the first I/O of a cgroup in an epoch. Returns the workload that the I/O is counted for.
+    fn first_io(&mut self, number: u64) -> u64 {
+        let Some(path) = self.paths.get(&number) else { return number };
+        match self.records.get(&number) {
+            Some((_, false)) => {}
+            None if self.records.len() >= self.room => return OTHER,
+            _ => drop(self.records.insert(number, (path.clone(), false))),
+        }
+        number
     }
 }
 
 impl Cgroups for FakeKernel {
+    fn room(&self) -> usize {
+        self.room
+    }
+
     fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>> {
-        Ok(self.paths.get(&workload).map(|path| SeenCgroup::of_path(path)))
+        Ok(self.records.get(&workload).map(|(path, _)| SeenCgroup::of_path(path)))
+    }
+
+    fn mark_stale(&mut self, workload: u64) -> Result<()> {
+        self.records.entry(workload).and_modify(|(_, is_stale)| *is_stale = true);
+        Ok(())
     }
 
     fn forget(&mut self, workload: u64) -> Result<()> {
-        self.forgotten.push(workload);
+        self.records.remove(&workload);
         Ok(())
     }
 
@@ -64,12 +87,13 @@ fn add_after(
     now: Instant,
     kernel: &mut FakeKernel,
 ) {
-    let entries = ios.iter().map(|&(workload, count)| {
+    let mut counts = BTreeMap::new();
+    for &(workload, count) in ios {
         let mut entry = Entry { bytes: u64::from(count) * 512, ..Entry::ZERO };
         entry.cells[20] = count;
-        ((SERIES, workload), entry)
-    });
-    store.add(&entries.collect(), now, scrapes, kernel);
+        counts.entry((SERIES, kernel.first_io(workload))).or_insert(Entry::ZERO).merge(&entry);
+    }
+    store.add(&counts, now, scrapes, kernel);
 }
 
 fn views(store: &WorkloadStore) -> Vec<WorkloadView> {
@@ -113,7 +137,6 @@ fn a_cgroup_with_the_path_of_a_former_one_continues_it() {
     add(&mut store, &[(5, 2), (6, 1)], now, &mut kernel);
     assert_eq!(ios(&store), expected(&[("/a.service", 8)]));
     assert_eq!(views(&store)[0].since, since);
-    assert!(kernel.forgotten.contains(&5));
 }
 
 #[test]
@@ -126,13 +149,13 @@ fn a_cgroup_that_is_gone_is_shown_for_a_while() {
     let later = start + Duration::from_secs(5);
     add(&mut store, &[(6, 1)], later, &mut kernel);
     assert_eq!(views(&store).iter().map(|view| view.is_gone).collect::<Vec<_>>(), [true, false]);
-    assert!(kernel.forgotten.is_empty(), "its place is not free yet");
+    assert!(kernel.records.contains_key(&5), "its place is not free yet");
     add(&mut store, &[], later + SHOWN_AFTER_END - Duration::from_secs(1), &mut kernel);
     assert_eq!(ios(&store).len(), 2);
     add(&mut store, &[], later + SHOWN_AFTER_END, &mut kernel);
     assert_eq!(ios(&store), expected(&[("/b.service", 2)]));
     assert_eq!(store.ended(SERIES), 4, "its I/Os are not forgotten");
-    assert!(kernel.forgotten.contains(&5));
+    assert!(!kernel.records.contains_key(&5));
     store.retain_series(|_| false);
     assert_eq!(store.ended(SERIES), 0);
 }
@@ -163,13 +186,105 @@ fn a_renamed_cgroup_has_its_new_path_soon() {
     add(&mut store, &[(5, 4)], start, &mut kernel);
     kernel.paths.insert(5, "/new.service".to_owned());
     add(&mut store, &[(5, 1)], start + Duration::from_secs(11), &mut kernel);
-    assert_eq!(ios(&store), expected(&[("/new.service", 5)]));
+    assert_eq!(ios(&store), expected(&[("/old", 5)]), "the probe records it at its next I/O");
+    add(&mut store, &[(5, 1)], start + Duration::from_secs(12), &mut kernel);
+    add(&mut store, &[], start + Duration::from_secs(22), &mut kernel);
+    assert_eq!(ios(&store), expected(&[("/new.service", 6)]));
     assert_eq!(views(&store)[0].identity.unit, "new.service");
+}
+
+/// Newcomers never take the room of a workload that is alive, however often its path is read again.
+#[test]
+fn a_live_workload_keeps_its_room() {
+    let mut kernel = FakeKernel::with(&[(5, "/db.service")]);
+    kernel.room = 16;
+    let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+    let start = Instant::now();
+    let mut seen = 0;
+    for second in 0..120 {
+        // Three jobs a second, each with one I/O, and every other second some of the workload after them.
+        let mut ios: Vec<_> = (0..3).map(|job| (100 + 3 * second + job, 1)).collect();
+        for &(job, _) in &ios {
+            kernel.paths.insert(job, format!("/job-{job}"));
+        }
+        if second % 2 == 0 {
+            ios.push((5, 2));
+            seen += 2;
+        }
+        add(&mut store, &ios, start + Duration::from_secs(second), &mut kernel);
+        kernel.gone.extend(ios.iter().map(|&(number, _)| number).filter(|&number| number != 5));
+    }
+    let shown = ios(&store);
+    assert!(shown.contains(&("/db.service".to_owned(), seen)), "{shown:?}");
+    // The jobs that have been gone for longest made room for the later ones.
+    assert_eq!(store.without_room, 0);
+    assert_eq!(shown.iter().map(|(_, ios)| ios).sum::<u64>() + store.ended(SERIES), seen + 360);
+    assert!(shown.iter().any(|(path, _)| path == "/job-459"), "{shown:?}");
+    assert!(store.places_used() <= 16);
+    assert_eq!(store.places_used(), kernel.records.len());
+}
+
+#[test]
+fn io_without_room_is_counted() {
+    let paths: Vec<_> = (1..=6).map(|number| (number + 10, format!("/{number}"))).collect();
+    let mut kernel = FakeKernel::with(&[]);
+    kernel.paths.extend(paths);
+    kernel.room = 4;
+    let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+    let all: Vec<_> = kernel.paths.keys().map(|&number| (number, 5)).collect();
+    add(&mut store, &all, Instant::now(), &mut kernel);
+    add(&mut store, &all, Instant::now(), &mut kernel);
+    assert_eq!((store.without_room, store.places_used()), (20, 4));
+    assert_eq!(ios(&store), expected(&[("/1", 10), ("/2", 10), ("/3", 10), ("/4", 10), ("other", 20)]));
+}
+
+/// As their names are cut off, or one of them is still written back: all of their I/O is that of one workload.
+#[test]
+fn live_cgroups_with_one_recorded_path_are_one_workload() {
+    let mut kernel = FakeKernel::with(&[(5, "/.../job"), (6, "/.../job"), (7, "/.../job")]);
+    let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+    let start = Instant::now();
+    for second in 0..60 {
+        add(&mut store, &[(5, 1), (6, 1), (7, 1)], start + Duration::from_secs(second), &mut kernel);
+    }
+    assert_eq!(ios(&store), expected(&[("/.../job", 180)]));
+    assert_eq!([5, 6, 7].map(|number| store.path(number)), ["/.../job"; 3]);
+    assert_eq!((store.without_room, store.places_used()), (0, 3));
+
+    // As long as one of them is alive, so is the workload.
+    let later = start + Duration::from_secs(60);
+    kernel.gone.extend([6, 7]);
+    add(&mut store, &[(5, 1)], later, &mut kernel);
+    add(&mut store, &[], later + SHOWN_AFTER_END, &mut kernel);
+    assert_eq!(views(&store).iter().map(|view| view.is_gone).collect::<Vec<_>>(), [false]);
+    assert_eq!(store.places_used(), kernel.records.len());
+    kernel.gone.insert(5);
+    for _ in 0..3 {
+        add(&mut store, &[], later + 2 * SHOWN_AFTER_END, &mut kernel);
+    }
+    add(&mut store, &[], later + 3 * SHOWN_AFTER_END, &mut kernel);
+    assert_eq!((ios(&store), store.ended(SERIES)), (vec![], 181));
+    assert_eq!((store.places_used(), kernel.records.len()), (0, 0));
+}
+
+#[test]
+fn an_alias_that_is_renamed_is_a_workload_of_its_own() {
+    let mut kernel = FakeKernel::with(&[(5, "/a"), (6, "/a")]);
+    let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
+    let start = Instant::now();
+    add(&mut store, &[(5, 1), (6, 1)], start, &mut kernel);
+    kernel.paths.insert(5, "/b".to_owned());
+    for second in [11, 12, 22, 23] {
+        add(&mut store, &[(5, 1), (6, 1)], start + Duration::from_secs(second), &mut kernel);
+    }
+    // What it did until its new path was read stays with the old one.
+    assert_eq!(ios(&store), expected(&[("/a", 9), ("/b", 1)]));
+    assert_eq!(store.places_used(), 2);
 }
 
 #[test]
 fn series_that_are_not_counted_by_workload_are_others() {
-    let mut kernel = FakeKernel::default();
+    let mut kernel = FakeKernel::with(&[]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     add(&mut store, &[(KERNEL, 1)], Instant::now(), &mut kernel);
     let beyond = [(Key::new(8, 0), WorkloadTotals { bytes: 77, ..WorkloadTotals::default() })];

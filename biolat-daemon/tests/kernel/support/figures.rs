@@ -108,6 +108,10 @@ impl Figures {
             let ended = self.value("biolat_workload_ended_ios_total", &labels);
             let ios = sum("biolat_workload_ios_total", &labels);
             assert_eq!(ios + ended, total.sample_count as f64, "{what}, {ended} of them ended");
+            if ended > 0.0 {
+                // Of workloads that have ended, only the I/Os are exposed.
+                continue;
+            }
             let bytes = self.value("biolat_io_bytes_total", &labels);
             assert_eq!(sum("biolat_workload_io_bytes_total", &labels), bytes, "bytes of {what}");
             let latencies = self.metrics("biolat_workload_latency_seconds", &labels);
@@ -127,6 +131,9 @@ impl Figures {
         }
         for metric in self.metrics("biolat_failed_ios_total", &[]) {
             let labels = [("device", metric.label[0].value.as_str())];
+            if !self.metrics("biolat_workload_ended_ios_total", &labels).is_empty() {
+                continue;
+            }
             let failed = metric.counter.as_ref().unwrap().value;
             assert_eq!(sum("biolat_workload_failed_ios_total", &labels), failed, "failed I/Os of {labels:?}");
         }

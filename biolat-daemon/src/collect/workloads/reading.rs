@@ -1,0 +1,79 @@
+//! Reads the probe's tables of workloads into the store.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{super::Collector, Cgroups};
+use crate::{
+    cgroup::PodNames,
+    probe::{Probe, SeenCgroup, WorkloadMaps},
+};
+
+/// After this, the names of pods are read again.
+const POD_NAMES_INTERVAL: Duration = Duration::from_secs(30);
+
+impl Cgroups for Probe {
+    fn room(&self) -> usize {
+        self.workloads.as_ref().map_or(0, WorkloadMaps::room)
+    }
+
+    fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>> {
+        self.workloads.as_ref().map_or(Ok(None), |maps| maps.cgroup(workload))
+    }
+
+    fn mark_stale(&mut self, workload: u64) -> Result<()> {
+        self.workloads.as_mut().map_or(Ok(()), |maps| maps.mark_cgroup_stale(workload))
+    }
+
+    fn forget(&mut self, workload: u64) -> Result<()> {
+        self.workloads.as_mut().map_or(Ok(()), |maps| maps.forget_cgroup(workload))
+    }
+
+    fn exists(&self, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
+        self.cgroup_exists(workload, cgroup)
+    }
+}
+
+impl Collector {
+    /// Reads what the workloads have done since the last call.
+    pub(in crate::collect) fn read_workloads(&mut self) -> Result<()> {
+        let Some(maps) = &self.probe.workloads else { return Ok(()) };
+        if !maps.is_taken() {
+            // What a collection that failed, or the last daemon, has left. The next daemon has to know that it was taken before its
+            // table is used again.
+            self.take_workloads()?;
+            self.commit();
+        }
+        if let Some(maps) = &mut self.probe.workloads {
+            maps.begin_epoch()?;
+        }
+        self.take_workloads()?;
+        self.read_pod_names();
+        Ok(())
+    }
+
+    /// Adds what was counted in the last epoch, if it has not been taken yet.
+    pub(in crate::collect) fn take_workloads(&mut self) -> Result<()> {
+        let Some(maps) = &mut self.probe.workloads else { return Ok(()) };
+        let counts = maps.take()?;
+        self.reference.add(&counts);
+        self.workloads.add(&counts, Instant::now(), self.scrapes.count(), &mut self.probe);
+        Ok(())
+    }
+
+    /// Reads the names of pods for the first I/O of one, and now and then, as the kubelet may make its links later.
+    fn read_pod_names(&mut self) {
+        let is_due = self.pod_names_read.is_none_or(|read| read.elapsed() >= POD_NAMES_INTERVAL);
+        if !self.workloads.has_unnamed && !is_due {
+            return;
+        }
+        self.pod_names_read = Some(Instant::now());
+        let directory = self.host.container_logs.clone();
+        // Without the directory, this is no node of Kubernetes.
+        if let Some(Ok(names)) = self.sysfs.read(move || PodNames::read(&directory)) {
+            self.workloads.name_pods(&names);
+        }
+        self.workloads.has_unnamed = false;
+    }
+}
