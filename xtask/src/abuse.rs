@@ -18,7 +18,9 @@ pub(crate) fn abuse(minutes: u32) -> Result<()> {
     run(cargo(&["test", "--locked", "--package", "biolat-daemon"])
         .env("PROPTEST_CASES", (CASES_PER_MINUTE * minutes).to_string())
         .env("BIOLAT_ATTACK_SECONDS", attack_seconds.to_string()))?;
-    for suite in ["faults::", "limits::", "soak::"] {
+    for suite in
+        ["faults::", "limits::", "soak::", "soak_restarts::", "workloads::a_live_cgroup_keeps_its_room"]
+    {
         run(Command::new(env::current_exe()?)
             .args(["test", suite])
             .env("BIOLAT_SOAK_MINUTES", minutes.to_string()))?;

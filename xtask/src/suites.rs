@@ -140,6 +140,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "size_latency", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite { name: "workloads", on_host: true, needs: &[EXT4, XFS], guests: &[Standard] },
     Suite { name: "soak", on_host: true, needs: &[], guests: &[] },
+    Suite { name: "soak_restarts", on_host: true, needs: &[BPFTOOL], guests: &[] },
     Suite { name: "scale", on_host: false, needs: &[], guests: &[ManyCpus] },
     Suite { name: "possible_cpus", on_host: false, needs: &[], guests: &[MostCpus] },
 ];

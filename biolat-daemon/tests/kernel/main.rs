@@ -54,6 +54,7 @@ mod series_limits;
 mod size_latency;
 mod sizes;
 mod soak;
+mod soak_restarts;
 mod stacks;
 mod support;
 mod systemd;

@@ -16,7 +16,7 @@ use crate::support::{
     http,
     load::{StopFlag, Target},
     loop_device::LoopDevice,
-    machine::{MIB, slots},
+    machine::{MIB, slots, status},
     settled::{settled, tally},
 };
 
@@ -45,14 +45,9 @@ struct Usage {
 
 impl Usage {
     fn of(daemon: &Daemon) -> Self {
-        let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-        let field = |name: &str| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.split_whitespace().next().unwrap().parse().unwrap()
-        };
         Self {
-            resident: field("VmRSS:") << 10,
-            threads: field("Threads:"),
+            resident: status(daemon.pid(), "VmRSS:") << 10,
+            threads: status(daemon.pid(), "Threads:"),
             files: fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count() as u64,
             slots: Figures::scrape(daemon.address).value("biolat_series_slots", &[]) as u64,
         }

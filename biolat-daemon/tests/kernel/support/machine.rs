@@ -33,6 +33,13 @@ fn open_files(pid: u32) -> usize {
     targets.filter(|target| !target.to_string_lossy().starts_with("socket:")).count()
 }
 
+/// A number in the status of a process.
+pub(crate) fn status(pid: u32, field: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 /// CPU time of a thread.
 pub(crate) struct ThreadCpuTime {
     schedstat: PathBuf,
