@@ -20,7 +20,7 @@ HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
 # What pods may have: capabilities, and directories of the host that they may read. In that directory are links whose names have
 # the names of pods.
-ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], ["/var/log/containers"]), "Pod": ([], [])}
+ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], ["/var/log/containers"]), "Job": ([], []), "Pod": ([], [])}
 
 # The folders of the host that root may write to, and where they are mounted: the probe is kept in a BPF file system, the history in a
 # folder of its own. A runtime can create no folder below a container's /sys.
@@ -45,7 +45,7 @@ def main(crds, files):
             for manifest in filter(None, yaml.safe_load_all(text)):
                 kind, name = manifest["kind"], manifest["metadata"]["name"]
                 findings = check_custom(manifest, custom[kind]) if kind in custom else check_builtin(manifest)
-                findings += check_size(manifest)
+                findings += check_size(manifest) + check_hook(manifest)
                 if kind not in KINDS | custom.keys():
                     findings.append("the chart must not create this kind")
                 if kind in ALLOWED:
@@ -75,6 +75,22 @@ def check_size(manifest):
     size = sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items())
     too_large = f"too large for client-side kubectl apply: {size} bytes of annotations, expected at most {MAX_ANNOTATIONS}"
     return [too_large] if size > MAX_ANNOTATIONS else []
+
+
+def check_hook(manifest):
+    """Helm does not uninstall hooks: nothing is left of one. A pod runs again until what it tests is ready."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    if "helm.sh/hook" not in annotations:
+        return []
+    ends = ["hook-succeeded", "hook-failed"] if manifest["kind"] == "Pod" else ["hook-succeeded"]
+    deleted = annotations["helm.sh/hook-delete-policy"].split(",")
+    findings = [f"an uninstallation leaves it after {end}" for end in ends if end not in deleted]
+    if manifest["kind"] == "Pod":
+        spec = manifest["spec"]
+        # The kubelet restarts a container after 10, 20 and 40 s.
+        if spec["restartPolicy"] != "OnFailure" or spec.get("activeDeadlineSeconds", 0) < 90:
+            findings.append("it does not retry for a minute")
+    return findings
 
 
 def check_builtin(manifest):

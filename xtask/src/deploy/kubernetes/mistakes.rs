@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{CHART, findings};
 
 /// The rendered manifest, the text, its replacement, a part of the finding.
-const MISTAKES: [(&str, &str, &str, &str); 25] = [
+const MISTAKES: [(&str, &str, &str, &str); 28] = [
     ("default", "privileged: false", "privileged: true", "it is privileged"),
     ("default", "add: [BPF, PERFMON]", "add: [BPF, SYS_ADMIN]", "its capabilities are not"),
     ("default", "drop: [ALL]", "drop: []", "its capabilities are not"),
@@ -57,6 +57,14 @@ const MISTAKES: [(&str, &str, &str, &str); 25] = [
     ),
     ("everything", "- record:", "- recorded:", "the operator rejects spec.groups"),
     ("everything", "Storage", LONG, "too large for client-side kubectl apply"),
+    (
+        "default",
+        "hook-succeeded,hook-failed\n",
+        "hook-succeeded\n",
+        "an uninstallation leaves it after hook-failed",
+    ),
+    ("default", "creation,hook-succeeded", "creation", "an uninstallation leaves it after hook-succeeded"),
+    ("default", "restartPolicy: OnFailure", "restartPolicy: Never", "it does not retry for a minute"),
     ("tls", "PrometheusProto", "Protobuf", "the operator rejects spec.scrapeProtocols.0"),
 ];
 
