@@ -315,6 +315,14 @@ mod tests {
     }
 
     #[test]
+    fn node_name() {
+        let shown = |arguments: &[&str]| parse(arguments).unwrap().validate().unwrap().serve.host;
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert_eq!(shown(&["--node-name", "node1"]), "node1");
+        assert_eq!((shown(&[]).as_str(), shown(&["--node-name", ""]).as_str()), (host.trim(), host.trim()));
+    }
+
+    #[test]
     fn history() {
         let limits = |arguments: &[&str]| parse(arguments).unwrap().validate().unwrap().history;
         let day = HistoryLimits { age: Duration::from_secs(26 * 3600), bytes: 16 << 20 };
