@@ -192,7 +192,7 @@ pub struct MemorySize(pub usize);
 pub enum Command {
     /// Check whether biolat works on this host, and show the fix for each failure
     #[command(long_about = check::ABOUT)]
-    Check(check::CheckOptions),
+    Check(Box<check::CheckOptions>),
     /// Show latencies in the terminal, like biolatency
     Report(Box<report::ReportOptions>),
     /// Remove what a daemon with --pin has left in a folder: its probe, which counts on, and its state

@@ -4,8 +4,6 @@ use std::{fs, io, path::PathBuf};
 
 use clap::Args;
 
-use crate::config::non_empty;
-
 // The name of the host and the mount points of its pseudo file systems. Not a doc comment: clap would use it as the help text
 // of the command that has these options.
 #[derive(Args, Clone, Debug)]
@@ -47,7 +45,7 @@ impl Default for Host {
 impl Host {
     /// The name that is shown: `--node-name`, else the kernel's host name; empty if that cannot be read.
     pub(crate) fn name(&self) -> String {
-        let given = non_empty(self.node_name.clone());
+        let given = self.node_name.clone().filter(|name| !name.is_empty());
         given.unwrap_or_else(|| self.kernel_setting("hostname").unwrap_or_default())
     }
 
