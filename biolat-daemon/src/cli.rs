@@ -192,7 +192,7 @@ pub struct MemorySize(pub usize);
 pub enum Command {
     /// Check whether biolat works on this host, and show the fix for each failure
     #[command(long_about = check::ABOUT)]
-    Check(check::CheckOptions),
+    Check(Box<check::CheckOptions>),
     /// Show latencies in the terminal, like biolatency
     Report(Box<report::ReportOptions>),
     /// Remove what a daemon with --pin has left in a folder: its probe, which counts on, and its state
@@ -312,6 +312,14 @@ mod tests {
         assert!(config.seccomp && config.serve.live);
         assert!(!parse(&["--no-ui"]).unwrap().validate().unwrap().serve.live);
         assert_eq!(parse(&["--slow", "off"]).unwrap().validate().unwrap().probe.slow, None);
+    }
+
+    #[test]
+    fn node_name() {
+        let shown = |arguments: &[&str]| parse(arguments).unwrap().validate().unwrap().serve.host;
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert_eq!(shown(&["--node-name", "node1"]), "node1");
+        assert_eq!((shown(&[]).as_str(), shown(&["--node-name", ""]).as_str()), (host.trim(), host.trim()));
     }
 
     #[test]

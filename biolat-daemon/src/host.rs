@@ -1,13 +1,19 @@
-//! The host whose disks are measured: where its sysfs and procfs are mounted, and facts about its kernel.
+//! The host whose disks are measured: its name, where its sysfs and procfs are mounted, and facts about its kernel.
 
 use std::{fs, io, path::PathBuf};
 
 use clap::Args;
 
-// Mount points of the host's pseudo file systems. Not a doc comment: clap would use it as the help text of the command that
-// has these options.
+// The name of the host and the mount points of its pseudo file systems. Not a doc comment: clap would use it as the help text
+// of the command that has these options.
 #[derive(Args, Clone, Debug)]
 pub struct Host {
+    /// Name of this host in the API, in `report` and on the page [default: the kernel's host name]
+    ///
+    /// In a pod that is the name of the pod: give the node's.
+    #[arg(long, value_name = "NAME", env = "BIOLAT_NODE_NAME", hide_env_values = true)]
+    pub node_name: Option<String>,
+
     /// Mount point of sysfs
     #[arg(long, value_name = "DIR", env = "BIOLAT_SYSFS", hide_env_values = true, default_value = "/sys")]
     pub sysfs: PathBuf,
@@ -27,14 +33,20 @@ pub struct Host {
 impl Default for Host {
     /// With the usual mount points.
     fn default() -> Self {
-        Self { sysfs: "/sys".into(), procfs: "/proc".into(), container_logs: "/var/log/containers".into() }
+        Self {
+            node_name: None,
+            sysfs: "/sys".into(),
+            procfs: "/proc".into(),
+            container_logs: "/var/log/containers".into(),
+        }
     }
 }
 
 impl Host {
-    /// The host name; empty if it cannot be read.
+    /// The name that is shown: `--node-name`, else the kernel's host name; empty if that cannot be read.
     pub(crate) fn name(&self) -> String {
-        self.kernel_setting("hostname").unwrap_or_default()
+        let given = self.node_name.clone().filter(|name| !name.is_empty());
+        given.unwrap_or_else(|| self.kernel_setting("hostname").unwrap_or_default())
     }
 
     /// The kernel's release, `6.18.0`.

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     process::raise_file_limit();
     let outcome = match cli.command {
         None => return run_daemon(cli),
-        Some(Command::Check(options)) => check::run(options),
+        Some(Command::Check(options)) => check::run(*options),
         Some(Command::Report(options)) => report::run(&options),
         Some(Command::Unpin { folder }) => pins::unpin(&folder).map(|()| ExitCode::SUCCESS),
     };

@@ -162,7 +162,7 @@ impl Subjects {
     }
 
     fn check(&self) -> Result<Vec<Finding>> {
-        let Host { sysfs, procfs, container_logs } = &self.host;
+        let Host { sysfs, procfs, container_logs, .. } = &self.host;
         // Like the daemon, for which permitted capabilities are enough.
         let _ = own_rights::raise();
         let process = ProcessRights::read(procfs).with_context(|| {

@@ -12,7 +12,7 @@ use std::{
 use biolat_daemon::{api::ApiSnapshot, host::Host, probe::release::Release};
 
 use crate::support::{
-    daemon::{Daemon, program, wait_for},
+    daemon::{self, Daemon, program, wait_for},
     figures::Figures,
     http, load,
     loop_device::LoopDevice,
@@ -113,6 +113,29 @@ fn it_agrees_with_metrics_and_announces_collections() {
         Some("0"),
         "the stream ends with the last chunk"
     );
+}
+
+/// In a pod the kernel's host name is the pod's.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn the_node_name_replaces_the_host_name() {
+    let device = LoopDevice::attach("node-name", true);
+    let mut command = daemon::command(&["--interval", "200ms", "--device", &device.name]);
+    let daemon = Daemon::start_command(command.env("BIOLAT_NODE_NAME", "node1"));
+    for path in ["/api/v1/snapshot", "/api/v1/slow", "/api/v1/history"] {
+        let answer = http::get(daemon.address, path, "").unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(document["host"], "node1", "{path}");
+    }
+    let report = |arguments: &[&str]| {
+        let output =
+            Command::new(program()).args(["report", "-d", &device.name]).args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    let from = report(&["--from", &daemon.address.to_string(), "0.2", "1"]);
+    assert!(from.contains(" on node1 at http://127.0.0.1:"), "{from}");
+    let own = report(&["--node-name", "node2", "--json", "0.2", "1"]);
+    assert!(own.contains(r#""host":"node2""#), "{own}");
 }
 
 /// Since Linux 6.18 only with io.cost, which no device here has. A figure that is missing is not taken for a wait of zero.

@@ -38,7 +38,8 @@ struct PageSetup {
 impl PageSetup {
     fn new() -> Self {
         let (one, other) = (LoopDevice::attach("page-one", true), LoopDevice::attach("page-other", true));
-        let daemon = Daemon::of(&format!("{}|{}", one.name, other.name));
+        let devices = format!("{}|{}", one.name, other.name);
+        let daemon = Daemon::start(&["--interval", "200ms", "--node-name", "node1", "--device", &devices]);
         settled(&daemon, &one.name);
         settled(&daemon, &other.name);
         Self { one, other, daemon }
@@ -144,6 +145,8 @@ fn the_heat_map_agrees_with_the_metrics() {
     // With credentials in the URL, as for a proxy, the page works as well.
     browser.open(&setup.url().replace("//", "//user:password@"), &json!({}));
     browser.wait_for("window.biolat?.state.drawn > 1");
+    assert_eq!(browser.evaluate("document.title"), "node1 · biolat");
+    assert_eq!(browser.text("#host"), "node1");
     let (one, other) = (Target::open(&setup.one.path()), Target::open(&setup.other.path()));
     let began = Instant::now();
     one.read(700);

@@ -17,6 +17,18 @@
 {{- if and .Values.podNames (ne (include "biolat.workloads" .) "off") }}true{{ end -}}
 {{- end }}
 
+{{/* The options of the daemon that its command check has, too. */}}
+{{- define "biolat.checkedOptions" -}}
+- --listen={{ .Values.listenAddress }}:{{ .Values.port }}
+{{- if .Values.webConfig.secretName }}
+- --web-config=/etc/biolat/web-config.yml
+{{- end }}
+- --workloads={{ include "biolat.workloads" . }}
+{{- if include "biolat.pinFolder" . }}
+- --pin=/kept-probe
+{{- end }}
+{{- end }}
+
 {{- define "biolat.scheme" -}}
 {{- if .Values.webConfig.secretName }}{{ .Values.webConfig.scheme }}{{ else }}HTTP{{ end -}}
 {{- end }}

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs};
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 use super::CHART;
 use crate::process::root;
@@ -35,7 +36,7 @@ const ICON: &str = "deploy/kubernetes/icon.svg";
 pub(super) fn check(rendered: &BTreeMap<String, String>) -> Result<()> {
     for (source, copy) in paths() {
         ensure!(
-            read(&source)? == read(&copy).unwrap_or_default(),
+            copied(&source)? == read(&copy).unwrap_or_default(),
             "{copy} is not {source}: cargo xtask deploy --write kubernetes"
         );
     }
@@ -54,9 +55,19 @@ pub(super) fn check(rendered: &BTreeMap<String, String>) -> Result<()> {
 pub(super) fn write() -> Result<()> {
     fs::create_dir_all(root().join(CHART).join("files"))?;
     for (source, copy) in paths() {
-        fs::write(root().join(&copy), read(&source)?).with_context(|| format!("cannot write {copy}"))?;
+        fs::write(root().join(&copy), copied(&source)?).with_context(|| format!("cannot write {copy}"))?;
     }
     Ok(())
+}
+
+/// The copy of a file: a dashboard without whitespace, because `kubectl apply` keeps the ConfigMap in an annotation, which is limited.
+fn copied(source: &str) -> Result<String> {
+    let text = read(source)?;
+    if !source.ends_with(".json") {
+        return Ok(text);
+    }
+    let json: Value = serde_json::from_str(&text).with_context(|| format!("cannot parse {source}"))?;
+    Ok(json.to_string() + "\n")
 }
 
 fn paths() -> impl Iterator<Item = (String, String)> {

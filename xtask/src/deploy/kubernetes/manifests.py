@@ -4,6 +4,7 @@ Arguments: the directory of the operator's CRDs, and manifest files. Prints one 
 and the finding. Exits with 0 even if there are findings: the caller knows which to expect.
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -19,12 +20,17 @@ HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
 # What pods may have: capabilities, and directories of the host that they may read. In that directory are links whose names have
 # the names of pods.
-ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], ["/var/log/containers"]), "Pod": ([], [])}
+ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], ["/var/log/containers"]), "Job": ([], []), "Pod": ([], [])}
 
 # The folders of the host that root may write to, and where they are mounted: the probe is kept in a BPF file system, the history in a
 # folder of its own. A runtime can create no folder below a container's /sys.
 KEPT_FOLDERS = [("kept-probe", "/sys/fs/bpf/biolat"), ("kept-history", "/var/lib/biolat")]
 KEPT_MOUNTS = [("kept-probe", "/kept-probe"), ("kept-history", "/var/lib/biolat")]
+
+# The annotations of an object may take 256 KiB, and client-side `kubectl apply` keeps the whole object in one of them. A tenth is for
+# the labels and annotations of users.
+MAX_ANNOTATIONS = 256 * 1024 * 9 // 10
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # No kind that grants a right in the cluster.
 KINDS = {*ALLOWED, "ConfigMap", "NetworkPolicy", "Service", "ServiceAccount"}
@@ -39,6 +45,7 @@ def main(crds, files):
             for manifest in filter(None, yaml.safe_load_all(text)):
                 kind, name = manifest["kind"], manifest["metadata"]["name"]
                 findings = check_custom(manifest, custom[kind]) if kind in custom else check_builtin(manifest)
+                findings += check_size(manifest) + check_hook(manifest)
                 if kind not in KINDS | custom.keys():
                     findings.append("the chart must not create this kind")
                 if kind in ALLOWED:
@@ -54,6 +61,36 @@ def main(crds, files):
 def read(file):
     with open(file) as text:
         return yaml.safe_load(text)
+
+
+def check_size(manifest):
+    """The object's annotations, with the one that kubectl adds, do not exceed the limit."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    applied = manifest | {"metadata": manifest["metadata"] | {"annotations": annotations}}
+    # As Go's encoder writes it.
+    text = json.dumps(applied, separators=(",", ":"), ensure_ascii=False) + "\n"
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    annotations = annotations | {LAST_APPLIED: text}
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items())
+    too_large = f"too large for client-side kubectl apply: {size} bytes of annotations, expected at most {MAX_ANNOTATIONS}"
+    return [too_large] if size > MAX_ANNOTATIONS else []
+
+
+def check_hook(manifest):
+    """Helm does not uninstall hooks: nothing is left of one. A pod runs again until what it tests is ready."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    if "helm.sh/hook" not in annotations:
+        return []
+    ends = ["hook-succeeded", "hook-failed"] if manifest["kind"] == "Pod" else ["hook-succeeded"]
+    deleted = annotations["helm.sh/hook-delete-policy"].split(",")
+    findings = [f"an uninstallation leaves it after {end}" for end in ends if end not in deleted]
+    if manifest["kind"] == "Pod":
+        spec = manifest["spec"]
+        # The kubelet restarts a container after 10, 20 and 40 s.
+        if spec["restartPolicy"] != "OnFailure" or spec.get("activeDeadlineSeconds", 0) < 90:
+            findings.append("it does not retry for a minute")
+    return findings
 
 
 def check_builtin(manifest):

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{CHART, findings};
 
 /// The rendered manifest, the text, its replacement, a part of the finding.
-const MISTAKES: [(&str, &str, &str, &str); 24] = [
+const MISTAKES: [(&str, &str, &str, &str); 28] = [
     ("default", "privileged: false", "privileged: true", "it is privileged"),
     ("default", "add: [BPF, PERFMON]", "add: [BPF, SYS_ADMIN]", "its capabilities are not"),
     ("default", "drop: [ALL]", "drop: []", "its capabilities are not"),
@@ -56,8 +56,23 @@ const MISTAKES: [(&str, &str, &str, &str); 24] = [
         "the node's name is in the labels ['instance', 'host']",
     ),
     ("everything", "- record:", "- recorded:", "the operator rejects spec.groups"),
+    ("everything", "Storage", LONG, "too large for client-side kubectl apply"),
+    (
+        "default",
+        "hook-succeeded,hook-failed\n",
+        "hook-succeeded\n",
+        "an uninstallation leaves it after hook-failed",
+    ),
+    ("default", "creation,hook-succeeded", "creation", "an uninstallation leaves it after hook-succeeded"),
+    ("default", "restartPolicy: OnFailure", "restartPolicy: Never", "it does not retry for a minute"),
     ("tls", "PrometheusProto", "Protobuf", "the operator rejects spec.scrapeProtocols.0"),
 ];
+
+/// Longer than what the largest object leaves of the limit.
+const LONG: &str = match str::from_utf8(&[b'x'; 30_000]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
 
 pub(super) fn check(rendered: &BTreeMap<String, String>) -> Result<()> {
     let mut mistaken = BTreeMap::new();

@@ -13,13 +13,14 @@ use crate::{
 };
 
 /// Values that the chart must reject, and a part of the error.
-const WRONG_VALUES: [(&str, &str); 24] = [
+const WRONG_VALUES: [(&str, &str); 25] = [
     ("user=admin", "'nonroot', 'root'"),
     ("privileged=true", "'privileged' not allowed"),
     ("webConfig.secret=web", "'secret' not allowed"),
     ("port=80", "/port"),
     ("args[0]=--listen=0.0.0.0:1", "/args/0"),
     ("args[0]=--workloads=1", "/args/0"),
+    ("env[0].name=BIOLAT_NODE_NAME", "/env/0"),
     ("workloads=0", "/workloads"),
     ("workloads=on", "/workloads"),
     ("args[0]=--history-memory=1MiB", "/args/0"),
