@@ -42,6 +42,7 @@ pub mod probe;
 pub mod process;
 pub mod report;
 pub mod rights;
+pub mod runtime;
 mod sanitize;
 mod scrapes;
 mod service_manager;

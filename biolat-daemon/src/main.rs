@@ -10,7 +10,7 @@ use biolat_daemon::{
     config::{Config, EXIT_USAGE},
     daemon, listen, log_lines,
     passed_fds::{self, PassedFds},
-    pins, process, report, rights,
+    pins, process, report, rights, runtime,
     web_config::WebConfigError,
 };
 use clap::Parser as _;
@@ -78,11 +78,11 @@ fn serve(config: Config) -> anyhow::Result<()> {
     let listeners = listen::open(&config.listen, sockets)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // tokio panics if it cannot start the first of these threads, so that one is started now and kept.
+        // The first of these threads is started before the daemon serves, and kept: without one, requests would fail.
         .thread_keep_alive(Duration::MAX)
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .build()?;
-    let result = runtime.block_on(async {
+    let result = runtime::block_on(&runtime, async {
         // First, so that no signal has its default effect.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

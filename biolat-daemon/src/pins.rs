@@ -10,13 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
 use rustix::{
     fs::{FlockOperation, flock, fstatfs},
     io::Errno,
 };
 
-use crate::{passed_fds::KEPT_PREFIX, probe};
+use crate::{passed_fds::KEPT_PREFIX, probe, shell};
 
 /// `BPF_FS_MAGIC`.
 const BPF_FILE_SYSTEM: u64 = 0xcafe_4a11;
@@ -32,6 +32,14 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
+    /// For the daemon, which makes the folder where it is missing on a BPF file system.
+    pub(crate) fn open_or_create(folder: &Path) -> Result<Self> {
+        if is_missing(folder)? {
+            fs::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        Self::open(folder)
+    }
+
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         let began = Instant::now();
         loop {
@@ -49,9 +57,8 @@ impl Pins {
     /// None if another daemon uses it.
     pub(crate) fn open_unless_used(folder: &Path) -> Result<Option<Self>> {
         let shown = folder.display();
-        let lock = File::open(folder).with_context(|| format!("cannot open {shown} to keep the probe in"))?;
-        let kind = fstatfs(&lock).with_context(|| format!("cannot read what file system {shown} is on"))?;
-        if kind.f_type as u64 & 0xffff_ffff != BPF_FILE_SYSTEM {
+        let lock = File::open(folder).map_err(|error| cannot_open(folder, error))?;
+        if !is_on_bpf_file_system(&lock, folder)? {
             bail!(
                 "{shown} is not on a BPF file system: mount one there (mount -t bpf bpf {shown}), or choose another folder"
             );
@@ -67,16 +74,21 @@ impl Pins {
         &self.folder
     }
 
-    /// The names of what is kept: of each probe.
+    /// The names of what is kept: of each probe. What has nothing but folders of others is not a probe.
     pub(crate) fn probes(&self) -> Result<Vec<String>> {
-        Ok(names(&self.folder)?.into_iter().filter(|name| name.starts_with(KEPT_PREFIX)).collect())
+        let is_of_others = |name: &String| {
+            let inside = entries(&self.folder.join(name)).unwrap_or_default();
+            !inside.is_empty() && inside.iter().all(|entry| entry.is_folder)
+        };
+        let names = entries(&self.folder)?.into_iter().map(|entry| entry.name);
+        Ok(names.filter(|name| name.starts_with(KEPT_PREFIX) && !is_of_others(name)).collect())
     }
 
-    /// What is kept of a probe, with the name of each file.
+    /// What is kept of a probe, with the name of each file. biolat makes no folder there.
     pub(crate) fn open_all(&self, probe: &str) -> Result<Vec<(String, OwnedFd)>> {
         let folder = self.folder.join(probe);
         let mut found = Vec::new();
-        for name in names(&folder)? {
+        for Entry { name, .. } in entries(&folder)?.into_iter().filter(|entry| !entry.is_folder) {
             let path = folder.join(&name);
             let fd = probe::open_pinned(&path).with_context(|| format!("cannot open {}", path.display()))?;
             found.push((name, fd));
@@ -103,11 +115,23 @@ impl Pins {
         if !folder.is_dir() {
             return Ok(());
         }
-        let mut files = names(&folder)?;
-        files.sort_by_key(|name| !name.starts_with("links"));
-        for name in files {
+        let mut entries = entries(&folder)?;
+        entries.sort_by_key(|entry| !entry.name.starts_with("links"));
+        let mut has_others = false;
+        for Entry { name, is_folder } in entries {
             let path = folder.join(name);
-            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            if is_folder {
+                has_others |= fs::remove_dir(&path).is_err();
+            } else {
+                fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+        if has_others {
+            log::warn!(
+                "{} has folders of others that are not empty: keeping it, without the probe",
+                folder.display()
+            );
+            return Ok(());
         }
         fs::remove_dir(&folder).with_context(|| format!("cannot remove {}", folder.display()))
     }
@@ -127,10 +151,52 @@ pub fn unpin(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let read = || -> io::Result<Vec<String>> {
-        let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
-        Ok(entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+/// Whether a folder does not exist and can be made: its parent is on a BPF file system.
+pub(crate) fn is_missing(folder: &Path) -> Result<bool> {
+    if folder.exists() {
+        return Ok(false);
+    }
+    let parent = folder.parent().filter(|parent| parent.is_dir()).map(|parent| (parent, File::open(parent)));
+    match parent {
+        Some((parent, Ok(opened))) => is_on_bpf_file_system(&opened, parent),
+        _ => Ok(false),
+    }
+}
+
+fn is_on_bpf_file_system(opened: &File, folder: &Path) -> Result<bool> {
+    let kind = fstatfs(opened)
+        .with_context(|| format!("cannot read what file system {} is on", folder.display()))?;
+    Ok(kind.f_type as u64 & 0xffff_ffff == BPF_FILE_SYSTEM)
+}
+
+fn cannot_open(folder: &Path, error: io::Error) -> Error {
+    let shown = folder.display();
+    let quoted = shell::quoted(&folder.to_string_lossy()).into_owned();
+    let fix = match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!(": mount a BPF file system there (mkdir -p {quoted} && mount -t bpf bpf {quoted})")
+        }
+        _ => String::new(),
+    };
+    anyhow!("cannot open {shown} to keep the probe in: {error}{fix}")
+}
+
+/// What is in a folder.
+struct Entry {
+    name: String,
+    is_folder: bool,
+}
+
+fn entries(folder: &Path) -> Result<Vec<Entry>> {
+    let read = || -> io::Result<Vec<Entry>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if let Ok(name) = entry.file_name().into_string() {
+                found.push(Entry { name, is_folder: entry.file_type()?.is_dir() });
+            }
+        }
+        Ok(found)
     };
     read().with_context(|| format!("cannot list {}", folder.display()))
 }

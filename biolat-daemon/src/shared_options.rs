@@ -138,7 +138,8 @@ pub struct PinOption {
     /// Folder of a BPF file system in which the probe is kept for the next daemon, so that a restart is not a reset
     ///
     /// For containers; as a service of systemd, biolat keeps it without this. The probe then goes on when the daemon ends, until
-    /// another daemon takes it over or `biolat-daemon unpin` removes it. The daemon must be able to write to the folder.
+    /// another daemon takes it over or `biolat-daemon unpin` removes it. The daemon must be able to write to the folder, and
+    /// makes it where its parent is on a BPF file system.
     #[arg(long, value_name = "DIR", env = "BIOLAT_PIN", hide_env_values = true)]
     pin: Option<OsString>,
 }

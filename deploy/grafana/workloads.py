@@ -68,8 +68,8 @@ def workloads(board, ask):
         panel(
             "Drive time by workload",
             "The ten workloads with the largest share of a drive's time over the time range: seconds in the device, of all ops, "
-            "as a share of those of all workloads. A workload is the cgroup that the kernel charges; kernel is journal, "
-            "metadata, flushes and md, other what there was no room for.",
+            "as a share of those of all workloads. A workload is the cgroup that the kernel charges; root cgroup is the I/O of the "
+            "kernel (journal, metadata, flushes, md) and of processes there, other what there was no room for.",
             "percentunit",
             ten("sum", lambda window: _share(ask, window)),
             maximum=1,

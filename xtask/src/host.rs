@@ -7,7 +7,7 @@ use crate::process::{self, find};
 /// A requirement of a test or a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requirement {
-    /// Root or sudo, to load the probe and attach loop devices.
+    /// Root, or sudo that asks for no password, to load the probe and attach loop devices.
     RootOrSudo,
     /// xtask itself has to run as root: it calls chroot, mounts and installs packages.
     Root,
@@ -35,8 +35,12 @@ impl Requirement {
     /// Why it is missing and how to install it; `None` if it is there.
     pub(crate) fn missing(self) -> Option<String> {
         match self {
-            Self::RootOrSudo => (!is_root() && find("sudo").is_none())
-                .then(|| "neither root nor sudo: run as root, or apt-get install sudo".into()),
+            Self::RootOrSudo if is_root() => None,
+            Self::RootOrSudo if find("sudo").is_none() => {
+                Some("neither root nor sudo: run as root, or apt-get install sudo".into())
+            }
+            Self::RootOrSudo => (!sudo_asks_for_nothing())
+                .then(|| "not root, and sudo asks for a password: run as root, or run sudo --validate first".into()),
             Self::Root => (!is_root()).then(|| "not root: run as root".into()),
             Self::Btf => (!Path::new("/sys/kernel/btf/vmlinux").exists())
                 .then(|| "no /sys/kernel/btf/vmlinux: boot a kernel with CONFIG_DEBUG_INFO_BTF".into()),
@@ -49,7 +53,7 @@ impl Requirement {
                 find(program).is_none().then(|| format!("no {program}: apt-get install {package}"))
             }
             Self::Tool(path) => {
-                (!tool(path).exists()).then(|| format!("no target/tools/{path}: run .ci/install"))
+                (!tool(path).exists()).then(|| format!("no target/tools/{path}: run .ci/install (Debian, as root)"))
             }
             Self::PythonPackage(module, package) => (!python_has(module)).then(|| {
                 format!(
@@ -110,6 +114,13 @@ pub(crate) fn as_root(program: &Path) -> Command {
     let mut command = process::command("sudo", &["--preserve-env"]);
     command.arg(program);
     command
+}
+
+/// With the options of [`runner`].
+fn sudo_asks_for_nothing() -> bool {
+    let mut sudo = Command::new("sudo");
+    let outcome = sudo.args(["--non-interactive", "--preserve-env", "true"]).output();
+    outcome.is_ok_and(|output| output.status.success())
 }
 
 fn has_cgroups() -> bool {

@@ -29,9 +29,21 @@ const PLAYWRIGHT: Requirement = Requirement::PythonPackage("playwright.sync_api"
 const BPFTOOL: Requirement = Requirement::Program("bpftool", "bpftool");
 /// Prometheus 3.8 or later.
 const PROMETHEUS: Requirement = Requirement::Tool("bin/prometheus");
+/// Prometheus of any version.
+const ANY_PROMETHEUS: Requirement = Requirement::Program("prometheus", "prometheus");
 
 /// Requirements of tests that open the web page.
 pub(crate) const BROWSER: &[Requirement] = &[CHROMIUM, PLAYWRIGHT];
+
+/// Modules of `biolat-daemon/tests/userspace` with ignored tests, which use other programs as clients, and their requirements.
+pub(crate) const CLIENT_TESTS: &[(&str, &[Requirement])] = &[
+    (
+        "clients",
+        &[Requirement::Program("curl", "curl"), Requirement::Program("openssl", "openssl"), ANY_PROMETHEUS],
+    ),
+    ("exemplars", &[PROMETHEUS, ANY_PROMETHEUS]),
+    ("series", &[PROMETHEUS, ANY_PROMETHEUS]),
+];
 
 /// All suites: one that is not listed here never runs.
 pub(crate) const SUITES: &[Suite] = &[
@@ -50,7 +62,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "hung",
         on_host: true,
-        needs: &[EXT4, FIO, FSFREEZE, Requirement::Program("prometheus", "prometheus"), CHROMIUM, PLAYWRIGHT],
+        needs: &[EXT4, FIO, FSFREEZE, ANY_PROMETHEUS, CHROMIUM, PLAYWRIGHT],
         guests: &[],
     },
     Suite { name: "history", on_host: true, needs: &[EXT4, FIO, FSFREEZE], guests: &[] },
@@ -67,7 +79,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "peers",
         on_host: true,
         needs: &[
-            Requirement::Program("prometheus", "prometheus"),
+            ANY_PROMETHEUS,
             Requirement::Program("promtool", "prometheus"),
             Requirement::PythonPackage("prometheus_client.openmetrics.parser", "prometheus_client==0.23.1"),
         ],
@@ -102,12 +114,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "series_limits", on_host: false, needs: &[], guests: &[Standard] },
     // In guests, `series_limits` reuses the slots of devices that are gone.
     Suite { name: "device_churn", on_host: true, needs: &[], guests: &[] },
-    Suite {
-        name: "kept_counters",
-        on_host: true,
-        needs: &[Requirement::Program("prometheus", "prometheus")],
-        guests: &[],
-    },
+    Suite { name: "kept_counters", on_host: true, needs: &[ANY_PROMETHEUS], guests: &[] },
     Suite { name: "kept_probe", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "pins", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "restarts", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
@@ -243,22 +250,4 @@ pub(crate) fn select<'a>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{EXACTNESS, Extent, LONG, ON_NEWEST_KERNEL_ONLY, SUITES, Suite};
-
-    #[test]
-    fn each_listed_suite_runs_in_guests() {
-        for name in EXACTNESS.iter().chain(&LONG).chain(&ON_NEWEST_KERNEL_ONLY) {
-            assert!(SUITES.iter().any(|suite| suite.name == *name && !suite.guests.is_empty()), "{name}");
-        }
-    }
-
-    #[test]
-    fn host_and_guests_together_run_every_suite_that_is_not_long() {
-        let is_expected = |suite: &&Suite| !suite.guests.is_empty() && !LONG.contains(&suite.name);
-        for suite in SUITES.iter().filter(is_expected) {
-            let in_guests = [true, false].map(|is_newest| suite.runs_on(is_newest, Extent::BesideHost));
-            assert!(suite.on_host || in_guests.contains(&true), "{}", suite.name);
-        }
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ use crate::{
     kernel_results::{self, KernelRun},
     process::{cargo, output, run, show},
     static_build::Architecture,
-    suites::{self, SUITES, Suite},
+    suites::{self, CLIENT_TESTS, SUITES, Suite},
     test_results::TestResults,
     vm::TestBinaries,
 };
@@ -23,13 +23,6 @@ use crate::{
 /// Requirements of all kernel tests.
 pub(crate) const KERNEL_TEST_REQUIREMENTS: [Requirement; 4] =
     [Requirement::RootOrSudo, Requirement::Btf, Requirement::Loop, Requirement::Program("losetup", "mount")];
-
-/// Requirements of the tests that use curl, openssl and Prometheus as clients.
-const CLIENT_TEST_REQUIREMENTS: [Requirement; 3] = [
-    Requirement::Program("curl", "curl"),
-    Requirement::Program("openssl", "openssl"),
-    Requirement::Program("prometheus", "prometheus"),
-];
 
 /// Selects the tests to run.
 #[derive(clap::Args)]
@@ -62,6 +55,13 @@ enum Only {
 impl Tests {
     /// Runs the tests in user space, those with external clients, then the kernel tests.
     pub(crate) fn run(&self) -> Result<()> {
+        let mut left_out = LeftOut::default();
+        let outcome = self.run_all(&mut left_out);
+        left_out.print();
+        outcome
+    }
+
+    fn run_all(&self, left_out: &mut LeftOut) -> Result<()> {
         let has_kernel = self.only != Some(Only::Userspace);
         if !has_kernel && (self.write || self.released || !self.filters.is_empty()) {
             bail!("--only userspace: filters, --released and --write are about kernel tests");
@@ -70,15 +70,43 @@ impl Tests {
             run(&mut cargo(&["test", "--locked"]))?;
             // What the probe decides without the kernel, on the host.
             run(&mut cargo(&["test", "--locked", "--package", "biolat-ebpf"]))?;
-            client_tests(self.strict)?;
+            self.run_client_tests(left_out)?;
         }
-        if has_kernel { self.run_on_kernel() } else { Ok(()) }
+        if has_kernel { self.run_on_kernel(left_out) } else { Ok(()) }
     }
 
-    fn run_on_kernel(&self) -> Result<()> {
+    fn run_client_tests(&self, left_out: &mut LeftOut) -> Result<()> {
+        let mut command = cargo(&["test", "--locked", "--test", "userspace", "--", "--ignored"]);
+        let mut can_run = false;
+        for (module, needs) in CLIENT_TESTS {
+            match host::missing(*needs) {
+                None => {
+                    can_run = true;
+                    command.arg(format!("{module}::"));
+                }
+                Some(missing) => left_out.add(format!("tests with other programs, {module}"), missing),
+            }
+        }
+        left_out.refuse(self.strict)?;
+        if can_run {
+            run(command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus")))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn run_on_kernel(&self, left_out: &mut LeftOut) -> Result<()> {
+        // Without these not even their names are needed, so that nothing is built.
+        if let Some(missing) = host::missing(&KERNEL_TEST_REQUIREMENTS) {
+            left_out.add("kernel tests".to_owned(), missing);
+            if self.write {
+                bail!("--write: no kernel test can run here");
+            }
+            return left_out.refuse(self.strict);
+        }
         let build = if self.released { Build::released()? } else { Build::Debug };
         let HostRun { run, outcome } = tests_of(&build, self.strict, &self.filters, |suite| suite.on_host)?;
-        run.print_skipped();
+        left_out.extend(&run.skipped);
         if self.write {
             kernel_results::write([&run], self.filters.is_empty())?;
         }
@@ -86,16 +114,40 @@ impl Tests {
     }
 }
 
-fn client_tests(strict: bool) -> Result<()> {
-    let Some(missing) = host::missing(&CLIENT_TEST_REQUIREMENTS) else {
-        let mut command = cargo(&["test", "--locked", "--test", "userspace", "--", "--ignored"]);
-        return run(command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus")));
-    };
-    println!("not run: tests of TLS and passwords: {missing}");
-    if strict {
-        bail!("the tests of TLS and passwords cannot run here, and --strict requires them");
+/// The tests that cannot run here, each with the reason and what to install.
+#[derive(Default)]
+struct LeftOut(Vec<String>);
+
+impl LeftOut {
+    fn add(&mut self, tests: String, missing: String) {
+        self.0.push(format!("{tests}: {missing}"));
     }
-    Ok(())
+
+    /// Kernel tests, by suite and reason.
+    fn extend(&mut self, skipped: &BTreeMap<String, String>) {
+        let mut counts = BTreeMap::new();
+        for (test, reason) in skipped {
+            *counts.entry((test.split("::").next(), reason)).or_insert(0) += 1;
+        }
+        for ((suite, reason), count) in counts {
+            self.add(format!("kernel tests, {} ({count})", suite.unwrap_or_default()), reason.clone());
+        }
+    }
+
+    fn refuse(&self, strict: bool) -> Result<()> {
+        if strict && !self.0.is_empty() {
+            bail!("tests cannot run here, and --strict requires all of them");
+        }
+        Ok(())
+    }
+
+    /// Last, where it is seen.
+    fn print(&self) {
+        if !self.0.is_empty() {
+            println!("\nnot run, for lack of requirements:");
+            self.0.iter().for_each(|line| println!("  {line}"));
+        }
+    }
 }
 
 /// A run of kernel tests on the host's kernel.
@@ -255,13 +307,22 @@ fn run_tests(command: &mut Command, tests: &[&str]) -> Result<(TestResults, Resu
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{add_results, host_run};
+    use super::{LeftOut, add_results, host_run};
     use crate::test_results::TestResults;
 
     fn results(lines: &[&str]) -> TestResults {
         let mut results = TestResults::default();
         lines.iter().for_each(|line| results.record(line));
         results
+    }
+
+    #[test]
+    fn what_is_left_out_is_listed_by_suite_and_reason() {
+        let skipped = [("page::a", "no chromium"), ("page::b", "no chromium"), ("web::a", "no curl")];
+        let mut left_out = LeftOut::default();
+        left_out.extend(&skipped.map(|(test, reason)| (test.to_owned(), reason.to_owned())).into());
+        assert_eq!(left_out.0, ["kernel tests, page (2): no chromium", "kernel tests, web (1): no curl"]);
+        assert!(left_out.refuse(false).is_ok() && left_out.refuse(true).is_err());
     }
 
     #[test]

@@ -172,12 +172,12 @@ pub struct ApiBand {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApiWorkload {
-    /// Its path from the root of the hierarchy: `/` for the kernel itself (journal, metadata, flushes, md), `other` for all cgroups
-    /// that there was no room for.
+    /// Its path from the root of the hierarchy: `/` for the root cgroup, with the I/O of the kernel (journal, metadata, flushes,
+    /// md) and of processes there, `other` for all cgroups that there was no room for.
     pub cgroup: String,
     /// A short name for people: `postgresql.service`, `namespace/pod/container`.
     pub name: String,
-    /// What it is: `kernel`, `service`, `container`, `pod`, `session` and others.
+    /// What it is: `root`, `service`, `container`, `pod`, `session` and others.
     pub kind: String,
     /// The innermost systemd unit; empty if there is none. The same is true of the fields below.
     pub unit: String,

@@ -39,8 +39,9 @@ pub struct Identity {
 /// What a cgroup belongs to: the innermost pod, container or machine; outside of these the innermost systemd unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// The root cgroup: kernel threads, and I/O that is charged to no other cgroup.
-    Kernel,
+    /// The root cgroup: the kernel's own I/O, that of processes there, and what is charged to no other cgroup.
+    #[serde(rename = "Kernel")] // in history files
+    Root,
     Service,
     /// Processes that systemd did not start: `init.scope`, applications of a desktop, monitors of containers.
     Scope,
@@ -65,7 +66,7 @@ impl Kind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Kernel => "kernel",
+            Self::Root => "root",
             Self::Service => "service",
             Self::Scope => "scope",
             Self::Slice => "slice",
@@ -100,12 +101,12 @@ impl Identity {
     }
 
     /// A short name for people: `postgresql.service`, `shop/web-0/nginx`, the name of a container or machine or the first
-    /// digits of its id, `kernel`, the path if there is no other. A unit inside of a container is added: `web/nginx.service`.
+    /// digits of its id, `root cgroup`, the path if there is no other. A unit inside of a container is added: `web/nginx.service`.
     #[must_use]
     pub fn short_name(&self, path: &str) -> String {
         let location = path::locate(path);
         match self.kind {
-            Kind::Kernel => self.kind.name().to_owned(),
+            Kind::Root => "root cgroup".to_owned(),
             Kind::Other => sanitize::text(path),
             Kind::Pod | Kind::Container | Kind::Machine if location.is_unit_inside => {
                 format!("{}/{}", self.workload_name(&location), self.unit)

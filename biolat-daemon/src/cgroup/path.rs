@@ -41,7 +41,7 @@ pub(super) fn locate(path: &str) -> Location {
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     let mut location = Location::default();
     if path == "/" {
-        location.identity.kind = Kind::Kernel;
+        location.identity.kind = Kind::Root;
     }
     let mut parent = "";
     for component in path.split('/').filter(|component| !matches!(*component, "" | "." | "..")) {

@@ -3,11 +3,17 @@
 use std::path::Path;
 
 use super::finding::Finding;
-use crate::{collect::Kept, pins::Pins, shell};
+use crate::{
+    collect::Kept,
+    pins::{Pins, is_missing},
+    shell,
+};
 
 /// What is in it.
 pub(super) enum Contents {
     Nothing,
+    /// It does not exist; the daemon makes it.
+    Missing,
     /// The probe of a daemon that runs.
     InUse,
     /// A probe that nobody reads.
@@ -20,6 +26,9 @@ pub(super) enum Contents {
 
 /// Reads it, for a daemon with these options.
 pub(super) fn read(folder: &Path, sizes: bool, workloads: u32) -> anyhow::Result<Contents> {
+    if is_missing(folder)? {
+        return Ok(Contents::Missing);
+    }
     let Some(pins) = Pins::open_unless_used(folder)? else { return Ok(Contents::InUse) };
     Ok(match Kept::in_folder(pins).map(|kept| kept.can_be_continued(sizes, workloads)) {
         Err(error) => Contents::NotOpened(format!("{error:#}")),
@@ -37,6 +46,9 @@ pub(super) fn pin(folder: &Path, contents: anyhow::Result<Contents>) -> Finding 
     let left = |text| Finding::note(ID, SUBJECT, text).command(unpin.clone());
     match contents {
         Ok(Contents::Nothing) => Finding::ok(ID, SUBJECT, format!("nothing is kept in {shown} yet")),
+        Ok(Contents::Missing) => {
+            Finding::ok(ID, SUBJECT, format!("{shown} does not exist yet: biolat makes it"))
+        }
         Ok(Contents::InUse) => {
             Finding::ok(ID, SUBJECT, format!("a running biolat keeps its probe in {shown}"))
         }
@@ -68,6 +80,7 @@ mod tests {
     fn what_is_kept() {
         for (contents, verdict, expected) in [
             (Ok(Contents::Nothing), Fine, "nothing is kept in /sys/fs/bpf/biolat"),
+            (Ok(Contents::Missing), Fine, "biolat makes it"),
             (Ok(Contents::InUse), Fine, "a running biolat"),
             (Ok(Contents::Probe), Note, "without a daemon"),
             (

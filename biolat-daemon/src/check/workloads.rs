@@ -1,18 +1,25 @@
 //! Whether I/O can be told by workload: which cgroups the kernel charges, and whether pods have names.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use super::finding::Finding;
-use crate::cgroup::PodNames;
+use crate::{cgroup::PodNames, sanitize, shell};
 
 const SUBJECT: &str = "workloads";
+
+/// The most cgroups that are named.
+const MOST: usize = 4;
+
+/// What fixes a controller that is off, as a step.
+const WITH_SYSTEMD: &str = "with systemd, for good: DefaultIOAccounting=yes in /etc/systemd/system.conf";
 
 /// Which cgroups the kernel charges with I/O.
 pub(super) fn charged(kernel_knows: bool, sysfs: &Path) -> Finding {
     const ID: &str = "workloads.cgroups";
     let root = sysfs.join("fs/cgroup");
-    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
-    let has_io = |controllers: &str| controllers.split_whitespace().any(|controller| controller == "io");
     if !kernel_knows {
         return Finding::note(
             ID,
@@ -21,30 +28,95 @@ pub(super) fn charged(kernel_knows: bool, sysfs: &Path) -> Finding {
         );
     }
     if root.join("blkio").is_dir() {
-        return Finding::ok(ID, SUBJECT, "by cgroup v1 (blkio); buffered writes are the kernel's");
+        return Finding::ok(
+            ID,
+            SUBJECT,
+            "by cgroup v1 (blkio); buffered writes are charged to the root cgroup",
+        );
     }
     if !root.join("cgroup.controllers").exists() {
         return Finding::note(ID, SUBJECT, format!("no cgroups in {}", root.display()))
             .step("mount the cgroup file system there");
     }
-    // Only the root has no such file, or a cgroup that a container sees as its root.
-    if !has_io(&read("cgroup.controllers")) && root.join("cgroup.type").exists() {
-        return Finding::ok(
+    // The host's root has no such file; what a container sees as its root has one.
+    if root.join("cgroup.type").exists() {
+        let text = match has_io(&root.join("cgroup.controllers")) {
+            true => "by cgroup v2; the io controller is on for this container",
+            false => "by cgroup v2; which cgroups are charged cannot be seen from this container",
+        };
+        return Finding::ok(ID, SUBJECT, text);
+    }
+    if !has_io(&root.join(ENABLED)) {
+        return Finding::note(
             ID,
             SUBJECT,
-            "by cgroup v2; which cgroups are charged cannot be seen from this container",
-        );
+            "the io controller is off: all I/O is charged to the root cgroup, and not told apart",
+        )
+        .command(turned_on(&[&root]))
+        .step(WITH_SYSTEMD);
     }
-    if has_io(&read("cgroup.subtree_control")) {
+    let ancestors = charged_ancestors(&root);
+    if ancestors.is_empty() {
         return Finding::ok(ID, SUBJECT, "by cgroup v2, where the io controller is on");
     }
+    let (shown, others) = ancestors.split_at(ancestors.len().min(MOST));
+    let names: Vec<_> = shown.iter().map(|path| format!("/{}", relative(path, &root))).collect();
+    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
     Finding::note(
         ID,
         SUBJECT,
-        "the io controller is off: all I/O is charged to the root, and shown as the kernel's",
+        format!(
+            "by cgroup v2; cgroups below these have no io controller, and their I/O is charged to these: {}{more}",
+            names.join(", ")
+        ),
     )
-    .command(format!("echo +io > {}", root.join("cgroup.subtree_control").display()))
-    .step("with systemd, for good: DefaultIOAccounting=yes in /etc/systemd/system.conf")
+    .command(turned_on(shown))
+    .step(WITH_SYSTEMD)
+}
+
+/// The file that says which controllers the children of a cgroup have.
+const ENABLED: &str = "cgroup.subtree_control";
+
+fn has_io(file: &Path) -> bool {
+    let controllers = fs::read_to_string(file).unwrap_or_default();
+    controllers.split_whitespace().any(|controller| controller == "io")
+}
+
+/// The cgroups that have the io controller and children without it, the outermost first: they are charged with the I/O of all
+/// cgroups below.
+fn charged_ancestors(root: &Path) -> Vec<PathBuf> {
+    let (mut found, mut with_io) = (Vec::new(), vec![root.to_owned()]);
+    while !with_io.is_empty() {
+        let mut below = Vec::new();
+        for cgroup in with_io {
+            let mut children = children(&cgroup);
+            if has_io(&cgroup.join(ENABLED)) {
+                below.append(&mut children);
+            } else if !children.is_empty() {
+                found.push(cgroup);
+            }
+        }
+        below.sort();
+        with_io = below;
+    }
+    found
+}
+
+fn children(cgroup: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(cgroup).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path()).collect()
+}
+
+fn relative(path: &Path, root: &Path) -> String {
+    sanitize::text(&path.strip_prefix(root).unwrap_or(path).to_string_lossy())
+}
+
+/// The command that enables the io controller for the children of cgroups.
+fn turned_on(cgroups: &[impl AsRef<Path>]) -> String {
+    let files = cgroups.iter().map(|cgroup| cgroup.as_ref().join(ENABLED));
+    let files: Vec<_> = files.map(|file| shell::quoted(&file.display().to_string()).into_owned()).collect();
+    format!("echo +io | tee {}", files.join(" "))
 }
 
 /// Whether the names of pods are known; nothing where no pod runs.
@@ -88,12 +160,41 @@ mod tests {
                     ("fs/cgroup/cgroup.controllers", "cpu io memory\n"),
                     ("fs/cgroup/cgroup.subtree_control", "cpu memory\n"),
                 ],
-                (Note, "the io controller is off"),
+                (Note, "all I/O is charged to the root cgroup"),
+            ),
+            (
+                "below",
+                vec![
+                    ("fs/cgroup/cgroup.controllers", "cpu io memory\n"),
+                    ("fs/cgroup/cgroup.subtree_control", "cpu io\n"),
+                    ("fs/cgroup/init.scope/cgroup.subtree_control", "\n"),
+                    ("fs/cgroup/kubepods.slice/cgroup.subtree_control", "io\n"),
+                    ("fs/cgroup/kubepods.slice/a.slice/cgroup.subtree_control", "\n"),
+                    ("fs/cgroup/kubepods.slice/a.slice/b.scope/cgroup.subtree_control", "\n"),
+                    ("fs/cgroup/system.slice/cgroup.subtree_control", "memory pids\n"),
+                    ("fs/cgroup/system.slice/cron.service/cgroup.subtree_control", "\n"),
+                    ("fs/cgroup/system.slice/cron.service/inner/cgroup.subtree_control", "\n"),
+                ],
+                (
+                    Note,
+                    "cgroups below these have no io controller, and their I/O is charged to these: /system.slice, \
+                     /kubepods.slice/a.slice",
+                ),
             ),
             (
                 "container",
                 vec![("fs/cgroup/cgroup.controllers", "cpu\n"), ("fs/cgroup/cgroup.type", "domain\n")],
                 (Fine, "cannot be seen from this container"),
+            ),
+            // A pod's container on a node where kubelet has enabled the controller, as seen in its own cgroup namespace.
+            (
+                "pod",
+                vec![
+                    ("fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids\n"),
+                    ("fs/cgroup/cgroup.subtree_control", "\n"),
+                    ("fs/cgroup/cgroup.type", "domain\n"),
+                ],
+                (Fine, "the io controller is on for this container"),
             ),
         ] {
             let tree = Tree::new(&format!("workloads-{name}"), &[]);

@@ -25,6 +25,7 @@ use crate::{
     device::{selection::Selection, uevent::Uevents},
     host::Host,
     probe,
+    runtime::no_thread,
     scrapes::Scrapes,
     snapshot::Snapshot,
 };
@@ -84,7 +85,7 @@ impl Handle {
                 }
                 Err(error) => drop(attached.send(Err(error))),
             })
-            .context("cannot start the collector's thread")?;
+            .map_err(no_thread("the collector's thread"))?;
         outcome.await.context("the collector's thread ended while it attached the probe")??;
         tokio::spawn(follow_uevents(uevents, commands.clone()));
         Ok(Self { snapshots, commands, scrapes })

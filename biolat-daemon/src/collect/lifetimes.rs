@@ -40,7 +40,9 @@ impl Collector {
             match self.store.end(&mut self.probe.maps, id, Instant::now(), |_| {}) {
                 Ok(()) => {
                     if let Some(known) = self.devices.remove(&id) {
-                        log::info!("device {} is gone", known.device.name);
+                        if known.shown {
+                            log::info!("device {} is gone", known.device.name);
+                        }
                         self.gone.add(known);
                     }
                 }

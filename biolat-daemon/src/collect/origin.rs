@@ -261,7 +261,9 @@ impl Collector {
         while let Some(place) = self.kept_devices.iter().position(|kept| !is_found(kept)) {
             let kept = self.kept_devices.swap_remove(place);
             self.store.end(&mut self.probe.maps, kept.id, Instant::now(), |_| {})?;
-            log::info!("device {} is gone", kept.name);
+            if self.selection.shows(&kept.name) {
+                log::info!("device {} is gone", kept.name);
+            }
         }
         Ok(())
     }

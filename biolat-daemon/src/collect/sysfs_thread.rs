@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::thread::LogLimit;
+use crate::runtime::no_thread;
 
 /// How long a read may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,7 +37,7 @@ impl SysfsThread {
         thread::Builder::new()
             .name("sysfs".to_owned())
             .spawn(move || received.into_iter().for_each(|job| job()))
-            .context("cannot start the thread that reads sysfs")?;
+            .map_err(no_thread("the thread that reads sysfs"))?;
         Ok(Self { jobs, blocked: None, timeout: TIMEOUT, error_log: LogLimit::default() })
     }
 

@@ -225,7 +225,7 @@ pub(crate) const METRICS: &[Metric] = &[
             "container_id",
         ],
         help: "Who a workload is, by the path of its cgroup: 1. name is short and for people; kind is \
-               kernel, service, container, pod, session and others; what a workload does not have is empty.",
+               root, service, container, pod, session and others; what a workload does not have is empty.",
         samples: Samples::Gauge(|snapshot, add| {
             for WorkloadView { cgroup, identity, .. } in snapshot.workloads.iter().flatten() {
                 let Identity { kind, unit, pod_uid, qos: _, container_id, container, namespace, pod } =
@@ -242,7 +242,8 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_workload_ios_total",
         labels: &["device", "op", "cgroup"],
         help: "Completed block requests of a workload. The cgroup is the one that the kernel charges, as cAdvisor's label id: \
-               \"/\" is the kernel itself (journal, metadata, flushes, md), \"other\" all that there was no room for. Summed over \
+               \"/\" is the root cgroup, with the I/O of the kernel (journal, metadata, flushes, md) and of processes there, \
+               \"other\" all that there was no room for. Summed over \
                cgroups, with biolat_workload_ended_ios_total, it is the count of biolat_total_latency_seconds. Exposed unless \
                --workloads is off.",
         samples: Samples::Counter(|snapshot, add| {

@@ -38,7 +38,7 @@ use source::Source;
 use stop::StopSignals;
 use target::PORT;
 
-use crate::{config::EXIT_USAGE, rights};
+use crate::{config::EXIT_USAGE, rights, runtime};
 
 /// The default length of a window.
 const WINDOW_OF_TOP: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub fn run(options: &ReportOptions) -> Result<ExitCode> {
     log::set_max_level(LevelFilter::Error);
     let _ = rights::raise();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(report(options));
+    let outcome = runtime::block_on(&runtime, report(options));
     // A failing drive may block a thread forever: do not wait for it.
     runtime.shutdown_background();
     outcome

@@ -101,7 +101,9 @@ pub struct ReportOptions {
 
     /// The workloads (services, containers, sessions) that do the I/O, for each device, instead of histograms
     ///
-    /// A workload is the cgroup that the kernel charges. Those that keep the drive busy longest come first. With --json, in
+    /// A workload is the cgroup that the kernel charges. The root cgroup has the kernel's own I/O (journal, metadata, flushes) and
+    /// that of processes there. With cgroup v2, a cgroup without the io controller is counted with its nearest ancestor that has
+    /// it: `biolat-daemon check` names these. Those that keep the drive busy longest come first. With --json, in
     /// addition to histograms.
     #[arg(long, conflicts_with_all = ["queued", "phases", "fine"])]
     pub who: bool,

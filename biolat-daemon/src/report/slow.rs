@@ -226,7 +226,7 @@ pub(super) fn line(io: &ApiSlowIo, terminal: Terminal, numbers: NumberFormat) ->
 fn short_workload(cgroup: &str) -> &str {
     match cgroup.trim_end_matches('/').rsplit('/').next() {
         Some(name) if !name.is_empty() => name,
-        _ => "kernel",
+        _ => "root cgroup",
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
         let expected = "       -  admission 500 ms, CPU 3  failed: medium";
         assert!(text(&io).ends_with(expected), "{}", text(&io));
         for (cgroup, shown) in [
-            ("/", "kernel"),
+            ("/", "root cgroup"),
             ("other", "other"),
             ("/system.slice/db.service", "db.service"),
             (

@@ -10,8 +10,8 @@ use crate::{
     band_histogram::BandHistogram,
 };
 
-/// The cgroup of the kernel's own I/O.
-pub(super) const KERNEL: &str = "/";
+/// The root cgroup: the kernel's own I/O, and that of processes there.
+pub(super) const ROOT: &str = "/";
 
 /// What stands for all cgroups that there was no room for.
 pub(super) const OTHER: &str = "other";
@@ -165,7 +165,7 @@ impl WorkloadWindow {
     /// Its name in a sentence.
     pub(super) fn in_words(&self) -> &str {
         match self.cgroup.as_str() {
-            KERNEL => "the kernel (journal, metadata)",
+            ROOT => "the root cgroup (the kernel and processes in it)",
             OTHER => "the workloads counted as other",
             _ => &self.name,
         }

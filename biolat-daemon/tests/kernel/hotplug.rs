@@ -7,6 +7,7 @@ use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host
 use crate::support::{
     awake::Awake,
     block::attribute,
+    bpf_file_system::BpfFileSystem,
     daemon::{Daemon, wait_for},
     diskstats::{READ, Stat},
     figures::Figures,
@@ -55,6 +56,39 @@ fn another_file_at_the_same_number_is_another_series() {
     assert_eq!(now, attribute(name, "diskseq"));
     assert_eq!(now != sequence, kernel::has_disk_sequences());
     assert_eq!(second.figures.metrics("biolat_device_info", &info).len(), 1);
+}
+
+/// Whether they disappear while a daemon runs or between two daemons.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn devices_that_are_not_shown_are_not_logged_as_gone() {
+    let bpf = BpfFileSystem::mount("gone-bpf");
+    let [shown, hidden] = ["gone-shown", "gone-hidden"].map(|name| LoopDevice::attach(name, true));
+    let start = || {
+        let pin = bpf.path().to_str().unwrap();
+        let daemon = Daemon::start(&["--interval", "100ms", "--device", &shown.name, "--pin", pin]);
+        daemon.fresh();
+        daemon
+    };
+    let detach_both = || [&hidden, &shown].into_iter().for_each(LoopDevice::detach);
+    let attach_both = || [&hidden, &shown].into_iter().for_each(|device| device.attach_another("again"));
+    let assert_one_is_logged = |daemon: &Daemon| {
+        let is_logged = |name: &str| {
+            let end = format!("device {name} is gone");
+            daemon.log().iter().any(|line| line.ends_with(&end))
+        };
+        wait_for("the line of the shown device", || is_logged(&shown.name));
+        daemon.fresh();
+        assert!(!is_logged(&hidden.name), "{:#?}", daemon.log());
+    };
+    let daemon = start();
+    detach_both();
+    assert_one_is_logged(&daemon);
+    attach_both();
+    wait_for("the shown device", || daemon.fresh().has_device(&shown.name));
+    drop(daemon);
+    detach_both();
+    assert_one_is_logged(&start());
 }
 
 /// Without uevents in between, the collection that finds another device finds that this one is gone.

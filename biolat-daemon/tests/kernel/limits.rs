@@ -217,3 +217,39 @@ fn without_further_threads_requests_are_answered() {
     });
     assert!(!daemon.log().iter().any(|line| line.contains("panicked")), "{:?}", daemon.log());
 }
+
+/// A thread that cannot be started is one line, whichever thread it is, of the daemon and of `report`.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn too_low_a_limit_of_threads_is_one_line() {
+    let folder = Folder::new("no-threads", true);
+    let cgroup = Cgroup::new("pids", ["pids.max", "pids.max"], 1);
+    let history = format!("--history-file {}", folder.0.join("history").display());
+    for arguments in ["--interval 100ms", &history, "report 1 1", "report --from localhost:1 1 1"] {
+        let listen = if arguments.starts_with("--") { "--listen 127.0.0.1:0" } else { "" };
+        let mut refused = 0;
+        for limit in 1..20 {
+            cgroup.set("pids.max", limit);
+            let script = format!(
+                "echo $$ > {}/cgroup.procs && exec timeout --foreground 3 \"$0\" {arguments} {listen}",
+                cgroup.0.display()
+            );
+            let output = Command::new("sh").args(["-c", &script]).arg(program()).output().unwrap();
+            let log = String::from_utf8(output.stderr).unwrap();
+            // timeout cannot start the daemon.
+            if log.contains("fork system call failed") {
+                continue;
+            }
+            let errors: Vec<_> = log.lines().filter(|line| line.contains("cannot start")).collect();
+            if errors.is_empty() {
+                break;
+            }
+            println!("{arguments}, at most {limit}: {:?} {log}", output.status.code());
+            assert!(!log.contains("panicked") && !log.contains("backtrace"), "{arguments}, {limit}: {log}");
+            assert_eq!((errors.len(), output.status.code()), (1, Some(1)), "{arguments}, {limit}: {log}");
+            assert!(log.contains("raise the limit of processes"), "{arguments}, {limit}: {log}");
+            refused += 1;
+        }
+        assert!(refused > 0, "{arguments}");
+    }
+}

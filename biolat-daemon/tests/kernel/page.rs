@@ -962,13 +962,7 @@ fn workloads_of_each_collection() {
         [["/one", 22], ["/new", 20], ["/renamed", 2]],
         [],
         [11, 5632, 1.0 / 3.0, "821 µs", "691 µs to 977 µs"],
-        [
-            "one false",
-            "renamed true",
-            "kernel (journal, metadata, flushes) unknown",
-            "all others unknown",
-            "b.slice unknown"
-        ],
+        ["one false", "renamed true", "root cgroup unknown", "all others unknown", "b.slice unknown"],
         true
     ]);
     assert_eq!(found, expected);

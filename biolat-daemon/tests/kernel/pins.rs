@@ -1,6 +1,6 @@
 //! A probe that is kept in a BPF file system (`--pin`), as in containers.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
 use crate::{
     kept_probe::{Random, killed_under_load},
@@ -113,7 +113,7 @@ fn a_probe_that_cannot_be_opened_is_left_alone() {
     let before = settled(&daemon, name);
     drop(daemon);
     let other = bpf.probe().join("maps-99");
-    fs::create_dir(&other).unwrap();
+    symlink("/nonexistent", &other).unwrap();
     let folder = bpf.path().to_str().unwrap();
     let (code, printed) = output(&["--listen", "127.0.0.1:0", "--pin", folder]);
     assert_eq!((code, printed.lines().count()), (Some(1), 1), "{printed}");
@@ -121,7 +121,7 @@ fn a_probe_that_cannot_be_opened_is_left_alone() {
     assert!(printed.contains(&expected) && printed.contains("biolat-daemon unpin "), "{printed}");
     assert!(output(&["check", "--pin", folder]).1.contains(&expected));
     Target::open(&device.path()).read(50);
-    fs::remove_dir(&other).unwrap();
+    fs::remove_file(&other).unwrap();
     let daemon = start(name, bpf.path(), &[]);
     assert_eq!(compare(name, &before, &settled(&daemon, name)).of(READ), 50);
 }
@@ -180,6 +180,64 @@ fn what_is_pinned_in_part_is_removed() {
     assert!(log.iter().any(|line| line.contains("its probe was not kept completely")), "{log:#?}");
     assert_eq!((bpf.probes(), daemon.fresh().count(name, READ)), (1, 0));
     wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
+}
+
+/// Folders that somebody else has made among the pins hinder neither the daemon nor `unpin`.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn folders_of_others_are_no_hindrance() {
+    let (device, bpf) = (LoopDevice::attach("others", true), BpfFileSystem::mount("others-bpf"));
+    let (name, folder) = (device.name.as_str(), bpf.path().to_str().unwrap());
+    fs::create_dir(bpf.path().join("other")).unwrap();
+    let _awake = Awake::all_cpus();
+    let daemon = start(name, bpf.path(), &[]);
+    let (probe, before) = (bpf.probe(), settled(&daemon, name));
+    drop(daemon);
+    fs::create_dir_all(probe.join("maps-99/inner")).unwrap();
+    fs::create_dir(probe.join("empty")).unwrap();
+    Target::open(&device.path()).read(50);
+    let daemon = start(name, bpf.path(), &[]);
+    assert!(daemon.log().iter().any(|line| line.contains("continuing where")), "{:#?}", daemon.log());
+    assert_eq!(compare(name, &before, &settled(&daemon, name)).of(READ), 50);
+    drop(daemon);
+    let own = programs();
+    let (code, printed) = output(&["unpin", folder]);
+    assert_eq!(code, Some(0), "{printed}");
+    let kept = format!("{} has folders of others", probe.display());
+    assert!(printed.contains(&kept), "{printed}");
+    assert_eq!(bpf.files(), ["maps-99"]);
+    wait_for("the kernel to free the probe", || programs().is_disjoint(&own));
+    let (code, printed) = output(&["unpin", folder]);
+    assert!(code == Some(0) && printed.contains("nothing is kept in"), "{printed}");
+    fs::remove_dir(probe.join("maps-99/inner")).unwrap();
+    fs::remove_dir(probe.join("maps-99")).unwrap();
+    fs::remove_dir(&probe).unwrap();
+    fs::remove_dir(bpf.path().join("other")).unwrap();
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_missing_folder_is_made_on_a_bpf_file_system_only() {
+    let (device, bpf) = (LoopDevice::attach("made", true), BpfFileSystem::mount("made-bpf"));
+    let folder = bpf.path().join("biolat");
+    let pin = folder.to_str().unwrap();
+    let (code, printed) = output(&["check", "--pin", pin]);
+    assert!(printed.contains(&format!("{pin} does not exist yet: biolat makes it")), "{code:?} {printed}");
+    assert!(!folder.exists());
+    let daemon = start(&device.name, &folder, &[]);
+    assert!(folder.is_dir());
+    drop(daemon);
+    assert_eq!(output(&["unpin", pin]).0, Some(0));
+    // Its parent does not exist either, or is on another file system.
+    for missing in [folder.join("a/b"), "/nonexistent".into(), "/nonexistent/a".into()] {
+        let pin = missing.to_str().unwrap();
+        let (code, printed) = output(&["--listen", "127.0.0.1:0", "--pin", pin]);
+        assert_eq!((code, printed.lines().count()), (Some(1), 1), "{printed}");
+        let fix = format!("mkdir -p {pin} && mount -t bpf bpf {pin}");
+        assert!(printed.contains(&format!("cannot open {pin}")) && printed.contains(&fix), "{printed}");
+        assert!(output(&["check", "--pin", pin]).1.contains("mkdir -p"), "{printed}");
+    }
+    assert!(!folder.join("a").exists());
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn expand(text: &str) -> String {
 const SYSTEMD: &[Row] = &[
     // The root, and a process in a cgroup that was removed:
     // https://github.com/torvalds/linux/blob/v6.12/kernel/cgroup/cgroup.c (`proc_cgroup_show`)
-    ("/", "kernel", "kernel"),
+    ("/", "root", "root cgroup"),
     ("/system.slice/cron.service (deleted)", "service unit=cron.service", "cron.service"),
     // https://github.com/systemd/systemd/blob/018333725f9d8565a47abc54b7a6e301e8492f39/src/test/test-cgroup-util.c
     ("/system.slice/postgresql.service", "service unit=postgresql.service", "postgresql.service"),
@@ -385,7 +385,7 @@ fn paths() {
 fn a_cgroup_below_is_the_same_workload() {
     for [path, ..] in rows() {
         let identity = Identity::of_path(&path);
-        if !matches!(identity.kind, Kind::Kernel | Kind::Other) && !path.ends_with(" (deleted)") {
+        if !matches!(identity.kind, Kind::Root | Kind::Other) && !path.ends_with(" (deleted)") {
             assert_eq!(Identity::of_path(&format!("{path}/worker")), identity, "{path}");
         }
     }

@@ -40,7 +40,7 @@ impl Kept {
             }
         }
         let Some(folder) = folder else { return Ok(systemd.map(|store| Self { store, probes })) };
-        let pinned = Self::in_folder(Pins::open(folder)?)?;
+        let pinned = Self::in_folder(Pins::open_or_create(folder)?)?;
         // A daemon without the folder has kept these: nobody would read them any more.
         if let Some(systemd) = systemd {
             probes.iter().for_each(|(probe, _)| systemd.forget(*probe));

@@ -111,7 +111,7 @@ fn expected(ios: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_root_is_the_kernel_and_the_unknown_are_others() {
+fn the_root_cgroup_and_unknown_ones_have_kinds() {
     let mut kernel = FakeKernel::with(&[(ROOT, "/"), (5, "/a.service")]);
     let mut store = WorkloadStore::new(SystemTime::UNIX_EPOCH);
     let now = Instant::now();
@@ -122,7 +122,7 @@ fn the_root_is_the_kernel_and_the_unknown_are_others() {
         ["/", "/", "/a.service", "other", ""]
     );
     let kinds: Vec<_> = views(&store).iter().map(|view| view.identity.kind.name()).collect();
-    assert_eq!(kinds, ["kernel", "service", "other"]);
+    assert_eq!(kinds, ["root", "service", "other"]);
 }
 
 #[test]

@@ -7,13 +7,14 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{Found, HistoryFile, Origin};
 use crate::{
     history::{SharedHistory, Store},
     rights::{self, Role},
+    runtime::no_thread,
 };
 
 /// How long after an error the files are left alone.
@@ -70,7 +71,7 @@ impl FileWriter {
         thread::Builder::new()
             .name(name)
             .spawn(run)
-            .context("cannot start the thread that writes the history")?;
+            .map_err(no_thread("the thread that writes the history"))?;
         Ok(Self { path, history, read, recorded, ended })
     }
 

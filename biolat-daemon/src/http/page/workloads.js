@@ -1,7 +1,7 @@
 // The table of workloads: which cgroups keep the devices busy. A cgroup's name is its user's choice.
 
 const MOST_WORKLOADS = 15;
-const NAMES = new Map([['/', 'kernel (journal, metadata, flushes)'], ['other', 'all others']]);
+const NAMES = new Map([['/', 'root cgroup'], ['other', 'all others']]);
 /** A short name of a path. */
 const shortName = (path) => NAMES.get(path) ?? (path.split('/').findLast((part) => part) || path);
 

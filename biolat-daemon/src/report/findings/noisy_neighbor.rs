@@ -7,7 +7,7 @@ use crate::{
     format::{self, NumberFormat},
     report::{
         window::{DeviceWindow, Window},
-        workloads::{KERNEL, OTHER, WorkloadWindow},
+        workloads::{OTHER, ROOT, WorkloadWindow},
     },
 };
 
@@ -57,7 +57,7 @@ pub(super) fn noisy_neighbor(
     let is_victim = |workload: &&WorkloadWindow| {
         let ios = workload.reads_and_writes.ios();
         // The kernel's writes include flushes, which may take long on a healthy drive.
-        !matches!(workload.cgroup.as_str(), KERNEL | OTHER)
+        !matches!(workload.cgroup.as_str(), ROOT | OTHER)
             && ios >= MINIMUM
             && window.rate(ios) >= MINIMUM_RATE
             && workload.share <= VICTIM_SHARE
@@ -166,8 +166,12 @@ mod tests {
             ("too few", vec![db_of(9, 2.0, 12.0), BACKUP], None),
             ("just enough", vec![db_of(10, 2.0, 12.0), BACKUP], db()),
             ("it waits for its own", vec![db_of(9000, 100.0, 1.0), BACKUP], None),
-            ("the kernel", vec![DB, of("/")], is("db.service", "the kernel (journal, metadata)")),
-            ("the kernel waits", vec![("/", 1000, 2.0, 12.0), BACKUP], None),
+            (
+                "the root cgroup",
+                vec![DB, of("/")],
+                is("db.service", "the root cgroup (the kernel and processes in it)"),
+            ),
+            ("the root cgroup waits", vec![("/", 1000, 2.0, 12.0), BACKUP], None),
             ("all others", vec![DB, of("other")], is("db.service", "the workloads counted as other")),
             ("all others wait", vec![("other", 1000, 2.0, 12.0), BACKUP], None),
             (

@@ -9,7 +9,7 @@ use crate::{
     format,
     report::{
         window::{DeviceWindow, Window},
-        workloads::WorkloadWindow,
+        workloads::{ROOT, WorkloadWindow},
     },
     terminal::{Highlight, wrapped},
 };
@@ -22,6 +22,10 @@ const BAR: std::ops::RangeInclusive<usize> = 4..=20;
 
 /// The least width for names.
 const SHORTEST_NAME: usize = 12;
+
+/// Below a table that has the root cgroup.
+const ABOUT_ROOT: &str = "root cgroup: the kernel's own I/O (journal, metadata, flushes), and that of processes there and of \
+                          cgroups without the io controller (biolat-daemon check)";
 
 /// The titles of numbers; the last one is shown if there are errors.
 const TITLES: [&str; 7] = ["share", "IOPS", "MB/s", "depth", "p50", "p99", "errors"];
@@ -85,6 +89,9 @@ impl TextStyle {
             let share = format::share(others.iter().map(|workload| workload.share).sum());
             let line = format!("and {} more with {share}: see --json", format::count(others.len() as u64));
             self.indented(&mut text, Highlight::Note, &line);
+        }
+        if shown.iter().any(|workload| workload.cgroup == ROOT) {
+            self.indented(&mut text, Highlight::Note, ABOUT_ROOT);
         }
         let ios = workloads.iter().map(|workload| workload.all.ios()).sum();
         let depth: f64 = workloads.iter().map(|workload| workload.seconds).sum();

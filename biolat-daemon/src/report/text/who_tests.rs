@@ -33,7 +33,7 @@ fn text(workloads: Option<Vec<ApiWorkload>>, unicode: bool, width: usize) -> Str
 fn busy() -> Vec<ApiWorkload> {
     let named = |name: &str, usage| ApiWorkload { name: name.into(), ..workload("/x/y", usage) };
     vec![
-        named("kernel", vec![usage("sda", "write", 5, 0.0, 0.1)]),
+        named("root cgroup", vec![usage("sda", "write", 5, 0.0, 0.1)]),
         named(
             "postgresql.service",
             vec![usage("sda", "read", 200, 1e-3, 13e-3), usage("sda", "write", 50, 0.0, 10e-3)],
@@ -43,7 +43,10 @@ fn busy() -> Vec<ApiWorkload> {
     ]
     .into_iter()
     .enumerate()
-    .map(|(number, workload)| ApiWorkload { cgroup: format!("/{number}"), ..workload })
+    .map(|(number, workload)| match number {
+        0 => ApiWorkload { cgroup: "/".to_owned(), ..workload },
+        _ => ApiWorkload { cgroup: format!("/{number}"), ..workload },
+    })
     .collect()
 }
 
@@ -54,7 +57,9 @@ sda (Fast Drive 9): workloads by share of the drive's time
   workload            share                  IOPS  MB/s  depth      p50      p99
   backup.service       94 % █████████████▎  8,000    33     12  1.64 ms  1.64 ms
   postgresql.service  4.9 % ▋                50.0   0.2    0.6  13.1 ms  13.1 ms
-  kernel              0.8 % ▏                1.00  <0.1    0.1   105 ms   105 ms
+  root cgroup         0.8 % ▏                1.00  <0.1    0.1   105 ms   105 ms
+  root cgroup: the kernel's own I/O (journal, metadata, flushes), and that of
+  processes there and of cgroups without the io controller (biolat-daemon check)
   40,255 I/O in 5 s, 8,051/s, mean depth 13, percentiles (total latency) ±19 %
 ";
     assert_eq!(text(Some(busy()), true, 80), expected);
@@ -65,7 +70,10 @@ sda (Fast Drive 9): workloads by share of the drive's time
   workload         share   IOPS  MB/s  depth      p50      p99  errors
   backup.service    94 %  8,000    33     12  1.64 ms  1.64 ms
   postgresql.ser~  4.9 %   50.0   0.2    0.6  13.1 ms  13.1 ms
-  kernel           0.8 %   1.00  <0.1    0.1   105 ms   105 ms      12
+  root cgroup      0.8 %   1.00  <0.1    0.1   105 ms   105 ms      12
+  root cgroup: the kernel's own I/O (journal, metadata, flushes), and
+  that of processes there and of cgroups without the io controller
+  (biolat-daemon check)
   40,255 I/O in 5 s, 8,051/s, mean depth 13, percentiles (total
   latency) +-19 %
 ";

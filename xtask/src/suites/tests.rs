@@ -1,0 +1,80 @@
+//! The lists of suites are consistent, and complete.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use super::{
+    ANY_PROMETHEUS, CLIENT_TESTS, EXACTNESS, Extent, LONG, ON_NEWEST_KERNEL_ONLY, PROMETHEUS, SUITES, Suite,
+};
+use crate::{host::Requirement, process::root};
+
+#[test]
+fn each_listed_suite_runs_in_guests() {
+    for name in EXACTNESS.iter().chain(&LONG).chain(&ON_NEWEST_KERNEL_ONLY) {
+        assert!(SUITES.iter().any(|suite| suite.name == *name && !suite.guests.is_empty()), "{name}");
+    }
+}
+
+#[test]
+fn host_and_guests_together_run_every_suite_that_is_not_long() {
+    let is_expected = |suite: &&Suite| !suite.guests.is_empty() && !LONG.contains(&suite.name);
+    for suite in SUITES.iter().filter(is_expected) {
+        let in_guests = [true, false].map(|is_newest| suite.runs_on(is_newest, Extent::BesideHost));
+        assert!(suite.on_host || in_guests.contains(&true), "{}", suite.name);
+    }
+}
+
+/// Programs of packages that every Debian system has, or that all kernel tests require.
+const ALWAYS_THERE: &[&str] =
+    &["date", "dd", "losetup", "mkfifo", "mount", "sh", "stat", "sync", "timeout", "umount", "unshare"];
+
+#[test]
+fn every_client_test_and_program_is_required() {
+    let tests = root().join("biolat-daemon/tests");
+    for entry in fs::read_dir(tests.join("userspace")).unwrap().map(Result::unwrap) {
+        let Some(name) =
+            entry.file_name().to_str().and_then(|name| name.strip_suffix(".rs")).map(str::to_owned)
+        else {
+            continue;
+        };
+        let text = fs::read_to_string(entry.path()).unwrap();
+        if text.contains("#[ignore") {
+            let (_, needs) = CLIENT_TESTS.iter().find(|(module, _)| *module == name).expect(&name);
+            assert_required(&name, needs, &text);
+        }
+    }
+    for suite in SUITES.iter().filter(|suite| suite.on_host) {
+        let text = with_support(&tests.join("kernel"), suite.name);
+        assert_required(suite.name, suite.needs, &text);
+    }
+}
+
+/// The text of a kernel test's module and of the support that it uses, but for what starts a Prometheus: which one it starts
+/// depends on its caller.
+fn with_support(tests: &Path, suite: &str) -> String {
+    let own = fs::read_to_string(tests.join(format!("{suite}.rs"))).unwrap();
+    let name =
+        |before: &str| before.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
+    let used: BTreeSet<_> = own.split("::").filter_map(name).filter(|name| name != "prometheus").collect();
+    let support =
+        used.iter().filter_map(|name| fs::read_to_string(tests.join(format!("support/{name}.rs"))).ok());
+    support.collect::<String>() + &own
+}
+
+fn assert_required(module: &str, needs: &[Requirement], text: &str) {
+    let after = |start: &'static str| text.split(start).skip(1);
+    let quoted = |after: &str| Some(after.trim_start().strip_prefix('"')?.split('"').next()?.to_owned());
+    let programs = after("Command::new(").chain(after("run(")).filter_map(quoted);
+    for program in programs.filter(|program| !ALWAYS_THERE.contains(&&**program)) {
+        let is_it = |need: &Requirement| matches!(need, Requirement::Program(name, _) if *name == program);
+        assert!(needs.iter().any(is_it), "{module} runs {program}, which it does not require");
+    }
+    let uses = |names: &[&str]| names.iter().any(|name| text.contains(&format!("{name}(")));
+    if uses(&["new_program", "Prometheus::recording"]) {
+        assert!(needs.contains(&PROMETHEUS), "{module} runs a new Prometheus, which it does not require");
+    }
+    if uses(&["Prometheus::scraping", "Prometheus::start", "Prometheus::alerting"])
+        || text.contains("\"prometheus\".as_ref()")
+    {
+        assert!(needs.contains(&ANY_PROMETHEUS), "{module} runs Prometheus, which it does not require");
+    }
+}
