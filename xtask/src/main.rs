@@ -83,7 +83,7 @@ enum Command {
         /// Check nothing: regenerate files such as the dashboards and the plain Kubernetes manifest
         #[arg(long, conflicts_with = "strict")]
         write: bool,
-        /// Check only files, only what also runs programs, or only what boots a machine
+        /// Check only files, only what also runs programs, only what boots a machine, or only the cluster
         #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["write", "component"])]
         only: Option<deploy::Kind>,
         /// Check or write this component only, such as grafana or package

@@ -57,6 +57,17 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// Runs a command and returns its standard output. A nonzero exit status is an error, with all that the command printed.
+pub(crate) fn quiet_output(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    let output = command.output().with_context(|| format!("cannot run {shown}"))?;
+    if !output.status.success() {
+        let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        bail!("{shown}: {}: {}", output.status, printed.trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 /// Finds a program in PATH or in the `sbin` directories.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -74,7 +74,7 @@ pub(super) fn write() -> Result<()> {
 }
 
 /// Lints and renders the chart with its defaults, with each values file in its `ci/`, and as a part of another chart.
-fn rendered() -> Result<BTreeMap<String, String>> {
+pub(super) fn rendered() -> Result<BTreeMap<String, String>> {
     let parent = values::rendered_by_parent()?;
     let mut rendered = BTreeMap::from([("default".to_owned(), helm(&[])?), ("parent".to_owned(), parent)]);
     for entry in fs::read_dir(root().join(CHART).join("ci"))? {

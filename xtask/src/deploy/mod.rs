@@ -2,6 +2,7 @@
 
 mod arm64;
 mod clean_root;
+mod cluster;
 mod grafana;
 mod image;
 mod kubernetes;
@@ -38,6 +39,8 @@ pub(crate) enum Kind {
     Programs,
     /// A system that boots in an emulated machine: it waits most of the time
     Machines,
+    /// A cluster: its programs take a quarter of an hour to build at first, so it is checked only if it is named
+    Cluster,
 }
 
 const COMPONENTS: &[Component] = &[
@@ -98,12 +101,23 @@ const COMPONENTS: &[Component] = &[
         check: systemd::check,
         write: None,
     },
+    Component {
+        name: "cluster",
+        kind: Kind::Cluster,
+        needs: cluster::REQUIREMENTS,
+        check: cluster::check,
+        write: None,
+    },
 ];
 
-/// Checks one component, those of one kind, or all. Lists those that this machine cannot check: an error if `strict`.
+/// Checks one component, those of one kind, or all but the cluster. Lists those that this machine cannot check: an error if `strict`.
 pub(crate) fn check(strict: bool, only: Option<Kind>, name: Option<&str>) -> Result<()> {
     let mut skipped = Vec::new();
-    for component in select(name)?.filter(|component| only.is_none_or(|kind| component.kind == kind)) {
+    let is_wanted = |component: &&Component| match only {
+        Some(kind) => component.kind == kind,
+        None => name.is_some() || component.kind != Kind::Cluster,
+    };
+    for component in select(name)?.filter(is_wanted) {
         match host::missing(component.needs) {
             None => {
                 (component.check)()?;

@@ -102,6 +102,14 @@ pub(crate) fn check(whole: bool) -> Result<()> {
     Ok(())
 }
 
+/// Builds the image for the host's architecture alone, in a directory.
+pub(crate) fn image_for_host(folder: &Path) -> Result<PathBuf> {
+    let ours = Architecture::of_host()?;
+    run(static_cargo("build", ours)?.arg("--release"))?;
+    let binary = static_build::folder(ours).join("biolat-daemon");
+    image::write(&[(ours, &binary)], &ReleaseInfo::find()?, folder)
+}
+
 /// Builds the release for all architectures that can be built for here.
 pub(crate) fn build() -> Result<Release> {
     build_all(&Architecture::ALL)
@@ -213,6 +221,6 @@ impl ReleaseInfo {
     }
 }
 
-fn hash(bytes: &[u8]) -> String {
+pub(crate) fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,0 +1,64 @@
+//! Kubernetes and CoreDNS: built from their Go modules on first use, in a quarter of an hour, and kept beside the tools of `.ci/install`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    dist::hash,
+    host::tool,
+    process::{find, output, root, run},
+};
+
+/// Modules in `.ci/tools`, and the packages to build.
+const MODULES: [(&str, &str); 2] = [("kubernetes", "tool"), ("coredns", ".")];
+
+/// The directory with the programs of the cluster.
+pub(super) fn programs() -> Result<PathBuf> {
+    let folder = tool("kubernetes");
+    for (name, package) in MODULES {
+        let module = root().join(".ci/tools").join(name);
+        let version = hash(&fs::read(module.join("go.mod"))?) + "\n";
+        let recorded = tool(&format!("{name}.version"));
+        if fs::read_to_string(&recorded).is_ok_and(|built| built == version) {
+            continue;
+        }
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        run(go(&module)?
+            .args(["build", "-trimpath", "-ldflags", &linker_flags()?, "-o"])
+            .arg(&folder)
+            .arg(package))?;
+        fs::write(&recorded, version).with_context(|| format!("cannot write {}", recorded.display()))?;
+    }
+    Ok(folder)
+}
+
+/// The version of Kubernetes, as the module says it.
+pub(super) fn version() -> Result<String> {
+    let list = &["list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"];
+    Ok(output(go(&root().join(".ci/tools/kubernetes"))?.args(list))?.trim().to_owned())
+}
+
+/// Sets the version, which a release build of Kubernetes takes from git.
+fn linker_flags() -> Result<String> {
+    let version = version()?;
+    let mut parts = version.trim_start_matches('v').split('.');
+    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let package = "k8s.io/component-base/version";
+    Ok(format!(
+        "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+    ))
+}
+
+/// Go, from where `.ci/install` takes it.
+fn go(module: &Path) -> Result<Command> {
+    let known = ["/usr/local/go/bin/go".into(), root().join("target/python/bin/go")];
+    let go = known.into_iter().find(|go| go.exists()).or_else(|| find("go"));
+    let mut command = Command::new(go.context("no Go: run .ci/install")?);
+    command.current_dir(module).env("CGO_ENABLED", "0");
+    Ok(command)
+}
