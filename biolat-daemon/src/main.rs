@@ -81,6 +81,8 @@ fn serve(config: Config) -> anyhow::Result<()> {
         // tokio panics if it cannot start the first of these threads, so that one is started now and kept.
         .thread_keep_alive(Duration::MAX)
         .max_blocking_threads(MAX_BLOCKING_THREADS)
+        // They use no descriptor but those that they open.
+        .on_thread_start(rights::isolate_thread)
         .build()?;
     let result = runtime.block_on(async {
         // First, so that no signal has its default effect.

@@ -109,6 +109,7 @@ pub(crate) const SUITES: &[Suite] = &[
         guests: &[],
     },
     Suite { name: "kept_probe", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
+    Suite { name: "killed_while_hung", on_host: true, needs: &[EXT4, FSFREEZE, BPFTOOL], guests: &[] },
     Suite { name: "pins", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "restarts", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "rights", on_host: true, needs: &[], guests: &[Standard] },

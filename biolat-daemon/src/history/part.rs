@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     HistoryLimits,
-    block::{BlockSum, Counts, at, microseconds},
+    block::{BlockSum, Counts, microseconds},
     delta::DeviceDelta,
     format::Format,
     interval::Interval,
@@ -16,10 +16,7 @@ use super::{
     selection::Selection,
     store::Store,
 };
-use crate::{
-    histogram::Histogram,
-    snapshot::{Health, SlowLog, Snapshot},
-};
+use crate::snapshot::Snapshot;
 
 /// So many intervals are added up at a time.
 const ADDED_AT_ONCE: usize = 64;
@@ -211,20 +208,5 @@ fn since_zero(block: Arc<[u8]>) -> Interval {
 /// The counters in the shape of a snapshot.
 fn counters(totals: &Totals, names: &Names) -> Snapshot {
     let period = Selection::new(vec![since_zero(Arc::clone(&totals.block))], names.clone(), 0).sum();
-    Snapshot {
-        taken: at(0),
-        started: totals.started,
-        devices: period.devices,
-        workloads: None,
-        lost: period.lost,
-        slow: SlowLog { dropped: period.slow_dropped, ..SlowLog::default() },
-        health: Health {
-            durations: Histogram { zero: period.collections, ..Histogram::new() },
-            failures: period.failures,
-            ..Health::default()
-        },
-        probe: None,
-        process: None,
-        online_cpus: None,
-    }
+    Snapshot { workloads: None, ..period.into_snapshot(totals.started) }
 }

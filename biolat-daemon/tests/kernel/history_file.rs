@@ -103,3 +103,31 @@ fn a_file_that_cannot_be_used() {
     }
     assert_eq!(fs::read(&of_others).unwrap(), b"dear diary");
 }
+
+/// Two daemons were told to use one file: the second one continues its history once the first one has ended.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_locked_file_is_taken_over_when_it_is_free() {
+    let folder = Folder::new("history-files", true);
+    let file = folder.0.join("history");
+    let device = LoopDevice::attach("history-file", true);
+    let arguments = arguments(&device.name, file.to_str().unwrap());
+    let first = Daemon::start(&arguments);
+    let target = Target::open(&device.path());
+    target.read(100);
+    wait_for("the first I/Os", || ios(&history(&first).intervals, &device.name) == 100);
+    let second = Daemon::start(&arguments);
+    let lines = |text: &str| second.log().iter().filter(|line| line.contains(text)).count();
+    wait_for("the line", || lines("another process has it locked") == 1);
+    target.read(10);
+    wait_for("the next I/Os", || ios(&history(&first).intervals, &device.name) == 110);
+    wait_for("them in the other daemon", || ios(&history(&second).intervals, &device.name) == 10);
+    first.terminate();
+    target.read(1);
+    wait_for("the file", || lines("going on with the history in") == 1);
+    assert_eq!(lines("another process has it locked"), 1);
+    wait_for("the last I/O", || ios(&history(&second).intervals, &device.name) == 111);
+    second.terminate();
+    let third = Daemon::start(&arguments);
+    wait_for("the file to be read", || ios(&history(&third).intervals, &device.name) == 111);
+}

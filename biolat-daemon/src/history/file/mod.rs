@@ -73,13 +73,28 @@ struct Found {
 }
 
 impl HistoryFile {
+    /// Opens the files. They are to be locked before they are read.
     pub(crate) fn open(path: &Path, origin: Origin) -> Result<Self> {
-        let mut second = path.as_os_str().to_owned();
-        second.push(".2");
-        let files = [open(path)?, open(Path::new(&second))?];
+        let files = [open(path)?, open(&second_path(path))?];
         let (path, names) = (path.to_owned(), Names::default());
         // The first one is written to first.
         Ok(Self { path, files, in_use: 1, generation: 0, bytes: 0, names, written: None, origin })
+    }
+
+    /// Locks the files. False if another process has one of them locked.
+    fn lock(&self) -> Result<bool> {
+        let paths = [&self.path, &second_path(&self.path)];
+        for (file, path) in self.files.iter().zip(paths) {
+            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(false),
+                Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+            }
+        }
+        for (file, path) in self.files.iter().zip(paths) {
+            check_magic(file, path)?;
+        }
+        Ok(true)
     }
 
     pub(crate) fn fds(&self) -> [RawFd; 2] {
@@ -111,7 +126,7 @@ impl HistoryFile {
 
     /// Writes what came since it was written last.
     fn write(&mut self, history: &SharedHistory) -> io::Result<()> {
-        let most = 2 * history.limits().0.bytes as u64 + LEAST_ROOM;
+        let most = 2 * history.limits().bytes as u64 + LEAST_ROOM;
         let Some(part) = history.part(self.written.filter(|_| self.bytes < most)) else { return Ok(()) };
         if part.totals.is_some() {
             self.written = None;
@@ -150,7 +165,13 @@ impl HistoryFile {
     }
 }
 
-/// Opens a file that is empty or biolat's, and locks it.
+fn second_path(path: &Path) -> PathBuf {
+    let mut second = path.as_os_str().to_owned();
+    second.push(".2");
+    second.into()
+}
+
+/// Opens a file of this user, or creates it.
 fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).mode(0o600);
@@ -165,15 +186,16 @@ fn open(path: &Path) -> Result<File> {
     if metadata.uid() != geteuid().as_raw() || metadata.nlink() > 1 {
         bail!("{shown} belongs to another user, or has a second name");
     }
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => bail!("another biolat uses {shown}"),
-        Err(error) => return Err(error).with_context(|| format!("cannot lock {shown}")),
-    }
+    Ok(file)
+}
+
+/// An error unless the file is empty or biolat's.
+fn check_magic(file: &File, path: &Path) -> Result<()> {
+    let shown = path.display();
     let mut begin = [0; MAGIC.len()];
     let length = file.read_at(&mut begin, 0).with_context(|| format!("cannot read {shown}"))?;
     if length > 0 && begin[..length] != MAGIC[..length] {
         bail!("{shown} is not a history of biolat, and is left as it is");
     }
-    Ok(file)
+    Ok(())
 }
