@@ -325,6 +325,7 @@ impl Store {
         let Some(interval) = intervals.find(|interval| interval.breakdown.is_some()) else { return false };
         self.bytes -= interval.breakdown_bytes();
         interval.breakdown = None;
+        self.forget_names();
         true
     }
 
@@ -341,8 +342,17 @@ impl Store {
     fn drop_oldest(&mut self) -> bool {
         let dropped = self.tiers.iter_mut().rev().find_map(VecDeque::pop_front);
         self.bytes -= dropped.as_ref().map_or(0, Interval::bytes);
-        self.names.forget_before(self.oldest().map_or(Duration::MAX, |oldest| oldest.began));
+        self.forget_names();
         dropped.is_some()
+    }
+
+    /// Forgets the names that no interval has any more. Workloads are named in the breakdowns alone.
+    fn forget_names(&mut self) {
+        let began = |interval: Option<&Interval>| interval.map_or(Duration::MAX, |interval| interval.began);
+        let (oldest, mut intervals) = (began(self.oldest()), self.intervals());
+        let broken_down = began(intervals.find(|interval| interval.breakdown.is_some()));
+        drop(intervals);
+        self.names.forget_before(oldest, broken_down);
     }
 
     /// Memory of all intervals and of the names in them.
