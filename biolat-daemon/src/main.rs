@@ -23,6 +23,7 @@ const MAX_BLOCKING_THREADS: usize = 8;
 
 fn main() -> ExitCode {
     c_library::share_one_heap();
+    c_library::ignore_file_size_signal();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {

@@ -64,7 +64,8 @@ impl FileWriter {
             });
             answered.store(true, Relaxed);
             let result = opened.and_then(|file| {
-                let mut writer = Writer { file, history: history.clone(), failed: None };
+                let mut writer =
+                    Writer { file, history: history.clone(), failed: None, is_removal_logged: false };
                 if writer.lock(&recordings)? {
                     writer.read(since_boot);
                     writer.run(&recordings);
@@ -109,6 +110,8 @@ struct Writer {
     history: SharedHistory,
     /// When writing failed, if it did the last time.
     failed: Option<Instant>,
+    /// Whether it was logged that a file has been removed.
+    is_removal_logged: bool,
 }
 
 impl Writer {
@@ -173,6 +176,7 @@ impl Writer {
 
     fn write(&mut self) {
         let written = self.file.write(&self.history);
+        self.log_removal();
         let shown = self.file.path.display();
         let had_failed = self.failed.is_some();
         match written {
@@ -190,6 +194,14 @@ impl Writer {
                 }
                 self.failed = Some(Instant::now());
             }
+        }
+    }
+    fn log_removal(&mut self) {
+        if self.file.is_removed() && !std::mem::replace(&mut self.is_removal_logged, true) {
+            log::warn!(
+                "the history in {} was removed: it ends with this biolat; restart biolat to begin a new file",
+                self.file.path.display()
+            );
         }
     }
 }
