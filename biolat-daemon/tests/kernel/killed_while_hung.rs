@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     history::{assert_sums, get, ios},
+    kept_probe::Random,
     support::{
         Folder,
         awake::Awake,
@@ -159,12 +160,15 @@ fn assert_whole(daemon: &Daemon, device: &str) {
 fn what_is_left_of_it_holds_nothing_that_others_need() {
     let drive = Freezable::attach("history-drive");
     let device = LoopDevice::attach("hung-history", true);
-    for signal in [Signal::KILL, Signal::TERM] {
-        let file = Path::new(drive.place()).join(format!("history-{}", signal.as_raw()));
+    let hangs = std::env::var("BIOLAT_TEST_HANGS").map_or(2, |hangs| hangs.parse().unwrap());
+    let mut random = Random::default();
+    for (hang, signal) in (0..hangs).zip([Signal::KILL, Signal::TERM].into_iter().cycle()) {
+        let file = Path::new(drive.place()).join(format!("history-{}", hang % 4));
         let others = programs();
         let mut start = command(&["--interval", "100ms", "--device", &device.name]);
         let daemon = Daemon::start_command(start.args(["--history-file", file.to_str().unwrap()]));
         wait_for("the history to be written", || fs::metadata(&file).is_ok_and(|file| file.len() > 500));
+        thread::sleep(Duration::from_micros(random.below(200_000)));
         let frozen = drive.freeze();
         wait_for("the thread to hang", || is_hung(&daemon));
         end(&daemon, signal);

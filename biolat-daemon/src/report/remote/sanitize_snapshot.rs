@@ -191,13 +191,13 @@ fn has_known_buckets(histogram: &Histogram) -> Result<()> {
 }
 
 pub(super) fn clean(value: &mut String) {
-    if value.contains(char::is_control) {
+    if value.contains(sanitize::is_replaced) {
         *value = sanitize::text(value);
     }
 }
 
 fn clean_keys(counts: &mut BTreeMap<String, u64>) {
-    if counts.keys().any(|name| name.contains(char::is_control)) {
+    if counts.keys().any(|name| name.contains(sanitize::is_replaced)) {
         *counts = mem::take(counts).into_iter().map(|(name, count)| (sanitize::text(&name), count)).collect();
     }
 }
