@@ -78,6 +78,30 @@ impl Store {
         Some(Part { intervals, names, totals, slow_number, mark })
     }
 
+    /// Puts the intervals of a file before those that were recorded so far. Returns how many there are of the file. `since_boot`
+    /// and `now` are the present time, by the clock of [`Self::record`] and by the wall clock.
+    pub(super) fn take_over(&mut self, file: Restoring, since_boot: Duration, now: SystemTime) -> usize {
+        let mut store = file.end(self.opened, since_boot, now);
+        let (restored, last) = (store.intervals().count(), store.intervals().last().map(|last| last.ended));
+        if let Some((snapshot, at)) = self.first.take() {
+            store.record(&snapshot, at);
+        }
+        // If the file was another daemon's until now, it has the same time.
+        let is_new = |interval: &&Interval| last.is_none_or(|last| interval.ended + store.clock_shift > last);
+        let intervals: Vec<_> = self.intervals().filter(is_new).cloned().collect();
+        let periods = Selection::new(intervals.clone(), self.names.names.clone(), 0).into_periods(None);
+        for (interval, period) in intervals.iter().zip(periods) {
+            store.add_renumbered(interval, period);
+        }
+        if let Some((snapshot, at)) = self.previous.take() {
+            store.previous = Some((snapshot, at + store.clock_shift));
+            store.slow_number = self.slow_number;
+            store.restored = None;
+        }
+        *self = store;
+        restored
+    }
+
     fn totals(&mut self, snapshot: &Snapshot) -> Totals {
         self.take_counts(None, snapshot);
         self.writer.begin(&self.counts, None);

@@ -71,9 +71,9 @@ impl Period {
             taken: self.ended,
             started,
             devices: self.devices,
-            workloads: self.workloads.map(Into::into),
+            workloads: self.workloads,
             lost: self.lost,
-            slow: SlowLog { dropped: self.slow_dropped, ios: self.slow.into(), ..SlowLog::default() },
+            slow: SlowLog { dropped: self.slow_dropped, ios: self.slow.into() },
             health: Health {
                 durations: Histogram { zero: self.collections, ..Histogram::new() },
                 failures: self.failures,

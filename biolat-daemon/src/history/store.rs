@@ -13,7 +13,6 @@ use super::{
     format::Format,
     interval::Interval,
     names::NameTable,
-    part::Restoring,
     selection::{KeptFrom, Period, Selection},
     usage::GrownUsages,
 };
@@ -65,7 +64,7 @@ pub struct Store {
     /// Whether a file may still have what came before.
     awaits_file: bool,
     /// The first snapshot, while a file is awaited and if there is no interval before it: the file may have the counters before.
-    first: Option<(Arc<Snapshot>, Duration)>,
+    pub(super) first: Option<(Arc<Snapshot>, Duration)>,
     /// The number of the run of intervals: a new one begins where the counters do not go on from those before.
     pub(super) run: u64,
     /// The number of the latest slow I/O that is in an interval.
@@ -136,32 +135,8 @@ impl Store {
         self.first = None;
     }
 
-    /// Puts the intervals of a file before those that were recorded so far. Returns how many there are of the file. `since_boot`
-    /// and `now` are the present time, by the clock of [`Self::record`] and by the wall clock.
-    pub(super) fn take_over(&mut self, file: Restoring, since_boot: Duration, now: SystemTime) -> usize {
-        let mut store = file.end(self.opened, since_boot, now);
-        let (restored, last) = (store.intervals().count(), store.intervals().last().map(|last| last.ended));
-        if let Some((snapshot, at)) = self.first.take() {
-            store.record(&snapshot, at);
-        }
-        // If the file was another daemon's until now, it has the same time.
-        let is_new = |interval: &&Interval| last.is_none_or(|last| interval.ended + store.clock_shift > last);
-        let intervals: Vec<_> = self.intervals().filter(is_new).cloned().collect();
-        let periods = Selection::new(intervals.clone(), self.names.names.clone(), 0).into_periods(None);
-        for (interval, period) in intervals.iter().zip(periods) {
-            store.add_renumbered(interval, period);
-        }
-        if let Some((snapshot, at)) = self.previous.take() {
-            store.previous = Some((snapshot, at + store.clock_shift));
-            store.slow_number = self.slow_number;
-            store.restored = None;
-        }
-        *self = store;
-        restored
-    }
-
     /// Adds an interval of another store, and what came in it: names have other numbers here.
-    fn add_renumbered(&mut self, interval: &Interval, period: Period) {
+    pub(super) fn add_renumbered(&mut self, interval: &Interval, period: Period) {
         let [began, ended] = [interval.began, interval.ended].map(|time| time + self.clock_shift);
         let has_workloads = period.workloads.is_some();
         let breakdown = interval.breakdown.as_ref().map(|_| Breakdown { has_workloads });
