@@ -1,12 +1,6 @@
 //! A probe that is kept in a BPF file system (`--pin`), as in containers.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command};
 
 use crate::{
     kept_probe::{Random, killed_under_load},
