@@ -96,6 +96,15 @@ pub(crate) fn time_of_local_day(now: i64, days_ago: i32, [hour, minute, second]:
     (time != -1).then_some(time)
 }
 
+/// Makes writing beyond the limit of a file's size (`ulimit -f`) an error, as without space on the drive. By default the kernel ends
+/// the process.
+pub fn ignore_file_size_signal() {
+    // SAFETY: nothing runs when the signal arrives.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Stops this process as Ctrl-Z does without a handler: by the default action of SIGTSTP, which the kernel ignores where no
 /// shell could continue the process. Returns when it is continued.
 pub(crate) fn stop_process() {

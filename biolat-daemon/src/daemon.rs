@@ -56,8 +56,13 @@ pub async fn run(
 
     // Starts the first of the threads that responses are made in, while a thread can still be started.
     spawn_blocking(|| ()).await?;
-    // Read after privileges are dropped, so that reloading it later cannot fail for lack of them.
-    let web_config = config.web_config.as_deref().map(WebConfig::open).transpose()?;
+    // Read after privileges are dropped, so that reloading it later cannot fail for lack of them, and in such a thread, as the
+    // drive that it is on may hang.
+    let web_config = config.web_config.map(|path| spawn_blocking(move || WebConfig::open(&path)));
+    let web_config = match web_config {
+        Some(opened) => Some(opened.await??),
+        None => None,
+    };
     let scheme = web_config.as_ref().map_or("http", WebConfig::scheme);
     if web_config.as_ref().is_some_and(|config| config.protections().is_empty()) {
         log::warn!("the web config has neither TLS nor passwords: serving plain HTTP to everyone");
@@ -117,15 +122,6 @@ impl Recorder {
     /// Adds an interval to the history for each collection that succeeds. In its own thread, as it may take milliseconds with
     /// hundreds of devices. If that has to wait, the next interval has what came in both.
     async fn run(self, mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
-        let writer = match self.writer {
-            Some(writer) => {
-                let ready = writer.ready().await;
-                // One that came meanwhile is too old by now.
-                snapshots.mark_unchanged();
-                ready
-            }
-            None => None,
-        };
         let mut recorded = None;
         while snapshots.changed().await.is_ok() {
             let now = time_since_boot();
@@ -136,9 +132,9 @@ impl Recorder {
             }
             let history = self.history.clone();
             let _ = spawn_blocking(move || history.record(&snapshot, now)).await;
-            writer.iter().for_each(FileWriter::recorded);
+            self.writer.iter().for_each(FileWriter::recorded);
         }
-        if let Some(writer) = writer {
+        if let Some(writer) = self.writer {
             writer.end().await;
         }
     }

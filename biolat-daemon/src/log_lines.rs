@@ -8,7 +8,10 @@ use std::{
     fs::{File, OpenOptions},
     io::{IsTerminal as _, Write as _, stderr},
     mem,
-    os::{fd::AsFd, unix::fs::OpenOptionsExt as _},
+    os::{
+        fd::{AsFd, AsRawFd as _, RawFd},
+        unix::fs::OpenOptionsExt as _,
+    },
     sync::{
         Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -99,6 +102,11 @@ fn open_terminal() {
     {
         let _ = TERMINAL.set(terminal);
     }
+}
+
+/// The descriptor that lines are written to besides standard error.
+pub(crate) fn terminal() -> Option<RawFd> {
+    TERMINAL.get().map(File::as_raw_fd)
 }
 
 /// Writes a line without waiting, or drops it.

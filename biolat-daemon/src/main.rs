@@ -23,6 +23,7 @@ const MAX_BLOCKING_THREADS: usize = 8;
 
 fn main() -> ExitCode {
     c_library::share_one_heap();
+    c_library::ignore_file_size_signal();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
@@ -81,6 +82,8 @@ fn serve(config: Config) -> anyhow::Result<()> {
         // The first of these threads is started before the daemon serves, and kept: without one, requests would fail.
         .thread_keep_alive(Duration::MAX)
         .max_blocking_threads(MAX_BLOCKING_THREADS)
+        // They use no descriptor but those that they open.
+        .on_thread_start(rights::isolate_thread)
         .build()?;
     let result = runtime::block_on(&runtime, async {
         // First, so that no signal has its default effect.

@@ -154,10 +154,16 @@ impl WorstInterval {
 }
 
 fn rows_of(interval: &ApiInterval) -> impl Iterator<Item = WorstInterval> {
-    interval.summary.iter().map(|summary| {
-        let total = |io: &ApiSlowIo| io.latency.total.unwrap_or_default();
-        let recorded = interval.slow.iter().filter(|io| io.device == summary.device && io.op == summary.op);
-        let slowest = recorded.max_by(|one, other| total(one).total_cmp(&total(other)));
+    let total = |io: &ApiSlowIo| io.latency.total.unwrap_or_default();
+    let mut recorded: HashMap<_, &ApiSlowIo> = HashMap::new();
+    for io in &interval.slow {
+        let slowest = recorded.entry((io.device.as_str(), io.op.as_str())).or_insert(io);
+        if total(io) >= total(slowest) {
+            *slowest = io;
+        }
+    }
+    interval.summary.iter().map(move |summary| {
+        let slowest = recorded.get(&(summary.device.as_str(), summary.op.as_str())).copied();
         // What failed is recorded however fast it was: a slower one may not be.
         let slowest = slowest.filter(|io| total(io) >= BUCKET * summary.slowest_seconds);
         WorstInterval {

@@ -1,6 +1,7 @@
 //! What the components of a path stand for: units, pods, containers, machines. The innermost of each counts.
 
 use super::{Identity, Kind, unit};
+use crate::sanitize;
 
 /// What a path says.
 #[derive(Default)]
@@ -171,5 +172,5 @@ fn is_decimal(text: &str) -> bool {
 }
 
 fn is_printable(name: &str) -> bool {
-    !name.is_empty() && !name.contains(char::is_control)
+    !name.is_empty() && !name.contains(sanitize::is_replaced)
 }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Result;
 
 use super::thread::LogLimit;
-use crate::runtime::no_thread;
+use crate::{rights, runtime::no_thread};
 
 /// How long a read may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,7 +36,10 @@ impl SysfsThread {
         let (jobs, received) = sync_channel::<Job>(1);
         thread::Builder::new()
             .name("sysfs".to_owned())
-            .spawn(move || received.into_iter().for_each(|job| job()))
+            .spawn(move || {
+                rights::isolate_thread();
+                received.into_iter().for_each(|job| job());
+            })
             .map_err(no_thread("the thread that reads sysfs"))?;
         Ok(Self { jobs, blocked: None, timeout: TIMEOUT, error_log: LogLimit::default() })
     }

@@ -1,12 +1,22 @@
 //! What comes first in the block of an interval's sizes and workloads.
 
 use super::{bits::BitReader, format::Format};
+use crate::snapshot::Snapshot;
 
 /// What an interval has of sizes and workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Breakdown {
     /// Whether workloads are counted. Of sizes, each op tells.
     pub(super) has_workloads: bool,
+}
+
+impl Breakdown {
+    /// None if neither is counted.
+    pub(super) fn of(snapshot: &Snapshot) -> Option<Self> {
+        let has_workloads = snapshot.workloads.is_some();
+        let mut series = snapshot.devices.iter().flat_map(|view| &view.series);
+        (has_workloads || series.any(|series| series.sizes.is_some())).then_some(Self { has_workloads })
+    }
 }
 
 /// Reads sizes and workloads.

@@ -373,8 +373,9 @@ impl NameTable {
         }
     }
 
-    /// Forgets the names that were used last before the oldest interval, which begins at this time.
-    pub(super) fn forget_before(&mut self, oldest: Duration) {
+    /// Forgets the names that were used last before the oldest interval, which begins at this time, or for workloads before the
+    /// oldest one with sizes and workloads.
+    pub(super) fn forget_before(&mut self, oldest: Duration, broken_down: Duration) {
         let Self { names, numbers_of_texts, numbers_of_lives, numbers_of_workloads, bytes, .. } = self;
         let Names { fixed: _, texts, lives, workloads } = names;
         texts.forget(oldest, |number, text| {
@@ -385,7 +386,7 @@ impl NameTable {
             *bytes -= life_bytes(&life.device);
             forget_number(numbers_of_lives, &life.device.name, number);
         });
-        workloads.forget(oldest, |number, workload| {
+        workloads.forget(broken_down, |number, workload| {
             *bytes -= workload_bytes(&workload.cgroup, &workload.identity);
             forget_number(numbers_of_workloads, &workload.cgroup, number);
         });

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     HistoryLimits,
-    block::{BlockSum, Counts, at, microseconds},
+    block::{BlockSum, Counts, microseconds},
     delta::DeviceDelta,
     format::Format,
     interval::Interval,
@@ -16,10 +16,7 @@ use super::{
     selection::Selection,
     store::Store,
 };
-use crate::{
-    histogram::Histogram,
-    snapshot::{Health, SlowLog, Snapshot},
-};
+use crate::snapshot::Snapshot;
 
 /// So many intervals are added up at a time.
 const ADDED_AT_ONCE: usize = 64;
@@ -79,6 +76,30 @@ impl Store {
         let intervals = self.intervals().filter(is_new).cloned().collect();
         let (names, slow_number) = (self.names.names.clone(), self.slow_number);
         Some(Part { intervals, names, totals, slow_number, mark })
+    }
+
+    /// Puts the intervals of a file before those that were recorded so far. Returns how many there are of the file. `since_boot`
+    /// and `now` are the present time, by the clock of [`Self::record`] and by the wall clock.
+    pub(super) fn take_over(&mut self, file: Restoring, since_boot: Duration, now: SystemTime) -> usize {
+        let mut store = file.end(self.opened, since_boot, now);
+        let (restored, last) = (store.intervals().count(), store.intervals().last().map(|last| last.ended));
+        if let Some((snapshot, at)) = self.first.take() {
+            store.record(&snapshot, at);
+        }
+        // If the file was another daemon's until now, it has the same time.
+        let is_new = |interval: &&Interval| last.is_none_or(|last| interval.ended + store.clock_shift > last);
+        let intervals: Vec<_> = self.intervals().filter(is_new).cloned().collect();
+        let periods = Selection::new(intervals.clone(), self.names.names.clone(), 0).into_periods(None);
+        for (interval, period) in intervals.iter().zip(periods) {
+            store.add_renumbered(interval, period);
+        }
+        if let Some((snapshot, at)) = self.previous.take() {
+            store.previous = Some((snapshot, at + store.clock_shift));
+            store.slow_number = self.slow_number;
+            store.restored = None;
+        }
+        *self = store;
+        restored
     }
 
     fn totals(&mut self, snapshot: &Snapshot) -> Totals {
@@ -211,20 +232,5 @@ fn since_zero(block: Arc<[u8]>) -> Interval {
 /// The counters in the shape of a snapshot.
 fn counters(totals: &Totals, names: &Names) -> Snapshot {
     let period = Selection::new(vec![since_zero(Arc::clone(&totals.block))], names.clone(), 0).sum();
-    Snapshot {
-        taken: at(0),
-        started: totals.started,
-        devices: period.devices,
-        workloads: None,
-        lost: period.lost,
-        slow: SlowLog { dropped: period.slow_dropped, ..SlowLog::default() },
-        health: Health {
-            durations: Histogram { zero: period.collections, ..Histogram::new() },
-            failures: period.failures,
-            ..Health::default()
-        },
-        probe: None,
-        process: None,
-        online_cpus: None,
-    }
+    Snapshot { workloads: None, ..period.into_snapshot(totals.started) }
 }

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     device::diskstats::Group,
-    snapshot::{CpuSpread, DeviceView, SeriesView, SlowIo, WorkloadUsage, WorkloadView},
+    histogram::Histogram,
+    snapshot::{
+        CpuSpread, DeviceView, Health, SeriesView, SlowIo, SlowLog, Snapshot, WorkloadUsage, WorkloadView,
+    },
 };
 
 /// From when on there are intervals of each tier.
@@ -59,6 +62,28 @@ pub struct Period {
     pub slow: Vec<SlowIo>,
     /// Slow I/Os that were not recorded.
     pub slow_dropped: u64,
+}
+
+impl Period {
+    /// What came, in the shape of a snapshot of counters that were zero when it began.
+    pub(super) fn into_snapshot(self, started: SystemTime) -> Snapshot {
+        Snapshot {
+            taken: self.ended,
+            started,
+            devices: self.devices,
+            workloads: self.workloads,
+            lost: self.lost,
+            slow: SlowLog { dropped: self.slow_dropped, ios: self.slow.into() },
+            health: Health {
+                durations: Histogram { zero: self.collections, ..Histogram::new() },
+                failures: self.failures,
+                ..Health::default()
+            },
+            probe: None,
+            process: None,
+            online_cpus: None,
+        }
+    }
 }
 
 impl Selection {

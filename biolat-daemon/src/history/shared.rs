@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     HistoryLimits, KeptFrom, Selection, Store,
-    part::{Mark, Part},
+    part::{Mark, Part, Restoring},
 };
 use crate::snapshot::Snapshot;
 
@@ -40,10 +40,9 @@ impl SharedHistory {
         self.store().bytes()
     }
 
-    /// What may be kept, and when it was made.
-    pub(super) fn limits(&self) -> (HistoryLimits, Duration) {
-        let store = self.store();
-        (store.limits, store.opened)
+    /// What may be kept.
+    pub(super) fn limits(&self) -> HistoryLimits {
+        self.store().limits
     }
 
     /// What is to be written to a file, see [`Store::part`].
@@ -51,9 +50,14 @@ impl SharedHistory {
         self.store().part(written)
     }
 
-    /// Goes on with what another daemon has recorded, before anything is recorded by this one.
-    pub(crate) fn replace(&self, store: Store) {
-        *self.store() = store;
+    /// Whether a file may still have what came before, see [`Store::set_awaits_file`].
+    pub(super) fn set_awaits_file(&self, awaits: bool) {
+        self.store().set_awaits_file(awaits);
+    }
+
+    /// Continues what another daemon has recorded, see [`Store::take_over`].
+    pub(super) fn take_over(&self, restoring: Restoring, since_boot: Duration, now: SystemTime) -> usize {
+        self.store().take_over(restoring, since_boot, now)
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {

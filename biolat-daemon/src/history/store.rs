@@ -13,7 +13,7 @@ use super::{
     format::Format,
     interval::Interval,
     names::NameTable,
-    selection::{KeptFrom, Selection},
+    selection::{KeptFrom, Period, Selection},
     usage::GrownUsages,
 };
 use crate::snapshot::{DeviceView, SlowIo, Snapshot};
@@ -61,6 +61,10 @@ pub struct Store {
     pub(super) previous: Option<(Arc<Snapshot>, Duration)>,
     /// The counters that another daemon counted last, which the first snapshot may continue.
     pub(super) restored: Option<(Arc<Snapshot>, Duration)>,
+    /// Whether a file may still have what came before.
+    awaits_file: bool,
+    /// The first snapshot, while a file is awaited and if there is no interval before it: the file may have the counters before.
+    pub(super) first: Option<(Arc<Snapshot>, Duration)>,
     /// The number of the run of intervals: a new one begins where the counters do not go on from those before.
     pub(super) run: u64,
     /// The number of the latest slow I/O that is in an interval.
@@ -83,6 +87,8 @@ impl Store {
             names: NameTable::default(),
             previous: None,
             restored: None,
+            awaits_file: false,
+            first: None,
             run: 0,
             slow_number: 0,
             writer: BlockWriter::default(),
@@ -106,6 +112,7 @@ impl Store {
             self.slow_number = 0;
             if counted > at.saturating_sub(self.opened) + CONTINUED {
                 self.slow_number = snapshot.slow.ios.last().map_or(0, |io| io.number);
+                self.first = self.awaits_file.then(|| (Arc::clone(snapshot), at));
                 return;
             }
         }
@@ -115,10 +122,29 @@ impl Store {
         if before.is_none() {
             self.run += 1;
         }
-        let (block, breakdown) = self.blocks(before.as_deref(), snapshot, has_breakdown);
+        let breakdown = if has_breakdown { Breakdown::of(snapshot) } else { None };
+        let (block, breakdown) = self.blocks(before.as_deref(), snapshot, breakdown);
         let ended_us = microseconds(snapshot.taken);
         let interval = Interval { began, ended: at.max(began), ended_us, block, breakdown };
         self.add(interval);
+    }
+
+    /// Whether a file may still have what came before. If so, and it is read later, [`Self::take_over`] goes on from there.
+    pub(super) fn set_awaits_file(&mut self, awaits: bool) {
+        self.awaits_file = awaits;
+        self.first = None;
+    }
+
+    /// Adds an interval of another store, and what came in it: names have other numbers here.
+    pub(super) fn add_renumbered(&mut self, interval: &Interval, period: Period) {
+        let [began, ended] = [interval.began, interval.ended].map(|time| time + self.clock_shift);
+        let has_workloads = period.workloads.is_some();
+        let breakdown = interval.breakdown.as_ref().map(|_| Breakdown { has_workloads });
+        let snapshot = period.into_snapshot(at(0));
+        self.names.begin(ended, snapshot.started);
+        self.slow_number = 0;
+        let (block, breakdown) = self.blocks(None, &snapshot, breakdown);
+        self.add(Interval { began, ended, block, breakdown, ..*interval });
     }
 
     /// Adds the latest interval.
@@ -130,16 +156,18 @@ impl Store {
         self.shrink();
     }
 
-    fn blocks(&mut self, before: Option<&Snapshot>, after: &Snapshot, has_breakdown: bool) -> Blocks {
+    fn blocks(
+        &mut self,
+        before: Option<&Snapshot>,
+        after: &Snapshot,
+        breakdown: Option<Breakdown>,
+    ) -> Blocks {
         self.take_counts(before, after);
-        let workloads = after.workloads.as_ref().filter(|_| has_breakdown).map(|workloads| {
+        let has_workloads = breakdown.is_some_and(|breakdown| breakdown.has_workloads);
+        let workloads = after.workloads.as_ref().filter(|_| has_workloads).map(|workloads| {
             let before = before.and_then(|before| before.workloads.as_deref()).unwrap_or_default();
             GrownUsages::of(before, workloads, &mut self.names)
         });
-        let has_sizes =
-            || after.devices.iter().flat_map(|view| &view.series).any(|series| series.sizes.is_some());
-        let is_broken_down = workloads.is_some() || has_breakdown && has_sizes();
-        let breakdown = is_broken_down.then_some(Breakdown { has_workloads: workloads.is_some() });
         self.writer.begin(&self.counts, breakdown);
         self.write_devices(before, after, workloads.as_ref());
         let slow = self.take_slow(after);
@@ -272,6 +300,7 @@ impl Store {
         let Some(interval) = intervals.find(|interval| interval.breakdown.is_some()) else { return false };
         self.bytes -= interval.breakdown_bytes();
         interval.breakdown = None;
+        self.forget_names();
         true
     }
 
@@ -288,8 +317,17 @@ impl Store {
     fn drop_oldest(&mut self) -> bool {
         let dropped = self.tiers.iter_mut().rev().find_map(VecDeque::pop_front);
         self.bytes -= dropped.as_ref().map_or(0, Interval::bytes);
-        self.names.forget_before(self.oldest().map_or(Duration::MAX, |oldest| oldest.began));
+        self.forget_names();
         dropped.is_some()
+    }
+
+    /// Forgets the names that no interval has any more. Workloads are named in the breakdowns alone.
+    fn forget_names(&mut self) {
+        let began = |interval: Option<&Interval>| interval.map_or(Duration::MAX, |interval| interval.began);
+        let (oldest, mut intervals) = (began(self.oldest()), self.intervals());
+        let broken_down = began(intervals.find(|interval| interval.breakdown.is_some()));
+        drop(intervals);
+        self.names.forget_before(oldest, broken_down);
     }
 
     /// Memory of all intervals and of the names in them.

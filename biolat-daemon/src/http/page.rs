@@ -15,7 +15,7 @@ use crate::{
     api::HUNG_SECONDS,
     format::NumberFormat,
     histogram::Histogram,
-    losses,
+    losses, sanitize,
     snapshot::{DeviceView, Inflight, SeriesView, Snapshot},
     version,
 };
@@ -183,7 +183,11 @@ fn duration(time: Duration) -> String {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    sanitize::text(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -232,10 +236,10 @@ mod tests {
 
     #[test]
     fn attributes_of_a_drive_are_escaped() {
-        let snapshot = snapshot("<script>\"&", &Histogram::new());
+        let snapshot = snapshot("<script>\"&\u{202e}", &Histogram::new());
         for live in [true, false] {
             let page = render(Some(&snapshot), "", live, links(live));
-            assert!(page.contains("<td>sda<td>&lt;script&gt;&quot;&amp;<td class=\"n\">0"), "{page}");
+            assert!(page.contains("<td>sda<td>&lt;script&gt;&quot;&amp;\u{fffd}<td class=\"n\">0"), "{page}");
             assert_eq!(page.matches("<script").count(), usize::from(live));
         }
     }
@@ -299,7 +303,7 @@ mod tests {
     #[test]
     fn the_page_is_small() {
         let size = STYLE.len() + LIVE.len() + SCRIPT.len();
-        assert!(size < 118 << 10, "{size} bytes");
+        assert!(size < 119 << 10, "{size} bytes");
     }
 
     #[test]

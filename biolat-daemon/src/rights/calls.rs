@@ -158,6 +158,11 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_fcntl, one_of(1, FILE_COMMANDS.map(|command| command as u64))?);
     // Reading a limit, not setting one.
     rules.insert(libc::SYS_prlimit64, vec![is_null(2)?]);
+    if role == Role::Serving {
+        // For the threads that it starts: see `isolate_thread`.
+        rules.insert(libc::SYS_close_range, Vec::new());
+        rules.insert(libc::SYS_unshare, one_of(0, [libc::CLONE_FILES as u64])?);
+    }
     if matches!(role, Role::Serving | Role::Tui) {
         let threads = libc::CLONE_THREAD as u64;
         let is_thread = when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), threads)?;
@@ -175,7 +180,7 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
             rules.insert(libc::SYS_ioctl, one_of(1, TERMINAL_COMMANDS)?);
         }
         Role::WritingHistory { files } => {
-            for call in [libc::SYS_pwrite64, libc::SYS_ftruncate, libc::SYS_fdatasync] {
+            for call in [libc::SYS_pwrite64, libc::SYS_ftruncate, libc::SYS_fdatasync, libc::SYS_flock] {
                 rules.insert(call, one_of(0, files.map(|file| u64::from(file.cast_unsigned())))?);
             }
         }
@@ -366,9 +371,10 @@ mod tests {
                 assert_eq!(file.write_at(b"x", 0).unwrap(), 1);
                 file.set_len(0).unwrap();
                 file.sync_data().unwrap();
+                file.lock().unwrap();
             }
             assert!(is_denied(other.write_at(b"x", 0)) && is_denied(other.set_len(0)));
-            assert!(is_denied(other.sync_data()));
+            assert!(is_denied(other.sync_data()) && is_denied(other.lock()));
             assert!(is_denied(fs::OpenOptions::new().append(true).open("/dev/null")));
             assert!(is_denied(UdpSocket::bind("127.0.0.1:0")));
         });

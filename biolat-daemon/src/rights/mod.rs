@@ -5,6 +5,7 @@
 
 mod calls;
 mod capabilities;
+mod isolation;
 
 use std::{io, os::fd::RawFd};
 
@@ -12,6 +13,7 @@ use anyhow::{Context as _, Result};
 
 pub use capabilities::raise;
 pub(crate) use capabilities::{clear_effective, missing_capabilities, missing_of};
+pub use isolation::isolate_thread;
 
 /// What a thread does once the probe is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

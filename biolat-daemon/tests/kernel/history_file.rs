@@ -1,6 +1,6 @@
 //! A history that survives the daemon, in a file.
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{fs, path::Path, process::Command, thread, time::Duration};
 
 use biolat_daemon::api::{ApiHistory, ApiSnapshot};
 
@@ -9,7 +9,7 @@ use crate::{
     support::{
         Folder,
         awake::Awake,
-        daemon::{Daemon, wait_for},
+        daemon::{Daemon, program, wait_for},
         fd_store::FdStore,
         load::Target,
         loop_device::LoopDevice,
@@ -102,4 +102,63 @@ fn a_file_that_cannot_be_used() {
         assert_eq!(log.iter().filter(expected).count(), 1, "{log:#?}");
     }
     assert_eq!(fs::read(&of_others).unwrap(), b"dear diary");
+}
+
+/// Two daemons were told to use one file: the second one continues its history once the first one has ended.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_locked_file_is_taken_over_when_it_is_free() {
+    let folder = Folder::new("history-files", true);
+    let file = folder.0.join("history");
+    let device = LoopDevice::attach("history-file", true);
+    let arguments = arguments(&device.name, file.to_str().unwrap());
+    let first = Daemon::start(&arguments);
+    let target = Target::open(&device.path());
+    target.read(100);
+    wait_for("the first I/Os", || ios(&history(&first).intervals, &device.name) == 100);
+    let second = Daemon::start(&arguments);
+    let lines = |text: &str| second.log().iter().filter(|line| line.contains(text)).count();
+    wait_for("the line", || lines("another process has it locked") == 1);
+    target.read(10);
+    wait_for("the next I/Os", || ios(&history(&first).intervals, &device.name) == 110);
+    wait_for("them in the other daemon", || ios(&history(&second).intervals, &device.name) == 10);
+    first.terminate();
+    target.read(1);
+    wait_for("the file", || lines("going on with the history in") == 1);
+    assert_eq!(lines("another process has it locked"), 1);
+    wait_for("the last I/O", || ios(&history(&second).intervals, &device.name) == 111);
+    second.terminate();
+    let third = Daemon::start(&arguments);
+    wait_for("the file to be read", || ios(&history(&third).intervals, &device.name) == 111);
+}
+
+/// Without a name, with a limit of the size of files: one line each, and the daemon goes on.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_file_that_is_removed_or_limited() {
+    let folder = Folder::new("history-files", true);
+    let file = folder.0.join("history");
+    let device = LoopDevice::attach("history-file", true);
+    let target = Target::open(&device.path());
+    for limit in ["unlimited", "1"] {
+        let script = format!("ulimit -f {limit}; exec \"$0\" --listen 127.0.0.1:0 \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(program()).args(arguments(&device.name, file.to_str().unwrap()));
+        let daemon = Daemon::start_command(&mut command);
+        target.read(100);
+        wait_for("the history", || ios(&history(&daemon).intervals, &device.name) >= 100);
+        let lines = |text: &str| daemon.log().iter().filter(|line| line.contains(text)).count();
+        let expected = match limit {
+            "unlimited" => {
+                fs::remove_file(&file).unwrap();
+                "was removed: it ends with this biolat; restart biolat to begin a new file"
+            }
+            _ => "File too large (os error 27): keeping it in memory, trying again every minute",
+        };
+        wait_for("the line", || lines(expected) == 1);
+        let intervals = history(&daemon).intervals.len();
+        wait_for("more intervals", || history(&daemon).intervals.len() > intervals + 5);
+        assert_eq!(lines(expected), 1);
+        assert_eq!(daemon.terminate().0.code(), Some(0));
+    }
 }

@@ -28,6 +28,7 @@ mod incidents;
 mod inflight;
 mod kept_counters;
 mod kept_probe;
+mod killed_while_hung;
 mod known_latency;
 mod latency;
 mod lifecycle;

@@ -1,6 +1,11 @@
 //! A saved history, dragged into the page of another daemon.
 
-use std::{fs, io::Write as _, path::PathBuf};
+use std::{
+    fs,
+    io::Write as _,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
@@ -22,7 +27,7 @@ fn lines(day: &DayServer) -> Vec<String> {
     let intervals = history.as_object_mut().unwrap().remove("intervals").unwrap();
     let intervals = intervals.as_array().unwrap();
     let mut snapshot = get("/api/v1/snapshot");
-    snapshot["host"] = "<b>db1</b>".into();
+    snapshot["host"] = "<b>db\u{202e}1</b>".into();
     let head = json!({
         "format": "biolat history",
         "format_version": 1,
@@ -74,7 +79,7 @@ fn a_saved_history_is_shown_as_the_own_one() {
         browser.wait_for("biolat.state.day?.length > 100 && document.getElementById('day-note').hidden");
         fs::remove_file(path).unwrap();
         who_and_sizes(&mut browser, &day);
-        assert_eq!(browser.text("#host"), "<b>db1</b>");
+        assert_eq!(browser.text("#host"), "<b>db\u{fffd}1</b>");
         assert!(browser.text("#state").ends_with(name));
         let stalls = browser.evaluate("biolat.state.day.filter(({ slowest }) => slowest > 1)");
         assert_eq!(stalls.as_array().unwrap().len(), 1, "{stalls}");
@@ -107,4 +112,36 @@ fn a_saved_history_is_shown_as_the_own_one() {
     is_exact(&mut browser, &day);
     let faults: Vec<_> = browser.faults().into_iter().filter(|fault| !fault.contains("404")).collect();
     assert_eq!(faults, [""; 0]);
+}
+
+/// Few kilobytes that are hundreds of megabytes, and would take the browser's memory or its time.
+#[test]
+#[ignore = "needs chromium and Playwright: cargo xtask test"]
+fn hostile_files_are_refused_in_seconds() {
+    let other = DayServer::without_history();
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{}/", other.address), &json!({}));
+    browser.wait_for("document.getElementById('day-note')?.textContent.includes('--history off')");
+    let head = json!({
+        "format": "biolat history", "format_version": 1, "saved": 1_767_582_120.0, "slow": null, "snapshot": null,
+        "history": {"version": 1, "biolat": "0.1.0", "host": "db1", "interval": 5.0, "from": 0.0, "to": 1_767_582_120.0},
+    });
+    let interval = json!({
+        "began": 1_767_582_000.0, "taken": 1_767_582_060.0, "seconds": 60, "passes": 12, "failures": 0, "devices": [],
+        "lost": {}, "slow": [], "slow_dropped": 0,
+    });
+    let many = format!("{head}\n{}", format!("{interval}\n").repeat(3_000_000));
+    let spaces = " ".repeat(512 << 20);
+    let only_spaces = gzip(&spaces);
+    for (name, bytes, says) in [
+        ("many.gz", gzip(&many), "is too large for a browser: it is shown up to"),
+        ("spaces.gz", only_spaces, "is not a history"),
+        ("line.gz", gzip(&format!("{head}\n{interval}\n{spaces}")), "is too large for a browser"),
+    ] {
+        let began = Instant::now();
+        drop_file(&mut browser, name, &bytes, says);
+        let took = began.elapsed();
+        println!("{name}, {} KiB: {took:.1?}", bytes.len() >> 10);
+        assert!(took < Duration::from_secs(20), "{name}: {took:?}");
+    }
 }

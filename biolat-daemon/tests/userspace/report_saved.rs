@@ -6,6 +6,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Output},
+    time::{Duration, Instant},
 };
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
@@ -248,7 +249,7 @@ fn places_that_cannot_be_written() {
     fails(&save(&existing.join("file")), &["cannot write "]);
     // A file system that is full after 4 KiB.
     let output = Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" report --from \"$1\" --save \"$2\""])
+        .args(["-c", "ulimit -f 8; exec \"$0\" report --from \"$1\" --save \"$2\""])
         .arg(env!("CARGO_BIN_EXE_biolat-daemon"))
         .args([&from, folder.0.join("full").to_str().unwrap()])
         .output()
@@ -277,5 +278,80 @@ fn wrong_options() {
         &["--from", "db1", "--save", "x", "5"],
     ] {
         assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+/// A histogram with this many I/Os.
+fn histogram(ios: u64) -> Value {
+    json!({"count": ios, "seconds": 1.0, "zero": 0, "overflow": 0, "buckets": [[0, ios]]})
+}
+
+/// A file with so many devices, workloads and slow I/Os in each of some lines, which are within a minute.
+fn crowded(devices: usize, per_line: usize) -> Vec<u8> {
+    let numbers: Vec<_> = (0..devices).collect();
+    let lines = numbers.chunks(per_line).map(|numbers| {
+        let op = |ios: u64| {
+            json!({
+                "op": "read", "bytes": 4096, "errors": {}, "requeues": 0, "sizes": null, "queue": histogram(ios),
+                "device": histogram(ios), "total": histogram(ios),
+            })
+        };
+        let device = |number: &usize| {
+            json!({
+                "name": format!("sd{number}"), "model": "", "serial": "", "rotational": false, "holders": [], "since": 1.0,
+                "phases": ["queue", "device", "total"], "lacks": "", "ops": [op(600)], "unseen": {},
+            })
+        };
+        let workload = |number: &usize| {
+            let usage = json!([{
+                "device": "sd0", "op": "read", "bytes": 1, "errors": 0, "queue_seconds": 0.0, "device_seconds": 0.0,
+                "total": histogram(0),
+            }]);
+            json!({
+                "cgroup": format!("/{number}"), "name": "x", "kind": "other", "unit": "", "namespace": "", "pod": "",
+                "container": "", "pod_uid": "", "container_id": "", "gone": false, "since": 1.0, "usage": usage,
+            })
+        };
+        let slow = |number: &usize| {
+            json!({
+                "number": number, "completed": 1_767_582_001.0, "device": format!("sd{number}"), "op": "read", "sector": 0,
+                "bytes": 4096, "status": "ok", "latency": {"total": 2.0}, "cpu": 0, "workload": "/",
+            })
+        };
+        let mut line = json!({
+            "began": 1_767_582_000, "taken": 1_767_582_060, "seconds": 60, "passes": 12, "failures": 0, "lost": {},
+            "slow_dropped": 0,
+        });
+        line["devices"] = numbers.iter().map(device).collect();
+        line["workloads"] = numbers.iter().map(workload).collect();
+        line["slow"] = numbers.iter().map(slow).collect();
+        format!("{line}\n")
+    });
+    let end = json!({"end": {"intervals": devices.div_ceil(per_line)}});
+    gzip(format!("{}{}{end}\n", head(|_| ()), lines.collect::<String>()).as_bytes())
+}
+
+/// Of a host that does not exist: ten times the devices take ten times as long, not a hundred times.
+#[test]
+fn a_file_with_thousands_of_devices_is_read_in_proportion_to_its_length() {
+    let folder = Folder::new("saved-crowded");
+    let times = |devices: usize, per_line: usize| {
+        let path = folder.0.join(format!("{devices}-{per_line}"));
+        fs::write(&path, crowded(devices, per_line)).unwrap();
+        let path = path.to_str().unwrap();
+        [&["-D"][..], &["--worst"]].map(|options| {
+            let began = Instant::now();
+            let arguments = [&["--load", path, "--since", "1000000000"], options].concat();
+            let output = run(&arguments);
+            assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+            began.elapsed()
+        })
+    };
+    for lines in [1, 30] {
+        let (few, many) = (times(900, 900 / lines), times(9000, 9000 / lines));
+        println!("{lines} lines: {few:?}, {many:?}");
+        for (few, many) in few.into_iter().zip(many) {
+            assert!(many < 25 * few + Duration::from_millis(500), "{lines} lines: {few:?}, then {many:?}");
+        }
     }
 }

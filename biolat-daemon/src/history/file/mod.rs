@@ -62,6 +62,8 @@ pub(crate) struct HistoryFile {
     names: Names,
     /// None: all is to be written, to the other file.
     written: Option<Mark>,
+    /// Whether another program has changed the file in use since then.
+    was_changed: bool,
     origin: Origin,
 }
 
@@ -73,13 +75,29 @@ struct Found {
 }
 
 impl HistoryFile {
+    /// Opens the files. They are to be locked before they are read.
     pub(crate) fn open(path: &Path, origin: Origin) -> Result<Self> {
-        let mut second = path.as_os_str().to_owned();
-        second.push(".2");
-        let files = [open(path)?, open(Path::new(&second))?];
+        let files = [open(path)?, open(&second_path(path))?];
         let (path, names) = (path.to_owned(), Names::default());
         // The first one is written to first.
-        Ok(Self { path, files, in_use: 1, generation: 0, bytes: 0, names, written: None, origin })
+        let (in_use, generation, bytes, written, was_changed) = (1, 0, 0, None, false);
+        Ok(Self { path, files, in_use, generation, bytes, names, written, was_changed, origin })
+    }
+
+    /// Locks the files. False if another process has one of them locked.
+    fn lock(&self) -> Result<bool> {
+        let paths = [&self.path, &second_path(&self.path)];
+        for (file, path) in self.files.iter().zip(paths) {
+            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(false),
+                Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+            }
+        }
+        for (file, path) in self.files.iter().zip(paths) {
+            check_magic(file, path)?;
+        }
+        Ok(true)
     }
 
     pub(crate) fn fds(&self) -> [RawFd; 2] {
@@ -111,7 +129,14 @@ impl HistoryFile {
 
     /// Writes what came since it was written last.
     fn write(&mut self, history: &SharedHistory) -> io::Result<()> {
-        let most = 2 * history.limits().0.bytes as u64 + LEAST_ROOM;
+        if self.is_changed() {
+            ::log::warn!(
+                "the history in {} was changed by another program: writing all of it again",
+                self.path.display()
+            );
+            (self.written, self.was_changed) = (None, true);
+        }
+        let most = 2 * history.limits().bytes as u64 + LEAST_ROOM;
         let Some(part) = history.part(self.written.filter(|_| self.bytes < most)) else { return Ok(()) };
         if part.totals.is_some() {
             self.written = None;
@@ -124,6 +149,10 @@ impl HistoryFile {
                 self.write_to(next, 0, contents::add(records, &part, &Names::default(), &self.origin))?;
             self.generation += 1;
             self.in_use = next;
+            if std::mem::take(&mut self.was_changed) {
+                // As it is, the next daemon might take it for another program's.
+                let _ = self.files[1 - next].set_len(0);
+            }
         } else {
             let records = Records::next(self.generation);
             let records = contents::add(records, &part, &self.names, &self.origin);
@@ -132,6 +161,21 @@ impl HistoryFile {
         self.names = part.names;
         self.written = Some(part.mark);
         Ok(())
+    }
+
+    /// Whether the file in use is no longer as it was written last: truncated, or replaced in place.
+    fn is_changed(&self) -> bool {
+        let file = &self.files[self.in_use];
+        let is_same = || {
+            file.metadata().is_ok_and(|metadata| metadata.len() == self.bytes)
+                && log::generation(file).is_some_and(|(generation, _)| generation == self.generation)
+        };
+        self.written.is_some() && !is_same()
+    }
+
+    /// Whether a file has no name any more: nobody will find what is written to it.
+    fn is_removed(&self) -> bool {
+        self.files.iter().any(|file| file.metadata().is_ok_and(|metadata| metadata.nlink() == 0))
     }
 
     /// Writes to the end of a file. Returns its length. If it fails, the file is as long as it was.
@@ -150,7 +194,13 @@ impl HistoryFile {
     }
 }
 
-/// Opens a file that is empty or biolat's, and locks it.
+fn second_path(path: &Path) -> PathBuf {
+    let mut second = path.as_os_str().to_owned();
+    second.push(".2");
+    second.into()
+}
+
+/// Opens a file of this user, or creates it.
 fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).mode(0o600);
@@ -165,15 +215,16 @@ fn open(path: &Path) -> Result<File> {
     if metadata.uid() != geteuid().as_raw() || metadata.nlink() > 1 {
         bail!("{shown} belongs to another user, or has a second name");
     }
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => bail!("another biolat uses {shown}"),
-        Err(error) => return Err(error).with_context(|| format!("cannot lock {shown}")),
-    }
+    Ok(file)
+}
+
+/// An error unless the file is empty or biolat's.
+fn check_magic(file: &File, path: &Path) -> Result<()> {
+    let shown = path.display();
     let mut begin = [0; MAGIC.len()];
     let length = file.read_at(&mut begin, 0).with_context(|| format!("cannot read {shown}"))?;
     if length > 0 && begin[..length] != MAGIC[..length] {
         bail!("{shown} is not a history of biolat, and is left as it is");
     }
-    Ok(file)
+    Ok(())
 }

@@ -1,6 +1,8 @@
 //! A history that is written, and read by the next daemon.
 
+mod changed;
 mod format_1;
+mod late;
 
 use std::{
     fs,
@@ -16,7 +18,7 @@ use super::{Found, HistoryFile, Origin};
 use crate::{
     history::{
         HistoryLimits, Period, SharedHistory,
-        tests::host::{Sums, TestHost, UPTIME, at, clock, difference, sums},
+        tests::host::{Sum, Sums, TestHost, UPTIME, at, clock, difference, sums},
     },
     snapshot::Snapshot,
 };
@@ -44,10 +46,11 @@ impl Daemon {
     ) -> (Self, Option<bool>) {
         let history = SharedHistory::new(limits, since_boot);
         let mut file = HistoryFile::open(path, origin(boot)).unwrap();
+        assert!(file.lock().unwrap());
         let found = file.read(limits);
         let is_whole = found.as_ref().map(|found| found.is_whole);
         if let Some(Found { restoring, .. }) = found {
-            history.replace(restoring.end(since_boot, since_boot, now));
+            history.take_over(restoring, since_boot, now);
         }
         (Self { history, file }, is_whole)
     }
@@ -263,7 +266,9 @@ fn the_files_are_used_by_turns_and_bounded() {
 #[test]
 fn files_of_others_are_left_alone() {
     let (folder, path) = folder();
-    let refusal = |path: &Path| format!("{:#}", HistoryFile::open(path, origin("boot")).err().unwrap());
+    let lock =
+        |path: &Path| HistoryFile::open(path, origin("boot")).and_then(|file| Ok((file.lock()?, file)));
+    let refusal = |path: &Path| format!("{:#}", lock(path).err().unwrap());
     fs::write(&path, "dear diary").unwrap();
     assert!(refusal(&path).ends_with("/history is not a history of biolat, and is left as it is"));
     assert_eq!(fs::read(&path).unwrap(), b"dear diary");
@@ -274,13 +279,10 @@ fn files_of_others_are_left_alone() {
     symlink(&path, &link).unwrap();
     assert!(refusal(&link).contains("symbolic links"), "{}", refusal(&link));
     fs::remove_file(&path).unwrap();
-    let first = HistoryFile::open(&path, origin("boot")).unwrap();
-    assert!(
-        refusal(&path).ends_with("another biolat uses ".to_owned().as_str())
-            || refusal(&path).contains("another biolat uses")
-    );
+    let first = lock(&path).unwrap();
+    assert!(first.0 && !lock(&path).unwrap().0);
     drop(first);
-    HistoryFile::open(&path, origin("boot")).unwrap();
+    assert!(lock(&path).unwrap().0);
 }
 
 /// Of another version: a new one is begun in the file.

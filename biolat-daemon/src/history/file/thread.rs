@@ -1,36 +1,44 @@
-//! The thread that opens, reads and writes the files: a drive that does not answer holds up nothing else.
+//! The thread that opens, reads and writes the files. A drive that hangs delays nothing else, and the thread shares no descriptor
+//! with the rest of the daemon: if it is killed meanwhile, the next one can start.
 
 use std::{
     path::PathBuf,
-    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel},
+    },
     thread,
     time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::Result;
-use tokio::{sync::oneshot, time::timeout};
+use tokio::time::sleep;
 
 use super::{Found, HistoryFile, Origin};
 use crate::{
-    history::{SharedHistory, Store},
+    history::SharedHistory,
     rights::{self, Role},
     runtime::no_thread,
 };
 
-/// How long after an error the files are left alone.
+/// How long after an error the files are left alone, and the longest time between two attempts to lock them.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// How long the history waits for what the files have.
+/// How long the first attempt to lock them is waited for: a daemon that is ending may have them.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+/// After this long without an answer from the drive there is a warning.
 const LONGEST_READ: Duration = Duration::from_secs(30);
 
 /// Has the history written. When it is dropped, the thread writes once more, and ends.
 pub(crate) struct FileWriter {
     path: PathBuf,
-    history: SharedHistory,
-    /// What the files have, once it has been read.
-    read: oneshot::Receiver<Option<Box<Store>>>,
+    started: Instant,
+    /// Whether the drive has answered, or the lack of an answer was logged.
+    is_answered: Arc<AtomicBool>,
     recorded: SyncSender<()>,
-    ended: oneshot::Receiver<()>,
+    ended: Receiver<()>,
 }
 
 impl FileWriter {
@@ -44,67 +52,57 @@ impl FileWriter {
         seccomp: bool,
     ) -> Result<Self> {
         let (recorded, recordings) = sync_channel(1);
-        let (is_read, read) = oneshot::channel();
-        let (is_ended, ended) = oneshot::channel();
-        let (own_path, own_history) = (path.clone(), history.clone());
+        let (is_ended, ended) = sync_channel(1);
+        let is_answered = Arc::new(AtomicBool::new(false));
+        history.set_awaits_file(true);
+        let (own_path, answered) = (path.clone(), Arc::clone(&is_answered));
         let run = move || {
+            let _is_ended: SyncSender<()> = is_ended;
+            rights::isolate_thread();
             let opened = HistoryFile::open(&own_path, origin).and_then(|file| {
                 rights::drop_privileges(Role::WritingHistory { files: file.fds() }, seccomp)?;
                 Ok(file)
             });
-            let file = match opened {
-                Ok(file) => file,
-                Err(error) => {
-                    log::warn!("--history-file: {error:#}: keeping the history in memory alone");
-                    return;
+            answered.store(true, Relaxed);
+            let result = opened.and_then(|file| {
+                let mut writer =
+                    Writer { file, history: history.clone(), failed: None, is_removal_logged: false };
+                if writer.lock(&recordings)? {
+                    writer.read(since_boot);
+                    writer.run(&recordings);
                 }
-            };
-            let mut writer = Writer { file, history: own_history, failed: None };
-            let store = writer.read(since_boot);
-            // Nobody waits for it any more.
-            if is_read.send(store.map(Box::new)).is_ok() {
-                writer.run(&recordings);
+                Ok(())
+            });
+            if let Err(error) = result {
+                log::warn!("--history-file: {error:#}: keeping the history in memory alone");
+                history.set_awaits_file(false);
             }
-            let _ = is_ended.send(());
         };
         let name = "history".to_owned();
         thread::Builder::new()
             .name(name)
             .spawn(run)
             .map_err(no_thread("the thread that writes the history"))?;
-        Ok(Self { path, history, read, recorded, ended })
-    }
-
-    /// Waits until the files have been read, and goes on with what they have. None if they cannot be used.
-    pub(crate) async fn ready(mut self) -> Option<Self> {
-        match timeout(LONGEST_READ, &mut self.read).await {
-            Ok(Ok(store)) => {
-                if let Some(store) = store {
-                    self.history.replace(*store);
-                }
-                Some(self)
-            }
-            // The thread has said why.
-            Ok(Err(_)) => None,
-            Err(_) => {
-                log::warn!(
-                    "cannot read the history in {} within {LONGEST_READ:?}: keeping it in memory alone",
-                    self.path.display()
-                );
-                None
-            }
-        }
+        Ok(Self { path, started: Instant::now(), is_answered, recorded, ended })
     }
 
     /// There is another interval. If the thread is still writing, it writes both next.
     pub(crate) fn recorded(&self) {
         let _ = self.recorded.try_send(());
+        if self.started.elapsed() > LONGEST_READ && !self.is_answered.swap(true, Relaxed) {
+            log::warn!(
+                "cannot open the history in {}: its drive has not answered for {LONGEST_READ:?}: keeping it in memory until it does",
+                self.path.display()
+            );
+        }
     }
 
-    /// Waits until all is written.
+    /// Waits until all is written. The thread cannot wake this one: it has no descriptor for that.
     pub(crate) async fn end(self) {
         drop(self.recorded);
-        let _ = self.ended.await;
+        while self.ended.try_recv() != Err(TryRecvError::Disconnected) {
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 
@@ -113,14 +111,40 @@ struct Writer {
     history: SharedHistory,
     /// When writing failed, if it did the last time.
     failed: Option<Instant>,
+    /// Whether it was logged that a file has been removed.
+    is_removal_logged: bool,
 }
 
 impl Writer {
-    /// What the files have, if they have anything.
-    fn read(&mut self, since_boot: impl Fn() -> Duration) -> Option<Store> {
-        let (limits, opened) = self.history.limits();
+    /// Waits until no other process has the files locked. False if the daemon ends first.
+    fn lock(&self, recordings: &Receiver<()>) -> Result<bool> {
+        let mut wait = FIRST_RETRY;
+        let mut is_logged = false;
+        while !self.file.lock()? {
+            let next = Instant::now() + wait;
+            if wait > FIRST_RETRY && !std::mem::replace(&mut is_logged, true) {
+                log::warn!(
+                    "cannot use the history in {}: another process has it locked, a biolat that runs or hangs: keeping the \
+                     history in memory, trying again every minute",
+                    self.file.path.display()
+                );
+            }
+            wait = (2 * wait).min(RETRY);
+            loop {
+                match recordings.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Ok(()) => {}
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(false),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Continues the history that the files have, if they have any.
+    fn read(&mut self, since_boot: impl Fn() -> Duration) {
         let was_empty = self.file.is_empty();
-        let found = self.file.read(limits);
+        let found = self.file.read(self.history.limits());
         let shown = self.file.path.display();
         let Some(Found { restoring, is_whole }) = found else {
             if !was_empty {
@@ -128,14 +152,14 @@ impl Writer {
                     "the history in {shown} is damaged, or of a version that cannot be read: beginning a new one"
                 );
             }
-            return None;
+            self.history.set_awaits_file(false);
+            return;
         };
         if !is_whole {
             log::warn!("the end of the history in {shown} is damaged: going on with what is before it");
         }
-        let store = restoring.end(opened, since_boot(), SystemTime::now());
-        log::info!("going on with the history in {shown}: {} intervals", store.intervals().count());
-        Some(store)
+        let intervals = self.history.take_over(restoring, since_boot(), SystemTime::now());
+        log::info!("going on with the history in {shown}: {intervals} intervals");
     }
 
     fn run(&mut self, recordings: &Receiver<()>) {
@@ -153,6 +177,7 @@ impl Writer {
 
     fn write(&mut self) {
         let written = self.file.write(&self.history);
+        self.log_removal();
         let shown = self.file.path.display();
         let had_failed = self.failed.is_some();
         match written {
@@ -170,6 +195,14 @@ impl Writer {
                 }
                 self.failed = Some(Instant::now());
             }
+        }
+    }
+    fn log_removal(&mut self) {
+        if self.file.is_removed() && !std::mem::replace(&mut self.is_removal_logged, true) {
+            log::warn!(
+                "the history in {} was removed: it ends with this biolat; restart biolat to begin a new file",
+                self.file.path.display()
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Of the store as a whole: hosts with known I/Os, and clocks that the test sets.
 
+mod churn;
 mod clocks;
 mod cost;
 mod day;

@@ -1,5 +1,9 @@
 // Buckets, percentiles and number formats.
 
+/** Control characters and those that reorder or hide text, as in `sanitize.rs`: names of cgroups and devices may contain anything. */
+const REPLACED = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{DI}]/gu;
+const visible = (text) => (typeof text === 'string' ? text.replace(REPLACED, '\ufffd') : text);
+
 // The zero bucket and the overflow have the indices below the first and above the last bucket.
 const ZERO = -160, OVER = 81, CELLS = OVER - ZERO + 1;
 const PHASES = ['queue', 'device', 'total', 'admission'], QUEUE = 0, DEVICE = 1, TOTAL = 2, ADMISSION = 3;

@@ -20,10 +20,11 @@ let fileNote = '';
 let rendered = null;
 
 function make(tag, text = '', properties = {}) {
-  return Object.assign(document.createElement(tag), { textContent: text }, properties);
+  return Object.assign(document.createElement(tag), { textContent: visible(text) }, properties);
 }
 /** Sets the text if it has changed: otherwise screen readers would repeat it and selections would be lost. */
 function setText(element, text, title) {
+  [text, title] = [visible(text), visible(title)];
   if (element.textContent !== text) element.textContent = text;
   if (title !== undefined && element.title !== title) element.title = title;
 }
@@ -207,7 +208,7 @@ function drawNow() {
   const detailed = view.passes.filter(({ hasDetail = true }) => hasDetail), passes = workload === null ? view.passes : detailed;
   showChoice(snapshot, { workload, phase });
   setText(at('host'), snapshot.host);
-  document.title = `${snapshot.host} · biolat`;
+  document.title = visible(`${snapshot.host} · biolat`);
   const colours = Object.fromEntries(QUANTILES.map(([name]) => [name, getComputedStyle(document.querySelector(`dt.${name}`)).color]));
   heatmap.draw({ passes, from, to, whole: isPast && !past.loading, device, op, workload, phase, dark, colours });
   const sumOf = (some, whose) => some.reduce((all, pass) => all.addPass(pass, device, op, whose), new Sum());
@@ -415,7 +416,7 @@ function pairs(list, items) {
     const [term, text] = list.children[place].children;
     setText(term, name);
     setText(text, value);
-    list.children[place].title = title;
+    list.children[place].title = visible(title);
     text.className = bad ? 'bad' : '';
   });
 }

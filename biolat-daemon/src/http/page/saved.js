@@ -1,22 +1,38 @@
 // A saved history: a file of `biolat-daemon report --save`. The browser reads it and sends it nowhere.
 
 const SAVED_FORMAT = 'biolat history', SAVED_VERSION = 1;
-/** What a browser can hold, in numbers of histograms of 4 bytes each, and the longest line, in characters. */
-const MOST_SAVED_WORDS = 100e6, LONGEST_LINE = 100e6;
+/** What a browser can hold, in numbers of histograms of 4 bytes each, and how many intervals. */
+const MOST_SAVED_WORDS = 100e6, MOST_SAVED_PASSES = 100e3;
+/** The longest line that `report` reads, in characters. */
+const LONGEST_LINE = 32 * 2 ** 20;
+
+class TooLarge extends Error {}
+const notSaved = (name) => new Error(`${name} is not a history that biolat-daemon report --save has written.`);
 
 /** The lines of a file, which may be compressed. */
 async function* linesOf(file) {
   const [one, other] = new Uint8Array(await file.slice(0, 2).arrayBuffer()), isGzip = one === 0x1f && other === 0x8b;
   const bytes = isGzip ? file.stream().pipeThrough(new DecompressionStream('gzip')) : file.stream();
   const reader = bytes.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
-  for (let part = await reader.read(); !part.done; part = await reader.read()) {
-    const lines = (rest + part.value).split('\n');
-    rest = lines.pop();
-    if (rest.length > LONGEST_LINE) throw new Error('too long');
-    yield* lines;
+  // The parts of a line are joined once: a line may be long, and a part is short.
+  let parts = [], length = 0;
+  try {
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const [first, ...others] = part.value.split('\n');
+      parts.push(first);
+      length += first.length;
+      if (length > LONGEST_LINE) throw new TooLarge();
+      if (others.length === 0) continue;
+      yield parts.join('');
+      parts = [others.pop()];
+      length = parts[0].length;
+      yield* others;
+    }
+  } finally {
+    // Whoever reads it may have had enough.
+    reader.cancel().catch(() => {});
   }
-  if (rest) yield rest;
+  if (length > 0) yield parts.join('');
 }
 
 /** The upper bound of the longest latency; of the overflow, its finite bound. */
@@ -62,7 +78,7 @@ function sumWorkloads(passes) {
       const { uses } = all.get(cgroup) ?? all.set(cgroup, { who, uses: new Map() }).get(cgroup);
       for (const use of usage) {
         const key = `${use.device}\n${use.op}`;
-        uses.set(key, [...(uses.get(key) ?? []), use]);
+        (uses.get(key) ?? uses.set(key, []).get(key)).push(use);
       }
     }
   }
@@ -77,7 +93,7 @@ function sumPasses(passes) {
   for (const pass of passes) {
     for (const [name, { ops, unseen }] of pass.devices) {
       const device = all.get(name) ?? { ops: new Map(), unseen: 0, cpus: [] };
-      for (const [op, growth] of ops) device.ops.set(op, [...(device.ops.get(op) ?? []), growth]);
+      for (const [op, growth] of ops) (device.ops.get(op) ?? device.ops.set(op, []).get(op)).push(growth);
       device.unseen += unseen;
       all.set(name, device);
     }
@@ -99,7 +115,7 @@ class SavedHistory {
   problem = '';
 
   constructor(name, { format, format_version: version, saved, history, snapshot }) {
-    if (format !== SAVED_FORMAT) throw new Error(`${name} is not a history that biolat-daemon report --save has written.`);
+    if (format !== SAVED_FORMAT) throw notSaved(name);
     if (version !== SAVED_VERSION) throw new Error(`${name} was saved by a newer biolat: open it in the page of that version.`);
     const { host, interval } = history;
     const none = { version: 1, host, interval, taken: saved, started: 0, devices: [], workloads: null, lost: {}, daemon: { failures: 0, overruns: 0, passes: 0 } };
@@ -123,7 +139,7 @@ class SavedHistory {
 
 /** Reads a file, as far as it is readable. */
 async function readSaved(file) {
-  let saved = null, words = 0, isWhole = false;
+  let saved = null, words = 0, isWhole = false, isTooLarge = false;
   try {
     for await (const line of linesOf(file)) {
       const value = JSON.parse(line);
@@ -135,18 +151,21 @@ async function readSaved(file) {
         isWhole = value.end.intervals === saved.passes.length;
         break;
       }
+      if (saved.passes.length === MOST_SAVED_PASSES) throw new TooLarge();
       const pass = passOf({ ...value, summary: summaryOf(value) });
-      saved.passes.push(pass);
-      for (const { ops } of pass.devices.values()) for (const [, growth] of ops) words += growth.words.length + (growth.bands?.words.length ?? 0);
+      words += (1 + pass.slow.length + pass.summary.length) * OBJECT;
+      for (const { ops } of pass.devices.values()) for (const [, growth] of ops) words += growth.words.length + (growth.bands?.words.length ?? 0) + OBJECT;
       for (const { usage } of pass.workloads.values()) for (const growth of usage) words += growth.words.length + OBJECT;
-      if (words > MOST_SAVED_WORDS) throw new Error('too large');
+      if (words > MOST_SAVED_WORDS) throw new TooLarge();
+      saved.passes.push(pass);
     }
   } catch (error) {
+    isTooLarge = error instanceof TooLarge;
     // Errors of this module are sentences; what the browser says of text that is no JSON is none.
-    if (saved === null) throw error.message.startsWith(file.name) ? error : new Error(`${file.name} is not a history that biolat-daemon report --save has written.`);
+    if (saved === null) throw error.message.startsWith(file.name) ? error : notSaved(file.name);
   }
-  if (saved === null || saved.passes.length === 0) throw new Error(`${file.name} has no intervals.`);
-  if (!isWhole) saved.problem = `${file.name} is damaged, or too large for a browser: it is shown up to ${moment(saved.passes.at(-1).to)}.`;
+  if (saved === null || saved.passes.length === 0) throw new Error(`${file.name} has no intervals${isTooLarge ? ' that a browser can hold' : ''}.`);
+  if (!isWhole) saved.problem = `${file.name} is ${isTooLarge ? 'too large for a browser' : 'damaged'}: it is shown up to ${moment(saved.passes.at(-1).to)}.`;
   return saved;
 }
 

@@ -57,6 +57,6 @@ function slowRow({ completed, device, op, workload, sector, bytes, status, laten
     cell.dataset.column = column;
     return cell;
   }));
-  row.cells[3].title = workload ?? '';
+  row.cells[3].title = visible(workload ?? '');
   return row;
 }

@@ -28,7 +28,7 @@ const MINIMUM_FOR_P99: u64 = 500;
 
 /// The sentences: first, what has not completed. The last one names the slowest device, or says that nothing stands out.
 pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
-    let p99s = siblings::p99s(window);
+    let p99s = siblings::P99s::of(window);
     let mut findings: Vec<_> =
         window.devices.iter().filter_map(|device| overdue(device, window.seconds)).collect();
     for device in &window.devices {
@@ -38,7 +38,7 @@ pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
         findings.extend(latency::admission(device, numbers));
         findings.extend(latency::queue(device, numbers));
         findings.extend(noisy_neighbor::noisy_neighbor(device, window, numbers));
-        findings.extend(siblings::slower(device, window, &p99s, numbers));
+        findings.extend(siblings::slower(device, &p99s, numbers));
         findings.extend(latency::bimodal(device, numbers));
         findings.extend(sizes::slow_band(device, numbers));
         findings.extend(coverage::missing_latency(device));

@@ -1,6 +1,6 @@
 //! Intervals of a file, selected and added up as the daemon does it when it is asked for a range and a step.
 
-use std::time::Duration;
+use std::{collections::HashMap, mem, time::Duration};
 
 use anyhow::Result;
 use biolat_common::size::BAND_NAMES;
@@ -79,12 +79,30 @@ struct IntervalSum {
     totals: Totals,
     /// Whether all of them have sizes.
     has_sizes: bool,
+    places: Places,
+}
+
+/// Where everything is in the lists of a sum: a file may have any number of devices, ops and workloads.
+#[derive(Default)]
+struct Places {
+    /// By name, and by the bits of when the counters were zero.
+    devices: HashMap<(String, u64), usize>,
+    /// By the place of the device.
+    ops: HashMap<(usize, String), usize>,
+    /// By cgroup.
+    workloads: HashMap<String, usize>,
+    /// By the place of the workload, by device and op.
+    usages: HashMap<(usize, String, String), usize>,
 }
 
 impl IntervalSum {
-    fn begin(first: ApiInterval) -> Result<Self> {
+    fn begin(mut first: ApiInterval) -> Result<Self> {
         let (length, totals, has_sizes) = (length(&first), totals_of(&first)?, has_sizes(&first));
-        Ok(Self { sum: first, length, totals, has_sizes })
+        let (devices, slow) = (mem::take(&mut first.devices), mem::take(&mut first.slow));
+        let workloads = first.workloads.as_mut().map(mem::take);
+        let mut sum = Self { sum: first, length, totals, has_sizes, places: Places::default() };
+        sum.add_lists(devices, workloads, slow);
+        Ok(sum)
     }
 
     fn add(&mut self, interval: ApiInterval) -> Result<()> {
@@ -96,30 +114,74 @@ impl IntervalSum {
         sum.passes = sum.passes.saturating_add(interval.passes);
         sum.failures = sum.failures.saturating_add(interval.failures);
         sum.slow_dropped = sum.slow_dropped.saturating_add(interval.slow_dropped);
-        for device in interval.devices {
-            let is_same = |had: &&mut ApiDevice| had.name == device.name && had.since == device.since;
-            match sum.devices.iter_mut().find(is_same) {
-                Some(had) => add_device(had, device),
-                None => sum.devices.push(device),
-            }
-        }
-        sum.workloads = match (sum.workloads.take(), interval.workloads) {
-            (Some(had), Some(came)) => Some(workloads(had, came)),
-            _ => None,
-        };
         for (reason, count) in interval.lost {
             *sum.lost.entry(reason).or_default() += count;
         }
-        for io in interval.slow {
-            add_to_slowest(&mut sum.slow, io, latency_ns);
-        }
+        self.add_lists(interval.devices, interval.workloads, interval.slow);
         Ok(())
+    }
+
+    fn add_lists(
+        &mut self,
+        devices: Vec<ApiDevice>,
+        workloads: Option<Vec<ApiWorkload>>,
+        slow: Vec<ApiSlowIo>,
+    ) {
+        devices.into_iter().for_each(|device| self.add_device(device));
+        match workloads {
+            Some(workloads) => workloads.into_iter().for_each(|workload| self.add_workload(workload)),
+            // Without those of a part, there are none of the sum.
+            None => self.sum.workloads = None,
+        }
+        for io in slow {
+            add_to_slowest(&mut self.sum.slow, io, latency_ns);
+        }
+    }
+
+    /// Adds what came. What is not a count is that of the later one.
+    fn add_device(&mut self, mut device: ApiDevice) {
+        let devices = &mut self.sum.devices;
+        let key = (device.name.clone(), device.since.to_bits());
+        let place = *self.places.devices.entry(key).or_insert(devices.len());
+        let ops = mem::take(&mut device.ops);
+        match devices.get_mut(place) {
+            Some(had) => add_device(had, device),
+            None => devices.push(device),
+        }
+        let sum = &mut devices[place].ops;
+        for op in ops {
+            let op_place = *self.places.ops.entry((place, op.op.clone())).or_insert(sum.len());
+            match sum.get_mut(op_place) {
+                Some(had) => add_op(had, op),
+                None => sum.push(op),
+            }
+        }
+    }
+
+    fn add_workload(&mut self, mut workload: ApiWorkload) {
+        let Some(workloads) = &mut self.sum.workloads else { return };
+        let place = *self.places.workloads.entry(workload.cgroup.clone()).or_insert(workloads.len());
+        let usages = mem::take(&mut workload.usage);
+        if place == workloads.len() {
+            workloads.push(workload);
+        }
+        let sum = &mut workloads[place].usage;
+        for usage in usages {
+            let key = (place, usage.device.clone(), usage.op.clone());
+            let usage_place = *self.places.usages.entry(key).or_insert(sum.len());
+            match sum.get_mut(usage_place) {
+                Some(had) => add_usage(had, &usage),
+                None => sum.push(usage),
+            }
+        }
     }
 
     fn end(mut self) -> ApiInterval {
         if !self.has_sizes {
             self.sum.devices.iter_mut().flat_map(|device| &mut device.ops).for_each(|op| op.sizes = None);
         }
+        let workloads = self.sum.workloads.iter_mut();
+        workloads.for_each(|all| all.sort_unstable_by(|one, other| one.cgroup.cmp(&other.cgroup)));
         ApiInterval { seconds: self.length.as_secs_f64(), ..self.sum }
     }
 }
@@ -132,17 +194,10 @@ fn has_sizes(interval: &ApiInterval) -> bool {
     interval.devices.iter().flat_map(|device| &device.ops).all(|op| op.sizes.is_some())
 }
 
-/// Adds what came. What is not a count is that of the later one.
+/// Adds all but the ops.
 fn add_device(had: &mut ApiDevice, device: ApiDevice) {
-    let earlier = std::mem::replace(had, device);
-    let later = std::mem::take(&mut had.ops);
+    let earlier = mem::replace(had, device);
     had.ops = earlier.ops;
-    for op in later {
-        match had.ops.iter_mut().find(|had| had.op == op.op) {
-            Some(had) => add_op(had, op),
-            None => had.ops.push(op),
-        }
-    }
     for (group, count) in earlier.unseen {
         *had.unseen.entry(group).or_default() += count;
     }
@@ -189,25 +244,6 @@ fn add_sizes(had: &mut ApiSizes, came: ApiSizes) {
         }
     }
     had.bands.sort_by_key(|band| BAND_NAMES.iter().position(|name| *name == band.size));
-}
-
-/// What they did together, by cgroup.
-fn workloads(mut all: Vec<ApiWorkload>, came: Vec<ApiWorkload>) -> Vec<ApiWorkload> {
-    for workload in came {
-        let Some(had) = all.iter_mut().find(|had| had.cgroup == workload.cgroup) else {
-            all.push(workload);
-            continue;
-        };
-        for usage in workload.usage {
-            let is_same = |had: &&mut ApiWorkloadUsage| had.device == usage.device && had.op == usage.op;
-            match had.usage.iter_mut().find(is_same) {
-                Some(had) => add_usage(had, &usage),
-                None => had.usage.push(usage),
-            }
-        }
-    }
-    all.sort_unstable_by(|one, other| one.cgroup.cmp(&other.cgroup));
-    all
 }
 
 fn add_usage(had: &mut ApiWorkloadUsage, came: &ApiWorkloadUsage) {

@@ -23,6 +23,9 @@ const MOST_SECONDS: f64 = LONGEST_AGE * 1e6;
 
 const TOO_MANY: &str = "the sum of its counts exceeds 64 bits";
 
+/// More than any version has.
+const MOST_BANDS: usize = 64;
+
 /// More CPUs than any kernel can have.
 const TOO_MANY_CPUS: usize = 1 << 16;
 
@@ -36,6 +39,9 @@ pub(super) fn sanitized(mut snapshot: ApiSnapshot) -> Result<ApiSnapshot> {
     for device in &snapshot.devices {
         for op in &device.ops {
             let bands = op.sizes.iter().flat_map(|sizes| &sizes.bands);
+            if bands.clone().count() > MOST_BANDS {
+                bail!("malformed answer: an op with more than {MOST_BANDS} bands of sizes");
+            }
             let bands = bands.map(|band| band.device.at_most_schema_1());
             let histograms = [&op.admission, &op.queue, &op.device, &op.total].into_iter().chain(bands);
             histograms.into_iter().try_for_each(has_known_buckets)?;
@@ -185,13 +191,13 @@ fn has_known_buckets(histogram: &Histogram) -> Result<()> {
 }
 
 pub(super) fn clean(value: &mut String) {
-    if value.contains(char::is_control) {
+    if value.contains(sanitize::is_replaced) {
         *value = sanitize::text(value);
     }
 }
 
 fn clean_keys(counts: &mut BTreeMap<String, u64>) {
-    if counts.keys().any(|name| name.contains(char::is_control)) {
+    if counts.keys().any(|name| name.contains(sanitize::is_replaced)) {
         *counts = mem::take(counts).into_iter().map(|(name, count)| (sanitize::text(&name), count)).collect();
     }
 }

@@ -22,6 +22,11 @@ impl Freezable {
         Self { device, mount, _lower: lower }
     }
 
+    /// Where the file system is mounted.
+    pub(crate) fn place(&self) -> &str {
+        self.mount.place()
+    }
+
     /// From now on writes do not complete. Reads do.
     pub(crate) fn freeze(&self) -> Frozen<'_> {
         let place = self.mount.place();
