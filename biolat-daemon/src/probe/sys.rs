@@ -14,7 +14,7 @@ use std::{
 };
 
 use aya::maps::MapData;
-use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_link_info, bpf_prog_info};
+use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_link_info, bpf_map_type, bpf_prog_info};
 
 /// The kernel's counts of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,6 +162,20 @@ pub(super) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let link = unsafe { bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr) }?;
     // SAFETY: a new file descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(link as i32) })
+}
+
+/// Creates an array of one map like this one.
+pub(super) fn create_array_of_maps(inner: &MapData) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    // SAFETY: a union of plain integers; this is the member that the command reads.
+    let map = unsafe { &mut attr.__bindgen_anon_1 };
+    map.map_type = bpf_map_type::BPF_MAP_TYPE_ARRAY_OF_MAPS as u32;
+    (map.key_size, map.value_size, map.max_entries) = (4, 4, 1);
+    map.inner_map_fd = inner.fd().as_fd().as_raw_fd().cast_unsigned();
+    // SAFETY: the command reads no buffer.
+    let fd = unsafe { bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr) }?;
+    // SAFETY: a new file descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// Runs a raw tracepoint program with these arguments; returns its result.
