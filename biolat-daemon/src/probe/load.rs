@@ -170,7 +170,7 @@ fn load(
         .map_max_entries("PARTS", if kernel.counts_sizes() { MAX_PARTS as u32 } else { 1 })
         .map_max_entries("WORKLOADS", 2 * tables.entries())
         .map_max_entries("CGROUPS", workloads.max(1))
-        .load(&object::of_kernel(kernel.layout)?)
+        .load(&object::of_kernel(&kernel)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
     let mut set = MapSet::Loaded(&mut object, map_fds);

@@ -314,7 +314,7 @@ pub fn identity(kernel: &Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> 
     let workloads = workloads_on(kernel, workloads);
     let kernel = kernel.clone().with_tables(workloads::tables(workloads, slots, cpus));
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    context.update(&object::of_kernel(kernel.layout)?);
+    context.update(&object::of_kernel(&kernel)?);
     for number in [u64::from(slots), u64::from(workloads), cpus] {
         context.update(&number.to_le_bytes());
     }
