@@ -106,6 +106,8 @@ pub struct Collector {
     stats: thread::CollectionStats,
     /// What was counted by probes that this one has replaced.
     earlier: EarlierProbes,
+    /// Requeues that the kernel did not show to the probe.
+    requeue_misses: u64,
     /// None if nothing is kept for the next daemon.
     keep: Option<Keep>,
     /// Devices that the last daemon knew, until they are found here.
@@ -230,6 +232,7 @@ impl Collector {
         self.read_series(&index)?;
         self.complete_slow_log()?;
         let program = self.earlier.with_program(self.probe.program_counts()?);
+        self.requeue_misses = program.requeue_misses;
         let lost = self.losses(program.recursion_misses)?;
         self.audit_devices(diskstats, &lost);
         self.look_for_inflight(diskstats);

@@ -218,6 +218,7 @@ impl Collector {
             gone: GoneDevices::default(),
             stats: CollectionStats::default(),
             earlier: EarlierProbes::default(),
+            requeue_misses: 0,
             keep: None,
             kept_devices: Vec::new(),
         })

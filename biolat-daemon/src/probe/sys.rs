@@ -25,6 +25,8 @@ pub struct ProgramCounts {
     pub run_time_ns: u64,
     /// Runs that the kernel skipped because the program was already running on that CPU.
     pub recursion_misses: u64,
+    /// The same of the program that counts requeues.
+    pub requeue_misses: u64,
     /// Instructions that the verifier walked; 0 before Linux 5.16.
     pub verified_instructions: u32,
 }
@@ -105,6 +107,7 @@ pub(super) fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
             runs: info.run_cnt,
             run_time_ns: info.run_time_ns,
             recursion_misses: info.recursion_misses,
+            requeue_misses: 0,
             verified_instructions: info.verified_insns,
         },
     })
