@@ -21,7 +21,10 @@ const LONG: Duration = Duration::from_secs(1);
 /// After this, a wait that failed is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-type Job = Box<dyn FnOnce(&mut Barrier) + Send>;
+/// Returns after a grace period.
+type Wait = Box<dyn FnMut() -> Result<()> + Send>;
+
+type Job = Box<dyn FnOnce(&mut Wait) + Send>;
 
 /// An array of maps that no program uses. When it is written to, the kernel waits for all programs that run.
 ///
@@ -112,10 +115,14 @@ impl Shared {
 impl GracePeriods {
     pub(super) fn start() -> Result<Self> {
         let mut barrier = Barrier::create()?;
+        Self::with(Box::new(move || barrier.wait()))
+    }
+
+    fn with(mut wait: Wait) -> Result<Self> {
         let (jobs, received) = channel::<Job>();
         thread::Builder::new()
             .name("rcu".to_owned())
-            .spawn(move || received.into_iter().for_each(|job| job(&mut barrier)))
+            .spawn(move || received.into_iter().for_each(|job| job(&mut wait)))
             .context("cannot start the thread that waits for runs of the probe")?;
         Ok(Self { jobs, shared: Arc::default() })
     }
@@ -128,7 +135,7 @@ impl GracePeriods {
             progress.wanted = progress.begun + 1;
             let shared = Arc::clone(&self.shared);
             // Without the thread, nothing ends any more.
-            let _ = self.jobs.send(Box::new(move |barrier| shared.catch_up(|| barrier.wait())));
+            let _ = self.jobs.send(Box::new(move |wait| shared.catch_up(wait)));
         }
         progress.wanted
     }
@@ -171,7 +178,7 @@ impl GracePeriods {
     /// Runs something in the thread, such as what drops its privileges.
     pub fn in_thread<T: Send + 'static>(&self, run: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let (sender, result) = sync_channel(1);
-        let job = Box::new(move |_: &mut Barrier| drop(sender.send(run())));
+        let job = Box::new(move |_: &mut Wait| drop(sender.send(run())));
         self.jobs.send(job).ok().context("the thread that waits for runs of the probe has ended")?;
         result.recv().context("the thread that waits for runs of the probe does not answer")
     }
@@ -179,25 +186,35 @@ impl GracePeriods {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::mpsc::channel,
+        time::{Duration, Instant},
+    };
+
     use anyhow::bail;
 
-    use super::Shared;
+    use super::{GracePeriods, Shared};
 
+    /// Nobody has to wait, and what was asked for meanwhile is the next grace period.
     #[test]
-    fn a_grace_period_that_has_begun_is_not_enough() {
-        let shared = Shared::default();
-        shared.lock().wanted = 1;
-        let mut waits = 0;
-        shared.catch_up(|| {
-            waits += 1;
-            // What ends now is waited for by the next one.
-            if waits == 1 {
-                let mut progress = shared.lock();
-                progress.wanted = progress.begun + 1;
-            }
-            Ok(())
-        });
-        assert_eq!((waits, shared.lock().ended), (2, 2));
+    fn a_run_that_is_preempted_stops_nobody() {
+        const SHORT: Duration = Duration::from_millis(20);
+        let (end, ends) = channel();
+        let grace_periods = GracePeriods::with(Box::new(move || Ok(ends.recv()?))).unwrap();
+        let first = grace_periods.request();
+        // It has not begun before the thread has asked for it.
+        let began = Instant::now();
+        while grace_periods.shared.lock().begun < first {
+            assert!(began.elapsed() < Duration::from_secs(5));
+        }
+        let second = grace_periods.request();
+        assert!(second > first && second == grace_periods.request());
+        assert!(!grace_periods.wait(first, SHORT) && !grace_periods.has_ended(first));
+        end.send(()).unwrap();
+        grace_periods.wait_to_the_end(first);
+        assert!(grace_periods.has_ended(first) && !grace_periods.wait(second, SHORT));
+        end.send(()).unwrap();
+        grace_periods.wait_to_the_end(second);
     }
 
     #[test]
