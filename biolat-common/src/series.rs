@@ -134,9 +134,6 @@ const _: () = {
     assert!(size_of::<Series>() == 128 + CELLS * PHASES * 4);
 };
 
-/// Nanoseconds that no run of the probe takes: what it began with is written by then.
-pub const LONGEST_RUN_NS: u64 = 100_000_000;
-
 /// The identity of a series: a device and an op in one number, so that the table and the index compare it in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]

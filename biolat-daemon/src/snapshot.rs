@@ -217,6 +217,8 @@ pub struct Health {
     pub failures: u64,
     /// Collections that took longer than the interval.
     pub overruns: u64,
+    /// Requeues that are not counted, as the kernel skipped the probe.
+    pub lost_requeues: u64,
     /// Slots for series in the probe's maps, used or not.
     pub slots: u64,
     /// Kernel memory of these slots.

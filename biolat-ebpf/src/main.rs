@@ -12,6 +12,7 @@ mod inflight;
 mod kernel_memory;
 mod layout;
 mod maps;
+mod maximum;
 mod object;
 mod rare_case;
 mod record;

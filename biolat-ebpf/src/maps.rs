@@ -10,12 +10,14 @@ use biolat_common::{
     event::{Event, RING_BYTES},
     inflight::Found,
     lost::{Counts, Reason},
-    series::{Key, LONGEST_RUN_NS, Series},
+    series::{Key, Series},
     size::{Counters, MAX_PARTS, Parts, Sizes},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
     slow::{self, SlowRecord},
     workload::{Cgroup, Entry, MAX_PLACES, Places},
 };
+
+use crate::maximum::Maximum;
 
 /// The counters of a series without their type. With `--sizes off` the daemon makes it shorter, see
 /// `biolat-daemon/src/probe/object.rs`.
@@ -61,14 +63,14 @@ static DROPPED: PerCpuArray<u64, 1> = PerCpuArray::new();
 #[btf_map]
 static PARTS: LruHashMap<u64, Parts, MAX_PARTS> = LruHashMap::new();
 
-/// Until when requests are allocated that may be complete in part, not counting steps of flush sequences. No map of its own, so
+/// The latest allocation of a request of which a part has completed, not counting steps of flush sequences. No map of its own, so
 /// that the common case reads it with one load.
-static PARTS_UNTIL: Number = Number(UnsafeCell::new(0));
+static PARTS_UNTIL: Maximum = Maximum::new();
 
-/// A number that any CPU may write at any time.
+/// A number that the probe only reads.
 struct Number(UnsafeCell<u64>);
 
-// SAFETY: it is read and written as a whole; of two writers at the same time either may win.
+// SAFETY: it is read as a whole.
 unsafe impl Sync for Number {}
 
 /// The result of the latest run of [`crate::inflight::look`].
@@ -90,12 +92,6 @@ static CGROUPS: HashMap<u64, Cgroup, 1> = HashMap::new();
 /// Room to make an entry of [`CGROUPS`].
 #[btf_map]
 static CGROUP_BUFFER: PerCpuArray<Cgroup, 1> = PerCpuArray::new();
-
-/// No program uses it. When the daemon writes to an array of maps, the kernel waits for all programs that run.
-///
-/// <https://github.com/torvalds/linux/blob/v6.12/kernel/bpf/syscall.c#L145>
-#[btf_map]
-static BARRIER: ArrayOfMaps<Array<u64, 1>, 1> = ArrayOfMaps::new();
 
 /// Only the daemon writes it. It is not zero at first, so that it is not in the same map as what the probe writes.
 static EPOCH: Number = Number(UnsafeCell::new(1));
@@ -155,8 +151,7 @@ pub(crate) fn sizes(series: *mut Series) -> *mut Sizes {
 /// Whether a request that was allocated at this time may be complete in part.
 #[inline(always)]
 pub(crate) fn may_have_parts(allocated_at: u64) -> bool {
-    // SAFETY: see `Number`.
-    allocated_at <= unsafe { PARTS_UNTIL.0.get().read_volatile() }
+    allocated_at <= PARTS_UNTIL.get()
 }
 
 /// Adds the bytes of a part of a request.
@@ -167,12 +162,11 @@ pub(crate) fn add_part(request: u64, allocated_at: u64, bytes: u32) {
     let _ = PARTS.insert(request, parts, 0);
 }
 
-/// Remembers that a part of a request is complete at this time. Another CPU may have remembered a later one meanwhile, and it is
-/// replaced: the longest run is added, so that the time is late enough for all parts until this is written.
+/// Remembers that a part of a request that was allocated at this time is complete. The run for its end finds that, as it comes
+/// later.
 #[inline(always)]
-pub(crate) fn remember_part(now: u64) {
-    // SAFETY: see `Number`.
-    unsafe { PARTS_UNTIL.0.get().write_volatile(now.wrapping_add(LONGEST_RUN_NS)) }
+pub(crate) fn remember_part(allocated_at: u64) {
+    PARTS_UNTIL.raise(allocated_at);
 }
 
 /// The bytes of a request that has ended, without its last part.

@@ -45,7 +45,7 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
         return;
     }
     let key = Key::new(device, op);
-    let whole = whole_bytes(&completion, meaning, accounting.is_in_flush_sequence(flags), now);
+    let whole = whole_bytes(&completion, meaning, accounting.is_in_flush_sequence(flags));
     if let Some(slot) = maps::slot_or_new(key)
         && let Some(counters) = maps::series(slot)
     {
@@ -78,7 +78,7 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
 
 /// The size of a request that has ended: the bytes of all its parts. Those of a part that is not the last one are kept.
 #[inline(always)]
-fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: bool, now: u64) -> u32 {
+fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: bool) -> u32 {
     if layout_const!(sizes) == 0 {
         return 0;
     }
@@ -87,7 +87,7 @@ fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: 
         maps::add_part(request, allocated_at, completion.bytes);
         // The end of a flush sequence has no bytes left, and is no common case.
         if !is_in_flush_sequence {
-            maps::remember_part(now);
+            maps::remember_part(allocated_at);
         }
         return 0;
     }

@@ -37,7 +37,7 @@ impl Collector {
             self.devices.iter().filter(|(_, known)| !is_here(known)).map(|(&id, _)| id).collect();
         let mut outcome = Ok(());
         for id in gone {
-            match self.store.end(&mut self.probe.maps, id, Instant::now(), |_| {}) {
+            match self.store.end(&mut self.probe.maps, id, |_| {}) {
                 Ok(()) => {
                     if let Some(known) = self.devices.remove(&id) {
                         if known.shown {
@@ -99,7 +99,7 @@ impl Collector {
             // A scan that takes long, as on a busy machine or with a drive that hangs, is waited for.
             if self.known_scan_began.saturating_duration_since(*since) >= UNRESOLVED_TIMEOUT {
                 let count = |completions| self.unresolved_completions += completions;
-                self.store.end(&mut self.probe.maps, id, Instant::now(), count)?;
+                self.store.end(&mut self.probe.maps, id, count)?;
                 self.unresolved_devices.remove(&id);
             }
         }

@@ -106,6 +106,8 @@ pub struct Collector {
     stats: thread::CollectionStats,
     /// What was counted by probes that this one has replaced.
     earlier: EarlierProbes,
+    /// Requeues that the kernel did not show to the probe.
+    requeue_misses: u64,
     /// None if nothing is kept for the next daemon.
     keep: Option<Keep>,
     /// Devices that the last daemon knew, until they are found here.
@@ -155,10 +157,13 @@ impl Collector {
         &mut self.probe
     }
 
-    /// Drops the privileges of the calling thread, which collects, and of the one that reads sysfs.
+    /// Drops the privileges of the calling thread, which collects, and of those that read sysfs and
+    /// wait for runs of the probe.
     fn drop_privileges(&mut self, filter: bool) -> Result<()> {
         let reader = self.sysfs.read(move || rights::drop_privileges(Role::ReadingSysfs, filter));
         reader.context("the thread that reads sysfs does not answer")??;
+        let waiting = move || rights::drop_privileges(Role::WaitingForRuns, filter);
+        self.probe.maps.grace_periods.in_thread(waiting)??;
         let keeping = self.keep.as_ref().map(Keep::rights);
         rights::drop_privileges(Role::Collecting { keeping }, filter)
     }
@@ -195,12 +200,25 @@ impl Collector {
 
     /// One collection.
     pub fn collect(&mut self) -> Result<Snapshot> {
+        let begun = self.begin_collection()?;
+        self.finish_collection(&begun)
+    }
+
+    /// The first part of a collection, up to the point where it waits for runs of the probe that are in progress. Returns the disk
+    /// statistics.
+    fn begin_collection(&mut self) -> Result<BTreeMap<u64, DiskStats>> {
         if self.scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_INTERVAL) {
             self.rescan()?;
         }
         // Before the counters, so that these have each I/O of the log.
         self.read_slow_records();
         let diskstats = self.read_diskstats();
+        self.switch_workloads()?;
+        Ok(diskstats)
+    }
+
+    /// The rest of a collection. It waits for those runs if they have not ended.
+    fn finish_collection(&mut self, diskstats: &BTreeMap<u64, DiskStats>) -> Result<Snapshot> {
         // Before the series, which then have all I/Os of the workloads.
         self.read_workloads()?;
         let mut index = self.probe.maps.index()?;
@@ -214,9 +232,10 @@ impl Collector {
         self.read_series(&index)?;
         self.complete_slow_log()?;
         let program = self.earlier.with_program(self.probe.program_counts()?);
+        self.requeue_misses = program.requeue_misses;
         let lost = self.losses(program.recursion_misses)?;
-        self.audit_devices(&diskstats, &lost);
-        self.look_for_inflight(&diskstats);
+        self.audit_devices(diskstats, &lost);
+        self.look_for_inflight(diskstats);
         self.expire_unresolved_devices()?;
         self.end_quarantine()?;
         self.provide_slots();
@@ -285,7 +304,7 @@ impl Collector {
 
     /// Slots whose quarantine is over can be used again.
     fn end_quarantine(&mut self) -> Result<()> {
-        self.store.end_quarantine(&mut self.probe.maps, Instant::now())?;
+        self.store.end_quarantine(&mut self.probe.maps)?;
         self.release_slots()
     }
 

@@ -168,7 +168,7 @@ impl Collector {
         let (slots, limit, epoch) = (state.slots, state.workloads_limit, state.taken_epoch);
         let mut probe = Probe::take_over(kernel.clone(), fds, slots, limit, epoch, options.statistics)?;
         let all_slots = probe.maps.slots();
-        let (store, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state, Instant::now())?;
+        let (store, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state)?;
         let mut collector = Self::without_devices(host, selection, probe, time(state.started))?;
         collector.store = store;
         collector.continue_from(state).context("its state was not written by biolat")?;
@@ -218,6 +218,7 @@ impl Collector {
             gone: GoneDevices::default(),
             stats: CollectionStats::default(),
             earlier: EarlierProbes::default(),
+            requeue_misses: 0,
             keep: None,
             kept_devices: Vec::new(),
         })
@@ -260,7 +261,7 @@ impl Collector {
         };
         while let Some(place) = self.kept_devices.iter().position(|kept| !is_found(kept)) {
             let kept = self.kept_devices.swap_remove(place);
-            self.store.end(&mut self.probe.maps, kept.id, Instant::now(), |_| {})?;
+            self.store.end(&mut self.probe.maps, kept.id, |_| {})?;
             if self.selection.shows(&kept.name) {
                 log::info!("device {} is gone", kept.name);
             }

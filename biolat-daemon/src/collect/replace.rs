@@ -39,6 +39,7 @@ impl EarlierProbes {
             runs: self.program.runs + counts.runs,
             run_time_ns: self.program.run_time_ns + counts.run_time_ns,
             recursion_misses: self.program.recursion_misses + counts.recursion_misses,
+            requeue_misses: self.program.requeue_misses + counts.requeue_misses,
             ..counts
         }
     }
@@ -52,6 +53,7 @@ impl EarlierProbes {
         EarlierRecord {
             losses: losses.to_vec(),
             recursion_misses: program.recursion_misses,
+            requeue_misses: program.requeue_misses,
             slow_dropped,
             runs: program.runs,
             run_time_ns: program.run_time_ns,
@@ -64,6 +66,7 @@ impl EarlierProbes {
             runs: record.runs,
             run_time_ns: record.run_time_ns,
             recursion_misses: record.recursion_misses,
+            requeue_misses: record.requeue_misses,
             ..ProgramCounts::default()
         };
         Some(Self { losses: array(&record.losses)?, program, slow_dropped: record.slow_dropped })

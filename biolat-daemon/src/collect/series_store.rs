@@ -9,12 +9,11 @@ mod tests;
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,
-    time::{Duration, Instant},
 };
 
 use anyhow::Result;
 use biolat_common::{
-    series::{Key, LONGEST_RUN_NS},
+    series::Key,
     slot::{CHUNK_SLOTS, Cell, table_cell},
 };
 
@@ -24,8 +23,6 @@ use super::{
     totals::{Growth, Totals},
 };
 use crate::probe::{SeriesMaps, SlotReading};
-
-const QUARANTINE: Duration = Duration::from_nanos(LONGEST_RUN_NS);
 
 #[derive(Default)]
 pub(super) struct SeriesStore {
@@ -64,7 +61,8 @@ impl Baseline {
 /// A slot whose series has ended. A run of the probe that began before may still write to it.
 struct Quarantined {
     slot: u32,
-    since: Instant,
+    /// At its end, such runs have ended.
+    grace_period: u64,
 }
 
 /// The keys of a device, for every op.
@@ -172,7 +170,6 @@ impl SeriesStore {
         &mut self,
         maps: &mut impl SeriesMaps,
         id: u64,
-        now: Instant,
         mut ended: impl FnMut(u64),
     ) -> Result<()> {
         while let Some((&key, tracked)) = self.series.range_mut(keys_of(id)).next() {
@@ -183,7 +180,7 @@ impl SeriesStore {
             }
             maps.remove(key)?;
             self.series.remove(&key);
-            self.quarantined.push_back(Quarantined { slot, since: now });
+            self.quarantine(maps, slot);
             ended(completions);
             // Another series whose key has the same cell of the table may get it now.
             for (_, other) in
@@ -195,15 +192,28 @@ impl SeriesStore {
         Ok(())
     }
 
-    /// Ends the quarantine of slots that have been in it for long enough: their values become the next baselines.
-    pub(super) fn end_quarantine(&mut self, maps: &mut impl SeriesMaps, now: Instant) -> Result<()> {
+    fn quarantine(&mut self, maps: &mut impl SeriesMaps, slot: u32) {
+        let grace_period = maps.request_grace_period();
+        self.quarantined.push_back(Quarantined { slot, grace_period });
+    }
+
+    /// Ends the quarantine of slots that no run can write to any more: their values become the next baselines.
+    pub(super) fn end_quarantine(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
         self.push_released(maps)?;
-        while let Some(&Quarantined { slot, since }) = self.quarantined.front()
-            && now.duration_since(since) >= QUARANTINE
+        let mut index = None;
+        while let Some(&Quarantined { slot, grace_period }) = self.quarantined.front()
+            && maps.has_ended(grace_period)
         {
-            self.baselines.insert(slot, Baseline::new(maps.read(slot)?));
+            let index = match &mut index {
+                Some(index) => index,
+                none => none.insert(maps.index()?),
+            };
+            // A run of the probe may have used a slot that was found to be in no use at the start.
+            if !index.iter().any(|&(_, used)| used == slot) {
+                self.baselines.insert(slot, Baseline::new(maps.read(slot)?));
+                self.uncommitted.push(slot);
+            }
             self.quarantined.pop_front();
-            self.uncommitted.push(slot);
         }
         Ok(())
     }
@@ -217,11 +227,6 @@ impl SeriesStore {
     pub(super) fn release_committed(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
         self.released.extend(self.uncommitted.drain(..));
         self.push_released(maps)
-    }
-
-    /// When the slot that has been in quarantine longest can be used again.
-    pub(super) fn quarantine_ends(&self) -> Option<Instant> {
-        self.quarantined.front().map(|quarantined| quarantined.since + QUARANTINE)
     }
 
     /// Adds a chunk of slots, to be released like those whose quarantine is over. `false`: the limit is reached.

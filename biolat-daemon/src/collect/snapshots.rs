@@ -91,6 +91,7 @@ impl Collector {
             last_success: self.stats.last_success,
             failures: self.stats.failures,
             overruns: self.stats.overruns,
+            lost_requeues: self.requeue_misses,
             slots: u64::from(slots),
             map_bytes: u64::from(slots) * self.probe.maps.slot_bytes()
                 + self.probe.workloads.as_ref().map_or(0, WorkloadMaps::bytes),

@@ -1,6 +1,7 @@
 //! The collector's thread: a collection on each interval, and commands in between.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError},
@@ -8,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Result;
 use biolat_common::bucket::{CELLS, LIMIT_NS, cell};
 use tokio::sync::watch;
 
@@ -18,7 +20,7 @@ use super::{
         sparse::{compress, expand},
     },
 };
-use crate::{histogram::Histogram, snapshot::Snapshot};
+use crate::{device::diskstats::DiskStats, histogram::Histogram, snapshot::Snapshot};
 
 /// What the collector is asked to do between collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,12 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Least time between two scans that uevents ask for.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long a collection waits for runs of the probe before commands and slow records have their turn.
+const REST_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Time between two looks whether slots of series that have ended can be released.
+const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time between two readings of the records of slow I/Os.
 const SLOW_RECORDS_INTERVAL: Duration = Duration::from_secs(1);
@@ -128,15 +136,20 @@ pub(super) fn run(
     let mut earliest_rescan = next;
     let mut rescan: Option<Instant> = None;
     loop {
-        collector.collect_and_publish(interval, snapshots);
-        // A collection that took too long delays the next one; missed ones are not made up for.
-        next = (next + interval).max(Instant::now());
-        let mut quarantine = collector.store.quarantine_ends();
+        let mut begun = Some(collector.begin_to_collect());
+        let mut quarantine = None;
         let next_slow_records = || Instant::now() + SLOW_RECORDS_INTERVAL;
         let mut slow_records = collector.records_slow_ios().then(next_slow_records);
         loop {
+            if let Some(collection) = begun.take_if(|_| collector.workloads_are_at_rest(REST_TIMEOUT)) {
+                collector.finish_and_publish(collection, interval, snapshots);
+                // A collection that took too long delays the next one; missed ones are not made up for.
+                next = (next + interval).max(Instant::now());
+                quarantine = collector.next_release();
+            }
+            collector.probe.maps.grace_periods.log_long_wait();
             let now = Instant::now();
-            if now >= next {
+            if begun.is_none() && now >= next {
                 break;
             }
             if slow_records.is_some_and(|due| now >= due) {
@@ -152,22 +165,28 @@ pub(super) fn run(
                     log::error!("{error:#}");
                 }
                 earliest_rescan = Instant::now() + RESCAN_INTERVAL;
-                quarantine = collector.store.quarantine_ends();
+                quarantine = collector.next_release();
                 continue;
             }
             if quarantine.is_some_and(|due| now >= due) {
                 // An error here recurs on the next collection, which logs it.
-                quarantine = collector.end_quarantine().ok().and_then(|()| collector.store.quarantine_ends());
+                quarantine = collector.end_quarantine().ok().and_then(|()| collector.next_release());
                 continue;
             }
-            let wake = [slow_records, rescan, quarantine].into_iter().flatten().fold(next, Instant::min);
+            // While a collection waits for runs of the probe, `workloads_are_at_rest` does.
+            let wake = if begun.is_some() { now } else { next };
+            let wake = [slow_records, rescan, quarantine].into_iter().flatten().fold(wake, Instant::min);
             match commands.recv_timeout(wake - now) {
                 Ok(CollectorCommand::Rescan) => {
                     rescan.get_or_insert(earliest_rescan);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(CollectorCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
-                    collector.collect_and_publish(interval, snapshots);
+                    if let Some(collection) = begun {
+                        collector.finish_and_publish(collection, interval, snapshots);
+                    }
+                    let last = collector.begin_to_collect();
+                    collector.finish_and_publish(last, interval, snapshots);
                     return;
                 }
             }
@@ -175,13 +194,32 @@ pub(super) fn run(
     }
 }
 
+/// A collection that has begun.
+struct BegunCollection {
+    at: Instant,
+    diskstats: Result<BTreeMap<u64, DiskStats>>,
+}
+
 impl Collector {
-    fn collect_and_publish(&mut self, interval: Duration, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
-        let began = Instant::now();
-        let result = self.collect();
+    fn begin_to_collect(&mut self) -> BegunCollection {
+        BegunCollection { at: Instant::now(), diskstats: self.begin_collection() }
+    }
+
+    /// When to look again for slots that can be released.
+    fn next_release(&self) -> Option<Instant> {
+        (self.store.quarantined() > 0).then(|| Instant::now() + RELEASE_INTERVAL)
+    }
+
+    fn finish_and_publish(
+        &mut self,
+        begun: BegunCollection,
+        interval: Duration,
+        snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
+    ) {
+        let result = begun.diskstats.and_then(|diskstats| self.finish_collection(&diskstats));
         // The state has the durations of all collections that are published; the time to write it counts with the next one.
         let kept = self.keep.as_ref().map(|keep| keep.took()).unwrap_or_default();
-        self.stats.record(began.elapsed() + kept, interval);
+        self.stats.record(begun.at.elapsed() + kept, interval);
         match result {
             Ok(mut snapshot) => {
                 self.stats.last_success = Some(Instant::now());

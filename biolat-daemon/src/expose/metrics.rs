@@ -406,6 +406,16 @@ pub(crate) const METRICS: &[Metric] = &[
         exposed: Exposed::Always,
     },
     Metric {
+        name: "biolat_lost_requeues_total",
+        labels: &[],
+        help: "Requeues that `biolat_requeues_total` lacks: the kernel skipped the probe, which was already running on that \
+               CPU. They are not completions.",
+        samples: Samples::Counter(|snapshot, add| {
+            add(&[], snapshot.health.lost_requeues as f64, snapshot.started);
+        }),
+        exposed: Exposed::Always,
+    },
+    Metric {
         name: "biolat_inflight_ios",
         labels: &["device", "op"],
         help: "Block requests that have been dispatched to the driver and have not completed, at the time of the \

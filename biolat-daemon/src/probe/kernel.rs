@@ -183,6 +183,14 @@ impl Kernel {
         self.layout.bio_issue_kind == bio_issue::VALUE
     }
 
+    /// Whether all JIT compilers have compare-and-exchange: they have since Linux 5.18, which BTF tells of later kernels only.
+    ///
+    /// <https://github.com/torvalds/linux/blob/v5.18/arch/arm64/net/bpf_jit_comp.c>
+    #[must_use]
+    pub fn has_compare_exchange(&self) -> bool {
+        self.statuses_since_6_10
+    }
+
     /// The value of the label `op` for an op's number.
     #[must_use]
     pub fn op_name(&self, op: u32) -> String {

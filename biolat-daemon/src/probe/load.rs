@@ -20,6 +20,7 @@ use log::Log;
 
 use super::{
     events::Events,
+    grace_periods::GracePeriods,
     inflight::InflightResult,
     kernel::Kernel,
     load_error::{self, LoadError},
@@ -169,15 +170,17 @@ fn load(
         .map_max_entries("PARTS", if kernel.counts_sizes() { MAX_PARTS as u32 } else { 1 })
         .map_max_entries("WORKLOADS", 2 * tables.entries())
         .map_max_entries("CGROUPS", workloads.max(1))
-        .load(&object::of_kernel(kernel.layout)?)
+        .load(&object::of_kernel(&kernel)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
     let mut set = MapSet::Loaded(&mut object, map_fds);
     let events = Events::from_maps(&mut set)?;
-    let maps = Maps::of_new_probe(&mut set, slots, kernel.counts_sizes())?;
+    let grace_periods = GracePeriods::start()?;
+    let maps = Maps::of_new_probe(&mut set, slots, kernel.counts_sizes(), grace_periods.clone())?;
     let slow = SlowRecords::from_maps(&mut set)?;
     let inflight = InflightResult::from_maps(&mut set)?;
-    let workload_maps = (workloads > 0).then(|| WorkloadMaps::from_maps(&mut set, tables, maps.cpus()));
+    let workload_maps =
+        (workloads > 0).then(|| WorkloadMaps::from_maps(&mut set, tables, maps.cpus(), grace_periods));
     let workload_maps = workload_maps.transpose()?;
     let complete = load_attachable(&mut object, programs::COMPLETE, btf).context("cannot load the probe")?;
     // The probe works without the other programs.

@@ -14,6 +14,7 @@ use biolat_common::{
 
 use super::{
     cpus::{self, PossibleCpus},
+    grace_periods::GracePeriods,
     map_set::MapSet,
     series_maps::{SeriesMaps, SlotReading},
     slot_arrays::{self, SlotArrays},
@@ -40,16 +41,23 @@ pub struct Maps {
     more: ArrayOfMaps<MapData>,
     cpus: PossibleCpus,
     losses: Vec<Counts>,
+    /// Waits for runs of the probe.
+    pub grace_periods: GracePeriods,
 }
 
 impl Maps {
     /// Of a probe that has just been loaded with this many slots, with or without counters by size. Pushes the slots to the free
     /// queue.
-    pub(super) fn of_new_probe(set: &mut MapSet<'_>, slots: u32, sizes: bool) -> Result<Self> {
+    pub(super) fn of_new_probe(
+        set: &mut MapSet<'_>,
+        slots: u32,
+        sizes: bool,
+        grace_periods: GracePeriods,
+    ) -> Result<Self> {
         let lost = set.take(LOST)?.try_into()?;
         let cpus = PossibleCpus::of_kernel(&lost)?;
         cpus.compare(cpus::in_sysfs()?)?;
-        let mut maps = Self::new(set, lost, slots, sizes, cpus)?;
+        let mut maps = Self::new(set, lost, slots, sizes, cpus, grace_periods)?;
         for slot in 0..slots {
             maps.push_free(slot)?;
         }
@@ -63,9 +71,10 @@ impl Maps {
         sizes: bool,
         chunks: Vec<MapData>,
         cpus: PossibleCpus,
+        grace_periods: GracePeriods,
     ) -> Result<Self> {
         let lost = set.take(LOST)?.try_into()?;
-        let mut maps = Self::new(set, lost, slots, sizes, cpus)?;
+        let mut maps = Self::new(set, lost, slots, sizes, cpus, grace_periods)?;
         maps.slots.continue_with(chunks)?;
         Ok(maps)
     }
@@ -76,6 +85,7 @@ impl Maps {
         slots: u32,
         sizes: bool,
         cpus: PossibleCpus,
+        grace_periods: GracePeriods,
     ) -> Result<Self> {
         Ok(Self {
             table: set.take("TABLE")?.try_into()?,
@@ -87,6 +97,7 @@ impl Maps {
             more: array_of_maps(set.take(MORE)?)?,
             cpus,
             losses: Vec::new(),
+            grace_periods,
         })
     }
 
@@ -186,6 +197,18 @@ impl SeriesMaps for Maps {
 
     fn read_all(&mut self, slots: &[u32]) -> Result<Vec<SlotReading>> {
         self.slots.read_all(slots)
+    }
+
+    fn request_grace_period(&mut self) -> u64 {
+        self.grace_periods.request()
+    }
+
+    fn has_ended(&mut self, grace_period: u64) -> bool {
+        self.grace_periods.has_ended(grace_period)
+    }
+
+    fn wait_for_runs(&mut self) {
+        self.grace_periods.wait_to_the_end(self.grace_periods.request());
     }
 }
 

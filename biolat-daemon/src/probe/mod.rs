@@ -4,6 +4,7 @@ mod attached;
 pub mod btf;
 mod cpus;
 mod events;
+mod grace_periods;
 mod inflight;
 pub mod kernel;
 mod load;
@@ -35,6 +36,7 @@ use log::Log;
 
 pub use attached::ProbeFds;
 pub(crate) use cpus::MAX_CPUS;
+pub use grace_periods::GracePeriods;
 pub(crate) use load::workloads_on;
 pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;
@@ -160,15 +162,16 @@ impl Probe {
         let set = &mut maps;
         let (events, slow, inflight) =
             (Events::from_maps(set)?, SlowRecords::from_maps(set)?, InflightResult::from_maps(set)?);
+        let grace_periods = GracePeriods::start()?;
         let limit = workloads_on(&kernel, workloads);
         let tables = workloads::tables(limit, slots, cpus.get() as u64);
         let workloads = (limit > 0).then(|| -> Result<_> {
-            let mut maps = WorkloadMaps::from_maps(set, tables, cpus)?;
+            let mut maps = WorkloadMaps::from_maps(set, tables, cpus, grace_periods.clone())?;
             maps.continue_after(taken_epoch)?;
             Ok(maps)
         });
         let workloads = workloads.transpose()?;
-        let maps = Maps::of_attached_probe(set, slots, kernel.counts_sizes(), chunks, cpus)?;
+        let maps = Maps::of_attached_probe(set, slots, kernel.counts_sizes(), chunks, cpus, grace_periods)?;
         Ok(Self {
             programs,
             links: Some(links),
@@ -311,7 +314,7 @@ pub fn identity(kernel: &Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> 
     let workloads = workloads_on(kernel, workloads);
     let kernel = kernel.clone().with_tables(workloads::tables(workloads, slots, cpus));
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    context.update(&object::of_kernel(kernel.layout)?);
+    context.update(&object::of_kernel(&kernel)?);
     for number in [u64::from(slots), u64::from(workloads), cpus] {
         context.update(&number.to_le_bytes());
     }

@@ -1,17 +1,20 @@
 //! The probe's object file, and its relocation to the running kernel's layout.
 
-use std::{borrow::Cow, path::Path};
+use std::{borrow::Cow, ops::Range, path::Path};
 
 use anyhow::{Context as _, Result};
 use aya::include_bytes_aligned;
 use biolat_common::{kernel::Layout, series::Series, size::Counters};
 use object::{Object as _, ObjectSection as _, SectionKind};
 
+use super::kernel::Kernel;
+
 /// The compiled probe. `cargo xtask ebpf` builds it and writes its manifest.
 static OBJECT: &[u8] = include_bytes_aligned!("../../probe/biolat.bpf.o");
 
 /// The shipped probe, or one that a developer chose, relocated to this layout.
-pub(super) fn of_kernel(layout: Layout) -> Result<Vec<u8>> {
+pub(super) fn of_kernel(kernel: &Kernel) -> Result<Vec<u8>> {
+    let layout = kernel.layout;
     let object: Cow<'_, [u8]> = match std::env::var_os("BIOLAT_PROBE_OBJECT") {
         None => OBJECT.into(),
         Some(path) => {
@@ -20,7 +23,10 @@ pub(super) fn of_kernel(layout: Layout) -> Result<Vec<u8>> {
             std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?.into()
         }
     };
-    let relocated = relocate(&object, layout).context("the probe's object does not match this daemon")?;
+    let mut relocated = relocate(&object, layout).context("the probe's object does not match this daemon")?;
+    if !kernel.has_compare_exchange() {
+        without_compare_exchange(&mut relocated)?;
+    }
     if layout.sizes != 0 { Ok(relocated) } else { without_sizes(relocated) }
 }
 
@@ -52,17 +58,40 @@ fn without_sizes(mut object: Vec<u8>) -> Result<Vec<u8>> {
     (!found.is_empty()).then_some(object).context("the probe's object has no map of series")
 }
 
+/// `r0 = cmpxchg_64`: code and immediate.
+///
+/// <https://www.kernel.org/doc/html/v6.12/bpf/standardization/instruction-set.html#atomic-operations>
+const COMPARE_EXCHANGE: (u8, i32) = (0xdb, 0xf1);
+
+/// Replaces compare-and-exchange by a jump to the next instruction: the probe then does without.
+fn without_compare_exchange(object: &mut [u8]) -> Result<()> {
+    const NEXT: [u8; 8] = [0x05, 0, 0, 0, 0, 0, 0, 0];
+    for range in code_sections(object)? {
+        let code = object.get_mut(range).context("a code section is truncated")?;
+        for instruction in code.as_chunks_mut::<8>().0 {
+            let [code, _, _, _, immediate @ ..] = *instruction;
+            if (code, i32::from_le_bytes(immediate)) == COMPARE_EXCHANGE {
+                *instruction = NEXT;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the code is in an object.
+fn code_sections(object: &[u8]) -> Result<Vec<Range<usize>>> {
+    let object = object::File::parse(object)?;
+    let sections = object.sections().filter(|section| section.kind() == SectionKind::Text);
+    let range = |(start, size): (u64, u64)| start as usize..(start + size) as usize;
+    sections.map(|section| section.file_range().map(range).context("a code section has no bytes")).collect()
+}
+
 /// Writes the layout into the code of an object.
 pub fn relocate(object: &[u8], layout: Layout) -> Result<Vec<u8>> {
     let mut relocated = object.to_vec();
     let mut placeholders = 0;
-    for section in
-        object::File::parse(object)?.sections().filter(|section| section.kind() == SectionKind::Text)
-    {
-        let (start, size) = section.file_range().context("a code section has no bytes")?;
-        let code = relocated
-            .get_mut(start as usize..(start + size) as usize)
-            .context("a code section is truncated")?;
+    for range in code_sections(object)? {
+        let code = relocated.get_mut(range).context("a code section is truncated")?;
         placeholders += layout.relocate(code).context("unknown layout field, or an offset beyond 32767")?;
     }
     (placeholders > 0).then_some(relocated).context("its code has no layout placeholders")
@@ -75,11 +104,15 @@ mod tests {
     use biolat_common::kernel::Layout;
     use object::{Object as _, ObjectSection as _, SectionKind};
 
-    use super::{OBJECT, relocate};
+    use super::{COMPARE_EXCHANGE, OBJECT, relocate, without_compare_exchange};
 
     /// The instructions of the sections whose name matches.
     fn instructions(section_matches: impl Fn(&str) -> bool) -> Vec<[u8; 8]> {
-        let object = object::File::parse(OBJECT).unwrap();
+        instructions_of(OBJECT, section_matches)
+    }
+
+    fn instructions_of(object: &[u8], section_matches: impl Fn(&str) -> bool) -> Vec<[u8; 8]> {
+        let object = object::File::parse(object).unwrap();
         let sections = object.sections().filter(|section| section.kind() == SectionKind::Text);
         let matching = sections.filter(|section| section_matches(section.name().unwrap()));
         let code = matching.flat_map(|section| section.data().unwrap().to_vec()).collect::<Vec<_>>();
@@ -104,17 +137,30 @@ mod tests {
         assert_eq!(calls, BTreeMap::from([((0, 1), 7), ((0, 5), 1), ((1, 0), 4)]));
     }
 
-    #[test]
-    fn nothing_is_atomic() {
+    /// Atomic instructions, without the second halves of wide loads, which are no instructions.
+    fn atomic(code: Vec<[u8; 8]>) -> Vec<(u8, i32)> {
         const ATOMIC: [u8; 2] = [0xc3, 0xdb];
+        let mut wide = false;
+        let atomic = code.into_iter().filter(|code| {
+            let is_atomic = !wide && ATOMIC.contains(&code[0]);
+            wide = !wide && code[0] == 0x18;
+            is_atomic
+        });
+        atomic.map(|[code, _, _, _, n @ ..]| (code, i32::from_le_bytes(n))).collect()
+    }
+
+    /// But for `PARTS_UNTIL`, which the rare case raises when a part of a request completes: an older value that is written late, by
+    /// a run that was preempted, must not replace it.
+    #[test]
+    fn nothing_is_atomic_but_the_memory_of_parts() {
+        const ADD: (u8, i32) = (0xdb, 0);
         let all = instructions(|_| true);
         assert!(all.len() > 500);
-        // The second half of a wide load is not an instruction.
-        let mut wide = false;
-        for code in all {
-            assert!(wide || !ATOMIC.contains(&code[0]), "{code:x?}");
-            wide = !wide && code[0] == 0x18;
-        }
+        assert_eq!(atomic(all), [COMPARE_EXCHANGE, ADD]);
+        assert_eq!(atomic(instructions(|name| name.starts_with("tp_btf/"))), []);
+        let mut object = OBJECT.to_vec();
+        without_compare_exchange(&mut object).unwrap();
+        assert_eq!(atomic(instructions_of(&object, |_| true)), [ADD]);
     }
 
     #[test]

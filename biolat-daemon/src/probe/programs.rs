@@ -43,10 +43,14 @@ impl Programs {
         Ok(Links { complete, requeue })
     }
 
-    /// The kernel's counts of the program that runs at each completion.
+    /// The kernel's counts of the program that runs at each completion, with the misses of the one that counts requeues.
     pub(super) fn counts(&self) -> Result<ProgramCounts> {
-        let info = sys::program_info(self.complete.as_fd()).context("cannot read the probe's statistics")?;
-        Ok(info.counts)
+        let of = |program: &OwnedFd| {
+            let info = sys::program_info(program.as_fd()).context("cannot read the probe's statistics")?;
+            Ok::<_, anyhow::Error>(info.counts)
+        };
+        let of_requeue = self.requeue.as_ref().map(of).transpose()?.unwrap_or_default();
+        Ok(ProgramCounts { requeue_misses: of_requeue.recursion_misses, ..of(&self.complete)? })
     }
 
     /// All of them.

@@ -1,7 +1,5 @@
 //! What the collector does with the maps of series. A trait, so that its tests can let any system call fail.
 
-use std::{thread, time::Duration};
-
 use anyhow::Result;
 use biolat_common::{series::Key, size::Counters, slot::Cell};
 
@@ -56,8 +54,12 @@ pub trait SeriesMaps {
         slots.iter().map(|&slot| self.read(slot)).collect()
     }
 
-    /// Lets time pass.
-    fn pause(&mut self, time: Duration) {
-        thread::sleep(time);
-    }
+    /// Asks for a grace period that begins after this call; returns its number.
+    fn request_grace_period(&mut self) -> u64;
+
+    /// Whether all runs of the probe have ended that were in progress when this grace period began.
+    fn has_ended(&mut self, grace_period: u64) -> bool;
+
+    /// Waits until all runs of the probe have ended that are in progress.
+    fn wait_for_runs(&mut self);
 }

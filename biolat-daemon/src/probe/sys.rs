@@ -14,7 +14,7 @@ use std::{
 };
 
 use aya::maps::MapData;
-use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_link_info, bpf_prog_info};
+use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_link_info, bpf_map_type, bpf_prog_info};
 
 /// The kernel's counts of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct ProgramCounts {
     pub run_time_ns: u64,
     /// Runs that the kernel skipped because the program was already running on that CPU.
     pub recursion_misses: u64,
+    /// The same of the program that counts requeues.
+    pub requeue_misses: u64,
     /// Instructions that the verifier walked; 0 before Linux 5.16.
     pub verified_instructions: u32,
 }
@@ -105,6 +107,7 @@ pub(super) fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
             runs: info.run_cnt,
             run_time_ns: info.run_time_ns,
             recursion_misses: info.recursion_misses,
+            requeue_misses: 0,
             verified_instructions: info.verified_insns,
         },
     })
@@ -162,6 +165,20 @@ pub(super) fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let link = unsafe { bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr) }?;
     // SAFETY: a new file descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(link as i32) })
+}
+
+/// Creates an array of one map like this one.
+pub(super) fn create_array_of_maps(inner: &MapData) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    // SAFETY: a union of plain integers; this is the member that the command reads.
+    let map = unsafe { &mut attr.__bindgen_anon_1 };
+    map.map_type = bpf_map_type::BPF_MAP_TYPE_ARRAY_OF_MAPS as u32;
+    (map.key_size, map.value_size, map.max_entries) = (4, 4, 1);
+    map.inner_map_fd = inner.fd().as_fd().as_raw_fd().cast_unsigned();
+    // SAFETY: the command reads no buffer.
+    let fd = unsafe { bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr) }?;
+    // SAFETY: a new file descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// Runs a raw tracepoint program with these arguments; returns its result.

@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, HashMap, IterableMap as _, MapData, MapError, PerCpuArray};
 use biolat_common::{
     series::Key,
     slot::Cell,
@@ -14,6 +14,7 @@ use biolat_common::{
 
 use super::{
     cpus::PossibleCpus,
+    grace_periods::GracePeriods,
     map_set::MapSet,
     programs::{self, Programs},
     sys,
@@ -101,8 +102,8 @@ impl SeenCgroup {
 enum Resting {
     /// Its counts have been taken.
     Taken,
-    /// The probe has been told to use the other one, but may not have left it.
-    InUse,
+    /// The probe has been told to use the other one; at the end of this grace period it has left it.
+    InUse { grace_period: u64 },
     /// No run of the probe writes to it any more.
     Complete,
 }
@@ -115,8 +116,7 @@ pub struct WorkloadMaps {
     cgroups: HashMap<MapData, u64, CgroupValue>,
     room: u32,
     epoch_map: Array<MapData, u64>,
-    barrier: ArrayOfMaps<MapData>,
-    barrier_entry: Array<MapData, u64>,
+    grace_periods: GracePeriods,
     tables: Tables,
     cpus: PossibleCpus,
     /// The epoch that the probe counts in.
@@ -126,7 +126,12 @@ pub struct WorkloadMaps {
 }
 
 impl WorkloadMaps {
-    pub(super) fn from_maps(maps: &mut MapSet<'_>, tables: Tables, cpus: PossibleCpus) -> Result<Self> {
+    pub(super) fn from_maps(
+        maps: &mut MapSet<'_>,
+        tables: Tables,
+        cpus: PossibleCpus,
+        grace_periods: GracePeriods,
+    ) -> Result<Self> {
         let mut take = |name| maps.take(name);
         let epoch_map: Array<_, u64> = take(DATA)?.try_into()?;
         let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
@@ -142,8 +147,7 @@ impl WorkloadMaps {
             cgroups,
             room,
             epoch_map,
-            barrier: ArrayOfMaps::try_from(take("BARRIER")?)?,
-            barrier_entry: Array::create(1, 0).context("cannot create a map")?,
+            grace_periods,
             tables,
             cpus,
             epoch,
@@ -163,7 +167,7 @@ impl WorkloadMaps {
     pub fn continue_after(&mut self, taken: u64) -> Result<()> {
         let begun = self.epoch.checked_sub(taken);
         ensure!(matches!(begun, Some(1 | 2)), "the epoch is {}, and {taken} was taken last", self.epoch);
-        self.resting = if begun == Some(1) { Resting::Taken } else { Resting::InUse };
+        self.resting = if begun == Some(1) { Resting::Taken } else { self.in_use() };
         Ok(())
     }
 
@@ -190,28 +194,35 @@ impl WorkloadMaps {
     pub fn begin_epoch(&mut self) -> Result<()> {
         self.epoch_map.set(0, self.epoch + 1, 0).context("cannot change the epoch")?;
         self.epoch += 1;
-        self.resting = Resting::InUse;
+        self.resting = self.in_use();
         Ok(())
     }
 
-    /// What was counted in the last epoch; nothing if it has been taken already. After an error, nothing is lost: the next call
+    fn in_use(&self) -> Resting {
+        Resting::InUse { grace_period: self.grace_periods.request() }
+    }
+
+    /// Waits until no run of the probe counts in the last epoch. `false`: it takes longer than the timeout.
+    pub fn wait_for_rest(&self, timeout: Duration) -> bool {
+        match self.resting {
+            Resting::InUse { grace_period } => self.grace_periods.wait(grace_period, timeout),
+            Resting::Taken | Resting::Complete => true,
+        }
+    }
+
+    /// What was counted in the last epoch, once it is at rest; nothing if it has been taken already. After an error, nothing is lost: the next call
     /// returns it.
     pub fn take(&mut self) -> Result<EpochCounts> {
         if self.resting == Resting::Taken {
             return Ok(EpochCounts::new());
         }
-        if self.resting == Resting::InUse {
-            self.wait_for_runs()?;
+        if let Resting::InUse { grace_period } = self.resting {
+            self.grace_periods.wait_to_the_end(grace_period);
             self.resting = Resting::Complete;
         }
         let counts = self.read(self.epoch - 1)?;
         self.resting = Resting::Taken;
         Ok(counts)
-    }
-
-    /// Waits until all runs of the probe have ended that are in progress.
-    fn wait_for_runs(&mut self) -> Result<()> {
-        self.barrier.set(0, self.barrier_entry.map(), 0).context("cannot wait for the probe")
     }
 
     /// The counts of an epoch.

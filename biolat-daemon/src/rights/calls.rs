@@ -146,7 +146,9 @@ pub(super) fn filter(role: Role) -> Result<()> {
 fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let own: &[_] = match role {
         Role::Serving => SERVING,
-        Role::Collecting { .. } | Role::ReadingSysfs | Role::WritingHistory { .. } => &[],
+        Role::Collecting { .. } | Role::ReadingSysfs | Role::WaitingForRuns | Role::WritingHistory { .. } => {
+            &[]
+        }
         Role::Tui => TUI,
     };
     let mut rules: BTreeMap<_, _> = EVERY_ROLE.iter().chain(own).map(|&call| (call, Vec::new())).collect();
@@ -173,6 +175,9 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     }
     match role {
         Role::Serving | Role::ReadingSysfs => {}
+        Role::WaitingForRuns => {
+            rules.insert(libc::SYS_bpf, one_of(0, [bpf_cmd::BPF_MAP_UPDATE_ELEM as u64])?);
+        }
         Role::Tui => {
             // Ctrl-Z.
             rules.insert(libc::SYS_tgkill, one_of(2, [libc::SIGTSTP as u64])?);
@@ -320,6 +325,10 @@ mod tests {
             ] {
                 assert!(is_denied(bpf(command)), "{}", command as u32);
             }
+        });
+        confined(Role::WaitingForRuns, || {
+            assert!(!is_denied(bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM)));
+            assert!(is_denied(bpf(bpf_cmd::BPF_MAP_CREATE)) && is_denied(bpf(bpf_cmd::BPF_PROG_LOAD)));
         });
         confined(Role::Collecting { keeping: Some(Keeping::InPins) }, || {
             assert!(!is_denied(bpf(bpf_cmd::BPF_OBJ_PIN)));

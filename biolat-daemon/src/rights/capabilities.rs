@@ -52,7 +52,7 @@ pub(super) fn keep(role: Role) -> Result<(), CapsError> {
 fn kept(role: Role, permitted: &CapsHashSet) -> Option<Capability> {
     match role {
         Role::Serving | Role::Tui | Role::ReadingSysfs | Role::WritingHistory { .. } => None,
-        Role::Collecting { .. } => {
+        Role::Collecting { .. } | Role::WaitingForRuns => {
             [CAP_BPF, CAP_SYS_ADMIN].into_iter().find(|right| permitted.contains(right))
         }
     }

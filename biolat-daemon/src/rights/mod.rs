@@ -25,6 +25,8 @@ pub(crate) enum Role {
     Collecting { keeping: Option<Keeping> },
     /// Reads sysfs and this process' mounts, and nothing else.
     ReadingSysfs,
+    /// Writes to an open map, by which the kernel lets it wait for runs of the probe. Up to Linux 5.18 that may need `CAP_BPF`.
+    WaitingForRuns,
     /// Writes the history to two files that are open. It uses no socket and needs no capability.
     WritingHistory { files: [RawFd; 2] },
     /// Draws on a terminal. It needs no capability and opens no connection.
@@ -43,7 +45,7 @@ pub(crate) enum Keeping {
 /// Drops what the calling thread, and the threads it starts, no longer need: capabilities, new privileges on exec and, if
 /// `filter`, system calls.
 pub(crate) fn drop_privileges(role: Role, filter: bool) -> Result<()> {
-    if matches!(role, Role::Collecting { .. } | Role::ReadingSysfs | Role::WritingHistory { .. }) {
+    if !matches!(role, Role::Serving | Role::Tui) {
         block_signals().context("cannot block signals in a thread")?;
     }
     capabilities::keep(role).context("cannot drop capabilities")?;

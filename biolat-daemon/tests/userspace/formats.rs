@@ -162,6 +162,7 @@ fn snapshot() -> Snapshot {
             durations: histogram(1),
             failures: 2,
             overruns: 1,
+            lost_requeues: 5,
             slots: 8,
             map_bytes: 51_200,
             workload_room: Some(WorkloadRoom { places: 256, used: 3, refused_ios: 9 }),

@@ -1,8 +1,6 @@
 //! The store as it is kept for the next daemon, and how that one continues: it knows what was true when the state was written,
 //! and the kernel knows what has happened since.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, Result, ensure};
 use biolat_common::series::Key;
 
@@ -14,7 +12,7 @@ use super::{
             record::{from_record, to_record},
         },
     },
-    Baseline, QUARANTINE, Quarantined, SeriesStore, TrackedSeries,
+    Baseline, SeriesStore, TrackedSeries,
 };
 use crate::probe::SeriesMaps;
 
@@ -47,7 +45,6 @@ impl SeriesStore {
         maps: &mut impl SeriesMaps,
         all_slots: u32,
         state: &State,
-        now: Instant,
     ) -> Result<(Self, Vec<EndedSeries>)> {
         const CONTEXT: &str = "the state has a series that cannot be";
         let State { series, baselines, quarantined, .. } = state;
@@ -74,7 +71,7 @@ impl SeriesStore {
                 // Only the daemon ends a series, and before it releases the slot it writes the state.
                 ended.push(EndedSeries { key, completions: totals.count() });
                 if taken.insert(slot) {
-                    store.quarantine(slot, now);
+                    store.quarantine(maps, slot);
                 }
             }
         }
@@ -83,16 +80,12 @@ impl SeriesStore {
             store.track(key, slot);
         }
         for &slot in quarantined.iter().filter(|&&slot| taken.insert(slot)) {
-            store.quarantine(slot, now);
+            store.quarantine(maps, slot);
         }
         for slot in store.slots_without_use(maps, all_slots)? {
-            store.quarantine(slot, now);
+            store.quarantine(maps, slot);
         }
         Ok((store, ended))
-    }
-
-    fn quarantine(&mut self, slot: u32, since: Instant) {
-        self.quarantined.push_back(Quarantined { slot, since });
     }
 
     /// Slots that are neither free, nor in use, nor in quarantine: the daemon ended when it was about to push or to insert them.
@@ -109,16 +102,14 @@ impl SeriesStore {
         };
         add_free(&mut used, maps)?;
         add_those_of_series(&mut used, maps)?;
-        // A run of the probe may have taken one out, and will use it or put it back at the end of the queue: that takes no longer than
-        // the quarantine. There it is found, unless more series begin until then than there are free slots before it.
-        const PAUSE: Duration = Duration::from_millis(5);
-        let mut waited = Duration::ZERO;
-        while used.others().next().is_some() && waited <= QUARANTINE {
-            maps.pause(PAUSE);
-            waited += PAUSE;
+        if used.others().next().is_some() {
+            // A run of the probe may have taken one out: at its end it has used it or put it back at the end of the queue. There it is
+            // found, unless more series begin until then than there are free slots before it: then the index has it in the end, and
+            // `end_quarantine` does not release it.
+            maps.wait_for_runs();
             add_free(&mut used, maps)?;
+            add_those_of_series(&mut used, maps)?;
         }
-        add_those_of_series(&mut used, maps)?;
         Ok(used.others().collect())
     }
 }

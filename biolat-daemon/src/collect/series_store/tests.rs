@@ -1,10 +1,7 @@
 //! The store, driven at random, with a kernel whose system calls fail at random: no slot is lost, and no completion is counted
 //! for another series, twice or not at all. The same if the daemon is killed at such a call, and the next one continues.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::{Result, bail};
 use biolat_common::{
@@ -26,8 +23,6 @@ use crate::probe::{SeriesMaps, SlotReading};
 const DEVICES: [u64; 3] = [1, 257, 2];
 const OPS: [u32; 3] = [0, 1, 24];
 const MAX_SLOTS: usize = 16;
-/// A step of time. A run of the probe takes at most two of them.
-const STEP: Duration = Duration::from_millis(45);
 
 /// The maps and the probe.
 #[derive(Default)]
@@ -36,16 +31,26 @@ struct FakeKernel {
     index: BTreeMap<Key, u32>,
     table: BTreeMap<u32, Cell>,
     counters: Vec<Counters>,
-    /// Runs of the probe that have found their slot, and how many steps ago.
-    runs: Vec<(u32, u32)>,
+    /// Runs of the probe, and how many have begun.
+    runs: Vec<Run>,
+    began: u64,
+    /// Slots that runs have taken out of the queue and will put into the index.
+    creating: BTreeSet<u32>,
     /// Series that the probe has created, of which the store may not know yet.
     made_by_probe: BTreeSet<Key>,
     /// Completions of each series since it is in the index.
     expected: BTreeMap<Key, u64>,
     /// Whether each of the next system calls fails; after the last one, none does.
     fails: VecDeque<bool>,
-    /// Time that was waited for.
-    paused: Duration,
+}
+
+/// A run of the probe, which writes to its slot at the end.
+struct Run {
+    key: Key,
+    slot: u32,
+    /// Steps of time until then.
+    left: u32,
+    number: u64,
 }
 
 impl FakeKernel {
@@ -57,33 +62,53 @@ impl FakeKernel {
     }
 
     /// What the probe does at a completion, up to the slot. It creates the series if there is room.
-    fn begin_run(&mut self, key: Key) {
+    fn begin_run(&mut self, key: Key, steps: u32) {
         let cell = self.table.get(&table_cell(key)).copied().unwrap_or(Cell::EMPTY);
-        let slot = if cell.is_of(key) {
+        if cell.is_of(key) {
             assert_eq!(self.index.get(&key), Some(&cell.slot()), "the table holds a series that has ended");
-            Some(cell.slot())
-        } else {
-            self.index.get(&key).copied().or_else(|| {
-                let slot = self.free.pop_front()?;
-                self.index.insert(key, slot);
-                self.made_by_probe.insert(key);
-                self.expected.insert(key, 0);
-                Some(slot)
-            })
-        };
-        self.runs.extend(slot.map(|slot| (slot, 0)));
+        }
+        let slot = self.index.get(&key).copied().or_else(|| {
+            let slot = self.free.pop_front()?;
+            if steps.is_multiple_of(2) {
+                self.create(key, slot);
+            } else {
+                self.creating.insert(slot);
+            }
+            Some(slot)
+        });
+        self.began += 1;
+        self.runs.extend(slot.map(|slot| Run { key, slot, left: steps, number: self.began }));
+    }
+
+    fn create(&mut self, key: Key, slot: u32) {
+        self.index.insert(key, slot);
+        self.made_by_probe.insert(key);
+        self.expected.insert(key, 0);
     }
 
     fn step(&mut self) {
-        self.runs.iter_mut().for_each(|(_, age)| *age += 1);
-        // One whose series has ended in between counts for none.
-        for (slot, _) in self.runs.extract_if(.., |(_, age)| *age == 2) {
+        self.runs.iter_mut().for_each(|run| run.left -= 1);
+        for Run { key, mut slot, .. } in self.runs.extract_if(.., |run| run.left == 0).collect::<Vec<_>>() {
+            if self.creating.remove(&slot) {
+                match self.index.get(&key) {
+                    None => self.create(key, slot),
+                    Some(&used) => {
+                        self.free.push_back(slot);
+                        slot = used;
+                    }
+                }
+            }
+            // One whose series has ended in between counts for none.
             self.counters[slot as usize].series.cells[7] =
                 self.counters[slot as usize].series.cells[7].map(|count| count + 1);
-            if let Some((key, _)) = self.index.iter().find(|(_, used)| **used == slot) {
-                *self.expected.get_mut(key).unwrap() += 1;
+            if self.index.get(&key) == Some(&slot) {
+                *self.expected.get_mut(&key).unwrap() += 1;
             }
         }
+    }
+
+    fn is_in_progress(&self, until: u64) -> bool {
+        self.runs.iter().any(|run| run.number <= until)
     }
 }
 
@@ -112,7 +137,7 @@ impl SeriesMaps for FakeKernel {
         self.call()?;
         assert!(!self.free.contains(&slot), "slot {slot} is in the queue twice");
         assert!(!self.index.values().any(|used| *used == slot), "slot {slot} is in use");
-        assert!(!self.runs.iter().any(|(used, _)| *used == slot), "a run of the probe writes to slot {slot}");
+        assert!(!self.runs.iter().any(|run| run.slot == slot), "a run of the probe writes to slot {slot}");
         self.free.push_back(slot);
         Ok(())
     }
@@ -151,19 +176,26 @@ impl SeriesMaps for FakeKernel {
         Ok(SlotReading { sum: self.counters[slot as usize], completions: Vec::new(), has_sizes: false })
     }
 
-    fn pause(&mut self, time: Duration) {
-        self.paused += time;
-        if self.paused >= STEP {
-            self.paused -= STEP;
+    /// Its number is that of the last run that it waits for.
+    fn request_grace_period(&mut self) -> u64 {
+        self.began
+    }
+
+    fn has_ended(&mut self, grace_period: u64) -> bool {
+        !self.is_in_progress(grace_period)
+    }
+
+    fn wait_for_runs(&mut self) {
+        while self.is_in_progress(self.began) {
             self.step();
         }
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Action {
-    /// An I/O completes; the run of the probe ends in the second step of time after it.
-    Complete(Key),
+    /// An I/O completes; the run of the probe ends so many steps of time after it. One that is preempted may take seconds.
+    Complete(Key, u32),
     Step,
     Collect,
     Create(Key),
@@ -177,7 +209,8 @@ fn key() -> impl Strategy<Value = Key> {
 
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        4 => key().prop_map(Action::Complete),
+        3 => key().prop_map(|key| Action::Complete(key, 2)),
+        1 => (key(), 1..30_u32).prop_map(|(key, steps)| Action::Complete(key, steps)),
         3 => Just(Action::Step),
         2 => Just(Action::Collect),
         1 => key().prop_map(Action::Create),
@@ -190,7 +223,6 @@ struct Model {
     kernel: FakeKernel,
     store: SeriesStore,
     state: State,
-    now: Instant,
     /// Completions of series that have ended, as the store has said.
     ended: u64,
 }
@@ -198,7 +230,7 @@ struct Model {
 impl Model {
     /// An error is what the collector logs; the next collection goes on.
     fn act(&mut self, action: &Action) -> Result<()> {
-        let Self { kernel, store, state, now, ended } = self;
+        let Self { kernel, store, state, ended } = self;
         let mut commit = |store: &mut SeriesStore| {
             let mut bytes =
                 State { quarantined: store.quarantined_slots(), ..State::default() }.encode_to_vec();
@@ -206,11 +238,10 @@ impl Model {
             *state = State::decode(&*bytes).unwrap();
         };
         match action {
-            Action::Complete(key) => kernel.begin_run(*key),
+            Action::Complete(key, steps) => kernel.begin_run(*key, *steps),
             Action::Step => {
                 kernel.step();
-                *now += STEP;
-                store.end_quarantine(kernel, *now)?;
+                store.end_quarantine(kernel)?;
                 if store.has_uncommitted() {
                     commit(store);
                 }
@@ -223,7 +254,7 @@ impl Model {
             }
             Action::Create(key) => drop(store.create(kernel, *key)?),
             Action::End(device) => {
-                store.end(kernel, *device, *now, |completions| *ended += completions)?;
+                store.end(kernel, *device, |completions| *ended += completions)?;
                 let mut left = kernel.index.keys().filter(|key| key.device() == *device);
                 assert!(left.all(|key| kernel.made_by_probe.contains(key)), "a series of {device} is left");
             }
@@ -238,9 +269,9 @@ impl Model {
 
     /// The daemon is killed, and so are the next ones until the kernel does not fail any more.
     fn restart(&mut self) {
-        let Self { kernel, store, state, now, .. } = self;
+        let Self { kernel, store, state, .. } = self;
         let all = kernel.counters.len() as u32;
-        let mut next = || SeriesStore::continue_from(kernel, all, state, *now);
+        let mut next = || SeriesStore::continue_from(kernel, all, state);
         *store = (0..1000).find_map(|_| next().ok()).unwrap().0;
     }
 
@@ -252,12 +283,14 @@ impl Model {
         }
         let mut slots = BTreeSet::new();
         let quarantined = store.quarantined.iter().map(|quarantined| &quarantined.slot);
+        let is_quarantined = |slot| store.quarantined.iter().any(|quarantined| quarantined.slot == slot);
         for &slot in kernel
             .free
             .iter()
             .chain(kernel.index.values())
             .chain(&store.released)
             .chain(&store.uncommitted)
+            .chain(kernel.creating.iter().filter(|slot| !is_quarantined(**slot)))
             .chain(quarantined)
         {
             assert!(slots.insert(slot), "slot {slot} has two uses");
@@ -268,10 +301,8 @@ impl Model {
     /// Without further failures, everything is in order after a while.
     fn settle(&mut self) {
         self.kernel.fails.clear();
-        for action in
-            [Action::Step, Action::Step, Action::Step, Action::Step, Action::Collect, Action::Collect]
-        {
-            self.act(&action).unwrap();
+        for action in [Action::Step; 64].iter().chain(&[Action::Collect, Action::Collect]) {
+            self.act(action).unwrap();
         }
         let Self { kernel, store, .. } = self;
         let counts: BTreeMap<_, _> = store.iter().map(|(key, totals)| (key, totals.count())).collect();
@@ -293,7 +324,6 @@ impl Model {
             kernel: FakeKernel { fails: fails.into(), ..FakeKernel::default() },
             store: SeriesStore::default(),
             state: State::default(),
-            now: Instant::now(),
             ended: 0,
         }
     }
@@ -342,6 +372,41 @@ proptest! {
     }
 }
 
+/// A device goes while a run of the probe for it is preempted for more than a second, and other series take every free slot.
+#[test]
+fn no_count_of_a_preempted_run_is_in_another_series() {
+    const STEPS: u32 = 25;
+    let mut model = Model::new(Vec::new());
+    let gone = Key::new(DEVICES[0], 0);
+    for action in
+        [Action::Grow, Action::Create(gone), Action::Complete(gone, STEPS), Action::End(gone.device())]
+    {
+        model.act(&action).unwrap();
+    }
+    for _ in 0..STEPS {
+        for key in DEVICES[1..].iter().flat_map(|&device| OPS.map(|op| Key::new(device, op))) {
+            model.act(&Action::Complete(key, 2)).unwrap();
+        }
+        model.act(&Action::Step).unwrap();
+        model.check();
+    }
+    assert_eq!((model.kernel.free.len(), model.kernel.index.len()), (1, CHUNK_SLOTS as usize - 1));
+    model.settle();
+}
+
+/// The daemon is killed while a run of the probe has taken a slot that is in no use yet.
+#[test]
+fn the_next_daemon_does_not_release_the_slot_of_a_preempted_run() {
+    let mut model = Model::new(Vec::new());
+    for action in [Action::Grow, Action::Collect, Action::Complete(Key::new(DEVICES[0], 0), 25)] {
+        model.act(&action).unwrap();
+    }
+    model.restart();
+    model.check();
+    assert_eq!(model.store.quarantined(), 0);
+    model.settle();
+}
+
 /// A daemon that lacks one of the maps would read the slots of another one.
 #[test]
 fn a_series_in_an_unknown_slot_is_an_error() {
@@ -349,6 +414,6 @@ fn a_series_in_an_unknown_slot_is_an_error() {
     for action in [Action::Grow, Action::Create(Key::new(1, 0)), Action::Collect] {
         model.act(&action).unwrap();
     }
-    let mut next = |all| SeriesStore::continue_from(&mut model.kernel, all, &model.state, model.now);
+    let mut next = |all| SeriesStore::continue_from(&mut model.kernel, all, &model.state);
     assert!(next(CHUNK_SLOTS).is_ok() && next(0).is_err());
 }

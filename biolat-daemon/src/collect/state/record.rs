@@ -89,6 +89,8 @@ pub(in crate::collect) struct EarlierRecord {
     pub runs: u64,
     #[prost(uint64, tag = "5")]
     pub run_time_ns: u64,
+    #[prost(uint64, tag = "6")]
+    pub requeue_misses: u64,
 }
 
 /// What a slot without a series holds from a former one.

@@ -36,8 +36,8 @@ impl Cgroups for Probe {
 }
 
 impl Collector {
-    /// Reads what the workloads have done since the last call.
-    pub(in crate::collect) fn read_workloads(&mut self) -> Result<()> {
+    /// Switches the tables: what the workloads have done until now can be taken once no run of the probe uses the one that was left.
+    pub(in crate::collect) fn switch_workloads(&mut self) -> Result<()> {
         let Some(maps) = &self.probe.workloads else { return Ok(()) };
         if !maps.is_taken() {
             // What a collection that failed, or the last daemon, has left. The next daemon has to know that it was taken before its
@@ -48,8 +48,20 @@ impl Collector {
         if let Some(maps) = &mut self.probe.workloads {
             maps.begin_epoch()?;
         }
-        self.take_workloads()?;
-        self.read_pod_names();
+        Ok(())
+    }
+
+    /// Whether what was counted until the switch can be taken. Waits for that, if it does not take longer than the timeout.
+    pub(in crate::collect) fn workloads_are_at_rest(&self, timeout: Duration) -> bool {
+        self.probe.workloads.as_ref().is_none_or(|maps| maps.wait_for_rest(timeout))
+    }
+
+    /// Reads what the workloads have done until the switch.
+    pub(in crate::collect) fn read_workloads(&mut self) -> Result<()> {
+        if self.probe.workloads.is_some() {
+            self.take_workloads()?;
+            self.read_pod_names();
+        }
         Ok(())
     }
 

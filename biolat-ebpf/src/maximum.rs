@@ -1,0 +1,123 @@
+//! A number that any CPU may raise and none lowers, however long a run is preempted in between. Reading it costs one load.
+
+use core::cell::UnsafeCell;
+
+pub(crate) struct Maximum(UnsafeCell<u64>);
+
+// SAFETY: it is read as a whole, and written by atomic instructions only.
+unsafe impl Sync for Maximum {}
+
+impl Maximum {
+    pub(crate) const fn new() -> Self {
+        Self(UnsafeCell::new(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        // SAFETY: see `Sync`.
+        unsafe { self.0.get().read_volatile() }
+    }
+
+    /// Raises it to this value at least. To this value exactly, unless another CPU raises it at the same moment: then the difference
+    /// is added, which cannot fail, and both together may exceed it by about the time between their values.
+    ///
+    /// Where the kernel cannot compile compare-and-exchange, the daemon removes it (`without_compare_exchange` in
+    /// `biolat-daemon/src/probe/object.rs`). Two CPUs then may exceed it by more, which sends more requests to the rare case.
+    #[inline(always)]
+    pub(crate) fn raise(&self, to: u64) {
+        let seen = self.get();
+        if seen >= to {
+            return;
+        }
+        self.compare_exchange(seen, to);
+        let seen = self.get();
+        if seen < to {
+            self.add(to - seen);
+        }
+    }
+
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn compare_exchange(&self, seen: u64, new: u64) {
+        // SAFETY: an aligned number that lives as long as the program.
+        unsafe {
+            core::arch::asm!(
+                "r0 = cmpxchg_64({number} + 0, r0, {new})",
+                number = in(reg) self.0.get(),
+                new = in(reg) new,
+                inout("r0") seen => _,
+                options(nostack)
+            );
+        }
+    }
+
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn add(&self, difference: u64) {
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!(
+                "lock *(u64 *)({number} + 0) += {difference}",
+                number = in(reg) self.0.get(),
+                difference = in(reg) difference,
+                options(nostack)
+            );
+        }
+    }
+
+    #[cfg(not(target_arch = "bpf"))]
+    fn compare_exchange(&self, seen: u64, new: u64) {
+        use core::sync::atomic::Ordering::Relaxed;
+        let _ = self.atomic().compare_exchange(seen, new, Relaxed, Relaxed);
+    }
+
+    #[cfg(not(target_arch = "bpf"))]
+    fn add(&self, difference: u64) {
+        self.atomic().fetch_add(difference, core::sync::atomic::Ordering::Relaxed);
+    }
+
+    #[cfg(not(target_arch = "bpf"))]
+    fn atomic(&self) -> &core::sync::atomic::AtomicU64 {
+        // SAFETY: an aligned number that lives as long as `self`, and is written by atomic instructions only.
+        unsafe { core::sync::atomic::AtomicU64::from_ptr(self.0.get()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::Maximum;
+
+    /// Threads raise it in turns, each to values of its own, and may be preempted anywhere.
+    #[test]
+    fn it_never_goes_back() {
+        const THREADS: u64 = 8;
+        const VALUES: u64 = 200_000;
+        let maximum = Maximum::new();
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let maximum = &maximum;
+                scope.spawn(move || {
+                    let mut last = 0;
+                    for value in (1..VALUES).map(|number| number * THREADS + thread) {
+                        maximum.raise(value);
+                        let now = maximum.get();
+                        assert!(now >= value && now >= last, "{now} after {last}, raised to {value}");
+                        last = now;
+                    }
+                });
+            }
+        });
+        assert!(maximum.get() >= VALUES * THREADS - 1);
+    }
+
+    #[test]
+    fn one_cpu_raises_it_exactly() {
+        let maximum = Maximum::new();
+        for (to, expected) in [(5, 5), (3, 5), (u64::MAX, u64::MAX), (0, u64::MAX)] {
+            maximum.raise(to);
+            assert_eq!(maximum.get(), expected);
+        }
+    }
+}
