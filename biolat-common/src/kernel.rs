@@ -118,6 +118,8 @@ pub struct Layout {
     pub disk_part0: u32,
     /// 1 where `gendisk.part0` is a pointer (from 5.11 on), 0 where it is a part of the disk.
     pub part0_is_pointer: u32,
+    /// The daemon's choice: lines of [`crate::mark`], a power of two; 0: there is no understudy.
+    pub mark_lines: u32,
 }
 
 /// Values of [`Layout::bio_issue_kind`].

@@ -8,6 +8,7 @@ pub mod event;
 pub mod inflight;
 pub mod kernel;
 pub mod lost;
+pub mod mark;
 pub mod series;
 pub mod size;
 pub mod slot;

@@ -23,6 +23,12 @@ pub const REASONS: usize = 8;
 /// Losses by [`Reason`] on one CPU.
 pub type Counts = [u64; REASONS];
 
+/// The entry of [`Counts`] with the completions that the first program leaves to the understudy, and that of those which the
+/// understudy takes. Neither is a loss.
+pub const LEFT: usize = 6;
+/// See [`LEFT`].
+pub const TAKEN: usize = 7;
+
 impl Reason {
     /// Every reason.
     pub const ALL: [Self; 5] = [Self::IostatsOff, Self::Passthrough, Self::NoDisk, Self::NoRoom, Self::Clock];

@@ -111,6 +111,12 @@ impl Tables {
         self.slots + self.hashes + PROBES - 1
     }
 
+    /// Entries of both tables; at least one, as no map is empty.
+    #[must_use]
+    pub const fn places(self) -> u32 {
+        if self.slots == 0 { 1 } else { 2 * self.entries() }
+    }
+
     /// The first entry of an epoch's table.
     #[inline(always)]
     #[must_use]
@@ -138,6 +144,9 @@ impl Tables {
 
 /// No place of both tables is so far: a power of two, so that the probe needs no branch to stay below it.
 pub const MAX_PLACES: u32 = (MAX_BYTES_OF_CPU / size_of::<Entry>() as u64).next_power_of_two() as u32;
+
+/// The number of places of the understudy's tables in the object, which the daemon replaces before it loads the probe.
+pub const PLACES_PLACEHOLDER: usize = 0x6b_1a7a;
 
 /// Bytes of both tables of one CPU at most.
 pub const MAX_BYTES_OF_CPU: u64 = 4 << 20;

@@ -57,6 +57,6 @@ fn losses_and_layout() {
     for (index, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(reason as usize, index);
     }
-    assert_eq!((size_of::<Layout>(), align_of::<Layout>()), (208, 4));
+    assert_eq!((size_of::<Layout>(), align_of::<Layout>()), (212, 4));
     assert_eq!((offset_of!(Layout, status_is_errno), offset_of!(Layout, request_hctx)), (64, 144));
 }

@@ -80,9 +80,10 @@ pub(crate) static LOSS_REASONS: &[LossReason] = &[
     LossReason {
         name: "recursion",
         counted_by: CountedBy::Kernel,
-        meaning: "the kernel skipped the probe, which was already running on that CPU",
-        action: "None for a few: the audit accounts for them, and dm-multipath causes some. If there are many, look for \
-                 other programs on the same tracepoint (bpftool perf).",
+        meaning: "the kernel skipped the probe and its understudy: both were running on that CPU",
+        action: "None for a few: the audit accounts for them, and the first ones are lost until the understudy is attached, \
+                 which the log says. If there are many, look in the log for why it was not, and for other programs on the \
+                 same tracepoint (bpftool perf).",
         expected: false,
     },
     LossReason {

@@ -10,14 +10,15 @@ use biolat_common::{
 
 use crate::{
     layout::layout_const,
-    maps, rare_case, record,
+    maps::{self, Program},
+    rare_case, record,
     request::{Completion, is_plain},
     workload,
 };
 
 /// Records the completion. `false`: it is not the common case, and nothing was recorded.
 #[inline(always)]
-pub(crate) fn record(completion: &Completion, now: u64) -> bool {
+pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     if completion.status != 0
         || !is_plain(completion.flags())
         || completion.bytes == 0
@@ -45,8 +46,8 @@ pub(crate) fn record(completion: &Completion, now: u64) -> bool {
     if has_sizes && (completion.bytes > size::COMMON_LIMIT || maps::may_have_parts(allocated_at)) {
         return false;
     }
-    let entry = workload::entry(completion, cell);
-    let Some(counters) = maps::series(cell.slot()) else { return false };
+    let entry = workload::entry::<P>(completion, cell);
+    let Some(counters) = maps::series::<P>(cell.slot()) else { return false };
     // SAFETY: this CPU's own counters; see `maps::series`.
     let series = unsafe { &mut *counters };
     let device = record::common_phases(series, entry, completion.bytes, allocated_at, issued_at, now);

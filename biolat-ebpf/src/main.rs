@@ -1,5 +1,5 @@
-//! The probe. This file has its entries; `common_case` and `rare_case` record a completion, `accounting` says what it
-//! means, `workload` who did it, `slow` sends records of single I/Os, `requeue` counts requeues, `request` reads kernel
+//! The probe. This file has its entries; `common_case` and `rare_case` record a completion, `marks` tells the understudy what has
+//! been recorded, `accounting` says what a completion means, `workload` who did it, `slow` sends records of single I/Os, `requeue` counts requeues, `request` reads kernel
 //! memory, `layout` has the constants that the daemon relocates, `maps` the maps. `inflight` and `cgroup_exists` are not
 //! attached: the daemon runs them.
 
@@ -12,6 +12,7 @@ mod inflight;
 mod kernel_memory;
 mod layout;
 mod maps;
+mod marks;
 mod maximum;
 mod object;
 mod rare_case;
@@ -28,6 +29,7 @@ use aya_ebpf::{
     programs::{BtfTracePointContext, RawTracePointContext},
 };
 
+use maps::{First, Program, Understudy};
 use request::{Completion, now};
 
 /// `block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes)`
@@ -37,11 +39,30 @@ use request::{Completion, now};
 fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
     // First, as reading the clock waits for the instructions in flight; nothing after it does.
     let now = now();
-    if !common_case::record(&Completion::from_arguments(&ctx), now) {
-        rare_case::record(&ctx, now);
-        slow::send_if_slow(&ctx, now);
+    if !marks::is_left(&ctx, now) {
+        count::<First>(&ctx, now);
     }
     0
+}
+
+/// Records the completions that the kernel refused the first program because that one was already running on the CPU. It is attached
+/// after the first one, when the kernel has refused a completion: see [`marks`].
+#[btf_tracepoint(function = "block_rq_complete")]
+fn understudy(ctx: BtfTracePointContext) -> i32 {
+    let now = now();
+    if !marks::is_recorded(&ctx) {
+        maps::count_taken();
+        count::<Understudy>(&ctx, now);
+    }
+    0
+}
+
+#[inline(always)]
+fn count<P: Program>(ctx: &BtfTracePointContext, now: u64) {
+    if !common_case::record::<P>(&Completion::from_arguments(ctx), now) {
+        rare_case::record::<P>(ctx, now);
+        slow::send_if_slow::<P>(ctx, now);
+    }
 }
 
 /// `block_rq_requeue(struct request *rq)`; before 5.11, `block_rq_requeue(struct request_queue *q, struct request *rq)`

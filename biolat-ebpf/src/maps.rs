@@ -1,6 +1,9 @@
 //! The maps and every access to them. ARCHITECTURE lists their names, sizes and writers.
 
-use core::{cell::UnsafeCell, ptr::NonNull};
+use core::{
+    cell::UnsafeCell,
+    ptr::{self, NonNull},
+};
 
 use aya_ebpf::{
     btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
@@ -9,12 +12,13 @@ use aya_ebpf::{
 use biolat_common::{
     event::{Event, RING_BYTES},
     inflight::Found,
-    lost::{Counts, Reason},
+    lost::{Counts, LEFT, Reason, TAKEN},
+    mark::Mark,
     series::{Key, Series},
     size::{Counters, MAX_PARTS, Parts, Sizes},
     slot::{CHUNK_SLOTS, CHUNKS, Cell, SLOTS, TABLE_CELLS, table_cell},
     slow::{self, SlowRecord},
-    workload::{Cgroup, Entry, MAX_PLACES, Places},
+    workload::{Cgroup, Entry, MAX_PLACES, PLACES_PLACEHOLDER, Places},
 };
 
 use crate::maximum::Maximum;
@@ -27,6 +31,26 @@ use crate::maximum::Maximum;
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/kernel/bpf/map_in_map.c#L86>
 type Untyped = [u64; size_of::<Counters>() / 8];
+
+/// One of the two programs that record completions. Each has counters of its own, and the kernel does not run a program while it
+/// runs on the same CPU: nothing else writes a CPU's counters of a program.
+pub(crate) trait Program {
+    const IS_UNDERSTUDY: bool;
+}
+
+/// Records each completion.
+pub(crate) enum First {}
+
+/// Records those that the kernel refused the first one.
+pub(crate) enum Understudy {}
+
+impl Program for First {
+    const IS_UNDERSTUDY: bool = false;
+}
+
+impl Program for Understudy {
+    const IS_UNDERSTUDY: bool = true;
+}
 
 #[btf_map]
 static TABLE: Array<u64, { TABLE_CELLS as usize }> = Array::new();
@@ -46,8 +70,25 @@ static SERIES: PerCpuArray<Untyped, { CHUNK_SLOTS as usize }> = PerCpuArray::new
 static MORE: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
     ArrayOfMaps::new();
 
+/// The understudy's counters: all of them are added by the daemon, when it attaches that.
+#[btf_map]
+static SERIES_2: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
+    ArrayOfMaps::new();
+
 #[btf_map]
 static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
+
+#[btf_map]
+static LOST_2: PerCpuArray<Counts, 1> = PerCpuArray::new();
+
+/// What the first program has recorded, by the frame that it was called from: see [`crate::marks`]. The daemon sets the number of
+/// lines when it loads the probe.
+#[btf_map]
+static MARKS: Array<Mark, 1> = Array::new();
+
+/// Not 0 while the understudy is attached. Only the daemon writes it.
+#[unsafe(link_section = ".data.marking")]
+static MARKING: Number = Number(UnsafeCell::new(0));
 
 #[btf_map]
 static EVENTS: RingBuf<Event, RING_BYTES> = RingBuf::new();
@@ -58,6 +99,9 @@ static SLOW: RingBuf<SlowRecord, { slow::RING_BYTES }> = RingBuf::new();
 /// Records that found [`SLOW`] full.
 #[btf_map]
 static DROPPED: PerCpuArray<u64, 1> = PerCpuArray::new();
+
+#[btf_map]
+static DROPPED_2: PerCpuArray<u64, 1> = PerCpuArray::new();
 
 /// Requests of which parts have completed, by their address.
 #[btf_map]
@@ -81,6 +125,12 @@ static INFLIGHT: Array<Found, 1> = Array::new();
 #[btf_map]
 static WORKLOADS: PerCpuArray<Entry, 1> = PerCpuArray::new();
 
+/// The understudy's tables of workloads: one map, of the same size, which the daemon adds when it attaches that. Its entries have no
+/// type for the reason given at [`Untyped`].
+#[btf_map]
+static WORKLOADS_2: ArrayOfMaps<PerCpuArray<[u64; size_of::<Entry>() / 8], PLACES_PLACEHOLDER>, 1> =
+    ArrayOfMaps::new();
+
 /// The latest epoch in which any CPU has created each entry of [`WORKLOADS`]. One value, so that the daemon reads them at once.
 #[btf_map]
 static WORKLOADS_USED: Array<Places, 1> = Array::new();
@@ -92,6 +142,9 @@ static CGROUPS: HashMap<u64, Cgroup, 1> = HashMap::new();
 /// Room to make an entry of [`CGROUPS`].
 #[btf_map]
 static CGROUP_BUFFER: PerCpuArray<Cgroup, 1> = PerCpuArray::new();
+
+#[btf_map]
+static CGROUP_BUFFER_2: PerCpuArray<Cgroup, 1> = PerCpuArray::new();
 
 /// Only the daemon writes it. It is not zero at first, so that it is not in the same map as what the probe writes.
 static EPOCH: Number = Number(UnsafeCell::new(1));
@@ -133,8 +186,9 @@ fn slot_in_index(bits: u64) -> Option<u32> {
 ///
 /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
 #[inline(always)]
-pub(crate) fn series(slot: u32) -> Option<*mut Series> {
+pub(crate) fn series<P: Program>(slot: u32) -> Option<*mut Series> {
     let found = match SERIES.get_ptr_mut(slot) {
+        _ if P::IS_UNDERSTUDY => SERIES_2.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)),
         Some(series) => Some(series),
         None => MORE.get_value_ptr_mut(slot / CHUNK_SLOTS, &(slot % CHUNK_SLOTS)),
     };
@@ -188,14 +242,51 @@ fn bytes_of_parts(request: u64, allocated_at: u64) -> u64 {
 
 /// Counts a completion that is in no histogram; returns this CPU's count for the reason.
 #[inline(always)]
-pub(crate) fn count_lost(reason: Reason) -> u64 {
-    let Some(counts) = LOST.get_ptr_mut(0) else { return 0 };
-    // SAFETY: this CPU's own cell, in bounds as `Reason` is below `REASONS`.
+pub(crate) fn count_lost<P: Program>(reason: Reason) -> u64 {
+    count::<P>(reason as usize)
+}
+
+/// Counts a completion that the first program leaves to the understudy.
+#[inline(always)]
+pub(crate) fn count_left() {
+    count::<First>(LEFT);
+}
+
+/// Counts a completion that the understudy records.
+#[inline(always)]
+pub(crate) fn count_taken() {
+    count::<Understudy>(TAKEN);
+}
+
+#[inline(always)]
+fn count<P: Program>(index: usize) -> u64 {
+    let map = if P::IS_UNDERSTUDY { &LOST_2 } else { &LOST };
+    let Some(counts) = map.get_ptr_mut(0) else { return 0 };
+    // SAFETY: this CPU's own cell, in bounds as every index is below `REASONS`.
     unsafe {
-        let count = (*counts).as_mut_ptr().add(reason as usize);
+        let count = (*counts).as_mut_ptr().add(index);
         *count += 1;
         *count
     }
+}
+
+/// Whether the understudy is attached.
+#[inline(always)]
+pub(crate) fn is_marking() -> bool {
+    // SAFETY: see `Number`.
+    unsafe { MARKING.0.get().read_volatile() != 0 }
+}
+
+/// An address that stays the same as long as the probe is loaded.
+#[inline(always)]
+pub(crate) fn anchor() -> *const u8 {
+    ptr::from_ref(&MARKING).cast()
+}
+
+/// A line of the marks.
+#[inline(always)]
+pub(crate) fn mark(line: u32) -> Option<*mut Mark> {
+    MARKS.get_ptr_mut(line)
 }
 
 /// Sends an event to the daemon, which reads it in its next collection. If the ring buffer is full, it is dropped.
@@ -209,11 +300,11 @@ pub(crate) fn send(event: Event) {
 
 /// Sends the record of an I/O, which the daemon reads within a second. If the ring buffer is full, it is dropped and counted.
 #[inline(always)]
-pub(crate) fn send_slow(record: SlowRecord) {
+pub(crate) fn send_slow<P: Program>(record: SlowRecord) {
     if let Some(mut entry) = SLOW.reserve(0) {
         entry.write(record);
         entry.submit(BPF_RB_NO_WAKEUP);
-    } else if let Some(dropped) = DROPPED.get_ptr_mut(0) {
+    } else if let Some(dropped) = (if P::IS_UNDERSTUDY { &DROPPED_2 } else { &DROPPED }).get_ptr_mut(0) {
         // SAFETY: this CPU's own cell.
         unsafe { *dropped += 1 };
     }
@@ -234,7 +325,10 @@ pub(crate) fn epoch() -> u64 {
 
 /// This CPU's entry at a place of the tables of workloads. Nothing else writes it: see [`series`].
 #[inline(always)]
-pub(crate) fn workload(place: u32) -> Option<EntryPointer> {
+pub(crate) fn workload<P: Program>(place: u32) -> Option<EntryPointer> {
+    if P::IS_UNDERSTUDY {
+        return WORKLOADS_2.get_value_ptr_mut(0, &place).and_then(|entry| EntryPointer::new(entry.cast()));
+    }
     WORKLOADS.get_ptr_mut(place).and_then(EntryPointer::new)
 }
 
@@ -274,8 +368,8 @@ pub(crate) fn insert_cgroup(workload: u64, cgroup: &Cgroup) -> bool {
 
 /// Remembers the cgroup of the I/O that this run of the probe is about, by its address.
 #[inline(always)]
-pub(crate) fn set_current_cgroup(css: u64) {
-    if let Some(cgroup) = cgroup_buffer() {
+pub(crate) fn set_current_cgroup<P: Program>(css: u64) {
+    if let Some(cgroup) = cgroup_buffer::<P>() {
         // SAFETY: this CPU's own buffer.
         unsafe { (*cgroup).css = css }
     }
@@ -283,6 +377,6 @@ pub(crate) fn set_current_cgroup(css: u64) {
 
 /// This CPU's room to make an entry for [`insert_cgroup`].
 #[inline(always)]
-pub(crate) fn cgroup_buffer() -> Option<*mut Cgroup> {
-    CGROUP_BUFFER.get_ptr_mut(0)
+pub(crate) fn cgroup_buffer<P: Program>() -> Option<*mut Cgroup> {
+    if P::IS_UNDERSTUDY { CGROUP_BUFFER_2.get_ptr_mut(0) } else { CGROUP_BUFFER.get_ptr_mut(0) }
 }

@@ -12,14 +12,14 @@ use biolat_common::{
 use crate::{
     accounting::Meaning,
     layout::layout_const,
-    maps::{self, EntryPointer},
+    maps::{self, EntryPointer, Program},
     record::{self, Latency},
     request::{Completion, accounting},
     workload,
 };
 
 #[inline(never)]
-pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
+pub(crate) fn record<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     let completion = Completion::from_arguments(ctx);
     let op = completion.op();
     let device = completion.device();
@@ -30,7 +30,7 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
 
     match meaning {
         Meaning::NotAccounted => {
-            maps::count_lost(if accounting.is_passthrough(op) {
+            maps::count_lost::<P>(if accounting.is_passthrough(op) {
                 Reason::Passthrough
             } else {
                 Reason::IostatsOff
@@ -41,17 +41,17 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
         Meaning::End | Meaning::Part => {}
     }
     if device == 0 {
-        maps::count_lost(Reason::NoDisk);
+        maps::count_lost::<P>(Reason::NoDisk);
         return;
     }
     let key = Key::new(device, op);
     let whole = whole_bytes(&completion, meaning, accounting.is_in_flush_sequence(flags));
     if let Some(slot) = maps::slot_or_new(key)
-        && let Some(counters) = maps::series(slot)
+        && let Some(counters) = maps::series::<P>(slot)
     {
         // SAFETY: this CPU's own counters; see `maps::series`.
         let series = unsafe { &mut *counters };
-        let entry = workload::entry(&completion, Cell::new(key, slot));
+        let entry = workload::entry::<P>(&completion, Cell::new(key, slot));
         let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
         if has_failed {
             let errors = &mut series.errors[completion.status_index()];
@@ -59,7 +59,7 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
         }
         record::bytes(series, entry, completion.bytes, has_failed);
         if let Meaning::End = meaning {
-            let device = record_latency(ctx, series, entry, &completion, whole, now);
+            let device = record_latency::<P>(ctx, series, entry, &completion, whole, now);
             if let Some(device) = device
                 && layout_const!(sizes) != 0
             {
@@ -68,7 +68,7 @@ pub(crate) fn record(ctx: &BtfTracePointContext, now: u64) {
             }
         }
     } else if let Meaning::End = meaning {
-        let lost = maps::count_lost(Reason::NoRoom);
+        let lost = maps::count_lost::<P>(Reason::NoRoom);
         // At each power of two: the daemon is notified, and not flooded.
         if lost.is_power_of_two() {
             maps::send(Event::new(EventKind::NoRoom, key));
@@ -110,7 +110,7 @@ fn has_known_size(completion: &Completion, whole: u32) -> u64 {
 
 /// Records the latency of a request. `None`: it is lost.
 #[inline(always)]
-fn record_latency(
+fn record_latency<P: Program>(
     ctx: &BtfTracePointContext,
     series: &mut Series,
     entry: Option<EntryPointer>,
@@ -122,14 +122,14 @@ fn record_latency(
     let issued_at = completion.issued_at() & has_known_size(completion, whole);
     if allocated_at == 0 {
         // Accounted but without timestamps: passthrough between 6.8 and 6.12.
-        maps::count_lost(if accounting().is_passthrough(completion.op()) {
+        maps::count_lost::<P>(if accounting().is_passthrough(completion.op()) {
             Reason::Passthrough
         } else {
             Reason::IostatsOff
         });
         None
     } else if allocated_at > now || issued_at > now {
-        if maps::count_lost(Reason::Clock).is_power_of_two() {
+        if maps::count_lost::<P>(Reason::Clock).is_power_of_two() {
             warn_of_clock(ctx);
         }
         None

@@ -36,6 +36,11 @@ impl Completion {
         self.request as u64
     }
 
+    #[inline(always)]
+    pub(crate) fn pointer(&self) -> *const u8 {
+        self.request
+    }
+
     /// A request that has not completed.
     #[inline(always)]
     pub(crate) fn of_request(request: *const u8) -> Self {

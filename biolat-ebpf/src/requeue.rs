@@ -6,7 +6,7 @@ use biolat_common::series::Key;
 
 use crate::{
     layout::layout_const,
-    maps,
+    maps::{self, First},
     request::{Completion, is_plain},
 };
 
@@ -22,7 +22,8 @@ pub(crate) fn count(ctx: &BtfTracePointContext) {
     if !request.has_disk() || !is_plain(request.flags()) {
         return;
     }
-    let Some(series) = maps::slot_or_new(Key::new(request.device(), request.op())).and_then(maps::series)
+    let Some(series) =
+        maps::slot_or_new(Key::new(request.device(), request.op())).and_then(maps::series::<First>)
     else {
         return;
     };

@@ -9,14 +9,14 @@ use biolat_common::{
 use crate::{
     accounting::Meaning,
     layout::layout_const,
-    maps,
+    maps::{self, Program},
     request::{Completion, accounting},
 };
 
 /// Sends a record if the daemon wants records, and the request failed, or ended and took long. The counters have the I/O
 /// already when the daemon reads the record.
 #[inline(never)]
-pub(crate) fn send_if_slow(ctx: &BtfTracePointContext, now: u64) {
+pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     let limit_ms = layout_const!(slow_ms);
     if limit_ms == 0 {
         return;
@@ -52,7 +52,7 @@ pub(crate) fn send_if_slow(ctx: &BtfTracePointContext, now: u64) {
     if device == 0 {
         return;
     }
-    maps::send_slow(SlowRecord {
+    maps::send_slow::<P>(SlowRecord {
         completed_ns: now,
         key: Key::new(device, op),
         sector: completion.sector(),

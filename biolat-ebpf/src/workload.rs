@@ -9,27 +9,32 @@ use biolat_common::{
 use crate::{
     kernel_memory::{read_u32, read_u64},
     layout::layout_const,
-    maps::{self, EntryPointer},
+    maps::{self, EntryPointer, First, Program, Understudy},
     request::Completion,
 };
 
 /// This CPU's entry for the workload of a completion and a series. `None` if I/Os of this series are not counted by workload:
 /// then the series itself has their bytes and times.
 #[inline(always)]
-pub(crate) fn entry(completion: &Completion, series: Cell) -> Option<EntryPointer> {
+pub(crate) fn entry<P: Program>(completion: &Completion, series: Cell) -> Option<EntryPointer> {
     if layout_const!(workload_slots) == 0 || series.slot() >= layout_const!(workload_slots) {
         return None;
     }
     let cgroup = completion.cgroup();
     let workload = completion.workload(cgroup);
     let epoch = maps::epoch();
-    let entry = maps::workload(tables().place(workload, series, epoch));
+    let entry = maps::workload::<P>(tables().place(workload, series, epoch));
     // SAFETY: this CPU's own entry, see `maps::workload`.
     if entry.is_some_and(|entry| unsafe { entry.as_ref().is_of(workload, series, epoch) }) {
         return entry;
     }
-    maps::set_current_cgroup(cgroup as u64);
-    maps::workload(find_or_create(workload, series.bits(), epoch))
+    maps::set_current_cgroup::<P>(cgroup as u64);
+    let place = if P::IS_UNDERSTUDY {
+        understudy_find_or_create(workload, series.bits(), epoch)
+    } else {
+        find_or_create(workload, series.bits(), epoch)
+    };
+    maps::workload::<P>(place)
 }
 
 #[inline(always)]
@@ -44,12 +49,24 @@ fn tables() -> Tables {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
+    place::<First>(workload, series, epoch)
+}
+
+/// The same in the understudy's tables.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn understudy_find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
+    place::<Understudy>(workload, series, epoch)
+}
+
+#[inline(always)]
+fn place<P: Program>(workload: u64, series: u64, epoch: u64) -> u32 {
     let series = Cell::from_bits(series);
     let first = tables().place(workload, series, epoch);
     let (mut place, mut owner) = (tables().other(series.slot(), epoch), OTHER);
     for step in 0..PROBES {
         let candidate = first + step;
-        let Some(entry) = maps::workload(candidate) else { break };
+        let Some(entry) = maps::workload::<P>(candidate) else { break };
         // SAFETY: this CPU's own entry, see `maps::workload`.
         let (is_found, is_in_use) =
             unsafe { (entry.as_ref().is_of(workload, series, epoch), entry.as_ref().epoch == epoch) };
@@ -58,10 +75,10 @@ extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
             break;
         }
     }
-    if owner != OTHER && owner != KERNEL && !is_recorded(owner) {
+    if owner != OTHER && owner != KERNEL && !is_recorded::<P>(owner) {
         (place, owner) = (tables().other(series.slot(), epoch), OTHER);
     }
-    if let Some(entry) = maps::workload(place) {
+    if let Some(entry) = maps::workload::<P>(place) {
         // SAFETY: this CPU's own entry, see `maps::workload`.
         unsafe {
             // The entry of the others may be of an earlier series in the same slot: then the device of that one is gone.
@@ -76,19 +93,19 @@ extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
 
 /// Records a cgroup at its first I/O, and again when its record is stale. `false`: there is no room.
 #[inline(always)]
-fn is_recorded(workload: u64) -> bool {
+fn is_recorded<P: Program>(workload: u64) -> bool {
     let stale = maps::is_record_stale(workload);
     match stale {
         Some(false) => true,
         // If the record cannot be replaced now, the stale one keeps its room.
-        _ => record_cgroup(workload) || stale.is_some(),
+        _ => record_cgroup::<P>(workload) || stale.is_some(),
     }
 }
 
 /// Records who a workload is, by the cgroup in this CPU's buffer. `false`: there is no room.
 #[inline(never)]
-fn record_cgroup(workload: u64) -> bool {
-    let Some(record) = maps::cgroup_buffer() else { return false };
+fn record_cgroup<P: Program>(workload: u64) -> bool {
+    let Some(record) = maps::cgroup_buffer::<P>() else { return false };
     // SAFETY: this CPU's own buffer.
     let record = unsafe { &mut *record };
     let mut node = read_u64(read_u64(record.css, layout_const!(blkcg_cgroup)), layout_const!(cgroup_node));

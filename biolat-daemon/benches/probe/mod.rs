@@ -101,7 +101,13 @@ fn run(options: &Options) -> Result<()> {
 }
 
 fn subjects(options: &Options) -> Vec<Subject> {
-    let mut subjects = vec![Subject::Nothing, Subject::Own(EMPTY), Subject::Own(FLOOR), Subject::Biolat];
+    let mut subjects = vec![
+        Subject::Nothing,
+        Subject::Own(EMPTY),
+        Subject::Own(FLOOR),
+        Subject::Biolat,
+        Subject::WithUnderstudy,
+    ];
     subjects.extend(options.with.iter().cloned().map(Subject::OtherDaemon));
     if options.alone {
         return subjects;

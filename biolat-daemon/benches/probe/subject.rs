@@ -10,7 +10,12 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use aya::{Btf, EbpfLoader, programs::BtfTracePoint};
-use biolat_daemon::probe::{kernel::Kernel, object};
+use biolat_daemon::{
+    collect::Collector,
+    device::selection::Selection,
+    host::Host,
+    probe::{Options, kernel::Kernel, object},
+};
 
 use super::{process::Process, programs};
 
@@ -22,6 +27,8 @@ pub(crate) enum Subject {
     Own(&'static str),
     /// The daemon with its default options.
     Biolat,
+    /// The same with the understudy attached, as it is after the kernel has refused the probe a completion.
+    WithUnderstudy,
     /// Another build of the daemon, to compare the probe with an earlier one.
     OtherDaemon(PathBuf),
     Biolatency(PathBuf, &'static [&'static str]),
@@ -46,6 +53,7 @@ impl Subject {
             Self::Nothing => "nothing".to_owned(),
             Self::Own(program) => (*program).to_owned(),
             Self::Biolat => "biolat".to_owned(),
+            Self::WithUnderstudy => "biolat, understudy".to_owned(),
             Self::OtherDaemon(path) => path.display().to_string(),
             Self::Biolatency(_, options) => {
                 ["biolatency"].iter().chain(*options).copied().collect::<Vec<_>>().join(" ")
@@ -60,6 +68,7 @@ impl Subject {
             Self::Nothing => Box::new(()),
             Self::Own(program) => own.load(program)?,
             Self::Biolat => daemon(Path::new(env!("CARGO_BIN_EXE_biolat-daemon")))?,
+            Self::WithUnderstudy => with_understudy()?,
             Self::OtherDaemon(path) => daemon(path)?,
             Self::Biolatency(path, options) => biolatency(path, options, &before)?,
         };
@@ -86,6 +95,17 @@ impl Own {
         found.attach().with_context(|| format!("cannot attach {program}"))?;
         Ok(Box::new(object))
     }
+}
+
+/// Attaches the probe with the understudy.
+fn with_understudy() -> Result<Box<dyn std::any::Any>> {
+    let selection = Selection::default();
+    let mut collector = Collector::attach(Host::default(), selection, Options::default())?;
+    collector.collect()?;
+    let probe = collector.probe_mut();
+    probe.add_understudy_counters()?;
+    probe.attach_understudy()?;
+    Ok(Box::new(collector))
 }
 
 /// Starts a daemon and waits until it serves.

@@ -10,6 +10,7 @@ mod keep;
 mod lifetimes;
 mod origin;
 mod reference;
+mod refusals;
 mod replace;
 mod series_store;
 mod slots;
@@ -52,6 +53,7 @@ use audit::Audit;
 use inflight::{InflightState, SurveyTurns};
 use keep::Keep;
 use reference::Reference;
+use refusals::Refusals;
 use replace::EarlierProbes;
 use series_store::SeriesStore;
 use slow_log::{GoneDevices, SlowIoLog};
@@ -108,6 +110,7 @@ pub struct Collector {
     earlier: EarlierProbes,
     /// Requeues that the kernel did not show to the probe.
     requeue_misses: u64,
+    refusals: Refusals,
     /// None if nothing is kept for the next daemon.
     keep: Option<Keep>,
     /// Devices that the last daemon knew, until they are found here.
@@ -231,7 +234,9 @@ impl Collector {
         }
         self.read_series(&index)?;
         self.complete_slow_log()?;
-        let program = self.earlier.with_program(self.probe.program_counts()?);
+        let program = self.probe.program_counts()?;
+        self.attach_understudy(program.recursion_misses);
+        let program = self.earlier.with_program(program);
         self.requeue_misses = program.requeue_misses;
         let lost = self.losses(program.recursion_misses)?;
         self.audit_devices(diskstats, &lost);
@@ -309,18 +314,20 @@ impl Collector {
     }
 
     /// Losses by reason, including reasons without any.
-    fn losses(&mut self, recursion: u64) -> Result<Losses> {
+    fn losses(&mut self, refused: u64) -> Result<Losses> {
         let counts = self.earlier.with_losses(self.probe.maps.losses()?);
+        let perhaps_lost = self.refusals.read(refused, &counts);
         let (mut by_reason, mut accounted) = (Vec::new(), 0);
         for LossReason { name, counted_by, .. } in LOSS_REASONS {
             let count = match counted_by {
                 CountedBy::Probe(reason) => counts[*reason as usize],
-                CountedBy::Kernel => recursion,
+                CountedBy::Kernel => self.refusals.lost(),
                 CountedBy::Collector => self.unresolved_completions,
             };
             by_reason.push((*name, count));
             accounted += if counted_by.is_accounted() { count } else { 0 };
         }
+        accounted += perhaps_lost - self.refusals.lost();
         Ok(Losses { by_reason, accounted })
     }
 

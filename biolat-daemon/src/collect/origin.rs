@@ -16,6 +16,7 @@ use super::{
     inflight::SurveyTurns,
     keep::{Keep, Kept, Predecessor},
     reference::Reference,
+    refusals::Refusals,
     replace::{EarlierProbes, ensure_continuable},
     scan,
     series_store::SeriesStore,
@@ -219,6 +220,7 @@ impl Collector {
             stats: CollectionStats::default(),
             earlier: EarlierProbes::default(),
             requeue_misses: 0,
+            refusals: Refusals::default(),
             keep: None,
             kept_devices: Vec::new(),
         })
@@ -248,6 +250,7 @@ impl Collector {
         self.workloads = WorkloadStore::from_records(&state.all_workloads, &state.workloads, Instant::now())?;
         self.reference.continue_from(&state.pending)?;
         self.earlier = EarlierProbes::from_record(&state.earlier)?;
+        self.refusals = Refusals::continue_from(state.recursion);
         self.unresolved_completions = state.unresolved_completions;
         self.slow = SlowIoLog::from_records(&state.slow, state.slow_ios.clone())?;
         self.stats = CollectionStats::from_record(&state.collections)?;

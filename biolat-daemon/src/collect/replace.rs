@@ -17,7 +17,9 @@ use super::{
     slow_log,
     state::{numbers::array, record::EarlierRecord},
 };
-use crate::probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps};
+use crate::probe::{
+    MAP_LAYOUT, MAP_LAYOUT_WITH_UNDERSTUDY, Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps,
+};
 
 /// What was counted by probes that have been replaced. This one's counts are added.
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,7 +119,10 @@ impl Collector {
 /// Whether the totals of a probe with these options can be continued by one with others: sizes, and workloads, add up to the
 /// totals of a series, so both probes must count them, or neither.
 pub(super) fn ensure_continuable(map_layout: u32, of_old: (bool, u32), of_new: (bool, u32)) -> Result<()> {
-    ensure!(map_layout == crate::probe::MAP_LAYOUT, "its probe has maps of another layout");
+    ensure!(
+        (MAP_LAYOUT..=MAP_LAYOUT_WITH_UNDERSTUDY).contains(&map_layout),
+        "its probe has maps of another layout"
+    );
     ensure!(of_old.0 == of_new.0, "--sizes has changed");
     ensure!((of_old.1 == 0) == (of_new.1 == 0), "--workloads was switched on or off");
     Ok(())

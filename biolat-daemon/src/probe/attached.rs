@@ -12,9 +12,10 @@ use biolat_common::{lost::Counts, slot::CHUNK_SLOTS};
 use super::{
     cpus::{self, PossibleCpus},
     map_set::{MapSet, NamedMaps},
-    maps::MORE,
+    maps::{MORE, UNDERSTUDY_SERIES},
     programs::{self, Links, Programs},
     sys,
+    workloads::UNDERSTUDY_WORKLOADS,
 };
 
 /// The kernel keeps so many bytes of a program's name.
@@ -35,18 +36,22 @@ pub(super) struct Attached {
     pub(super) maps: MapSet<'static>,
     /// The arrays of slots that were added after the start.
     pub(super) chunks: Vec<MapData>,
+    /// The understudy's arrays of slots, and its tables of workloads, as far as they have been added.
+    pub(super) understudy: (Vec<MapData>, Option<MapData>),
     pub(super) cpus: PossibleCpus,
 }
 
 impl Attached {
     /// Of a probe that was loaded with so many slots.
     pub(super) fn open(fds: ProbeFds, slots: u32) -> Result<Self> {
-        let (mut complete, mut requeue, mut inflight, mut cgroup_exists) = (None, None, None, None);
+        let (mut complete, mut understudy, mut requeue) = (None, None, None);
+        let (mut inflight, mut cgroup_exists) = (None, None);
         for program in fds.programs {
             let info = sys::program_info(program.as_fd()).context("cannot read what a program is")?;
             let is = |name: &str| info.name == name[..name.len().min(NAME_BYTES)];
             match () {
                 () if is(programs::COMPLETE) => complete = Some((info.id, program)),
+                () if is(programs::UNDERSTUDY) => understudy = Some((info.id, program)),
                 () if is(programs::REQUEUE) => requeue = Some((info.id, program)),
                 () if is(programs::INFLIGHT) => inflight = Some(program),
                 () if is(programs::CGROUP_EXISTS) => cgroup_exists = Some(program),
@@ -55,51 +60,64 @@ impl Attached {
         }
         let (complete_id, complete) = complete.context("the program is missing")?;
         let (requeue_id, requeue) = requeue.unzip();
-        let (mut of_complete, mut of_requeue) = (None, None);
+        let (understudy_id, understudy) = understudy.unzip();
+        let (mut of_complete, mut of_requeue, mut of_understudy) = (None, None, None);
         for link in fds.links {
             let program = sys::program_of_link(link.as_fd()).context("cannot read what a link attaches")?;
             if program == complete_id {
                 of_complete = Some(link);
             } else if Some(program) == requeue_id {
                 of_requeue = Some(link);
+            } else if Some(program) == understudy_id {
+                of_understudy = Some(link);
             }
         }
-        let links = Links { complete: of_complete.context("the link is missing")?, requeue: of_requeue };
-        let (maps, chunks) = maps(fds.maps, slots)?;
+        let of_complete = of_complete.context("the link is missing")?;
+        let links = Links { complete: of_complete, understudy: of_understudy, requeue: of_requeue };
+        let (mut maps, mut ids) = named(fds.maps)?;
+        let chunks = inner_maps(&mut maps, &mut ids, MORE, slots / CHUNK_SLOTS);
+        let understudy_chunks = inner_maps(&mut maps, &mut ids, UNDERSTUDY_SERIES, 0);
+        let understudy_table = inner_maps(&mut maps, &mut ids, UNDERSTUDY_WORKLOADS, 0).pop();
         let scratch: PerCpuArray<_, Counts> = PerCpuArray::create(1, 0).context("cannot create a map")?;
         let cpus = PossibleCpus::of_kernel(&scratch)?;
         cpus.compare(cpus::in_sysfs()?)?;
-        let programs = Programs { complete, requeue, inflight, cgroup_exists };
-        Ok(Self { programs, links, maps: MapSet::Passed(maps), chunks, cpus })
+        let programs = Programs { complete, understudy, requeue, inflight, cgroup_exists };
+        let (maps, understudy) = (MapSet::Passed(maps), (understudy_chunks, understudy_table));
+        Ok(Self { programs, links, maps, chunks, understudy, cpus })
     }
 }
 
-/// The maps by name, and the arrays of slots in the order of their slots. The latter are those that the map of arrays has: they
-/// share a name.
-fn maps(fds: Vec<OwnedFd>, slots: u32) -> Result<(NamedMaps, Vec<MapData>)> {
+/// The maps by name, and the id of each.
+fn named(fds: Vec<OwnedFd>) -> Result<(NamedMaps, Vec<u32>)> {
     const CONTEXT: &str = "cannot read what a map is";
-    let (mut maps, mut ids, mut chunks) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut maps, mut ids) = (Vec::new(), Vec::new());
     for fd in fds {
         let map = MapData::from_fd(fd).context(CONTEXT)?;
         let info = map.info().context(CONTEXT)?;
         ids.push(info.id());
         maps.push((info.name_as_str().unwrap_or_default().to_owned(), map));
     }
-    for place in slots / CHUNK_SLOTS.. {
-        let more = maps.iter().find(|(name, _)| name == MORE);
-        let id = more.and_then(|(_, more)| id_of_chunk(more, place));
-        // One without a file descriptor was just added, and its slots have never been used.
-        let Some(found) = id.and_then(|id| ids.iter().position(|&other| other == id)) else { break };
-        ids.swap_remove(found);
-        chunks.push(maps.swap_remove(found).1);
-    }
-    Ok((maps, chunks))
+    Ok((maps, ids))
 }
 
-/// The id of an array of slots, by its place in the map of arrays.
-fn id_of_chunk(more: &MapData, place: u32) -> Option<u32> {
+/// Takes out what a map of maps has, from this place on, in this order: such maps share a name.
+fn inner_maps(maps: &mut NamedMaps, ids: &mut Vec<u32>, outer: &str, first: u32) -> Vec<MapData> {
+    let mut inner = Vec::new();
+    for place in first.. {
+        let outer = maps.iter().find(|(name, _)| name == outer);
+        let id = outer.and_then(|(_, outer)| id_of_inner(outer, place));
+        // One without a file descriptor was just added, and has never been used.
+        let Some(found) = id.and_then(|id| ids.iter().position(|&other| other == id)) else { break };
+        ids.swap_remove(found);
+        inner.push(maps.swap_remove(found).1);
+    }
+    inner
+}
+
+/// The id of a map, by its place in the map of maps.
+fn id_of_inner(outer: &MapData, place: u32) -> Option<u32> {
     let mut id = 0_u32;
     // SAFETY: to a reader, an entry of an array of maps is the id of a map, 4 bytes.
-    unsafe { sys::read_entry(more, place, &raw mut id) }.ok()?;
+    unsafe { sys::read_entry(outer, place, &raw mut id) }.ok()?;
     Some(id)
 }

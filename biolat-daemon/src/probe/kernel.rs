@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use biolat_common::{
     kernel::{Layout, bio_issue},
+    mark,
     workload::Tables,
 };
 
@@ -23,6 +24,11 @@ pub struct Kernel {
     pub statuses_since_6_10: bool,
     /// Whether the tracepoint `block_rq_requeue` exists, with arguments that the probe knows.
     pub has_requeue: bool,
+    /// Whether the kernel refuses to run a program that is already running on the CPU: since 6.1, as tracing programs have this
+    /// helper. All such kernels can compare and exchange numbers in programs.
+    ///
+    /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
+    pub refuses_runs: bool,
     /// Whether the layout has all members that a walk over a device's requests in flight needs.
     pub can_walk: bool,
     /// Whether requests name the cgroup that the kernel charges.
@@ -140,6 +146,7 @@ impl Kernel {
             ops,
             statuses_since_6_10,
             has_requeue: requeue_argument.is_some(),
+            refuses_runs: btf.enumerator("BPF_FUNC_user_ringbuf_drain").is_some(),
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
         })
@@ -154,9 +161,10 @@ impl Kernel {
         self
     }
 
-    /// For a probe with these tables of workloads.
+    /// For a probe with these tables of workloads, on so many possible CPUs.
     #[must_use]
-    pub fn with_tables(mut self, tables: Tables) -> Self {
+    pub fn with_tables(mut self, tables: Tables, cpus: u64) -> Self {
+        self.layout.mark_lines = if self.refuses_runs { mark::lines(cpus as u32) } else { 0 };
         self.layout.workload_slots = tables.slots;
         self.layout.workload_hashes = tables.hashes;
         self
@@ -181,14 +189,6 @@ impl Kernel {
     #[must_use]
     pub fn records_submission(&self) -> bool {
         self.layout.bio_issue_kind == bio_issue::VALUE
-    }
-
-    /// Whether all JIT compilers have compare-and-exchange: they have since Linux 5.18, which BTF tells of later kernels only.
-    ///
-    /// <https://github.com/torvalds/linux/blob/v5.18/arch/arm64/net/bpf_jit_comp.c>
-    #[must_use]
-    pub fn has_compare_exchange(&self) -> bool {
-        self.statuses_since_6_10
     }
 
     /// The value of the label `op` for an op's number.

@@ -162,15 +162,17 @@ fn load(
     map_fds: Option<&mut Vec<OwnedFd>>,
 ) -> Result<Loaded> {
     let workloads = workloads_on(kernel, workloads);
-    let tables = workloads::tables(workloads, slots, super::possible_cpus()?);
-    let kernel = kernel.clone().with_tables(tables);
+    let cpus = super::possible_cpus()?;
+    let tables = workloads::tables(workloads, slots, cpus);
+    let kernel = kernel.clone().with_tables(tables, cpus);
     let mut object = EbpfLoader::new()
         .btf(None)
         .map_max_entries("SERIES", slots)
         .map_max_entries("PARTS", if kernel.counts_sizes() { MAX_PARTS as u32 } else { 1 })
-        .map_max_entries("WORKLOADS", 2 * tables.entries())
+        .map_max_entries("WORKLOADS", tables.places())
+        .map_max_entries("MARKS", kernel.layout.mark_lines.max(1))
         .map_max_entries("CGROUPS", workloads.max(1))
-        .load(&object::of_kernel(&kernel)?)
+        .load(&object::of_kernel(&kernel, tables.places())?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
     let mut set = MapSet::Loaded(&mut object, map_fds);
@@ -182,12 +184,18 @@ fn load(
     let workload_maps =
         (workloads > 0).then(|| WorkloadMaps::from_maps(&mut set, tables, maps.cpus(), grace_periods));
     let workload_maps = workload_maps.transpose()?;
-    let complete = load_attachable(&mut object, programs::COMPLETE, btf).context("cannot load the probe")?;
+    let complete = load_attachable(&mut object, programs::COMPLETE, programs::COMPLETE, btf)
+        .context("cannot load the probe")?;
     // The probe works without the other programs.
     let optional = |what: &str, loaded: Result<OwnedFd>| {
         loaded.inspect_err(|error| log::warn!("{what}: {}", one_line(&format!("{error:#}")))).ok()
     };
-    let requeue = kernel.has_requeue.then(|| load_attachable(&mut object, programs::REQUEUE, btf));
+    let understudy = kernel
+        .refuses_runs
+        .then(|| load_attachable(&mut object, programs::UNDERSTUDY, programs::COMPLETE, btf))
+        .and_then(|loaded| optional("completions that the kernel refuses the probe are lost", loaded));
+    let requeue = kernel.has_requeue;
+    let requeue = requeue.then(|| load_attachable(&mut object, programs::REQUEUE, programs::REQUEUE, btf));
     let requeue = requeue.and_then(|loaded| optional("requeues are not counted", loaded));
     let inflight_program = kernel.can_walk.then(|| load_unattached(&mut object, programs::INFLIGHT));
     let inflight_program =
@@ -196,14 +204,14 @@ fn load(
         workload_maps.is_some().then(|| load_unattached(&mut object, programs::CGROUP_EXISTS));
     let cgroup_exists =
         cgroup_exists.and_then(|loaded| optional("whether a cgroup is gone is unknown", loaded));
-    let programs = Programs { complete, requeue, inflight: inflight_program, cgroup_exists };
+    let programs = Programs { complete, understudy, requeue, inflight: inflight_program, cgroup_exists };
     Ok(Loaded { programs, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
 }
 
-/// Loads a program that can be attached to the tracepoint of its name.
-fn load_attachable(object: &mut Ebpf, name: &str, btf: &Btf) -> Result<OwnedFd> {
+/// Loads a program that can be attached to a tracepoint.
+fn load_attachable(object: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<OwnedFd> {
     let program: &mut BtfTracePoint = loadable(object, name)?.try_into()?;
-    program.load(name, btf)?;
+    program.load(tracepoint, btf)?;
     Ok(program.fd()?.as_fd().as_fd().try_clone_to_owned()?)
 }
 

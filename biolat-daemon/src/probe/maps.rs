@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
-use std::os::fd::BorrowedFd;
+use std::{iter, os::fd::BorrowedFd};
 
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue};
@@ -22,6 +22,12 @@ use super::{
 };
 
 const LOST: &str = "LOST";
+/// The understudy's; none of an earlier version's probe.
+const UNDERSTUDY_LOST: &str = "LOST_2";
+/// The understudy's map of arrays of slots.
+pub(super) const UNDERSTUDY_SERIES: &str = "SERIES_2";
+/// Whether the first program marks what it records.
+const MARKING: &str = ".data.marking";
 /// The map of arrays of slots.
 pub(super) const MORE: &str = "MORE";
 
@@ -39,10 +45,29 @@ pub struct Maps {
     slots: Box<dyn SlotArrays>,
     /// The arrays of slots that are added later.
     more: ArrayOfMaps<MapData>,
+    /// None of an earlier version's probe.
+    understudy: Option<UnderstudyMaps>,
     cpus: PossibleCpus,
     losses: Vec<Counts>,
     /// Waits for runs of the probe.
     pub grace_periods: GracePeriods,
+}
+
+/// Maps of the understudy.
+struct UnderstudyMaps {
+    lost: PerCpuArray<MapData, Counts>,
+    series: ArrayOfMaps<MapData>,
+    marking: Array<MapData, u64>,
+}
+
+impl UnderstudyMaps {
+    fn from_maps(set: &mut MapSet<'_>) -> Result<Self> {
+        Ok(Self {
+            lost: set.take(UNDERSTUDY_LOST)?.try_into()?,
+            series: array_of_maps(set.take(UNDERSTUDY_SERIES)?)?,
+            marking: set.take(MARKING)?.try_into()?,
+        })
+    }
 }
 
 impl Maps {
@@ -64,12 +89,13 @@ impl Maps {
         Ok(maps)
     }
 
-    /// Of a probe that is attached, and was loaded with this many slots. `chunks` are the arrays of slots that were added later.
+    /// Of a probe that is attached, and was loaded with this many slots. `chunks` are the arrays of slots that were added later: the
+    /// first program's and the understudy's.
     pub(super) fn of_attached_probe(
         set: &mut MapSet<'_>,
         slots: u32,
         sizes: bool,
-        chunks: Vec<MapData>,
+        chunks: [Vec<MapData>; 2],
         cpus: PossibleCpus,
         grace_periods: GracePeriods,
     ) -> Result<Self> {
@@ -95,6 +121,7 @@ impl Maps {
             lost,
             slots: slot_arrays::from_map(set.take("SERIES")?, slots, sizes, cpus)?,
             more: array_of_maps(set.take(MORE)?)?,
+            understudy: UnderstudyMaps::from_maps(set).ok(),
             cpus,
             losses: Vec::new(),
             grace_periods,
@@ -104,6 +131,26 @@ impl Maps {
     /// The arrays of slots that were added, from the one with this number on.
     pub fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
         self.slots.chunks_from(first)
+    }
+
+    /// The understudy's arrays of slots.
+    pub(super) fn understudy_chunks(&self) -> Vec<BorrowedFd<'_>> {
+        self.slots.understudy_chunks()
+    }
+
+    /// Adds counters of the understudy for each slot.
+    pub(super) fn add_understudy_chunks(&mut self) -> Result<()> {
+        let understudy = self.understudy.as_mut().context("the probe has no maps for the understudy")?;
+        self.slots.add_understudy_chunks(&mut understudy.series)
+    }
+
+    /// Makes the first program mark what it records, and waits until all of its runs do.
+    pub(super) fn begin_marking(&mut self) -> Result<()> {
+        const CONTEXT: &str = "cannot make the probe mark what it records";
+        let understudy = self.understudy.as_mut().context(CONTEXT)?;
+        understudy.marking.set(0, 1, 0).context(CONTEXT)?;
+        // A write to an array of maps waits for the runs in progress.
+        self.slots.set_first_understudy_chunk(&mut understudy.series).context(CONTEXT)
     }
 
     /// Bytes of the counters of one slot in the kernel.
@@ -123,13 +170,15 @@ impl Maps {
         self.slots.slots()
     }
 
-    /// Lost completions by reason, summed over the CPUs.
+    /// Lost completions by reason, summed over the CPUs and both programs, and what the first one has left and the understudy taken.
     pub fn losses(&mut self) -> Result<Counts> {
-        self.cpus.read(&self.lost, 0, &mut self.losses).context("cannot read the losses")?;
         let mut sum = [0_u64; REASONS];
-        for cpu in &self.losses {
-            for (sum, count) in sum.iter_mut().zip(cpu) {
-                *sum += count;
+        for map in iter::once(&self.lost).chain(self.understudy.as_ref().map(|maps| &maps.lost)) {
+            self.cpus.read(map, 0, &mut self.losses).context("cannot read the losses")?;
+            for cpu in &self.losses {
+                for (sum, count) in sum.iter_mut().zip(cpu) {
+                    *sum += count;
+                }
             }
         }
         Ok(sum)
@@ -141,7 +190,12 @@ impl SeriesMaps for Maps {
         if self.slots() == SLOTS {
             return Ok(None);
         }
-        self.slots.add_chunk(&mut self.more).map(Some)
+        let first = self.slots.add_chunk(&mut self.more)?;
+        // The slots are not in use before this has succeeded.
+        if !self.slots.understudy_chunks().is_empty() {
+            self.add_understudy_chunks()?;
+        }
+        Ok(Some(first))
     }
 
     fn index(&mut self) -> Result<Vec<(Key, u32)>> {

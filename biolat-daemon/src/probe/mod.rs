@@ -158,7 +158,8 @@ impl Probe {
         statistics: bool,
     ) -> Result<Self> {
         let statistics = statistics.then(enable_statistics).transpose()?;
-        let Attached { programs, links, mut maps, chunks, cpus } = Attached::open(fds, slots)?;
+        let Attached { programs, links, mut maps, chunks, understudy, cpus } = Attached::open(fds, slots)?;
+        let (understudy_chunks, understudy_table) = understudy;
         let set = &mut maps;
         let (events, slow, inflight) =
             (Events::from_maps(set)?, SlowRecords::from_maps(set)?, InflightResult::from_maps(set)?);
@@ -168,9 +169,11 @@ impl Probe {
         let workloads = (limit > 0).then(|| -> Result<_> {
             let mut maps = WorkloadMaps::from_maps(set, tables, cpus, grace_periods.clone())?;
             maps.continue_after(taken_epoch)?;
+            maps.continue_with(understudy_table)?;
             Ok(maps)
         });
         let workloads = workloads.transpose()?;
+        let chunks = [chunks, understudy_chunks];
         let maps = Maps::of_attached_probe(set, slots, kernel.counts_sizes(), chunks, cpus, grace_periods)?;
         Ok(Self {
             programs,
@@ -185,6 +188,45 @@ impl Probe {
             statistics,
             slots,
         })
+    }
+
+    /// Whether the understudy could be attached, and is not.
+    #[must_use]
+    pub fn lacks_understudy(&self) -> bool {
+        self.programs.understudy.is_some()
+            && self.links.as_ref().is_some_and(|links| links.understudy.is_none())
+    }
+
+    /// Adds the understudy's counters. Nothing uses them before it is attached.
+    pub fn add_understudy_counters(&mut self) -> Result<()> {
+        if let Some(workloads) = &mut self.workloads {
+            workloads.add_understudy_table()?;
+        }
+        self.maps.add_understudy_chunks()
+    }
+
+    /// The maps of the understudy's counters, from the one with this number on.
+    #[must_use]
+    pub fn understudy_maps_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
+        let table = self.workloads.as_ref().and_then(WorkloadMaps::understudy_table);
+        table.into_iter().chain(self.maps.understudy_chunks()).skip(first).collect()
+    }
+
+    /// Attaches the understudy, whose counters have been added.
+    pub fn attach_understudy(&mut self) -> Result<()> {
+        let (Some(program), Some(links)) = (&self.programs.understudy, &mut self.links) else {
+            return Ok(());
+        };
+        // From now on the first program marks what it records.
+        self.maps.begin_marking()?;
+        links.understudy = Some(sys::attach(program.as_fd()).context("cannot attach the understudy")?);
+        Ok(())
+    }
+
+    /// See [`MAP_LAYOUT`].
+    #[must_use]
+    pub fn map_layout(&self) -> u32 {
+        if self.understudy_maps_from(0).is_empty() { MAP_LAYOUT } else { MAP_LAYOUT_WITH_UNDERSTUDY }
     }
 
     /// Detaches the programs; the maps stay. From then on the audit reports missed completions.
@@ -305,16 +347,19 @@ pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// The version of the layout of the maps: of keys, values and what they mean. A daemon can read the maps of a probe of another
-/// version of biolat if this is the same.
+/// version of biolat if this is the same, or if it knows what this one has besides.
 pub const MAP_LAYOUT: u32 = 1;
+/// The version once the understudy has counters: a daemon that does not know these must not continue without them.
+pub const MAP_LAYOUT_WITH_UNDERSTUDY: u32 = 2;
 
 /// What tells this probe from others: its code, relocated to the running kernel and these options, and the sizes of its maps.
 pub fn identity(kernel: &Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> {
     let cpus = possible_cpus()?;
     let workloads = workloads_on(kernel, workloads);
-    let kernel = kernel.clone().with_tables(workloads::tables(workloads, slots, cpus));
+    let tables = workloads::tables(workloads, slots, cpus);
+    let kernel = kernel.clone().with_tables(tables, cpus);
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    context.update(&object::of_kernel(&kernel)?);
+    context.update(&object::of_kernel(&kernel, tables.places())?);
     for number in [u64::from(slots), u64::from(workloads), cpus] {
         context.update(&number.to_le_bytes());
     }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, ops::Range, path::Path};
 
 use anyhow::{Context as _, Result};
 use aya::include_bytes_aligned;
-use biolat_common::{kernel::Layout, series::Series, size::Counters};
+use biolat_common::{kernel::Layout, series::Series, size::Counters, workload::PLACES_PLACEHOLDER};
 use object::{Object as _, ObjectSection as _, SectionKind};
 
 use super::kernel::Kernel;
@@ -12,8 +12,8 @@ use super::kernel::Kernel;
 /// The compiled probe. `cargo xtask ebpf` builds it and writes its manifest.
 static OBJECT: &[u8] = include_bytes_aligned!("../../probe/biolat.bpf.o");
 
-/// The shipped probe, or one that a developer chose, relocated to this layout.
-pub(super) fn of_kernel(kernel: &Kernel) -> Result<Vec<u8>> {
+/// The shipped probe, or one that a developer chose, relocated to this kernel's layout. So many places have the tables of workloads.
+pub(super) fn of_kernel(kernel: &Kernel, places: u32) -> Result<Vec<u8>> {
     let layout = kernel.layout;
     let object: Cow<'_, [u8]> = match std::env::var_os("BIOLAT_PROBE_OBJECT") {
         None => OBJECT.into(),
@@ -24,9 +24,11 @@ pub(super) fn of_kernel(kernel: &Kernel) -> Result<Vec<u8>> {
         }
     };
     let mut relocated = relocate(&object, layout).context("the probe's object does not match this daemon")?;
-    if !kernel.has_compare_exchange() {
+    if !kernel.refuses_runs {
         without_compare_exchange(&mut relocated)?;
     }
+    let relocated = with_array_length(relocated, PLACES_PLACEHOLDER as u32, places)
+        .context("the probe's object has no table of workloads for the understudy")?;
     if layout.sizes != 0 { Ok(relocated) } else { without_sizes(relocated) }
 }
 
@@ -34,9 +36,15 @@ pub(super) fn of_kernel(kernel: &Kernel) -> Result<Vec<u8>> {
 /// object's BTF, in which they are an array of 64-bit words.
 ///
 /// <https://docs.kernel.org/bpf/btf.html#btf-kind-array>
-fn without_sizes(mut object: Vec<u8>) -> Result<Vec<u8>> {
+fn without_sizes(object: Vec<u8>) -> Result<Vec<u8>> {
+    const WORDS: [usize; 2] = [size_of::<Counters>() / 8, size_of::<Series>() / 8];
+    with_array_length(object, WORDS[0] as u32, WORDS[1] as u32)
+        .context("the probe's object has no map of series")
+}
+
+/// Changes the length of all arrays of this length.
+fn with_array_length(mut object: Vec<u8>, from: u32, to: u32) -> Result<Vec<u8>> {
     const ARRAY: [u32; 2] = [3 << 24, 0];
-    const WORDS: [u32; 2] = [(size_of::<Counters>() / 8) as u32, (size_of::<Series>() / 8) as u32];
     let (start, size) = object::File::parse(&*object)?
         .section_by_name(".BTF")
         .and_then(|section| section.file_range())
@@ -50,12 +58,12 @@ fn without_sizes(mut object: Vec<u8>) -> Result<Vec<u8>> {
     };
     let found: Vec<_> = (0..types.len())
         .step_by(4)
-        .filter(|&at| words(at).is_some_and(|words| words[..2] == ARRAY && words[4] == WORDS[0]))
+        .filter(|&at| words(at).is_some_and(|words| words[..2] == ARRAY && words[4] == from))
         .collect();
     for &at in &found {
-        types[at + 16..at + 20].copy_from_slice(&WORDS[1].to_le_bytes());
+        types[at + 16..at + 20].copy_from_slice(&to.to_le_bytes());
     }
-    (!found.is_empty()).then_some(object).context("the probe's object has no map of series")
+    (!found.is_empty()).then_some(object).context("its BTF has no such array")
 }
 
 /// `r0 = cmpxchg_64`: code and immediate.
@@ -102,7 +110,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use biolat_common::kernel::Layout;
-    use object::{Object as _, ObjectSection as _, SectionKind};
+    use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind};
 
     use super::{COMPARE_EXCHANGE, OBJECT, relocate, without_compare_exchange};
 
@@ -119,22 +127,29 @@ mod tests {
         code.as_chunks().0.to_vec()
     }
 
+    /// The instructions of a program.
+    fn program(name: &str) -> Vec<[u8; 8]> {
+        let object = object::File::parse(OBJECT).unwrap();
+        let symbol = object.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
+        let section = object.section_by_index(symbol.section_index().unwrap()).unwrap();
+        let code = section.data_range(symbol.address(), symbol.size()).unwrap().unwrap();
+        code.as_chunks().0.to_vec()
+    }
+
     /// The common case is the main program; the rare case is a subprogram.
     #[test]
     fn the_common_case_calls_the_clock_and_looks_up() {
         const CALL: u8 = 0x85;
         let mut calls: BTreeMap<(u8, i32), usize> = BTreeMap::new();
-        for code in
-            instructions(|name| name == "tp_btf/block_rq_complete").into_iter().filter(|code| code[0] == CALL)
-        {
+        for code in program("block_rq_complete").into_iter().filter(|code| code[0] == CALL) {
             let [_, registers, _, _, n0, n1, n2, n3] = code;
             let helper = if registers >> 4 == 0 { i32::from_le_bytes([n0, n1, n2, n3]) } else { 0 };
             *calls.entry((registers >> 4, helper)).or_default() += 1;
         }
         // bpf_map_lookup_elem: one for the table, one for the workload, one for a preallocated slot, two for a slot in a chunk;
-        // and two for a workload that has no entry yet. Then bpf_ktime_get_ns, and the calls of the rare case, of its record, of
-        // a long wait before the allocation, and of that entry.
-        assert_eq!(calls, BTreeMap::from([((0, 1), 7), ((0, 5), 1), ((1, 0), 4)]));
+        // two for a workload that has no entry yet; and one for a completion that is left to the understudy. Then bpf_ktime_get_ns,
+        // and the calls of the rare case, of its record, of a long wait before the allocation, of that entry, and of the mark.
+        assert_eq!(calls, BTreeMap::from([((0, 1), 8), ((0, 5), 1), ((1, 0), 5)]));
     }
 
     /// Atomic instructions, without the second halves of wide loads, which are no instructions.
@@ -149,18 +164,22 @@ mod tests {
         atomic.map(|[code, _, _, _, n @ ..]| (code, i32::from_le_bytes(n))).collect()
     }
 
-    /// But for `PARTS_UNTIL`, which the rare case raises when a part of a request completes: an older value that is written late, by
-    /// a run that was preempted, must not replace it.
+    /// But for `PARTS_UNTIL`, which the rare case of both programs raises when a part of a request completes, and for the marks, of
+    /// which a frame claims a line at its first completion.
     #[test]
-    fn nothing_is_atomic_but_the_memory_of_parts() {
+    fn nothing_is_atomic_but_the_memory_of_parts_and_the_claim_of_a_mark() {
         const ADD: (u8, i32) = (0xdb, 0);
         let all = instructions(|_| true);
         assert!(all.len() > 500);
-        assert_eq!(atomic(all), [COMPARE_EXCHANGE, ADD]);
-        assert_eq!(atomic(instructions(|name| name.starts_with("tp_btf/"))), []);
+        let marks = atomic(program("mark_completion"));
+        assert!(!marks.is_empty() && marks.iter().all(|found| *found == COMPARE_EXCHANGE));
+        let of_parts = [COMPARE_EXCHANGE, ADD, COMPARE_EXCHANGE, ADD];
+        let all = atomic(all);
+        assert_eq!(all.len(), marks.len() + of_parts.len(), "{all:?}");
+        assert_eq!(all.iter().filter(|found| **found == ADD).count(), 2);
         let mut object = OBJECT.to_vec();
         without_compare_exchange(&mut object).unwrap();
-        assert_eq!(atomic(instructions_of(&object, |_| true)), [ADD]);
+        assert_eq!(atomic(instructions_of(&object, |_| true)), [ADD; 2]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use super::sys::{self, ProgramCounts};
 
 /// Runs at each completion.
 pub(super) const COMPLETE: &str = "block_rq_complete";
+/// Runs at each completion after the first one, once the kernel has refused that one a completion.
+pub(super) const UNDERSTUDY: &str = "understudy";
 /// Runs when a request goes back to the queue.
 pub(super) const REQUEUE: &str = "block_rq_requeue";
 /// The daemon runs it, to look at the requests in flight.
@@ -22,6 +24,7 @@ pub(super) const CGROUP_EXISTS: &str = "cgroup_exists";
 /// The programs in the kernel. The probe works without all but the first.
 pub(super) struct Programs {
     pub(super) complete: OwnedFd,
+    pub(super) understudy: Option<OwnedFd>,
     pub(super) requeue: Option<OwnedFd>,
     pub(super) inflight: Option<OwnedFd>,
     pub(super) cgroup_exists: Option<OwnedFd>,
@@ -30,6 +33,8 @@ pub(super) struct Programs {
 /// Programs are attached for as long as any process has these open.
 pub(super) struct Links {
     pub(super) complete: OwnedFd,
+    /// Attached by the collector when it is needed.
+    pub(super) understudy: Option<OwnedFd>,
     pub(super) requeue: Option<OwnedFd>,
 }
 
@@ -40,7 +45,7 @@ impl Programs {
             let attached = sys::attach(program.as_fd());
             attached.inspect_err(|error| log::warn!("requeues are not counted: {error}")).ok()
         });
-        Ok(Links { complete, requeue })
+        Ok(Links { complete, understudy: None, requeue })
     }
 
     /// The kernel's counts of the program that runs at each completion, with the misses of the one that counts requeues.
@@ -55,14 +60,15 @@ impl Programs {
 
     /// All of them.
     pub(super) fn all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let others = [&self.requeue, &self.inflight, &self.cgroup_exists];
+        let others = [&self.understudy, &self.requeue, &self.inflight, &self.cgroup_exists];
         std::iter::once(&self.complete).chain(others.into_iter().flatten()).map(|program| program.as_fd())
     }
 }
 
 impl Links {
     pub(super) fn all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(&self.complete).chain(&self.requeue).map(|link| link.as_fd())
+        // The understudy's is kept last.
+        std::iter::once(&self.complete).chain(&self.requeue).chain(&self.understudy).map(|link| link.as_fd())
     }
 }
 

@@ -126,8 +126,14 @@ pub(super) trait SlotArrays: Send {
     fn slot_bytes(&self) -> u64;
     /// Creates an array of further slots and adds it to the probe's map of such arrays. Returns the first slot.
     fn add_chunk(&mut self, more: &mut ArrayOfMaps<MapData>) -> Result<u32>;
-    /// Continues with arrays that another process has added.
-    fn continue_with(&mut self, chunks: Vec<MapData>) -> Result<()>;
+    /// Continues with arrays that another process has added, for the first program and for the understudy.
+    fn continue_with(&mut self, chunks: [Vec<MapData>; 2]) -> Result<()>;
+    /// Adds arrays to the understudy's map of such arrays until there is one for each slot.
+    fn add_understudy_chunks(&mut self, series: &mut ArrayOfMaps<MapData>) -> Result<()>;
+    /// Writes the first of the understudy's arrays to that map again.
+    fn set_first_understudy_chunk(&self, series: &mut ArrayOfMaps<MapData>) -> Result<()>;
+    /// The understudy's arrays.
+    fn understudy_chunks(&self) -> Vec<BorrowedFd<'_>>;
     /// The arrays that were added, from the one with this number on.
     fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>>;
     /// The counters of a slot.
@@ -159,6 +165,8 @@ struct Arrays<V: aya::Pod> {
     first_slots: u32,
     /// The slots added later, in chunks.
     chunks: Vec<PerCpuArray<MapData, V>>,
+    /// The understudy's counters of all slots, in chunks; none before it is attached.
+    understudy: Vec<PerCpuArray<MapData, V>>,
     cpus: PossibleCpus,
     buffer: SlotBuffer<V>,
 }
@@ -167,7 +175,14 @@ impl<V: SlotValue> Arrays<V> {
     fn from_map(map: Map, first_slots: u32, cpus: PossibleCpus) -> Result<Self> {
         let first: PerCpuArray<_, _> = map.try_into()?;
         ensure!(first.len() == first_slots, "the probe has {} slots instead of {first_slots}", first.len());
-        Ok(Self { first, first_slots, chunks: Vec::new(), cpus, buffer: SlotBuffer::default() })
+        Ok(Self {
+            first,
+            first_slots,
+            chunks: Vec::new(),
+            understudy: Vec::new(),
+            cpus,
+            buffer: SlotBuffer::default(),
+        })
     }
 
     /// The array that a slot is in, and its place there.
@@ -179,7 +194,19 @@ impl<V: SlotValue> Arrays<V> {
 
     fn read_with(&self, buffer: &mut SlotBuffer<V>, slot: u32) -> Result<SlotReading> {
         let (map, index) = self.find(slot)?;
-        buffer.read(map, index, self.cpus)
+        let mut reading = buffer.read(map, index, self.cpus)?;
+        if let Some(map) = self.understudy.get((slot / CHUNK_SLOTS) as usize) {
+            let taken = buffer.read(map, slot % CHUNK_SLOTS, self.cpus)?;
+            reading.sum.merge(&taken.sum);
+            for (sum, count) in reading.completions.iter_mut().zip(taken.completions) {
+                *sum = sum.wrapping_add(count);
+            }
+        }
+        Ok(reading)
+    }
+
+    fn new_chunk() -> Result<PerCpuArray<MapData, V>> {
+        PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a map for more series")
     }
 }
 
@@ -194,18 +221,39 @@ impl<V: SlotValue + Send + Sync> SlotArrays for Arrays<V> {
 
     fn add_chunk(&mut self, more: &mut ArrayOfMaps<MapData>) -> Result<u32> {
         let slots = self.slots();
-        let chunk: PerCpuArray<_, V> =
-            PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a map for more series")?;
+        let chunk = Self::new_chunk()?;
         more.set(slots / CHUNK_SLOTS, chunk.map(), 0)
             .context("cannot add a map for more series to the probe")?;
         self.chunks.push(chunk);
         Ok(slots)
     }
 
-    fn continue_with(&mut self, chunks: Vec<MapData>) -> Result<()> {
+    fn continue_with(&mut self, chunks: [Vec<MapData>; 2]) -> Result<()> {
         let typed = |chunk| PerCpuArray::try_from(Map::from_map_data(chunk)?);
-        self.chunks = chunks.into_iter().map(typed).collect::<Result<_, _>>()?;
+        let [first, understudy] =
+            chunks.map(|chunks| chunks.into_iter().map(typed).collect::<Result<_, _>>());
+        (self.chunks, self.understudy) = (first?, understudy?);
         Ok(())
+    }
+
+    fn add_understudy_chunks(&mut self, series: &mut ArrayOfMaps<MapData>) -> Result<()> {
+        while (self.understudy.len() as u32) < self.slots() / CHUNK_SLOTS {
+            let chunk = Self::new_chunk()?;
+            series
+                .set(self.understudy.len() as u32, chunk.map(), 0)
+                .context("cannot add a map of series to the understudy")?;
+            self.understudy.push(chunk);
+        }
+        Ok(())
+    }
+
+    fn set_first_understudy_chunk(&self, series: &mut ArrayOfMaps<MapData>) -> Result<()> {
+        let first = self.understudy.first().context("the understudy has no maps")?;
+        Ok(series.set(0, first.map(), 0)?)
+    }
+
+    fn understudy_chunks(&self) -> Vec<BorrowedFd<'_>> {
+        self.understudy.iter().map(|chunk| chunk.map().fd().as_fd()).collect()
     }
 
     fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {

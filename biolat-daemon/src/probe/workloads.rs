@@ -2,10 +2,16 @@
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
 
-use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+use std::{
+    collections::BTreeMap,
+    iter,
+    ops::RangeInclusive,
+    os::fd::{AsFd as _, BorrowedFd},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
-use aya::maps::{Array, HashMap, IterableMap as _, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray};
 use biolat_common::{
     series::Key,
     slot::Cell,
@@ -25,6 +31,9 @@ const BPF_EXIST: u64 = 2;
 
 /// The map of the probe's variables that are not zero at first: the epoch alone.
 const DATA: &str = ".data";
+
+/// The map that has the understudy's tables.
+pub(super) const UNDERSTUDY_WORKLOADS: &str = "WORKLOADS_2";
 
 /// Kernel memory of both tables at most: so much for each CPU, but within bounds in all.
 const CPU_BYTES: u64 = 512 << 10;
@@ -111,6 +120,10 @@ enum Resting {
 /// The maps.
 pub struct WorkloadMaps {
     entries: PerCpuArray<MapData, EntryValue>,
+    /// The map that the understudy's tables are added to; none of an earlier version's probe.
+    understudy: Option<ArrayOfMaps<MapData>>,
+    /// The understudy's tables; none before it is attached.
+    understudy_entries: Option<PerCpuArray<MapData, EntryValue>>,
     used: Array<MapData, PlacesValue>,
     used_buffer: Box<PlacesValue>,
     cgroups: HashMap<MapData, u64, CgroupValue>,
@@ -136,11 +149,14 @@ impl WorkloadMaps {
         let epoch_map: Array<_, u64> = take(DATA)?.try_into()?;
         let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
         let entries: PerCpuArray<_, _> = take("WORKLOADS")?.try_into()?;
-        ensure!(entries.len() >= 2 * tables.entries(), "the probe's tables of workloads are too small");
+        ensure!(entries.len() >= tables.places(), "the probe's tables of workloads are too small");
         let cgroups: HashMap<_, _, _> = take("CGROUPS")?.try_into()?;
         let room = cgroups.map().info().context("cannot read the size of a map")?.max_entries();
+        let understudy = take(UNDERSTUDY_WORKLOADS).ok().map(ArrayOfMaps::try_from).transpose()?;
         Ok(Self {
             entries,
+            understudy,
+            understudy_entries: None,
             used: take("WORKLOADS_USED")?.try_into()?,
             // SAFETY: integers, for which zero is valid. Not made on the stack, which would keep its pages.
             used_buffer: unsafe { Box::new_zeroed().assume_init() },
@@ -169,6 +185,31 @@ impl WorkloadMaps {
         ensure!(matches!(begun, Some(1 | 2)), "the epoch is {}, and {taken} was taken last", self.epoch);
         self.resting = if begun == Some(1) { Resting::Taken } else { self.in_use() };
         Ok(())
+    }
+
+    /// Continues with the understudy's tables, if another process has added them.
+    pub(super) fn continue_with(&mut self, understudy: Option<MapData>) -> Result<()> {
+        let typed = |map| PerCpuArray::try_from(Map::from_map_data(map)?);
+        self.understudy_entries = understudy.map(typed).transpose()?;
+        Ok(())
+    }
+
+    /// Adds the understudy's tables, unless they have been added.
+    pub(super) fn add_understudy_table(&mut self) -> Result<()> {
+        if self.understudy_entries.is_some() {
+            return Ok(());
+        }
+        let entries: PerCpuArray<_, EntryValue> = PerCpuArray::create(self.tables.places(), 0)
+            .context("cannot create the understudy's tables of workloads")?;
+        let map = self.understudy.as_mut().context("the probe has no map for the understudy's workloads")?;
+        map.set(0, entries.map(), 0).context("cannot add tables of workloads to the understudy")?;
+        self.understudy_entries = Some(entries);
+        Ok(())
+    }
+
+    /// The understudy's tables, if they have been added.
+    pub(super) fn understudy_table(&self) -> Option<BorrowedFd<'_>> {
+        self.understudy_entries.as_ref().map(|entries| entries.map().fd().as_fd())
     }
 
     /// How many slots are counted by workload; the series in later ones are not.
@@ -231,12 +272,14 @@ impl WorkloadMaps {
         unsafe { sys::read_entry(self.used.map(), 0, &raw mut *self.used_buffer) }
             .context("cannot read which entries are in use")?;
         let mut read = EpochCounts::new();
-        let used = self.used_buffer.0.iter().take(2 * self.tables.entries() as usize);
+        let used = self.used_buffer.0.iter().take(self.tables.places() as usize);
         for (place, _) in (0..).zip(used).filter(|&(_, &used)| used == epoch as u32) {
-            self.cpus.read(&self.entries, place, &mut self.buffer).context("cannot read a workload")?;
-            for EntryValue(entry) in self.buffer.iter().filter(|value| value.0.epoch == epoch) {
-                let key = (Cell::from_bits(entry.series).key(), entry.workload);
-                read.entry(key).or_insert(Entry::ZERO).merge(entry);
+            for entries in iter::once(&self.entries).chain(&self.understudy_entries) {
+                self.cpus.read(entries, place, &mut self.buffer).context("cannot read a workload")?;
+                for EntryValue(entry) in self.buffer.iter().filter(|value| value.0.epoch == epoch) {
+                    let key = (Cell::from_bits(entry.series).key(), entry.workload);
+                    read.entry(key).or_insert(Entry::ZERO).merge(entry);
+                }
             }
         }
         Ok(read)

@@ -110,8 +110,8 @@ const TERMINAL_COMMANDS: [libc::Ioctl; 9] = [
     libc::TCSETSF2,
 ];
 
-/// Reading and creating maps, and running a program that is open: no command that loads, attaches or looks up anything.
-const BPF_COMMANDS: [bpf_cmd; 8] = [
+/// Reading and creating maps, and running or attaching a program that is open: no command that loads or looks up anything.
+const BPF_COMMANDS: [bpf_cmd; 9] = [
     bpf_cmd::BPF_MAP_CREATE,
     bpf_cmd::BPF_MAP_LOOKUP_ELEM,
     bpf_cmd::BPF_MAP_UPDATE_ELEM,
@@ -120,6 +120,7 @@ const BPF_COMMANDS: [bpf_cmd; 8] = [
     bpf_cmd::BPF_MAP_LOOKUP_BATCH,
     bpf_cmd::BPF_OBJ_GET_INFO_BY_FD,
     bpf_cmd::BPF_PROG_TEST_RUN,
+    bpf_cmd::BPF_RAW_TRACEPOINT_OPEN,
 ];
 
 /// Reading an open file's flags and duplicating it, but not `F_SETOWN`, which sends signals to other processes.
@@ -318,7 +319,6 @@ mod tests {
             );
             for command in [
                 bpf_cmd::BPF_PROG_LOAD,
-                bpf_cmd::BPF_RAW_TRACEPOINT_OPEN,
                 bpf_cmd::BPF_MAP_GET_FD_BY_ID,
                 bpf_cmd::BPF_OBJ_PIN,
                 bpf_cmd::BPF_OBJ_GET,

@@ -1,6 +1,11 @@
 //! I/O that cannot be measured is counted as lost, by reason.
 
-use biolat_common::series::Phase;
+use std::thread;
+
+use biolat_common::{
+    lost::{LEFT, TAKEN},
+    series::Phase,
+};
 use biolat_daemon::{
     collect::Collector,
     device::{self, IdKind, diskstats::Group, selection::Selection},
@@ -122,4 +127,39 @@ fn the_audit_notices_a_detached_probe() {
     let after = collector.collect().unwrap();
     assert_eq!(reads(&after, &device.name), 100);
     assert_eq!(missed_reads(&after, &device.name), 250, "one collection is enough");
+}
+
+/// Each completion passes both programs.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn nothing_is_counted_twice_beside_the_understudy() {
+    const THREADS: u64 = 8;
+    const READS: u64 = 5_000;
+    let device = LoopDevice::attach("understudy", true);
+    let selection = Selection::new(Some(&device.name), None).unwrap();
+    let mut collector = Collector::attach(host(), selection, Options::default()).unwrap();
+    collector.probe_mut().add_understudy_counters().unwrap();
+    collector.probe_mut().attach_understudy().unwrap();
+    assert!(!collector.probe_mut().lacks_understudy());
+    let accounted = Stat::of(&device.name).completions(READ);
+    let before = reads(&collector.collect().unwrap(), &device.name);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| Target::open(&device.path()).read(READS));
+        }
+    });
+    wait_for("the disk statistics", || {
+        Stat::of(&device.name).completions(READ) == accounted + THREADS * READS
+    });
+    // What was left to the understudy is not lost, and this is certain some collections later.
+    let (mut counted, mut lost) = (0, 0);
+    for _ in 0..5 {
+        let snapshot = collector.collect().unwrap();
+        counted = reads(&snapshot, &device.name) - before + missed_reads(&snapshot, &device.name);
+        lost = snapshot.lost.iter().find(|(reason, _)| *reason == "recursion").unwrap().1;
+    }
+    let losses = collector.probe_mut().maps.losses().unwrap();
+    println!("{counted} counted, {lost} lost, {} left, {} taken", losses[LEFT], losses[TAKEN]);
+    assert_eq!(counted + lost, THREADS * READS);
+    assert!(losses[TAKEN] >= losses[LEFT] && losses[TAKEN] < THREADS * READS / 100);
 }

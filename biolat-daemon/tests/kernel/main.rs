@@ -44,6 +44,7 @@ mod page_saved;
 mod peers;
 mod pins;
 mod possible_cpus;
+mod preemption;
 mod report;
 mod report_findings;
 mod requests;

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     epoch::nanoseconds,
-    probe::{self, Probe, WorkloadMaps},
+    probe::{Probe, WorkloadMaps},
     rights::Keeping,
 };
 
@@ -40,6 +40,9 @@ pub(super) use store::ProbeStore;
 
 /// The number of the first array of slots that is added: the probe has fewer maps.
 const FIRST_CHUNK: usize = 100;
+
+/// The number of the first map of the understudy's counters: there are fewer arrays of slots.
+const FIRST_OF_UNDERSTUDY: usize = 2000;
 
 /// Room for a state in a map at first.
 const STATE_BYTES: u64 = 8 << 10;
@@ -58,6 +61,8 @@ pub(super) struct Keep {
     boot: String,
     /// How many of the arrays of slots that were added are stored.
     chunks: usize,
+    /// How many of the maps of the understudy's counters are stored.
+    understudy_maps: usize,
     /// How long the last state took to write.
     took: Duration,
     error_log: LogLimit,
@@ -83,7 +88,9 @@ impl Keep {
     pub(super) fn of_predecessor(store: ProbeStore, predecessor: Predecessor, probe: &Probe) -> Self {
         let Predecessor { copies, states, id, state, fds: _ } = predecessor;
         let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
-        Self { chunks: probe.maps.chunks_from(0).len(), states, ..keep }
+        let (chunks, understudy_maps) =
+            (probe.maps.chunks_from(0).len(), probe.understudy_maps_from(0).len());
+        Self { chunks, understudy_maps, states, ..keep }
     }
 
     fn of(
@@ -95,7 +102,20 @@ impl Keep {
         boot: String,
     ) -> Self {
         let (took, error_log) = (Duration::ZERO, LogLimit::default());
-        Self { store, copies, states: 1, id, identity, workloads, boot, chunks: 0, took, error_log }
+        let (states, chunks, understudy_maps) = (1, 0, 0);
+        Self {
+            store,
+            copies,
+            states,
+            id,
+            identity,
+            workloads,
+            boot,
+            chunks,
+            understudy_maps,
+            took,
+            error_log,
+        }
     }
 
     /// What the collector's thread needs for it.
@@ -132,13 +152,25 @@ impl Keep {
         probes.iter().for_each(|&probe| self.store.forget(probe));
     }
 
-    /// Keeps arrays of slots that were added since the last call.
-    fn store_chunks(&mut self, probe: &Probe) -> Result<()> {
+    /// Keeps the link of the understudy, which was just attached: it is the last one.
+    pub(super) fn store_understudy(&self, probe: &Probe) -> Result<()> {
+        let links = probe.link_fds();
+        let Some((link, before)) = links.split_last() else { return Ok(()) };
+        self.store.add(self.id, FdKind::Links, before.len(), &[*link])
+    }
+
+    /// Keeps arrays of slots, and other maps of counters, that were added since the last call.
+    pub(super) fn store_chunks(&mut self, probe: &Probe) -> Result<()> {
         let new = probe.maps.chunks_from(self.chunks);
         if !new.is_empty() {
             // Beyond the numbers of the maps that it had at the start.
             self.store.add(self.id, FdKind::Maps, FIRST_CHUNK + self.chunks, &new)?;
             self.chunks += new.len();
+        }
+        let new = probe.understudy_maps_from(self.understudy_maps);
+        if !new.is_empty() {
+            self.store.add(self.id, FdKind::Maps, FIRST_OF_UNDERSTUDY + self.understudy_maps, &new)?;
+            self.understudy_maps += new.len();
         }
         Ok(())
     }
@@ -245,11 +277,12 @@ impl Collector {
             pending: self.reference.records(),
             slow: self.slow.to_record(),
             collections: self.stats.to_record(),
-            map_layout: probe::MAP_LAYOUT,
+            map_layout: self.probe.map_layout(),
             sizes: self.probe.kernel.counts_sizes(),
             workloads_limit: keep.workloads,
             links: self.probe.link_fds().len() as u32,
             earlier: self.earlier.to_record(),
+            recursion: self.refusals.lost(),
             ..State::default()
         }
     }

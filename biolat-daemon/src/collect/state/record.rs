@@ -74,6 +74,9 @@ pub(in crate::collect) struct State {
     /// How many links the probe has.
     #[prost(uint32, tag = "19")]
     pub links: u32,
+    /// Completions that were shown as lost by recursion.
+    #[prost(uint64, tag = "23")]
+    pub recursion: u64,
 }
 
 /// Counts of probes that have been replaced.

@@ -115,7 +115,9 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
             // The daemon chooses these, not the kernel.
-            let Layout { $($member),*, slow_ms: _, sizes: _, workload_slots: _, workload_hashes: _ } = kernel.layout;
+            let Layout {
+                    $($member),*, slow_ms: _, sizes: _, workload_slots: _, workload_hashes: _, mark_lines: _,
+                } = kernel.layout;
             [$((stringify!($member), $member)),*]
         }};
     }

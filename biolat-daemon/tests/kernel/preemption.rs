@@ -1,0 +1,369 @@
+//! Completions that find the probe running on their CPU: where the kernel preempts it (since Linux 7.0, with preemptible RCU), any
+//! task's, and nearly none before. The kernel refuses the first program such a completion; the understudy counts it.
+//!
+//! The oracle is the disk statistics: counted, lost and missed are all that completed, and hardly any is lost.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::IoSliceMut,
+    os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::support::{
+    block,
+    bpf_file_system::BpfFileSystem,
+    daemon::{Daemon, wait_for},
+    diskstats::{READ, Stat},
+    kernel::{self, Release},
+    load::{StopFlag, pin_to_cpu},
+    null_blk::NullBlk,
+    settled::{Moment, settled},
+};
+
+/// All that matters happens here.
+const CPU: usize = 1;
+const LOAD: Duration = Duration::from_secs(4);
+const BLOCK: usize = 4096;
+
+/// Whether the kernel preempts programs on tracepoints.
+fn preempts_programs() -> bool {
+    kernel::release() >= Release(7, 0)
+}
+
+fn is_lost_above_a_thousandth(lost: u64, completions: u64) -> bool {
+    lost * 1000 > completions
+}
+
+/// A file for direct reads of one block after another.
+struct Reader {
+    file: File,
+    flags: i32,
+    block: Box<AlignedBlock>,
+    number: i64,
+}
+
+#[repr(align(4096))]
+struct AlignedBlock([u8; BLOCK]);
+
+impl Reader {
+    fn open(device: &str) -> Self {
+        let file =
+            OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(block::path(device)).unwrap();
+        Self { file, flags: 0, block: Box::new(AlignedBlock([0; BLOCK])), number: 0 }
+    }
+
+    /// Looks for completions itself, where there is a queue for that.
+    fn polling(device: &str) -> Self {
+        Self { flags: libc::RWF_HIPRI, ..Self::open(device) }
+    }
+
+    fn read(&mut self) {
+        self.number += 1;
+        let place = self.number * 7919 % 1024 * BLOCK as i64;
+        let buffer = IoSliceMut::new(&mut self.block.0);
+        // SAFETY: an `IoSliceMut` is an `iovec`, and the buffer lives until the call returns.
+        let read =
+            unsafe { libc::preadv2(self.file.as_raw_fd(), (&raw const buffer).cast(), 1, place, self.flags) };
+        assert_eq!(read, BLOCK as isize, "{}", std::io::Error::last_os_error());
+    }
+
+    fn read_until(&mut self, stop: &StopFlag) {
+        pin_to_cpu(CPU);
+        while !stop.is_set() {
+            (0..16).for_each(|_| self.read());
+        }
+    }
+}
+
+/// Takes the CPU from every usual task, for 0.5 of 2.5 ms.
+fn interrupt_often(stop: &StopFlag) {
+    pin_to_cpu(CPU);
+    become_realtime();
+    while !stop.is_set() {
+        thread::sleep(Duration::from_millis(2));
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_micros(500) {}
+    }
+}
+
+fn become_realtime() {
+    // SAFETY: a plain struct, for the calling thread.
+    unsafe {
+        let parameters = libc::sched_param { sched_priority: 50 };
+        assert_eq!(libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters), 0);
+    }
+}
+
+/// Real-time tasks may use all of a CPU, until it is dropped.
+struct Unthrottled(String);
+
+const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+
+impl Unthrottled {
+    fn new() -> Self {
+        let before = fs::read_to_string(RT_RUNTIME).unwrap();
+        fs::write(RT_RUNTIME, "-1").unwrap();
+        Self(before)
+    }
+}
+
+impl Drop for Unthrottled {
+    fn drop(&mut self) {
+        let _ = fs::write(RT_RUNTIME, &self.0);
+    }
+}
+
+/// How often the kernel has refused a daemon's programs a run.
+struct Refusals(BTreeMap<u64, PathBuf>);
+
+impl Refusals {
+    fn of(daemon: &Daemon) -> Self {
+        /// `BPF_PROG_TYPE_TRACING`.
+        const TRACING: u64 = 26;
+        let entries = fs::read_dir(format!("/proc/{}/fdinfo", daemon.pid())).unwrap();
+        let programs = entries.map(|entry| entry.unwrap().path());
+        let programs = programs.filter(|path| number(path, "prog_type:") == Some(TRACING));
+        Self(programs.filter_map(|path| Some((number(&path, "prog_id:")?, path))).collect())
+    }
+
+    fn read(&self) -> u64 {
+        self.0.values().filter_map(|path| number(path, "recursion_misses:")).sum()
+    }
+}
+
+fn number(path: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+/// Switches the kernel's preemption, if it can be switched to this.
+fn set_preemption(mode: &str) -> bool {
+    const SWITCH: &str = "/sys/kernel/debug/sched/preempt";
+    fs::write(SWITCH, mode).is_ok()
+        && fs::read_to_string(SWITCH).is_ok_and(|modes| modes.contains(&format!("({mode})")))
+}
+
+/// What has happened on several devices.
+#[derive(Debug, Default)]
+struct Growth {
+    completions: u64,
+    counted: u64,
+    sizes: u64,
+    workloads: u64,
+    unseen: u64,
+    lost: u64,
+}
+
+/// Compares the devices' figures with the disk statistics: nothing is counted twice, nothing is missing.
+fn compare(daemon: &Daemon, devices: &[&str], before: &[Moment]) -> Growth {
+    let mut growth = Growth::default();
+    // What may have been lost is certain some collections later.
+    wait_for(&format!("disk statistics = counted + lost + missed: {devices:?}"), || {
+        growth = Growth::default();
+        for (device, before) in devices.iter().zip(before) {
+            let after = settled(daemon, device);
+            let grown = |figure: &dyn Fn(&Moment) -> u64| figure(&after) - figure(before);
+            let counted = grown(&|moment| moment.figures.count(device, READ));
+            let completions = grown(&|moment| moment.diskstats.completions(READ));
+            assert!(counted <= completions, "{device}: {counted} counted, {completions} completed");
+            growth.completions += completions;
+            growth.counted += counted;
+            growth.sizes += grown(&|moment| moment.figures.sizes(device, "read").values().sum());
+            growth.workloads += grown(&|moment| {
+                let figures = &moment.figures;
+                let cgroups = figures.cgroups(device, "read");
+                cgroups.iter().map(|cgroup| figures.workload_ios(device, "read", cgroup)).sum()
+            });
+            growth.unseen += grown(&|moment| moment.figures.unseen(device));
+            growth.lost = grown(&|moment| moment.figures.lost("recursion"));
+        }
+        growth.counted + growth.lost + growth.unseen == growth.completions
+    });
+    assert_eq!((growth.sizes, growth.workloads), (growth.counted, growth.counted), "{growth:?}");
+    growth
+}
+
+/// Runs readers of these devices side by side on one CPU, with a real-time task, in each mode of preemption.
+fn check(devices: &[&str], open: impl Fn(&str) -> Reader + Sync) {
+    let _unthrottled = Unthrottled::new();
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", ".*"]);
+    let refusals = Refusals::of(&daemon);
+    let mut refused = 0;
+    for mode in ["lazy", "full"].into_iter().filter(|mode| set_preemption(mode)) {
+        // The first refusals, which attach the understudy, are lost.
+        load(devices, &open, || wait_for_refusal(&daemon));
+        let before: Vec<_> = devices.iter().map(|device| settled(&daemon, device)).collect();
+        let refused_before = refusals.read();
+        load(devices, &open, || thread::sleep(LOAD));
+        let growth = compare(&daemon, devices, &before);
+        refused = refusals.read() - refused_before;
+        println!("{mode}: {refused} refused of {}, {growth:?}", growth.completions);
+        assert!(!is_lost_above_a_thousandth(growth.lost, growth.completions), "{growth:?}");
+        if preempts_programs() {
+            assert!(is_lost_above_a_thousandth(refused, growth.completions), "the load is too light");
+        }
+    }
+    assert!(preempts_programs() || refused == 0 || is_attached(&daemon));
+}
+
+fn wait_for_refusal(daemon: &Daemon) {
+    if preempts_programs() {
+        wait_for("the understudy", || is_attached(daemon));
+    } else {
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn is_attached(daemon: &Daemon) -> bool {
+    daemon.log().iter().any(|line| line.contains("from now on a second program counts such completions"))
+}
+
+fn load(devices: &[&str], open: &(impl Fn(&str) -> Reader + Sync), wait: impl FnOnce()) {
+    let stop = StopFlag::default();
+    thread::scope(|scope| {
+        let _stop = stop.set_on_drop();
+        for device in devices {
+            scope.spawn(|| open(device).read_until(&stop));
+        }
+        scope.spawn(|| interrupt_often(&stop));
+        wait();
+    });
+}
+
+/// Completes in the task that submits.
+fn in_task() -> NullBlk {
+    NullBlk::new(&[("irqmode", "0"), ("submit_queues", "2")])
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn two_readers_on_a_cpu() {
+    let (one, two) = (in_task(), in_task());
+    check(&[&one.name, &two.name], Reader::open);
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn a_polling_reader_beside_another_one() {
+    if kernel::release() < Release(5, 16) {
+        return kernel::skip("null_blk has no queues for polling before 5.16");
+    }
+    let polled = NullBlk::new(&[("irqmode", "0"), ("submit_queues", "2"), ("poll_queues", "2")]);
+    let other = in_task();
+    check(&[&polled.name, &other.name], |device| {
+        if device == polled.name { Reader::polling(device) } else { Reader::open(device) }
+    });
+}
+
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn an_nvme_drive_beside_a_reader() {
+    let (task, timer) = (in_task(), NullBlk::with_latency(10_000, &[("submit_queues", "2")]));
+    check(&[&task.name, &timer.name, &block::device_with("device/serial", "solo")], Reader::open);
+}
+
+/// What both programs have counted goes on with the next daemon, and with another version's probe.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn the_understudy_is_kept() {
+    if !preempts_programs() {
+        return kernel::skip("before 7.0 no task is preempted in the probe");
+    }
+    let _unthrottled = Unthrottled::new();
+    let (one, two) = (in_task(), in_task());
+    let devices = [one.name.as_str(), &two.name];
+    let bpf = BpfFileSystem::mount("preemption-bpf");
+    let start = |more: &[&str]| {
+        let pin = bpf.path().to_str().unwrap();
+        Daemon::start(&[&["--interval", "100ms", "--device", "nullb.*", "--pin", pin], more].concat())
+    };
+    let mut daemon = Some(start(&[]));
+    load(&devices, &Reader::open, || wait_for_refusal(daemon.as_ref().unwrap()));
+    let before: Vec<_> = devices.iter().map(|device| settled(daemon.as_ref().unwrap(), device)).collect();
+    load(&devices, &Reader::open, || {
+        for _ in 0..3 {
+            drop(daemon.take());
+            thread::sleep(LOAD / 8);
+            daemon = Some(start(&[]));
+            thread::sleep(LOAD / 8);
+        }
+    });
+    let kept = daemon.take().unwrap();
+    assert!(kept.log().iter().any(|line| line.contains("continuing where")), "{:#?}", kept.log());
+    assert!(!is_attached(&kept), "it was attached already: {:#?}", kept.log());
+    let growth = compare(&kept, &devices, &before);
+    println!("{growth:?}");
+    assert!(!is_lost_above_a_thousandth(growth.lost, growth.completions), "{growth:?}");
+    drop(kept);
+    // Other options need another probe, which replaces the kept one.
+    load(&devices, &Reader::open, || {
+        let replaced = start(&["--slow", "10s"]);
+        wait_for_refusal(&replaced);
+        daemon = Some(replaced);
+    });
+    // What completes in between is missed, unless it is excused by a loss before its understudy was attached: it has no exact sum.
+    let daemon = daemon.unwrap();
+    for (device, before) in devices.iter().zip(&before) {
+        let after = settled(&daemon, device);
+        let counted = after.figures.count(device, READ) - before.figures.count(device, READ);
+        let completions = after.diskstats.completions(READ) - before.diskstats.completions(READ);
+        println!("{device}: {counted} of {completions} with another probe");
+        assert!((completions * 9 / 10..=completions).contains(&counted), "{counted} of {completions}");
+    }
+}
+
+/// A real-time task wakes up at random. If it has interrupted the probe, which its own read is refused for, it keeps the CPU, and
+/// with it the probe from going on.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn the_probe_is_held_for_300_ms() {
+    const HOLD: Duration = Duration::from_millis(300);
+    let tries = if preempts_programs() { 5_000 } else { 500 };
+    let _unthrottled = Unthrottled::new();
+    let (victim, canary) = (in_task(), in_task());
+    let devices = [victim.name.as_str(), &canary.name];
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", "nullb.*"]);
+    let refusals = Refusals::of(&daemon);
+    load(&devices, &Reader::open, || wait_for_refusal(&daemon));
+    let before: Vec<_> = devices.iter().map(|device| settled(&daemon, device)).collect();
+
+    let mut holds = 0;
+    let stop = StopFlag::default();
+    thread::scope(|scope| {
+        let stopper = stop.set_on_drop();
+        scope.spawn(|| Reader::open(&victim.name).read_until(&stop));
+        let trap = scope.spawn(|| {
+            pin_to_cpu(CPU);
+            become_realtime();
+            let mut reader = Reader::open(&canary.name);
+            for number in 0..tries {
+                thread::sleep(Duration::from_micros(50 + number * 7919 % 1500));
+                let refused = refusals.read();
+                reader.read();
+                if refusals.read() == refused {
+                    continue;
+                }
+                let began = Instant::now();
+                while began.elapsed() < HOLD {
+                    reader.read();
+                }
+                holds += 1;
+                if holds == 5 {
+                    break;
+                }
+            }
+        });
+        trap.join().unwrap();
+        drop(stopper);
+    });
+    let growth = compare(&daemon, &devices, &before);
+    let reads = before[1].diskstats.completions(READ);
+    let reads = Stat::of(&canary.name).completions(READ) - reads;
+    println!("{holds} holds, {reads} reads by the one that holds, {growth:?}");
+    assert_eq!(holds, if preempts_programs() { 5 } else { 0 });
+    assert_eq!(growth.lost, 0, "{growth:?}");
+}
