@@ -98,8 +98,8 @@ async fn series_of_a_drive() {
     let classic =
         [start("classic", &new_program(), "", &[]), start("classic-old", "prometheus".as_ref(), "", &[])];
     // In docs/queries.md, too. The targets are 20 and 130.
-    let native = native.iter().map(|prometheus| (prometheus, 20.0, 15.0));
-    let classic = classic.iter().map(|prometheus| (prometheus, 124.0, 28.0));
+    let native = native.iter().map(|prometheus| (prometheus, 20.0, 16.0));
+    let classic = classic.iter().map(|prometheus| (prometheus, 124.0, 29.0));
     for (prometheus, of_drive, of_node) in native.chain(classic) {
         prometheus.expect(OF_DRIVE, of_drive).await;
         prometheus.expect(OF_NODE, of_node).await;
