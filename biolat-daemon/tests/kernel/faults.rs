@@ -147,7 +147,7 @@ fn a_stalled_log_stops_nothing() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut child = KilledOnDrop(
         Command::new(program())
-            .args(["--listen", &address.to_string(), "--interval", "100ms"])
+            .args(["--listen", &address.to_string(), "--interval", "100ms", "--device", &device.name])
             .stderr(writer)
             .spawn()
             .unwrap(),
