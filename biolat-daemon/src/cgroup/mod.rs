@@ -39,7 +39,7 @@ pub struct Identity {
 /// What a cgroup belongs to: the innermost pod, container or machine; outside of these the innermost systemd unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// The root cgroup: the kernel's own I/O, that of processes there, and what is charged to no other cgroup.
+    /// The root cgroup: the kernel's own I/O, I/O of processes there, and everything that is charged to no other cgroup.
     #[serde(rename = "Kernel")] // in history files
     Root,
     Service,

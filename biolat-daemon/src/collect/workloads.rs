@@ -64,7 +64,7 @@ struct Workload {
     encoded: Encoded,
 }
 
-/// A cgroup whose recorded path is that of a workload.
+/// An earlier cgroup with the same recorded path as a workload.
 struct Alias {
     workload: u64,
     cgroup: SeenCgroup,

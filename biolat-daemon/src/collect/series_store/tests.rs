@@ -176,7 +176,7 @@ impl SeriesMaps for FakeKernel {
         Ok(SlotReading { sum: self.counters[slot as usize], completions: Vec::new(), has_sizes: false })
     }
 
-    /// Its number is that of the last run that it waits for.
+    /// A grace period has the number of the last run that it waits for.
     fn request_grace_period(&mut self) -> u64 {
         self.began
     }

@@ -232,7 +232,7 @@ pub(in crate::collect) struct AllWorkloadsRecord {
     pub without_room: u64,
 }
 
-/// A cgroup whose I/O is counted as that of a workload with the same path.
+/// A cgroup that is counted with a workload of the same path.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::collect) struct AliasRecord {
     #[prost(uint64, tag = "1")]
