@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result};
 use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData};
 
 use super::sys;
+use crate::runtime::no_thread;
 
 /// A grace period that takes longer is logged.
 const LONG: Duration = Duration::from_secs(1);
@@ -123,7 +124,7 @@ impl GracePeriods {
         thread::Builder::new()
             .name("rcu".to_owned())
             .spawn(move || received.into_iter().for_each(|job| job(&mut wait)))
-            .context("cannot start the thread that waits for runs of the probe")?;
+            .map_err(no_thread("the thread that waits for grace periods"))?;
         Ok(Self { jobs, shared: Arc::default() })
     }
 
@@ -179,8 +180,8 @@ impl GracePeriods {
     pub fn in_thread<T: Send + 'static>(&self, run: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let (sender, result) = sync_channel(1);
         let job = Box::new(move |_: &mut Wait| drop(sender.send(run())));
-        self.jobs.send(job).ok().context("the thread that waits for runs of the probe has ended")?;
-        result.recv().context("the thread that waits for runs of the probe does not answer")
+        self.jobs.send(job).ok().context("the thread that waits for grace periods has ended")?;
+        result.recv().context("the thread that waits for grace periods does not answer")
     }
 }
 
