@@ -35,9 +35,18 @@ impl Drive {
         Ok(stat.split_whitespace().next().context("no statistics")?.parse()?)
     }
 
-    /// The number of reads in `/metrics`, in the text format.
+    /// The number of reads in `/metrics`, in the text format: those in the histogram, and those that the audit reports as missed. Some
+    /// kernels now and then run no BPF program for an interrupt.
     pub(super) fn count_in(&self, metrics: &str) -> u64 {
-        let series = format!("biolat_total_latency_seconds_count{{device=\"{}\",op=\"read\"}} ", self.name());
+        self.value(metrics, "biolat_total_latency_seconds_count") + self.missed_in(metrics)
+    }
+
+    pub(super) fn missed_in(&self, metrics: &str) -> u64 {
+        self.value(metrics, "biolat_unseen_completions_total")
+    }
+
+    fn value(&self, metrics: &str, name: &str) -> u64 {
+        let series = format!("{name}{{device=\"{}\",op=\"read\"}} ", self.name());
         let count = metrics.lines().find_map(|line| line.strip_prefix(&series));
         count.and_then(|count| count.parse().ok()).unwrap_or(0)
     }
