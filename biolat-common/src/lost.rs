@@ -23,10 +23,10 @@ pub const REASONS: usize = 8;
 /// Losses by [`Reason`] on one CPU.
 pub type Counts = [u64; REASONS];
 
-/// The entry of [`Counts`] with the completions that the first program leaves to the understudy, and that of those which the
-/// understudy takes. Neither is a loss.
+/// The entry of [`Counts`] for completions that the first program leaves to the understudy. They are not losses.
 pub const LEFT: usize = 6;
-/// See [`LEFT`].
+/// The entry of [`Counts`] for completions that the understudy records: those that were left to it, and those for which the kernel
+/// refused to run the first program.
 pub const TAKEN: usize = 7;
 
 impl Reason {

@@ -146,7 +146,8 @@ fn time_since_boot() -> Duration {
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
-/// Notifies systemd when there is a first snapshot and, if systemd has a watchdog, feeds it for as long as collections succeed.
+/// Notifies systemd when there is a first snapshot and, if systemd has a watchdog, feeds it for as long as collections succeed
+/// or wait for runs of the probe.
 /// Returns when the collector has ended.
 async fn notify_until_collector_ends(
     mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
@@ -167,8 +168,8 @@ async fn notify_until_collector_ends(
                 return;
             },
             () = next(&mut ticks) => {
-                let last_success = snapshots.borrow().as_ref().and_then(|snapshot| snapshot.health.last_success);
-                match last_success.map_or(Duration::ZERO, |time| time.elapsed()) {
+                let stalled = snapshots.borrow().as_ref().and_then(|snapshot| snapshot.health.stalled());
+                match stalled.unwrap_or_default() {
                     since if since < collection_timeout => {
                         service_manager.notify(Notification::Alive);
                     }

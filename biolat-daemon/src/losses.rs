@@ -80,10 +80,11 @@ pub(crate) static LOSS_REASONS: &[LossReason] = &[
     LossReason {
         name: "recursion",
         counted_by: CountedBy::Kernel,
-        meaning: "the kernel skipped the probe and its understudy: both were running on that CPU",
-        action: "None for a few: the audit accounts for them, and the first ones are lost until the understudy is attached, \
-                 which the log says. If there are many, look in the log for why it was not, and for other programs on the \
-                 same tracepoint (bpftool perf).",
+        meaning: "the kernel ran neither the probe nor its understudy, because both were already running on that CPU \
+                  (Linux 6.1 and later)",
+        action: "None for a few: the kernel refuses the probe some completions before biolat attaches the understudy, a second \
+                 program that counts them from then on. If the number keeps growing, look in the log for the reason why the \
+                 understudy was not attached; on Linux 7.0 and later also for real-time tasks that keep a CPU busy.",
         expected: false,
     },
     LossReason {

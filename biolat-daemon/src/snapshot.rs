@@ -213,18 +213,45 @@ pub struct Health {
     pub durations: Histogram,
     /// When the last collection succeeded.
     pub last_success: Option<Instant>,
+    /// Whether a collection waits for runs of the probe.
+    pub wait: LongWait,
     /// Collections that failed.
     pub failures: u64,
     /// Collections that took longer than the interval.
     pub overruns: u64,
-    /// Requeues that are not counted, as the kernel skipped the probe.
+    /// Requeues that are not counted, because the kernel skipped the probe.
     pub lost_requeues: u64,
     /// Slots for series in the probe's maps, used or not.
     pub slots: u64,
-    /// Kernel memory of these slots.
+    /// Kernel memory of these slots and of the tables of workloads, of both programs.
     pub map_bytes: u64,
     /// The probe's room for cgroups; none without workloads.
     pub workload_room: Option<WorkloadRoom>,
+}
+
+/// A collection's wait for runs of the probe, if it is a long one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LongWait {
+    /// There was none.
+    #[default]
+    None,
+    /// It has not ended.
+    InProgress,
+    /// When the latest one ended.
+    Ended(Instant),
+}
+
+impl Health {
+    /// How long the collector has made no progress; `None` before the first collection. A wait for runs of the probe is
+    /// progress: a restarted daemon would have to wait as well.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Duration> {
+        match self.wait {
+            LongWait::None => Some(self.last_success?.elapsed()),
+            LongWait::InProgress => Some(Duration::ZERO),
+            LongWait::Ended(at) => Some(self.last_success?.max(at).elapsed()),
+        }
+    }
 }
 
 /// The probe's room for cgroups that are counted apart.

@@ -107,7 +107,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "known_latency", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "unthrottled", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "schedulers", on_host: false, needs: &[], guests: &[Standard] },
-    Suite { name: "preemption", on_host: false, needs: &[], guests: &[Standard] },
+    Suite { name: "preemption", on_host: false, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "multipath", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "multipath_alert", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite { name: "completions_alert", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },

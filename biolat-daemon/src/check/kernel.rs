@@ -8,8 +8,6 @@ use crate::probe::{
     release::Release,
 };
 
-/// Before it, an interrupt can run the probe within itself on one CPU.
-const WITHOUT_NESTING: Release = Release(6, 1);
 /// The first one whose disks have a sequence number.
 pub(super) const WITH_SEQUENCE: Release = Release(5, 15);
 /// As `uname -m` prints them.
@@ -37,11 +35,23 @@ pub(super) fn release(found: io::Result<Release>, machine: &str) -> Finding {
             format!("{name} on {machine}, on which biolat has not been tested"),
         );
     }
-    if release < WITHOUT_NESTING {
-        let text = format!("{name}: a count may be lost when an interrupt occurs within the probe");
-        return Finding::note(ID, "kernel", text).step("boot a kernel of 6.1 or later");
-    }
     Finding::ok(ID, "kernel", name)
+}
+
+/// What happens to a completion on a CPU that is already running the probe.
+pub(super) fn recursion(kernel: &Kernel) -> Finding {
+    const ID: &str = "kernel.recursion";
+    const SUBJECT: &str = "recursion";
+    if kernel.refuses_runs {
+        return Finding::ok(
+            ID,
+            SUBJECT,
+            "the kernel does not run the probe within itself; a second program counts the completions that it refuses the probe",
+        );
+    }
+    let text = "the kernel runs the probe within itself: a count may be lost when an interrupt occurs within the probe. No \
+                second program is loaded";
+    Finding::note(ID, SUBJECT, text).step("boot a kernel of 6.1 or later")
 }
 
 /// The parsed BTF and its bytes; `None` if BTF cannot be read.
@@ -95,9 +105,10 @@ mod tests {
 
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
-        release, types,
+        recursion, release, types,
     };
     use crate::probe::{
+        kernel::Kernel,
         kernel::tests::{modern, without_tracepoint},
         release::Release,
     };
@@ -107,8 +118,7 @@ mod tests {
         for (found, machine, verdict, expected) in [
             (Ok(Release(6, 12)), "x86_64", Fine, "Linux 6.12"),
             (Ok(Release(6, 1)), "x86_64", Fine, "Linux 6.1"),
-            (Ok(Release(5, 15)), "x86_64", Note, "Linux 5.15: a count may be lost"),
-            (Ok(Release(5, 10)), "x86_64", Note, "Linux 5.10: a count may be lost"),
+            (Ok(Release(5, 10)), "x86_64", Fine, "Linux 5.10"),
             (Ok(Release(5, 4)), "x86_64", Fail, "this is Linux 5.4, biolat requires 5.8 or later"),
             (Ok(Release(6, 12)), "aarch64", Fine, "Linux 6.12"),
             (Ok(Release(6, 12)), "riscv64", Note, "Linux 6.12 on riscv64"),
@@ -118,6 +128,17 @@ mod tests {
             assert_eq!((finding.id, finding.verdict), ("kernel.release", verdict), "{finding:?}");
             assert!(finding.text.contains(expected), "{finding:?}");
         }
+    }
+
+    #[test]
+    fn the_second_program_is_for_kernels_that_refuse_runs() {
+        let kernel = |refuses_runs| Kernel { refuses_runs, ..Kernel::from_btf(&modern("")).unwrap() };
+        let finding = recursion(&kernel(true));
+        assert_eq!((finding.id, finding.verdict), ("kernel.recursion", Fine));
+        assert!(finding.text.contains("a second program counts"), "{finding:?}");
+        let finding = recursion(&kernel(false));
+        assert_eq!(finding.verdict, Note);
+        assert!(finding.text.contains("a count may be lost"), "{finding:?}");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::{fs, path::Path};
 
+use biolat_common::mark::{self, Mark};
+
 use super::finding::Finding;
 use crate::{format::mib, probe::release::Release};
 
-/// The other maps, about.
+/// The other maps but `MARKS`, about.
 const OTHER_MAPS: u64 = 512 << 10;
 /// The daemon's peak memory at its start, in multiples of the size of the kernel's BTF.
 const BTF_TIMES: u64 = 7;
@@ -23,33 +25,49 @@ pub(super) struct MapSize {
     pub(super) slot_bytes: u64,
     /// Of the tables of workloads.
     pub(super) workload_bytes: u64,
+    /// Whether the understudy can be attached, which has as many counters.
+    pub(super) has_understudy: bool,
 }
 
 impl MapSize {
+    /// At the start.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.slots) * self.slot_bytes + self.workload_bytes
     }
 
-    /// The daemon's peak memory at its start, with BTF of this size.
-    pub(super) fn with_start(&self, btf_bytes: usize) -> u64 {
-        self.bytes() + OTHER_MAPS + (btf_bytes as u64 * BTF_TIMES).max(DAEMON)
+    /// With the understudy.
+    fn most_bytes(&self) -> u64 {
+        self.bytes() * (1 + u64::from(self.has_understudy))
+    }
+
+    /// Of the maps that hold no counters.
+    fn other_bytes(&self) -> u64 {
+        let marks = u64::from(mark::lines(self.cpus as u32)) * size_of::<Mark>() as u64;
+        OTHER_MAPS + if self.has_understudy { marks } else { 0 }
+    }
+
+    /// The daemon's peak memory, with BTF of this size: at its start, or later with the understudy.
+    pub(super) fn peak(&self, btf_bytes: usize) -> u64 {
+        let at_start = self.bytes() + (btf_bytes as u64 * BTF_TIMES).max(DAEMON);
+        self.other_bytes() + at_start.max(self.most_bytes() + DAEMON)
     }
 }
 
 pub(super) fn counters(map_size: MapSize, available: Option<u64>) -> Finding {
     const ID: &str = "memory.counters";
     const SUBJECT: &str = "memory";
-    let MapSize { slots, cpus, slot_bytes, workload_bytes } = map_size;
-    let bytes = map_size.bytes();
-    let counters = bytes - workload_bytes;
+    let MapSize { slots, cpus, slot_bytes, workload_bytes, has_understudy } = map_size;
+    let bytes = map_size.most_bytes();
+    let counters = map_size.bytes() - workload_bytes;
     let workloads = match workload_bytes {
         0 => String::new(),
         bytes => format!(", and {} of workloads", mib(bytes)),
     };
     let text = format!(
-        "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes{workloads}",
+        "{} of counters: {slots} series x {cpus} possible CPUs x {} bytes{workloads}{}",
         mib(counters),
-        slot_bytes / cpus.max(1)
+        slot_bytes / cpus.max(1),
+        if has_understudy { "; twice as much once the second program is attached" } else { "" }
     );
     match available {
         Some(available) if bytes > available => {
@@ -76,7 +94,7 @@ pub(super) fn limit(limit: Option<u64>, needed: u64) -> Option<Finding> {
     const ID: &str = "memory.limit";
     const SUBJECT: &str = "memory limit";
     let limit = limit?;
-    let text = format!("{} for this cgroup; the start needs {}", mib(limit), mib(needed));
+    let text = format!("{} for this cgroup; biolat needs {}", mib(limit), mib(needed));
     Some(if limit >= needed {
         Finding::ok(ID, SUBJECT, text)
     } else {
@@ -120,7 +138,7 @@ pub(super) fn locked(release: Release, limit: u64, may_raise: bool, map_size: Ma
     if release > Release::LAST_WITH_MEMLOCK {
         return None;
     }
-    let needed = map_size.bytes() + OTHER_MAPS;
+    let needed = map_size.most_bytes() + map_size.other_bytes();
     Some(if may_raise || limit == libc::RLIM_INFINITY {
         Finding::ok(ID, SUBJECT, "no limit")
     } else if limit >= needed {
@@ -146,7 +164,10 @@ mod tests {
     };
     use crate::{device::tree::Tree, probe::release::Release};
 
-    const WIDE: MapSize = MapSize { slots: 48, cpus: 384, slot_bytes: 384 * 5888, workload_bytes: 0 };
+    const WIDE: MapSize =
+        MapSize { slots: 48, cpus: 384, slot_bytes: 384 * 5888, workload_bytes: 0, has_understudy: false };
+    const SMALL: MapSize =
+        MapSize { slots: 68, cpus: 2, slot_bytes: 6400, workload_bytes: 0, has_understudy: false };
     const MIB: u64 = 1 << 20;
 
     /// The figures are those that README and ARCHITECTURE name.
@@ -162,9 +183,22 @@ mod tests {
     }
 
     #[test]
-    fn peak_at_the_start() {
-        let small = MapSize { slots: 68, cpus: 2, slot_bytes: 6400, workload_bytes: 0 };
-        assert!((35 * MIB..45 * MIB).contains(&small.with_start(5_500_000)), "a node of 40 MiB");
+    fn the_understudy_has_as_many_counters() {
+        let both = MapSize { has_understudy: true, ..WIDE };
+        let finding = counters(both, Some(200 * MIB));
+        assert_eq!(finding.verdict, Fail, "103.5 MiB would be enough for one program");
+        let expected = "x 5888 bytes; twice as much once the second program is attached, but only 200.0 MiB are available";
+        assert!(finding.text.ends_with(expected), "{finding:?}");
+        // With few series, the start needs more. Marks: 4 KiB for each CPU.
+        let of_counters = WIDE.bytes() + 6 * MIB - 7 * 5_500_000;
+        assert_eq!(both.peak(5_500_000) - WIDE.peak(5_500_000), of_counters + 512 * 4096);
+        let both = MapSize { has_understudy: true, ..SMALL };
+        assert_eq!(both.peak(5_500_000) - SMALL.peak(5_500_000), 2 * 4096);
+    }
+
+    #[test]
+    fn peak() {
+        assert!((35 * MIB..45 * MIB).contains(&SMALL.peak(5_500_000)), "a node of 40 MiB");
         assert_eq!(limit(None, MIB), None);
         assert_eq!(limit(Some(64 * MIB), 40 * MIB).unwrap().verdict, Fine);
         let finding = limit(Some(32 * MIB), 40 * MIB - 1).unwrap();
@@ -194,13 +228,12 @@ mod tests {
 
     #[test]
     fn locked_memory_counts_on_old_kernels() {
-        let small = MapSize { slots: 68, cpus: 2, slot_bytes: 6400, workload_bytes: 0 };
         let old = Release(5, 10);
-        assert_eq!(locked(Release(5, 11), 0, false, small), None);
-        assert_eq!(locked(old, 64 << 10, true, small).unwrap().verdict, Fine);
-        assert_eq!(locked(old, libc::RLIM_INFINITY, false, small).unwrap().text, "no limit");
-        assert_eq!(locked(old, MIB, false, small).unwrap().verdict, Fine);
-        let finding = locked(old, 64 << 10, false, small).unwrap();
+        assert_eq!(locked(Release(5, 11), 0, false, SMALL), None);
+        assert_eq!(locked(old, 64 << 10, true, SMALL).unwrap().verdict, Fine);
+        assert_eq!(locked(old, libc::RLIM_INFINITY, false, SMALL).unwrap().text, "no limit");
+        assert_eq!(locked(old, MIB, false, SMALL).unwrap().verdict, Fine);
+        let finding = locked(old, 64 << 10, false, SMALL).unwrap();
         assert_eq!((finding.id, finding.verdict), ("memory.locked", Fail));
         assert!(format!("{:?}", finding.fix).contains("ulimit -l unlimited"), "{finding:?}");
     }

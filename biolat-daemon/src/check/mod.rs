@@ -179,11 +179,13 @@ impl Subjects {
         let path = self.host.btf();
         let (found, kernel) = kernel::types(&path, fs::read(&path));
         findings.extend(found);
+        findings.extend(kernel.as_ref().map(|(kernel, _)| kernel::recursion(kernel)));
 
         let knows_cgroups = kernel.as_ref().is_none_or(|(kernel, _)| kernel.has_workloads);
         let devices = self.devices(kernel.as_ref().map(|(kernel, _)| kernel), known, process.user == 0);
-        let map_size = map_size(devices.shown, &self.probe)?;
-        let needed = map_size.with_start(kernel.as_ref().map_or(0, |(_, types)| types.len()));
+        let refuses_runs = kernel.as_ref().is_some_and(|(kernel, _)| kernel.refuses_runs);
+        let map_size = map_size(devices.shown, &self.probe, refuses_runs)?;
+        let needed = map_size.peak(kernel.as_ref().map_or(0, |(_, types)| types.len()));
 
         let rights = rights::capabilities(&process, &program());
         let limit = memory::limit(memory::group_limit(sysfs, procfs), needed);
@@ -253,7 +255,7 @@ impl Subjects {
 }
 
 /// Of the probe's maps at the start, with so many devices.
-fn map_size(devices: usize, options: &probe::Options) -> Result<MapSize> {
+fn map_size(devices: usize, options: &probe::Options, has_understudy: bool) -> Result<MapSize> {
     let slot_bytes = slot_bytes(options.sizes)?;
     let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
     let cpus = probe::possible_cpus()?;
@@ -262,6 +264,7 @@ fn map_size(devices: usize, options: &probe::Options) -> Result<MapSize> {
         cpus,
         slot_bytes,
         workload_bytes: probe::workload_bytes(options.workloads, slots, cpus),
+        has_understudy,
     })
 }
 

@@ -1,26 +1,27 @@
-//! Completions that the kernel refused the probe, because it was already running on that CPU. From the first one on, the understudy
-//! records them; what it was refused, too, is lost as `recursion`.
+//! Completions for which the kernel did not run the probe, because it was already running on that CPU. After the first one
+//! the understudy is attached and records them. Those that it is refused as well are lost as `recursion`.
 
 use anyhow::Result;
 use biolat_common::lost::{Counts, LEFT, TAKEN};
 
 use super::Collector;
 
-/// A run of both programs may be stopped between them, so that a refused completion is not taken yet. So few collections later it is.
+/// A task may be preempted between the two programs: then its completion has been refused or left, and is not taken yet. It
+/// is taken within this number of collections.
 const READINGS: usize = 4;
 
-/// Completions that both programs were refused.
+/// Completions that neither program recorded.
 #[derive(Default)]
 pub(super) struct Refusals {
     lost: u64,
-    /// What the latest readings said.
+    /// The latest readings.
     readings: [u64; READINGS],
     /// Whether attaching the understudy has failed.
     has_failed: bool,
 }
 
 impl Refusals {
-    /// That have been lost in an earlier process.
+    /// After this number of losses in earlier processes.
     pub(super) fn continue_from(lost: u64) -> Self {
         Self { lost, readings: [lost; READINGS], has_failed: false }
     }
@@ -29,12 +30,14 @@ impl Refusals {
         self.lost
     }
 
-    /// How many are lost, by what the kernel refused the first program and, counted later, what the understudy has taken. It never
-    /// shrinks. The result says at once what may have been lost; [`lost`](Self::lost), what certainly was.
+    /// Updates the losses: completions that the first program was refused or has left, without those that the understudy has
+    /// taken. Returns how many may be lost, which never shrinks below [`lost`](Self::lost), those that certainly are.
+    /// `counts` must have been read after `refused`.
     pub(super) fn read(&mut self, refused: u64, counts: &Counts) -> u64 {
         let lost = (refused + counts[LEFT]).saturating_sub(counts[TAKEN]);
         self.readings.rotate_left(1);
         self.readings[READINGS - 1] = lost;
+        // Until the understudy takes one, nothing that is refused can be taken later.
         let is_certain = counts[TAKEN] == 0;
         let certain = if is_certain { lost } else { self.readings.into_iter().min().unwrap_or(lost) };
         self.lost = self.lost.max(certain);
@@ -49,31 +52,32 @@ impl Collector {
             return;
         }
         match self.try_attach_understudy() {
-            Ok(()) => log::info!(
-                "the kernel refused the probe {refused} completions, as it was already running on the CPU: from now on a second \
-                 program counts such completions"
+            Ok(true) => log::info!(
+                "the kernel refused the probe {refused} completions, because it was already running on the CPU: from now on a \
+                 second program counts such completions"
             ),
+            Ok(false) => {}
             Err(error) => {
                 self.refusals.has_failed = true;
                 log::error!(
-                    "cannot attach the program that counts completions that the kernel refuses the probe, they are lost \
-                     (recursion): {error:#}"
+                    "cannot attach the second program, which counts the completions that the kernel refuses the probe: they are \
+                     lost (recursion): {error:#}"
                 );
             }
         }
     }
 
-    /// Everything is kept for the next daemon before it is used.
-    fn try_attach_understudy(&mut self) -> Result<()> {
+    /// Everything is kept for the next daemon before it is used. `false`: it is not attached yet.
+    fn try_attach_understudy(&mut self) -> Result<bool> {
         self.probe.add_understudy_counters()?;
         if let Some(keep) = &mut self.keep {
             keep.store_chunks(&self.probe)?;
         }
-        self.probe.attach_understudy()?;
-        match &self.keep {
-            Some(keep) => keep.store_understudy(&self.probe),
-            None => Ok(()),
+        let is_attached = self.probe.attach_understudy()?;
+        if let (true, Some(keep)) = (is_attached, &self.keep) {
+            keep.store_understudy(&self.probe)?;
         }
+        Ok(is_attached)
     }
 }
 
@@ -90,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_understudy_has_yet_to_take_is_not_lost() {
+    fn a_completion_that_is_taken_later_is_not_lost() {
         let mut refusals = Refusals::default();
         assert_eq!((refusals.read(5, &counts(0, 0)), refusals.lost()), (5, 5), "without an understudy");
         for (refused, left, taken, at_once, lost) in

@@ -89,12 +89,12 @@ impl Collector {
         Health {
             durations: self.stats.histogram(),
             last_success: self.stats.last_success,
+            wait: self.stats.wait,
             failures: self.stats.failures,
             overruns: self.stats.overruns,
             lost_requeues: self.requeue_misses,
             slots: u64::from(slots),
-            map_bytes: u64::from(slots) * self.probe.maps.slot_bytes()
-                + self.probe.workloads.as_ref().map_or(0, WorkloadMaps::bytes),
+            map_bytes: self.probe.maps.bytes() + self.probe.workloads.as_ref().map_or(0, WorkloadMaps::bytes),
             workload_room: self.probe.workloads.as_ref().map(|maps| self.workloads.room(maps.room())),
         }
     }

@@ -20,7 +20,11 @@ use super::{
         sparse::{compress, expand},
     },
 };
-use crate::{device::diskstats::DiskStats, histogram::Histogram, snapshot::Snapshot};
+use crate::{
+    device::diskstats::DiskStats,
+    histogram::Histogram,
+    snapshot::{LongWait, Snapshot},
+};
 
 /// What the collector is asked to do between collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +41,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Least time between two scans that uevents ask for.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long a collection waits for runs of the probe before commands and slow records have their turn.
+/// How long a collection waits for runs of the probe before commands and slow records are handled.
 const REST_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Time between two looks whether slots of series that have ended can be released.
@@ -51,6 +55,7 @@ pub(super) struct CollectionStats {
     durations: [u64; CELLS],
     sum_ns: u128,
     pub(super) last_success: Option<Instant>,
+    pub(super) wait: LongWait,
     pub(super) failures: u64,
     pub(super) overruns: u64,
     failure_log: LogLimit,
@@ -78,6 +83,7 @@ impl Default for CollectionStats {
             durations: [0; CELLS],
             sum_ns: 0,
             last_success: None,
+            wait: LongWait::None,
             failures: 0,
             overruns: 0,
             failure_log: LogLimit::default(),
@@ -141,7 +147,9 @@ pub(super) fn run(
         let next_slow_records = || Instant::now() + SLOW_RECORDS_INTERVAL;
         let mut slow_records = collector.records_slow_ios().then(next_slow_records);
         loop {
-            if let Some(collection) = begun.take_if(|_| collector.workloads_are_at_rest(REST_TIMEOUT)) {
+            let is_at_rest = begun.is_some() && collector.workloads_are_at_rest(REST_TIMEOUT);
+            collector.publish_long_wait(begun.is_some() && !is_at_rest, snapshots);
+            if let Some(collection) = begun.take_if(|_| is_at_rest) {
                 collector.finish_and_publish(collection, interval, snapshots);
                 // A collection that took too long delays the next one; missed ones are not made up for.
                 next = (next + interval).max(Instant::now());
@@ -197,12 +205,15 @@ pub(super) fn run(
 /// A collection that has begun.
 struct BegunCollection {
     at: Instant,
+    /// What had been waited for runs of the probe before it began.
+    waited: Duration,
     diskstats: Result<BTreeMap<u64, DiskStats>>,
 }
 
 impl Collector {
     fn begin_to_collect(&mut self) -> BegunCollection {
-        BegunCollection { at: Instant::now(), diskstats: self.begin_collection() }
+        let (at, waited) = (Instant::now(), self.probe.maps.grace_periods.waited());
+        BegunCollection { at, waited, diskstats: self.begin_collection() }
     }
 
     /// When to look again for slots that can be released.
@@ -219,7 +230,9 @@ impl Collector {
         let result = begun.diskstats.and_then(|diskstats| self.finish_collection(&diskstats));
         // The state has the durations of all collections that are published; the time to write it counts with the next one.
         let kept = self.keep.as_ref().map(|keep| keep.took()).unwrap_or_default();
-        self.stats.record(begun.at.elapsed() + kept, interval);
+        // A long wait for runs of the probe is logged as one; no interval prevents it.
+        let waited = self.probe.maps.grace_periods.waited() - begun.waited;
+        self.stats.record(begun.at.elapsed().saturating_sub(waited) + kept, interval);
         match result {
             Ok(mut snapshot) => {
                 self.stats.last_success = Some(Instant::now());
@@ -233,15 +246,29 @@ impl Collector {
                 if self.stats.failure_log.allows() {
                     log::error!("a collection failed, keeping the previous snapshot: {error:#}");
                 }
-                let health = self.health();
                 self.commit();
-                snapshots.send_if_modified(|last| {
-                    let Some(snapshot) = last else { return false };
-                    *last = Some(Arc::new(Snapshot { health, ..Snapshot::clone(snapshot) }));
-                    true
-                });
+                self.publish_health(snapshots);
             }
         }
+    }
+
+    /// Publishes that a collection's wait for runs of the probe has become a long one, or that such a wait has ended.
+    fn publish_long_wait(&mut self, is_waiting: bool, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
+        let is_long = is_waiting && self.probe.maps.grace_periods.is_long();
+        let was_long = self.stats.wait == LongWait::InProgress;
+        if is_long != was_long {
+            self.stats.wait = if is_long { LongWait::InProgress } else { LongWait::Ended(Instant::now()) };
+            self.publish_health(snapshots);
+        }
+    }
+
+    /// Publishes the last snapshot again, with the current statistics of the collector.
+    fn publish_health(&self, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
+        snapshots.send_if_modified(|last| {
+            let Some(snapshot) = last else { return false };
+            *last = Some(Arc::new(Snapshot { health: self.health(), ..Snapshot::clone(snapshot) }));
+            true
+        });
     }
 }
 

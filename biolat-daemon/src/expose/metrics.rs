@@ -641,7 +641,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_collect_duration_seconds",
         labels: &[],
-        help: "Duration of a collection in seconds: read disk statistics and counters, sum, audit.",
+        help: "Duration of a collection in seconds: read disk statistics and counters, sum, audit. Without the time it waits for \
+               runs of the probe to end.",
         samples: Samples::Histogram(|snapshot, add| {
             add(&[], &snapshot.health.durations, snapshot.started, &[]);
         }),
@@ -659,7 +660,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_collect_overruns_total",
         labels: &[],
-        help: "Collections that took longer than the interval.",
+        help: "Collections that took longer than the interval, without the time they waited for runs of the probe to end.",
         samples: Samples::Counter(|snapshot, add| {
             add(&[], snapshot.health.overruns as f64, snapshot.started)
         }),
@@ -757,7 +758,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "biolat_map_bytes",
         labels: &[],
-        help: "Kernel memory of series and workloads in bytes, over all CPUs.",
+        help: "Kernel memory of series and workloads in bytes, over all CPUs; doubles when the understudy is attached.",
         samples: Samples::Gauge(|snapshot, add| add(&[], snapshot.health.map_bytes as f64)),
         exposed: Exposed::Always,
     },

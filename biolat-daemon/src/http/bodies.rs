@@ -149,6 +149,12 @@ impl BodyCache {
         last_success.unwrap_or(self.created).elapsed()
     }
 
+    /// How long the collector has made no progress; before the first collection, since the server started.
+    pub(super) fn stalled(&self) -> Duration {
+        let stalled = self.snapshot().and_then(|snapshot| snapshot.health.stalled());
+        stalled.unwrap_or_else(|| self.created.elapsed())
+    }
+
     /// How snapshots are served.
     pub(super) fn config(&self) -> &ServeConfig {
         &self.config

@@ -99,14 +99,15 @@ pub(super) static ROUTES: &[Route] = &[
         path: "/-/healthy",
         methods: READ_ONLY,
         available: Available::Always,
-        description: "200 while collections succeed, 503 if none has for 60 s or, if that is longer, for 3 intervals",
+        description: "200 while collections succeed or wait for a run of the probe, 503 if none has for 60 s or, if that is \
+                      longer, for 3 intervals",
         handler: |call| Box::pin(healthy(call)),
     },
     Route {
         path: "/-/ready",
         methods: READ_ONLY,
         available: Available::Always,
-        description: "200 once there is a snapshot and while collections succeed, else 503",
+        description: "200 once there is a snapshot and while collections succeed, else 503, also while one has waited that long",
         handler: |call| Box::pin(ready(call)),
     },
     Route {
@@ -255,30 +256,55 @@ async fn history(call: &Call<'_>) -> HttpResponse {
     past::respond(call.service, call.slot, call.query, call.headers)
 }
 
+/// Whether a restart could help.
 async fn healthy(call: &Call<'_>) -> HttpResponse {
-    failing(call).unwrap_or_else(|| text(StatusCode::OK, "healthy\n"))
+    let body = match Figures::of(call) {
+        Figures::Current => "healthy\n".to_owned(),
+        Figures::Late(why) => format!("healthy, but {why}"),
+        Figures::Failing(why) => return text(StatusCode::SERVICE_UNAVAILABLE, why),
+    };
+    text(StatusCode::OK, body)
 }
 
+/// Whether the figures are current.
 async fn ready(call: &Call<'_>) -> HttpResponse {
-    match call.service.bodies.snapshot() {
-        Some(_) => failing(call).unwrap_or_else(|| text(StatusCode::OK, "ready\n")),
-        None => not_ready(),
+    if call.service.bodies.snapshot().is_none() {
+        return not_ready();
     }
+    let why = match Figures::of(call) {
+        Figures::Current => return text(StatusCode::OK, "ready\n"),
+        Figures::Late(why) => format!("not ready: {why}"),
+        Figures::Failing(why) => why,
+    };
+    text(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
-/// Collections fail if the last one that succeeded is that long ago, and as long as three intervals.
-const FAILING_AFTER: Duration = Duration::from_secs(60);
+/// Figures are old if the last collection that succeeded is that long ago, and as long as three intervals.
+const OLD_AFTER: Duration = Duration::from_secs(60);
 
-/// The response if collections fail.
-fn failing(call: &Call<'_>) -> Option<HttpResponse> {
-    let age = call.service.bodies.age();
-    (age >= FAILING_AFTER.max(3 * call.service.bodies.interval())).then(|| {
-        let age = age.as_secs();
-        text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("collections fail: none has succeeded for {age} s; see the log\n"),
-        )
-    })
+/// The age of the figures, with the reason if they are old.
+enum Figures {
+    Current,
+    /// A collection waits for runs of the probe.
+    Late(String),
+    Failing(String),
+}
+
+impl Figures {
+    fn of(call: &Call<'_>) -> Self {
+        let bodies = &call.service.bodies;
+        let (age, old_after) = (bodies.age(), OLD_AFTER.max(3 * bodies.interval()));
+        let seconds = age.as_secs();
+        if age < old_after {
+            Self::Current
+        } else if bodies.stalled() < old_after {
+            Self::Late(format!(
+                "the figures are {seconds} s old: a collection waits for a run of the probe; see the log\n"
+            ))
+        } else {
+            Self::Failing(format!("collections fail: none has succeeded for {seconds} s; see the log\n"))
+        }
+    }
 }
 
 async fn index(call: &Call<'_>) -> HttpResponse {

@@ -1,5 +1,5 @@
-//! Waits for runs of the probe. A grace period of RCU ends when all runs have ended that were in progress when it began. A run
-//! that is preempted may take seconds, so a thread of its own waits.
+//! Waits for runs of the probe. An RCU grace period ends when all runs have ended that were in progress when it began. A
+//! preempted run may take seconds, so a separate thread waits.
 
 use std::{
     sync::{
@@ -16,18 +16,18 @@ use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData};
 use super::sys;
 use crate::runtime::no_thread;
 
-/// A grace period that takes longer is logged.
+/// A longer grace period is logged.
 const LONG: Duration = Duration::from_secs(1);
 
-/// After this, a wait that failed is tried again.
+/// Time before a failed wait is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Returns after a grace period.
+/// Returns when a grace period has ended.
 type Wait = Box<dyn FnMut() -> Result<()> + Send>;
 
 type Job = Box<dyn FnOnce(&mut Wait) + Send>;
 
-/// An array of maps that no program uses. When it is written to, the kernel waits for all programs that run.
+/// An array of maps that no program uses. A write to it returns when all programs that were running have ended.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/kernel/bpf/syscall.c#L145>
 struct Barrier {
@@ -44,27 +44,29 @@ impl Barrier {
         Ok(Self { maps: ArrayOfMaps::try_from(maps)?, entry })
     }
 
-    /// A grace period.
     fn wait(&mut self) -> Result<()> {
         self.maps.set(0, self.entry.map(), 0).context("cannot wait for runs of the probe")
     }
 }
 
-/// Grace periods by number: each begins after the one before has ended.
+/// Numbered grace periods: each begins when the previous one has ended.
 #[derive(Default)]
 struct Progress {
-    /// The last that is to begin.
+    /// The last one that was requested.
     wanted: u64,
-    /// The last that has begun, and when.
+    /// The last one that has begun.
     begun: u64,
+    /// When the current one began; `None` if there is none.
     begun_at: Option<Instant>,
-    /// The last that has ended.
+    /// The last one that has ended.
     ended: u64,
-    /// The last that was logged because it takes long.
+    /// The last one that was logged because it is long.
     logged: u64,
+    /// Time that callers have spent waiting.
+    waited: Duration,
 }
 
-/// The thread that waits. It ends with the last clone of this.
+/// The thread that waits. It ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct GracePeriods {
     jobs: Sender<Job>,
@@ -82,7 +84,7 @@ impl Shared {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets grace periods pass until there is no need for another one.
+    /// Waits for grace periods until all that were requested have ended.
     fn catch_up(&self, mut wait: impl FnMut() -> Result<()>) {
         let mut is_logged = false;
         loop {
@@ -128,55 +130,71 @@ impl GracePeriods {
         Ok(Self { jobs, shared: Arc::default() })
     }
 
-    /// Asks for a grace period that begins after this call; returns its number.
+    /// Requests a grace period that begins after this call; returns its number.
     #[must_use]
     pub fn request(&self) -> u64 {
         let mut progress = self.shared.lock();
         if progress.wanted <= progress.begun {
             progress.wanted = progress.begun + 1;
             let shared = Arc::clone(&self.shared);
-            // Without the thread, nothing ends any more.
+            // Fails only without the thread; then no grace period ends any more.
             let _ = self.jobs.send(Box::new(move |wait| shared.catch_up(wait)));
         }
         progress.wanted
     }
 
-    /// Whether this one has ended.
+    /// Whether the grace period with this number has ended.
     #[must_use]
     pub fn has_ended(&self, number: u64) -> bool {
         self.shared.lock().ended >= number
     }
 
-    /// Waits for the end of this one. `false`: it took longer than the timeout.
+    /// Waits for its end. `false`: the timeout came first.
     #[must_use]
     pub fn wait(&self, number: u64, timeout: Duration) -> bool {
+        let began = Instant::now();
         let progress = self.shared.lock();
         let is_pending = |progress: &mut Progress| progress.ended < number;
         let waited = self.shared.ended.wait_timeout_while(progress, timeout, is_pending);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        let (mut progress, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        progress.waited += began.elapsed();
+        !result.timed_out()
     }
 
-    /// Waits for the end of this one, however long it takes.
+    /// Time that callers have spent waiting so far: none of it is work.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.shared.lock().waited
+    }
+
+    /// Whether the current grace period is a long one.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.shared.lock().begun_at.is_some_and(|begun_at| begun_at.elapsed() >= LONG)
+    }
+
+    /// Waits for its end, however long it takes.
     pub fn wait_to_the_end(&self, number: u64) {
         while !self.wait(number, LONG) {
             self.log_long_wait();
         }
     }
 
-    /// Logs that a grace period takes long, once for each.
+    /// Logs a long grace period, once.
     pub fn log_long_wait(&self) {
         let mut progress = self.shared.lock();
         let waited = progress.begun_at.map(|begun_at| begun_at.elapsed()).unwrap_or_default();
         if waited >= LONG && progress.logged < progress.begun {
             progress.logged = progress.begun;
             log::warn!(
-                "a run of the probe has not ended for {waited:.1?}, its task may be preempted: slots of devices that are gone \
-                 and, with --workloads, the next figures wait for it; look for real-time tasks (SCHED_FIFO) that do not yield"
+                "an RCU grace period has not ended for {waited:.1?}, probably because a task was preempted in the probe: unless \
+                 --workloads is off the next figures wait for it, then they continue and nothing is lost; look for real-time \
+                 tasks that keep a CPU (ps -eLo cls,rtprio,psr,pcpu,comm) and for RCU stalls in the kernel's log"
             );
         }
     }
 
-    /// Runs something in the thread, such as what drops its privileges.
+    /// Runs a function in the thread, such as the one that drops its privileges.
     pub fn in_thread<T: Send + 'static>(&self, run: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let (sender, result) = sync_channel(1);
         let job = Box::new(move |_: &mut Wait| drop(sender.send(run())));
@@ -194,16 +212,16 @@ mod tests {
 
     use anyhow::bail;
 
-    use super::{GracePeriods, Shared};
+    use super::{GracePeriods, LONG, Shared};
 
-    /// Nobody has to wait, and what was asked for meanwhile is the next grace period.
+    /// A caller need not wait, and a request during a grace period is for the next one.
     #[test]
-    fn a_run_that_is_preempted_stops_nobody() {
+    fn a_preempted_run_blocks_no_caller() {
         const SHORT: Duration = Duration::from_millis(20);
         let (end, ends) = channel();
         let grace_periods = GracePeriods::with(Box::new(move || Ok(ends.recv()?))).unwrap();
         let first = grace_periods.request();
-        // It has not begun before the thread has asked for it.
+        // It begins when the thread waits for it.
         let began = Instant::now();
         while grace_periods.shared.lock().begun < first {
             assert!(began.elapsed() < Duration::from_secs(5));
@@ -211,6 +229,7 @@ mod tests {
         let second = grace_periods.request();
         assert!(second > first && second == grace_periods.request());
         assert!(!grace_periods.wait(first, SHORT) && !grace_periods.has_ended(first));
+        assert!(grace_periods.waited() >= SHORT, "{:?}", grace_periods.waited());
         end.send(()).unwrap();
         grace_periods.wait_to_the_end(first);
         assert!(grace_periods.has_ended(first) && !grace_periods.wait(second, SHORT));
@@ -219,7 +238,20 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_failed_is_none() {
+    fn a_grace_period_of_a_second_is_long() {
+        let (end, ends) = channel();
+        let grace_periods = GracePeriods::with(Box::new(move || Ok(ends.recv()?))).unwrap();
+        let number = grace_periods.request();
+        assert!(!grace_periods.is_long() && !grace_periods.wait(number, LONG + LONG / 10));
+        assert!(grace_periods.is_long());
+        end.send(()).unwrap();
+        grace_periods.wait_to_the_end(number);
+        assert!(!grace_periods.is_long());
+        assert!(grace_periods.waited() >= LONG, "{:?}", grace_periods.waited());
+    }
+
+    #[test]
+    fn a_failed_wait_is_no_grace_period() {
         let shared = Shared::default();
         shared.lock().wanted = 1;
         let mut waits = 0;

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
-use std::{iter, os::fd::BorrowedFd};
+use std::{iter, os::fd::BorrowedFd, time::Duration};
 
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue};
@@ -58,6 +58,8 @@ struct UnderstudyMaps {
     lost: PerCpuArray<MapData, Counts>,
     series: ArrayOfMaps<MapData>,
     marking: Array<MapData, u64>,
+    /// The grace period after which all runs of the first program mark what they record; `None` before that was requested.
+    runs_before_marking: Option<u64>,
 }
 
 impl UnderstudyMaps {
@@ -66,6 +68,7 @@ impl UnderstudyMaps {
             lost: set.take(UNDERSTUDY_LOST)?.try_into()?,
             series: array_of_maps(set.take(UNDERSTUDY_SERIES)?)?,
             marking: set.take(MARKING)?.try_into()?,
+            runs_before_marking: None,
         })
     }
 }
@@ -144,13 +147,25 @@ impl Maps {
         self.slots.add_understudy_chunks(&mut understudy.series)
     }
 
-    /// Makes the first program mark what it records, and waits until all of its runs do.
-    pub(super) fn begin_marking(&mut self) -> Result<()> {
+    /// Makes the first program mark what it records. `true`: all of its runs do; it may take one that is preempted longer than the
+    /// timeout to end.
+    pub(super) fn begin_marking(&mut self, timeout: Duration) -> Result<bool> {
         const CONTEXT: &str = "cannot make the probe mark what it records";
         let understudy = self.understudy.as_mut().context(CONTEXT)?;
-        understudy.marking.set(0, 1, 0).context(CONTEXT)?;
-        // A write to an array of maps waits for the runs in progress.
-        self.slots.set_first_understudy_chunk(&mut understudy.series).context(CONTEXT)
+        let runs_before = match understudy.runs_before_marking {
+            Some(grace_period) => grace_period,
+            None => {
+                understudy.marking.set(0, 1, 0).context(CONTEXT)?;
+                *understudy.runs_before_marking.insert(self.grace_periods.request())
+            }
+        };
+        Ok(self.grace_periods.wait(runs_before, timeout))
+    }
+
+    /// Bytes of the counters of all slots in the kernel, of both programs.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.slots.bytes()
     }
 
     /// Bytes of the counters of one slot in the kernel.
@@ -170,7 +185,8 @@ impl Maps {
         self.slots.slots()
     }
 
-    /// Lost completions by reason, summed over the CPUs and both programs, and what the first one has left and the understudy taken.
+    /// Lost completions by reason, summed over the CPUs and both programs, with the completions that the first one has left and those
+    /// that the understudy has taken.
     pub fn losses(&mut self) -> Result<Counts> {
         let mut sum = [0_u64; REASONS];
         for map in iter::once(&self.lost).chain(self.understudy.as_ref().map(|maps| &maps.lost)) {

@@ -212,15 +212,19 @@ impl Probe {
         table.into_iter().chain(self.maps.understudy_chunks()).skip(first).collect()
     }
 
-    /// Attaches the understudy, whose counters have been added.
-    pub fn attach_understudy(&mut self) -> Result<()> {
+    /// Attaches the understudy, whose counters have been added. `false`: a run of the first program has not ended that began
+    /// before it marked what it records; to be tried again.
+    pub fn attach_understudy(&mut self) -> Result<bool> {
+        /// Such a run takes longer only if it is preempted.
+        const TIMEOUT: Duration = Duration::from_millis(100);
         let (Some(program), Some(links)) = (&self.programs.understudy, &mut self.links) else {
-            return Ok(());
+            return Ok(false);
         };
-        // From now on the first program marks what it records.
-        self.maps.begin_marking()?;
+        if !self.maps.begin_marking(TIMEOUT)? {
+            return Ok(false);
+        }
         links.understudy = Some(sys::attach(program.as_fd()).context("cannot attach the understudy")?);
-        Ok(())
+        Ok(true)
     }
 
     /// See [`MAP_LAYOUT`].

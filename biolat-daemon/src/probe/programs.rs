@@ -54,8 +54,8 @@ impl Programs {
             let info = sys::program_info(program.as_fd()).context("cannot read the probe's statistics")?;
             Ok::<_, anyhow::Error>(info.counts)
         };
-        let of_requeue = self.requeue.as_ref().map(of).transpose()?.unwrap_or_default();
-        Ok(ProgramCounts { requeue_misses: of_requeue.recursion_misses, ..of(&self.complete)? })
+        let requeue = self.requeue.as_ref().map(of).transpose()?;
+        Ok(with_requeue(of(&self.complete)?, requeue))
     }
 
     /// All of them.
@@ -63,6 +63,12 @@ impl Programs {
         let others = [&self.understudy, &self.requeue, &self.inflight, &self.cgroup_exists];
         std::iter::once(&self.complete).chain(others.into_iter().flatten()).map(|program| program.as_fd())
     }
+}
+
+/// The counts of the program that runs at each completion, with the misses of the one that counts requeues, if that is loaded.
+fn with_requeue(complete: ProgramCounts, requeue: Option<ProgramCounts>) -> ProgramCounts {
+    let requeue_misses = requeue.map_or(0, |counts| counts.recursion_misses);
+    ProgramCounts { requeue_misses, ..complete }
 }
 
 impl Links {
@@ -76,4 +82,19 @@ impl Links {
 pub(super) fn run(program: Option<&OwnedFd>, arguments: [u64; 2]) -> io::Result<u32> {
     let program = program.ok_or(io::ErrorKind::Unsupported)?;
     sys::run(program.as_fd(), arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sys::ProgramCounts, with_requeue};
+
+    /// The kernel has a guard for each program.
+    #[test]
+    fn a_refused_requeue_is_no_refused_completion() {
+        let counts =
+            |recursion_misses| ProgramCounts { recursion_misses, runs: 10, ..ProgramCounts::default() };
+        let of_both = with_requeue(counts(3), Some(counts(5)));
+        assert_eq!((of_both.recursion_misses, of_both.requeue_misses, of_both.runs), (3, 5, 10));
+        assert_eq!(with_requeue(counts(3), None).requeue_misses, 0);
+    }
 }

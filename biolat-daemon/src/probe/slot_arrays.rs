@@ -130,8 +130,8 @@ pub(super) trait SlotArrays: Send {
     fn continue_with(&mut self, chunks: [Vec<MapData>; 2]) -> Result<()>;
     /// Adds arrays to the understudy's map of such arrays until there is one for each slot.
     fn add_understudy_chunks(&mut self, series: &mut ArrayOfMaps<MapData>) -> Result<()>;
-    /// Writes the first of the understudy's arrays to that map again.
-    fn set_first_understudy_chunk(&self, series: &mut ArrayOfMaps<MapData>) -> Result<()>;
+    /// Bytes of all slots, on all CPUs and of both programs.
+    fn bytes(&self) -> u64;
     /// The understudy's arrays.
     fn understudy_chunks(&self) -> Vec<BorrowedFd<'_>>;
     /// The arrays that were added, from the one with this number on.
@@ -219,6 +219,11 @@ impl<V: SlotValue + Send + Sync> SlotArrays for Arrays<V> {
         (self.cpus.get() * size_of::<V>()) as u64
     }
 
+    fn bytes(&self) -> u64 {
+        let understudy_slots = self.understudy.len() as u32 * CHUNK_SLOTS;
+        u64::from(self.slots() + understudy_slots) * self.slot_bytes()
+    }
+
     fn add_chunk(&mut self, more: &mut ArrayOfMaps<MapData>) -> Result<u32> {
         let slots = self.slots();
         let chunk = Self::new_chunk()?;
@@ -245,11 +250,6 @@ impl<V: SlotValue + Send + Sync> SlotArrays for Arrays<V> {
             self.understudy.push(chunk);
         }
         Ok(())
-    }
-
-    fn set_first_understudy_chunk(&self, series: &mut ArrayOfMaps<MapData>) -> Result<()> {
-        let first = self.understudy.first().context("the understudy has no maps")?;
-        Ok(series.set(0, first.map(), 0)?)
     }
 
     fn understudy_chunks(&self) -> Vec<BorrowedFd<'_>> {

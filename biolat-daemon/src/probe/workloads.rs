@@ -218,10 +218,11 @@ impl WorkloadMaps {
         self.tables.slots
     }
 
-    /// Kernel memory of the tables, over all CPUs.
+    /// Kernel memory of the tables, over all CPUs and of both programs.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        bytes(self.tables, self.cpus.get() as u64)
+        let programs = 1 + u64::from(self.understudy_entries.is_some());
+        programs * bytes(self.tables, self.cpus.get() as u64)
     }
 
     /// Whether everything has been taken that was counted before this epoch.

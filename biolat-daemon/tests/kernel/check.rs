@@ -15,6 +15,7 @@ use crate::support::{
     block::{attribute, set_attribute},
     daemon::{Daemon, program},
     figures::Figures,
+    kernel::{self, Release},
     loop_device::LoopDevice,
     run,
 };
@@ -72,7 +73,11 @@ fn predicted_memory_is_what_the_daemon_allocates() {
     assert_eq!(of_others(&figures), 0.0, "{text}");
     let of_workloads = of_others(&with_workloads);
     let expected = format!("and {:.1} MiB of workloads", of_workloads / 1_048_576.0);
-    assert!(text.ends_with(&expected), "{text}, expected {expected}");
+    assert!(text.contains(&expected), "{text}, expected {expected}");
+    let recursion = finding(&output, "kernel.recursion");
+    let has_second = recursion["text"].as_str().unwrap().contains("a second program counts");
+    assert_eq!(has_second, kernel::release() >= Release(6, 1), "{recursion}");
+    assert_eq!(text.ends_with("; twice as much once the second program is attached"), has_second, "{text}");
     assert!(
         text.starts_with(&format!("{:.1} MiB of counters", slots * cpus * bytes / 1_048_576.0)),
         "{text}"

@@ -138,8 +138,10 @@ fn nothing_is_counted_twice_beside_the_understudy() {
     let device = LoopDevice::attach("understudy", true);
     let selection = Selection::new(Some(&device.name), None).unwrap();
     let mut collector = Collector::attach(host(), selection, Options::default()).unwrap();
+    let map_bytes = collector.health().map_bytes;
     collector.probe_mut().add_understudy_counters().unwrap();
-    collector.probe_mut().attach_understudy().unwrap();
+    assert_eq!(collector.health().map_bytes, 2 * map_bytes, "the understudy has as many counters");
+    wait_for("the runs in progress", || collector.probe_mut().attach_understudy().unwrap());
     assert!(!collector.probe_mut().lacks_understudy());
     let accounted = Stat::of(&device.name).completions(READ);
     let before = reads(&collector.collect().unwrap(), &device.name);

@@ -15,12 +15,14 @@ use std::{
 
 use crate::support::{
     block,
+    bpf::refused_requeues,
     bpf_file_system::BpfFileSystem,
     daemon::{Daemon, wait_for},
     diskstats::{READ, Stat},
     kernel::{self, Release},
     load::{StopFlag, pin_to_cpu},
     null_blk::NullBlk,
+    scsi_debug::{Fault, ScsiDebug},
     settled::{Moment, settled},
 };
 
@@ -264,6 +266,34 @@ fn a_polling_reader_beside_another_one() {
 fn an_nvme_drive_beside_a_reader() {
     let (task, timer) = (in_task(), NullBlk::with_latency(10_000, &[("submit_queues", "2")]));
     check(&[&task.name, &timer.name, &block::device_with("device/serial", "solo")], Reader::open);
+}
+
+/// Requeues have a program of their own, without an understudy. What the kernel refuses it is counted.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn refused_requeues_are_counted() {
+    const LONGEST: Duration = Duration::from_secs(60);
+    let Some(drive) = ScsiDebug::load() else { return };
+    let _unthrottled = Unthrottled::new();
+    let daemon = Daemon::start(&["--interval", "100ms", "--device", &drive.name]);
+    set_preemption("full");
+    let began = Instant::now();
+    drive.inject(Fault::Busy, 2);
+    load(&[drive.name.as_str(); 4], &Reader::open, || {
+        while refused_requeues(daemon.pid()) == 0 && began.elapsed() < LONGEST {
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    drive.inject(Fault::Busy, 0);
+    let figures = settled(&daemon, &drive.name).figures;
+    let refused = refused_requeues(daemon.pid());
+    let counted = figures.value("biolat_requeues_total", &[("op", "read")]);
+    println!("{refused} requeues refused, {counted} counted, in {:.1?}", began.elapsed());
+    assert_eq!(figures.value("biolat_lost_requeues_total", &[]), refused as f64);
+    assert!(counted > 0.0);
+    if preempts_programs() {
+        assert!(refused > 0, "the load is too light");
+    }
 }
 
 /// What both programs have counted goes on with the next daemon, and with another version's probe.

@@ -9,13 +9,16 @@ use std::{
     },
     process::Command,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::support::{
     Folder,
     daemon::{Daemon, command, program, wait_for},
-    http, run,
+    figures::Figures,
+    http,
+    rcu_reader::RcuReader,
+    run,
 };
 
 #[test]
@@ -39,6 +42,47 @@ fn start_watchdog_and_end_are_notified() {
     }
     assert_eq!(daemon.terminate().0.code(), Some(0));
     while heard() != "STOPPING=1" {}
+}
+
+/// A collection waits for runs of the probe: neither a restart nor a longer interval would help.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_collection_that_waits_feeds_the_watchdog() {
+    const WATCHDOG: Duration = Duration::from_secs(2);
+    let folder = Folder::new("waits", true);
+    let path = folder.0.join("socket");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut command = command(&["--interval", "500ms"]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());
+    let daemon = Daemon::start_command(&mut command);
+    let before = daemon.fresh();
+    let reader = RcuReader::load(Duration::from_secs(6));
+    let longest = thread::scope(|scope| {
+        let holder = scope.spawn(|| reader.run());
+        let (mut fed, mut longest) = (Instant::now(), Duration::ZERO);
+        while !holder.is_finished() {
+            socket.recv(&mut [0; 64]).unwrap();
+            longest = longest.max(fed.elapsed());
+            fed = Instant::now();
+        }
+        longest
+    });
+    assert!(longest < WATCHDOG, "not fed for {longest:?}: {:#?}", daemon.log());
+    let after = daemon.fresh();
+    let log = daemon.log();
+    let lines = |text: &str| log.iter().filter(|line| line.contains(text)).count();
+    assert_eq!((lines("grace period has not ended"), lines("raise --interval")), (1, 0), "{log:#?}");
+    let grown = |name| after.value(name, &[]) - before.value(name, &[]);
+    assert_eq!(grown("biolat_collect_overruns_total"), 0.0);
+    let collections = |figures: &Figures| {
+        let metrics = figures.metrics("biolat_collect_duration_seconds", &[]);
+        let histogram = metrics[0].histogram.as_ref().unwrap();
+        (histogram.sample_count, histogram.sample_sum)
+    };
+    let ((count_before, worked_before), (count, worked)) = (collections(&before), collections(&after));
+    assert!(count - count_before < 8, "no collection has waited for seconds");
+    assert!(worked - worked_before < 2.0, "{} s", worked - worked_before);
 }
 
 /// As if a drive that does not answer blocked the collector.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_daemon::http::Limits;
+use biolat_daemon::{http::Limits, snapshot::LongWait};
 use flate2::read::GzDecoder;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -203,6 +203,32 @@ async fn failing_collections_are_not_healthy() {
             assert_eq!(reply.status, status, "{path} after {seconds} s: {}", reply.text());
         }
         assert_eq!(server.get("/metrics", "").await.status, 200);
+    }
+}
+
+/// While a collection waits for a run of the probe a restart would not help, but the figures are old.
+#[tokio::test]
+async fn a_collection_that_waits_is_healthy_and_not_ready() {
+    let mut snapshot = snapshot(1);
+    let server = Server::start(Some(snapshot.clone()), Limits::default()).await;
+    let now = Instant::now();
+    let ago = |seconds| now.checked_sub(Duration::from_secs(seconds));
+    // A machine that has just started.
+    let (Some(last_success), Some(long_ago)) = (ago(75), ago(61)) else { return };
+    snapshot.health.last_success = Some(last_success);
+    for (wait, healthy, expected) in [
+        (LongWait::InProgress, 200, "the figures are 75 s old: a collection waits for a run of the probe"),
+        (LongWait::Ended(now), 200, "the figures are 75 s old"),
+        (LongWait::Ended(long_ago), 503, "collections fail: none has succeeded for 75 s"),
+        (LongWait::None, 503, "collections fail: none has succeeded for 75 s"),
+    ] {
+        snapshot.health.wait = wait;
+        server.snapshots.send_replace(Some(Arc::new(snapshot.clone())));
+        for (path, status) in [("/-/healthy", healthy), ("/-/ready", 503)] {
+            let reply = server.get(path, "").await;
+            assert_eq!(reply.status, status, "{path}, {wait:?}: {}", reply.text());
+            assert!(reply.text().contains(expected), "{path}, {wait:?}: {}", reply.text());
+        }
     }
 }
 

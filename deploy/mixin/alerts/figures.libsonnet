@@ -80,7 +80,7 @@ function(config) {
       annotations: {
         summary: 'biolat on {{ $labels.instance }} loses completions ({{ $labels.reason }})',
         description: 'The lost completions are {{ $value | humanizePercentage }} of the counted ones.',
-        runbook: 'On the node: journalctl -u biolat names the series of no_room',
+        runbook: 'On the node: journalctl -u biolat names the series of no_room, and says whether the second program was attached (recursion)',
       },
     },
     {

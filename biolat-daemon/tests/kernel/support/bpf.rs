@@ -24,6 +24,15 @@ fn ids(kind: &str, names: &[&str]) -> BTreeSet<u64> {
     named.map(|object| object["id"].as_u64().unwrap()).collect()
 }
 
+/// How often the kernel has refused to run the program that counts requeues, the only one of a daemon.
+pub(crate) fn refused_requeues(pid: u32) -> u64 {
+    let id = ids("prog", &["block_rq_requeue"]).into_iter().next().unwrap();
+    let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let fdinfo = paths.find(|path| field(path, "prog_id:") == Some(id)).unwrap();
+    field(&fdinfo, "recursion_misses:").unwrap_or_default()
+}
+
 /// How many series of a device are in the probe's table.
 pub(crate) fn series_in_table(device: &str) -> usize {
     let id = if kernel::has_disk_sequences() {

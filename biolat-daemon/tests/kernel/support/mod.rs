@@ -33,6 +33,7 @@ pub(crate) mod passthrough;
 pub(crate) mod prometheus;
 #[path = "../../support/prometheus.rs"]
 mod prometheus_server;
+pub(crate) mod rcu_reader;
 pub(crate) mod report;
 pub(crate) mod scsi_debug;
 pub(crate) mod settled;

@@ -58,11 +58,13 @@ httpGet:
 {{- $spare := div $mib $slot | min 64 | max 4 -}}
 {{- $slots := add (mul $drives 4) (mul 2 $spare) -}}
 {{- $history := min (include "biolat.historyMemory" . | int) (mul $drives 2) -}}
-{{- $memory := add (mul 72 $mib) (mul $history $mib) (mul $drives 64 $kib) (mul $slots $slot) -}}
+{{- /* The probe has two programs with counters of their own; the second one is attached when the kernel refuses the first a run. */ -}}
+{{- $programs := 2 -}}
+{{- $memory := add (mul 72 $mib) (mul $history $mib) (mul $drives 64 $kib) (mul $programs $slots $slot) -}}
 {{- $workloads := include "biolat.workloads" . -}}
 {{- if ne $workloads "off" -}}
 {{- $counters := mul $cpus 512 $kib | min (mul 64 $mib) | max (mul 4 $mib) -}}
-{{- $memory = add $memory $counters (mul $workloads 4 16 $kib) -}}
+{{- $memory = add $memory (mul $programs $counters) (mul $workloads 4 16 $kib) -}}
 {{- end -}}
 {{- /* Rounded up to 16 MiB. */ -}}
 {{- mul 16 (div (add $memory (sub (mul 16 $mib) 1)) (mul 16 $mib)) -}}

@@ -49,12 +49,12 @@ const WRONG_VALUES: [(&str, &str); 25] = [
 
 /// Values, and the memory limit that the README's formula gives for them.
 const MEMORY: [(&str, &str); 7] = [
-    ("node.cpus=128,node.drives=84", "432Mi"),
-    ("node.cpus=128,node.drives=84,historyMemory=off", "416Mi"),
-    ("node.cpus=128,node.drives=84,historyMemory=64", "480Mi"),
-    ("node.cpus=384,node.drives=21", "368Mi"),
-    ("node.cpus=384,node.drives=21,workloads=off", "288Mi"),
-    ("node.cpus=2,node.drives=1", "96Mi"),
+    ("node.cpus=128,node.drives=84", "736Mi"),
+    ("node.cpus=128,node.drives=84,historyMemory=off", "720Mi"),
+    ("node.cpus=128,node.drives=84,historyMemory=64", "784Mi"),
+    ("node.cpus=384,node.drives=21", "640Mi"),
+    ("node.cpus=384,node.drives=21,workloads=off", "496Mi"),
+    ("node.cpus=2,node.drives=1", "112Mi"),
     ("resources.limits.memory=1Gi", "1Gi"),
 ];
 
