@@ -105,7 +105,7 @@ pub(crate) fn check(whole: bool) -> Result<()> {
 /// Builds the image for the host's architecture alone, in a directory.
 pub(crate) fn image_for_host(folder: &Path) -> Result<PathBuf> {
     let ours = Architecture::of_host()?;
-    run(static_cargo("build", ours)?.arg("--release"))?;
+    run(static_cargo("build", "biolat-daemon", ours)?.arg("--release"))?;
     let binary = static_build::folder(ours).join("biolat-daemon");
     image::write(&[(ours, &binary)], &ReleaseInfo::find()?, folder)
 }
@@ -140,7 +140,7 @@ fn build_all(architectures: &[Architecture]) -> Result<Release> {
 }
 
 fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> Result<Artifacts> {
-    run(static_cargo("build", architecture)?.arg("--release"))?;
+    run(static_cargo("build", "biolat-daemon", architecture)?.arg("--release"))?;
     let built = static_build::folder(architecture).join("biolat-daemon");
     let binary = folder.join(format!("biolat-daemon-{}-linux-{}", info.version, architecture.name));
     fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;

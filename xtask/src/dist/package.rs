@@ -39,7 +39,7 @@ fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()>
     make_empty(&folder)?;
     let host = Architecture::of_host()?;
     // Not optimized, as it runs for a moment.
-    let mut command = static_cargo("rustc", host)?;
+    let mut command = static_cargo("rustc", "biolat-daemon", host)?;
     command.args(["--release", "--quiet", "--example", "documents"]);
     command.args(["--", "-Copt-level=0", "-Ccodegen-units=16"]);
     run(&mut command)?;
