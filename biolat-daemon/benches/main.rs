@@ -3,7 +3,6 @@
 mod collect;
 mod command;
 mod engines;
-mod fleet;
 mod measure;
 mod probe;
 mod scrape;
@@ -17,11 +16,10 @@ fn main() -> ExitCode {
     let main = match arguments.first().and_then(|name| name.to_str()) {
         Some("collect") => collect::main,
         Some("engines") => engines::main,
-        Some("fleet") => fleet::main,
         Some("probe") => probe::main,
         Some("scrape") => scrape::main,
         _ => {
-            eprintln!("error: no benchmark is named: use cargo xtask bench or cargo xtask fleet");
+            eprintln!("error: no benchmark is named: use cargo xtask bench");
             return ExitCode::FAILURE;
         }
     };

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::{
-    ebpf,
+    ebpf, fleet,
     process::run,
     static_build::{Architecture, static_cargo},
 };
@@ -19,7 +19,7 @@ pub(crate) enum Subject {
     Scrape,
     /// Ways to do I/O: sync, libaio, io_uring
     Engines,
-    /// Nothing: build the benchmarks
+    /// Nothing: build the benchmarks, and the program of `cargo xtask fleet`
     Build,
 }
 
@@ -37,9 +37,12 @@ impl Subject {
 }
 
 pub(crate) fn bench(subject: Subject, flags: &[String]) -> Result<()> {
-    let mut command = static_cargo("bench", Architecture::of_host()?)?;
+    let mut command = static_cargo("bench", "biolat-daemon", Architecture::of_host()?)?;
     command.args(["--quiet", "--bench", "benches"]);
-    let Some(name) = subject.name() else { return run(command.arg("--no-run")) };
+    let Some(name) = subject.name() else {
+        run(command.arg("--no-run"))?;
+        return fleet::build();
+    };
     command.args(["--", name]);
     if let Subject::Probe = subject {
         command.env("BIOLAT_BENCH_FLOOR", ebpf::build_floor()?);

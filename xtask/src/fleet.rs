@@ -1,4 +1,6 @@
-//! `cargo xtask fleet`: a synthetic fleet and a real Prometheus, in `biolat-daemon/benches/fleet`.
+//! `cargo xtask fleet`: a synthetic fleet and a real Prometheus, in `biolat-fleet`.
+
+use std::process::Command;
 
 use anyhow::{Result, bail};
 
@@ -16,7 +18,17 @@ pub(crate) fn fleet(flags: &[String]) -> Result<()> {
     if !does_without && let Some(missing) = PROMETHEUS.missing() {
         bail!("{missing}");
     }
-    let mut command = static_cargo("bench", Architecture::of_host()?)?;
-    command.args(["--quiet", "--bench", "benches", "--", "fleet"]);
-    run(command.args(flags).env("BIOLAT_TEST_PROMETHEUS", tool("bin/prometheus")))
+    let mut command = cargo("run")?;
+    run(command.arg("--").args(flags).env("BIOLAT_TEST_PROMETHEUS", tool("bin/prometheus")))
+}
+
+/// Builds the program.
+pub(crate) fn build() -> Result<()> {
+    run(&mut cargo("build")?)
+}
+
+fn cargo(verb: &str) -> Result<Command> {
+    let mut command = static_cargo(verb, "biolat-fleet", Architecture::of_host()?)?;
+    command.args(["--quiet", "--release"]);
+    Ok(command)
 }

@@ -61,7 +61,7 @@ impl Requirement {
                 )
             }),
             Self::ProbeCompiler => crate::ebpf::missing(),
-            Self::CargoDeb => crate::dist::missing(),
+            Self::CargoDeb => crate::cargo_deb::missing(),
             Self::TemporaryFilesOnDisk => (!temporary_files_are_on_a_disk()).then(|| {
                 format!(
                     "{} is not on a disk or partition: set TMPDIR to a directory on one",

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod bench;
+mod cargo_deb;
 mod deploy;
 mod dist;
 mod ebpf;

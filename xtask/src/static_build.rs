@@ -1,5 +1,5 @@
-//! Statically linked release builds: the released daemon, the tests for guests and the benchmarks. All have the same profile,
-//! flags and target directory, so their dependencies are built once. Only the tests' own crate is optimized less.
+//! Statically linked release builds: the released daemon, the tests for guests, the benchmarks and the fleet. All have the same
+//! profile, flags and target directory, so their dependencies are built once. Only the tests' own crate is optimized less.
 
 use std::{
     fs,
@@ -166,8 +166,8 @@ pub(crate) fn folder(architecture: Architecture) -> PathBuf {
     target_dir(architecture).join(architecture.target).join("release")
 }
 
-/// A cargo that builds, tests or benchmarks the daemon's package as the released binary is built.
-pub(crate) fn static_cargo(verb: &str, architecture: Architecture) -> Result<Command> {
+/// A cargo that builds, runs, tests or benchmarks a package as the released binary is built.
+pub(crate) fn static_cargo(verb: &str, package: &str, architecture: Architecture) -> Result<Command> {
     let mut flags = flags()?;
     let mut command = match architecture.cross {
         None => {
@@ -180,7 +180,7 @@ pub(crate) fn static_cargo(verb: &str, architecture: Architecture) -> Result<Com
             architecture.cross_cargo()?
         }
     };
-    command.args([verb, "--locked", "--package", "biolat-daemon"]);
+    command.args([verb, "--locked", "--package", package]);
     // With an explicit target, the flags do not apply to build scripts, which run on the host.
     command.args(["--target", architecture.target, "--target-dir"]).arg(target_dir(architecture));
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env_remove("RUSTFLAGS");

@@ -4,10 +4,21 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 
-use crate::{
-    host::{self, Requirement},
-    vm::Machine::{self, ManyCpus, MostCpus, Standard},
-};
+use crate::host::{self, Requirement};
+use Machine::{ManyCpus, MostCpus, Standard};
+
+/// An emulated machine. `vm/machine.rs` has its CPUs and drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machine {
+    /// Two CPUs, a drive of each kind, and a hotplug bay.
+    Standard,
+    /// As many possible CPUs as a large server. Two of them are present.
+    ManyCpus,
+    /// More of them than any server has.
+    MostCpus,
+    /// A virtual server that boots from its only drive. It runs no suite.
+    Server,
+}
 
 /// A module of kernel tests in `biolat-daemon/tests/kernel`.
 pub(crate) struct Suite {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{host::Requirement, process::output};
+use crate::{dist, host::Requirement, process::output};
 
 const EMULATOR: &str = "qemu-aarch64-static";
 
@@ -17,7 +17,7 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
 ];
 
 pub(super) fn check() -> Result<()> {
-    let release = super::release()?;
+    let release = dist::release()?;
     let arm64 = release.artifacts.iter().find(|each| each.architecture.name == "arm64");
     let arm64 = arm64.context("no arm64 artifacts were built: see above")?;
     let here = output(Command::new(&release.for_host()?.binary).arg("--version"))?;

@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::{
-    dist::Artifacts,
+    dist::{self, Artifacts},
     folder::make_empty,
     host::Requirement,
     process::{output, root, run},
@@ -27,7 +27,7 @@ use crate::{
 use bpf_folder::BpfFolder;
 use drive::Drive;
 use podman::Podman;
-use runc::{KEEPING, PRIVILEGE_CASES, RuncContainer};
+use runc::{KEEPING, PRIVILEGE_CASES, RuncContainer, START_TIMEOUT};
 
 pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Root,
@@ -47,14 +47,11 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("tar", "tar"),
 ];
 
-/// The time within which a container serves metrics and counts requests, or exits with an error.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// How many requests the check makes.
 const READS: u64 = 64;
 
 pub(super) fn check() -> Result<()> {
-    let release = super::release()?;
+    let release = dist::release()?;
     let folder = root().join("target/deploy/image");
     make_empty(&folder)?;
     for artifacts in &release.artifacts {
@@ -68,7 +65,7 @@ pub(super) fn check() -> Result<()> {
     let container = podman.run()?;
     check_counts(&drive, &mut || container.scrape())?;
     drop(container);
-    podman.check_without_capabilities()?;
+    check_refusal(&podman.run_without_capabilities()?, "CAP_BPF and CAP_PERFMON")?;
 
     let system = system(&folder, release.for_host()?.architecture);
     for case in &PRIVILEGE_CASES {

@@ -8,17 +8,21 @@ mod copies;
 mod joins;
 mod mistakes;
 mod notes;
+mod paths;
+mod schemas;
 mod scrape;
 mod values;
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs};
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::{
-    host::{Requirement, python, tool},
+    host::{Requirement, tool},
     process::{command, output, root, run},
 };
+use paths::CHART;
+use schemas::findings;
 
 pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Tool("bin/helm"),
@@ -28,14 +32,9 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::PythonPackage("kubernetes_validate", "kubernetes-validate==1.37.0"),
 ];
 
-const CHART: &str = "deploy/kubernetes/biolat";
-const README: &str = "deploy/kubernetes/README.md";
 const UNPIN: &str = "deploy/kubernetes/unpin.yaml";
 const NAMESPACE: &str = "deploy/kubernetes/namespace.yaml";
 const MANIFEST: &str = "deploy/kubernetes/biolat.yaml";
-/// The directory of rendered manifests.
-const SCRATCH: &str = "target/tmp/deploy-kubernetes";
-const CHECKER: &str = "xtask/src/deploy/kubernetes/manifests.py";
 
 /// Labels that only manifests installed by Helm have: lines with them are left out of the plain manifest.
 const HELM_LABELS: [&str; 2] = ["app.kubernetes.io/managed-by:", "helm.sh/chart:"];
@@ -102,26 +101,6 @@ fn check_pod_names(rendered: &BTreeMap<String, String>) -> Result<()> {
         ensure!(text.contains("hostPath:") == needed, "{name}: expected a host path: {needed}");
     }
     Ok(())
-}
-
-/// The findings of the schemas and the privilege rules for each manifest.
-fn findings(folder: &str, manifests: &BTreeMap<String, String>) -> Result<BTreeMap<String, Vec<String>>> {
-    let folder = root().join(SCRATCH).join(folder);
-    fs::create_dir_all(&folder)?;
-    let mut checker = command(python(), &[CHECKER]);
-    checker.arg(tool("prometheus-operator"));
-    for (name, manifest) in manifests {
-        let file = folder.join(name).with_extension("yaml");
-        fs::write(&file, manifest)?;
-        checker.arg(file);
-    }
-    let mut findings = BTreeMap::<_, Vec<_>>::new();
-    for line in output(&mut checker)?.lines() {
-        let (file, finding) = line.split_once('\t').context("a finding without a file")?;
-        let name = PathBuf::from(file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        findings.entry(name.clone()).or_default().push(format!("{name}: {finding}"));
-    }
-    Ok(findings)
 }
 
 /// The plain manifest for `kubectl apply`: the namespace, and the chart with its defaults.

@@ -11,14 +11,9 @@ mod package;
 mod prometheus;
 mod systemd;
 
-use std::sync::OnceLock;
-
 use anyhow::{Context as _, Result, bail};
 
-use crate::{
-    dist::{self, Release},
-    host::{self, Requirement},
-};
+use crate::host::{self, Requirement};
 
 /// A component of the deployment, and its check.
 struct Component {
@@ -158,13 +153,4 @@ fn select(name: Option<&str>) -> Result<impl Iterator<Item = &'static Component>
         );
     }
     Ok(COMPONENTS.iter().filter(move |component| name.is_none_or(|name| component.name == name)))
-}
-
-/// The release artifacts, built once for all checks.
-fn release() -> Result<&'static Release> {
-    static RELEASE: OnceLock<Release> = OnceLock::new();
-    if RELEASE.get().is_none() {
-        let _ = RELEASE.set(dist::build()?);
-    }
-    RELEASE.get().context("no release was built")
 }

@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 
 use super::clean_root::CleanRoot;
 use crate::{
+    dist,
     host::Requirement,
     process::{output, run},
 };
@@ -28,7 +29,7 @@ const IGNORED: [&str; 4] =
 const COMMANDS: [&str; 2] = ["check", "report"];
 
 pub(super) fn check() -> Result<()> {
-    let release = super::release()?;
+    let release = dist::release()?;
     let package = release.for_host()?.package()?;
     run(Command::new("lintian")
         .args(["--allow-root", "--fail-on", "error", "--tag-display-limit", "0"])

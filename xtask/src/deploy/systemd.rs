@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::clean_root::CleanRoot;
 use crate::{
+    dist,
     folder::make_empty,
     host::Requirement,
     process::{self, find, run},
@@ -42,7 +43,7 @@ TTYPath=/dev/ttyS1
 
 pub(super) fn check() -> Result<()> {
     let root = CleanRoot::new("systemd")?;
-    let package = super::release()?.for_host()?.package()?;
+    let package = dist::release()?.for_host()?.package()?;
     root.install(package)?;
     fs::copy(package, root.path("/var/tmp/package.deb"))?;
     write_newer(package, &root.path("/var/tmp/newer.deb"))?;

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
-use super::{ReleaseInfo, hash};
+use super::{hash::hash, release_info::ReleaseInfo};
 use crate::static_build::Architecture;
 
 /// User and group: unprivileged, as in distroless images.

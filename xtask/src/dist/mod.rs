@@ -3,35 +3,31 @@
 //!
 //! Builds are reproducible: the same commit gives the same bytes in any directory.
 
+mod hash;
 mod image;
 mod package;
+mod release_info;
 mod sbom;
 
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
     thread,
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use sha2::{Digest as _, Sha256};
 
 use crate::{
+    cargo_deb,
     folder::make_empty,
     process::{ROOT, output, root, run},
-    static_build::{self, Architecture, from_env_or_git, static_cargo},
+    static_build::{self, Architecture, static_cargo},
 };
 
-pub(crate) use package::missing;
-
-/// The version and commit of a release.
-struct ReleaseInfo {
-    version: &'static str,
-    revision: String,
-    /// The commit's time, in seconds since the epoch.
-    epoch: u64,
-}
+pub(crate) use hash::hash;
+use release_info::ReleaseInfo;
 
 /// The release artifacts for one architecture.
 pub(crate) struct Artifacts {
@@ -105,13 +101,22 @@ pub(crate) fn check(whole: bool) -> Result<()> {
 /// Builds the image for the host's architecture alone, in a directory.
 pub(crate) fn image_for_host(folder: &Path) -> Result<PathBuf> {
     let ours = Architecture::of_host()?;
-    run(static_cargo("build", ours)?.arg("--release"))?;
+    run(static_cargo("build", "biolat-daemon", ours)?.arg("--release"))?;
     let binary = static_build::folder(ours).join("biolat-daemon");
     image::write(&[(ours, &binary)], &ReleaseInfo::find()?, folder)
 }
 
+/// The release, built once.
+pub(crate) fn release() -> Result<&'static Release> {
+    static RELEASE: OnceLock<Release> = OnceLock::new();
+    if RELEASE.get().is_none() {
+        let _ = RELEASE.set(build()?);
+    }
+    RELEASE.get().context("no release was built")
+}
+
 /// Builds the release for all architectures that can be built for here.
-pub(crate) fn build() -> Result<Release> {
+fn build() -> Result<Release> {
     build_all(&Architecture::ALL)
 }
 
@@ -140,12 +145,12 @@ fn build_all(architectures: &[Architecture]) -> Result<Release> {
 }
 
 fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> Result<Artifacts> {
-    run(static_cargo("build", architecture)?.arg("--release"))?;
+    run(static_cargo("build", "biolat-daemon", architecture)?.arg("--release"))?;
     let built = static_build::folder(architecture).join("biolat-daemon");
     let binary = folder.join(format!("biolat-daemon-{}-linux-{}", info.version, architecture.name));
     fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
     let sbom = sbom::write(&binary, architecture, info)?;
-    let package = match missing() {
+    let package = match cargo_deb::missing() {
         None => Some(package::write(architecture, info, folder)?),
         Some(reason) => {
             println!("skipped: the package for {}: {reason}", architecture.name);
@@ -200,27 +205,4 @@ fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) 
     let sums = fs::read_to_string(copy.join("target/dist/SHA256SUMS"))?;
     fs::remove_dir_all(&copy)?;
     Ok(sums)
-}
-
-impl ReleaseInfo {
-    /// Takes the commit's time from the environment, else from git.
-    fn find() -> Result<Self> {
-        let epoch = from_env_or_git("SOURCE_DATE_EPOCH", &["log", "-1", "--format=%ct"])?;
-        Ok(Self {
-            version: env!("CARGO_PKG_VERSION"),
-            revision: static_build::revision()?,
-            epoch: epoch.trim().parse().context("SOURCE_DATE_EPOCH is not a number of seconds")?,
-        })
-    }
-
-    /// The commit's time, in a date(1) format.
-    fn date(&self, format: &str) -> Result<String> {
-        let mut date = Command::new("date");
-        date.args(["--utc", &format!("--date=@{}", self.epoch), &format!("+{format}")]).env("LC_ALL", "C");
-        Ok(output(&mut date)?.trim().to_owned())
-    }
-}
-
-pub(crate) fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,23 +6,21 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 
-use super::ReleaseInfo;
+use super::release_info::ReleaseInfo;
 use crate::{
+    cargo_deb,
     folder::make_empty,
-    process::{find, output, root, run},
+    process::{root, run},
     static_build::{self, Architecture, static_cargo},
 };
-
-const TOOL: &str = "cargo-deb";
-const TOOL_VERSION: &str = "3.8.0";
 
 /// Packages the built binary into a directory and returns the package's path.
 pub(super) fn write(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> Result<PathBuf> {
     write_documents(architecture, info)?;
     let path = folder.join(format!("biolat_{}_{}.deb", info.version, architecture.name));
-    let mut command = Command::new(cargo_deb()?);
+    let mut command = Command::new(cargo_deb::find()?);
     command.current_dir(root());
     command.args(["--package", "biolat-daemon", "--no-build", "--no-strip", "--locked", "--quiet"]);
     command.args(["--target", architecture.target, "--output"]).arg(&path);
@@ -39,7 +37,7 @@ fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()>
     make_empty(&folder)?;
     let host = Architecture::of_host()?;
     // Not optimized, as it runs for a moment.
-    let mut command = static_cargo("rustc", host)?;
+    let mut command = static_cargo("rustc", "biolat-daemon", host)?;
     command.args(["--release", "--quiet", "--example", "documents"]);
     command.args(["--", "-Copt-level=0", "-Ccodegen-units=16"]);
     run(&mut command)?;
@@ -63,22 +61,4 @@ fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()>
         }
     }
     run(&mut compress)
-}
-
-/// Why no package can be built here; `None` if it can.
-pub(crate) fn missing() -> Option<String> {
-    cargo_deb().err().map(|error| format!("{error:#}"))
-}
-
-fn cargo_deb() -> Result<PathBuf> {
-    let own = Some(root().join("target/tools/bin").join(TOOL)).filter(|path| path.is_file());
-    let tool = own.or_else(|| find(TOOL)).with_context(|| {
-        format!("no {TOOL}: cargo install {TOOL} --version {TOOL_VERSION} --locked --root target/tools")
-    })?;
-    let version = output(Command::new(&tool).arg("--version"))?;
-    // Another version may give other bytes.
-    if !version.contains(TOOL_VERSION) {
-        bail!("{} is {}, but the package needs {TOOL_VERSION}", tool.display(), version.trim());
-    }
-    Ok(tool)
 }

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{ReleaseInfo, hash};
+use super::{hash::hash, release_info::ReleaseInfo};
 use crate::{
     ebpf,
     process::{cargo, output, root},

@@ -1,12 +1,12 @@
-//! No import cycle between modules of the daemon.
+//! No import cycle between modules of a crate.
 //!
-//! There is a graph of the crate's top-level modules, and one of each directory module's children. An edge is a path that begins
-//! with `crate`, `super` or `self`, in code or in a `use`; modules for tests only do not count.
-//!
-//! - A path to an item that the parent re-exports or imports from a child (`use child::Item`) is an edge to that child.
-//! - A module and its own children may use each other: `mod.rs` imports its children, and they extend its types. So what lies in
-//!   `mod.rs` itself is no node of the children's graph, and in a graph every file below a child belongs to that child.
+//! There is a graph of each crate's top-level modules, and one of each directory module's children. In a graph every file below a
+//! child belongs to that child. The parent's own file (`lib.rs`, `main.rs`, `mod.rs`) is a node beside them, `super`: it may
+//! import a child, or the child what is in it, but not both. An edge is a path to another module, in code or in a `use`; modules
+//! for tests only do not count. A path to an item that a parent re-exports or imports from a child (`use child::Item`) is an edge
+//! to that child.
 
+mod remaining;
 mod source;
 
 use std::{
@@ -19,6 +19,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use crate::process::root;
+use remaining::REMAINING;
 use source::Source;
 
 /// The names from the crate's root to a module or an item.
@@ -26,149 +27,192 @@ type ModulePath = Vec<String>;
 
 /// Fails if there is a cycle, and names each.
 pub(super) fn check() -> Result<()> {
-    let folder = root().join("biolat-daemon/src");
-    let mut files = Vec::new();
-    read(&folder, &folder, &mut files)?;
-    let found = cycles(&files);
+    let mut found = Vec::new();
+    let mut ended = BTreeSet::from(REMAINING);
+    for folder in crates(&root())? {
+        let mut files = Vec::new();
+        read(&folder, &folder, &mut files)?;
+        let (cycles, remaining) = cycles(folder.strip_prefix(root())?, &files, &REMAINING);
+        found.extend(cycles);
+        ended.retain(|module| !remaining.contains(module));
+    }
+    found.extend(ended.iter().map(|module| format!("{module} is in no cycle: remove it from remaining.rs")));
     if !found.is_empty() {
         bail!("modules import each other:\n{}", found.join("\n"));
     }
     Ok(())
 }
 
-/// Every Rust file below a folder, but `main.rs`, which is a crate of its own.
+/// The folders of crates' roots: `src` and `benches` of each package, and the folders in its `tests`.
+fn crates(workspace: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for package in folders(workspace)?.into_iter().filter(|folder| folder.join("Cargo.toml").is_file()) {
+        found.extend(["src", "benches"].map(|name| package.join(name)));
+        if package.join("tests").is_dir() {
+            found.extend(folders(&package.join("tests"))?);
+        }
+    }
+    found.retain(|folder| ["lib.rs", "main.rs"].iter().any(|root| folder.join(root).is_file()));
+    Ok(found)
+}
+
+fn folders(parent: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(parent).with_context(|| format!("cannot list {}", parent.display()))?;
+    let paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
+}
+
+/// Every Rust file of a crate. Beside a `lib.rs`, `main.rs` is a crate of its own.
 fn read(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, String)>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
-        let name = path.strip_prefix(root).unwrap_or(&path).to_owned();
+        let name = path.strip_prefix(root)?.to_owned();
+        let is_other_crate = name == Path::new("main.rs") && root.join("lib.rs").is_file();
         if path.is_dir() {
             read(root, &path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") && name != Path::new("main.rs")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_other_crate {
             files.push((name, fs::read_to_string(&path)?));
         }
     }
     Ok(())
 }
 
-/// The module that a file is: none for `lib.rs`, `[a]` for `a.rs` and `a/mod.rs`.
+/// The module that a file is: none for `lib.rs` and `main.rs`, `[a]` for `a.rs` and `a/mod.rs`.
 fn module_of(file: &Path) -> ModulePath {
     let mut names: Vec<_> =
         file.with_extension("").iter().map(|name| name.to_string_lossy().into_owned()).collect();
-    if names.last().is_some_and(|name| name == "mod" || (name == "lib" && names.len() == 1)) {
+    let is_root = names.len() == 1 && matches!(&names[0][..], "lib" | "main");
+    if is_root || names.last().is_some_and(|name| name == "mod") {
         names.pop();
     }
     names
 }
 
-/// From one module to another, and where.
-struct Edge {
-    from: String,
-    to: String,
-    place: String,
+/// The targets of each node, with the first place that imports it. A node is a child's name or [`PARENT`].
+type Graph = BTreeMap<String, BTreeMap<String, String>>;
+
+const PARENT: &str = "super";
+
+/// Each cycle among the files of a crate in words, but for those by the import of its parent in a known module. And the known
+/// modules that are in one by that.
+fn cycles<'a>(
+    folder: &Path,
+    files: &[(PathBuf, String)],
+    known: &[&'a str],
+) -> (Vec<String>, BTreeSet<&'a str>) {
+    let (mut found, mut remaining) = (Vec::new(), BTreeSet::new());
+    for (parent, mut graph) in graphs(files) {
+        let prefix = folder.iter().map(|name| name.to_string_lossy()).chain(parent.iter().map(Into::into));
+        let prefix = prefix.collect::<Vec<_>>().join("/");
+        let in_cycle: Vec<_> = known
+            .iter()
+            .filter_map(|module| Some((module, module.strip_prefix(&prefix)?.strip_prefix('/')?)))
+            .filter(|(_, child)| graph.get(*child).is_some_and(|targets| targets.contains_key(PARENT)))
+            .filter(|(_, child)| shortest_way(PARENT, child, &graph).is_some())
+            .collect();
+        for (module, child) in in_cycle {
+            remaining.insert(*module);
+            graph.entry(child.to_owned()).or_default().remove(PARENT);
+        }
+        found.extend(describe(&prefix, &graph));
+    }
+    (found, remaining)
 }
 
-/// Each cycle among these files of a crate, in words.
-fn cycles(files: &[(PathBuf, String)]) -> Vec<String> {
+/// By the directory module whose children they connect.
+fn graphs(files: &[(PathBuf, String)]) -> BTreeMap<ModulePath, Graph> {
     let mut sources: BTreeMap<ModulePath, (PathBuf, Source)> =
         files.iter().map(|(file, text)| (module_of(file), (file.clone(), Source::parse(text)))).collect();
     let for_tests: Vec<ModulePath> = sources
         .iter()
-        .flat_map(|(module, (_, source))| {
-            source.test_modules.iter().map(|name| [module.as_slice(), std::slice::from_ref(name)].concat())
-        })
+        .flat_map(|(module, (_, source))| source.test_modules.iter().map(|name| child(module, name)))
         .collect();
     sources.retain(|module, _| !for_tests.iter().any(|tests| module.starts_with(tests)));
 
     let modules: BTreeSet<ModulePath> = sources.keys().cloned().collect();
     // What a module has from its children, by the name that others use.
-    let imported: BTreeMap<(&ModulePath, &str), &str> = sources
+    let imported: BTreeMap<ModulePath, &String> = sources
         .iter()
-        .flat_map(|(module, (_, source))| {
-            source.imports.iter().filter_map(move |path| match &path[..] {
-                [child, .., name] => Some(((module, name.as_str()), child.as_str())),
-                _ => None,
-            })
-        })
-        .filter(|((module, _), child)| {
-            modules.contains(&[module.as_slice(), &[(*child).to_owned()]].concat())
+        .flat_map(|(module, (_, source))| source.imports.iter().map(move |path| (module, path)))
+        .filter_map(|(module, path)| match &path[..] {
+            [from, .., name] if modules.contains(&child(module, from)) => Some((child(module, name), from)),
+            _ => None,
         })
         .collect();
 
-    // By the directory module whose children the edges connect.
-    let mut graphs: BTreeMap<ModulePath, Vec<Edge>> = BTreeMap::new();
+    let mut graphs: BTreeMap<ModulePath, Graph> = BTreeMap::new();
     for (module, (file, source)) in &sources {
         for (line, path) in &source.paths {
-            let Some(mut target) = resolve(module, path) else { continue };
-            // To the child that it comes from, where a parent passes it on.
-            for depth in 0..target.len() {
-                let parent = target[..depth].to_vec();
-                let is_item = !modules.contains(&target[..=depth]);
-                if let (true, Some(child)) = (is_item, imported.get(&(&parent, target[depth].as_str()))) {
-                    target.insert(depth, (*child).to_owned());
-                    break;
+            let Some(mut target) = resolve(module, path, &modules) else { continue };
+            // To the module that has the item: from where parents pass it on.
+            let mut depth = 0;
+            while depth < target.len() {
+                if !modules.contains(&target[..=depth]) {
+                    match imported.get(&target[..=depth]) {
+                        Some(from) => target.insert(depth, (*from).clone()),
+                        None => target.truncate(depth),
+                    }
                 }
+                depth += 1;
             }
             let common = module.iter().zip(&target).take_while(|(one, other)| one == other).count();
-            let (Some(from), Some(to)) = (module.get(common), target.get(common)) else { continue };
-            if modules.contains(&target[..=common]) {
-                let place = format!("{}:{line}", file.display());
-                let edge = Edge { from: from.clone(), to: to.clone(), place };
-                graphs.entry(target[..common].to_vec()).or_default().push(edge);
+            let node = |path: &[String]| path.get(common).map_or(PARENT, String::as_str).to_owned();
+            if *module != target {
+                let graph = graphs.entry(module[..common].to_vec()).or_default();
+                let places = graph.entry(node(module)).or_default();
+                places.entry(node(&target)).or_insert_with(|| format!("{}:{line}", file.display()));
             }
         }
     }
-    graphs.iter().flat_map(|(parent, edges)| describe(parent, edges)).collect()
+    graphs
 }
 
-/// From the crate's root. `None` if it leaves the crate or begins with another name.
-fn resolve(module: &[String], path: &[String]) -> Option<ModulePath> {
+fn child(module: &[String], name: &str) -> ModulePath {
+    [module, &[name.to_owned()]].concat()
+}
+
+/// From the crate's root. `None` if it leaves the crate, or begins with a name that is no child of the module.
+fn resolve(module: &[String], path: &[String], modules: &BTreeSet<ModulePath>) -> Option<ModulePath> {
     let supers = path.iter().take_while(|name| *name == "super").count();
     let (base, rest) = match path.first()?.as_str() {
         "crate" => (&module[..0], &path[1..]),
         "self" => (module, &path[1..]),
         "super" => (&module[..module.len().checked_sub(supers)?], &path[supers..]),
+        name if modules.contains(&child(module, name)) => (module, path),
         _ => return None,
     };
     Some([base, rest].concat())
 }
 
 /// A shortest cycle through each module that is in one, each cycle once.
-fn describe(parent: &[String], edges: &[Edge]) -> Vec<String> {
-    let mut next: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
-    for edge in edges {
-        next.entry(&edge.from).or_default().entry(&edge.to).or_insert(&edge.place);
-    }
+fn describe(folder: &str, graph: &Graph) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for start in next.keys() {
-        let Some(cycle) = shortest_cycle(start, &next) else { continue };
+    for start in graph.keys() {
+        let Some(cycle) = shortest_way(start, start, graph) else { continue };
         if !seen.insert(cycle.iter().copied().collect::<BTreeSet<_>>()) {
             continue;
         }
-        let mut text =
-            format!("in {}:", if parent.is_empty() { "the crate".to_owned() } else { parent.join("::") });
+        let mut text = format!("in {folder}:");
         for (from, to) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
-            let _ = write!(text, "\n  {from} imports {to} at {}", next[from][to]);
+            let _ = write!(text, "\n  {from} imports {to} at {}", graph[*from][*to]);
         }
         found.push(text);
     }
     found
 }
 
-fn shortest_cycle<'a>(
-    start: &'a str,
-    next: &BTreeMap<&'a str, BTreeMap<&'a str, &'a str>>,
-) -> Option<Vec<&'a str>> {
-    let mut ways = VecDeque::from([vec![start]]);
+/// The nodes from one to another, without the latter.
+fn shortest_way<'a>(from: &'a str, to: &str, graph: &'a Graph) -> Option<Vec<&'a str>> {
+    let mut ways = VecDeque::from([vec![from]]);
     let mut reached = BTreeSet::new();
     while let Some(way) = ways.pop_front() {
-        for to in way.last().and_then(|last| next.get(last)).into_iter().flat_map(BTreeMap::keys) {
-            if *to == start {
+        for next in way.last().and_then(|last| graph.get(*last)).into_iter().flat_map(BTreeMap::keys) {
+            if next == to {
                 return Some(way);
             }
-            if reached.insert(*to) {
-                ways.push_back([way.as_slice(), &[*to]].concat());
+            if reached.insert(next) {
+                ways.push_back([way.as_slice(), &[next]].concat());
             }
         }
     }
@@ -177,10 +221,13 @@ fn shortest_cycle<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::cycles;
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        cycles(&files.iter().map(|(name, text)| (name.into(), (*text).to_owned())).collect::<Vec<_>>())
+        let files: Vec<_> = files.iter().map(|(name, text)| (name.into(), (*text).to_owned())).collect();
+        cycles(Path::new("a/src"), &files, &[]).0
     }
 
     #[test]
@@ -190,7 +237,7 @@ mod tests {
             ("a.rs", "\nuse crate::{b::B, other};"),
             ("b.rs", "fn b() { crate::a::run() }"),
         ];
-        assert_eq!(found(&files), ["in the crate:\n  a imports b at a.rs:2\n  b imports a at b.rs:1"]);
+        assert_eq!(found(&files), ["in a/src:\n  a imports b at a.rs:2\n  b imports a at b.rs:1"]);
         assert!(found(&files[..2]).is_empty());
     }
 
@@ -215,16 +262,69 @@ mod tests {
     #[test]
     fn children_of_a_module_among_themselves() {
         let files = [
-            ("a/mod.rs", "mod x;\nmod y;\nuse y::{Y, deep::Z as Other};\npub struct Own;"),
+            ("a/mod.rs", "mod x;\nmod y;\npub use y::{Y, deep::Z as Other};\npub struct Own;"),
             ("a/x.rs", "use super::Own;\npub struct X;"),
             ("a/y.rs", "use super::x::X;"),
         ];
-        assert!(found(&files).is_empty(), "a module and its children: {:?}", found(&files));
+        assert!(found(&files).is_empty(), "{:?}", found(&files));
         for imports in ["use super::Y;", "use super::{Own, Y};", "use crate::a::Y;", "use super::y;"] {
             let through_parent = [files[0], ("a/x.rs", imports), files[2]];
-            let expected = "in a:\n  x imports y at a/x.rs:1\n  y imports x at a/y.rs:1";
+            let expected = "in a/src/a:\n  x imports y at a/x.rs:1\n  y imports x at a/y.rs:1";
             assert_eq!(found(&through_parent), [expected], "{imports}");
         }
+    }
+
+    #[test]
+    fn a_module_and_its_child() {
+        let child = ("a/x.rs", "use super::Own;");
+        for parent in [
+            "use x::X;",
+            "pub struct Own(x::X);",
+            "fn f() { self::x::f() }",
+            "pub(crate) use x::X;\npub struct Own(X);",
+            "pub use x::X;\nimpl Own { fn f() { X::new() } }",
+        ] {
+            let [cycle] = &found(&[("a.rs", parent), child])[..] else { panic!("{parent}") };
+            assert!(cycle.starts_with("in a/src/a:\n  super imports x at a.rs:"), "{cycle}");
+            assert!(cycle.ends_with("\n  x imports super at a/x.rs:1"), "{cycle}");
+            assert!(found(&[("a.rs", parent), ("a/x.rs", "use super::super::b;"), ("b.rs", "")]).is_empty());
+        }
+        for parent in ["mod x;", "pub use x::X;", "pub(crate) use x::{X, f};", "fn f() { y::x::f() }"] {
+            assert!(found(&[("a/mod.rs", parent), child]).is_empty(), "{parent}");
+        }
+        let passed_on = [("a.rs", "pub use crate::b::B;"), ("b.rs", "use crate::a;")];
+        assert_eq!(found(&passed_on).len(), 1);
+        let in_root = [("main.rs", "fn main() { x::f() }"), ("x.rs", "use crate::Own;")];
+        assert_eq!(found(&in_root).len(), 1);
+    }
+
+    #[test]
+    fn a_grandchild_and_an_item_passed_on_twice() {
+        let files = [
+            ("a/mod.rs", "use b::X;\npub struct Own;"),
+            ("a/b/mod.rs", "pub use c::X;"),
+            ("a/b/c.rs", "use super::super::Own;"),
+            ("a/d.rs", "use super::X;"),
+        ];
+        assert_eq!(
+            found(&files),
+            ["in a/src/a:\n  b imports super at a/b/c.rs:1\n  super imports b at a/mod.rs:1"]
+        );
+    }
+
+    #[test]
+    fn known_cycles_until_they_end() {
+        let known = ["a/src/a/x", "a/src/a/y", "b/src/a/x"];
+        let files = |x: &str, y: &str| {
+            [("a.rs", "use x::X; use y::Y;"), ("a/x.rs", x), ("a/y.rs", y)]
+                .map(|(name, text)| (name.into(), text.to_owned()))
+        };
+        let with = |x: &str, y: &str| cycles(Path::new("a/src"), &files(x, y), &known);
+        assert_eq!(with("use super::Own;", ""), (Vec::new(), ["a/src/a/x"].into()));
+        assert_eq!(with("", ""), (Vec::new(), [].into()));
+        let (found, remaining) = with("use super::{Own, y::Y};", "use super::x::X;");
+        assert!(found.len() == 1 && !found[0].contains("super"), "{found:?}");
+        assert_eq!(remaining, ["a/src/a/x"].into());
     }
 
     #[test]
@@ -234,7 +334,7 @@ mod tests {
             ("a/x.rs", "use crate::b::B;"),
             ("b.rs", "use crate::a::X;"),
         ];
-        assert_eq!(found(&files), ["in the crate:\n  a imports b at a/x.rs:1\n  b imports a at b.rs:1"]);
+        assert_eq!(found(&files), ["in a/src:\n  a imports b at a/x.rs:1\n  b imports a at b.rs:1"]);
     }
 
     #[test]

@@ -11,14 +11,12 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::{
-    TIMEOUTS,
     emulator::Emulator,
     initramfs::{self, TestBinaries},
     kernels::Kernel,
-    machine::Machine,
     outcome::Outcome,
 };
-use crate::{folder::make_empty, kernel_results::KernelRun, test_results::TestResults};
+use crate::{folder::make_empty, kernel_results::KernelRun, suites::Machine, test_results::TestResults};
 
 /// The run fails after this many boots in a row in which the emulator failed before a test passed.
 const ATTEMPTS: u32 = 3;
@@ -134,7 +132,7 @@ impl Guest {
         fs::write(&image, [&self.system, &tests[..]].concat()).context("cannot write the initramfs")?;
         let began = Instant::now();
         let mut results = TestResults::default();
-        let outcome = self.machine.run(&self.emulator, &self.kernel, &image, &run, TIMEOUTS, |line| {
+        let outcome = self.machine.run(&self.emulator, &self.kernel, &image, &run, |line| {
             results.record(line);
             println!("{} {:>4} | {line}", self.kernel.release, began.elapsed().as_secs());
         })?;

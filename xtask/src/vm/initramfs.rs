@@ -232,7 +232,7 @@ pub(crate) struct TestBinaries {
 impl TestBinaries {
     /// Builds the test binary, the daemon and the object of the `buckets` test.
     pub(crate) fn build(architecture: Architecture) -> Result<Self> {
-        let mut command = static_cargo("rustc", architecture)?;
+        let mut command = static_cargo("rustc", "biolat-daemon", architecture)?;
         command.args(["--release", "--test", "kernel", "--message-format=json-render-diagnostics", "--"]);
         // The tests themselves need no small code: this takes a third of the time. Those with a day of history, which run on the
         // host only, need fast code.

@@ -8,29 +8,11 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::{
-    emulator::Emulator,
-    kernels::Kernel,
-    outcome::{Outcome, Timeouts},
-    platform::Platform,
-};
-use crate::static_build::Architecture;
+use super::{emulator::Emulator, kernels::Kernel, outcome::Outcome, platform::Platform};
+use crate::{static_build::Architecture, suites::Machine};
 
 /// The size of each drive.
 const DRIVE_BYTES: u64 = 256 << 20;
-
-/// An emulated machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Machine {
-    /// Two CPUs, a drive of each kind, and a hotplug bay.
-    Standard,
-    /// As many possible CPUs as a large server. Two of them are present.
-    ManyCpus,
-    /// More of them than any server has.
-    MostCpus,
-    /// A virtual server that boots from its only drive.
-    Server,
-}
 
 /// The file name of [`Machine::Server`]'s drive, in the directory the guest runs in.
 pub(crate) const DRIVE: &str = "root";
@@ -178,13 +160,12 @@ impl Machine {
         kernel: &Kernel,
         initramfs: &Path,
         folder: &Path,
-        timeouts: Timeouts,
         line: impl FnMut(&str),
     ) -> Result<Outcome> {
         let mut command = self.command(emulator, kernel, initramfs, folder)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let guest = command.spawn().context("cannot run the emulator")?;
-        Outcome::of(guest, &folder.join(LOG), timeouts, line)
+        Outcome::of(guest, &folder.join(LOG), line)
     }
 }
 

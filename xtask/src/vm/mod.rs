@@ -17,30 +17,25 @@ use std::{
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
 
 pub(crate) use archive::debian_mirror;
 pub(crate) use initramfs::TestBinaries;
-pub(crate) use machine::{DRIVE, Machine};
+pub(crate) use machine::DRIVE;
 
 use crate::{
     host::Requirement,
     kernel_results,
     process::root,
     static_build::Architecture,
-    suites::{self, Extent, SUITES, Suite},
+    suites::{self, Extent, Machine, SUITES, Suite},
 };
 use guest::{Guest, ResultRow};
 use kernels::{Kernel, Selection};
-use outcome::Timeouts;
 use platform::Platform;
 use programs::{PROGRAMS, Programs};
-
-/// Long enough for a busy host.
-const TIMEOUTS: Timeouts = Timeouts { silence: Duration::from_secs(240), total: Duration::from_secs(1800) };
 
 /// With fewer, guests boot most of the time; with more, the last one runs alone for long.
 const TESTS_PER_GUEST: usize = 32;
@@ -293,5 +288,5 @@ pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()
     let initramfs = folder.join("initramfs");
     fs::write(&initramfs, parts.concat()).context("cannot write the initramfs")?;
     let emulator = Machine::Server.emulator(architecture)?;
-    Machine::Server.run(&emulator, &kernel, &initramfs, folder, TIMEOUTS, &mut line)?.verdict(&[])
+    Machine::Server.run(&emulator, &kernel, &initramfs, folder, &mut line)?.verdict(&[])
 }

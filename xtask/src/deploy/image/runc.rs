@@ -12,11 +12,13 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use super::START_TIMEOUT;
 use crate::{
     folder::make_empty,
     process::{output, run},
 };
+
+/// The time within which a container serves metrics and counts requests, or exits with an error.
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The privileges of a container, and whether the daemon starts with them.
 pub(super) struct PrivilegeCase {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::CHART;
+use super::paths::CHART;
 use crate::process::root;
 
 /// In the chart's `files/`.

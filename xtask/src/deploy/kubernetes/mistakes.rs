@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{CHART, findings};
+use super::{paths::CHART, schemas::findings};
 
 /// The rendered manifest, the text, its replacement, a part of the finding.
 const MISTAKES: [(&str, &str, &str, &str); 28] = [

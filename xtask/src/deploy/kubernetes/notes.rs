@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::CHART;
+use super::paths::CHART;
 use crate::{
     host::tool,
     process::{command, output},

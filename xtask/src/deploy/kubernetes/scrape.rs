@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{SCRATCH, findings};
+use super::{paths::SCRATCH, schemas::findings};
 use crate::{
     folder::make_empty,
     host::tool,

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::symlink};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{CHART, README, SCRATCH};
+use super::paths::{CHART, README, SCRATCH};
 use crate::{
     folder::make_empty,
     host::tool,

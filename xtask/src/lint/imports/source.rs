@@ -1,11 +1,13 @@
 //! What a Rust file imports, by its tokens: enough of the language for that, and no more.
 
+use std::collections::BTreeSet;
+
 /// Paths of a file.
 #[derive(Default)]
 pub(super) struct Source {
-    /// Each path that begins with `crate`, `super` or `self`, and its line.
+    /// Each path of several names, and each `use`, with its line; but for what is passed on from children and not used here.
     pub(super) paths: Vec<(usize, Vec<String>)>,
-    /// Each `use` of another beginning: of a child, or of another crate.
+    /// Each `use` that does not begin with `crate`, `super` or `self`: of a child, or of another crate.
     pub(super) imports: Vec<Vec<String>>,
     /// Modules that are declared for tests only.
     pub(super) test_modules: Vec<String>,
@@ -23,26 +25,41 @@ impl Source {
         let mut source = Self::default();
         let tokens = source.without_tests(&tokens(text));
         let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+        // Names in code, and what is passed on from children.
+        let (mut names, mut re_exports) = (BTreeSet::new(), Vec::new());
         let mut at = 0;
         while at < tokens.len() {
             let line = tokens[at].line;
-            let is_path = matches!(text(at), "crate" | "super" | "self")
+            let is_use = text(at) == "use";
+            let is_path = text(at).starts_with(is_name_start)
                 && (text(at + 1), text(at + 2)) == (":", ":")
-                && !(at > 0 && text(at - 1) == "in");
-            if is_path || text(at) == "use" {
+                && !(at > 0 && text(at - 1) == "in")
+                && !(at > 1 && (text(at - 2), text(at - 1)) == (":", ":"));
+            if is_path || is_use {
+                // After `pub` or `pub(crate)`.
+                let is_public = at > 0 && matches!(text(at - 1), "pub" | ")");
                 let mut found = Vec::new();
-                let begin = if is_path { at } else { at + 1 };
-                at = paths(&tokens, begin, &[], &mut found);
+                at = paths(&tokens, at + usize::from(is_use), &[], &mut found);
                 for (path_line, path) in found {
-                    match path.first().map(String::as_str) {
-                        Some("crate" | "super" | "self") => source.paths.push((path_line.max(line), path)),
-                        _ => source.imports.push(path),
+                    let is_own =
+                        path.first().is_some_and(|name| matches!(&name[..], "crate" | "super" | "self"));
+                    if !is_use {
+                        names.extend(path.first().cloned());
+                    } else if !is_own {
+                        source.imports.push(path.clone());
                     }
+                    let is_re_export = is_use && is_public && !is_own;
+                    let paths = if is_re_export { &mut re_exports } else { &mut source.paths };
+                    paths.push((path_line.max(line), path));
                 }
             } else {
+                names.insert(text(at).to_owned());
                 at += 1;
             }
         }
+        // A re-export alone uses nothing.
+        re_exports.retain(|(_, path)| path.last().is_some_and(|name| names.contains(name)));
+        source.paths.append(&mut re_exports);
         source
     }
 
@@ -86,10 +103,14 @@ impl Source {
     }
 }
 
+fn is_name_start(c: char) -> bool {
+    c.is_alphabetic() || c == '_'
+}
+
 /// Reads a path with its groups from `at`; returns where it ends.
 fn paths(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<(usize, Vec<String>)>) -> usize {
     let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
-    let is_name = |at: usize| text(at).starts_with(|c: char| c.is_alphabetic() || c == '_');
+    let is_name = |at: usize| text(at).starts_with(is_name_start);
     let mut path = prefix.to_vec();
     let line = tokens.get(at).map_or(0, |token| token.line);
     loop {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fleet::duration::parse;
+use crate::duration::parse;
 
 #[test]
 fn lengths_of_time() {

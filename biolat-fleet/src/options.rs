@@ -22,7 +22,7 @@ use super::{
 /// Measure what a synthetic fleet costs a real Prometheus, and how well the rules find sick drives
 #[derive(Parser)]
 #[command(name = "cargo xtask fleet", bin_name = "cargo xtask fleet", args_conflicts_with_subcommands = true)]
-pub(crate) struct Options {
+pub struct Options {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -39,9 +39,6 @@ pub(crate) struct Options {
     /// Run small ones of all of it, and fail if a figure is out of bounds
     #[arg(long)]
     check: bool,
-    /// Passed by cargo bench.
-    #[arg(long, hide = true, global = true)]
-    bench: bool,
 }
 
 #[derive(Args)]
@@ -54,7 +51,7 @@ struct Fleet {
     /// Time between two scrapes
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
     interval: Duration,
-    /// Faults and innocent events (default: none in a live run, benches/fleet/scenarios/faults.yml in a history)
+    /// Faults and innocent events (default: none in a live run, biolat-fleet/scenarios/faults.yml in a history)
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     #[arg(long, default_value_t = 1)]
@@ -84,7 +81,7 @@ struct WeeksOptions {
     /// A week for each
     #[arg(long = "seed", value_name = "SEED", value_delimiter = ',', default_value = "1")]
     seeds: Vec<u64>,
-    /// Faults and innocent events (default: benches/fleet/scenarios/twice.yml)
+    /// Faults and innocent events (default: biolat-fleet/scenarios/twice.yml)
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// Print JSON, with each fault that was missed and each false alarm
@@ -144,7 +141,12 @@ fn days(days: f64) -> Result<Duration> {
 }
 
 impl Options {
-    pub(crate) fn plan(self) -> Result<Plan> {
+    /// Does what is asked for, and prints the result.
+    pub async fn run(self) -> Result<()> {
+        self.plan()?.run().await
+    }
+
+    fn plan(self) -> Result<Plan> {
         if self.check {
             return Ok(Plan::Check);
         }

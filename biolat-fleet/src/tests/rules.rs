@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fleet::rules::{Rule, RuleSet, deployed};
+use crate::rules::{Rule, RuleSet, deployed};
 
 fn rules(yaml: &str) -> Vec<Rule> {
     yaml_serde::from_str(yaml).unwrap()

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::fleet::{alerts::AlertState, remote_write::Labels};
+use crate::{alerts::AlertState, remote_write::Labels};
 
 /// The minutes in which an alert fires that has a result in these minutes, evaluated each minute of ten.
 fn fires(pending_for: u64, keep_firing_for: u64, results: &[i64]) -> Vec<(i64, i64)> {

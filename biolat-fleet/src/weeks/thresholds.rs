@@ -28,7 +28,7 @@ pub(crate) struct Thresholds {
 impl Thresholds {
     /// Those of the rules in deploy/prometheus.
     pub(crate) fn deployed() -> Result<Self> {
-        Self::read(include_str!("../../../../deploy/mixin/config.libsonnet"))
+        Self::read(include_str!("../../../deploy/mixin/config.libsonnet"))
     }
 
     fn read(config: &str) -> Result<Self> {

@@ -75,12 +75,12 @@ pub(crate) async fn server() -> Result<Prometheus> {
 
 /// The faults and innocent events that come with the model.
 pub(crate) fn usual_scenario() -> Result<Scenario> {
-    include_str!("scenarios/faults.yml").parse().context("scenarios/faults.yml")
+    include_str!("../scenarios/faults.yml").parse().context("scenarios/faults.yml")
 }
 
 /// Drives that are exactly twice as slow, and innocent events.
 pub(crate) fn scenario_of_twice() -> Result<Scenario> {
-    include_str!("scenarios/twice.yml").parse().context("scenarios/twice.yml")
+    include_str!("../scenarios/twice.yml").parse().context("scenarios/twice.yml")
 }
 
 impl HistoryPlan {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::fleet::{
+use crate::{
     messages::{Count, ZeroCount},
     recorded::{Point, Recorder, Series, Times, histogram},
     remote_write::{Labels, STALE},

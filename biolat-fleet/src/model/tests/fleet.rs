@@ -10,8 +10,8 @@ use biolat_daemon::expose::{Format, HistogramFormat, ServerState, encode};
 use crate::model::{DriveName, Fleet, Kind, Scenario, work::Work};
 
 const DAY: Duration = Duration::from_hours(24);
-const FAULTS: &str = include_str!("../../benches/fleet/scenarios/faults.yml");
-const INNOCENT: &str = include_str!("../../benches/fleet/scenarios/innocent.yml");
+const FAULTS: &str = include_str!("../../../scenarios/faults.yml");
+const INNOCENT: &str = include_str!("../../../scenarios/innocent.yml");
 
 fn start() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)

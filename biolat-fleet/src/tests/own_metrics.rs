@@ -1,6 +1,6 @@
 //! Metrics in the text format.
 
-use crate::fleet::own_metrics::OwnMetrics;
+use crate::own_metrics::OwnMetrics;
 
 #[test]
 fn series_are_summed_by_name_and_label() {

@@ -1,6 +1,6 @@
 //! The dashboard's queries.
 
-use crate::fleet::queries::{Query, View, of_dashboard};
+use crate::queries::{Query, View, of_dashboard};
 
 const VIEW: View<'_> = View { end: 1e9, length: 3600.0, interval: 60.0, instance: Some("n1:9976") };
 

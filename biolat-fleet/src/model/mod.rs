@@ -2,7 +2,7 @@
 //! would take. `docs/fleet-model.md` explains it and says where the figures come from.
 //!
 //! All is drawn at random, from a seed: the load of each drive in a step, then the counts of each bucket. No I/O is
-//! simulated on its own. The tests are in `tests/fleet_model`.
+//! simulated on its own.
 
 pub(crate) mod counters;
 pub(crate) mod drive;
@@ -16,6 +16,8 @@ pub(crate) mod noise;
 pub(crate) mod scenario;
 pub(crate) mod schedule;
 pub(crate) mod service;
+#[cfg(test)]
+mod tests;
 pub(crate) mod work;
 
 pub(crate) use event::{DriveName, Event, Kind};

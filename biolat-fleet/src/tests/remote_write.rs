@@ -10,7 +10,7 @@ use biolat_daemon::{
 };
 use prost::Message as _;
 
-use crate::fleet::{
+use crate::{
     messages::{Count, Request, Sample, TimeSeries, ZeroCount},
     remote_write::{Batch, Labels, STALE},
 };

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
@@ -13,12 +13,11 @@ use super::{
         detection::{Score, Truth},
         generator::{drives_of, milliseconds, time},
         history::truth,
-        model::Fleet,
+        model::{Fleet, Scenario},
         recorded::Times,
         remote_write::Labels,
         rules::ALERT,
     },
-    WeeksPlan,
     judge::{Place, judge},
     past::{PastOfDrive, PastOfNode},
     thresholds::Thresholds,
@@ -31,6 +30,16 @@ const STEP: i64 = 240_000;
 const PENDING_FOR: Duration = Duration::from_secs(600);
 const OF_DRIVE: [&str; 4] = ["cluster", "instance", "device", "model"];
 const OF_NODE: [&str; 3] = ["cluster", "instance", "model"];
+
+/// Which weeks.
+pub(crate) struct WeeksPlan {
+    pub(crate) nodes: usize,
+    pub(crate) drives: usize,
+    pub(crate) seeds: Vec<u64>,
+    pub(crate) scenario: Scenario,
+    pub(crate) length: Duration,
+    pub(crate) end: SystemTime,
+}
 
 /// What happened, and what the drives did.
 pub(crate) struct Week {

@@ -8,31 +8,19 @@ pub(crate) mod thresholds;
 pub(crate) mod week;
 pub(crate) mod windows;
 
-use std::{
-    fmt::{self, Display},
-    time::{Duration, SystemTime},
-};
+use std::fmt::{self, Display};
 
 use anyhow::Result;
 use serde::Serialize;
 
 use super::{
     detection::Score,
-    model::Scenario,
     table::{Table, number},
 };
 use thresholds::Thresholds;
 use week::Week;
 
-/// Which weeks.
-pub(crate) struct WeeksPlan {
-    pub(crate) nodes: usize,
-    pub(crate) drives: usize,
-    pub(crate) seeds: Vec<u64>,
-    pub(crate) scenario: Scenario,
-    pub(crate) length: Duration,
-    pub(crate) end: SystemTime,
-}
+pub(crate) use week::WeeksPlan;
 
 /// What was found in each.
 #[derive(Serialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::fleet::{
+use crate::{
     alerts::Episode,
     detection::{Mistake, Score, Truth},
     remote_write::Labels,
