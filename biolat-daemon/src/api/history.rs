@@ -55,7 +55,7 @@ pub struct ApiInterval {
     /// Its length, whether the clock was set or not.
     pub seconds: f64,
     /// Collections in it.
-    pub passes: u64,
+    pub collections: u64,
     /// Collections in it that failed.
     pub failures: u64,
     /// The devices that had I/O or have some in flight. Their counters are what came in the interval; in flight is the most.
@@ -131,7 +131,7 @@ impl ApiInterval {
             began: seconds(period.began),
             taken: seconds(period.ended),
             seconds: period.length.as_secs_f64(),
-            passes: period.collections,
+            collections: period.collections,
             failures: period.failures,
             devices: if is_summary { Vec::new() } else { views().map(ApiDevice::of).collect() },
             workloads: workloads.map(|workloads| workloads.iter().map(ApiWorkload::of).collect()),
@@ -170,7 +170,7 @@ impl ApiInterval {
             workloads: self.workloads.clone(),
             lost: self.lost.clone(),
             slow_dropped: self.slow_dropped,
-            daemon: Daemon { passes: self.passes, failures: self.failures, ..Daemon::default() },
+            daemon: Daemon { collections: self.collections, failures: self.failures, ..Daemon::default() },
         }
     }
 }

@@ -222,9 +222,9 @@ pub struct ApiWorkloadUsage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Daemon {
     /// Collections.
-    pub passes: u64,
+    pub collections: u64,
     /// Seconds spent in them.
-    pub pass_seconds: f64,
+    pub collection_seconds: f64,
     /// Failed collections.
     pub failures: u64,
     /// Collections that took longer than the interval.

@@ -136,7 +136,8 @@ fn seconds(before: &ApiSnapshot, after: &ApiSnapshot, restarted: bool) -> f64 {
         return (after.taken - after.started).max(0.0);
     }
     let by_clock = after.taken - before.taken;
-    let by_collections = after.daemon.passes.saturating_sub(before.daemon.passes) as f64 * after.interval;
+    let by_collections =
+        after.daemon.collections.saturating_sub(before.daemon.collections) as f64 * after.interval;
     if by_clock > 0.0 { by_clock } else { by_collections }
 }
 
@@ -349,7 +350,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back() {
         let (before, mut after) = (of(&[]), of(&[]));
-        (after.taken, after.daemon.passes) = (40.0, before.daemon.passes + 3);
+        (after.taken, after.daemon.collections) = (40.0, before.daemon.collections + 3);
         assert_eq!(Window::between(&before, &after).seconds, 15.0);
     }
 

@@ -174,7 +174,7 @@ fn head(change: impl FnOnce(&mut Value)) -> String {
     format!("{head}\n")
 }
 
-const INTERVAL: &str = "{\"began\":1767582000,\"taken\":1767582060,\"seconds\":60,\"passes\":12,\"failures\":0,\"lost\":{},\
+const INTERVAL: &str = "{\"began\":1767582000,\"taken\":1767582060,\"seconds\":60,\"collections\":12,\"failures\":0,\"lost\":{},\
                         \"slow\":[],\"slow_dropped\":0}\n";
 const END: &str = "{\"end\":{\"intervals\":1}}\n";
 
@@ -319,7 +319,7 @@ fn crowded(devices: usize, per_line: usize) -> Vec<u8> {
             })
         };
         let mut line = json!({
-            "began": 1_767_582_000, "taken": 1_767_582_060, "seconds": 60, "passes": 12, "failures": 0, "lost": {},
+            "began": 1_767_582_000, "taken": 1_767_582_060, "seconds": 60, "collections": 12, "failures": 0, "lost": {},
             "slow_dropped": 0,
         });
         line["devices"] = numbers.iter().map(device).collect();

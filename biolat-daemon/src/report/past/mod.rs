@@ -232,7 +232,7 @@ impl<'a> Output<'a> {
 /// The time without a collection, if the window has minutes of it. Its I/O is that of the next collection.
 fn uncollected(interval: &ApiInterval, collected_every: f64) -> Option<String> {
     const MINUTES: f64 = 120.0;
-    let seconds = interval.seconds - interval.passes as f64 * collected_every;
+    let seconds = interval.seconds - interval.collections as f64 * collected_every;
     let text =
         || format!("{} of it without a collection: the machine was suspended", format::duration(seconds));
     (seconds > MINUTES.max(collected_every)).then(text)
@@ -280,7 +280,7 @@ mod tests {
             began: 1000.0,
             taken: 400.0,
             seconds: 60.0,
-            passes: 12,
+            collections: 12,
             failures: 2,
             devices: vec![device("sda", 1.0, vec![read])],
             workloads: None,

@@ -111,7 +111,7 @@ impl IntervalSum {
         self.length += length(&interval);
         let sum = &mut self.sum;
         sum.taken = interval.taken;
-        sum.passes = sum.passes.saturating_add(interval.passes);
+        sum.collections = sum.collections.saturating_add(interval.collections);
         sum.failures = sum.failures.saturating_add(interval.failures);
         sum.slow_dropped = sum.slow_dropped.saturating_add(interval.slow_dropped);
         for (reason, count) in interval.lost {

@@ -75,7 +75,7 @@ mod tests {
             began: 1.0,
             taken: 6.0,
             seconds: 5.0,
-            passes: 1,
+            collections: 1,
             failures: 0,
             devices: vec![samples::device("sda", 1.0, vec![])],
             workloads: None,
