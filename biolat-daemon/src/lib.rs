@@ -44,6 +44,7 @@ pub mod report;
 pub mod rights;
 pub mod runtime;
 mod sanitize;
+mod saturating;
 mod scrapes;
 mod service_manager;
 pub mod shared_options;

@@ -12,6 +12,8 @@ use super::{ApiDevice, ApiSlowIo, ApiSnapshot, ApiWorkload, Daemon, VERSION, con
 use crate::{
     histogram::{Bounds, Histogram},
     history::{KeptFrom, Period},
+    sanitize,
+    saturating::sum,
     snapshot::{DeviceView, SeriesView},
     version,
 };
@@ -22,8 +24,10 @@ pub struct ApiHistory {
     /// [`VERSION`].
     pub version: u32,
     /// The daemon's own version.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub biolat: String,
     /// The host's name; empty if unknown.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub host: String,
     /// Seconds between collections.
     pub interval: f64,
@@ -69,6 +73,7 @@ pub struct ApiInterval {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summary: Vec<ApiSummary>,
     /// Completions in no histogram, by reason, over all devices.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub lost: BTreeMap<String, u64>,
     /// The slowest of its slow and failed I/Os, by number.
     pub slow: Vec<ApiSlowIo>,
@@ -105,8 +110,10 @@ impl ApiHistory {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiSummary {
     /// The device's name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
     /// The kernel's name, in lower case; [`IN_FLIGHT`] of I/Os that have not completed.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// Completed requests.
     pub ios: u64,
@@ -149,7 +156,7 @@ impl ApiInterval {
     pub fn summarized(self) -> Self {
         let summary = self.devices.iter().flat_map(|device| {
             let ops =
-                device.ops.iter().map(|op| (op.op.as_str(), &op.total, op.bytes, op.errors.values().sum()));
+                device.ops.iter().map(|op| (op.op.as_str(), &op.total, op.bytes, sum(op.errors.values())));
             summaries(&device.name, ops, device.inflight.map_or(0.0, |inflight| inflight.oldest_seconds))
         });
         Self { summary: summary.collect(), devices: Vec::new(), ..self }
@@ -177,7 +184,7 @@ impl ApiInterval {
 
 fn summaries_of_view(view: &DeviceView) -> Vec<ApiSummary> {
     let series = view.series.iter().map(|series: &SeriesView| {
-        let errors = series.errors.iter().map(|(_, count)| count).sum();
+        let errors = sum(series.errors.iter().map(|(_, count)| count));
         (series.op.as_str(), &series.histograms[Phase::Total as usize], series.bytes, errors)
     });
     summaries(&view.device.name, series, view.inflight.oldest.as_secs_f64())

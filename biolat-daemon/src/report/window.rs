@@ -11,6 +11,7 @@ use super::{
 use crate::{
     api::{self, ApiDevice, ApiInflight, ApiSnapshot, HUNG_SECONDS},
     histogram::Histogram,
+    saturating,
 };
 
 /// The I/O between two snapshots.
@@ -188,7 +189,7 @@ impl DeviceWindow {
 impl ApiInflight {
     /// Those that were dispatched to the driver.
     pub(super) fn dispatched(&self) -> u64 {
-        self.read + self.write
+        self.read.saturating_add(self.write)
     }
 
     /// Whether there is none, in the scheduler neither.
@@ -226,7 +227,7 @@ impl Figures {
 
     /// Failed completions, whatever the status.
     pub(super) fn failed(&self) -> u64 {
-        self.errors.values().sum()
+        saturating::sum(self.errors.values())
     }
 
     /// The share of the wait before requests exist in all of the time. None without any.
@@ -244,10 +245,8 @@ impl Figures {
 
 impl AddAssign<&Self> for Figures {
     fn add_assign(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        for (status, count) in &other.errors {
-            *self.errors.entry(status.clone()).or_default() += count;
-        }
+        saturating::add(&mut self.bytes, other.bytes);
+        saturating::add_named(&mut self.errors, &other.errors);
         for (histogram, other) in self.histograms.iter_mut().zip(&other.histograms) {
             histogram.add(other);
         }

@@ -34,7 +34,7 @@ fn reads_and_writes(device: &DeviceWindow) -> impl Iterator<Item = &OpWindow> {
 pub(super) fn stalls(device: &DeviceWindow, numbers: NumberFormat) -> Vec<String> {
     let stalled = reads_and_writes(device).filter_map(|op| {
         let total = op.figures.of(Phase::Total);
-        let long = total.overflow + total.count_in(STALL + 1..);
+        let long = total.overflow.saturating_add(total.count_in(STALL + 1..));
         let max = total.max().filter(|_| long > 0)?;
         let longest = numbers.latency(max.middle().unwrap_or(max.lower));
         let count = counted(long, &op.name);

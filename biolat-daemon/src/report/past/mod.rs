@@ -90,7 +90,7 @@ async fn show_saved(options: &ReportOptions, file: &Path) -> Result<()> {
     };
     let mut output = Shown::of(options, range);
     while let Some(interval) = intervals.next().await? {
-        if let Some(sum) = steps.add(interval).with_context(|| name.clone())? {
+        if let Some(sum) = steps.add(interval) {
             output.add(&intervals.head.history, &place, sum).await?;
         }
     }
