@@ -12,9 +12,9 @@ use super::{ApiDevice, ApiSlowIo, ApiSnapshot, ApiWorkload, Daemon, VERSION, con
 use crate::{
     histogram::{Bounds, Histogram},
     history::{KeptFrom, Period},
-    sanitize,
     saturating::sum,
     snapshot::{DeviceView, SeriesView},
+    text::sanitize,
     version,
 };
 

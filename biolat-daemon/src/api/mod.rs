@@ -17,7 +17,9 @@ pub(crate) use convert::seconds;
 pub use history::{ApiHistory, ApiInterval, ApiSummary, IN_FLIGHT};
 pub use slow::{ApiSlowIo, ApiSlowLatency, ApiSlowLog};
 
-use crate::{band_histogram::BandHistogram, histogram::Histogram, sanitize, size_histogram::SizeHistogram};
+use crate::{
+    band_histogram::BandHistogram, histogram::Histogram, size_histogram::SizeHistogram, text::sanitize,
+};
 
 /// The version of this model.
 pub const VERSION: u32 = 1;

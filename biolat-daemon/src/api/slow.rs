@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{VERSION, seconds};
 use crate::{
-    sanitize,
     snapshot::{SlowIo, Snapshot},
+    text::sanitize,
     version,
 };
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::finding::Finding;
-use crate::{format::mib, probe::release::Release};
+use crate::{probe::release::Release, text::format::mib};
 
 /// The other maps, about.
 const OTHER_MAPS: u64 = 512 << 10;

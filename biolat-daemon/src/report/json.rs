@@ -19,8 +19,8 @@ use super::{
 use crate::{
     api::{ApiInflight, ApiSlowIo},
     band_histogram::BandHistogram,
-    format::NumberFormat,
     histogram::{Bounds, Histogram},
+    text::format::NumberFormat,
 };
 
 #[derive(Serialize)]

@@ -14,9 +14,11 @@ use crate::{
     api::ApiSnapshot,
     collect::{self, Settings},
     cpus::CpuNodes,
-    format, interval, probe,
+    interval, probe,
     rights::{self, Role},
-    snapshot, version,
+    snapshot,
+    text::format,
+    version,
 };
 
 /// The probe's counters are 32 bits wide and wrap: they are read at least this often, however long a window is.

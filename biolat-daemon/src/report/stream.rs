@@ -19,8 +19,9 @@ use super::{
 };
 use crate::{
     api::ApiSnapshot,
-    clock, format, log_lines,
+    log_lines,
     terminal::{Highlight, Terminal, wrapped},
+    text::{clock, format},
 };
 
 /// Shows windows.

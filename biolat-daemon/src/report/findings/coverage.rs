@@ -4,9 +4,10 @@ use biolat_common::series::Phase;
 
 use super::{MINIMUM, counted};
 use crate::{
-    format, losses,
+    losses,
     report::window::{DeviceWindow, Window},
     saturating::sum,
+    text::format,
 };
 
 /// The share of all completions that the probe may miss: on CPUs that idle, it misses a few.

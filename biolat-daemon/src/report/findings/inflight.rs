@@ -3,7 +3,7 @@
 use biolat_common::series::Phase;
 
 use super::counted;
-use crate::{api::ApiInflight, format, report::window::DeviceWindow, saturating::sum};
+use crate::{api::ApiInflight, report::window::DeviceWindow, saturating::sum, text::format};
 
 /// An age in seconds that an I/O hardly ever reaches on a device that works.
 const LONG: f64 = 1.0;

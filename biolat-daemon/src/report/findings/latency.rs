@@ -4,11 +4,11 @@ use biolat_common::series::Phase;
 
 use super::{MINIMUM, MINIMUM_FOR_P99, counted, drive_latency, plural};
 use crate::{
-    format::{self, NumberFormat},
     report::{
         bimodal,
         window::{DeviceWindow, OpWindow, Window},
     },
+    text::format::{self, NumberFormat},
 };
 
 /// From this share on, I/O waits longer than it is worked on.

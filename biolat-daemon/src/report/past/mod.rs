@@ -29,11 +29,11 @@ use super::{
 };
 use crate::{
     api::{ApiHistory, ApiInterval, ApiSnapshot, Daemon},
-    clock,
     cpus::CpuNodes,
-    format, log_lines,
+    log_lines,
     rights::{self, Role},
     terminal::{Highlight, Terminal, wrapped},
+    text::{clock, format},
     worst::Worst,
 };
 pub(super) use range::PastRange;
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(uncollected(&interval(), 5.0), None);
         let suspended = ApiInterval { seconds: 8.0 * 3600.0 + 60.0, ..interval() };
         let said = uncollected(&suspended, 5.0).unwrap();
-        assert_eq!(said, "480 min of it without a collection: the machine was suspended");
+        assert_eq!(said, "8 h of it without a collection: the machine was suspended");
     }
 
     #[test]

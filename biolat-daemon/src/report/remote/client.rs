@@ -36,7 +36,7 @@ use super::{
     document::{Document, Endpoint},
     tls,
 };
-use crate::{api, report::target::Target, sanitize, version};
+use crate::{api, report::target::Target, text::sanitize, version};
 
 /// For each of connecting, the handshake, and the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -18,7 +18,8 @@ use crate::{
         remote::{Document, Versions, validate},
     },
     rights::{self, Role},
-    sanitize, version,
+    text::sanitize,
+    version,
 };
 
 /// A snapshot or an interval of a thousand devices with four ops each has 9 MiB. In memory it may be ten times as large.

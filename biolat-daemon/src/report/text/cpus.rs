@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{INDENT, TextStyle, full_device_name};
-use crate::{cpus::CpuNodes, format, report::window::Window, saturating::sum, terminal::wrapped};
+use crate::{cpus::CpuNodes, report::window::Window, saturating::sum, terminal::wrapped, text::format};
 
 /// The longest bar, in characters.
 const LONGEST_BAR: usize = 40;

@@ -10,13 +10,13 @@ use biolat_common::{
 use super::{INDENT, TextStyle, full_device_name};
 use crate::{
     band_histogram::BandHistogram,
-    format,
     report::{
         sizes::{SizeWindow, range},
         window::{DeviceWindow, Window},
     },
     saturating::add,
     terminal::{Highlight, wrapped},
+    text::format,
 };
 
 /// The maximum error of a percentile in percent, with two buckets an octave: 2^(1/4) is 19 % above 1.

@@ -6,12 +6,12 @@ use biolat_common::series::Phase;
 
 use super::{INDENT, TextStyle, full_device_name, sizes::ERROR_PERCENT};
 use crate::{
-    format,
     report::{
         window::{DeviceWindow, Window},
         workloads::{ROOT, WorkloadWindow},
     },
     terminal::{Highlight, wrapped},
+    text::format,
 };
 
 /// The most workloads of a device that are shown.

@@ -15,8 +15,8 @@ use super::{
     view::{BOLD, TopView, fitting, line},
 };
 use crate::{
-    format::{rounded_duration, short_count},
     saturating::sum,
+    text::format::{rounded_duration, short_count},
 };
 
 /// Fills an empty screen.

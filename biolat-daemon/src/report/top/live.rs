@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{
     api::ApiSnapshot,
-    format::rounded_duration,
     log_lines,
     report::{options::ReportOptions, source::Source, update::Update, window::Window},
     terminal::Terminal,
+    text::format::rounded_duration,
 };
 
 /// Windows that are kept for the history.

@@ -14,9 +14,9 @@ use super::{
     view::{BARS, BOLD, REVERSED, TopView, line},
 };
 use crate::{
-    format::{short_count, short_number, short_share},
     report::window::{Figures, Window},
     saturating::add,
+    text::format::{short_count, short_number, short_share},
 };
 
 /// Latencies that are high on any drive: in yellow, and in red.
