@@ -5,6 +5,8 @@ use std::ops::RangeBounds;
 use biolat_common::bucket::{self, SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
+use crate::saturating::{add, sum};
+
 /// The maximum error of [`Bounds::middle`], in percent: 2^(1/16) is 4.4 % above 1.
 pub const ERROR_PERCENT: f64 = 4.4;
 
@@ -48,19 +50,19 @@ impl Histogram {
     /// The number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.zero + self.overflow + self.count_in(..)
+        sum([&self.zero, &self.overflow, &self.count_in(..)])
     }
 
     /// The number of latencies in the buckets of these indices.
     #[must_use]
     pub fn count_in(&self, indices: impl RangeBounds<i32>) -> u64 {
-        self.buckets.iter().filter(|(index, _)| indices.contains(index)).map(|(_, count)| count).sum()
+        sum(self.buckets.iter().filter(|(index, _)| indices.contains(index)).map(|(_, count)| count))
     }
 
     /// The number of latencies above 2^exponent seconds, which must be in the range of the buckets.
     #[must_use]
     pub fn count_above(&self, exponent: i32) -> u64 {
-        self.count_in((exponent << SCHEMA) + 1..) + self.overflow
+        self.count_in((exponent << SCHEMA) + 1..).saturating_add(self.overflow)
     }
 
     /// The sum of the latencies.
@@ -90,7 +92,7 @@ impl Histogram {
             return Some(Bounds::ZERO);
         }
         let bucket = self.buckets.iter().find(|(_, count)| {
-            cumulative += count;
+            add(&mut cumulative, *count);
             cumulative >= rank
         });
         Some(bucket.map_or(Bounds::OVERFLOW, |&(index, _)| Bounds::of_bucket(index)))
@@ -121,7 +123,7 @@ impl Histogram {
         for &(index, count) in &self.buckets {
             let index = index_at_schema(index, schema);
             match merged.last_mut() {
-                Some((last, sum)) if *last == index => *sum += count,
+                Some((last, sum)) if *last == index => add(sum, count),
                 _ => merged.push((index, count)),
             }
         }
@@ -136,12 +138,12 @@ impl Histogram {
 
     /// Adds another one's latencies.
     pub fn add(&mut self, other: &Self) {
-        self.zero += other.zero;
-        self.overflow += other.overflow;
+        add(&mut self.zero, other.zero);
+        add(&mut self.overflow, other.overflow);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         for &(index, count) in &other.buckets {
             match self.buckets.binary_search_by_key(&index, |&(index, _)| index) {
-                Ok(place) => self.buckets[place].1 += count,
+                Ok(place) => add(&mut self.buckets[place].1, count),
                 Err(place) => self.buckets.insert(place, (index, count)),
             }
         }
@@ -199,7 +201,7 @@ impl From<Parsed> for Histogram {
         buckets.dedup_by(|(index, count), (kept, sum)| {
             let is_same = index == kept;
             if is_same {
-                *sum = sum.saturating_add(*count);
+                add(sum, *count);
             }
             is_same
         });

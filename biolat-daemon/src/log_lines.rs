@@ -23,7 +23,7 @@ use clap::ValueEnum;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::sanitize;
+use crate::text::sanitize;
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,6 +3,8 @@
 use biolat_common::size::{CELLS, TOP_EXPONENT, ZERO_EXPONENT};
 use serde::{Deserialize, Serialize};
 
+use crate::saturating::{add, sum};
+
 /// Counts by size. The sum is counted apart, with the bytes of requests that have not ended yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeHistogram {
@@ -31,8 +33,7 @@ impl SizeHistogram {
         (cells[0], cells[CELLS - 1]) = (self.zero, self.overflow);
         for &(index, count) in &self.buckets {
             if (ZERO_EXPONENT + 1..=TOP_EXPONENT).contains(&index) {
-                let cell = &mut cells[(index - ZERO_EXPONENT) as usize];
-                *cell = cell.saturating_add(count);
+                add(&mut cells[(index - ZERO_EXPONENT) as usize], count);
             }
         }
         cells
@@ -54,7 +55,7 @@ impl SizeHistogram {
     /// The number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.zero + self.overflow + self.buckets.iter().map(|(_, count)| count).sum::<u64>()
+        sum(self.buckets.iter().map(|(_, count)| count).chain([&self.zero, &self.overflow]))
     }
 }
 

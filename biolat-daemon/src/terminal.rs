@@ -8,7 +8,7 @@ use std::{
 
 use clap::ValueEnum;
 
-use crate::format::NumberFormat;
+use crate::text::format::NumberFormat;
 
 /// The width of a terminal that does not tell its own, and of a pipe.
 const DEFAULT_WIDTH: usize = 80;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     api::{ApiInterval, ApiSlowIo, IN_FLIGHT},
     interval,
+    saturating::add,
 };
 
 /// How many are shown of each kind.
@@ -141,8 +142,8 @@ impl WorstInterval {
         self.ended = later.ended;
         self.seconds += later.seconds;
         self.intervals += later.intervals;
-        self.ios += later.ios;
-        self.errors += later.errors;
+        add(&mut self.ios, later.ios);
+        add(&mut self.errors, later.errors);
     }
 
     /// Adds the row of its I/O in flight, which ended before.

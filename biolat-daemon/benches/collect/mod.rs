@@ -42,10 +42,10 @@ pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     let mut rows = Vec::new();
     for devices in [1, 4] {
-        rows.push(whole_pass(devices)?);
+        rows.push(whole_collection(devices)?);
     }
-    rows.extend([fed_pass::<2>(4)?, fed_pass::<2>(21)?, fed_pass::<16>(4)?]);
-    rows.extend([fed_pass::<64>(21)?, fed_pass::<128>(21)?, fed_pass::<384>(21)?]);
+    rows.extend([fed_collection::<2>(4)?, fed_collection::<2>(21)?, fed_collection::<16>(4)?]);
+    rows.extend([fed_collection::<64>(21)?, fed_collection::<128>(21)?, fed_collection::<384>(21)?]);
     if options.usual.json {
         println!("{:#}", rows.iter().map(Row::to_json).collect::<Value>());
     } else {
@@ -69,7 +69,7 @@ fn run(options: &Options) -> Result<()> {
     if options.usual.check { check(&rows) } else { Ok(()) }
 }
 
-fn whole_pass(devices: usize) -> Result<Row> {
+fn whole_collection(devices: usize) -> Result<Row> {
     let disks = Disks::attach(devices)?;
     let host = Host::default();
     let selection = Selection::new(Some(&disks.pattern()), None).map_err(|error| anyhow!("{error:?}"))?;
@@ -83,12 +83,12 @@ fn whole_pass(devices: usize) -> Result<Row> {
     let (cpus, bytes) = (slot_bytes / size_of::<Counters>(), 2 * devices * slot_bytes);
     match failure {
         Some(error) => Err(error),
-        None => Ok(Row { what: "whole pass", cpus, devices, bytes, cost }),
+        None => Ok(Row { what: "whole collection", cpus, devices, bytes, cost }),
     }
 }
 
 /// Of reads and writes.
-fn fed_pass<const CPUS: usize>(devices: usize) -> Result<Row> {
+fn fed_collection<const CPUS: usize>(devices: usize) -> Result<Row> {
     let mut machine = fed::Machine::<CPUS>::new(2 * devices as u32)?;
     let mut failure = None;
     let cost = Cost::of(50, || machine.collect().map_err(|error| failure = Some(error)));

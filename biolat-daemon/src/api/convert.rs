@@ -40,8 +40,8 @@ impl ApiSnapshot {
             lost: named(&snapshot.lost),
             slow_dropped: snapshot.slow.dropped,
             daemon: Daemon {
-                passes: health.durations.count(),
-                pass_seconds: health.durations.sum_seconds(),
+                collections: health.durations.count(),
+                collection_seconds: health.durations.sum_seconds(),
                 failures: health.failures,
                 overruns: health.overruns,
                 slots: health.slots,

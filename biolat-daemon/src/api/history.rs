@@ -12,7 +12,9 @@ use super::{ApiDevice, ApiSlowIo, ApiSnapshot, ApiWorkload, Daemon, VERSION, con
 use crate::{
     histogram::{Bounds, Histogram},
     history::{KeptFrom, Period},
+    saturating::sum,
     snapshot::{DeviceView, SeriesView},
+    text::sanitize,
     version,
 };
 
@@ -22,8 +24,10 @@ pub struct ApiHistory {
     /// [`VERSION`].
     pub version: u32,
     /// The daemon's own version.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub biolat: String,
     /// The host's name; empty if unknown.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub host: String,
     /// Seconds between collections.
     pub interval: f64,
@@ -55,7 +59,7 @@ pub struct ApiInterval {
     /// Its length, whether the clock was set or not.
     pub seconds: f64,
     /// Collections in it.
-    pub passes: u64,
+    pub collections: u64,
     /// Collections in it that failed.
     pub failures: u64,
     /// The devices that had I/O or have some in flight. Their counters are what came in the interval; in flight is the most.
@@ -69,6 +73,7 @@ pub struct ApiInterval {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summary: Vec<ApiSummary>,
     /// Completions in no histogram, by reason, over all devices.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub lost: BTreeMap<String, u64>,
     /// The slowest of its slow and failed I/Os, by number.
     pub slow: Vec<ApiSlowIo>,
@@ -105,8 +110,10 @@ impl ApiHistory {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiSummary {
     /// The device's name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
     /// The kernel's name, in lower case; [`IN_FLIGHT`] of I/Os that have not completed.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// Completed requests.
     pub ios: u64,
@@ -131,7 +138,7 @@ impl ApiInterval {
             began: seconds(period.began),
             taken: seconds(period.ended),
             seconds: period.length.as_secs_f64(),
-            passes: period.collections,
+            collections: period.collections,
             failures: period.failures,
             devices: if is_summary { Vec::new() } else { views().map(ApiDevice::of).collect() },
             workloads: workloads.map(|workloads| workloads.iter().map(ApiWorkload::of).collect()),
@@ -149,7 +156,7 @@ impl ApiInterval {
     pub fn summarized(self) -> Self {
         let summary = self.devices.iter().flat_map(|device| {
             let ops =
-                device.ops.iter().map(|op| (op.op.as_str(), &op.total, op.bytes, op.errors.values().sum()));
+                device.ops.iter().map(|op| (op.op.as_str(), &op.total, op.bytes, sum(op.errors.values())));
             summaries(&device.name, ops, device.inflight.map_or(0.0, |inflight| inflight.oldest_seconds))
         });
         Self { summary: summary.collect(), devices: Vec::new(), ..self }
@@ -170,14 +177,14 @@ impl ApiInterval {
             workloads: self.workloads.clone(),
             lost: self.lost.clone(),
             slow_dropped: self.slow_dropped,
-            daemon: Daemon { passes: self.passes, failures: self.failures, ..Daemon::default() },
+            daemon: Daemon { collections: self.collections, failures: self.failures, ..Daemon::default() },
         }
     }
 }
 
 fn summaries_of_view(view: &DeviceView) -> Vec<ApiSummary> {
     let series = view.series.iter().map(|series: &SeriesView| {
-        let errors = series.errors.iter().map(|(_, count)| count).sum();
+        let errors = sum(series.errors.iter().map(|(_, count)| count));
         (series.op.as_str(), &series.histograms[Phase::Total as usize], series.bytes, errors)
     });
     summaries(&view.device.name, series, view.inflight.oldest.as_secs_f64())

@@ -1,5 +1,5 @@
 //! The JSON of `/api/v1/snapshot`: a [`Snapshot`](crate::snapshot::Snapshot) for programs and for the page.
-//! `biolat-daemon report` reads the same model, from this process or another.
+//! `biolat-daemon report` reads the same model, from this process or another: its text is harmless once it is read.
 //!
 //! Version 1: fields may be added, with `#[serde(default)]`, as older daemons do not send them; none is renamed, removed or
 //! given another meaning. Counters only grow while `since` (of a
@@ -17,7 +17,9 @@ pub(crate) use convert::seconds;
 pub use history::{ApiHistory, ApiInterval, ApiSummary, IN_FLIGHT};
 pub use slow::{ApiSlowIo, ApiSlowLatency, ApiSlowLog};
 
-use crate::{band_histogram::BandHistogram, histogram::Histogram, size_histogram::SizeHistogram};
+use crate::{
+    band_histogram::BandHistogram, histogram::Histogram, size_histogram::SizeHistogram, text::sanitize,
+};
 
 /// The version of this model.
 pub const VERSION: u32 = 1;
@@ -31,8 +33,10 @@ pub struct ApiSnapshot {
     /// [`VERSION`].
     pub version: u32,
     /// The daemon's own version.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub biolat: String,
     /// The host's name; empty if unknown.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub host: String,
     /// Time of the collection, in seconds since the epoch.
     pub taken: f64,
@@ -47,6 +51,7 @@ pub struct ApiSnapshot {
     #[serde(default)]
     pub workloads: Option<Vec<ApiWorkload>>,
     /// Completions in no histogram, by reason, over all devices.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub lost: BTreeMap<String, u64>,
     /// Slow and failed I/Os that were not recorded, because there were too many.
     #[serde(default)]
@@ -59,23 +64,27 @@ pub struct ApiSnapshot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiDevice {
     /// The kernel's name: `nvme0n1`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub name: String,
     /// As the drive reports it; empty if unknown.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub model: String,
     /// As the drive reports it; empty if unknown.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub serial: String,
     /// Revision of its firmware; empty if unknown, or if the daemon is older than this field.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sanitize::deserialize")]
     pub firmware: String,
     /// How it is attached: `pcie`, `sas`, `virtio`; empty if unknown, or if the daemon is older than this field.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sanitize::deserialize")]
     pub transport: String,
     /// The I/O scheduler in use; empty if unknown, or if the daemon is older than this field.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sanitize::deserialize")]
     pub scheduler: String,
     /// Whether it is a spinning drive.
     pub rotational: bool,
     /// The dm and md devices on top of it.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub holders: Vec<String>,
     /// As a path of a multipath device, if it is one.
     #[serde(default)]
@@ -83,12 +92,15 @@ pub struct ApiDevice {
     /// Time when its counters were zero, in seconds since the epoch.
     pub since: f64,
     /// Available phases: of `admission`, `queue`, `device` and `total`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub phases: Vec<String>,
     /// Missing phases after admission, and the command that enables them; empty if none is missing.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub lacks: String,
     /// By op.
     pub ops: Vec<Op>,
     /// Completions that the probe missed, by group of ops.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub unseen: BTreeMap<String, u64>,
     /// I/Os that have not completed; none if the daemon is older than this field.
     #[serde(default)]
@@ -115,12 +127,16 @@ pub struct ApiInflight {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiPath {
     /// The multipath device, by kernel name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub of: String,
     /// `pcie`, `tcp`, `fc`; empty if unknown.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub transport: String,
     /// Address of the path, as its transport gives it.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub address: String,
     /// `live` if I/O can take this path; else the kernel's word for its state.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub state: String,
 }
 
@@ -128,10 +144,12 @@ pub struct ApiPath {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Op {
     /// The kernel's name, in lower case: `read`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// Bytes transferred.
     pub bytes: u64,
     /// Failed completions by status, those that occurred.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub errors: BTreeMap<String, u64>,
     /// Times that a request went back to the queue after its dispatch.
     #[serde(default)]
@@ -163,6 +181,7 @@ pub struct ApiSizes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiBand {
     /// The range: `le_4KiB` is up to 4 KiB, `le_16KiB` from there up to 16 KiB, `gt_1MiB` above 1 MiB.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub size: String,
     /// From dispatch to completion; from allocation if the kernel does not record the dispatch.
     pub device: BandHistogram,
@@ -174,22 +193,31 @@ pub struct ApiBand {
 pub struct ApiWorkload {
     /// Its path from the root of the hierarchy: `/` for the root cgroup, with the I/O of the kernel (journal, metadata, flushes,
     /// md) and of processes there, `other` for all cgroups that there was no room for.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub cgroup: String,
     /// A short name for people: `postgresql.service`, `namespace/pod/container`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub name: String,
     /// What it is: `root`, `service`, `container`, `pod`, `session` and others.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub kind: String,
     /// The innermost systemd unit; empty if there is none. The same is true of the fields below.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub unit: String,
     /// Of a pod.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub namespace: String,
     /// The pod's name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub pod: String,
     /// The container's name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub container: String,
     /// The pod's UID.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub pod_uid: String,
     /// The container's ID.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub container_id: String,
     /// Whether the cgroup has been removed.
     pub gone: bool,
@@ -203,8 +231,10 @@ pub struct ApiWorkload {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiWorkloadUsage {
     /// The device's name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
     /// The kernel's name of the op, in lower case: `read`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// Bytes transferred.
     pub bytes: u64,
@@ -222,9 +252,9 @@ pub struct ApiWorkloadUsage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Daemon {
     /// Collections.
-    pub passes: u64,
+    pub collections: u64,
     /// Seconds spent in them.
-    pub pass_seconds: f64,
+    pub collection_seconds: f64,
     /// Failed collections.
     pub failures: u64,
     /// Collections that took longer than the interval.

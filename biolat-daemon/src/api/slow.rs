@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{VERSION, seconds};
 use crate::{
     snapshot::{SlowIo, Snapshot},
+    text::sanitize,
     version,
 };
 
@@ -16,8 +17,10 @@ pub struct ApiSlowLog {
     /// [`VERSION`].
     pub version: u32,
     /// The daemon's own version.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub biolat: String,
     /// The host's name; empty if unknown.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub host: String,
     /// Time of the collection, in seconds since the epoch.
     pub taken: f64,
@@ -41,21 +44,24 @@ pub struct ApiSlowIo {
     /// Time of its completion, in seconds since the epoch.
     pub completed: f64,
     /// The device's name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
     /// The kernel's name, in lower case: `read`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub op: String,
     /// The first sector, of 512 bytes.
     pub sector: u64,
     /// Bytes transferred.
     pub bytes: u64,
     /// The kernel's block status: `ok` if it did not fail.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub status: String,
     /// Its latency.
     pub latency: ApiSlowLatency,
     /// The CPU on which it completed.
     pub cpu: u32,
     /// The cgroup that the kernel charges, by its path; none if it is unknown.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sanitize::deserialize")]
     pub workload: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use path::Location;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sanitize;
+use crate::text::sanitize;
 
 /// Who a workload is. A field is empty if it does not apply or the path does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

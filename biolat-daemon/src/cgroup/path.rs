@@ -1,7 +1,7 @@
 //! What the components of a path stand for: units, pods, containers, machines. The innermost of each counts.
 
 use super::{Identity, Kind, unit};
-use crate::sanitize;
+use crate::text::sanitize;
 
 /// What a path says.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use biolat_common::mark::{self, Mark};
 
 use super::finding::Finding;
-use crate::{format::mib, probe::release::Release};
+use crate::{probe::release::Release, text::format::mib};
 
 /// The other maps but `MARKS`, about.
 const OTHER_MAPS: u64 = 512 << 10;

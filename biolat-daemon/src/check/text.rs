@@ -2,8 +2,8 @@
 
 use super::finding::{Finding, Fix, Verdict, count};
 use crate::{
-    sanitize,
     terminal::{Highlight, Terminal, wrapped},
+    text::sanitize,
 };
 
 /// The widest lines, which are still easy to read.

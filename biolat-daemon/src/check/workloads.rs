@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::finding::Finding;
-use crate::{cgroup::PodNames, sanitize, shell};
+use crate::{cgroup::PodNames, shell, text::sanitize};
 
 const SUBJECT: &str = "workloads";
 

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::sanitize;
+use crate::text::sanitize;
 
 /// Whether the kernel accounts and timestamps a device's requests, which may change at any time.
 pub(crate) fn iostats_enabled(sysfs: &Path, name: &str) -> io::Result<bool> {

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use super::format::Format;
-
 /// Appends bits to bytes, the lowest first.
 #[derive(Default)]
 pub(super) struct BitWriter {
@@ -19,7 +17,6 @@ pub(super) struct BitWriter {
 /// Takes bits from bytes. After the end there are zeros, so that a damaged block is read as some numbers, and ends.
 #[derive(Clone)]
 pub(super) struct BitReader<'a> {
-    pub(super) format: Format,
     bytes: &'a [u8],
     /// Bits that were taken.
     place: usize,
@@ -119,8 +116,8 @@ impl BitWriter {
 }
 
 impl<'a> BitReader<'a> {
-    pub(super) const fn new(format: Format, bytes: &'a [u8]) -> Self {
-        Self { format, bytes, place: 0 }
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, place: 0 }
     }
 
     /// The next bits, at least [`TOGETHER`].
@@ -198,7 +195,7 @@ mod tests {
 
     use proptest::{collection::vec, prelude::*};
 
-    use super::{BitReader, BitWriter, Format, length};
+    use super::{BitReader, BitWriter, length};
 
     fn written(write: impl FnOnce(&mut BitWriter)) -> Arc<[u8]> {
         let mut writer = BitWriter::default();
@@ -219,9 +216,9 @@ mod tests {
 
     #[test]
     fn nothing_but_ones_ends() {
-        let mut reader = BitReader::new(Format::Two, &[0xff; 100]);
+        let mut reader = BitReader::new(&[0xff; 100]);
         assert_eq!(reader.number(3), (0, 0));
-        assert_eq!(BitReader::new(Format::Two, &[]).number(0), (0, 0));
+        assert_eq!(BitReader::new(&[]).number(0), (0, 0));
     }
 
     proptest! {
@@ -236,7 +233,7 @@ mod tests {
                 writer.number(value, expected);
                 writer.flag(flag);
             });
-            let mut reader = BitReader::new(Format::Two, &bytes);
+            let mut reader = BitReader::new(&bytes);
             for (value, expected, flag) in numbers {
                 prop_assert_eq!(reader.number(expected), (value, length(value)));
                 prop_assert_eq!(reader.flag(), flag);
@@ -245,7 +242,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..100)) {
-            let mut reader = BitReader::new(Format::Two, &bytes);
+            let mut reader = BitReader::new(&bytes);
             (0..1000).for_each(|expected| _ = reader.number(expected % 65));
         }
     }

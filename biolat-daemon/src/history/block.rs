@@ -11,7 +11,6 @@ use super::{
     bits::{BitReader, BitWriter},
     breakdown::{Breakdown, BreakdownReader},
     delta::DeviceDelta,
-    format::Format,
     interval::Interval,
     names::{NameTable, Names},
 };
@@ -241,16 +240,11 @@ impl Block<'_> {
 impl<'a> BlockSum<'a> {
     /// Reads the counts, and adds them to `counts`.
     pub(super) fn begin(intervals: &'a [Interval], counts: &mut Counts) -> Self {
-        Self::begin_in(Format::Two, intervals, counts)
-    }
-
-    /// The same of blocks in this format.
-    pub(super) fn begin_in(format: Format, intervals: &'a [Interval], counts: &mut Counts) -> Self {
         let has_breakdown = intervals.iter().all(|interval| interval.breakdown.is_some());
         let begun = intervals.iter().map(|interval| {
             let breakdown = interval.breakdown.as_deref().filter(|_| has_breakdown);
-            let breakdown = breakdown.map(|bytes| BreakdownReader::new(format, bytes));
-            let reader = BitReader::new(format, &interval.block);
+            let breakdown = breakdown.map(BreakdownReader::new);
+            let reader = BitReader::new(&interval.block);
             let mut block = Block { reader, breakdown, device: None };
             counts.add_read(&mut block.reader);
             block.advance();

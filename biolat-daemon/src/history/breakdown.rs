@@ -1,6 +1,6 @@
 //! What comes first in the block of an interval's sizes and workloads.
 
-use super::{bits::BitReader, format::Format};
+use super::bits::BitReader;
 use crate::snapshot::Snapshot;
 
 /// What an interval has of sizes and workloads.
@@ -26,8 +26,8 @@ pub(super) struct BreakdownReader<'a> {
 }
 
 impl<'a> BreakdownReader<'a> {
-    pub(super) fn new(format: Format, bytes: &'a [u8]) -> Self {
-        let mut reader = BitReader::new(format, bytes);
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        let mut reader = BitReader::new(bytes);
         Self { has_workloads: reader.flag(), reader }
     }
 }

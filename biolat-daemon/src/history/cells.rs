@@ -1,14 +1,11 @@
 //! The counts of one histogram as an array, to add to, and as bits.
 
-mod format_1;
-
 use std::ops::Range;
 
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 
 use super::{
     bits::{BitReader, BitWriter, length},
-    format::Format,
     quads::{Quad, longest},
 };
 use crate::histogram::Histogram;
@@ -82,15 +79,6 @@ impl<const QUADS: usize> Cells<QUADS> {
     fn join(&mut self, quads: &Range<usize>) {
         self.touched.start = self.touched.start.min(quads.start);
         self.touched.end = self.touched.end.max(quads.end);
-    }
-
-    fn get(&self, cell: usize) -> u64 {
-        self.counts.as_flattened()[cell]
-    }
-
-    /// Sets the count of a cell that was touched.
-    fn set(&mut self, cell: usize, count: u64) {
-        self.counts.as_flattened_mut()[cell] = count;
     }
 
     /// Adds what came since `before`. False if any count is lower than before, so that they are no such counts.
@@ -203,10 +191,6 @@ impl<const QUADS: usize> Cells<QUADS> {
     pub(super) fn read(&mut self, reader: &mut BitReader<'_>, similar: Option<&Self>, known_ns: Option<u64>) {
         self.clear();
         if reader.flag() {
-            return;
-        }
-        if reader.format == Format::One {
-            self.read_format_1(reader, similar, known_ns);
             return;
         }
         let start = (reader.bits(Self::PLACE_BITS) as usize).min(QUADS);
@@ -351,10 +335,7 @@ mod tests {
     use super::LatencyCells;
     use crate::{
         histogram::Histogram,
-        history::{
-            bits::{BitReader, BitWriter},
-            format::Format,
-        },
+        history::bits::{BitReader, BitWriter},
     };
 
     fn any_histogram() -> impl Strategy<Value = Histogram> {
@@ -397,7 +378,7 @@ mod tests {
         total.write(&mut writer, Some(&LatencyCells::default()), None);
         let bytes = writer.take();
         let mut read = LatencyCells::default();
-        read.read(&mut BitReader::new(Format::Two, &bytes), Some(&LatencyCells::default()), None);
+        read.read(&mut BitReader::new(&bytes), Some(&LatencyCells::default()), None);
         assert_eq!((read.sum_ns, read.is_empty()), (7, false));
     }
 
@@ -421,7 +402,7 @@ mod tests {
             cells.write(&mut writer, None, known);
             let mut read = LatencyCells::default();
             let bytes = writer.take();
-            let mut reader = BitReader::new(Format::Two, &bytes);
+            let mut reader = BitReader::new(&bytes);
             read.read(&mut reader, Some(&similar), known);
             prop_assert_eq!(read.histogram(), came.clone());
             read.read(&mut reader, None, known);

@@ -10,7 +10,6 @@ mod breakdown;
 mod cells;
 mod delta;
 mod file;
-mod format;
 mod interval;
 mod names;
 mod part;

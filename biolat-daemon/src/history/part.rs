@@ -10,7 +10,6 @@ use super::{
     HistoryLimits,
     block::{BlockSum, Counts, microseconds},
     delta::DeviceDelta,
-    format::Format,
     interval::Interval,
     names::{Names, NewNames, Used},
     selection::Selection,
@@ -132,8 +131,6 @@ impl Store {
 
 /// A store that is made from what a file has, which comes in the order in which it was written.
 pub(super) struct Restoring {
-    /// That of the file.
-    format: Format,
     /// Without names until all intervals are there: those of old ones are not needed.
     store: Store,
     names: Names,
@@ -145,9 +142,8 @@ pub(super) struct Restoring {
 }
 
 impl Restoring {
-    pub(super) fn new(limits: HistoryLimits, format: Format) -> Self {
+    pub(super) fn new(limits: HistoryLimits) -> Self {
         Self {
-            format,
             store: Store::new(limits, Duration::ZERO),
             names: Names::default(),
             same: Same::default(),
@@ -163,7 +159,6 @@ impl Restoring {
 
     pub(super) fn add(&mut self, interval: Interval, slow_number: u64) {
         self.slow_number = slow_number;
-        let interval = self.in_present_format(interval);
         if self.totals.is_some() && self.same.devices {
             self.later.push(Interval { breakdown: None, ..interval.clone() });
             if self.later.len() == ADDED_AT_ONCE {
@@ -174,16 +169,7 @@ impl Restoring {
     }
 
     pub(super) fn set_totals(&mut self, totals: Totals, same: Same) {
-        let block = self.in_present_format(since_zero(Arc::clone(&totals.block))).block;
-        (self.totals, self.same) = (Some(Totals { block, ..totals }), same);
-    }
-
-    fn in_present_format(&mut self, interval: Interval) -> Interval {
-        if self.format == Format::default() {
-            return interval;
-        }
-        let (block, breakdown) = self.store.add_up_in(self.format, slice::from_ref(&interval));
-        Interval { block, breakdown, ..interval }
+        (self.totals, self.same) = (Some(totals), same);
     }
 
     pub(super) const fn has_totals(&self) -> bool {

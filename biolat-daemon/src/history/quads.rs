@@ -92,10 +92,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::{Quad, longest};
-    use crate::history::{
-        bits::{BitReader, BitWriter},
-        format::Format,
-    };
+    use crate::history::bits::{BitReader, BitWriter};
 
     fn written(quads: &[Quad]) -> usize {
         let (mut writer, mut before) = (BitWriter::default(), quads.first().map_or(0, |quad| longest(*quad)));
@@ -131,7 +128,7 @@ mod tests {
                 before = length;
             }
             let bytes = writer.take();
-            let (mut reader, mut before) = (BitReader::new(Format::Two, &bytes), 0);
+            let (mut reader, mut before) = (BitReader::new(&bytes), 0);
             for (quad, flag) in quads {
                 let (read, length) = reader.quad(before);
                 prop_assert_eq!((read, length, reader.flag()), (quad, longest(quad), flag));
@@ -141,7 +138,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..100)) {
-            let (mut reader, mut before) = (BitReader::new(Format::Two, &bytes), 0);
+            let (mut reader, mut before) = (BitReader::new(&bytes), 0);
             for _ in 0..1000 {
                 before = reader.quad(before).1;
             }

@@ -5,7 +5,6 @@ use biolat_common::size::{BAND_NAMES, BANDS, CELLS, cells_of_band};
 use super::{
     bits::{BitReader, BitWriter},
     cells::{BandCells, from_zigzag, zigzag},
-    format::Format,
     quads::{Quad, longest},
 };
 use crate::{size_histogram::SizeHistogram, snapshot::SizesView};
@@ -103,10 +102,6 @@ impl SizesDelta {
             self.bands[number].add_all(&read);
             rest.subtract(&read);
         }
-        if reader.format == Format::One {
-            self.add_requests_of_format_1(reader, counts);
-            return;
-        }
         let (mut requests, mut before) = ([[0; 4]; REQUEST_QUADS], 0);
         for quad in &mut requests {
             (*quad, before) = reader.quad(before);
@@ -120,21 +115,6 @@ impl SizesDelta {
         }
         for (sum, count) in self.requests.iter_mut().zip(cells) {
             *sum = sum.wrapping_add(*count);
-        }
-    }
-
-    fn add_requests_of_format_1(&mut self, reader: &mut BitReader<'_>, counts: [u64; BANDS]) {
-        let mut add = |cell: usize, count| self.requests[cell] = self.requests[cell].wrapping_add(count);
-        add(0, reader.value(0));
-        for (number, mut rest) in counts.into_iter().enumerate() {
-            let cells = cells_of_band(number);
-            for cell in cells.clone() {
-                let written = reader.value(0);
-                let is_last = cell + 1 == cells.end;
-                let count = if is_last { rest.wrapping_add(from_zigzag(written)) } else { written };
-                add(cell, count);
-                rest = rest.wrapping_sub(count);
-            }
         }
     }
 

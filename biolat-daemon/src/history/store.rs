@@ -10,7 +10,6 @@ use super::{
     block::{BlockSum, BlockWriter, Blocks, Counts, NumberedIo, add_to_slowest, at, microseconds},
     breakdown::Breakdown,
     delta::DeviceDelta,
-    format::Format,
     interval::Interval,
     names::NameTable,
     selection::{KeptFrom, Period, Selection},
@@ -280,13 +279,8 @@ impl Store {
     }
 
     pub(super) fn add_up(&mut self, parts: &[Interval]) -> Blocks {
-        self.add_up_in(Format::Two, parts)
-    }
-
-    /// The same of parts in this format.
-    pub(super) fn add_up_in(&mut self, format: Format, parts: &[Interval]) -> Blocks {
         self.counts.clear();
-        let mut sum = BlockSum::begin_in(format, parts, &mut self.counts);
+        let mut sum = BlockSum::begin(parts, &mut self.counts);
         self.writer.begin(&self.counts, sum.breakdown);
         while let Some(number) = sum.next_device(&mut self.device) {
             self.writer.device(number, &self.device);

@@ -108,5 +108,5 @@ impl Subscription {
 
 fn event(snapshot: &Snapshot) -> Bytes {
     let (etag, taken) = (conditional::etag(snapshot), api::seconds(snapshot.taken));
-    format!("event: pass\nid: {etag}\ndata: {{\"taken\":{taken}}}\n\n").into()
+    format!("event: collection\nid: {etag}\ndata: {{\"taken\":{taken}}}\n\n").into()
 }

@@ -13,10 +13,13 @@ pub(super) use day_table::DayTable;
 
 use crate::{
     api::HUNG_SECONDS,
-    format::NumberFormat,
     histogram::Histogram,
-    losses, sanitize,
+    losses,
     snapshot::{DeviceView, Inflight, SeriesView, Snapshot},
+    text::{
+        format::{NumberFormat, duration},
+        sanitize,
+    },
     version,
 };
 
@@ -103,7 +106,7 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
     let _ = writeln!(
         page,
         "<p>Total latency since biolat started {} ago. Reload the page for new values.</p>",
-        duration(life)
+        duration(life.as_secs_f64())
     );
     for view in snapshot.devices.iter().filter(|view| view.inflight.oldest.as_secs_f64() > HUNG_SECONDS) {
         let _ = writeln!(page, "<p class=\"bad\">{}</p>", escape(&overdue(view)));
@@ -133,7 +136,7 @@ fn overdue(view: &DeviceView) -> String {
         ios => format!("{ios} I/Os in flight"),
     };
     let since = if inflight.is_exact { "the oldest for" } else { "none completed for at least" };
-    format!("{}: {ios}, {since} {}.", view.device.name, duration(inflight.oldest))
+    format!("{}: {ios}, {since} {}.", view.device.name, duration(inflight.oldest.as_secs_f64()))
 }
 
 /// The number of I/Os in flight, and the age of the oldest.
@@ -171,15 +174,6 @@ fn row(page: &mut String, view: &DeviceView, series: &SeriesView, is_first: bool
 fn percentile(histogram: &Histogram, share: f64) -> String {
     let percentile = histogram.percentile(share);
     percentile.map_or("–".to_owned(), |bounds| escape(&NumberFormat::UNICODE.bounds(bounds)))
-}
-
-fn duration(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ ..120 => format!("{seconds} s"),
-        seconds @ ..7200 => format!("{} min", seconds / 60),
-        seconds @ ..172_800 => format!("{} h", seconds / 3600),
-        seconds => format!("{} days", seconds / 86400),
-    }
 }
 
 fn escape(text: &str) -> String {
@@ -255,11 +249,14 @@ mod tests {
         let inflight =
             Inflight { reads: 3, writes: 9, oldest: Duration::from_millis(16_400), is_exact: true };
         let page = page_of(inflight);
-        assert!(page.contains("<p class=\"bad\">sda: 12 I/Os in flight, the oldest for 16 s.</p>"), "{page}");
+        assert!(
+            page.contains("<p class=\"bad\">sda: 12 I/Os in flight, the oldest for 16.4 s.</p>"),
+            "{page}"
+        );
         assert!(page.contains("<td class=\"n\">12<td class=\"n\">16.4 s<td>read"), "{page}");
         assert!(page.contains("<td class=\"n\"><td class=\"n\"><td>write"), "{page}");
         let page = page_of(Inflight { is_exact: false, ..inflight });
-        assert!(page.contains("sda: 12 I/Os in flight, none completed for at least 16 s."), "{page}");
+        assert!(page.contains("sda: 12 I/Os in flight, none completed for at least 16.4 s."), "{page}");
         assert!(page.contains("<td class=\"n\">12<td class=\"n\">≥ 16.4 s<td>read"), "{page}");
         let page = page_of(Inflight { oldest: Duration::from_secs(3), ..inflight });
         assert!(page.contains("3.00 s<td>read") && !page.contains("class=\"bad\""), "{page}");

@@ -1,6 +1,9 @@
 //! Whether a distribution of latencies is bimodal: two peaks with a deep valley between them.
 
-use crate::histogram::{Bounds, Histogram};
+use crate::{
+    histogram::{Bounds, Histogram},
+    saturating::sum,
+};
 
 /// The fewest latencies that show a shape.
 pub(super) const MIN_COUNT: u64 = 500;
@@ -30,7 +33,7 @@ pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
     for &(index, count) in &histogram.buckets {
         counts[(index - first) as usize] = count;
     }
-    let all: u64 = counts.iter().sum();
+    let all = sum(&counts);
     if all < MIN_COUNT {
         return None;
     }
@@ -38,7 +41,7 @@ pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
     let smooth: Vec<f64> = (0..counts.len())
         .map(|at| {
             let near = &counts[at.saturating_sub(1)..counts.len().min(at + 2)];
-            near.iter().sum::<u64>() as f64 / 3.0
+            sum(near) as f64 / 3.0
         })
         .collect();
     let highest = |from: usize, to: usize| {
@@ -52,7 +55,7 @@ pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
         else {
             continue;
         };
-        let below = counts[..=valley].iter().sum::<u64>() as f64 / all as f64;
+        let below = sum(&counts[..=valley]) as f64 / all as f64;
         let lesser = below.min(1.0 - below);
         let is_deep = smooth[valley] <= MAX_VALLEY * low.min(high);
         if right - left < MIN_DISTANCE || lesser < MIN_SHARE || !is_deep {

@@ -8,7 +8,7 @@ use super::{
     options::ReportOptions,
     window::{DeviceWindow, Figures, Window},
 };
-use crate::{api::ApiInflight, cpus::CpuNodes};
+use crate::{api::ApiInflight, cpus::CpuNodes, saturating::add_named};
 
 /// Why the workloads are unknown.
 pub(super) const NO_WORKLOADS: &str = "no workloads are counted: that biolat runs with --workloads off, is older than this \
@@ -102,11 +102,9 @@ impl Breakdown {
         for (device, members) in groups {
             let unseen = |groups: &[&str]| {
                 let mut unseen = BTreeMap::new();
-                for (group, count) in members.iter().flat_map(|member| &member.unseen) {
-                    if groups.is_empty() || groups.contains(&group.as_str()) {
-                        *unseen.entry(group.clone()).or_default() += count;
-                    }
-                }
+                let all = members.iter().flat_map(|member| &member.unseen);
+                let is_in = |group: &str| groups.is_empty() || groups.contains(&group);
+                add_named(&mut unseen, all.filter(|(group, _)| is_in(group)));
                 unseen
             };
             if !self.by_op {
@@ -169,7 +167,11 @@ impl Block<'_> {
 /// The I/Os of two devices.
 fn both(one: ApiInflight, other: ApiInflight) -> ApiInflight {
     let older = if one.oldest_seconds >= other.oldest_seconds { one } else { other };
-    ApiInflight { read: one.read + other.read, write: one.write + other.write, ..older }
+    ApiInflight {
+        read: one.read.saturating_add(other.read),
+        write: one.write.saturating_add(other.write),
+        ..older
+    }
 }
 
 #[cfg(test)]

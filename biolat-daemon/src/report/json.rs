@@ -19,8 +19,8 @@ use super::{
 use crate::{
     api::{ApiInflight, ApiSlowIo},
     band_histogram::BandHistogram,
-    format::NumberFormat,
     histogram::{Bounds, Histogram},
+    text::format::NumberFormat,
 };
 
 #[derive(Serialize)]
@@ -42,7 +42,7 @@ struct WindowJson<'a> {
     /// By device; none from an older daemon.
     inflight: Option<BTreeMap<&'a str, ApiInflight>>,
     lost: &'a BTreeMap<String, u64>,
-    failed_passes: u64,
+    failed_collections: u64,
     findings: Vec<String>,
     /// Of the past.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ pub(super) fn line(
         who: breakdown.who.then(|| who::workloads(window)),
         inflight: inflight(window),
         lost: &window.lost,
-        failed_passes: window.failures,
+        failed_collections: window.failures,
         findings: findings::findings(window, NumberFormat::UNICODE),
         slow,
     };

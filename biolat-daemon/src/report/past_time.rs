@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::wall_time;
+use crate::text::wall_time;
 
 /// `-2h` and `03:00` depend on what is now, which of a file is the time when it was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,11 +15,13 @@ use super::{
 };
 use crate::{
     api::{ApiSlowIo, ApiSlowLog},
-    clock,
     device::selection::Selection,
-    format::{self, NumberFormat},
     log_lines,
     terminal::{Highlight, Terminal, wrapped},
+    text::{
+        clock,
+        format::{self, NumberFormat},
+    },
 };
 
 /// Shows I/Os until it is stopped.

@@ -14,9 +14,11 @@ use crate::{
     api::ApiSnapshot,
     collect::{self, Settings},
     cpus::CpuNodes,
-    format, interval, probe,
+    interval, probe,
     rights::{self, Role},
-    snapshot, version,
+    snapshot,
+    text::format,
+    version,
 };
 
 /// The probe's counters are 32 bits wide and wrap: they are read at least this often, however long a window is.
@@ -27,7 +29,7 @@ pub(super) struct Source<T = ApiSnapshot> {
     /// The first snapshot, or another document of it.
     pub(super) first: Arc<T>,
     /// The number of collections in a window of the requested length.
-    pub(super) passes: u64,
+    pub(super) collections: u64,
     /// In words: `tracing with its own probe (biolat 0.1.0, kernel 6.18.0)`.
     pub(super) about: String,
     /// The NUMA node of each CPU; none is known of another host.
@@ -65,13 +67,19 @@ impl<T: Document> Source<T> {
                     format::duration(first.interval()),
                 );
                 // Rounded up, but for a hundredth of a collection.
-                let passes =
+                let collections =
                     (window.as_secs_f64() / first.interval().max(0.001) - 0.01).ceil().max(1.0) as u64;
-                Ok(Self { first, passes, about, nodes: CpuNodes::default(), origin: Origin::Remote(remote) })
+                Ok(Self {
+                    first,
+                    collections,
+                    about,
+                    nodes: CpuNodes::default(),
+                    origin: Origin::Remote(remote),
+                })
             }
             None => {
-                let passes = window.as_nanos().div_ceil(LONGEST_INTERVAL.as_nanos()).max(1) as u64;
-                let interval = window / u32::try_from(passes).unwrap_or(u32::MAX);
+                let collections = window.as_nanos().div_ceil(LONGEST_INTERVAL.as_nanos()).max(1) as u64;
+                let interval = window / u32::try_from(collections).unwrap_or(u32::MAX);
                 let mut own = Own::start(options, interval).await?;
                 let about = format!(
                     "tracing with its own probe (biolat {}, kernel {})",
@@ -81,7 +89,7 @@ impl<T: Document> Source<T> {
                 let nodes = CpuNodes::read(&options.host.sysfs);
                 rights::drop_privileges(Role::Tui, options.seccomp.is_enabled())?;
                 let first = own.next().await?;
-                Ok(Self { first, passes, about, nodes, origin: Origin::Own(own) })
+                Ok(Self { first, collections, about, nodes, origin: Origin::Own(own) })
             }
         }
     }
@@ -104,7 +112,7 @@ impl<T: Document> Source<T> {
 
     /// The actual length of a window: a multiple of the interval between collections.
     pub(super) fn window(&self) -> Duration {
-        Duration::try_from_secs_f64(self.first.interval() * self.passes as f64).unwrap_or_default()
+        Duration::try_from_secs_f64(self.first.interval() * self.collections as f64).unwrap_or_default()
     }
 }
 
@@ -128,21 +136,21 @@ impl Own {
             if self.snapshots.changed().await.is_err() {
                 bail!("the collector has stopped: please report this bug with what it logged");
             }
-            if let Some(snapshot) = self.latest() {
+            if let Some(snapshot) = self.latest()? {
                 return Ok(snapshot);
             }
         }
     }
 
-    fn latest<T: Document>(&mut self) -> Option<Arc<T>> {
-        let snapshot = self.snapshots.borrow_and_update().clone()?;
-        let mut document = T::of(&snapshot, &self.host, self.interval, self.slow);
-        document.clean_text();
-        Some(Arc::new(document))
+    /// As another host's: names of cgroups, which may be any text, are made harmless when they are read.
+    fn latest<T: Document>(&mut self) -> Result<Option<Arc<T>>> {
+        let Some(snapshot) = self.snapshots.borrow_and_update().clone() else { return Ok(None) };
+        let json = serde_json::to_vec(&T::of(&snapshot, &self.host, self.interval, self.slow))?;
+        Ok(Some(Arc::new(serde_json::from_slice(&json)?)))
     }
 
     async fn last<T: Document>(&mut self) -> Option<Arc<T>> {
         self.collector.collect_and_stop().await;
-        self.latest()
+        self.latest().ok().flatten()
     }
 }

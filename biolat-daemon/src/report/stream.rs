@@ -19,8 +19,9 @@ use super::{
 };
 use crate::{
     api::ApiSnapshot,
-    clock, format, log_lines,
+    log_lines,
     terminal::{Highlight, Terminal, wrapped},
+    text::{clock, format},
 };
 
 /// Shows windows.
@@ -67,7 +68,7 @@ async fn show(mut source: Source, options: &ReportOptions, mut stopped: watch::R
                 break;
             }
         }
-        if options.interval.is_some() && is_whole(&last, &latest, source.passes) {
+        if options.interval.is_some() && is_whole(&last, &latest, source.collections) {
             output.show(&last, &latest).await?;
             last = Arc::clone(&latest);
             shown += 1;
@@ -82,10 +83,10 @@ async fn show(mut source: Source, options: &ReportOptions, mut stopped: watch::R
 }
 
 /// Whether there are enough collections between these two.
-fn is_whole(before: &ApiSnapshot, after: &ApiSnapshot, passes: u64) -> bool {
+fn is_whole(before: &ApiSnapshot, after: &ApiSnapshot, collections: u64) -> bool {
     let restarted = before.started != after.started;
-    let passed = after.daemon.passes.saturating_sub(before.daemon.passes);
-    after.taken != before.taken && (restarted || passed >= passes)
+    let passed = after.daemon.collections.saturating_sub(before.daemon.collections);
+    after.taken != before.taken && (restarted || passed >= collections)
 }
 
 struct Output<'a> {

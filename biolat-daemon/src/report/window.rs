@@ -11,6 +11,7 @@ use super::{
 use crate::{
     api::{self, ApiDevice, ApiInflight, ApiSnapshot, HUNG_SECONDS},
     histogram::Histogram,
+    saturating,
 };
 
 /// The I/O between two snapshots.
@@ -136,7 +137,8 @@ fn seconds(before: &ApiSnapshot, after: &ApiSnapshot, restarted: bool) -> f64 {
         return (after.taken - after.started).max(0.0);
     }
     let by_clock = after.taken - before.taken;
-    let by_collections = after.daemon.passes.saturating_sub(before.daemon.passes) as f64 * after.interval;
+    let by_collections =
+        after.daemon.collections.saturating_sub(before.daemon.collections) as f64 * after.interval;
     if by_clock > 0.0 { by_clock } else { by_collections }
 }
 
@@ -187,7 +189,7 @@ impl DeviceWindow {
 impl ApiInflight {
     /// Those that were dispatched to the driver.
     pub(super) fn dispatched(&self) -> u64 {
-        self.read + self.write
+        self.read.saturating_add(self.write)
     }
 
     /// Whether there is none, in the scheduler neither.
@@ -225,7 +227,7 @@ impl Figures {
 
     /// Failed completions, whatever the status.
     pub(super) fn failed(&self) -> u64 {
-        self.errors.values().sum()
+        saturating::sum(self.errors.values())
     }
 
     /// The share of the wait before requests exist in all of the time. None without any.
@@ -243,10 +245,8 @@ impl Figures {
 
 impl AddAssign<&Self> for Figures {
     fn add_assign(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        for (status, count) in &other.errors {
-            *self.errors.entry(status.clone()).or_default() += count;
-        }
+        saturating::add(&mut self.bytes, other.bytes);
+        saturating::add_named(&mut self.errors, &other.errors);
         for (histogram, other) in self.histograms.iter_mut().zip(&other.histograms) {
             histogram.add(other);
         }
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back() {
         let (before, mut after) = (of(&[]), of(&[]));
-        (after.taken, after.daemon.passes) = (40.0, before.daemon.passes + 3);
+        (after.taken, after.daemon.collections) = (40.0, before.daemon.collections + 3);
         assert_eq!(Window::between(&before, &after).seconds, 15.0);
     }
 

@@ -8,6 +8,7 @@ use std::{
 use crate::{
     api::{ApiWorkload, ApiWorkloadUsage},
     band_histogram::BandHistogram,
+    saturating::add,
 };
 
 /// The root cgroup: the kernel's own I/O, and that of processes there.
@@ -89,8 +90,8 @@ impl From<&ApiWorkloadUsage> for WorkloadFigures {
 
 impl AddAssign<&Self> for WorkloadFigures {
     fn add_assign(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.errors += other.errors;
+        add(&mut self.bytes, other.bytes);
+        add(&mut self.errors, other.errors);
         self.queue_seconds += other.queue_seconds;
         self.device_seconds += other.device_seconds;
         self.total.add(&other.total);

@@ -28,7 +28,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::{task::spawn_blocking, time::timeout};
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::sanitize;
+use crate::text::sanitize;
 use files::Files;
 use passwords::{Passwords, Users};
 

@@ -435,10 +435,10 @@ fn a_hidden_tab_keeps_no_connection() {
     hide(&mut browser, true);
     wait_for("the page to close its stream", || streams(&setup.daemon).len() == limit);
     thread::sleep(Duration::from_secs(2));
-    let before = browser.evaluate("[fetches, biolat.state.count, biolat.state.passes]");
+    let before = browser.evaluate("[fetches, biolat.state.count, biolat.state.deltas]");
     Target::open(&setup.one.path()).read(500);
     thread::sleep(Duration::from_secs(4));
-    assert_eq!(browser.evaluate("[fetches, biolat.state.count, biolat.state.passes]"), before);
+    assert_eq!(browser.evaluate("[fetches, biolat.state.count, biolat.state.deltas]"), before);
 
     hide(&mut browser, false);
     browser.wait_for(&format!("biolat.state.count >= {}", before[1].as_u64().unwrap() + 500));
@@ -477,14 +477,14 @@ fn history_keeps_the_growth_of_each_collection() {
         const histogram = (count) => ({{ count, seconds: 1, zero: 0, overflow: 0, buckets: [[-80, count]] }});
         const device = (name, count, unseen) => ({{ name, since: 1, unseen: {{ read: unseen }},
             ops: [{{ op: 'read', bytes: 0, errors: {{}}, admission: histogram(0), queue: histogram(count), device: histogram(count), total: histogram(count) }}] }});
-        const daemon = {{ cpu_seconds: 0, passes: 0, pass_seconds: 0, probe: null }};
+        const daemon = {{ cpu_seconds: 0, collections: 0, collection_seconds: 0, probe: null }};
         const snapshot = (taken, devices) => ({{ started: 1, taken, interval: 1, lost: {{}}, daemon, devices }});
         const life = 2 ** 32 + 5;
         const snapshots = [snapshot(2, []), snapshot(3, [device('a', life, 0)]), snapshot(4, [device('a', life + 3, 0), device('b', 0, 0)]),
             snapshot(5, [device('a', life + 3, 0), device('b', 0, 2)])];
         const history = new History();
         for (const each of snapshots) history.add(each);
-        return history.passes.map((pass) => [new Sum().addPass(pass, 'a', null).all[TOTAL] - (pass.from < 3 ? life : 0), [...pass.devices.keys()]]);
+        return history.deltas.map((delta) => [new Sum().addDelta(delta, 'a', null).all[TOTAL] - (delta.from < 3 ? life : 0), [...delta.devices.keys()]]);
         }})()"
     ));
     // Idle devices are not kept.
@@ -506,10 +506,10 @@ fn a_drive_that_hangs_in_words() {
         "(() => {{ {script}
         const total = opBetween(null, {{ bytes: 0, errors: {{}}, total: {{ ...EMPTY, buckets: [[-80, 5]] }},
             admission: EMPTY, queue: EMPTY, device: EMPTY }});
-        const pass = (to, last) => ({{ from: to - 1, to, devices: new Map(to === last ? [['sda', {{ ops: new Map([['read', total]]) }}]] : []) }});
-        const words = (count, oldest_seconds, exact, passes, last) => {{
+        const delta = (to, last) => ({{ from: to - 1, to, devices: new Map(to === last ? [['sda', {{ ops: new Map([['read', total]]) }}]] : []) }});
+        const words = (count, oldest_seconds, exact, deltas, last) => {{
             const device = {{ name: 'sda', phases: ['total'], inflight: {{ read: count, write: 0, oldest_seconds, exact }} }};
-            const list = [...Array(passes).keys()].map((back) => pass(100 - back, last)).reverse();
+            const list = [...Array(deltas).keys()].map((back) => delta(100 - back, last)).reverse();
             return [isHung(device), oldest(device), overdue(device, list, 100)];
         }};
         return [words(12, 16, true, 60, 70), words(12, 16, false, 60, 70), words(3, 31, true, 60, 95), words(1, 31, true, 20, 0), words(0, 0.004, true, 60, 0)];
@@ -735,17 +735,17 @@ fn bands_and_cpus_of_each_collection() {
         "(() => {{ {script}
         const band = (size, seconds, zero, buckets, overflow) => ({{ size, device: {{ count: 0, seconds, zero, buckets, overflow }} }});
         const snapshot = (taken, bands, completions) => ({{ started: 1, taken, interval: 1, lost: {{}},
-            daemon: {{ cpu_seconds: 0, passes: 0, pass_seconds: 0, probe: null }},
+            daemon: {{ cpu_seconds: 0, collections: 0, collection_seconds: 0, probe: null }},
             devices: [{{ name: 'a', since: 1, unseen: {{}}, completions, ops: [{{ op: 'read', bytes: taken, errors: {{}}, admission: EMPTY, queue: EMPTY,
                 device: EMPTY, total: EMPTY, sizes: {{ requests: {{}}, bands }} }}] }}] }});
         const history = new History();
         history.add(snapshot(2, [band('le_4KiB', 1, 1, [[-20, 7]], 0)], [5, 5]));
         history.add(snapshot(3, [band('le_4KiB', 2, 1, [[-20, 9]], 0), band('gt_1MiB', 3, 0, [[0, 1]], 1)], [8, 5, 1]));
         history.add(snapshot(4, [band('le_4KiB', 3, 2, [[-20, 9]], 0), band('gt_1MiB', 3, 0, [[0, 1]], 1)], [8, 5, 1]));
-        const bands = sumBands(history.passes, 'a', 'read').filter(({{ all }}) => all > 0);
-        const cpus = sumCpus(history.passes, null, 3);
+        const bands = sumBands(history.deltas, 'a', 'read').filter(({{ all }}) => all > 0);
+        const cpus = sumCpus(history.deltas, null, 3);
         return [bands.map(({{ range, counts, all, seconds }}) => [range, all, seconds, ...[0.1, 0.5, 1].flatMap((q) => percentile(quantile(counts, all, q), WIDE))]),
-            [...cpus], effectiveCpus(cpus.map((count) => count / 4)), sumBands(history.passes, 'a', 'write').every(({{ all }}) => all === 0)];
+            [...cpus], effectiveCpus(cpus.map((count) => count / 4)), sumBands(history.deltas, 'a', 'write').every(({{ all }}) => all === 0)];
         }})()"
     ));
     let small = ["≤ 0.95 µs", "at most 0.95 µs", "821 µs", "691 µs to 977 µs", "821 µs", "691 µs to 977 µs"];
@@ -940,7 +940,7 @@ fn workloads_of_each_collection() {
             total: {{ count, seconds: 3 * count, zero: 0, overflow: 0, buckets: [[-20, count]] }} }});
         const workload = (cgroup, since, ...usage) => ({{ cgroup, name: cgroup.slice(1), kind: 'service', gone: false, since, usage }});
         const snapshot = (taken, since, ...workloads) => ({{ started: 1, taken, interval: 1, lost: {{}}, workloads,
-            daemon: {{ cpu_seconds: 0, passes: 0, pass_seconds: 0, probe: null }},
+            daemon: {{ cpu_seconds: 0, collections: 0, collection_seconds: 0, probe: null }},
             devices: ['a', 'b'].map((name) => ({{ name, since, unseen: {{}}, ops: [] }})) }});
         const history = new History();
         // One is renamed; one is new; one ends; at last, the devices are others.
@@ -948,13 +948,13 @@ fn workloads_of_each_collection() {
         history.add(snapshot(3, 1, workload('/one', 1, use('a', 107), use('b', 2)), workload('/renamed', 0.5, use('a', 5001))));
         history.add(snapshot(4, 1, workload('/one', 1, use('a', 107), use('b', 2)), workload('/renamed', 0.5, use('a', 5002)), workload('/new', 3, use('a', 9))));
         history.add(snapshot(5, 4, workload('/one', 1, use('a', 4)), workload('/new', 3, use('a', 1))));
-        const {{ passes, latest }} = history, figures = new Sum();
-        for (const pass of passes) figures.addPass(pass, 'a', 'read', '/one');
-        const names = ['/one', '/renamed', '/', 'other', '/a/b.slice/'].map((cgroup) => whoIs(cgroup, {{ passes, snapshot: latest }}));
-        return [passes.map(({{ workloads }}) => [...workloads.keys()]), deviceTimes(passes, 'a', null), deviceTimes(passes, null, 'write'),
+        const {{ deltas, latest }} = history, figures = new Sum();
+        for (const delta of deltas) figures.addDelta(delta, 'a', 'read', '/one');
+        const names = ['/one', '/renamed', '/', 'other', '/a/b.slice/'].map((cgroup) => whoIs(cgroup, {{ deltas, snapshot: latest }}));
+        return [deltas.map(({{ workloads }}) => [...workloads.keys()]), deviceTimes(deltas, 'a', null), deviceTimes(deltas, null, 'write'),
             [figures.all[TOTAL], figures.bytes, figures.queueShare, ...percentile(figures.quantile(TOTAL, 0.5), WIDE)],
             names.map((who) => `${{workloadName(who)}} ${{who.gone ?? 'unknown'}}`),
-            passes[0].workloads.get('/one').who === passes[2].workloads.get('/one').who];
+            deltas[0].workloads.get('/one').who === deltas[2].workloads.get('/one').who];
         }})()"
     ));
     let expected = json!([

@@ -127,7 +127,7 @@ fn hostile_files_are_refused_in_seconds() {
         "history": {"version": 1, "biolat": "0.1.0", "host": "db1", "interval": 5.0, "from": 0.0, "to": 1_767_582_120.0},
     });
     let interval = json!({
-        "began": 1_767_582_000.0, "taken": 1_767_582_060.0, "seconds": 60, "passes": 12, "failures": 0, "devices": [],
+        "began": 1_767_582_000.0, "taken": 1_767_582_060.0, "seconds": 60, "collections": 12, "failures": 0, "devices": [],
         "lost": {}, "slow": [], "slow_dropped": 0,
     });
     let many = format!("{head}\n{}", format!("{interval}\n").repeat(3_000_000));

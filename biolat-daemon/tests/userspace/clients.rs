@@ -270,7 +270,7 @@ fn an_event_stream_ends_when_the_web_config_changes() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        assert!(lines.any(|line| line == "event: pass"), "the stream has no event");
+        assert!(lines.any(|line| line == "event: collection"), "the stream has no event");
         (child, lines)
     };
     let (mut child, lines) = listen("old");

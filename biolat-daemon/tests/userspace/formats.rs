@@ -587,7 +587,10 @@ pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> ApiSn
 
     let daemon = &read.daemon;
     let collections = families["biolat_collect_duration_seconds"].metric[0].histogram.as_ref().unwrap();
-    assert_eq!((daemon.passes, daemon.pass_seconds), (collections.sample_count, collections.sample_sum));
+    assert_eq!(
+        (daemon.collections, daemon.collection_seconds),
+        (collections.sample_count, collections.sample_sum)
+    );
     for (found, name) in [
         (read.taken, "biolat_collect_timestamp_seconds"),
         (read.slow_dropped as f64, "biolat_slow_records_dropped_total"),

@@ -4,8 +4,8 @@
 //!
 //! Wrong values and deliberate mistakes show that the checks can fail.
 
-mod copies;
 mod joins;
+mod links;
 mod mistakes;
 mod notes;
 mod paths;
@@ -51,7 +51,7 @@ pub(super) fn check() -> Result<()> {
     ensure!(findings.is_empty(), "{}", findings.into_values().flatten().collect::<Vec<_>>().join("\n"));
     mistakes::check(&rendered)?;
     check_pod_names(&rendered)?;
-    copies::check(&rendered)?;
+    links::check(&rendered)?;
     notes::check(&rendered)?;
     check_unpin()?;
     let plain = plain()?;
@@ -66,9 +66,8 @@ pub(super) fn check() -> Result<()> {
     joins::check()
 }
 
-/// Writes the chart's copies and the plain manifest.
+/// Writes the plain manifest.
 pub(super) fn write() -> Result<()> {
-    copies::write()?;
     fs::write(root().join(MANIFEST), plain()?).with_context(|| format!("cannot write {MANIFEST}"))
 }
 

@@ -60,7 +60,7 @@ const COMPONENTS: &[Component] = &[
         check: prometheus::check,
         write: None,
     },
-    // After those whose files the chart copies.
+    // After those whose files the chart links to.
     Component {
         name: "kubernetes",
         kind: Kind::Files,

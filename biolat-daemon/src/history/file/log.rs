@@ -9,22 +9,11 @@ use std::{
 
 use flate2::Crc;
 
-use crate::history::format::Format;
-
 /// A file that begins otherwise is none of biolat's.
 pub(super) const MAGIC: [u8; 8] = *b"biolat\nH";
 
-/// The number of the format that is written. With an unknown one, the file is not read.
-const FORMAT: u32 = 2;
-
-/// The format of blocks in a file with this number; none if it is unknown.
-const fn format(number: u32) -> Option<Format> {
-    match number {
-        1 => Some(Format::One),
-        FORMAT => Some(Format::Two),
-        _ => None,
-    }
-}
+/// The number of the format. A file with another one is not read.
+const FORMAT: u32 = 1;
 
 /// Magic, format, checksum of the number of the use, this number.
 const HEADER: usize = 24;
@@ -92,13 +81,14 @@ impl Records {
     }
 }
 
-/// The number of the file's use, and its format; none if it cannot be read, has no valid header, or one of an unknown format.
-pub(super) fn generation(file: &File) -> Option<(u64, Format)> {
+/// The number of the file's use; none if it cannot be read, has no valid header, or is of an unknown format.
+pub(super) fn generation(file: &File) -> Option<u64> {
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0).ok()?;
     let generation = header[16..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let is_valid = header[..8] == MAGIC && word(&header, 12) == checksum(generation, &[]);
-    Some((generation, format(word(&header, 8)).filter(|_| is_valid)?))
+    let is_valid =
+        header[..8] == MAGIC && word(&header, 8) == FORMAT && word(&header, 12) == checksum(generation, &[]);
+    is_valid.then_some(generation)
 }
 
 /// Reads records up to the first that is not valid. Returns whether the file ends there.

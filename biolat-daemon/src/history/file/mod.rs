@@ -114,10 +114,10 @@ impl HistoryFile {
         let numbered = self.files.iter().enumerate();
         let mut found: Vec<_> =
             numbered.filter_map(|(number, file)| Some((log::generation(file)?, number))).collect();
-        found.sort_unstable_by_key(|&((generation, _), number)| Reverse((generation, number)));
-        self.generation = found.first().map_or(0, |((generation, _), _)| *generation);
-        for (place, ((generation, format), number)) in found.into_iter().enumerate() {
-            let mut restoring = Restoring::new(limits, format);
+        found.sort_unstable_by_key(|&found| Reverse(found));
+        self.generation = found.first().map_or(0, |(generation, _)| *generation);
+        for (place, (generation, number)) in found.into_iter().enumerate() {
+            let mut restoring = Restoring::new(limits);
             let is_whole = contents::read(&self.files[number], generation, &self.origin, &mut restoring);
             if restoring.has_totals() {
                 self.in_use = number;
@@ -168,7 +168,7 @@ impl HistoryFile {
         let file = &self.files[self.in_use];
         let is_same = || {
             file.metadata().is_ok_and(|metadata| metadata.len() == self.bytes)
-                && log::generation(file).is_some_and(|(generation, _)| generation == self.generation)
+                && log::generation(file) == Some(self.generation)
         };
         self.written.is_some() && !is_same()
     }

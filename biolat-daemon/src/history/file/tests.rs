@@ -1,7 +1,6 @@
 //! A history that is written, and read by the next daemon.
 
 mod changed;
-mod format_1;
 mod late;
 
 use std::{

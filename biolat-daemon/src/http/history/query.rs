@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::wall_time;
+use crate::text::{duration, wall_time};
 
 /// A range of the wall clock, and how long the intervals in it are at least: none is as they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl HistoryQuery {
                 "from" => from.replace(time("from")?).is_some(),
                 "to" => to.replace(time("to")?).is_some(),
                 "step" => {
-                    let length = wall_time::duration(&value).filter(|length| !length.is_zero());
+                    let length = duration::parse(&value).filter(|length| !length.is_zero());
                     step.replace(length.ok_or("step: give a time as in 10s, 5m or 1h")?).is_some()
                 }
                 "detail" => {

@@ -4,7 +4,7 @@
 const DRAG = 6;
 
 /** What each device and op had in a cell, the most first. */
-function whoWasThere({ passes }, index, phase, { device, op, workload }) {
+function whoWasThere({ deltas }, index, phase, { device, op, workload }) {
   const all = new Map();
   const add = (device, op, { words }) => {
     const counts = PHASES.map(() => new Float64Array(CELLS)), sums = PHASES.map(() => 0), key = `${device}\n${op}`;
@@ -14,12 +14,12 @@ function whoWasThere({ passes }, index, phase, { device, op, workload }) {
     row.of += sums[phase];
     all.set(key, row);
   };
-  for (const pass of passes) {
+  for (const delta of deltas) {
     if (workload !== null) {
-      for (const use of pass.workloads.get(workload)?.usage ?? []) if (isOf(use, device, op)) add(use.device, use.op, use);
+      for (const use of delta.workloads.get(workload)?.usage ?? []) if (isOf(use, device, op)) add(use.device, use.op, use);
       continue;
     }
-    for (const [name, { ops }] of pass.devices) {
+    for (const [name, { ops }] of delta.devices) {
       for (const [kind, growth] of ops) if (isOf({ device: name, op: kind }, device, op)) add(name, kind, growth);
     }
   }
@@ -27,9 +27,9 @@ function whoWasThere({ passes }, index, phase, { device, op, workload }) {
 }
 
 /** The recorded I/Os of a column, from the history or, without one, the latest ones. */
-async function recorded({ from, to, passes }) {
+async function recorded({ from, to, deltas }) {
   const isThere = ({ completed }) => completed > from && completed <= to;
-  if (saved !== null) return slowOf(passes).ios.filter(isThere);
+  if (saved !== null) return slowOf(deltas).ios.filter(isThere);
   try {
     const { intervals } = await askHistory(`from=${from}&to=${to}&detail=summary`);
     return intervals.flatMap(({ slow }) => slow).filter(isThere);

@@ -107,7 +107,7 @@ class Connection {
   #listen() {
     const events = new EventSource(`${API}events`);
     // At most a quarter of the time is spent on fetching.
-    events.addEventListener('pass', () => this.#schedule(Math.max(0, this.#fetchedAt + 3 * this.#cost - now())));
+    events.addEventListener('collection', () => this.#schedule(Math.max(0, this.#fetchedAt + 3 * this.#cost - now())));
     events.onopen = () => { this.#eventFailures = 0; };
     events.onerror = () => {
       this.#closeEvents();

@@ -1,9 +1,9 @@
 // The strip of CPUs: which ones complete the I/Os.
 
 /** Completions of each CPU. */
-function sumCpus(passes, device, length) {
+function sumCpus(deltas, device, length) {
   const counts = new Float64Array(length);
-  for (const pass of passes) for (const { cpus } of devicesOf(pass, device)) cpus.forEach((count, cpu) => { counts[cpu] += count; });
+  for (const delta of deltas) for (const { cpus } of devicesOf(delta, device)) cpus.forEach((count, cpu) => { counts[cpu] += count; });
   return counts;
 }
 
@@ -12,11 +12,11 @@ const effectiveCpus = (shares) => 1 / shares.reduce((all, share) => all + share 
 
 const MOST_CPUS_IN_WORDS = 8;
 
-function showCpus({ snapshot, passes }) {
+function showCpus({ snapshot, deltas }) {
   const length = Math.max(0, ...snapshot.devices.map(({ completions }) => completions?.length ?? 0));
-  at('cpus-at').hidden = length === 0 || passes.length === 0;
+  at('cpus-at').hidden = length === 0 || deltas.length === 0;
   if (at('cpus-at').hidden) return;
-  const counts = sumCpus(passes, choice.device, length), all = counts.reduce((all, count) => all + count, 0), any = all > 0;
+  const counts = sumCpus(deltas, choice.device, length), all = counts.reduce((all, count) => all + count, 0), any = all > 0;
   const shares = counts.map((count) => (any ? count / all : 0)), [sentence, strip] = at('cpus').children;
   const order = [...shares.keys()].filter((cpu) => shares[cpu] > 0).sort((one, other) => shares[other] - shares[one]);
   const words = order.slice(0, MOST_CPUS_IN_WORDS).map((cpu) => `CPU ${cpu} ${percent(shares[cpu])}`);

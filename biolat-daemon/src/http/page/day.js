@@ -40,14 +40,14 @@ class Day {
   draw(snapshot, device, op, range) {
     const { past } = this;
     // While others are read, those before stay.
-    if (past.passes.length > 0) at('day-of').hidden = false;
+    if (past.deltas.length > 0) at('day-of').hidden = false;
     else if (!past.loading) at('day-of').hidden = true;
-    if (past.passes.length === 0) return;
+    if (past.deltas.length === 0) return;
     const from = Math.max(past.from, Math.floor(past.begin)), to = Math.max(past.to, from + 60);
     const { context, width, height, ink, line } = prepare(this.canvas), bottom = height - 16;
     const x = (time) => ((time - from) / (to - from)) * width;
     Object.assign(this, { from, to, x, width });
-    this.columns = past.passes.map((pass) => dayColumn(pass, device, op));
+    this.columns = past.deltas.map((delta) => dayColumn(delta, device, op));
     hatch(context, line, [0, ...this.columns.flatMap((column) => [x(column.from), x(column.to)]), width], 0, bottom);
     const colours = Object.fromEntries(['stall', 'slow', 'failed', 'start'].map((kind) => [kind, getComputedStyle(at(`day-${kind}`)).color]));
     for (const column of this.columns) {
@@ -154,15 +154,15 @@ class Day {
 const isStall = ({ slowest }) => slowest > STALL * 1.001;
 
 /** The slowest I/O of the selection, as the upper bound of its bucket, and the errors. */
-function dayColumn(pass, device, op) {
-  const { from, to, failures } = pass, column = { from, to, failures, slowest: 0, errors: 0, slow: false, name: '' };
+function dayColumn(delta, device, op) {
+  const { from, to, failures } = delta, column = { from, to, failures, slowest: 0, errors: 0, slow: false, name: '' };
   const at = ({ device, op }) => (op === 'in flight' ? `${device}: in flight` : `${device} ${op}`);
-  for (const each of pass.summary) {
+  for (const each of delta.summary) {
     if (!isOf(each, device, each.op === 'in flight' ? null : op)) continue;
     column.errors += each.errors;
     if (each.slowest_seconds > column.slowest) Object.assign(column, { slowest: each.slowest_seconds, name: at(each) });
   }
-  for (const io of pass.slow) column.slow ||= isOf(io, device, op) && io.status === 'ok';
+  for (const io of delta.slow) column.slow ||= isOf(io, device, op) && io.status === 'ok';
   return column;
 }
 

@@ -10,9 +10,8 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 use super::escape;
 use crate::{
     api::{ApiInterval, IN_FLIGHT},
-    clock,
-    format::NumberFormat,
     history::SharedHistory,
+    text::{clock, format::NumberFormat},
     worst::{Worst, WorstInterval},
 };
 

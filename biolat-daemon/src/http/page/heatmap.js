@@ -16,25 +16,25 @@ function shades(dark) {
 
 const QUANTILES = [['p50', 0.5], ['p99', 0.99], ['p999', 0.999]];
 
-/** Columns of at least two pixels; several passes share one where there are many. */
-function columns(passes, from, to, width, device, op, workload) {
+/** Columns of at least two pixels; several deltas share one where there are many. */
+function columns(deltas, from, to, width, device, op, workload) {
   const all = [], least = ((to - from) / width) * 2, key = `${device}\n${op}\n${workload}`;
-  for (const pass of passes) {
-    if (pass.to <= from || pass.from >= to) continue;
+  for (const delta of deltas) {
+    if (delta.to <= from || delta.from >= to) continue;
     // Cached until the selection changes.
-    if (pass.summed?.key !== key) pass.summed = { key, sum: new Sum().addPass(pass, device, op, workload) };
+    if (delta.summed?.key !== key) delta.summed = { key, sum: new Sum().addDelta(delta, device, op, workload) };
     const last = all.at(-1);
-    if (last && Math.abs(pass.from - last.to) < 1e-3 && last.to - last.from < least) {
-      last.to = pass.to;
-      last.parts.push(pass.summed.sum);
-      last.passes.push(pass);
+    if (last && Math.abs(delta.from - last.to) < 1e-3 && last.to - last.from < least) {
+      last.to = delta.to;
+      last.parts.push(delta.summed.sum);
+      last.deltas.push(delta);
     } else {
-      all.push({ from: pass.from, to: pass.to, parts: [pass.summed.sum], passes: [pass] });
+      all.push({ from: delta.from, to: delta.to, parts: [delta.summed.sum], deltas: [delta] });
     }
   }
   for (const column of all) {
     const { parts } = column;
-    column.seconds = sum(column.passes.map(({ seconds }) => seconds));
+    column.seconds = sum(column.deltas.map(({ seconds }) => seconds));
     column.all = PHASES.map((_, phase) => parts.reduce((all, part) => all + part.all[phase], 0));
     column.bytes = parts.reduce((all, part) => all + part.bytes, 0);
     column.counts = (phase) => {
@@ -103,12 +103,12 @@ class Heatmap {
     this.canvas = canvas;
   }
 
-  draw({ passes, from, to, whole, device, op, workload, phase, dark, colours }) {
+  draw({ deltas, from, to, whole, device, op, workload, phase, dark, colours }) {
     const { context, width, height, ink, line, ground, ratio, family } = prepare(this.canvas);
     const plot = { left: 52, top: 8, right: width - (width < 500 ? 8 : 84), bottom: height - 24 };
     const snap = (value) => Math.round(value * ratio) / ratio;
     const x = (time) => snap(plot.left + ((time - from) / (to - from)) * (plot.right - plot.left));
-    this.columns = columns(passes, from, to, plot.right - plot.left, device, op, workload);
+    this.columns = columns(deltas, from, to, plot.right - plot.left, device, op, workload);
     this.phase = phase;
     // A workload's latencies are coarser.
     this.wide = workload === null ? 1 : WIDE;

@@ -1,6 +1,6 @@
-// History: the differences between consecutive snapshots. One difference is called a pass, as in the API.
+// History: the differences between consecutive snapshots. One is called a delta.
 
-const MOST_PASSES = 600;
+const MOST_DELTAS = 600;
 /** 4 bytes each. With hundreds of busy devices, the history is shorter, so that the browser does not run out of memory. */
 const MOST_WORDS = 16e6;
 /** What the objects of a workload's growth take besides. */
@@ -37,7 +37,7 @@ function bandsBetween(before, now, Words) {
 const difference = (now, before = {}) =>
   Object.fromEntries(Object.entries(now).map(([name, count]) => [name, Math.max(0, count - (before[name] ?? 0))]));
 
-/** The difference of an op, with its histograms in one array. Growth within one pass fits into 32 bits; that since the start may not. */
+/** The difference of an op, with its histograms in one array. Growth within one delta fits into 32 bits; that since the start may not. */
 function opBetween(before, now, Words = before ? Uint32Array : Float64Array) {
   const words = [];
   for (const phase of PHASES) appendGrowth(words, before ? before[phase] : EMPTY, now[phase]);
@@ -62,9 +62,9 @@ function workloadsBetween(before, now, started) {
   const had = new Map(before?.workloads?.map((workload) => [workload.cgroup, workload])), all = new Map();
   for (const workload of now.workloads ?? []) {
     const { cgroup, name, kind, since } = workload, was = had.get(cgroup), last = was?.since === since ? was : null;
-    // One object in all passes. Once the daemon does not know it any more, it is gone.
+    // One object in all deltas. Once the daemon does not know it any more, it is gone.
     workload.who = was?.who?.name === name ? was.who : { cgroup, name, kind, gone: true };
-    // A cgroup that was renamed: what it did before is not of this pass.
+    // A cgroup that was renamed: what it did before is not of this delta.
     if (before && !last && since < before.taken - now.interval) continue;
     const usage = [];
     for (const use of workload.usage) {
@@ -85,7 +85,7 @@ function between(before, now) {
   const same = before.started === now.started;
   const had = new Map(same ? before.devices.map((device) => [device.name, device]) : []);
   const from = same ? before.taken : now.started, to = now.taken;
-  const pass = { from, to, seconds: to - from, devices: new Map(), words: 0 }, started = new Set();
+  const delta = { from, to, seconds: to - from, devices: new Map(), words: 0 }, started = new Set();
   for (const device of now.devices) {
     const known = had.get(device.name);
     const last = known?.since === device.since ? known : null;
@@ -95,34 +95,34 @@ function between(before, now) {
       const growth = opBetween(last?.ops.find((other) => other.op === op.op), op);
       if (growth.words.length > PHASES.length || growth.bytes > 0 || growth.errors > 0) {
         ops.set(op.op, growth);
-        pass.words += (growth.words.byteLength + (growth.bands?.words.byteLength ?? 0)) / 4;
+        delta.words += (growth.words.byteLength + (growth.bands?.words.byteLength ?? 0)) / 4;
       }
     }
     const unseen = sum(difference(device.unseen, last?.unseen));
     const cpus = (last ? Uint32Array : Float64Array).from(device.completions ?? [], (count, cpu) => Math.max(0, count - (last?.completions?.[cpu] ?? 0)));
     // Idle devices are not kept: of hundreds, most are idle.
     if (ops.size || unseen) {
-      pass.devices.set(device.name, { ops, unseen, cpus });
-      pass.words += cpus.byteLength / 4;
+      delta.devices.set(device.name, { ops, unseen, cpus });
+      delta.words += cpus.byteLength / 4;
     }
   }
-  pass.workloads = workloadsBetween(same ? before : null, now, started);
-  for (const { usage } of pass.workloads.values()) for (const { words } of usage) pass.words += words.length + OBJECT;
-  pass.lost = difference(now.lost, same ? before.lost : {});
-  const was = same ? before.daemon : { cpu_seconds: null, passes: 0, pass_seconds: 0, probe: null };
-  pass.daemon = {
+  delta.workloads = workloadsBetween(same ? before : null, now, started);
+  for (const { usage } of delta.workloads.values()) for (const { words } of usage) delta.words += words.length + OBJECT;
+  delta.lost = difference(now.lost, same ? before.lost : {});
+  const was = same ? before.daemon : { cpu_seconds: null, collections: 0, collection_seconds: 0, probe: null };
+  delta.daemon = {
     // After a restart, CPU time before the first collection does not belong to this range.
     cpu: was.cpu_seconds === null ? null : now.daemon.cpu_seconds - was.cpu_seconds,
-    passes: now.daemon.passes - was.passes,
-    seconds: now.daemon.pass_seconds - was.pass_seconds,
+    collections: now.daemon.collections - was.collections,
+    seconds: now.daemon.collection_seconds - was.collection_seconds,
     runs: now.daemon.probe && now.daemon.probe.runs - (was.probe?.runs ?? 0),
     runSeconds: now.daemon.probe && now.daemon.probe.seconds - (was.probe?.seconds ?? 0),
   };
-  return pass;
+  return delta;
 }
 
 class History {
-  passes = [];
+  deltas = [];
   latest = null;
   #words = 0;
 
@@ -132,17 +132,17 @@ class History {
     if (before && before.started === snapshot.started && snapshot.taken === before.taken) return false;
     this.latest = snapshot;
     if (!before) return true;
-    const pass = between(before, snapshot), length = pass.seconds;
+    const delta = between(before, snapshot), length = delta.seconds;
     // A long gap is not shown: one mean over it would hide later detail.
     if (length > Math.max(LONGEST, 20 * snapshot.interval)) return true;
     // The clock was set back: time would run backwards on the heatmap.
-    if (length <= 0 || (this.passes.length && pass.from < this.passes.at(-1).to - 1)) this.#forget(this.passes.length);
+    if (length <= 0 || (this.deltas.length && delta.from < this.deltas.at(-1).to - 1)) this.#forget(this.deltas.length);
     if (length <= 0) return true;
-    this.passes.push(pass);
-    this.#words += pass.words;
-    let over = Math.max(0, this.passes.length - MOST_PASSES), words = this.#words;
-    for (let at = 0; at < this.passes.length - 1 && (at < over || words > MOST_WORDS); at++) {
-      words -= this.passes[at].words;
+    this.deltas.push(delta);
+    this.#words += delta.words;
+    let over = Math.max(0, this.deltas.length - MOST_DELTAS), words = this.#words;
+    for (let at = 0; at < this.deltas.length - 1 && (at < over || words > MOST_WORDS); at++) {
+      words -= this.deltas[at].words;
       over = Math.max(over, at + 1);
     }
     this.#forget(over);
@@ -150,7 +150,7 @@ class History {
   }
 
   #forget(count) {
-    for (const pass of this.passes.splice(0, count)) this.#words -= pass.words;
+    for (const delta of this.deltas.splice(0, count)) this.#words -= delta.words;
   }
 }
 
@@ -165,13 +165,13 @@ function addWords(words, counts, all) {
   }
 }
 
-/** The devices of a pass: one, if it has had I/O, or all. */
-const devicesOf = (pass, device) => (device === null ? [...pass.devices.values()] : [pass.devices.get(device)].filter(Boolean));
+/** The devices of a delta: one, if it has had I/O, or all. */
+const devicesOf = (delta, device) => (device === null ? [...delta.devices.values()] : [delta.devices.get(device)].filter(Boolean));
 
 /** Whether it is of the selection. */
 const isOf = (each, device, op) => (device ?? each.device) === each.device && (op ?? each.op) === each.op;
 
-/** Sum of passes, for one device or all, one op or all, and one workload or all. */
+/** Sum of deltas, for one device or all, one op or all, and one workload or all. */
 class Sum {
   counts = PHASES.map(() => new Float64Array(CELLS));
   all = PHASES.map(() => 0);
@@ -187,12 +187,12 @@ class Sum {
     return this;
   }
 
-  addPass(pass, device, op, workload = null) {
+  addDelta(delta, device, op, workload = null) {
     if (workload !== null) {
-      for (const growth of pass.workloads.get(workload)?.usage ?? []) if (isOf(growth, device, op)) this.add(growth);
+      for (const growth of delta.workloads.get(workload)?.usage ?? []) if (isOf(growth, device, op)) this.add(growth);
       return this;
     }
-    for (const { ops } of devicesOf(pass, device)) {
+    for (const { ops } of devicesOf(delta, device)) {
       for (const [kind, growth] of ops) if (op === null || kind === op) this.add(growth);
     }
     return this;

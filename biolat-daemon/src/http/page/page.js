@@ -4,7 +4,7 @@
 const at = (id) => document.getElementById(id);
 const history = new History();
 const heatmap = new Heatmap(at('heat'));
-const SPANS = [30, 60, 120, 300, MOST_PASSES];
+const SPANS = [30, 60, 120, 300, MOST_DELTAS];
 const reducedMotion = matchMedia('(prefers-reduced-motion: reduce)'), darkScheme = matchMedia('(prefers-color-scheme: dark)');
 
 /** The selection. Null means all; as the range, live. A range has its length until now, or both ends; a cell, a time and an index. */
@@ -180,21 +180,21 @@ function draw() {
 
 /** What the past has of the range. */
 function pastRange() {
-  const { latest } = paused ?? history, { passes } = past, from = Math.max(past.from, Math.min(past.begin, past.to - past.step));
-  return { snapshot: past.snapshot(latest), from, to: Math.max(past.to, from + past.step), passes, isPast: true };
+  const { latest } = paused ?? history, { deltas } = past, from = Math.max(past.from, Math.min(past.begin, past.to - past.step));
+  return { snapshot: past.snapshot(latest), from, to: Math.max(past.to, from + past.step), deltas, isPast: true };
 }
 
 function timeRange() {
   if (choice.range !== null) return pastRange();
-  const { passes, latest } = paused ?? { passes: history.passes, latest: history.latest };
+  const { deltas, latest } = paused ?? { deltas: history.deltas, latest: history.latest };
   // The range grows with the history up to the selected time.
   const end = latest.taken, most = SPANS[choice.span];
-  const first = passes.length ? Math.max(passes[0].from, end - MOST_PASSES * latest.interval) : end;
+  const first = deltas.length ? Math.max(deltas[0].from, end - MOST_DELTAS * latest.interval) : end;
   const wanted = SPANS.find((count) => count >= most || count * latest.interval >= end - first);
   const span = wanted * latest.interval;
   // Filled from left to right, then scrolling.
-  const from = passes.length && end - first < span ? first : end - span;
-  return { snapshot: latest, from, to: from + span, passes: passes.filter((pass) => pass.to > from) };
+  const from = deltas.length && end - first < span ? first : end - span;
+  return { snapshot: latest, from, to: from + span, deltas: deltas.filter((delta) => delta.to > from) };
 }
 
 function drawNow() {
@@ -205,17 +205,17 @@ function drawNow() {
   // Of a workload, only total latencies are counted.
   const workload = snapshot.workloads ? choice.workload : null, phase = workload === null ? choice.phase : TOTAL;
   // Those with sizes and workloads: of the past, not all.
-  const detailed = view.passes.filter(({ hasDetail = true }) => hasDetail), passes = workload === null ? view.passes : detailed;
+  const detailed = view.deltas.filter(({ hasDetail = true }) => hasDetail), deltas = workload === null ? view.deltas : detailed;
   showChoice(snapshot, { workload, phase });
   setText(at('host'), snapshot.host);
   document.title = visible(`${snapshot.host} · biolat`);
   const colours = Object.fromEntries(QUANTILES.map(([name]) => [name, getComputedStyle(document.querySelector(`dt.${name}`)).color]));
-  heatmap.draw({ passes, from, to, whole: isPast && !past.loading, device, op, workload, phase, dark, colours });
-  const sumOf = (some, whose) => some.reduce((all, pass) => all.addPass(pass, device, op, whose), new Sum());
-  const total = sumOf(passes), shown = workload === null ? total : sumOf(passes, workload);
+  heatmap.draw({ deltas, from, to, whole: isPast && !past.loading, device, op, workload, phase, dark, colours });
+  const sumOf = (some, whose) => some.reduce((all, delta) => all.addDelta(delta, device, op, whose), new Sum());
+  const total = sumOf(deltas), shown = workload === null ? total : sumOf(deltas, workload);
   const of = `${workload === null ? '' : `${workloadName(whoIs(workload, view))}, `}${selection()}`;
-  rendered = { ...view, passes, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: secondsOf(passes) };
-  const details = { ...rendered, passes: detailed, sum: detailed.length === passes.length ? total : sumOf(detailed), seconds: secondsOf(detailed), missing: missingDetail(view.passes, detailed) };
+  rendered = { ...view, deltas, chosen: { ...choice, workload }, workload, of, sum: total, shown, seconds: secondsOf(deltas) };
+  const details = { ...rendered, deltas: detailed, sum: detailed.length === deltas.length ? total : sumOf(detailed), seconds: secondsOf(detailed), missing: missingDetail(view.deltas, detailed) };
   showRanges();
   showFigures(rendered);
   showDevices(rendered);
@@ -224,10 +224,10 @@ function drawNow() {
   showCpus(rendered);
   showLegend();
   showHung(paused?.latest ?? history.latest);
-  slow.show(isPast ? slowOf(passes) : slow.list, device, op, workload, isPast ? `${of}, ${from} ${to}` : of, of);
+  slow.show(isPast ? slowOf(deltas) : slow.list, device, op, workload, isPast ? `${of}, ${from} ${to}` : of, of);
   showHints(snapshot);
   showLost(rendered);
-  showCost(isPast ? { ...rendered, passes: [] } : rendered);
+  showCost(isPast ? { ...rendered, deltas: [] } : rendered);
   day.draw((paused ?? history).latest, device, op, isPast && { from, to });
   updateReading();
   updatePin();
@@ -235,25 +235,25 @@ function drawNow() {
   drawSeconds = (performance.now() - began) / 1000;
 }
 
-const secondsOf = (passes) => sum(passes.map((pass) => pass.seconds));
+const secondsOf = (deltas) => sum(deltas.map((delta) => delta.seconds));
 
 /** Of which time the history has no sizes and workloads; empty if it has them of all. */
-function missingDetail(passes, detailed) {
-  const missing = secondsOf(passes) - secondsOf(detailed);
-  return detailed.length < passes.length ? `Not in the history any more: ${detailed.length ? duration(missing) : 'all'} of this time.` : '';
+function missingDetail(deltas, detailed) {
+  const missing = secondsOf(deltas) - secondsOf(detailed);
+  return detailed.length < deltas.length ? `Not in the history any more: ${detailed.length ? duration(missing) : 'all'} of this time.` : '';
 }
 
-/** The recorded I/Os of the passes, the slowest of each. */
-const slowOf = (passes) => ({ ios: passes.flatMap(({ slow }) => slow), dropped: sum(passes.map((pass) => pass.slow_dropped)) });
+/** The recorded I/Os of the deltas, the slowest of each. */
+const slowOf = (deltas) => ({ ios: deltas.flatMap(({ slow }) => slow), dropped: sum(deltas.map((delta) => delta.slow_dropped)) });
 
 const selection = () => `${choice.device ?? 'all devices'}, ${choice.op ?? 'all ops'}`;
 
-function showFigures({ passes, from, to, shown: total, seconds, snapshot, workload, of, isPast }) {
+function showFigures({ deltas, from, to, shown: total, seconds, snapshot, workload, of, isPast }) {
   const { phase, wide } = heatmap;
   setText(at('title'), `${PHASES[phase]} latency of ${of}`);
   at('everyone').hidden = workload === null;
   for (const [name, q] of QUANTILES) setText(at(name), ...percentile(total.quantile(phase, q), wide));
-  const list = heatmap.columns, known = passes.length > 0 && seconds > 0;
+  const list = heatmap.columns, known = deltas.length > 0 && seconds > 0;
   const ios = (column) => column.all[TOTAL] / column.seconds, bytes = (column) => column.bytes / column.seconds;
   setText(at('iops'), number(known ? total.all[TOTAL] / seconds : null), 'mean over the time shown');
   setText(at('rate'), `${megabytes(known ? total.bytes / seconds : null)}${known ? ' MB/s' : ''}`, 'mean over the time shown');
@@ -278,16 +278,16 @@ function showFigures({ passes, from, to, shown: total, seconds, snapshot, worklo
 const hungAge = (device) => (isHung(device) ? ageOf(device) : 0);
 
 /** Values of each device: for the time shown or, before there is any, since biolat first saw it. */
-function deviceRows({ snapshot, passes, seconds }) {
+function deviceRows({ snapshot, deltas, seconds }) {
   return snapshot.devices.map((device) => {
     const total = new Sum(), row = { device, sum: total, unseen: 0, seconds };
-    if (passes.length === 0) {
+    if (deltas.length === 0) {
       total.addDevice(device, choice.op);
       row.seconds = snapshot.taken - device.since;
     } else {
-      for (const pass of passes) {
-        total.addPass(pass, device.name, choice.op);
-        row.unseen += pass.devices.get(device.name)?.unseen ?? 0;
+      for (const delta of deltas) {
+        total.addDelta(delta, device.name, choice.op);
+        row.unseen += delta.devices.get(device.name)?.unseen ?? 0;
       }
     }
     row.p99 = total.quantile(choice.phase, 0.99);
@@ -325,7 +325,7 @@ function rowOf(name) {
 function showDevices(view) {
   const list = deviceRows(view), body = at('devices').tBodies[0];
   setText(at('devices-of'), `${PHASES[choice.phase]} latency of ${choice.op ?? 'all ops'}, ${
-    view.isPast ? at('range-of').textContent : view.passes.length ? `last ${duration(view.seconds)}` : 'since biolat first saw them'}, worst p99 first`);
+    view.isPast ? at('range-of').textContent : view.deltas.length ? `last ${duration(view.seconds)}` : 'since biolat first saw them'}, worst p99 first`);
   for (const name of rows.keys()) if (!list.some((row) => row.device.name === name)) rows.delete(name);
   setRows(body, list.map(({ device }) => rowOf(device.name)));
   for (const { device, sum: figures, unseen, seconds } of list) {
@@ -345,7 +345,7 @@ function showDevices(view) {
     const errors = {};
     for (const op of device.ops) for (const [status, count] of Object.entries(op.errors)) errors[status] = (errors[status] ?? 0) + count;
     setText(cells[11], number(sum(errors)), Object.entries(errors).map(([status, count]) => `${status} ${count}`).join(', '));
-    cells[11].classList.toggle('bad', view.passes.length > 0 && figures.errors > 0);
+    cells[11].classList.toggle('bad', view.deltas.length > 0 && figures.errors > 0);
     const audited = Object.keys(device.unseen).length > 0;
     setText(cells[12], number(audited ? sum(device.unseen) : null), audited ? '' : 'this device is not audited');
     cells[12].classList.toggle('unsure', unseen > 0);
@@ -378,7 +378,7 @@ function showHung(snapshot) {
   const [message, details] = at('hung').children;
   at('hung').hidden = list.length === 0;
   setText(message, list.length ? `I/O of ${several(names)} does not complete.` : '');
-  setText(details, list.slice(0, MOST_NAMES).map((device) => `${overdue(device, (paused ?? history).passes, snapshot.taken)}.`).join(' '));
+  setText(details, list.slice(0, MOST_NAMES).map((device) => `${overdue(device, (paused ?? history).deltas, snapshot.taken)}.`).join(' '));
 }
 
 const MOST_NAMES = 3;
@@ -424,19 +424,19 @@ function pairs(list, items) {
 /** Meaning of each loss reason, and whether it is expected. The daemon puts its table here. */
 const REASONS = LOSS_REASONS_OF_THE_DAEMON;
 
-function showLost({ snapshot, passes }) {
+function showLost({ snapshot, deltas }) {
   pairs(at('lost'), Object.entries(snapshot.lost).map(([reason, count]) => {
-    const now = passes.reduce((all, pass) => all + (pass.lost[reason] ?? 0), 0);
+    const now = deltas.reduce((all, delta) => all + (delta.lost[reason] ?? 0), 0);
     return [reason.replaceAll('_', ' '), number(count) + (now > 0 ? ` (+${number(now)})` : ''), REASONS[reason]?.meaning, now > 0 && !REASONS[reason]?.expected];
   }));
 }
 
-function showCost({ snapshot, passes }) {
+function showCost({ snapshot, deltas }) {
   const { daemon } = snapshot;
-  const add = (part, of = (pass) => pass.daemon[part]) => passes.reduce((all, pass) => all + (of(pass) ?? 0), 0);
-  const measured = passes.filter((pass) => pass.daemon.cpu !== null);
-  const cpuSeconds = sum(measured.map((pass) => pass.seconds)), made = add('passes'), runs = add('runs');
-  const [span, seconds, count] = passes.length ? ['time shown', add('seconds'), made] : ['life of biolat', daemon.pass_seconds, daemon.passes];
+  const add = (part, of = (delta) => delta.daemon[part]) => deltas.reduce((all, delta) => all + (of(delta) ?? 0), 0);
+  const measured = deltas.filter((delta) => delta.daemon.cpu !== null);
+  const cpuSeconds = sum(measured.map((delta) => delta.seconds)), made = add('collections'), runs = add('runs');
+  const [span, seconds, count] = deltas.length ? ['time shown', add('seconds'), made] : ['life of biolat', daemon.collection_seconds, daemon.collections];
   pairs(at('cost'), [
     ['processor', cpuSeconds > 0 ? `${percent(add('cpu') / cpuSeconds)} of one CPU` : NONE, 'the daemon, in the time shown; without the probe, which runs in the kernel'],
     ...(runs > 0 ? [['probe', `${number(Math.round((add('runSeconds') / runs) * 1e9))} ns per I/O`, 'measured by the kernel (--probe-stats)']] : []),
@@ -561,7 +561,7 @@ at('heat').onblur = () => { clearReading(); band.clear(); };
 
 function pause() {
   if (saved) return closeFile();
-  paused = paused || !history.latest ? null : { passes: [...history.passes], latest: history.latest };
+  paused = paused || !history.latest ? null : { deltas: [...history.deltas], latest: history.latest };
   follow();
   at('pause').setAttribute('aria-pressed', paused !== null);
   setText(at('pause'), paused ? 'Resume' : 'Pause');
@@ -699,7 +699,7 @@ Object.defineProperty(window, 'biolat', {
       }
       return {
         device, op, workload, latency: PHASES[phase], paused: paused !== null, connected: connection.connected, age: connection.age,
-        range: choice.range, loading: past.loading || drawTimer !== 0, draws, drawSeconds, day: day.columns, passes: history.passes.length, drawn: columns.length, cells, count: sum(cells),
+        range: choice.range, loading: past.loading || drawTimer !== 0, draws, drawSeconds, day: day.columns, deltas: history.deltas.length, drawn: columns.length, cells, count: sum(cells),
         columns: columns.map((column) => ({ from: column.from, to: column.to, count: column.all[phase] })),
       };
     },

@@ -1,4 +1,4 @@
-// The past: intervals of the daemon's history. Each becomes a pass, as the difference of two snapshots does.
+// The past: intervals of the daemon's history, as deltas.
 
 /** Ranges until now, in seconds. */
 const RANGES = [600, 7200, 21600, 93600], DAY = RANGES.at(-1);
@@ -14,18 +14,18 @@ const stepOf = (seconds, most = MOST_COLUMNS) => STEPS.find((step) => seconds / 
 /** Whether an interval has sizes or workloads. The daemon drops them first where memory is short. */
 const hasDetail = ({ devices = [], workloads }) => workloads !== undefined || devices.every(({ ops }) => ops.every(({ sizes }) => sizes));
 
-/** The pass of an interval: its counters are differences. */
-function passOf(interval) {
+/** The delta of an interval: its counters are differences. */
+function deltaOf(interval) {
   const { began, taken, seconds, devices = [], summary = [], slow, slow_dropped, lost, failures } = interval;
   // If the clock was set back in the interval, it seems to end before it begins.
   const from = began < taken ? began : taken - seconds;
-  const pass = {
+  const delta = {
     from, to: taken, seconds, devices: new Map(), workloads: workloadsBetween(null, interval, new Set()), hasDetail: hasDetail(interval),
     seen: devices, summary, slow, slow_dropped, lost, failures, daemon: { cpu: null },
   };
   for (const device of devices) {
     // A drive may have been replaced by one of the same name.
-    const kept = pass.devices.get(device.name) ?? { ops: [], unseen: 0, cpus: [] };
+    const kept = delta.devices.get(device.name) ?? { ops: [], unseen: 0, cpus: [] };
     for (const op of device.ops) {
       kept.ops.push([op.op, opBetween(null, op, Uint32Array)]);
       // Its histograms are not needed any more.
@@ -33,16 +33,16 @@ function passOf(interval) {
       op.sizes &&= {};
     }
     kept.unseen += sum(device.unseen);
-    pass.devices.set(device.name, kept);
+    delta.devices.set(device.name, kept);
   }
-  return pass;
+  return delta;
 }
 
 const middleOf = ({ from, to }) => (from + to) / 2;
 
 /** A range of the history. It is fetched in parts; later, what has come since. */
 class Past {
-  passes = [];
+  deltas = [];
   from = 0;
   to = 0;
   step = 1;
@@ -67,40 +67,40 @@ class Past {
     this.#abort?.abort();
     this.#abort = new AbortController();
     if (key !== this.#key) {
-      this.passes = [];
+      this.deltas = [];
       this.problem = '';
     }
     this.#key = key;
     const start = Math.floor(from / step) * step, end = Math.ceil(to / step) * step;
     Object.assign(this, { from: start, to, step, loading: true });
     // The clock may have been set back: what it said before is to come again.
-    this.passes = this.passes.filter((pass) => pass.to > start && pass.from < end);
+    this.deltas = this.deltas.filter((delta) => delta.to > start && delta.from < end);
     this.#fetch(start, end, this.#abort.signal);
   }
 
   forget() {
     this.#abort?.abort();
     this.#key = '';
-    this.passes = [];
+    this.deltas = [];
     this.loading = false;
     this.problem = '';
     this.completeFrom = null;
   }
 
   async #fetch(from, to, signal) {
-    const { step } = this, last = this.passes.at(-1);
+    const { step } = this, last = this.deltas.at(-1);
     // The last one may have grown.
     let start = last ? Math.floor(middleOf(last) / step) * step : from;
     try {
       while (start < to) {
         const end = Math.min(to, start + step * this.part);
-        const { completeFrom, passes } = await this.#read(start, end, signal);
+        const { completeFrom, deltas } = await this.#read(start, end, signal);
         // The oldest is dropped, or all: another daemon may have begun another history.
         const begin = completeFrom === this.completeFrom ? -Infinity : completeFrom ?? Infinity;
         this.completeFrom = completeFrom;
-        const kept = this.passes.filter((pass) => middleOf(pass) < start && pass.to > begin), ends = new Set(kept.map(({ to }) => to));
+        const kept = this.deltas.filter((delta) => middleOf(delta) < start && delta.to > begin), ends = new Set(kept.map(({ to }) => to));
         // If no interval has its middle in a part, the answer is one that is longer, which may be there.
-        this.passes = [...kept, ...passes.filter(({ to }) => !ends.has(to))];
+        this.deltas = [...kept, ...deltas.filter(({ to }) => !ends.has(to))];
         start = this.completeFrom === null ? to : end;
         this.problem = '';
         if (start < to) this.onChange();
@@ -108,7 +108,7 @@ class Past {
     } catch (error) {
       if (signal.aborted) return;
       this.problem = error.constructor === Error ? error.message : 'The history cannot be read: the connection is lost.';
-      if (this.problem === OFF) Object.assign(this, { passes: [], completeFrom: null });
+      if (this.problem === OFF) Object.assign(this, { deltas: [], completeFrom: null });
     }
     if (signal.aborted) return;
     this.loading = false;
@@ -122,25 +122,25 @@ class Past {
   }
 
   async #read(from, to, signal) {
-    if (saved !== null) return { completeFrom: saved.passes[0].from, passes: saved.range(from, to, this.step) };
+    if (saved !== null) return { completeFrom: saved.deltas[0].from, deltas: saved.range(from, to, this.step) };
     const { complete_from: completeFrom, intervals } = await askHistory(`from=${from}&to=${to}&step=${this.step}${this.detail}`, signal);
-    return { completeFrom, passes: intervals.map(passOf) };
+    return { completeFrom, deltas: intervals.map(deltaOf) };
   }
 
   /** From when on there is a history, in seconds; 0 if that is not known. Before its first interval only if the clock was set back. */
   get begin() {
-    return Math.min(this.completeFrom ?? 0, ...this.passes.map(({ from }) => from));
+    return Math.min(this.completeFrom ?? 0, ...this.deltas.map(({ from }) => from));
   }
 
   /** The latest snapshot with the devices of the range, and what they did in it. */
   snapshot(latest) {
-    if (this.#devices.of !== this.passes) this.#devices = { of: this.passes, list: this.#sumDevices(latest) };
+    if (this.#devices.of !== this.deltas) this.#devices = { of: this.deltas, list: this.#sumDevices(latest) };
     return { ...latest, devices: this.#devices.list };
   }
 
   #sumDevices(latest) {
     const live = new Map(latest.devices.map((device) => [device.name, device])), all = new Map();
-    for (const { seen } of this.passes) {
+    for (const { seen } of this.deltas) {
       for (const device of seen) {
         const { name, inflight, unseen } = device, had = all.get(name);
         const audited = Object.fromEntries(Object.keys(live.get(name)?.unseen ?? {}).map((group) => [group, 0]));

@@ -2,7 +2,7 @@
 
 const SAVED_FORMAT = 'biolat history', SAVED_VERSION = 1;
 /** What a browser can hold, in numbers of histograms of 4 bytes each, and how many intervals. */
-const MOST_SAVED_WORDS = 100e6, MOST_SAVED_PASSES = 100e3;
+const MOST_SAVED_WORDS = 100e6, MOST_SAVED_DELTAS = 100e3;
 /** The longest line that `report` reads, in characters. */
 const LONGEST_LINE = 32 * 2 ** 20;
 
@@ -62,7 +62,7 @@ function wordsOf(histograms) {
 /** The sum of bands of sizes, as `sumBands` adds them up. */
 const bandsOf = (bands) => ({ seconds: bands.map(({ seconds }) => seconds), words: wordsOf(bands.map(({ counts }) => counts)) });
 
-/** The sum of what an op or a workload did in several passes. */
+/** The sum of what an op or a workload did in several deltas. */
 function sumGrowth(list) {
   if (list.length === 1) return list[0];
   const { bytes, errors, seconds, counts } = list.reduce((sum, growth) => sum.add(growth), new Sum());
@@ -70,10 +70,10 @@ function sumGrowth(list) {
   return { bytes, errors, seconds, words: wordsOf(counts), bands: banded.length ? bandsOf(sumBands(banded, null, null)) : null };
 }
 
-/** What each workload did in several passes. */
-function sumWorkloads(passes) {
+/** What each workload did in several deltas. */
+function sumWorkloads(deltas) {
   const all = new Map();
-  for (const { workloads } of passes) {
+  for (const { workloads } of deltas) {
     for (const [cgroup, { who, usage }] of workloads) {
       const { uses } = all.get(cgroup) ?? all.set(cgroup, { who, uses: new Map() }).get(cgroup);
       for (const use of usage) {
@@ -86,31 +86,31 @@ function sumWorkloads(passes) {
   return new Map([...all].map(([cgroup, { who, uses }]) => [cgroup, { who, usage: sums(uses) }]));
 }
 
-/** Several passes as one. */
-function sumPasses(passes) {
-  if (passes.length === 1) return passes[0];
-  const [{ from: began }] = passes, { to } = passes.at(-1), seconds = sum(passes.map((pass) => pass.seconds)), all = new Map(), lost = {};
-  for (const pass of passes) {
-    for (const [name, { ops, unseen }] of pass.devices) {
+/** Several deltas as one. */
+function sumDeltas(deltas) {
+  if (deltas.length === 1) return deltas[0];
+  const [{ from: began }] = deltas, { to } = deltas.at(-1), seconds = sum(deltas.map((delta) => delta.seconds)), all = new Map(), lost = {};
+  for (const delta of deltas) {
+    for (const [name, { ops, unseen }] of delta.devices) {
       const device = all.get(name) ?? { ops: new Map(), unseen: 0, cpus: [] };
       for (const [op, growth] of ops) (device.ops.get(op) ?? device.ops.set(op, []).get(op)).push(growth);
       device.unseen += unseen;
       all.set(name, device);
     }
-    for (const [reason, count] of Object.entries(pass.lost)) lost[reason] = (lost[reason] ?? 0) + count;
+    for (const [reason, count] of Object.entries(delta.lost)) lost[reason] = (lost[reason] ?? 0) + count;
   }
   for (const { ops } of all.values()) for (const [op, list] of ops) ops.set(op, sumGrowth(list));
-  const [seen, slow, summary] = ['seen', 'slow', 'summary'].map((part) => passes.flatMap((pass) => pass[part]));
+  const [seen, slow, summary] = ['seen', 'slow', 'summary'].map((part) => deltas.flatMap((delta) => delta[part]));
   return {
-    ...passes[0], from: began < to ? began : to - seconds, to, seconds, devices: all, seen, slow, summary, lost,
+    ...deltas[0], from: began < to ? began : to - seconds, to, seconds, devices: all, seen, slow, summary, lost,
     // As in the API: without those of a part, there are none of the sum.
-    ...(passes.every((pass) => pass.hasDetail) ? { workloads: sumWorkloads(passes) } : { workloads: new Map(), hasDetail: false }),
-    slow_dropped: sum(passes.map((pass) => pass.slow_dropped)), failures: sum(passes.map((pass) => pass.failures)),
+    ...(deltas.every((delta) => delta.hasDetail) ? { workloads: sumWorkloads(deltas) } : { workloads: new Map(), hasDetail: false }),
+    slow_dropped: sum(deltas.map((delta) => delta.slow_dropped)), failures: sum(deltas.map((delta) => delta.failures)),
   };
 }
 
 class SavedHistory {
-  passes = [];
+  deltas = [];
   /** What is wrong with the file, although it can be shown; empty if nothing is. */
   problem = '';
 
@@ -118,22 +118,22 @@ class SavedHistory {
     if (format !== SAVED_FORMAT) throw notSaved(name);
     if (version !== SAVED_VERSION) throw new Error(`${name} was saved by a newer biolat: open it in the page of that version.`);
     const { host, interval } = history;
-    const none = { version: 1, host, interval, taken: saved, started: 0, devices: [], workloads: null, lost: {}, daemon: { failures: 0, overruns: 0, passes: 0 } };
+    const none = { version: 1, host, interval, taken: saved, started: 0, devices: [], workloads: null, lost: {}, daemon: { failures: 0, overruns: 0, collections: 0 } };
     Object.assign(this, { name, saved, latest: snapshot ?? none });
   }
 
-  /** The passes of a range, summed by steps, as the API selects them. */
+  /** The deltas of a range, summed by steps, as the API selects them. */
   range(from, to, step) {
-    const within = this.passes.filter((pass) => middleOf(pass) >= from && middleOf(pass) < to), middle = (from + to) / 2, steps = [];
-    if (within.length === 0) return this.passes.filter((pass) => pass.from <= middle && middle < pass.to).slice(0, 1);
+    const within = this.deltas.filter((delta) => middleOf(delta) >= from && middleOf(delta) < to), middle = (from + to) / 2, steps = [];
+    if (within.length === 0) return this.deltas.filter((delta) => delta.from <= middle && middle < delta.to).slice(0, 1);
     let last = null;
-    for (const pass of within) {
-      const number = Math.floor((middleOf(pass) - from) / step);
-      if (number === last) steps.at(-1).push(pass);
-      else steps.push([pass]);
+    for (const delta of within) {
+      const number = Math.floor((middleOf(delta) - from) / step);
+      if (number === last) steps.at(-1).push(delta);
+      else steps.push([delta]);
       last = number;
     }
-    return steps.map(sumPasses);
+    return steps.map(sumDeltas);
   }
 }
 
@@ -148,24 +148,24 @@ async function readSaved(file) {
         continue;
       }
       if (value.end) {
-        isWhole = value.end.intervals === saved.passes.length;
+        isWhole = value.end.intervals === saved.deltas.length;
         break;
       }
-      if (saved.passes.length === MOST_SAVED_PASSES) throw new TooLarge();
-      const pass = passOf({ ...value, summary: summaryOf(value) });
-      words += (1 + pass.slow.length + pass.summary.length) * OBJECT;
-      for (const { ops } of pass.devices.values()) for (const [, growth] of ops) words += growth.words.length + (growth.bands?.words.length ?? 0) + OBJECT;
-      for (const { usage } of pass.workloads.values()) for (const growth of usage) words += growth.words.length + OBJECT;
+      if (saved.deltas.length === MOST_SAVED_DELTAS) throw new TooLarge();
+      const delta = deltaOf({ ...value, summary: summaryOf(value) });
+      words += (1 + delta.slow.length + delta.summary.length) * OBJECT;
+      for (const { ops } of delta.devices.values()) for (const [, growth] of ops) words += growth.words.length + (growth.bands?.words.length ?? 0) + OBJECT;
+      for (const { usage } of delta.workloads.values()) for (const growth of usage) words += growth.words.length + OBJECT;
       if (words > MOST_SAVED_WORDS) throw new TooLarge();
-      saved.passes.push(pass);
+      saved.deltas.push(delta);
     }
   } catch (error) {
     isTooLarge = error instanceof TooLarge;
     // Errors of this module are sentences; what the browser says of text that is no JSON is none.
     if (saved === null) throw error.message.startsWith(file.name) ? error : notSaved(file.name);
   }
-  if (saved === null || saved.passes.length === 0) throw new Error(`${file.name} has no intervals${isTooLarge ? ' that a browser can hold' : ''}.`);
-  if (!isWhole) saved.problem = `${file.name} is ${isTooLarge ? 'too large for a browser' : 'damaged'}: it is shown up to ${moment(saved.passes.at(-1).to)}.`;
+  if (saved === null || saved.deltas.length === 0) throw new Error(`${file.name} has no intervals${isTooLarge ? ' that a browser can hold' : ''}.`);
+  if (!isWhole) saved.problem = `${file.name} is ${isTooLarge ? 'too large for a browser' : 'damaged'}: it is shown up to ${moment(saved.deltas.at(-1).to)}.`;
   return saved;
 }
 
@@ -177,7 +177,7 @@ async function openFile(file) {
   try {
     saved = await readSaved(file);
     fileNote = '';
-    paused = { passes: [], latest: saved.latest };
+    paused = { deltas: [], latest: saved.latest };
     showFile({ last: DAY });
   } catch (error) {
     fileNote = error.message;

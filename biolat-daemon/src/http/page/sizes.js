@@ -6,10 +6,10 @@ const edges = (index) => (index <= ZERO ? [ZERO - WIDE, ZERO] : index >= OVER ? 
 const shareColour = (share, palette) => palette[Math.round(Math.max(0, 1 + Math.log10(share) / 3) * (SHADES - 1))];
 
 /** I/Os, seconds and counts of each band. */
-function sumBands(passes, device, op) {
+function sumBands(deltas, device, op) {
   const counts = BANDS.map(() => new Float64Array(CELLS)), all = BANDS.map(() => 0), seconds = BANDS.map(() => 0);
-  for (const pass of passes) {
-    for (const { ops } of devicesOf(pass, device)) {
+  for (const delta of deltas) {
+    for (const { ops } of devicesOf(delta, device)) {
       for (const [kind, { bands }] of ops) {
         if (!bands || (op ?? kind) !== kind) continue;
         addWords(bands.words, counts, all);
@@ -75,12 +75,12 @@ function sizeRow(range) {
   return row;
 }
 
-function showSizes({ snapshot, passes, sum: total, missing }) {
+function showSizes({ snapshot, deltas, sum: total, missing }) {
   const devices = snapshot.devices.filter(({ name }) => (choice.device ?? name) === name), ops = snapshot.devices.flatMap(({ ops }) => ops);
   const counted = ops.some(({ sizes }) => sizes), body = at('sizes').tBodies[0];
-  at('sizes-at').hidden = passes.length === 0 && missing === '' || !ops.some(({ sizes }) => sizes !== undefined);
+  at('sizes-at').hidden = deltas.length === 0 && missing === '' || !ops.some(({ sizes }) => sizes !== undefined);
   if (at('sizes-at').hidden) return;
-  const bands = sumBands(passes, choice.device, choice.op), banded = bands.reduce((sum, { all }) => sum + all, 0), any = banded > 0;
+  const bands = sumBands(deltas, choice.device, choice.op), banded = bands.reduce((sum, { all }) => sum + all, 0), any = banded > 0;
   const ios = total.all[TOTAL], others = ios - banded;
   const note = any ? [others > 0 && `Not in this table: ${many(others, 'I/O')} of other ops, such as discard and flush.`, missing].filter(Boolean).join(' ') :
     missing ? missing : !counted ? 'Sizes are not counted: biolat runs with --sizes off.' :

@@ -6,14 +6,14 @@ const NAMES = new Map([['/', 'root cgroup'], ['other', 'all others']]);
 const shortName = (path) => NAMES.get(path) ?? (path.split('/').findLast((part) => part) || path);
 
 /** A workload of the snapshot or, if it is gone, of the history. */
-const whoIs = (cgroup, { snapshot, passes }) => snapshot.workloads.find((workload) => workload.cgroup === cgroup) ??
-  passes.findLast(({ workloads }) => workloads.has(cgroup))?.workloads.get(cgroup).who ?? { cgroup, name: '', kind: '' };
+const whoIs = (cgroup, { snapshot, deltas }) => snapshot.workloads.find((workload) => workload.cgroup === cgroup) ??
+  deltas.findLast(({ workloads }) => workloads.has(cgroup))?.workloads.get(cgroup).who ?? { cgroup, name: '', kind: '' };
 const workloadName = ({ cgroup, name }) => NAMES.get(cgroup) ?? (name || shortName(cgroup));
 
 /** The time in the device of each workload, the most first; that of all, where the kernel does not record the dispatch. */
-function deviceTimes(passes, device, op) {
+function deviceTimes(deltas, device, op) {
   const times = new Map();
-  for (const { workloads } of passes) {
+  for (const { workloads } of deltas) {
     for (const [cgroup, { usage }] of workloads) {
       const list = usage.filter((each) => isOf(each, device, op)), add = (sum, { seconds }) => sum + Math.max(0, seconds[TOTAL] - seconds[QUEUE]);
       if (list.length) times.set(cgroup, list.reduce(add, times.get(cgroup) ?? 0));
@@ -39,11 +39,11 @@ function workloadRow(cgroup) {
 }
 
 function showWorkloads(view) {
-  const { snapshot, passes, seconds, workload, isPast, missing } = view, { device, op } = choice;
-  at('who-at').hidden = passes.length === 0 && missing === '' || snapshot.workloads === undefined;
+  const { snapshot, deltas, seconds, workload, isPast, missing } = view, { device, op } = choice;
+  at('who-at').hidden = deltas.length === 0 && missing === '' || snapshot.workloads === undefined;
   if (at('who-at').hidden) return;
   // The history may be of a daemon that counted them.
-  const times = snapshot.workloads ? deviceTimes(passes, device, op) : [], all = times.reduce((sum, [, time]) => sum + time, 0);
+  const times = snapshot.workloads ? deviceTimes(deltas, device, op) : [], all = times.reduce((sum, [, time]) => sum + time, 0);
   // The selected one always has a row: a click there returns.
   const list = times.filter(([cgroup], place) => place < MOST_WORKLOADS || cgroup === workload);
   const more = times.length - list.length;
@@ -59,7 +59,7 @@ function showWorkloads(view) {
   setRows(at('who').tBodies[0], list.map(([cgroup]) => workloadRows.get(cgroup) ?? workloadRow(cgroup)));
   for (const [cgroup, time] of list) {
     const row = workloadRows.get(cgroup), [label, share, ...cells] = row.cells, who = whoIs(cgroup, view), figures = new Sum();
-    for (const pass of passes) figures.addPass(pass, device, op, cgroup);
+    for (const delta of deltas) figures.addDelta(delta, device, op, cgroup);
     row.setAttribute('aria-current', workload === cgroup);
     setText(label.firstChild, workloadName(who), `${cgroup}${who.kind && ` (${who.kind})`}`);
     setText(label.lastChild, who.gone ? 'gone' : '', who.gone ? 'this cgroup has been removed' : '');

@@ -4,8 +4,10 @@ use biolat_common::series::Phase;
 
 use super::{MINIMUM, counted};
 use crate::{
-    format, losses,
+    losses,
     report::window::{DeviceWindow, Window},
+    saturating::sum,
+    text::format,
 };
 
 /// The share of all completions that the probe may miss: on CPUs that idle, it misses a few.
@@ -38,8 +40,8 @@ pub(in crate::report) fn missing_admission(devices: &[DeviceWindow]) -> Option<S
 }
 
 pub(super) fn missed(device: &DeviceWindow) -> Option<String> {
-    let missed: u64 = device.unseen.values().sum();
-    let all = missed + device.all().ios();
+    let missed = sum(device.unseen.values());
+    let all = missed.saturating_add(device.all().ios());
     (all >= MINIMUM && missed as f64 > all as f64 * MISSED_SHARE).then(|| {
         format!(
             "{}: the kernel did not run the probe for {} of {} I/Os ({}): they are in no histogram.",

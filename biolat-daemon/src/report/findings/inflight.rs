@@ -3,7 +3,7 @@
 use biolat_common::series::Phase;
 
 use super::counted;
-use crate::{api::ApiInflight, format, report::window::DeviceWindow};
+use crate::{api::ApiInflight, report::window::DeviceWindow, saturating::sum, text::format};
 
 /// An age in seconds that an I/O hardly ever reaches on a device that works.
 const LONG: f64 = 1.0;
@@ -16,7 +16,7 @@ pub(in crate::report) fn overdue(device: &DeviceWindow, seconds: f64) -> Option<
     if inflight.oldest_seconds <= longest {
         return None;
     }
-    let completed = all.ios() + device.unseen.values().sum::<u64>();
+    let completed = all.ios().saturating_add(sum(device.unseen.values()));
     let (age, window) = (format::duration(inflight.oldest_seconds), format::duration(seconds));
     let since = match (inflight.exact, completed) {
         (false, _) => format!("none completed for at least {age}"),

@@ -4,11 +4,11 @@ use biolat_common::series::Phase;
 
 use super::{MINIMUM, MINIMUM_FOR_P99, counted, drive_latency, plural};
 use crate::{
-    format::{self, NumberFormat},
     report::{
         bimodal,
         window::{DeviceWindow, OpWindow, Window},
     },
+    text::format::{self, NumberFormat},
 };
 
 /// From this share on, I/O waits longer than it is worked on.
@@ -34,7 +34,7 @@ fn reads_and_writes(device: &DeviceWindow) -> impl Iterator<Item = &OpWindow> {
 pub(super) fn stalls(device: &DeviceWindow, numbers: NumberFormat) -> Vec<String> {
     let stalled = reads_and_writes(device).filter_map(|op| {
         let total = op.figures.of(Phase::Total);
-        let long = total.overflow + total.count_in(STALL + 1..);
+        let long = total.overflow.saturating_add(total.count_in(STALL + 1..));
         let max = total.max().filter(|_| long > 0)?;
         let longest = numbers.latency(max.middle().unwrap_or(max.lower));
         let count = counted(long, &op.name);

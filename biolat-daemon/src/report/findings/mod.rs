@@ -12,8 +12,8 @@ mod tests;
 
 use super::window::{DeviceWindow, Figures, Window};
 use crate::{
-    format::{self, NumberFormat},
     histogram::Histogram,
+    text::format::{self, NumberFormat},
 };
 use biolat_common::series::Phase;
 

@@ -4,11 +4,11 @@ use biolat_common::series::Phase;
 
 use crate::{
     band_histogram::BandHistogram,
-    format::{self, NumberFormat},
     report::{
         window::{DeviceWindow, Window},
         workloads::{OTHER, ROOT, WorkloadWindow},
     },
+    text::format::{self, NumberFormat},
 };
 
 /// The least share of the drive's time that a culprit has.
@@ -95,11 +95,11 @@ fn is_slow(latencies: &BandHistogram, limit: f64) -> bool {
 mod tests {
     use crate::{
         api::{ApiDevice, ApiSnapshot, ApiWorkload},
-        format::NumberFormat,
         report::{
             samples::{self, usage},
             window::Window,
         },
+        text::format::NumberFormat,
     };
 
     /// The path of a cgroup; its reads on sda, and the milliseconds of each in the queue and in the drive.

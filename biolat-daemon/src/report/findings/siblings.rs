@@ -4,8 +4,8 @@ use std::{cmp::Ordering, collections::HashMap};
 
 use super::{MINIMUM_FOR_P99, drive_latency};
 use crate::{
-    format::NumberFormat,
     report::window::{DeviceWindow, OpWindow, Window},
+    text::format::NumberFormat,
 };
 
 /// How many times slower than its siblings a device is, to be reported.

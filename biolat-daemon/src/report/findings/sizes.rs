@@ -4,11 +4,11 @@ use biolat_common::size::BANDS;
 
 use super::plural;
 use crate::{
-    format::NumberFormat,
     report::{
         sizes::{SizeWindow, range_in_words},
         window::DeviceWindow,
     },
+    text::format::NumberFormat,
 };
 
 /// The fewest I/Os of a band that is compared.
@@ -99,8 +99,8 @@ mod tests {
     use super::slow_band;
     use crate::{
         api::ApiDevice,
-        format::NumberFormat,
         report::{samples, window::Window},
+        text::format::NumberFormat,
     };
 
     /// The findings of writes: for each power of two from 512 bytes on, the number of requests of so many bytes; and the

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::findings;
 use crate::{
     api::{ApiDevice, ApiInflight, ApiSnapshot, Op},
-    format::NumberFormat,
     report::{
         samples::{self, histogram, op},
         window::Window,
     },
+    text::format::NumberFormat,
 };
 
 /// Reads with these latency buckets, and with these means of queue and device latency.

@@ -29,11 +29,11 @@ use super::{
 };
 use crate::{
     api::{ApiHistory, ApiInterval, ApiSnapshot, Daemon},
-    clock,
     cpus::CpuNodes,
-    format, log_lines,
+    log_lines,
     rights::{self, Role},
     terminal::{Highlight, Terminal, wrapped},
+    text::{clock, format},
     worst::Worst,
 };
 pub(super) use range::PastRange;
@@ -90,7 +90,7 @@ async fn show_saved(options: &ReportOptions, file: &Path) -> Result<()> {
     };
     let mut output = Shown::of(options, range);
     while let Some(interval) = intervals.next().await? {
-        if let Some(sum) = steps.add(interval).with_context(|| name.clone())? {
+        if let Some(sum) = steps.add(interval) {
             output.add(&intervals.head.history, &place, sum).await?;
         }
     }
@@ -232,7 +232,7 @@ impl<'a> Output<'a> {
 /// The time without a collection, if the window has minutes of it. Its I/O is that of the next collection.
 fn uncollected(interval: &ApiInterval, collected_every: f64) -> Option<String> {
     const MINUTES: f64 = 120.0;
-    let seconds = interval.seconds - interval.passes as f64 * collected_every;
+    let seconds = interval.seconds - interval.collections as f64 * collected_every;
     let text =
         || format!("{} of it without a collection: the machine was suspended", format::duration(seconds));
     (seconds > MINUTES.max(collected_every)).then(text)
@@ -280,7 +280,7 @@ mod tests {
             began: 1000.0,
             taken: 400.0,
             seconds: 60.0,
-            passes: 12,
+            collections: 12,
             failures: 2,
             devices: vec![device("sda", 1.0, vec![read])],
             workloads: None,
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(uncollected(&interval(), 5.0), None);
         let suspended = ApiInterval { seconds: 8.0 * 3600.0 + 60.0, ..interval() };
         let said = uncollected(&suspended, 5.0).unwrap();
-        assert_eq!(said, "480 min of it without a collection: the machine was suspended");
+        assert_eq!(said, "8 h of it without a collection: the machine was suspended");
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::{
-    api, clock,
+    api,
     report::{options::ReportOptions, past_time::PastTime},
+    text::clock,
 };
 
 /// How long a range is that begins at `--at`, and how far back `--worst` looks.

@@ -14,15 +14,15 @@ use tempfile::NamedTempFile;
 use super::{PastRange, missing};
 use crate::{
     api::{self, ApiHistory, ApiSlowLog, ApiSnapshot},
-    clock,
     device::selection::Selection,
-    format, log_lines,
+    log_lines,
     report::{
         intervals::{Intervals, select_workloads},
         options::ReportOptions,
         remote::{self, Document},
         saved::{STANDARD_STREAM, SavedHead, SavedWriter, name_of},
     },
+    text::{clock, format},
 };
 
 /// Saves what the options select, and says what. Privileges are kept: root may write to any folder.

@@ -2,14 +2,13 @@
 
 use std::{collections::HashMap, mem, time::Duration};
 
-use anyhow::Result;
 use biolat_common::size::BAND_NAMES;
 
 use super::PastRange;
 use crate::{
     api::{ApiDevice, ApiInflight, ApiInterval, ApiSizes, ApiSlowIo, ApiWorkload, ApiWorkloadUsage, Op},
     history::{LONG, add_to_slowest},
-    report::remote::{Totals, totals},
+    saturating::{add, add_named},
 };
 
 /// A range of the wall clock that is divided into steps, in microseconds since the epoch.
@@ -37,7 +36,7 @@ impl Steps {
     }
 
     /// Adds the next interval; returns what came in the step that it ends.
-    pub(super) fn add(&mut self, interval: ApiInterval) -> Result<Option<ApiInterval>> {
+    pub(super) fn add(&mut self, interval: ApiInterval) -> Option<ApiInterval> {
         let (began, ended) = (microseconds(interval.began), microseconds(interval.taken));
         let middle = began.midpoint(ended);
         let is_long = length(&interval) > LONG;
@@ -48,18 +47,18 @@ impl Steps {
             {
                 self.around = Some(interval);
             }
-            return Ok(None);
+            return None;
         }
         self.is_empty = false;
         let number = middle.saturating_sub(self.from) / self.step;
         if let Some((current, sum)) = &mut self.current
             && *current == number
         {
-            sum.add(interval)?;
-            return Ok(None);
+            sum.add(interval);
+            return None;
         }
-        let ended = self.current.replace((number, IntervalSum::begin(interval)?));
-        Ok(ended.map(|(_, sum)| sum.end()))
+        let ended = self.current.replace((number, IntervalSum::begin(interval)));
+        ended.map(|(_, sum)| sum.end())
     }
 
     /// What came in the last step.
@@ -75,8 +74,6 @@ impl Steps {
 struct IntervalSum {
     sum: ApiInterval,
     length: Duration,
-    /// No sum overflows if these do not.
-    totals: Totals,
     /// Whether all of them have sizes.
     has_sizes: bool,
     places: Places,
@@ -96,29 +93,25 @@ struct Places {
 }
 
 impl IntervalSum {
-    fn begin(mut first: ApiInterval) -> Result<Self> {
-        let (length, totals, has_sizes) = (length(&first), totals_of(&first)?, has_sizes(&first));
+    fn begin(mut first: ApiInterval) -> Self {
+        let (length, has_sizes) = (length(&first), has_sizes(&first));
         let (devices, slow) = (mem::take(&mut first.devices), mem::take(&mut first.slow));
         let workloads = first.workloads.as_mut().map(mem::take);
-        let mut sum = Self { sum: first, length, totals, has_sizes, places: Places::default() };
+        let mut sum = Self { sum: first, length, has_sizes, places: Places::default() };
         sum.add_lists(devices, workloads, slow);
-        Ok(sum)
+        sum
     }
 
-    fn add(&mut self, interval: ApiInterval) -> Result<()> {
-        self.totals = self.totals.and(totals_of(&interval)?)?;
+    fn add(&mut self, interval: ApiInterval) {
         self.has_sizes &= has_sizes(&interval);
         self.length += length(&interval);
         let sum = &mut self.sum;
         sum.taken = interval.taken;
-        sum.passes = sum.passes.saturating_add(interval.passes);
-        sum.failures = sum.failures.saturating_add(interval.failures);
-        sum.slow_dropped = sum.slow_dropped.saturating_add(interval.slow_dropped);
-        for (reason, count) in interval.lost {
-            *sum.lost.entry(reason).or_default() += count;
-        }
+        add(&mut sum.collections, interval.collections);
+        add(&mut sum.failures, interval.failures);
+        add(&mut sum.slow_dropped, interval.slow_dropped);
+        add_named(&mut sum.lost, &interval.lost);
         self.add_lists(interval.devices, interval.workloads, interval.slow);
-        Ok(())
     }
 
     fn add_lists(
@@ -186,10 +179,6 @@ impl IntervalSum {
     }
 }
 
-fn totals_of(interval: &ApiInterval) -> Result<Totals> {
-    totals(&interval.devices, interval.workloads.as_deref(), &interval.lost)
-}
-
 fn has_sizes(interval: &ApiInterval) -> bool {
     interval.devices.iter().flat_map(|device| &device.ops).all(|op| op.sizes.is_some())
 }
@@ -198,9 +187,7 @@ fn has_sizes(interval: &ApiInterval) -> bool {
 fn add_device(had: &mut ApiDevice, device: ApiDevice) {
     let earlier = mem::replace(had, device);
     had.ops = earlier.ops;
-    for (group, count) in earlier.unseen {
-        *had.unseen.entry(group).or_default() += count;
-    }
+    add_named(&mut had.unseen, &earlier.unseen);
     had.inflight = match (earlier.inflight, had.inflight) {
         (Some(one), Some(other)) => Some(most(one, other)),
         (one, other) => one.or(other),
@@ -217,11 +204,9 @@ fn most(earlier: ApiInflight, later: ApiInflight) -> ApiInflight {
 }
 
 fn add_op(had: &mut Op, op: Op) {
-    had.bytes += op.bytes;
-    had.requeues += op.requeues;
-    for (status, count) in op.errors {
-        *had.errors.entry(status).or_default() += count;
-    }
+    add(&mut had.bytes, op.bytes);
+    add(&mut had.requeues, op.requeues);
+    add_named(&mut had.errors, &op.errors);
     for (had, came) in [
         (&mut had.admission, &op.admission),
         (&mut had.queue, &op.queue),
@@ -247,8 +232,8 @@ fn add_sizes(had: &mut ApiSizes, came: ApiSizes) {
 }
 
 fn add_usage(had: &mut ApiWorkloadUsage, came: &ApiWorkloadUsage) {
-    had.bytes += came.bytes;
-    had.errors += came.errors;
+    add(&mut had.bytes, came.bytes);
+    add(&mut had.errors, came.errors);
     had.queue_seconds += came.queue_seconds;
     had.device_seconds += came.device_seconds;
     had.total.add(&came.total);

@@ -4,7 +4,11 @@ use anyhow::Result;
 
 use super::Output;
 use crate::{
-    api::IN_FLIGHT, clock, format, report::output::write, terminal::Highlight, worst::WorstInterval,
+    api::IN_FLIGHT,
+    report::output::write,
+    terminal::Highlight,
+    text::{clock, format},
+    worst::WorstInterval,
 };
 
 pub(super) async fn show(output: &Output<'_>, rows: &[WorstInterval]) -> Result<()> {

@@ -36,7 +36,7 @@ use super::{
     document::{Document, Endpoint},
     tls,
 };
-use crate::{api, report::target::Target, sanitize, version};
+use crate::{api, report::target::Target, text::sanitize, version};
 
 /// For each of connecting, the handshake, and the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -285,7 +285,8 @@ fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
         .map_err(|error| anyhow!("the answer is not {} of biolat: {error}", T::NAME))?;
     versions.check()?;
     let document: T = serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?;
-    document.sanitized()
+    document.validate()?;
+    Ok(document)
 }
 
 #[cfg(test)]
@@ -372,6 +373,35 @@ mod tests {
             Just(json!({"a\u{1b}[2J": 3})),
             Just(Value::Null),
         ]
+    }
+
+    /// Makes each count as large as it can be.
+    fn enlarge_counts(value: &mut Value) {
+        match value {
+            Value::Array(elements) => match &mut elements[..] {
+                // A bucket.
+                [Value::Number(_), count] => enlarge_counts(count),
+                elements => elements.iter_mut().for_each(enlarge_counts),
+            },
+            Value::Object(members) => {
+                members
+                    .iter_mut()
+                    .filter(|(name, _)| *name != "version")
+                    .for_each(|(_, value)| enlarge_counts(value));
+            }
+            Value::Number(number) if number.is_u64() => *value = u64::MAX.into(),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn sums_saturate() {
+        let mut json = serde_json::to_value(valid()).unwrap();
+        enlarge_counts(&mut json);
+        let json = serde_json::to_vec(&json).unwrap();
+        let read = document::<ApiSnapshot>(&json, false).unwrap();
+        assert_eq!(read.devices[0].ops[0].total.count(), u64::MAX);
+        read_and_show(&json);
     }
 
     #[test]

@@ -11,11 +11,7 @@ use anyhow::{Context as _, Result, anyhow};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{
-    client::Versions,
-    document::Endpoint as _,
-    sanitize_history::{sanitized, sanitized_head},
-};
+use super::{client::Versions, document::Endpoint as _, validate};
 use crate::{
     api::{ApiHistory, ApiInterval},
     report::intervals::IntervalSink,
@@ -28,9 +24,9 @@ const MAX_INTERVAL: usize = 16 << 20;
 pub(super) fn read(answer: &mut dyn Read, sink: &mut IntervalSink<ApiHistory>) -> Result<()> {
     let left = Cell::new(MAX_INTERVAL);
     let mut json = serde_json::Deserializer::from_reader(BufReader::new(Limited { answer, left: &left }));
-    let mut reading = Reading { sink, left: &left, interval: None, failure: None };
+    let mut reading = Reading { sink, left: &left, has_head: false, failure: None };
     let outcome = (&mut reading).deserialize(&mut json).and_then(|()| json.end());
-    let (failure, has_head) = (reading.failure, reading.interval.is_some());
+    let (failure, has_head) = (reading.failure, reading.has_head);
     match (failure, outcome) {
         (Some(error), _) => Err(error),
         (None, Err(error)) if has_head => Err(anyhow!("malformed answer: {error}")),
@@ -58,8 +54,7 @@ impl Read for Limited<'_> {
 struct Reading<'a> {
     sink: &'a mut IntervalSink<ApiHistory>,
     left: &'a Cell<usize>,
-    /// Seconds between collections, once the head has been read.
-    interval: Option<f64>,
+    has_head: bool,
     /// Why reading ended, if that is not an error of the JSON.
     failure: Option<anyhow::Error>,
 }
@@ -72,15 +67,17 @@ impl Reading<'_> {
         let versions: Result<Versions, _> = serde_json::from_slice(&json);
         versions.with_context(|| format!("the answer is not {} of biolat", ApiHistory::NAME))?.check()?;
         let head: ApiHistory = serde_json::from_slice(&json).context("malformed answer")?;
-        self.interval = Some(head.interval);
-        self.sink.head(sanitized_head(head)?)
+        self.has_head = true;
+        validate::history(&head)?;
+        self.sink.head(head)
     }
 
     fn interval(&mut self, json: &RawValue) -> Result<()> {
         self.left.set(MAX_INTERVAL);
         let interval: ApiInterval =
             serde_json::from_slice(json.get().as_bytes()).context("malformed answer")?;
-        self.sink.interval(sanitized(interval, self.interval.unwrap_or_default())?)
+        validate::interval(&interval)?;
+        self.sink.interval(interval)
     }
 
     /// Keeps an error as it is: one of the JSON would name a line and a column.
@@ -110,7 +107,7 @@ impl<'de> Visitor<'de> for &mut Reading<'_> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         let mut fields = BTreeMap::new();
         while let Some(field) = map.next_key::<String>()? {
-            if self.interval.is_some() {
+            if self.has_head {
                 map.next_value::<IgnoredAny>()?;
             } else if field == "intervals" {
                 let head = self.head(&fields);
@@ -120,7 +117,7 @@ impl<'de> Visitor<'de> for &mut Reading<'_> {
                 fields.insert(field, map.next_value()?);
             }
         }
-        if self.interval.is_none() {
+        if !self.has_head {
             // Says what is wrong with another document too.
             let head =
                 self.head(&fields).and_then(|()| Err(anyhow!("malformed answer: missing field `intervals`")));

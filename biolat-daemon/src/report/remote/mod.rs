@@ -4,10 +4,8 @@ mod client;
 mod document;
 mod history;
 mod history_answer;
-mod sanitize_history;
-mod sanitize_slow_log;
-mod sanitize_snapshot;
 mod tls;
+pub(super) mod validate;
 
 use std::{
     sync::Arc,
@@ -27,8 +25,6 @@ use client::{Client, Fetched};
 pub(super) use client::Versions;
 pub(super) use document::{Document, Endpoint};
 pub(super) use history::history;
-pub(super) use sanitize_history::{sanitized as sanitized_interval, sanitized_head};
-pub(super) use sanitize_snapshot::{Totals, totals};
 
 /// The environment variable of the password.
 const PASSWORD_VARIABLE: &str = "BIOLAT_PASSWORD";

@@ -15,10 +15,11 @@ use crate::{
     device::selection::Selection,
     report::{
         intervals::{IntervalSink, Intervals},
-        remote::{Document as _, Versions, sanitized_head, sanitized_interval},
+        remote::{Document, Versions, validate},
     },
     rights::{self, Role},
-    sanitize, version,
+    text::sanitize,
+    version,
 };
 
 /// A snapshot or an interval of a thousand devices with four ops each has 9 MiB. In memory it may be ten times as large.
@@ -73,7 +74,6 @@ fn read_lines(mut lines: Lines<'_>, sink: &mut IntervalSink<SavedHead>) -> Resul
     const INCOMPLETE: &str = "it is incomplete: its end is missing";
     let head = lines.next()?;
     let head = head_of(head.unwrap_or_default())?;
-    let collected_every = head.history.interval;
     sink.head(head)?;
     let mut intervals = 0;
     loop {
@@ -86,7 +86,8 @@ fn read_lines(mut lines: Lines<'_>, sink: &mut IntervalSink<SavedHead>) -> Resul
         }
         let interval: ApiInterval = serde_json::from_slice(line)
             .map_err(|error| anyhow!("it is damaged: interval {}: {error}", intervals + 1))?;
-        sink.interval(sanitized_interval(interval, collected_every)?)?;
+        validate::interval(&interval)?;
+        sink.interval(interval)?;
         intervals += 1;
     }
     if lines.next()?.is_some() {
@@ -113,13 +114,10 @@ fn head_of(line: &[u8]) -> Result<SavedHead> {
     let versions: Versions = serde_json::from_slice(history).map_err(damaged)?;
     versions.check()?;
     let history: ApiHistory = serde_json::from_slice(history).map_err(damaged)?;
-    let history = sanitized_head(history)?;
-    Ok(SavedHead {
-        saved,
-        history,
-        snapshot: snapshot.map(|snapshot| snapshot.sanitized()).transpose()?,
-        slow: slow.map(|slow| slow.sanitized()).transpose()?,
-    })
+    validate::history(&history)?;
+    snapshot.as_ref().map_or(Ok(()), Document::validate)?;
+    slow.as_ref().map_or(Ok(()), Document::validate)?;
+    Ok(SavedHead { saved, history, snapshot, slow })
 }
 
 /// Lines of limited length.

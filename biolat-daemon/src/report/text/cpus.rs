@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{INDENT, TextStyle, full_device_name};
-use crate::{cpus::CpuNodes, format, report::window::Window, terminal::wrapped};
+use crate::{cpus::CpuNodes, report::window::Window, saturating::sum, terminal::wrapped, text::format};
 
 /// The longest bar, in characters.
 const LONGEST_BAR: usize = 40;
@@ -26,7 +26,7 @@ impl TextStyle {
     }
 
     fn cpus(&self, text: &mut String, busy: &[(usize, u64)], nodes: &CpuNodes, window: &Window) {
-        let all: u64 = busy.iter().map(|(_, count)| count).sum();
+        let all = sum(busy.iter().map(|(_, count)| count));
         let highest = busy.iter().map(|(_, count)| *count).max().unwrap_or_default().max(1);
         let number = busy.last().map_or(1, |(cpu, _)| cpu.to_string().len());
         let width = format::count(highest).len();
@@ -41,7 +41,7 @@ impl TextStyle {
         }
         for (node, cpus) in by_node {
             if let Some(node) = node {
-                let of_node = cpus.iter().map(|(_, count)| count).sum();
+                let of_node = sum(cpus.iter().map(|(_, count)| count));
                 let _ = writeln!(text, "{:INDENT$}NUMA node {node}: {}", "", format::share(share(of_node)));
             }
             for (cpu, count) in cpus {

@@ -21,10 +21,10 @@ use super::{
     window::{DeviceWindow, Window},
 };
 use crate::{
-    format::{self, NumberFormat},
     histogram::{ERROR_PERCENT, Histogram},
     losses,
     terminal::{Highlight, Terminal, wrapped},
+    text::format::{self, NumberFormat},
 };
 
 /// The percentiles that are shown.

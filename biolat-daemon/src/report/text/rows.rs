@@ -9,9 +9,9 @@ use biolat_common::{
 
 use super::{INDENT, TextStyle};
 use crate::{
-    format,
     histogram::{Bounds, Histogram},
     report::window::Figures,
+    text::format,
 };
 
 /// From this many empty rows, one after another, they are shortened to one with dots.

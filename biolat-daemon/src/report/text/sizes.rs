@@ -10,13 +10,13 @@ use biolat_common::{
 use super::{INDENT, TextStyle, full_device_name};
 use crate::{
     band_histogram::BandHistogram,
-    format,
     report::{
         sizes::{SizeWindow, range},
         window::{DeviceWindow, Window},
     },
-    terminal::Highlight,
-    terminal::wrapped,
+    saturating::add,
+    terminal::{Highlight, wrapped},
+    text::format,
 };
 
 /// The maximum error of a percentile in percent, with two buckets an octave: 2^(1/4) is 19 % above 1.
@@ -72,7 +72,7 @@ impl TextStyle {
             }
             let _ = writeln!(text, "{}", format!("{line}  {chart}").trim_end());
         }
-        let ios = sizes.busy().map(|(_, latencies)| latencies.count()).sum();
+        let ios = sizes.busy().fold(0_u64, |ios, (_, latencies)| ios.saturating_add(latencies.count()));
         let line = format!(
             "{} I/O in {}, {}/s, percentiles {}",
             format::count(ios),
@@ -146,7 +146,7 @@ impl Chart {
     fn row(&self, style: &TextStyle, octaves: &[(i32, u64)]) -> String {
         let mut columns = vec![0_u64; self.columns()];
         for &(octave, count) in octaves {
-            columns[(octave - self.first) as usize / self.per_column] += count;
+            add(&mut columns[(octave - self.first) as usize / self.per_column], count);
         }
         let highest = columns.iter().copied().max().unwrap_or_default().max(1) as f64;
         columns.iter().map(|&count| style.terminal.height(Some(count as f64 / highest))).collect()

@@ -6,12 +6,12 @@ use biolat_common::series::Phase;
 
 use super::{INDENT, TextStyle, full_device_name, sizes::ERROR_PERCENT};
 use crate::{
-    format,
     report::{
         window::{DeviceWindow, Window},
         workloads::{ROOT, WorkloadWindow},
     },
     terminal::{Highlight, wrapped},
+    text::format,
 };
 
 /// The most workloads of a device that are shown.
@@ -93,7 +93,7 @@ impl TextStyle {
         if shown.iter().any(|workload| workload.cgroup == ROOT) {
             self.indented(&mut text, Highlight::Note, ABOUT_ROOT);
         }
-        let ios = workloads.iter().map(|workload| workload.all.ios()).sum();
+        let ios = workloads.iter().fold(0_u64, |ios, workload| ios.saturating_add(workload.all.ios()));
         let depth: f64 = workloads.iter().map(|workload| workload.seconds).sum();
         let line = format!(
             "{} I/O in {}, {}/s, mean depth {}, percentiles (total latency) {}",

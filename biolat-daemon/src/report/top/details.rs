@@ -15,8 +15,8 @@ use super::{
     who,
 };
 use crate::{
-    format::{short_count, short_share},
     histogram::upper_bound,
+    text::format::{short_count, short_share},
 };
 
 /// A line: latencies above one bound and at most another, by native index. Without `lower` it is the zero bucket, without `upper`

@@ -14,7 +14,10 @@ use super::{
     table,
     view::{BOLD, TopView, fitting, line},
 };
-use crate::format::{rounded_duration, short_count};
+use crate::{
+    saturating::sum,
+    text::format::{rounded_duration, short_count},
+};
 
 /// Fills an empty screen.
 pub(super) fn draw(buffer: &mut Buffer, view: &TopView<'_>) {
@@ -94,7 +97,7 @@ fn alerts(view: &TopView<'_>) -> Vec<(String, Style)> {
     if let Some(window) = view.windows.back() {
         let mut lost: Vec<_> =
             window.lost.iter().map(|(reason, lost)| format!("{} {reason}", short_count(*lost))).collect();
-        let unseen: u64 = window.devices.iter().flat_map(|device| device.unseen.values()).sum();
+        let unseen = sum(window.devices.iter().flat_map(|device| device.unseen.values()));
         if unseen > 0 {
             lost.push(format!("{} missed by the probe", short_count(unseen)));
         }

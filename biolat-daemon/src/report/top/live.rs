@@ -12,15 +12,15 @@ use super::{
     draw::draw,
     row::TopRow,
     rows::{has_admission, ops, rows},
-    state::{Action, MOST_PASSES, Shown, TopState},
+    state::{Action, MOST_COLLECTIONS, Shown, TopState},
     view::TopView,
 };
 use crate::{
     api::ApiSnapshot,
-    format::rounded_duration,
     log_lines,
     report::{options::ReportOptions, source::Source, update::Update, window::Window},
     terminal::Terminal,
+    text::format::rounded_duration,
 };
 
 /// Windows that are kept for the history.
@@ -47,7 +47,7 @@ impl Live {
     pub(super) fn of(source: &Source, options: &ReportOptions) -> Self {
         let from = options.from.as_ref();
         Self {
-            state: TopState::new(source.passes),
+            state: TopState::new(source.collections),
             terminal: Terminal::of_stdout(options.color),
             host: source.first.host.clone(),
             source: from.map_or_else(|| "local probe".to_owned(), ToString::to_string),
@@ -56,7 +56,7 @@ impl Live {
             windows: VecDeque::new(),
             updated: None,
             trouble: None,
-            left: options.count.map(|windows| windows.saturating_mul(source.passes)),
+            left: options.count.map(|windows| windows.saturating_mul(source.collections)),
         }
     }
 
@@ -84,7 +84,7 @@ impl Live {
             self.snapshots.drain(..self.snapshots.len() - 1);
         }
         self.snapshots.push_back(snapshot);
-        self.snapshots.drain(..self.snapshots.len().saturating_sub(MOST_PASSES as usize + 1));
+        self.snapshots.drain(..self.snapshots.len().saturating_sub(MOST_COLLECTIONS as usize + 1));
         if !self.state.is_paused {
             self.refresh();
         }
@@ -93,7 +93,7 @@ impl Live {
     /// Adds a window of the chosen length up to the last snapshot.
     fn refresh(&mut self) {
         let Some(after) = self.snapshots.back() else { return };
-        let place = self.snapshots.len().saturating_sub(1 + self.state.passes as usize);
+        let place = self.snapshots.len().saturating_sub(1 + self.state.collections as usize);
         self.windows.push_back(Window::between(&self.snapshots[place], after));
         self.windows.drain(..self.windows.len().saturating_sub(HISTORY));
         self.updated = Some(Instant::now());

@@ -56,7 +56,7 @@ pub(super) struct TopState {
     pub(super) details: Option<Details>,
     pub(super) mark: Option<Mark>,
     /// The number of collections in a window.
-    pub(super) passes: u64,
+    pub(super) collections: u64,
 }
 
 /// What is on the screen, which keys refer to.
@@ -78,17 +78,17 @@ pub(super) enum Action {
 }
 
 /// The steps of + and -.
-const PASSES: [u64; 6] = [1, 2, 5, 10, 30, MOST_PASSES];
+const COLLECTIONS: [u64; 6] = [1, 2, 5, 10, 30, MOST_COLLECTIONS];
 
 /// The most collections in a window.
-pub(super) const MOST_PASSES: u64 = 60;
+pub(super) const MOST_COLLECTIONS: u64 = 60;
 
 const PAGE: isize = 10;
 
 const DEFAULT_SORT: Column = Column::P99;
 
 impl TopState {
-    pub(super) fn new(passes: u64) -> Self {
+    pub(super) fn new(collections: u64) -> Self {
         Self {
             sort: DEFAULT_SORT,
             is_reversed: false,
@@ -100,7 +100,7 @@ impl TopState {
             is_help: false,
             details: None,
             mark: None,
-            passes: passes.clamp(1, MOST_PASSES),
+            collections: collections.clamp(1, MOST_COLLECTIONS),
         }
     }
 
@@ -150,8 +150,8 @@ impl TopState {
             KeyCode::PageUp => self.move_mark(-PAGE, shown.rows),
             KeyCode::Home => self.move_mark(isize::MIN, shown.rows),
             KeyCode::End => self.move_mark(isize::MAX, shown.rows),
-            KeyCode::Char('+' | '=') => self.change_passes(true),
-            KeyCode::Char('-') => self.change_passes(false),
+            KeyCode::Char('+' | '=') => self.change_collections(true),
+            KeyCode::Char('-') => self.change_collections(false),
             _ => {}
         }
         Action::Nothing
@@ -214,13 +214,13 @@ impl TopState {
         self.mark = rows.get(place).map(Mark::of);
     }
 
-    fn change_passes(&mut self, more: bool) {
+    fn change_collections(&mut self, more: bool) {
         let next = if more {
-            PASSES.into_iter().find(|&one| one > self.passes)
+            COLLECTIONS.into_iter().find(|&one| one > self.collections)
         } else {
-            PASSES.into_iter().rev().find(|&one| one < self.passes)
+            COLLECTIONS.into_iter().rev().find(|&one| one < self.collections)
         };
-        self.passes = next.unwrap_or(self.passes);
+        self.collections = next.unwrap_or(self.collections);
     }
 }
 

@@ -14,8 +14,9 @@ use super::{
     view::{BARS, BOLD, REVERSED, TopView, line},
 };
 use crate::{
-    format::{short_count, short_number, short_share},
     report::window::{Figures, Window},
+    saturating::add,
+    text::format::{short_count, short_number, short_share},
 };
 
 /// Latencies that are high on any drive: in yellow, and in red.
@@ -169,7 +170,7 @@ impl Octaves {
         for &(index, count) in &row.figures.of(view.state.phase).buckets {
             let place = (index - start).max(0) as usize * fine / 8 / coarse;
             if let Some(cell) = cells.get_mut(place) {
-                *cell += count;
+                add(cell, count);
             }
         }
         let highest = cells.iter().copied().max().unwrap_or_default().max(1) as f64;

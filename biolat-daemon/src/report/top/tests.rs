@@ -357,11 +357,11 @@ fn the_mark_stays_with_its_row_and_in_sight() {
 fn longer_and_shorter() {
     let mut person = Person::before(window());
     person.hit("+++");
-    assert_eq!(person.state.passes, 10);
+    assert_eq!(person.state.collections, 10);
     person.hit("-----");
-    assert_eq!(person.state.passes, 1);
+    assert_eq!(person.state.collections, 1);
     person.hit("++++++++");
-    assert_eq!(person.state.passes, 60);
+    assert_eq!(person.state.collections, 60);
     person.hit(" ");
     assert!(person.sees(80, 8)[0].ends_with("PAUSED"));
 }

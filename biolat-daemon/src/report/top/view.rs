@@ -9,7 +9,7 @@ use ratatui::{
 };
 
 use super::{row::TopRow, state::TopState};
-use crate::{format::NumberFormat, report::window::Window, terminal::Terminal};
+use crate::{report::window::Window, terminal::Terminal, text::format::NumberFormat};
 
 /// Everything that is shown.
 pub(super) struct TopView<'a> {

@@ -12,13 +12,13 @@ use super::{
     view::{BARS, BOLD, TopView, line},
 };
 use crate::{
-    format::{short_count, short_number, short_share},
     report::{
         breakdown::NO_WORKLOADS,
         window::{DeviceWindow, Window},
         workloads::WorkloadWindow,
     },
     terminal::wrapped,
+    text::format::{short_count, short_number, short_share},
 };
 
 /// A number of a workload, in the order on the screen.

@@ -67,8 +67,8 @@ fn everything() -> ApiSnapshot {
         total: histogram().into(),
     };
     let daemon = Daemon {
-        passes: 0,
-        pass_seconds: 0.0,
+        collections: 0,
+        collection_seconds: 0.0,
         failures: 0,
         overruns: 0,
         slots: 0,
@@ -124,7 +124,7 @@ fn history() -> Value {
         began: 0.0,
         taken: 0.0,
         seconds: 0.0,
-        passes: 0,
+        collections: 0,
         failures: 0,
         devices: Vec::new(),
         workloads: Some(Vec::new()),

@@ -102,8 +102,10 @@ async fn each_collection_is_an_event() {
         let tag = tag(&server).await;
         let json: serde_json::Value =
             serde_json::from_slice(&server.get("/api/v1/snapshot", "").await.body).unwrap();
-        listener.until(&format!("event: pass\nid: {tag}\ndata: {{\"taken\":{}}}\n\n", json["taken"])).await;
-        assert_eq!(listener.count("event: pass\n"), number as usize, "{}", listener.text);
+        listener
+            .until(&format!("event: collection\nid: {tag}\ndata: {{\"taken\":{}}}\n\n", json["taken"]))
+            .await;
+        assert_eq!(listener.count("event: collection\n"), number as usize, "{}", listener.text);
         // As a client that has fetched the figures of this event asks again.
         let again = server.get("/api/v1/snapshot", &format!("If-None-Match: {tag}\r\n")).await;
         assert_eq!(again.status, 304);
@@ -177,7 +179,7 @@ async fn the_number_of_streams_is_limited() {
         };
         listeners.push(again);
     }
-    listeners[0].until("event: pass").await;
+    listeners[0].until("event: collection").await;
 }
 
 /// A stream that is not read, and so many snapshots that the socket buffers cannot hold their events.
@@ -235,7 +237,7 @@ async fn streams_do_not_hold_up_the_end() {
     let first = snapshot(1);
     let server = Server::start(Some(first.clone()), limits).await;
     let mut listener = Listener::new(&server).await;
-    listener.until("event: pass").await;
+    listener.until("event: collection").await;
     let _unread = unread_stream(&server, &first).await;
     server.stop.send(true).unwrap();
     timeout(Duration::from_secs(15), server.serving).await.expect("the server ends").unwrap();
@@ -247,11 +249,11 @@ async fn streams_do_not_hold_up_the_end() {
 async fn the_last_snapshot_is_announced_before_an_orderly_end() {
     let server = Server::start(Some(snapshot(1)), Limits::default()).await;
     let mut listener = Listener::new(&server).await;
-    listener.until("event: pass").await;
+    listener.until("event: collection").await;
     server.snapshots.send_replace(snapshot_after(&snapshot(1), 10));
     drop(server.snapshots);
     assert!(listener.end().await, "{}", listener.text);
-    assert_eq!(listener.count("event: pass"), 2, "{}", listener.text);
+    assert_eq!(listener.count("event: collection"), 2, "{}", listener.text);
 }
 
 #[tokio::test]

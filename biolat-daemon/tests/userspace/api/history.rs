@@ -164,7 +164,7 @@ async fn compressed_it_is_the_same() {
     let (plain, unpacked) = (document(&plain), document(&unpacked));
     assert_eq!(plain.intervals, unpacked.intervals);
     assert_eq!(
-        plain.intervals.iter().map(|interval| interval.passes).sum::<u64>(),
+        plain.intervals.iter().map(|interval| interval.collections).sum::<u64>(),
         0,
         "these have no health"
     );

@@ -1,5 +1,9 @@
 //! Text of drives, other hosts and other programs, which may contain anything, made harmless for terminals, logs and the page.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
 /// Characters that have no shape of their own: formats, line and paragraph separators, and those that Unicode has ignored by
 /// default. Some reorder the text around them (U+202E), some hide that two names differ (U+200B).
 const INVISIBLE: [(char, char); 25] = [
@@ -33,6 +37,42 @@ const INVISIBLE: [(char, char); 25] = [
 /// Replaces control characters, which could steer a terminal, and invisible ones.
 pub(crate) fn text(text: &str) -> String {
     text.replace(is_replaced, "\u{fffd}")
+}
+
+/// Deserializes a value and makes its text harmless.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: Foreign + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    T::deserialize(deserializer).map(Foreign::sanitized)
+}
+
+/// Text of another program, and what consists of such text.
+pub(crate) trait Foreign {
+    fn sanitized(self) -> Self;
+}
+
+impl Foreign for String {
+    fn sanitized(self) -> Self {
+        if self.contains(is_replaced) { text(&self) } else { self }
+    }
+}
+
+impl Foreign for Option<String> {
+    fn sanitized(self) -> Self {
+        self.map(Foreign::sanitized)
+    }
+}
+
+impl Foreign for Vec<String> {
+    fn sanitized(self) -> Self {
+        self.into_iter().map(Foreign::sanitized).collect()
+    }
+}
+
+impl Foreign for BTreeMap<String, u64> {
+    fn sanitized(self) -> Self {
+        self.into_iter().map(|(name, count)| (name.sanitized(), count)).collect()
+    }
 }
 
 /// Whether a character is replaced.

@@ -78,12 +78,14 @@ impl NumberFormat {
     }
 }
 
-/// A length of time, to three digits: `5 s`, `509 ms`, `1.5 s`, `15 min`.
+/// A length of time, to three digits: `5 s`, `509 ms`, `1.5 s`, `15 min`, `26 h`, `3 days`.
 pub(crate) fn duration(seconds: f64) -> String {
     let (number, unit) = match seconds {
         s if s < 0.9995 => (s * 1e3, "ms"),
         s if s < 599.5 => (s, "s"),
-        s => (s / 60.0, "min"),
+        s if s < 7200.0 => (s / 60.0, "min"),
+        s if s < 172_800.0 => (s / 3600.0, "h"),
+        s => (s / 86_400.0, "days"),
     };
     let text = three_digits(number);
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
@@ -227,8 +229,8 @@ mod tests {
             ["0 B", "512 B", "4.00 KiB", "977 KiB", "46.9 MiB"]
         );
         assert_eq!(
-            [0.5, 0.5087, 1.0, 5.001, 61.26, 120.0, 900.0].map(duration),
-            ["500 ms", "509 ms", "1 s", "5 s", "61.3 s", "120 s", "15 min"]
+            [0.5, 0.5087, 1.0, 5.001, 61.26, 120.0, 900.0, 93_600.0, 216_000.0].map(duration),
+            ["500 ms", "509 ms", "1 s", "5 s", "61.3 s", "120 s", "15 min", "26 h", "2.5 days"]
         );
         assert_eq!([0.0, 0.004, 0.0996, 0.83].map(share), ["0 %", "0.4 %", "10 %", "83 %"]);
     }

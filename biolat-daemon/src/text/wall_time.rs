@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use x509_cert::der::DateTime;
 
+use super::duration;
 use crate::c_library::time_of_local_day;
 
 /// Parses a point in time. `03:00` is a time of today by the clock of this host or, if that is still to come, of yesterday.
@@ -11,7 +12,7 @@ pub(crate) fn parse(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     let parsed = if text == "now" {
         Some(now)
     } else if let Some(age) = text.strip_prefix('-') {
-        duration(age).and_then(|age| now.checked_sub(age))
+        duration::parse(age).and_then(|age| now.checked_sub(age))
     } else if text.contains(['T', 't']) {
         rfc_3339(text)
     } else if text.contains(':') {
@@ -25,26 +26,10 @@ pub(crate) fn parse(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     })
 }
 
-/// Parses a length of time: `90s`, `5m`, `2h`, `1d`, or seconds.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "" | "s" => 1,
-        "m" | "min" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    // No history is longer than a century.
-    seconds(number)?.checked_mul(scale).filter(|time| time.as_secs() < 100 * 366 * 86_400)
-}
-
-/// A number without a sign or an exponent.
+/// A number without a unit.
 fn seconds(text: &str) -> Option<Duration> {
-    let is_number = text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    is_number.then(|| Duration::try_from_secs_f64(text.parse().ok()?).ok()).flatten()
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_number.then(|| duration::parse(text)).flatten()
 }
 
 fn time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
@@ -100,7 +85,7 @@ mod tests {
         time::{Duration, SystemTime, UNIX_EPOCH},
     };
 
-    use super::{duration, parse};
+    use super::parse;
 
     fn at(seconds: f64) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs_f64(seconds)
@@ -144,7 +129,6 @@ mod tests {
         ] {
             assert_eq!(parse(text, now), Ok(at(expected)), "{text}");
         }
-        assert_eq!(duration("1d"), Some(Duration::from_secs(86_400)));
     }
 
     #[test]
