@@ -243,8 +243,9 @@ impl TestBinaries {
         let tests = messages.lines().filter(|line| line.contains(r#""kind":["test"]"#));
         let tests = tests.filter_map(|line| field(line, "executable")).next_back();
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
-        // Cargo builds the daemon along with its tests.
-        let daemon = static_build::folder(architecture).join("biolat-daemon");
+        // Cargo builds the daemon along with its tests. Another one shows whether they fail.
+        let daemon = env::var_os("BIOLAT_TEST_DAEMON").map(PathBuf::from);
+        let daemon = daemon.unwrap_or_else(|| static_build::folder(architecture).join("biolat-daemon"));
         Ok(Self { architecture, tests, daemon, cells: crate::ebpf::build_cells()? })
     }
 
