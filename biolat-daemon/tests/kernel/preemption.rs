@@ -234,6 +234,18 @@ fn check(daemon: &Daemon, devices: &[&str], open: impl Fn(&str) -> Reader + Sync
     assert!(preempts_programs() || refused == 0 || is_attached(daemon));
 }
 
+/// Lets interrupts and, if it can be preempted, tasks refuse the probe completions, until the understudy is attached. Without, if this
+/// kernel refuses none.
+pub(crate) fn attach_understudy(daemon: &Daemon) {
+    if kernel::release() < Release(6, 1) {
+        return;
+    }
+    let (task, timer) = (in_task(), NullBlk::with_latency(10_000, &[("submit_queues", "2")]));
+    load(&[&task.name, &timer.name], &Reader::open, || {
+        wait_for("the understudy", || is_attached(daemon));
+    });
+}
+
 fn wait_for_refusal(daemon: &Daemon) {
     if preempts_programs() {
         wait_for("the understudy", || is_attached(daemon));
