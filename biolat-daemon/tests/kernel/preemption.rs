@@ -3,6 +3,7 @@
 //!
 //! The oracle is the disk statistics: counted, lost and missed are all that completed, and hardly any is lost.
 
+mod nvme_tcp;
 mod removal;
 
 use std::{
