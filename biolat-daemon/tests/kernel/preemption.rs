@@ -32,6 +32,11 @@ const CPU: usize = 1;
 const LOAD: Duration = Duration::from_secs(4);
 const BLOCK: usize = 4096;
 
+/// How long a load lasts whose completions are compared with the disk statistics.
+fn load_time() -> Duration {
+    std::env::var("BIOLAT_TEST_LOAD").map_or(LOAD, |seconds| Duration::from_secs(seconds.parse().unwrap()))
+}
+
 /// Whether the kernel preempts programs on tracepoints.
 fn preempts_programs() -> bool {
     kernel::release() >= Release(7, 0)
@@ -223,7 +228,7 @@ fn check(daemon: &Daemon, devices: &[&str], open: impl Fn(&str) -> Reader + Sync
         load(devices, &open, || wait_for_refusal(daemon));
         let before: Vec<_> = devices.iter().map(|device| settled(daemon, device)).collect();
         let refused_before = refusals.read();
-        load(devices, &open, || thread::sleep(LOAD));
+        load(devices, &open, || thread::sleep(load_time()));
         let growth = compare(daemon, devices, &before);
         refused = refusals.read() - refused_before;
         println!("{mode}: {refused} refused of {}, {growth:?}", growth.completions);

@@ -209,12 +209,14 @@ pub(super) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Resu
     for path in suites::tools(names) {
         archive.add_program(&programs, &tool(path), &Path::new("/usr").join(path))?;
     }
-    // How often a daemon is killed and a device removed, and for how many seconds no daemon runs: few, because guests are slow.
+    // How often a daemon is killed and a device removed, for how many seconds no daemon runs, and how long a load lasts: little,
+    // because guests are slow.
     let setting = |name, usual: &str| env::var(name).unwrap_or_else(|_| usual.to_owned());
     let init = INIT.replace("@TESTS@", &names.join(" "));
     let init = init.replace("@KILLS@", &setting("BIOLAT_TEST_KILLS", "10"));
     let init = init.replace("@AWAY@", &setting("BIOLAT_TEST_AWAY", "5"));
-    archive.write("/init", &init.replace("@REMOVALS@", &setting("BIOLAT_TEST_REMOVALS", "20")), 0o755)?;
+    let init = init.replace("@REMOVALS@", &setting("BIOLAT_TEST_REMOVALS", "20"));
+    archive.write("/init", &init.replace("@LOAD@", &setting("BIOLAT_TEST_LOAD", "4")), 0o755)?;
     for mount in ["dev", "proc", "sys", "tmp", "run"] {
         fs::create_dir_all(archive.folder.join(mount))?;
     }
