@@ -16,8 +16,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use caps::{
+    Capability::{CAP_BPF, CAP_PERFMON},
+    CapsHashSet,
+};
+
 use crate::support::{
-    block,
+    Folder, block,
     bpf_file_system::BpfFileSystem,
     daemon::{Daemon, wait_for},
     diskstats::{READ, Stat},
@@ -25,6 +30,7 @@ use crate::support::{
     load::{StopFlag, pin_to_cpu},
     null_blk::NullBlk,
     settled::{Moment, settled},
+    unprivileged,
 };
 
 /// All that matters happens here.
@@ -325,6 +331,18 @@ fn a_polling_reader_beside_another_one() {
 fn an_nvme_drive_beside_a_reader() {
     let (task, timer) = (in_task(), NullBlk::with_latency(10_000, &[("submit_queues", "2")]));
     check(&daemon(), &[&task.name, &timer.name, &block::device_with("device/serial", "solo")], Reader::open);
+}
+
+/// As the chart runs the daemon.
+#[test]
+#[ignore = "runs in an emulated machine: cargo xtask vm"]
+fn two_capabilities_are_enough_for_the_understudy() {
+    let folder = Folder::new("preemption", true);
+    let capabilities = CapsHashSet::from([CAP_BPF, CAP_PERFMON]);
+    let mut command = unprivileged::command(&unprivileged::copy(&folder), capabilities);
+    let daemon = Daemon::start_command(command.args(["--device", "nullb.*"]));
+    let (one, two) = (in_task(), in_task());
+    check(&daemon, &[&one.name, &two.name], Reader::open);
 }
 
 /// What both programs have counted goes on with the next daemon, and with another version's probe.
