@@ -1,17 +1,8 @@
 //! Privileges: the least to start with, what is left once the probe is attached, and that everything works with that.
 
-use std::{
-    ffi::CString,
-    fs, io,
-    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::{ffi::CString, fs, io, os::unix::ffi::OsStrExt as _, thread, time::Duration};
 
 use caps::{
-    CapSet::{Ambient, Effective, Inheritable, Permitted},
     Capability::{CAP_BPF, CAP_PERFMON},
     CapsHashSet,
 };
@@ -19,48 +10,13 @@ use caps::{
 use crate::support::{
     Folder,
     bpf_file_system::BpfFileSystem,
-    daemon::{Daemon, program, wait_for},
+    daemon::{Daemon, wait_for},
     fd_store::FdStore,
     figures::Figures,
-    kernel,
     load::Target,
     loop_device::LoopDevice,
+    unprivileged,
 };
-
-const NOBODY: u32 = 65534;
-
-/// A copy that every user can run: only root can access the build directory.
-fn copy(folder: &Folder) -> PathBuf {
-    let copy = folder.0.join("biolat-daemon");
-    fs::copy(program(), &copy).unwrap();
-    copy
-}
-
-/// A command that runs as user nobody, with these capabilities only.
-fn as_nobody(program: &Path, capabilities: CapsHashSet) -> Command {
-    kernel::unlimit_locked_memory();
-    let mut command = Command::new(program);
-    command.args(["--listen", "127.0.0.1:0", "--interval", "100ms"]);
-    let become_nobody = move || {
-        // SAFETY: plain numbers.
-        let refused = unsafe {
-            libc::prctl(libc::PR_SET_KEEPCAPS, 1) < 0
-                || libc::setgroups(0, std::ptr::null()) < 0
-                || libc::setgid(NOBODY) < 0
-                || libc::setuid(NOBODY) < 0
-        };
-        if refused {
-            return Err(io::Error::last_os_error());
-        }
-        for set in [Permitted, Effective, Inheritable, Ambient] {
-            caps::set(None, set, &capabilities).map_err(io::Error::other)?;
-        }
-        Ok(())
-    };
-    // SAFETY: it takes no lock that another thread of the parent may hold, except the allocator's, which the C library handles.
-    unsafe { command.pre_exec(become_nobody) };
-    command
-}
 
 /// A thread's fields of `/proc/PID/task/TID/status`.
 fn threads(daemon: &Daemon) -> Vec<(String, Vec<String>)> {
@@ -148,8 +104,9 @@ fn two_capabilities_are_enough_for_nobody() {
     let bounding = fs::read_to_string("/proc/self/status").unwrap();
     let bounding = bounding.lines().find_map(|line| line.strip_prefix("CapBnd:")).unwrap().trim();
     for (arguments, seccomp) in [(&[][..], 2), (&["--no-seccomp"], 0)] {
-        let daemon =
-            Daemon::start_command(as_nobody(&copy(&folder), two.clone()).arg("--loop").args(arguments));
+        let daemon = Daemon::start_command(
+            unprivileged::command(&unprivileged::copy(&folder), two.clone()).arg("--loop").args(arguments),
+        );
         assert_it_works(&daemon);
         // Changing the bounding set needs CAP_SETPCAP. With no_new_privs it has no effect.
         assert_dropped(&daemon, bounding, seccomp);
@@ -161,7 +118,7 @@ fn two_capabilities_are_enough_for_nobody() {
 #[ignore = "needs root: cargo xtask test"]
 fn file_capabilities_need_not_be_effective() {
     let folder = Folder::new("rights", true);
-    let copy = copy(&folder);
+    let copy = unprivileged::copy(&folder);
     // cap_bpf,cap_perfmon=p, as setcap writes it: revision 2, without the effective bit.
     let high = ((CAP_BPF.bitmask() | CAP_PERFMON.bitmask()) >> 32) as u32;
     let value: Vec<u8> =
@@ -171,7 +128,7 @@ fn file_capabilities_need_not_be_effective() {
     // SAFETY: the strings are terminated, and the length is that of the value.
     let set = unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), length, 0) };
     assert_eq!(set, 0, "{}", io::Error::last_os_error());
-    let daemon = Daemon::start_command(as_nobody(&copy, CapsHashSet::new()).arg("--loop"));
+    let daemon = Daemon::start_command(unprivileged::command(&copy, CapsHashSet::new()).arg("--loop"));
     assert_it_works(&daemon);
 }
 
@@ -196,14 +153,14 @@ fn a_fault_ends_the_process() {
 #[ignore = "needs root: cargo xtask test"]
 fn missing_capabilities_are_named() {
     let folder = Folder::new("rights", true);
-    let copy = copy(&folder);
+    let copy = unprivileged::copy(&folder);
     for (capabilities, arguments, expected) in [
         (&[][..], &[][..], "lacks CAP_BPF and CAP_PERFMON: run as root, or grant them: setcap"),
         (&[CAP_BPF], &[], "lacks CAP_PERFMON"),
         (&[CAP_BPF, CAP_PERFMON], &["--probe-stats"], "--probe-stats requires CAP_SYS_ADMIN"),
     ] {
         let capabilities = capabilities.iter().copied().collect();
-        let output = as_nobody(&copy, capabilities).args(arguments).output().unwrap();
+        let output = unprivileged::command(&copy, capabilities).args(arguments).output().unwrap();
         let printed = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{printed}");
         assert_eq!(printed.lines().count(), 1, "{printed}");

@@ -29,7 +29,7 @@ wget -q -O /dev/null http://127.0.0.1:1/ 2>/dev/null
 sleep 1
 cd /tmp
 BIOLAT_TEST_DAEMON=/biolat/biolat-daemon BIOLAT_TEST_CELLS=/biolat/cells.o BIOLAT_TEST_UPGRADES=4 BIOLAT_TEST_GAP_MS=2000 \
-    BIOLAT_TEST_KILLS=@KILLS@ BIOLAT_TEST_AWAY=@AWAY@ \
+    BIOLAT_TEST_KILLS=@KILLS@ BIOLAT_TEST_AWAY=@AWAY@ BIOLAT_TEST_REMOVALS=@REMOVALS@ BIOLAT_TEST_LOAD=@LOAD@ \
     /biolat/tests --ignored --show-output --test-threads=1 --exact @TESTS@
 echo "biolat-guest: exit $?"
 echo "biolat-guest: taint $(cat /proc/sys/kernel/tainted)"

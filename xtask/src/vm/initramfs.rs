@@ -209,11 +209,14 @@ pub(super) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Resu
     for path in suites::tools(names) {
         archive.add_program(&programs, &tool(path), &Path::new("/usr").join(path))?;
     }
-    // How often a daemon is killed, and for how many seconds none runs: few, as guests are slow.
+    // How often a daemon is killed and a device removed, for how many seconds no daemon runs, and how long a load lasts: little,
+    // because guests are slow.
     let setting = |name, usual: &str| env::var(name).unwrap_or_else(|_| usual.to_owned());
     let init = INIT.replace("@TESTS@", &names.join(" "));
     let init = init.replace("@KILLS@", &setting("BIOLAT_TEST_KILLS", "10"));
-    archive.write("/init", &init.replace("@AWAY@", &setting("BIOLAT_TEST_AWAY", "5")), 0o755)?;
+    let init = init.replace("@AWAY@", &setting("BIOLAT_TEST_AWAY", "5"));
+    let init = init.replace("@REMOVALS@", &setting("BIOLAT_TEST_REMOVALS", "20"));
+    archive.write("/init", &init.replace("@LOAD@", &setting("BIOLAT_TEST_LOAD", "4")), 0o755)?;
     for mount in ["dev", "proc", "sys", "tmp", "run"] {
         fs::create_dir_all(archive.folder.join(mount))?;
     }
@@ -243,8 +246,9 @@ impl TestBinaries {
         let tests = messages.lines().filter(|line| line.contains(r#""kind":["test"]"#));
         let tests = tests.filter_map(|line| field(line, "executable")).next_back();
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
-        // Cargo builds the daemon along with its tests.
-        let daemon = static_build::folder(architecture).join("biolat-daemon");
+        // Cargo builds the daemon along with its tests. Another one shows whether they fail.
+        let daemon = env::var_os("BIOLAT_TEST_DAEMON").map(PathBuf::from);
+        let daemon = daemon.unwrap_or_else(|| static_build::folder(architecture).join("biolat-daemon"));
         Ok(Self { architecture, tests, daemon, cells: crate::ebpf::build_cells()? })
     }
 

@@ -30,9 +30,18 @@ struct Target {
 impl TwoPaths {
     /// Connects them. Each I/O takes the target 100 ms.
     pub(crate) fn connect() -> Self {
+        Self::to(NullBlk::with_latency(100_000_000, &[("queue_mode", "0")]))
+    }
+
+    /// Connects them. The target completes each I/O at once.
+    pub(crate) fn fast() -> Self {
+        Self::to(NullBlk::new(&[("irqmode", "0"), ("queue_mode", "0")]))
+    }
+
+    fn to(drive: NullBlk) -> Self {
         run("modprobe", &["nvmet-tcp"]);
         run("modprobe", &["nvme-tcp"]);
-        let target = Target::create();
+        let target = Target::create(drive);
         for service in SERVICES {
             let options = format!(
                 "transport=tcp,traddr=127.0.0.1,trsvcid={service},nqn={NQN},nr_io_queues=2,reconnect_delay=1"
@@ -75,8 +84,7 @@ impl Drop for TwoPaths {
 }
 
 impl Target {
-    fn create() -> Self {
-        let drive = NullBlk::with_latency(100_000_000, &[("queue_mode", "0")]);
+    fn create(drive: NullBlk) -> Self {
         let root = Path::new("/sys/kernel/config/nvmet");
         let subsystem = root.join("subsystems").join(NQN);
         let namespace = subsystem.join("namespaces/1");

@@ -1,0 +1,51 @@
+//! The daemon without root, as the chart runs it.
+
+use std::{
+    fs, io,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use caps::{
+    CapSet::{Ambient, Effective, Inheritable, Permitted},
+    CapsHashSet,
+};
+
+use super::{Folder, daemon::program, kernel};
+
+/// The chart's.
+const USER: u32 = 65532;
+
+/// A copy that every user can run: only root can access the build directory.
+pub(crate) fn copy(folder: &Folder) -> PathBuf {
+    let copy = folder.0.join("biolat-daemon");
+    fs::copy(program(), &copy).unwrap();
+    copy
+}
+
+/// A command that runs as the chart's user, with these capabilities only.
+pub(crate) fn command(program: &Path, capabilities: CapsHashSet) -> Command {
+    kernel::unlimit_locked_memory();
+    let mut command = Command::new(program);
+    command.args(["--listen", "127.0.0.1:0", "--interval", "100ms"]);
+    let change_user = move || {
+        // SAFETY: plain numbers.
+        let refused = unsafe {
+            libc::prctl(libc::PR_SET_KEEPCAPS, 1) < 0
+                || libc::setgroups(0, std::ptr::null()) < 0
+                || libc::setgid(USER) < 0
+                || libc::setuid(USER) < 0
+        };
+        if refused {
+            return Err(io::Error::last_os_error());
+        }
+        for set in [Permitted, Effective, Inheritable, Ambient] {
+            caps::set(None, set, &capabilities).map_err(io::Error::other)?;
+        }
+        Ok(())
+    };
+    // SAFETY: it takes no lock that another thread of the parent may hold, except the allocator's, which the C library handles.
+    unsafe { command.pre_exec(change_user) };
+    command
+}
