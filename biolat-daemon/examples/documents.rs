@@ -4,7 +4,7 @@
 
 use std::{error::Error, fs, io, path::Path};
 
-use biolat_daemon::{cli::Cli, version};
+use biolat_daemon::cli::Cli;
 use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::{Shell, generate_to};
 use clap_mangen::{
@@ -70,7 +70,7 @@ fn page(command: Command, date: &str, sections: &[Roff]) -> io::Result<Vec<u8>> 
     let man = Man::new(command)
         .section(SECTION)
         .date(date)
-        .source(format!("biolat {}", version::VERSION))
+        .source(format!("biolat {}", biolat_model::version::VERSION))
         .manual("System Administration");
     let mut page = Vec::new();
     man.render_title(&mut page)?;

@@ -2,19 +2,23 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use biolat_cli::{
+    option_values::{OptionError, non_empty},
+    shared_options::{DeviceOptions, ListenOptions, PinOption, SeccompOptions, SizesOption, WorkloadsOption},
+};
+use biolat_history::HistoryLimits;
+use biolat_model::interval;
+use biolat_system::{
+    host::Host,
+    log_lines::{LogFormat, LogLevel},
+};
 use clap::{Parser, Subcommand};
 
 use crate::{
     check,
-    config::{Config, OptionError, non_empty},
+    config::Config,
     expose::{ClassicBuckets, HistogramFormat, HistogramKinds},
-    history::HistoryLimits,
-    host::Host,
     http::ServeConfig,
-    interval,
-    log_lines::{LogFormat, LogLevel},
-    probe, report,
-    shared_options::{DeviceOptions, ListenOptions, PinOption, SeccompOptions, SizesOption, WorkloadsOption},
     version,
 };
 
@@ -194,7 +198,7 @@ pub enum Command {
     #[command(long_about = check::ABOUT)]
     Check(Box<check::CheckOptions>),
     /// Show latencies in the terminal, like biolatency
-    Report(Box<report::ReportOptions>),
+    Report(Box<biolat_cli::ReportOptions>),
     /// Remove what a daemon with --pin has left in a folder: its probe, which counts on, and its state
     Unpin {
         /// The folder of --pin
@@ -234,7 +238,7 @@ impl Cli {
             history: self.history.0.map(|age| HistoryLimits { age, bytes: self.history_memory.0 }),
             history_file,
             host: self.host,
-            probe: probe::Options {
+            probe: biolat_probe::Options {
                 statistics: self.probe_stats,
                 slow: self.slow.0,
                 sizes: self.sizes.is_on(),
@@ -281,13 +285,11 @@ fn parse_memory(text: &str) -> Result<MemorySize, String> {
 mod tests {
     use std::time::Duration;
 
+    use biolat_history::HistoryLimits;
     use clap::{CommandFactory as _, Parser as _};
 
     use super::Cli;
-    use crate::{
-        expose::{ClassicBuckets, HistogramKinds},
-        history::HistoryLimits,
-    };
+    use crate::expose::{ClassicBuckets, HistogramKinds};
 
     fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from([&["biolat-daemon"], arguments].concat())

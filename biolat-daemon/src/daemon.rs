@@ -3,6 +3,14 @@
 use std::{net::TcpListener, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
+use biolat_collect::collector::{Handle, Kept, Settings};
+use biolat_history::{FileWriter, Origin, SharedHistory};
+use biolat_model::snapshot::Snapshot;
+use biolat_system::{
+    passed_fds::KeptFd,
+    rights::{self, Role},
+    service_manager::{Notification, ServiceManager},
+};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::{
     sync::watch,
@@ -11,14 +19,8 @@ use tokio::{
 };
 
 use crate::{
-    collect::{self, Kept, Settings},
     config::Config,
-    history::{FileWriter, Origin, SharedHistory},
     http::{self, Limits, Service},
-    passed_fds::KeptFd,
-    rights::{self, Role},
-    service_manager::{Notification, ServiceManager},
-    snapshot::Snapshot,
     web_config::WebConfig,
 };
 
@@ -50,7 +52,7 @@ pub async fn run(
     };
     let collector = tokio::select! {
         () = &mut shutdown => return Ok(()),
-        started = collect::Handle::start(settings) => started?,
+        started = Handle::start(settings) => started?,
     };
     rights::drop_privileges(Role::Serving, config.seccomp)?;
 

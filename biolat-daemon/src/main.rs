@@ -4,14 +4,19 @@
 
 use std::{process::ExitCode, time::Duration};
 
+use biolat_cli::option_values::EXIT_USAGE;
+use biolat_collect::pins;
 use biolat_daemon::{
-    c_library, check,
+    check,
     cli::{Cli, Command},
-    config::{Config, EXIT_USAGE},
-    daemon, listen, log_lines,
-    passed_fds::{self, PassedFds},
-    pins, process, report, rights, runtime,
+    config::Config,
+    daemon, listen,
     web_config::WebConfigError,
+};
+use biolat_system::{
+    c_library, log_lines,
+    passed_fds::{self, PassedFds},
+    process, rights, runtime,
 };
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,7 +42,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         None => return run_daemon(cli),
         Some(Command::Check(options)) => check::run(*options),
-        Some(Command::Report(options)) => report::run(&options),
+        Some(Command::Report(options)) => biolat_cli::run(&options),
         Some(Command::Unpin { folder }) => pins::unpin(&folder).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {

@@ -1,6 +1,4 @@
-//! The version of this build.
-
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+//! The commit of this build.
 
 /// The commit that it was built from, or `unknown` outside of a checkout.
 pub const REVISION: &str = env!("BIOLAT_REVISION");

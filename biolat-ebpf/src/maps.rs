@@ -24,7 +24,7 @@ use biolat_common::{
 use crate::maximum::Maximum;
 
 /// The counters of a series without their type. With `--sizes off` the daemon makes it shorter, see
-/// `biolat-daemon/src/probe/object.rs`.
+/// `biolat-probe/src/object.rs`.
 /// The kernel accepts a map into the array of maps only if it matches the template here,
 /// and from 5.15 to 6.1 a map whose value has the BTF of a struct does not match one without BTF, as the daemon creates
 /// them.

@@ -22,7 +22,7 @@ impl Maximum {
     /// is added, which cannot fail, and both together may exceed it by about the time between their values.
     ///
     /// Where the kernel cannot compile compare-and-exchange, the daemon removes it (`without_compare_exchange` in
-    /// `biolat-daemon/src/probe/object.rs`). Two CPUs then may exceed it by more, which sends more requests to the rare case.
+    /// `biolat-probe/src/object.rs`). Two CPUs then may exceed it by more, which sends more requests to the rare case.
     #[inline(always)]
     pub(crate) fn raise(&self, to: u64) {
         let seen = self.get();

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Result;
 use biolat_common::{bucket::SCHEMA, series::Phase, size::BAND_SCHEMA};
-use biolat_daemon::histogram::Histogram;
+use biolat_model::histogram::Histogram;
 
 use super::{model::Node, serve::instance};
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use biolat_daemon::snapshot::DeviceView;
+use biolat_model::snapshot::DeviceView;
 use tokio::sync::mpsc;
 
 use super::{

@@ -21,8 +21,8 @@ const PROBE: &str = "biolat-ebpf";
 const CELLS: &str = "cells";
 const FLOOR: &str = "floor";
 
-pub(crate) const OBJECT: &str = "biolat-daemon/probe/biolat.bpf.o";
-const MANIFEST: &str = "biolat-daemon/probe/biolat.bpf.manifest";
+pub(crate) const OBJECT: &str = "biolat-probe/object/biolat.bpf.o";
+const MANIFEST: &str = "biolat-probe/object/biolat.bpf.manifest";
 const TARGET: &str = "bpfel-unknown-none";
 const LINKER: &str = "bpf-linker 0.13.0";
 

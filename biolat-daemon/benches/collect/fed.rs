@@ -4,12 +4,10 @@
 
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, MapData};
+use biolat_collect::collector::totals::Totals;
 use biolat_common::size::Counters;
-use biolat_daemon::{
-    collect::totals::Totals,
-    probe::{CountersValue, SlotBuffer, SlotReading},
-    snapshot::SeriesView,
-};
+use biolat_model::snapshot::SeriesView;
+use biolat_probe::{CountersValue, SlotBuffer, SlotReading};
 
 pub(crate) struct Machine<const CPUS: usize> {
     map: Array<MapData, [CountersValue; CPUS]>,

@@ -7,8 +7,10 @@ mod fed;
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use anyhow::{Result, anyhow, bail};
+use biolat_collect::collector::Collector;
 use biolat_common::size::Counters;
-use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host, probe};
+use biolat_model::device::Selection;
+use biolat_system::host::Host;
 use clap::Parser;
 use serde_json::{Value, json};
 
@@ -73,13 +75,13 @@ fn whole_collection(devices: usize) -> Result<Row> {
     let disks = Disks::attach(devices)?;
     let host = Host::default();
     let selection = Selection::new(Some(&disks.pattern()), None).map_err(|error| anyhow!("{error:?}"))?;
-    let mut collector = Collector::attach(host, selection, probe::Options::default())?;
+    let mut collector = Collector::attach(host, selection, biolat_probe::Options::default())?;
     collector.collect()?;
     disks.read_and_write()?;
     collector.collect()?;
     let mut failure = None;
     let cost = Cost::of(500, || collector.collect().map_err(|error| failure = Some(error)));
-    let slot_bytes = probe::slot_bytes(true)? as usize;
+    let slot_bytes = biolat_probe::slot_bytes(true)? as usize;
     let (cpus, bytes) = (slot_bytes / size_of::<Counters>(), 2 * devices * slot_bytes);
     match failure {
         Some(error) => Err(error),

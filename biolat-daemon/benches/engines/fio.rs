@@ -3,7 +3,7 @@
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
-use biolat_daemon::c_library::clock_ticks_per_second;
+use biolat_system::c_library::clock_ticks_per_second;
 use serde_json::Value;
 
 /// A way to do I/O.

@@ -7,11 +7,10 @@ mod table;
 use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use biolat_collect::collector::Collector;
 use biolat_common::series::Phase;
-use biolat_daemon::{
-    collect::Collector, device::selection::Selection, histogram::Histogram, host::Host, probe,
-    snapshot::Snapshot,
-};
+use biolat_model::{device::Selection, histogram::Histogram, snapshot::Snapshot};
+use biolat_system::host::Host;
 use clap::Parser;
 
 use crate::{
@@ -46,7 +45,7 @@ fn run(options: &Options) -> Result<()> {
     let disk = target.disk()?;
     let selection = Selection::new(Some(&disk), None).map_err(|error| anyhow!("{error:?}"))?;
     let host = Host::default();
-    let mut collector = Collector::attach(host, selection, probe::Options::default())?;
+    let mut collector = Collector::attach(host, selection, biolat_probe::Options::default())?;
     let idle = Idle::measure()?;
     let mut rows = Vec::new();
     for engine in &ENGINES {

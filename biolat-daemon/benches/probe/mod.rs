@@ -17,7 +17,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use biolat_daemon::{host::Host, probe::kernel_btf};
+use biolat_probe::kernel_btf;
+use biolat_system::host::Host;
 use clap::Parser;
 use serde_json::json;
 

@@ -10,12 +10,10 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use aya::{Btf, EbpfLoader, programs::BtfTracePoint};
-use biolat_daemon::{
-    collect::Collector,
-    device::selection::Selection,
-    host::Host,
-    probe::{Options, kernel::Kernel, object},
-};
+use biolat_collect::collector::Collector;
+use biolat_model::device::Selection;
+use biolat_probe::{Options, kernel::Kernel, object};
+use biolat_system::host::Host;
 
 use super::{process::Process, programs};
 

@@ -14,10 +14,12 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use biolat_common::bucket::native_index;
 use biolat_daemon::{
-    device::{Device, diskstats::Group},
     expose::{ClassicBuckets, Format, HistogramFormat, HistogramKinds, ServerState, encode},
-    histogram::Histogram,
     http::{Limits, ServeConfig, Service, serve},
+};
+use biolat_model::{
+    device::{Device, Group},
+    histogram::Histogram,
     snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
 };
 use clap::Parser;

@@ -31,11 +31,12 @@ pub(super) fn auth_modes(path: &Path) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use biolat_testing::Tree;
+
     use super::{
         super::finding::Verdict::{Fail, Ok as Fine},
         auth_modes,
     };
-    use crate::device::tree::Tree;
 
     #[test]
     fn schemes_and_modes() {

@@ -2,11 +2,13 @@
 
 use std::{io, path::Path};
 
-use super::finding::Finding;
-use crate::{
-    device::{Device, MissingLatency, WITHOUT_THROTTLING, selection::Selection, sysfs},
+use biolat_collect::device::sysfs;
+use biolat_model::{
+    device::{Device, MissingLatency, Selection, WITHOUT_THROTTLING},
     shell::quoted,
 };
+
+use super::finding::Finding;
 
 const SUBJECT: &str = "devices";
 
@@ -111,6 +113,10 @@ fn description(device: &Device) -> String {
 mod tests {
     use std::io;
 
+    use biolat_collect::device::{IdKind, scan};
+    use biolat_model::device::Selection;
+    use biolat_testing::Tree;
+
     use super::{
         super::finding::{
             Fix,
@@ -118,7 +124,6 @@ mod tests {
         },
         devices,
     };
-    use crate::device::{IdKind, scan, selection::Selection, tree::Tree};
 
     fn host(name: &str) -> Tree {
         Tree::new(

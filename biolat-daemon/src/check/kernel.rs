@@ -2,11 +2,12 @@
 
 use std::{io, path::Path};
 
-use super::finding::Finding;
-use crate::probe::{
+use biolat_probe::{
     kernel::{Kernel, UnsupportedKernel},
     release::Release,
 };
+
+use super::finding::Finding;
 
 /// The first one whose disks have a sequence number.
 pub(super) const WITH_SEQUENCE: Release = Release(5, 15);
@@ -103,14 +104,12 @@ fn tracepoint(found: Result<(), UnsupportedKernel>) -> Finding {
 mod tests {
     use std::{io, path::Path};
 
+    use biolat_probe::{kernel::Kernel, release::Release};
+    use biolat_testing::btf::{modern, without_tracepoint};
+
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
         recursion, release, types,
-    };
-    use crate::probe::{
-        kernel::Kernel,
-        kernel::tests::{modern, without_tracepoint},
-        release::Release,
     };
 
     #[test]

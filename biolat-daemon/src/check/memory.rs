@@ -3,9 +3,10 @@
 use std::{fs, path::Path};
 
 use biolat_common::mark::{self, Mark};
+use biolat_model::text::format::mib;
+use biolat_probe::release::Release;
 
 use super::finding::Finding;
-use crate::{probe::release::Release, text::format::mib};
 
 /// The other maps but `MARKS`, about.
 const OTHER_MAPS: u64 = 512 << 10;
@@ -158,11 +159,13 @@ pub(super) fn locked(release: Release, limit: u64, may_raise: bool, map_size: Ma
 
 #[cfg(test)]
 mod tests {
+    use biolat_probe::release::Release;
+    use biolat_testing::Tree;
+
     use super::{
         super::finding::Verdict::{Fail, Note, Ok as Fine},
         MapSize, available, counters, group_limit, limit, locked,
     };
-    use crate::{device::tree::Tree, probe::release::Release};
 
     const WIDE: MapSize =
         MapSize { slots: 48, cpus: 384, slot_bytes: 384 * 5888, workload_bytes: 0, has_understudy: false };

@@ -29,22 +29,23 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use biolat_cli::{
+    option_values::{EXIT_USAGE, OptionError},
+    shared_options::{DeviceOptions, ListenOptions, PinOption, SizesOption, WorkloadsOption},
+    terminal::{Color, Terminal},
+};
+use biolat_collect::{
+    collector::slots_at_start,
+    device::{self, IdKind},
+};
+use biolat_model::{device::Selection, interval};
+use biolat_probe::{in_whole_chunks, kernel::Kernel, release::Release, slot_bytes};
+use biolat_system::{host::Host, process::hard_limit, rights as own_rights};
 use caps::Capability::CAP_SYS_RESOURCE;
 use clap::Args;
 use rustix::process::Resource;
 
-use crate::{
-    collect::slots_at_start,
-    config::{EXIT_USAGE, OptionError},
-    device::{self, IdKind, selection::Selection},
-    host::Host,
-    interval, listen,
-    probe::{self, in_whole_chunks, kernel::Kernel, release::Release, slot_bytes},
-    process::hard_limit,
-    rights as own_rights,
-    shared_options::{DeviceOptions, ListenOptions, PinOption, SizesOption, WorkloadsOption},
-    terminal::{Color, Terminal},
-};
+use crate::listen;
 use finding::{Finding, Verdict, count};
 use memory::MapSize;
 use probe_load::Skipped;
@@ -139,7 +140,7 @@ struct Subjects {
     listen: Vec<SocketAddr>,
     web_config: Option<PathBuf>,
     pin: Option<PathBuf>,
-    probe: probe::Options,
+    probe: biolat_probe::Options,
 }
 
 impl Subjects {
@@ -152,11 +153,11 @@ impl Subjects {
             listen: listen.unwrap_or_else(|| vec![listen::DEFAULT]),
             web_config,
             pin: options.pin.folder(),
-            probe: probe::Options {
+            probe: biolat_probe::Options {
                 slow: Some(interval::SLOW),
                 sizes: options.sizes.is_on(),
                 workloads: options.workloads.limit(),
-                ..probe::Options::default()
+                ..biolat_probe::Options::default()
             },
         })
     }
@@ -198,7 +199,7 @@ impl Subjects {
                     probe_load::skipped(&Skipped::Memory)
                 } else {
                     let kernel = kernel.with(&self.probe);
-                    probe_load::tried(probe::test_load(
+                    probe_load::tried(biolat_probe::test_load(
                         &kernel,
                         types,
                         &self.host,
@@ -255,15 +256,15 @@ impl Subjects {
 }
 
 /// Of the probe's maps at the start, with so many devices.
-fn map_size(devices: usize, options: &probe::Options, has_understudy: bool) -> Result<MapSize> {
+fn map_size(devices: usize, options: &biolat_probe::Options, has_understudy: bool) -> Result<MapSize> {
     let slot_bytes = slot_bytes(options.sizes)?;
     let slots = in_whole_chunks(slots_at_start(devices, slot_bytes));
-    let cpus = probe::possible_cpus()?;
+    let cpus = biolat_probe::possible_cpus()?;
     Ok(MapSize {
         slots,
         cpus,
         slot_bytes,
-        workload_bytes: probe::workload_bytes(options.workloads, slots, cpus),
+        workload_bytes: biolat_probe::workload_bytes(options.workloads, slots, cpus),
         has_understudy,
     })
 }

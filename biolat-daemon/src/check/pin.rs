@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use super::finding::Finding;
-use crate::{
-    collect::Kept,
+use biolat_collect::{
+    collector::Kept,
     pins::{Pins, is_missing},
-    shell,
 };
+use biolat_model::shell;
+
+use super::finding::Finding;
 
 /// What is in it.
 pub(super) enum Contents {

@@ -1,9 +1,9 @@
 //! Whether the kernel accepts the probe: loaded if this process may, and discarded.
 
 use anyhow::Result;
+use biolat_probe::{ProgramCounts, load_error::LoadError};
 
 use super::finding::Finding;
-use crate::probe::{ProgramCounts, load_error::LoadError};
 
 const ID: &str = "probe.load";
 const SUBJECT: &str = "probe";
@@ -53,6 +53,7 @@ pub(super) fn skipped(why: &Skipped) -> Finding {
 #[cfg(test)]
 mod tests {
     use anyhow::anyhow;
+    use biolat_probe::{ProgramCounts, load_error::LoadError};
 
     use super::{
         super::finding::{
@@ -61,7 +62,6 @@ mod tests {
         },
         Skipped, skipped, tried,
     };
-    use crate::probe::{ProgramCounts, load_error::LoadError};
 
     #[test]
     fn outcomes() {

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use biolat_model::shell::quoted;
+use biolat_system::rights;
+
 use super::{finding::Finding, process_rights::ProcessRights};
-use crate::{rights, shell::quoted};
 
 const ID: &str = "rights.capabilities";
 const SUBJECT: &str = "rights";

@@ -1,10 +1,9 @@
 //! Findings for people: marks and colours on a terminal, words elsewhere; one line for each in a pipe.
 
+use biolat_cli::terminal::{Highlight, Terminal, wrapped};
+use biolat_model::text::sanitize;
+
 use super::finding::{Finding, Fix, Verdict, count};
-use crate::{
-    terminal::{Highlight, Terminal, wrapped},
-    text::sanitize,
-};
 
 /// The widest lines, which are still easy to read.
 const MAX_WIDTH: usize = 100;
@@ -63,8 +62,9 @@ fn summary(findings: &[Finding]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use biolat_cli::terminal::Terminal;
+
     use super::{Finding, report};
-    use crate::terminal::Terminal;
 
     const PIPE: Terminal = Terminal { color: false, unicode: false, is_terminal: false };
     const TERMINAL: Terminal = Terminal { color: false, unicode: true, is_terminal: true };

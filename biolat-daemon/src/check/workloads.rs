@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use biolat_model::{cgroup::PodNames, shell, text::sanitize};
+
 use super::finding::Finding;
-use crate::{cgroup::PodNames, shell, text::sanitize};
 
 const SUBJECT: &str = "workloads";
 
@@ -135,11 +136,12 @@ pub(super) fn pods(directory: &Path) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use biolat_testing::Tree;
+
     use super::{
         super::finding::Verdict::{Note, Ok as Fine},
         charged, pods,
     };
-    use crate::device::tree::Tree;
 
     #[test]
     fn each_kind_of_hierarchy() {

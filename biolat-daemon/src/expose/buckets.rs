@@ -6,13 +6,13 @@ use biolat_common::{
     bucket::{self, FIRST, LIMIT_NS, OVERFLOW, SCHEMA, TOP_EXPONENT, ZERO_EXPONENT},
     size,
 };
-use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, BucketSpan};
-
-use super::ClassicBuckets;
-use crate::{
+use biolat_model::{
     histogram::{Histogram, index_at_schema},
     size_histogram::SizeHistogram,
 };
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, BucketSpan};
+
+use super::ClassicBuckets;
 
 /// Up to this many empty buckets are cheaper to encode than a new span.
 const MAX_EMPTY_IN_SPAN: i32 = 2;
@@ -152,12 +152,12 @@ fn cumulative(
 
 #[cfg(test)]
 mod tests {
+    use biolat_common::bucket::{CELLS, cell};
+    use biolat_model::{histogram::Histogram, size_histogram::SizeHistogram};
     use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::BucketSpan;
 
-    use biolat_common::bucket::{CELLS, cell};
-
     use super::{NATIVE_LIMIT, NativeBuckets, classic, classic_sizes, latency_bounds, native};
-    use crate::{expose::ClassicBuckets, histogram::Histogram, size_histogram::SizeHistogram};
+    use crate::expose::ClassicBuckets;
 
     fn histogram() -> Histogram {
         Histogram {

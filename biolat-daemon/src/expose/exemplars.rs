@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use biolat_common::series::Phase;
+use biolat_model::snapshot::SlowIo;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{Bucket, Exemplar, LabelPair};
 
 use super::buckets;
-use crate::snapshot::SlowIo;
 
 /// Those of native buckets, by time.
 #[must_use]
@@ -47,12 +47,10 @@ fn exemplar(total: Duration, io: &SlowIo) -> Exemplar {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
+    use biolat_model::{histogram::Histogram, snapshot::SlowIo};
+
     use super::{native, set_classic};
-    use crate::{
-        expose::{ClassicBuckets, buckets},
-        histogram::Histogram,
-        snapshot::SlowIo,
-    };
+    use crate::expose::{ClassicBuckets, buckets};
 
     fn io(number: u64, total_ns: Option<u64>) -> SlowIo {
         SlowIo {

@@ -6,16 +6,16 @@ use biolat_common::{
     bucket::ZERO_EXPONENT,
     size::{BAND_SCHEMA, ZERO_BUCKET_BYTES},
 };
+use biolat_model::{
+    histogram::Histogram,
+    size_histogram::SizeHistogram,
+    snapshot::{SlowIo, Snapshot},
+};
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model as model;
 
 use super::{
     HistogramEncoding, ServerState, buckets, exemplars,
     metrics::{METRICS, Metric, Samples},
-};
-use crate::{
-    histogram::Histogram,
-    size_histogram::SizeHistogram,
-    snapshot::{SlowIo, Snapshot},
 };
 
 /// Every metric of the table with its samples in this snapshot.

@@ -9,17 +9,17 @@ use std::{
 };
 
 use biolat_common::series::Phase;
-use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricType;
-
-use super::ServerState;
-use crate::{
+use biolat_model::{
     band_histogram::BandHistogram,
     cgroup::Identity,
     histogram::Histogram,
     size_histogram::SizeHistogram,
     snapshot::{DeviceView, SeriesView, SlowIo, Snapshot, WorkloadUsage, WorkloadView},
-    version,
 };
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricType;
+
+use super::ServerState;
+use crate::version;
 
 /// One metric.
 pub(crate) struct Metric {
@@ -112,7 +112,7 @@ pub(crate) fn unit(name: &str) -> Option<&'static str> {
 /// Values of the label `over`, in seconds, and the exponents of these powers of two.
 const SLOW: [(&str, i32); 3] = [("0.125", -3), ("1", 0), ("8", 3)];
 
-/// A gauge of [`Process`](crate::snapshot::Process).
+/// A gauge of [`Process`](biolat_model::snapshot::Process).
 macro_rules! process_gauge {
     ($name:literal, $help:literal, $field:ident) => {
         Metric {
@@ -635,7 +635,7 @@ pub(crate) const METRICS: &[Metric] = &[
         name: "biolat_build_info",
         labels: &["version", "revision"],
         help: "Version and git revision of biolat; always 1.",
-        samples: Samples::Gauge(|_, add| add(&[version::VERSION, version::REVISION], 1.0)),
+        samples: Samples::Gauge(|_, add| add(&[biolat_model::version::VERSION, version::REVISION], 1.0)),
         exposed: Exposed::Always,
     },
     Metric {
@@ -823,10 +823,10 @@ fn series(snapshot: &Snapshot) -> impl Iterator<Item = (&DeviceView, &SeriesView
 mod tests {
     use std::collections::BTreeSet;
 
+    use biolat_testing::generated_docs;
     use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricType;
 
     use super::{Exposed, METRICS, Metric, unit};
-    use crate::generated_docs;
 
     fn kind(metric: &Metric) -> &'static str {
         match metric.samples.kind() {

@@ -11,10 +11,9 @@ pub mod text;
 
 use std::time::SystemTime;
 
-use prost::Message as _;
-
-use crate::snapshot::Snapshot;
+use biolat_model::snapshot::Snapshot;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
+use prost::Message as _;
 
 /// How histograms are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

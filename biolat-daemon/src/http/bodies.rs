@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use biolat_model::snapshot::Snapshot;
+use biolat_system::c_library;
 use flate2::{Compression, write::GzEncoder};
 use hyper::body::Bytes;
 use tokio::{
@@ -20,7 +22,6 @@ use tokio::{
 };
 
 use super::ServeConfig;
-use crate::{c_library, snapshot::Snapshot};
 
 /// What a body is: the path and the content type.
 pub(super) type Representation = (&'static str, &'static str);

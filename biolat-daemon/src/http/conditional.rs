@@ -4,9 +4,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use biolat_model::snapshot::Snapshot;
 use hyper::header::{HeaderMap, IF_NONE_MATCH};
-
-use crate::snapshot::Snapshot;
 
 /// The entity tag of a snapshot: weak, as it is the same for compressed and plain bodies. It differs after a restart, when
 /// the probe was attached at another time, and after a failed collection, which publishes the last snapshot with new `health`.

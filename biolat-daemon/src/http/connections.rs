@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use biolat_system::process;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::TokioIo,
@@ -38,7 +39,6 @@ use super::{
     limits::Limits,
     tracked_stream::{Socket, TrackedStream},
 };
-use crate::process;
 
 /// Sizes of a connection's receive and send buffers in the kernel; the default is megabytes.
 const KERNEL_BUFFERS: [usize; 2] = [16 << 10, 64 << 10];

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use biolat_model::{api, snapshot::Snapshot};
 use hyper::body::{Body, Bytes, Frame};
 use tokio::{
     sync::watch,
@@ -18,7 +19,6 @@ use tokio::{
 };
 
 use super::{admission::Admission, conditional, connection_slots::ConnectionSlot};
-use crate::{api, snapshot::Snapshot};
 
 /// Clients reconnect after this many milliseconds when a stream has ended.
 const RETRY: &[u8] = b"retry: 2000\n\n";

@@ -5,6 +5,7 @@ mod query;
 
 use std::{sync::Arc, time::SystemTime};
 
+use biolat_model::api::ApiHistory;
 use http_body_util::{Either, combinators::UnsyncBoxBody};
 use hyper::{
     Response, StatusCode,
@@ -17,7 +18,6 @@ use super::{
     negotiate,
     responses::{HttpResponse, busy, set, text},
 };
-use crate::api::ApiHistory;
 use body::{HistoryBody, Writer};
 use query::HistoryQuery;
 

@@ -18,12 +18,12 @@ mod tracked_stream;
 
 use std::{sync::Arc, time::Duration};
 
+use biolat_collect::scrapes::Scrapes;
+use biolat_history::SharedHistory;
+use biolat_model::{interval, snapshot::Snapshot};
 use tokio::sync::{Semaphore, watch};
 
-use crate::{
-    expose::HistogramFormat, history::SharedHistory, interval, scrapes::Scrapes, snapshot::Snapshot,
-    web_config::WebConfig,
-};
+use crate::{expose::HistogramFormat, web_config::WebConfig};
 use bodies::BodyCache;
 use page::DayTable;
 

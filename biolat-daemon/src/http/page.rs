@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 
 pub(super) use day_table::DayTable;
 
-use crate::{
+use biolat_model::{
     api::HUNG_SECONDS,
     histogram::Histogram,
     losses,
@@ -20,8 +20,9 @@ use crate::{
         format::{NumberFormat, duration},
         sanitize,
     },
-    version,
 };
+
+use crate::version;
 
 // Embedded by `build.rs`. The script is one module; browsers without support for modules ignore it.
 const STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
@@ -188,14 +189,15 @@ fn escape(text: &str) -> String {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use super::super::routes::links;
-    use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, percentile, render};
-    use crate::{
+    use biolat_model::{
         api::HUNG_SECONDS,
         device::Device,
         histogram::Histogram,
         snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
     };
+
+    use super::super::routes::links;
+    use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, percentile, render};
 
     fn snapshot(name: &str, histogram: &Histogram) -> Snapshot {
         let series = SeriesView {

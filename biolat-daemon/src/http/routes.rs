@@ -5,6 +5,11 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
+use biolat_history::SharedHistory;
+use biolat_model::{
+    api::{ApiSlowLog, ApiSnapshot},
+    snapshot::Snapshot,
+};
 use http_body_util::{Either, combinators::UnsyncBoxBody};
 use hyper::{
     Method, Response, StatusCode,
@@ -27,10 +32,7 @@ use super::{
     responses::{HttpResponse, busy, full, not_modified, not_ready, set, text},
 };
 use crate::{
-    api::{ApiSlowLog, ApiSnapshot},
     expose::{self, ServerState},
-    history::SharedHistory,
-    snapshot::Snapshot,
     web_config::WebConfig,
 };
 
@@ -384,8 +386,9 @@ fn with_etag(mut response: HttpResponse, etag: &str) -> HttpResponse {
 mod tests {
     use std::collections::BTreeSet;
 
+    use biolat_testing::generated_docs;
+
     use super::{Available, ROUTES, available};
-    use crate::generated_docs;
 
     #[test]
     fn paths_are_unique() {

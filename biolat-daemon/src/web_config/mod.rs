@@ -24,11 +24,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use biolat_model::text::sanitize;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::{task::spawn_blocking, time::timeout};
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::text::sanitize;
 use files::Files;
 use passwords::{Passwords, Users};
 

@@ -26,13 +26,13 @@ use std::{
 };
 
 use biolat_daemon::{
-    c_library,
-    histogram::Histogram,
-    history::{HistoryLimits, SharedHistory},
     http::{Limits, Service, serve},
     listen,
     web_config::WebConfig,
 };
+use biolat_history::{HistoryLimits, SharedHistory};
+use biolat_model::histogram::Histogram;
+use biolat_system::c_library;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},

@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use biolat_daemon::{api::ApiSnapshot, host::Host, probe::release::Release};
+use biolat_model::api::ApiSnapshot;
+use biolat_probe::release::Release;
+use biolat_system::host::Host;
 
 use crate::support::{
     daemon::{self, Daemon, program, wait_for},

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use biolat_daemon::api::ApiSlowIo;
+use biolat_model::api::ApiSlowIo;
 
 use crate::support::{
     block,

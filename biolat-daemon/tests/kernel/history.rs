@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_daemon::{
+use biolat_model::{
     api::{ApiHistory, ApiInterval, ApiSnapshot, Op},
     histogram::Histogram,
 };

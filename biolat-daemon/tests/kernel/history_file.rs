@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command, thread, time::Duration};
 
-use biolat_daemon::api::{ApiHistory, ApiSnapshot};
+use biolat_model::api::{ApiHistory, ApiSnapshot};
 
 use crate::{
     history::{assert_sums, get, ios},

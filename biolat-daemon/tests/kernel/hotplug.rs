@@ -2,7 +2,10 @@
 
 use std::{thread, time::Duration};
 
-use biolat_daemon::{collect::Collector, device::selection::Selection, host::Host, probe::Options};
+use biolat_collect::collector::Collector;
+use biolat_model::device::Selection;
+use biolat_probe::Options;
+use biolat_system::host::Host;
 
 use crate::support::{
     awake::Awake,

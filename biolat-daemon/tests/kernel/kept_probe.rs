@@ -283,7 +283,8 @@ fn other_object(folder: &Folder) -> PathBuf {
         return given.into();
     }
     let path = folder.0.join("other.bpf.o");
-    fs::write(&path, [include_bytes!("../../probe/biolat.bpf.o"), &[0; 8][..]].concat()).unwrap();
+    fs::write(&path, [include_bytes!("../../../biolat-probe/object/biolat.bpf.o"), &[0; 8][..]].concat())
+        .unwrap();
     path
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_daemon::api::{ApiHistory, ApiSnapshot};
+use biolat_model::api::{ApiHistory, ApiSnapshot};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{

@@ -3,10 +3,8 @@
 use std::{io::Write as _, net::TcpStream, os::unix::fs::symlink, process::Command, time::Duration};
 
 use aya::programs::{ProgramInfo, loaded_programs};
-use biolat_daemon::{
-    host::Host,
-    probe::{DEFAULT_WORKLOADS, Options, Probe, kernel::Kernel, kernel_btf},
-};
+use biolat_probe::{DEFAULT_WORKLOADS, Options, Probe, kernel::Kernel, kernel_btf};
+use biolat_system::host::Host;
 
 use crate::support::{
     Folder,

@@ -2,17 +2,20 @@
 
 use std::thread;
 
+use biolat_collect::{
+    collector::Collector,
+    device::{self, IdKind},
+};
 use biolat_common::{
     lost::{LEFT, TAKEN},
     series::Phase,
 };
-use biolat_daemon::{
-    collect::Collector,
-    device::{self, IdKind, diskstats::Group, selection::Selection},
-    host::Host,
-    probe::{Options, Probe, btf::Btf, kernel::Kernel, kernel_btf},
+use biolat_model::{
+    device::{Group, Selection},
     snapshot::{DeviceView, Snapshot},
 };
+use biolat_probe::{Options, Probe, btf::Btf, kernel::Kernel, kernel_btf};
+use biolat_system::host::Host;
 
 use crate::support::{
     block::set_attribute,

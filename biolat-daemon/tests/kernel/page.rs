@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_daemon::api::ApiSnapshot;
+use biolat_model::api::ApiSnapshot;
 use serde_json::{Value, json};
 
 use crate::support::{

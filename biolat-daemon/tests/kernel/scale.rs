@@ -6,7 +6,7 @@ use std::{
 };
 
 use biolat_common::inflight::SLOTS_PER_RUN;
-use biolat_daemon::probe::{DEFAULT_WORKLOADS, workload_bytes};
+use biolat_probe::{DEFAULT_WORKLOADS, workload_bytes};
 
 use crate::support::{
     block,

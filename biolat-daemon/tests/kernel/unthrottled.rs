@@ -6,7 +6,7 @@
 
 use std::{fs, path::Path, sync::atomic::Ordering};
 
-use biolat_daemon::probe::btf::Btf;
+use biolat_probe::btf::Btf;
 
 use crate::support::{
     block,

@@ -8,11 +8,9 @@ use std::{
     time::Duration,
 };
 
-use biolat_daemon::{
-    history::SharedHistory,
-    http::{Limits, ServeConfig, Service, serve},
-    snapshot::Snapshot,
-};
+use biolat_daemon::http::{Limits, ServeConfig, Service, serve};
+use biolat_history::SharedHistory;
+use biolat_model::snapshot::Snapshot;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

@@ -3,10 +3,12 @@
 use std::time::SystemTime;
 
 use biolat_daemon::{
-    device::Device,
     expose::{ClassicBuckets, HistogramFormat},
-    histogram::Histogram,
     http::ServeConfig,
+};
+use biolat_model::{
+    device::Device,
+    histogram::Histogram,
     snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
 };
 

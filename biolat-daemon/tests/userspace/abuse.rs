@@ -9,10 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_daemon::{
-    history::{HistoryLimits, SharedHistory},
-    http::{Limits, Service},
-};
+use biolat_daemon::http::{Limits, Service};
+use biolat_history::{HistoryLimits, SharedHistory};
 use proptest::{
     collection::vec,
     prelude::*,

@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use biolat_daemon::{
-    http::Limits,
-    snapshot::{SlowIo, SlowLog, Snapshot},
-};
+use biolat_daemon::http::Limits;
+use biolat_model::snapshot::{SlowIo, SlowLog, Snapshot};
 use serde_json::Value;
 
 use crate::support::{

@@ -9,18 +9,20 @@ use std::{
 
 use biolat_common::size::BAND_CELLS;
 use biolat_daemon::{
+    expose::{ClassicBuckets, Format, HistogramFormat, HistogramKinds, ServerState, encode},
+    version,
+};
+use biolat_model::{
     api::{ApiBand, ApiDevice, ApiPath, ApiSnapshot},
     band_histogram::BandHistogram,
     cgroup::Identity,
-    device::{Device, Holder, MultipathPath, diskstats::Group},
-    expose::{ClassicBuckets, Format, HistogramFormat, HistogramKinds, ServerState, encode},
+    device::{Device, Group, Holder, MultipathPath},
     histogram::Histogram,
     size_histogram::SizeHistogram,
     snapshot::{
         CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo, SlowLog,
         Snapshot, WorkloadRoom, WorkloadUsage, WorkloadView,
     },
-    version,
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
     Exemplar, Histogram as Encoded, LabelPair, Metric, MetricFamily,
@@ -706,7 +708,8 @@ fn output_is_the_recorded_one() {
         let server = ServerState { history_bytes: Some(8_000_000), ..ServerState::default() };
         let histograms = HistogramFormat::default();
         let text = String::from_utf8(encode(&snapshot(), server, histograms, format)).unwrap();
-        let build = format!("version=\"{}\",revision=\"{}\"", version::VERSION, version::REVISION);
+        let build =
+            format!("version=\"{}\",revision=\"{}\"", biolat_model::version::VERSION, version::REVISION);
         assert!(text.contains(&build));
         let text = text.replace(&build, "version=\"VERSION\",revision=\"REVISION\"");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/userspace/fixtures").join(file);

@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_daemon::{http::Limits, snapshot::LongWait};
+use biolat_daemon::http::Limits;
+use biolat_model::snapshot::LongWait;
 use flate2::read::GzDecoder;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -6,12 +6,11 @@ use std::{
 };
 
 use biolat_common::size::{BAND_CELLS, BAND_NAMES, BANDS, CELLS};
-use biolat_daemon::{
+use biolat_daemon::{expose::Format, http::negotiate};
+use biolat_model::{
     band_histogram::BandHistogram,
-    device::{Device, Holder, MultipathPath, diskstats::Group},
-    expose::Format,
+    device::{Device, Group, Holder, MultipathPath},
     histogram::Histogram,
-    http::negotiate,
     size_histogram::SizeHistogram,
     snapshot::{
         CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo, SlowLog,

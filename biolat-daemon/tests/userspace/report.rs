@@ -15,12 +15,14 @@ use biolat_common::{
     size::{BAND_CELLS, band_cell},
 };
 use biolat_daemon::{
+    http::{ServeConfig, Service},
+    web_config::WebConfig,
+};
+use biolat_model::{
     api::ApiSnapshot,
     band_histogram::BandHistogram,
-    http::{ServeConfig, Service},
     size_histogram::SizeHistogram,
     snapshot::{SizesView, Snapshot, WorkloadUsage, WorkloadView},
-    web_config::WebConfig,
 };
 use flate2::{Compression, write::GzEncoder};
 use rustix::process::{Pid, Signal, kill_process};

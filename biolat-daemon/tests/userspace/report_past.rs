@@ -7,11 +7,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use biolat_daemon::{
+use biolat_daemon::http::Service;
+use biolat_history::{HistoryLimits, SharedHistory};
+use biolat_model::{
     cgroup::Identity,
     histogram::Histogram,
-    history::{HistoryLimits, SharedHistory},
-    http::Service,
     size_histogram::SizeHistogram,
     snapshot::{SeriesView, SizesView, SlowIo, SlowLog, WorkloadUsage, WorkloadView},
 };

@@ -7,9 +7,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use biolat_daemon::{
+use biolat_daemon::http::{ServeConfig, Service};
+use biolat_model::{
     api::ApiSlowIo,
-    http::{ServeConfig, Service},
     snapshot::{SlowIo, SlowLog, Snapshot},
 };
 use rustix::process::{Pid, Signal, kill_process};

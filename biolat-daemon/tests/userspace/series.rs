@@ -7,10 +7,12 @@ use std::{
 
 use biolat_common::bucket::native_index;
 use biolat_daemon::{
-    device::diskstats::Group,
     expose::{Format, HistogramFormat, HistogramKinds, ServerState, encode},
-    histogram::Histogram,
     http::{Limits, ServeConfig},
+};
+use biolat_model::{
+    device::Group,
+    histogram::Histogram,
     snapshot::{CpuSpread, Inflight, SeriesView, Snapshot},
 };
 

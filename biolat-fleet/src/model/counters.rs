@@ -5,7 +5,7 @@ use biolat_common::{
     series::{PHASES, Phase},
     size::{self, BAND_CELLS, BAND_NAMES, BANDS, band_cell, place},
 };
-use biolat_daemon::{
+use biolat_model::{
     band_histogram::BandHistogram,
     histogram::Histogram,
     size_histogram::SizeHistogram,

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use biolat_daemon::{
-    device::{Device, Throttling, diskstats::Group},
+use biolat_model::{
+    device::{Device, Group, Throttling},
     snapshot::{CpuSpread, DeviceView, Inflight},
 };
-
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use biolat_daemon::{
+use biolat_model::{
     device::Device,
     snapshot::{Health, Process, SlowLog, Snapshot},
 };

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use biolat_daemon::{
+use biolat_daemon::expose::{Format, HistogramFormat, ServerState, encode};
+use biolat_model::{
     device::Device,
-    expose::{Format, HistogramFormat, ServerState, encode},
     histogram::Histogram,
     snapshot::{CpuSpread, DeviceView, Health, Inflight, SeriesView, SlowLog, Snapshot},
 };

@@ -9,6 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use biolat_model::{
+    api::{ApiHistory, ApiInterval},
+    period::Period,
+};
 use flate2::{Compression, write::GzEncoder};
 use hyper::body::{Body, Bytes, Frame};
 use tokio::{
@@ -16,11 +20,7 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use crate::{
-    api::{ApiHistory, ApiInterval},
-    history::Period,
-    http::connection_slots::PartsToCome,
-};
+use crate::http::connection_slots::PartsToCome;
 
 /// A chunk is sent when it has so many bytes, or when so many were encoded: others want to be encoded in between.
 const CHUNK: usize = 32 << 10;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::text::{duration, wall_time};
+use biolat_model::text::duration;
+use biolat_system::wall_time;
 
 /// A range of the wall clock, and how long the intervals in it are at least: none is as they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,15 +5,18 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use biolat_history::{
+    SharedHistory,
+    worst::{Worst, WorstInterval},
+};
+use biolat_model::{
+    api::{ApiInterval, IN_FLIGHT},
+    text::format::NumberFormat,
+};
+use biolat_system::clock;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use super::escape;
-use crate::{
-    api::{ApiInterval, IN_FLIGHT},
-    history::SharedHistory,
-    text::{clock, format::NumberFormat},
-    worst::{Worst, WorstInterval},
-};
 
 const DAY: Duration = Duration::from_secs(26 * 3600);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -102,14 +105,12 @@ fn of(row: &WorstInterval) -> String {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use biolat_history::{HistoryLimits, SharedHistory};
+    use biolat_model::api::ApiInterval;
+    use biolat_testing::samples::{minute, slow_io};
     use tokio::sync::Semaphore;
 
     use super::{DayTable, table};
-    use crate::{
-        api::ApiInterval,
-        history::{HistoryLimits, SharedHistory},
-        report::samples::{minute, slow_io},
-    };
 
     fn minute_of(device: &str, number: u32, slowest_seconds: f64, errors: u64) -> ApiInterval {
         let mut minute = minute(1_700_000_000.0 + f64::from(number) * 60.0, "read", slowest_seconds, errors);

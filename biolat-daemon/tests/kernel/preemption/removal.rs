@@ -140,7 +140,9 @@ fn hold_probe(victim: &NullBlk, canary: &NullBlk, refusals: &Refusals, meanwhile
             become_realtime();
             let is_held = interrupt_probe(&mut Reader::open(&canary.name), refusals, 5_000);
             held.store(is_held, Ordering::Release);
-            while is_held && !released.load(Ordering::Acquire) {}
+            while is_held && !released.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
         });
         while !held.load(Ordering::Acquire) && !holder.is_finished() {
             thread::sleep(Duration::from_millis(1));

@@ -8,13 +8,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use biolat_daemon::{
+use biolat_daemon::http::{Limits, ServeConfig, Service, serve};
+use biolat_history::{HistoryLimits, SharedHistory};
+use biolat_model::{
     band_histogram::BandHistogram,
     cgroup::Identity,
     device::Device,
     histogram::Histogram,
-    history::{HistoryLimits, SharedHistory},
-    http::{Limits, ServeConfig, Service, serve},
     size_histogram::SizeHistogram,
     snapshot::{
         CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SizesView, SlowIo, SlowLog, Snapshot,

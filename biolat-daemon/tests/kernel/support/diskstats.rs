@@ -2,7 +2,7 @@
 
 use std::{fs, sync::LazyLock};
 
-use biolat_daemon::probe::btf::Btf;
+use biolat_probe::btf::Btf;
 
 use super::kernel::{Release, release};
 

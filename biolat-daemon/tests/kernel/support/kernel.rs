@@ -1,8 +1,8 @@
 //! The running kernel, and what it lacks.
 
-pub(crate) use biolat_daemon::probe::release::Release;
+pub(crate) use biolat_probe::release::Release;
 
-use biolat_daemon::host::Host;
+use biolat_system::host::Host;
 
 pub(crate) fn release() -> Release {
     Release::of(&Host::default()).unwrap()

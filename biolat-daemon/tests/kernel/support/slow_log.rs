@@ -1,6 +1,6 @@
 //! The daemon's log of slow and failed I/Os.
 
-use biolat_daemon::api::{ApiSlowIo, ApiSlowLog};
+use biolat_model::api::{ApiSlowIo, ApiSlowLog};
 
 use super::{daemon::Daemon, http};
 

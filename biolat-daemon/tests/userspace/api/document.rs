@@ -6,7 +6,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use biolat_daemon::{
+use biolat_model::{
     api::{
         ApiBand, ApiDevice, ApiHistory, ApiInflight, ApiInterval, ApiPath, ApiProbe, ApiSizes, ApiSlowIo,
         ApiSlowLatency, ApiSlowLog, ApiSnapshot, ApiSummary, ApiWorkload, ApiWorkloadUsage, Daemon, Op,

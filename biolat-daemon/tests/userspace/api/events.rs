@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_daemon::{
-    http::{Limits, ServeConfig},
-    snapshot::Snapshot,
-};
+use biolat_daemon::http::{Limits, ServeConfig};
+use biolat_model::snapshot::Snapshot;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},

@@ -6,11 +6,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use biolat_daemon::{
+use biolat_daemon::http::Limits;
+use biolat_history::{HistoryLimits, SharedHistory};
+use biolat_model::{
     api::ApiHistory,
     cgroup::Identity,
-    history::{HistoryLimits, SharedHistory},
-    http::Limits,
     size_histogram::SizeHistogram,
     snapshot::{SizesView, Snapshot, WorkloadUsage, WorkloadView},
 };

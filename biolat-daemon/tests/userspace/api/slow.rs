@@ -5,9 +5,9 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use biolat_daemon::{
+use biolat_daemon::http::{Limits, ServeConfig};
+use biolat_model::{
     api::{ApiSlowLatency, ApiSlowLog},
-    http::{Limits, ServeConfig},
     snapshot::{SlowIo, SlowLog, Snapshot},
 };
 

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use biolat_daemon::{
+use biolat_daemon::http::Limits;
+use biolat_model::{
     api::ApiSnapshot,
-    http::Limits,
     snapshot::{Health, Snapshot},
 };
 use flate2::read::GzDecoder;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use biolat_common::series::Phase;
-use biolat_daemon::{
+use biolat_model::{
     device::Device,
     histogram::Histogram,
     snapshot::{DeviceView, SeriesView},
@@ -108,7 +108,7 @@ fn histograms_agree_with_each_other() {
 
 /// Whether a sum is one that latencies in these buckets can have, to a nanosecond each.
 fn within_buckets(histogram: &Histogram) -> bool {
-    let bounds = |pick: fn(biolat_daemon::histogram::Bounds) -> f64| -> f64 {
+    let bounds = |pick: fn(biolat_model::histogram::Bounds) -> f64| -> f64 {
         histogram.ranges().map(|(bounds, count)| pick(bounds) * count as f64).sum()
     };
     let error = 1e-9 * histogram.count() as f64;

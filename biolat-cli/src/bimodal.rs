@@ -1,0 +1,132 @@
+//! Whether a distribution of latencies is bimodal: two peaks with a deep valley between them.
+
+use biolat_model::{
+    histogram::{Bounds, Histogram},
+    saturating::sum,
+};
+
+/// The fewest latencies that show a shape.
+pub(super) const MIN_COUNT: u64 = 500;
+
+/// The least share of all latencies in the smaller mode.
+const MIN_SHARE: f64 = 0.05;
+
+/// The most that the valley may have of the lower peak's height.
+const MAX_VALLEY: f64 = 0.1;
+
+/// The fewest buckets between the peaks: a factor of four.
+const MIN_DISTANCE: usize = 16;
+
+/// A peak and the latencies around it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mode {
+    /// The share of all latencies.
+    pub(super) share: f64,
+    /// The latency of the peak in seconds.
+    pub(super) peak: f64,
+}
+
+/// The two modes, if there are two. The zero bucket and the overflow are left out.
+pub(super) fn modes(histogram: &Histogram) -> Option<[Mode; 2]> {
+    let (&(first, _), &(last, _)) = histogram.buckets.first().zip(histogram.buckets.last())?;
+    let mut counts = vec![0; (last - first + 1) as usize];
+    for &(index, count) in &histogram.buckets {
+        counts[(index - first) as usize] = count;
+    }
+    let all = sum(&counts);
+    if all < MIN_COUNT {
+        return None;
+    }
+    // Averaged over three neighbours: a bucket that is empty by chance is no valley.
+    let smooth: Vec<f64> = (0..counts.len())
+        .map(|at| {
+            let near = &counts[at.saturating_sub(1)..counts.len().min(at + 2)];
+            sum(near) as f64 / 3.0
+        })
+        .collect();
+    let highest = |from: usize, to: usize| {
+        let higher = |&a: &usize, &b: &usize| smooth[a].total_cmp(&smooth[b]).then(counts[a].cmp(&counts[b]));
+        (from..to).max_by(higher).map(|at| (at, smooth[at]))
+    };
+    let mut best: Option<(f64, [Mode; 2])> = None;
+    for valley in 1..counts.len().saturating_sub(1) {
+        let (Some((left, low)), Some((right, high))) =
+            (highest(0, valley), highest(valley + 1, counts.len()))
+        else {
+            continue;
+        };
+        let below = sum(&counts[..=valley]) as f64 / all as f64;
+        let lesser = below.min(1.0 - below);
+        let is_deep = smooth[valley] <= MAX_VALLEY * low.min(high);
+        if right - left < MIN_DISTANCE || lesser < MIN_SHARE || !is_deep {
+            continue;
+        }
+        let depth = low.min(high) - smooth[valley];
+        let middle = |at: usize| Bounds::of_bucket(first + at as i32).middle().unwrap_or_default();
+        let found =
+            [Mode { share: below, peak: middle(left) }, Mode { share: 1.0 - below, peak: middle(right) }];
+        if best.is_none_or(|(deepest, _)| depth > deepest) {
+            best = Some((depth, found));
+        }
+    }
+    best.map(|(_, modes)| modes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Histogram, modes};
+
+    /// Hills of the shape of a normal distribution over buckets: where, how wide, how many.
+    fn hills(hills: &[(f64, f64, f64)]) -> Histogram {
+        let buckets = (-160..80).filter_map(|index| {
+            let height = |(at, wide, all): &(f64, f64, f64)| {
+                all / (wide * 2.507) * (-((f64::from(index) - at) / wide).powi(2) / 2.0).exp()
+            };
+            let count = hills.iter().map(height).sum::<f64>().round() as u64;
+            (count > 0).then_some((index, count))
+        });
+        Histogram { buckets: buckets.collect(), ..Histogram::default() }
+    }
+
+    #[test]
+    fn two_hills_are_found_with_their_places_and_shares() {
+        let [fast, slow] = modes(&hills(&[(-105.0, 3.0, 6000.0), (-55.0, 3.0, 4000.0)])).unwrap();
+        assert!((fast.share - 0.6).abs() < 0.01 && (slow.share - 0.4).abs() < 0.01, "{fast:?} {slow:?}");
+        assert!((fast.peak / 2_f64.powf(-105.5 / 8.0) - 1.0).abs() < 0.01, "{fast:?}");
+        assert!((slow.peak / 2_f64.powf(-55.5 / 8.0) - 1.0).abs() < 0.01, "{slow:?}");
+    }
+
+    #[test]
+    fn one_hill_a_long_tail_and_too_few_are_not_modes() {
+        assert_eq!(modes(&hills(&[(-80.0, 4.0, 10_000.0)])), None);
+        // A hill on the other's slope.
+        assert_eq!(modes(&hills(&[(-90.0, 6.0, 5000.0), (-70.0, 6.0, 5000.0)])), None);
+        // Falls by a sixth for each bucket, for a hundred of them.
+        let tail = |n: i32| (-100 + n, (10_000.0 * 0.83_f64.powi(n)) as u64 + 1);
+        assert_eq!(modes(&Histogram { buckets: (0..100).map(tail).collect(), ..Histogram::default() }), None);
+        assert_eq!(modes(&hills(&[(-105.0, 3.0, 200.0), (-55.0, 3.0, 200.0)])), None);
+        // Two of a hundred are a few slow ones and no kind.
+        assert_eq!(modes(&hills(&[(-105.0, 3.0, 9800.0), (-55.0, 3.0, 200.0)])), None);
+        // A factor of three is none of a cache.
+        assert_eq!(modes(&hills(&[(-80.0, 1.0, 5000.0), (-67.0, 1.0, 5000.0)])), None);
+        assert_eq!(modes(&Histogram::default()), None);
+    }
+
+    /// Uniform noise of few counts has gaps by chance.
+    #[test]
+    fn noise_is_no_valley() {
+        let mut state = 7_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        for _ in 0..200 {
+            let mut histogram = Histogram::default();
+            for _ in 0..600 {
+                let index = -100 + (random() % 60) as i32;
+                histogram.add(&Histogram { buckets: vec![(index, 1)], ..Histogram::new() });
+            }
+            assert_eq!(modes(&histogram), None);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! How a window is broken down: one histogram for all I/O, or one for each device, each op, or both.
+
+use std::collections::BTreeMap;
+
+use biolat_collect::cpus::CpuNodes;
+use biolat_common::series::Phase;
+use biolat_model::{api::ApiInflight, saturating::add_named};
+
+use super::{
+    options::ReportOptions,
+    window::{DeviceWindow, Figures, Window},
+};
+
+/// Why the workloads are unknown.
+pub(super) const NO_WORKLOADS: &str = "no workloads are counted: that biolat runs with --workloads off, is older than this \
+                                       one, or its kernel does not tell the cgroup of an I/O";
+
+/// What is shown of a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Breakdown {
+    /// A block for each device.
+    pub(super) by_device: bool,
+    /// A block for each op.
+    pub(super) by_op: bool,
+    /// The latencies that are shown.
+    pub(super) phases: Vec<Phase>,
+    /// Tables by size, which replace the histograms of a text.
+    pub(super) sizes: bool,
+    /// Completions by CPU, which do the same. As text they are grouped by these nodes, if there are several.
+    pub(super) cpus: Option<CpuNodes>,
+    /// Tables by workload, which do the same.
+    pub(super) who: bool,
+}
+
+/// One histogram, or several side by side, and what belongs to it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Block<'a> {
+    /// None for all devices.
+    pub(super) device: Option<&'a DeviceWindow>,
+    /// None for all ops.
+    pub(super) op: Option<&'a str>,
+    /// The I/O.
+    pub(super) figures: Figures,
+    /// Completions that the probe missed, by group of ops.
+    pub(super) unseen: BTreeMap<String, u64>,
+    /// I/Os that have not completed; none if unknown, or of one op.
+    pub(super) inflight: Option<ApiInflight>,
+}
+
+impl Breakdown {
+    /// The breakdown that the options select, of a host with these nodes.
+    pub(super) fn of(options: &ReportOptions, nodes: &CpuNodes) -> Self {
+        let phases = match (options.phases, options.queued) {
+            (true, _) => Phase::ALL.to_vec(),
+            (false, true) => vec![Phase::Total],
+            (false, false) => vec![Phase::Device],
+        };
+        Self {
+            by_device: options.by_device,
+            by_op: options.by_op,
+            phases,
+            sizes: options.sizes,
+            cpus: options.cpus.then(|| nodes.clone()),
+            who: options.who,
+        }
+    }
+
+    /// Whether there are tables instead of histograms.
+    pub(super) fn has_tables(&self) -> bool {
+        self.sizes || self.cpus.is_some() || self.who
+    }
+
+    /// What the daemon does not count, in words.
+    pub(super) fn missing(&self, window: &Window) -> Option<&'static str> {
+        let mut ops = window.devices.iter().flat_map(|device| &device.ops).peekable();
+        let without_sizes = ops.peek().is_some() && ops.all(|op| op.sizes.is_none());
+        let has_completions = window.devices.iter().any(|device| device.completions.is_some());
+        // Before a device's first I/O there may be no list of them.
+        let without_cpus = !has_completions && window.devices.iter().any(|device| device.all().ios() > 0);
+        let is_without_workloads = |device: &DeviceWindow| device.workloads.is_none();
+        let without_workloads = !window.devices.is_empty() && window.devices.iter().all(is_without_workloads);
+        if self.sizes && without_sizes {
+            Some(
+                "no sizes are counted there: that biolat runs with --sizes off, or is older than this option",
+            )
+        } else if self.cpus.is_some() && without_cpus {
+            Some("completions by CPU are unknown: that biolat is older than this option")
+        } else if self.who && without_workloads {
+            Some(NO_WORKLOADS)
+        } else {
+            None
+        }
+    }
+
+    /// Blocks with activity; the block for everything is always included.
+    pub(super) fn blocks<'a>(&self, window: &'a Window) -> Vec<Block<'a>> {
+        let groups: Vec<(Option<&DeviceWindow>, Vec<&DeviceWindow>)> = if self.by_device {
+            window.devices.iter().map(|device| (Some(device), vec![device])).collect()
+        } else {
+            vec![(None, window.devices.iter().collect())]
+        };
+        let mut blocks = Vec::new();
+        for (device, members) in groups {
+            let unseen = |groups: &[&str]| {
+                let mut unseen = BTreeMap::new();
+                let all = members.iter().flat_map(|member| &member.unseen);
+                let is_in = |group: &str| groups.is_empty() || groups.contains(&group);
+                add_named(&mut unseen, all.filter(|(group, _)| is_in(group)));
+                unseen
+            };
+            if !self.by_op {
+                let mut figures = Figures::default();
+                for member in &members {
+                    figures += &member.all();
+                }
+                let inflight = members.iter().filter_map(|member| member.inflight).reduce(both);
+                blocks.push(Block { device, op: None, figures, unseen: unseen(&[]), inflight });
+                continue;
+            }
+            let mut ops: BTreeMap<&str, Figures> = BTreeMap::new();
+            for op in members.iter().flat_map(|member| &member.ops) {
+                *ops.entry(&op.name).or_default() += &op.figures;
+            }
+            // A group without an op of its name gets a block too.
+            for group in members.iter().flat_map(|member| member.unseen.keys()) {
+                ops.entry(group).or_default();
+            }
+            blocks.extend(ops.into_iter().map(|(op, figures)| Block {
+                device,
+                op: Some(op),
+                figures,
+                unseen: unseen(&[op]),
+                inflight: None,
+            }));
+        }
+        let is_whole = !self.by_device && !self.by_op;
+        blocks.retain(|block| is_whole || block.is_busy());
+        blocks
+    }
+}
+
+impl Block<'_> {
+    /// Whether anything happened.
+    pub(super) fn is_busy(&self) -> bool {
+        self.figures.ios() > 0
+            || !self.unseen.is_empty()
+            || self.figures.failed() > 0
+            || self.inflight.is_some_and(|inflight| !inflight.is_none())
+    }
+
+    /// Whether the latency of a phase is recorded of its device, or of one of them.
+    pub(super) fn has(&self, phase: Phase, window: &Window) -> bool {
+        self.device
+            .map_or_else(|| window.devices.iter().any(|device| device.has(phase)), |device| device.has(phase))
+    }
+
+    /// In words: `vda read`, `every device and op`.
+    pub(super) fn name(&self) -> String {
+        match (self.device, self.op) {
+            (None, None) => "every device and op".to_owned(),
+            (None, Some(op)) => format!("{op} on every device"),
+            (Some(device), None) => device.name.clone(),
+            (Some(device), Some(op)) => format!("{} {op}", device.name),
+        }
+    }
+}
+
+/// The I/Os of two devices.
+fn both(one: ApiInflight, other: ApiInflight) -> ApiInflight {
+    let older = if one.oldest_seconds >= other.oldest_seconds { one } else { other };
+    ApiInflight {
+        read: one.read.saturating_add(other.read),
+        write: one.write.saturating_add(other.write),
+        ..older
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::series::Phase;
+    use biolat_model::api::ApiInflight;
+    use biolat_testing::samples;
+
+    use super::Breakdown;
+    use crate::window::Window;
+
+    fn window() -> Window {
+        let op = |name: &str, count| {
+            let total = samples::histogram(0, &[(-80, count)], 0, 1.0);
+            samples::op(name, 4096, total.clone(), total.clone(), total)
+        };
+        let mut sda = samples::device("sda", 9.0, vec![op("read", 3), op("write", 0), op("flush", 1)]);
+        sda.unseen.insert("discard".into(), 2);
+        let sdb = samples::device("sdb", 9.0, vec![op("read", 5)]);
+        let quiet = samples::device("sdc", 9.0, vec![op("read", 0)]);
+        Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(2.0, vec![sda, sdb, quiet]))
+    }
+
+    fn blocks(by_device: bool, by_op: bool) -> Vec<(String, u64, u64)> {
+        let window = window();
+        let breakdown = Breakdown { by_device, by_op, phases: vec![Phase::Device], ..Breakdown::default() };
+        let blocks = breakdown.blocks(&window);
+        blocks.iter().map(|block| (block.name(), block.figures.ios(), block.unseen.values().sum())).collect()
+    }
+
+    #[test]
+    fn one_block_for_each_that_was_busy() {
+        assert_eq!(blocks(false, false), [("every device and op".into(), 9, 2)]);
+        assert_eq!(blocks(true, false), [("sda".into(), 4, 2), ("sdb".into(), 5, 0)]);
+        assert_eq!(
+            blocks(false, true),
+            [
+                ("discard on every device".into(), 0, 2),
+                ("flush on every device".into(), 1, 0),
+                ("read on every device".into(), 8, 0)
+            ]
+        );
+        let each = blocks(true, true);
+        let names: Vec<_> = each.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names, ["sda discard", "sda flush", "sda read", "sdb read"]);
+        assert_eq!(each.iter().map(|(_, ios, _)| ios).sum::<u64>(), 9);
+    }
+
+    /// A device that hangs completes nothing.
+    #[test]
+    fn ios_in_flight_are_activity() {
+        let mut window = window();
+        let inflight =
+            |read, oldest_seconds, exact| Some(ApiInflight { read, write: 2, oldest_seconds, exact });
+        window.devices[1].inflight = inflight(1, 0.5, true);
+        window.devices[2].inflight = inflight(4, 16.0, false);
+        let of = |by_device| {
+            let breakdown = Breakdown { by_device, phases: vec![Phase::Device], ..Breakdown::default() };
+            let blocks = breakdown.blocks(&window).into_iter();
+            blocks.map(|block| (block.name(), block.inflight)).collect::<Vec<_>>()
+        };
+        let all = Some(ApiInflight { read: 5, write: 4, oldest_seconds: 16.0, exact: false });
+        assert_eq!(of(false), [("every device and op".into(), all)]);
+        let each: Vec<_> = of(true).into_iter().map(|(name, inflight)| (name, inflight.is_some())).collect();
+        assert_eq!(each, [("sda".into(), false), ("sdb".into(), true), ("sdc".into(), true)]);
+    }
+}

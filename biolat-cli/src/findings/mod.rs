@@ -1,0 +1,87 @@
+//! What stands out in a window, as sentences. Each rule has a minimum below which it says nothing: few I/Os prove nothing.
+
+mod coverage;
+mod inflight;
+mod latency;
+mod noisy_neighbor;
+mod siblings;
+mod sizes;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use biolat_common::series::Phase;
+use biolat_model::{
+    histogram::Histogram,
+    text::format::{self, NumberFormat},
+};
+
+use super::window::{DeviceWindow, Figures, Window};
+
+pub(super) use coverage::missing_admission;
+pub(super) use inflight::{inflight, overdue};
+
+/// The fewest I/Os of a device that anything is concluded from.
+const MINIMUM: u64 = 100;
+
+/// The fewest I/Os whose 99th percentile is compared.
+const MINIMUM_FOR_P99: u64 = 500;
+
+/// The sentences: first, what has not completed. The last one names the slowest device, or says that nothing stands out.
+pub(super) fn findings(window: &Window, numbers: NumberFormat) -> Vec<String> {
+    let p99s = siblings::P99s::of(window);
+    let mut findings: Vec<_> =
+        window.devices.iter().filter_map(|device| overdue(device, window.seconds)).collect();
+    for device in &window.devices {
+        findings.extend(status::errors(device));
+        findings.extend(latency::stalls(device, numbers));
+        findings.extend(latency::slow(device, numbers));
+        findings.extend(latency::admission(device, numbers));
+        findings.extend(latency::queue(device, numbers));
+        findings.extend(noisy_neighbor::noisy_neighbor(device, window, numbers));
+        findings.extend(siblings::slower(device, &p99s, numbers));
+        findings.extend(latency::bimodal(device, numbers));
+        findings.extend(sizes::slow_band(device, numbers));
+        findings.extend(coverage::missing_latency(device));
+        findings.extend(coverage::missed(device));
+    }
+    findings.extend(status::removed(window));
+    findings.extend(coverage::losses(window));
+    if findings.is_empty() {
+        findings.push(nothing(window));
+        findings.extend(missing_admission(&window.devices).map(|missing| format!("{missing}.")));
+    }
+    findings.extend(latency::slowest(window, numbers));
+    findings
+}
+
+fn nothing(window: &Window) -> String {
+    if window.devices.iter().all(|device| device.all().ios() < MINIMUM) {
+        format!("No device completed {MINIMUM} I/Os: too few to draw conclusions.")
+    } else {
+        "Nothing stands out: no errors, no stalls, no device whose I/O mostly waits in the queue or before it, none slower \
+         than its siblings, no size slower than the others. Waits for io.max are in no latency: see io.pressure of the cgroup."
+            .to_owned()
+    }
+}
+
+/// Device latency if recorded, else total.
+fn drive_latency<'a>(device: &DeviceWindow, figures: &'a Figures) -> &'a Histogram {
+    let phase = if device.has(Phase::Device) { Phase::Device } else { Phase::Total };
+    figures.of(phase)
+}
+
+/// `1 read`, `1,234 flushes`.
+fn counted(count: u64, noun: &str) -> String {
+    let noun = if count == 1 { singular(noun) } else { plural(noun) };
+    format!("{} {noun}", format::count(count))
+}
+
+/// An op whose name is no English word is that kind of I/O.
+fn singular(noun: &str) -> String {
+    if noun.contains('_') { format!("{noun} I/O") } else { noun.to_owned() }
+}
+
+fn plural(noun: &str) -> String {
+    singular(noun) + if noun == "flush" { "es" } else { "s" }
+}

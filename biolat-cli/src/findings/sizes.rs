@@ -1,0 +1,184 @@
+//! Sizes whose I/O takes longer than that of the other sizes explains.
+
+use biolat_common::size::BANDS;
+use biolat_model::text::format::NumberFormat;
+
+use super::plural;
+use crate::{
+    sizes::{SizeWindow, range_in_words},
+    window::DeviceWindow,
+};
+
+/// The fewest I/Os of a band that is compared.
+const MINIMUM: u64 = 30;
+
+/// How many times longer than expected a band is, to be reported. The size histogram knows a mean size within a factor of the
+/// square root of two, and the expected latency depends on two of them.
+const SLOWER: f64 = 3.0;
+
+/// A mean that does not matter.
+const SHORT: f64 = 100e-6;
+
+/// What a rotating disk may need for a seek and a rotation: it depends on the place, not on the size.
+const SEEK: f64 = 20e-3;
+
+/// A band with enough I/Os: its mean size in bytes and latencies in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Band {
+    number: usize,
+    bytes: f64,
+    mean: f64,
+    /// At least the median.
+    median: f64,
+}
+
+/// A band that is out of line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SlowBand {
+    band: Band,
+    /// The smaller band that it is compared with.
+    smaller: Band,
+    /// How many times longer than expected.
+    factor: f64,
+}
+
+pub(super) fn slow_band(device: &DeviceWindow, numbers: NumberFormat) -> Vec<String> {
+    let allowance = if device.rotational { SEEK } else { 0.0 };
+    let found = device.ops.iter().filter_map(|op| {
+        let SlowBand { band, smaller, factor } = slowest(&bands(op.sizes.as_ref()?), allowance)?;
+        Some(format!(
+            "{}: {} {} take {} (mean) where those {} take {}: {factor:.0} times what the size explains.",
+            device.name,
+            plural(&op.name),
+            range_in_words(band.number),
+            numbers.latency(band.mean),
+            range_in_words(smaller.number),
+            numbers.latency(smaller.mean)
+        ))
+    });
+    found.collect()
+}
+
+fn bands(sizes: &SizeWindow) -> Vec<Band> {
+    let bands = (0..BANDS).filter_map(|number| {
+        let latencies = &sizes.bands[number];
+        (latencies.count() >= MINIMUM).then_some(Band {
+            number,
+            bytes: sizes.mean_bytes(number)?,
+            mean: latencies.mean()?,
+            median: latencies.percentile(0.5)?.upper,
+        })
+    });
+    bands.collect()
+}
+
+/// The band that exceeds its expected latency by the largest factor, if one does by enough. A request is expected to take as
+/// long as a smaller one, and for the bytes that it has more as long as at the best throughput of one request that any band
+/// shows.
+fn slowest(bands: &[Band], allowance: f64) -> Option<SlowBand> {
+    let throughput = bands.iter().map(|band| band.bytes / band.mean).fold(0.0, f64::max);
+    let compared = bands.iter().filter_map(|&band| {
+        let expected = |smaller: &Band| smaller.mean + (band.bytes - smaller.bytes) / throughput;
+        let smaller = bands.iter().filter(|other| other.number < band.number);
+        let smaller = *smaller.min_by(|one, other| expected(one).total_cmp(&expected(other)))?;
+        let limit = SLOWER * expected(&smaller) + allowance;
+        // A few stalls raise the mean, not the median.
+        let is_slow = band.mean.min(band.median) > limit && band.mean >= SHORT;
+        is_slow.then(|| SlowBand { band, smaller, factor: band.mean / expected(&smaller) })
+    });
+    compared.max_by(|one, other| one.factor.total_cmp(&other.factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::size::{BAND_NAMES, TOP_EXPONENT, band, place};
+    use biolat_model::{api::ApiDevice, text::format::NumberFormat};
+    use biolat_testing::samples;
+    use proptest::{array::uniform16, prelude::*};
+
+    use super::slow_band;
+    use crate::window::Window;
+
+    /// The findings of writes: for each power of two from 512 bytes on, the number of requests of so many bytes; and the
+    /// latency of a size.
+    fn found(requests: &[(u64, u64)], latency: impl Fn(u64) -> f64, rotational: bool) -> Vec<String> {
+        let requests = requests.iter().filter(|(_, count)| *count > 0);
+        let requests: Vec<_> =
+            requests.map(|&(bytes, count)| (place(bytes as u32).cell(), bytes, count)).collect();
+        let bands = requests.chunk_by(|(one, ..), (other, ..)| band(*one) == band(*other)).map(|requests| {
+            let buckets: Vec<_> =
+                requests.iter().map(|(cell, _, count)| (*cell as i32 + 8, *count)).collect();
+            let seconds =
+                requests.iter().map(|(_, bytes, count)| latency(*bytes) * *count as f64).sum::<f64>();
+            let count = requests.iter().map(|(.., count)| count).sum::<u64>() as f64;
+            (BAND_NAMES[band(requests[0].0)], buckets, seconds / count)
+        });
+        let bands: Vec<_> = bands.collect();
+        let bands: Vec<_> =
+            bands.iter().map(|(name, buckets, mean)| (*name, buckets.as_slice(), *mean)).collect();
+        let none = || samples::histogram(0, &[], 0, 0.0);
+        let mut op = samples::op("write", 0, none(), none(), none());
+        op.sizes = Some(samples::sizes(&bands));
+        let sda = ApiDevice { rotational, ..samples::device("sda", 9.0, vec![op]) };
+        let window = Window::between(&samples::snapshot(0.0, vec![]), &samples::snapshot(60.0, vec![sda]));
+        slow_band(&window.devices[0], NumberFormat::UNICODE)
+    }
+
+    /// Requests of the largest size of each bucket.
+    fn of_each(count: u64) -> Vec<(u64, u64)> {
+        (9..=TOP_EXPONENT as u64).map(|exponent| (1 << exponent, count)).collect()
+    }
+
+    /// 80 µs, and 1 GB/s; larger than 256 KiB up to 1 MiB something else.
+    fn with_slow_band(seconds: f64) -> impl Fn(u64) -> f64 {
+        move |bytes| match bytes {
+            262_145..=1_048_576 => seconds,
+            _ => 80e-6 + bytes as f64 / 1e9,
+        }
+    }
+
+    #[test]
+    fn one_slow_band() {
+        let expected = "sda: writes of 256 KiB to 1 MiB take 9.00 ms (mean) where those of 64 to 256 KiB take 277 µs: 10 \
+                        times what the size explains.";
+        assert_eq!(found(&of_each(40), with_slow_band(9e-3), false), [expected]);
+        // Not beyond a seek, too few, hardly longer.
+        assert!(found(&of_each(40), with_slow_band(9e-3), true).is_empty());
+        assert!(!found(&of_each(40), with_slow_band(30e-3), true).is_empty());
+        assert!(found(&of_each(14), with_slow_band(9e-3), false).is_empty());
+        assert!(found(&of_each(40), with_slow_band(1.5e-3), false).is_empty());
+    }
+
+    /// With one other band there may be a limit of bandwidth.
+    #[test]
+    fn two_bands_prove_nothing() {
+        let latency = |bytes| if bytes == 4096 { 80e-6 } else { 9e-3 };
+        assert!(found(&[(4096, 100), (1 << 20, 100)], latency, false).is_empty());
+        let latency = |bytes| if bytes == 1 << 20 { 9e-3 } else { 80e-6 };
+        assert_eq!(found(&[(4096, 100), (1 << 17, 100), (1 << 20, 100)], latency, false).len(), 1);
+    }
+
+    #[test]
+    fn short_latencies_do_not_matter() {
+        let latency = |bytes| if bytes == 1 << 14 { 90e-6 } else { 2e-6 };
+        assert!(found(&[(4096, 100), (1 << 14, 100), (1 << 20, 100)], latency, false).is_empty());
+    }
+
+    proptest! {
+        /// Any share of sizes, anywhere within their buckets.
+        #[test]
+        fn what_the_size_explains_is_not_reported(
+            requests in uniform16((0_u64..500, 0.5001..=1.0_f64)),
+            fixed in prop_oneof![Just(0.0), 1e-6..1e-1],
+            per_byte in prop_oneof![Just(0.0), 1e-11..1e-6],
+        ) {
+            prop_assume!(fixed + per_byte > 0.0);
+            let sizes = requests.iter().enumerate().map(|(at, &(count, part))| {
+                ((part * (1_u64 << (at + 9)) as f64).ceil() as u64, count)
+            });
+            let sizes: Vec<_> = sizes.collect();
+            let found = found(&sizes, |bytes| fixed + per_byte * bytes as f64, false);
+            prop_assert!(found.is_empty(), "{found:?}");
+        }
+    }
+}

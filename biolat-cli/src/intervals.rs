@@ -1,0 +1,85 @@
+//! Intervals of a history, one after the other, which a thread of its own reads: from a daemon's answer or from a file.
+
+use anyhow::{Context as _, Error, Result, anyhow};
+use biolat_model::{
+    api::{ApiInterval, ApiWorkload},
+    device::Selection,
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::spawn_blocking,
+};
+
+/// Intervals that have been read and not been taken: each may have megabytes.
+const AHEAD: usize = 2;
+
+/// A history that is being read.
+pub(super) struct Intervals<H> {
+    /// What comes before the intervals.
+    pub(super) head: H,
+    intervals: mpsc::Receiver<Result<ApiInterval>>,
+}
+
+/// Takes what is read, the head first.
+pub(super) struct IntervalSink<H> {
+    head: Option<oneshot::Sender<Result<H>>>,
+    intervals: mpsc::Sender<Result<ApiInterval>>,
+    selection: Option<Selection>,
+}
+
+impl<H: Send + 'static> Intervals<H> {
+    /// Begins to read, of the selected devices, and waits for the head. An error after it comes in place of an interval.
+    pub(super) async fn begin(
+        selection: Option<Selection>,
+        read: impl FnOnce(&mut IntervalSink<H>) -> Result<()> + Send + 'static,
+    ) -> Result<Self> {
+        let (head_sender, head) = oneshot::channel();
+        let (sender, intervals) = mpsc::channel(AHEAD);
+        spawn_blocking(move || {
+            let mut sink = IntervalSink { head: Some(head_sender), intervals: sender, selection };
+            if let Err(error) = read(&mut sink) {
+                match sink.head.take() {
+                    Some(head) => _ = head.send(Err(error)),
+                    None => _ = sink.intervals.blocking_send(Err(error)),
+                }
+            }
+        });
+        let head = head.await.context("a history without a head")??;
+        Ok(Self { head, intervals })
+    }
+
+    /// The next interval; none after the last.
+    pub(super) async fn next(&mut self) -> Result<Option<ApiInterval>> {
+        self.intervals.recv().await.transpose()
+    }
+}
+
+impl<H> IntervalSink<H> {
+    pub(super) fn head(&mut self, head: H) -> Result<()> {
+        let sender = self.head.take().context("a second head")?;
+        sender.send(Ok(head)).map_err(|_| abandoned())
+    }
+
+    pub(super) fn interval(&mut self, mut interval: ApiInterval) -> Result<()> {
+        if let Some(selection) = &self.selection {
+            interval.workloads.iter_mut().for_each(|workloads| select_workloads(workloads, selection));
+            interval.devices.retain(|device| selection.shows(&device.name));
+            interval.summary.retain(|summary| selection.shows(&summary.device));
+            interval.slow.retain(|io| selection.shows(&io.device));
+        }
+        self.intervals.blocking_send(Ok(interval)).map_err(|_| abandoned())
+    }
+}
+
+/// Leaves out what workloads did on other devices.
+pub(super) fn select_workloads(workloads: &mut Vec<ApiWorkload>, selection: &Selection) {
+    for workload in &mut *workloads {
+        workload.usage.retain(|usage| selection.shows(&usage.device));
+    }
+    workloads.retain(|workload| !workload.usage.is_empty());
+}
+
+/// Nobody reads this message.
+fn abandoned() -> Error {
+    anyhow!("nobody takes what is read")
+}

@@ -1,0 +1,41 @@
+//! Checks the values of options.
+
+use std::{ffi::OsStr, fmt, net::SocketAddr};
+
+/// The exit status for a wrong option or web config.
+pub const EXIT_USAGE: u8 = 2;
+
+/// An option with an invalid value, as one line.
+#[derive(Debug)]
+pub struct OptionError(pub String);
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An option that is empty counts as absent: so an environment file can have it without a value.
+pub fn non_empty<T: AsRef<OsStr>>(value: Option<T>) -> Option<T> {
+    value.filter(|value| !value.as_ref().is_empty())
+}
+
+/// Parses a value of `--listen`.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    full.parse().map_err(|_| "give an address and a port, as in 127.0.0.1:9976 or [::1]:9976".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_address;
+
+    #[test]
+    fn addresses() {
+        assert_eq!(parse_address("[::1]:9976"), Ok("[::1]:9976".parse().unwrap()));
+        assert_eq!(parse_address(":80"), Ok("0.0.0.0:80".parse().unwrap()));
+        for wrong in ["9976", "::1:9976", "localhost:x"] {
+            assert!(parse_address(wrong).is_err(), "{wrong}");
+        }
+    }
+}

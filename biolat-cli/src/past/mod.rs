@@ -1,0 +1,341 @@
+//! What a history has of a range of the past, that of a daemon or of a file: the same windows as live, or the worst intervals.
+
+mod range;
+mod save;
+mod sums;
+mod worst;
+
+use std::{
+    env,
+    path::Path,
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result};
+use biolat_collect::cpus::CpuNodes;
+use biolat_history::worst::Worst;
+use biolat_model::{
+    api::{ApiHistory, ApiInterval, ApiSnapshot, Daemon},
+    text::format,
+};
+use biolat_system::{
+    clock, log_lines,
+    rights::{self, Role},
+};
+
+use super::{
+    breakdown::Breakdown,
+    findings,
+    intervals::Intervals,
+    json,
+    options::ReportOptions,
+    output::{is_closed_pipe, write},
+    remote,
+    saved::{self, SavedHead},
+    slow,
+    text::{self, TextStyle},
+    window::Window,
+};
+use crate::terminal::{Highlight, Terminal, wrapped};
+pub(super) use range::PastRange;
+use sums::Steps;
+
+/// The length of the intervals of which the worst are shown.
+const WORST_STEP: Duration = Duration::from_secs(60);
+
+/// Shows or saves what the options select. A closed pipe is not an error.
+pub(super) async fn run(options: &ReportOptions) -> Result<ExitCode> {
+    let outcome = match (&options.load, &options.save) {
+        (Some(file), _) => show_saved(options, file).await,
+        (None, Some(file)) => save::run(options, file).await,
+        (None, None) => show_remote(options).await,
+    };
+    match outcome {
+        Err(error) if is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
+        outcome => outcome.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// A daemon adds up the intervals itself.
+async fn show_remote(options: &ReportOptions) -> Result<()> {
+    let target = options.from.clone().context("--from is missing")?;
+    rights::drop_privileges(Role::Serving, false)?;
+    let range = PastRange::of(options, SystemTime::now())?;
+    let query = if options.worst {
+        range.in_whole_minutes().query(&format!("step={}&detail=summary", WORST_STEP.as_secs()))
+    } else {
+        range.query(&format!("step={}", range.step(options.interval).as_secs_f64()))
+    };
+    let place = format!("at {target}");
+    let mut intervals = remote::history(target, query, options, &env::temp_dir()).await?;
+    let mut output = Shown::of(options, range);
+    while let Some(interval) = intervals.next().await? {
+        output.add(&intervals.head, &place, interval).await?;
+    }
+    output.end(&intervals.head, &place).await
+}
+
+async fn show_saved(options: &ReportOptions, file: &Path) -> Result<()> {
+    let name = saved::name_of(file);
+    let mut intervals: Intervals<SavedHead> = saved::open(file, options.selection()?).await?;
+    rights::drop_privileges(Role::Serving, false)?;
+    let saved = intervals.head.saved;
+    let now = Duration::try_from_secs_f64(saved).ok().and_then(|saved| UNIX_EPOCH.checked_add(saved));
+    let now = now.with_context(|| format!("{name}: it is damaged: a wrong time"))?;
+    let range = PastRange::of(options, now)?;
+    let place = format!("in {name}, saved at {}", clock::local_with_date(saved));
+    let mut steps = if options.worst {
+        Steps::new(range.in_whole_minutes(), WORST_STEP)
+    } else {
+        Steps::new(range, range.step(options.interval))
+    };
+    let mut output = Shown::of(options, range);
+    while let Some(interval) = intervals.next().await? {
+        if let Some(sum) = steps.add(interval) {
+            output.add(&intervals.head.history, &place, sum).await?;
+        }
+    }
+    if let Some(sum) = steps.end() {
+        output.add(&intervals.head.history, &place, sum).await?;
+    }
+    output.end(&intervals.head.history, &place).await
+}
+
+/// What is shown of intervals that come one after the other: each as a window, or the worst of all.
+struct Shown<'a> {
+    output: Output<'a>,
+    range: PastRange,
+    worst: Option<Worst>,
+    is_empty: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn of(options: &'a ReportOptions, range: PastRange) -> Self {
+        let worst = options.worst.then(Worst::default);
+        Self { output: Output::of(options), range, worst, is_empty: true }
+    }
+
+    /// Adds an interval of a history that is in this place.
+    async fn add(&mut self, history: &ApiHistory, place: &str, interval: ApiInterval) -> Result<()> {
+        if std::mem::replace(&mut self.is_empty, false) {
+            self.output.begin(history, place, self.range, true).await?;
+        }
+        match &mut self.worst {
+            Some(worst) if interval.summary.is_empty() => worst.add(&interval.summarized()),
+            Some(worst) => worst.add(&interval),
+            None => self.output.window(history, &interval).await?,
+        }
+        Ok(())
+    }
+
+    async fn end(self, history: &ApiHistory, place: &str) -> Result<()> {
+        if self.is_empty {
+            self.output.begin(history, place, self.range, false).await?;
+        }
+        match self.worst {
+            Some(worst) => worst::show(&self.output, &worst.end()).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The I/O of an interval.
+fn window_of(interval: &ApiInterval, collected_every: f64) -> Window {
+    let after = interval.as_snapshot(collected_every);
+    let before = ApiSnapshot {
+        devices: Vec::new(),
+        workloads: None,
+        lost: Default::default(),
+        daemon: Daemon::default(),
+        ..after.clone()
+    };
+    let mut window = Window { seconds: interval.seconds, ..Window::between(&before, &after) };
+    // As live, regardless of where they come from.
+    window.devices.sort_by(|one, other| one.name.cmp(&other.name));
+    window.devices.iter_mut().for_each(|device| device.ops.sort_by(|one, other| one.name.cmp(&other.name)));
+    window
+}
+
+struct Output<'a> {
+    options: &'a ReportOptions,
+    terminal: Terminal,
+    style: TextStyle,
+    breakdown: Breakdown,
+}
+
+impl<'a> Output<'a> {
+    fn of(options: &'a ReportOptions) -> Self {
+        let terminal = Terminal::of_stdout(options.color);
+        let numbers = terminal.numbers(options.milliseconds);
+        let style = TextStyle { terminal, width: terminal.width(), numbers, fine: options.fine };
+        Self { options, terminal, style, breakdown: Breakdown::of(options, &CpuNodes::default()) }
+    }
+
+    /// What is read, and from when on it is complete; to standard error where standard output is JSON.
+    async fn begin(
+        &self,
+        history: &ApiHistory,
+        place: &str,
+        range: PastRange,
+        has_intervals: bool,
+    ) -> Result<()> {
+        let host = if history.host.is_empty() { "an unnamed host" } else { &history.host };
+        let about = format!("reading the history of biolat {} on {host} {place}", history.biolat);
+        let breakdown = self.breakdown.sizes || self.breakdown.who;
+        let missing_breakdown = missing_breakdown(history, range).filter(|_| breakdown && has_intervals);
+        let lines = [Some(about), missing(history, range, has_intervals), missing_breakdown];
+        let lines: Vec<_> = lines.into_iter().flatten().collect();
+        let text = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect::<String>();
+        if self.options.json {
+            log_lines::write_text(&text);
+            return Ok(());
+        }
+        write(text).await
+    }
+
+    async fn window(&self, history: &ApiHistory, interval: &ApiInterval) -> Result<()> {
+        let window = window_of(interval, history.interval);
+        if self.options.json {
+            let slow = Some(interval.slow.as_slice());
+            return write(json::line(&window, &history.host, &self.breakdown, slow)?).await;
+        }
+        let title = format!(
+            "{} to {}, {}",
+            clock::local_with_date(interval.began),
+            clock::local(interval.taken),
+            format::duration(interval.seconds)
+        );
+        let mut text = format!("\n{}\n", self.terminal.paint(Highlight::Strong, &title));
+        if let Some(uncollected) = uncollected(interval, history.interval) {
+            text.push_str(&format!("{}\n", self.wrapped(&uncollected, 0)));
+        }
+        text.push_str(&text::window(&window, &self.breakdown, &self.style));
+        if !interval.slow.is_empty() {
+            text.push_str(&format!("\n{}\n", self.terminal.paint(Highlight::Strong, "Slowest I/Os:")));
+            for io in &interval.slow {
+                text.push_str(&slow::line(io, self.terminal, self.style.numbers));
+                text.push('\n');
+            }
+        }
+        let title = format!("Findings in {}:", format::duration(window.seconds));
+        text.push_str(&format!("\n{}\n", self.terminal.paint(Highlight::Strong, &title)));
+        for finding in findings::findings(&window, self.style.numbers) {
+            text.push_str(&format!("- {}\n", self.wrapped(&finding, 2)));
+        }
+        write(text).await
+    }
+
+    fn wrapped(&self, line: &str, indent: usize) -> String {
+        wrapped(line, self.style.width, indent)
+    }
+}
+
+/// The time without a collection, if the window has minutes of it. Its I/O is that of the next collection.
+fn uncollected(interval: &ApiInterval, collected_every: f64) -> Option<String> {
+    const MINUTES: f64 = 120.0;
+    let seconds = interval.seconds - interval.collections as f64 * collected_every;
+    let text =
+        || format!("{} of it without a collection: the machine was suspended", format::duration(seconds));
+    (seconds > MINUTES.max(collected_every)).then(text)
+}
+
+/// What the history does not have of the range.
+fn missing(history: &ApiHistory, range: PastRange, has_intervals: bool) -> Option<String> {
+    let Some(from) = history.complete_from else {
+        return Some("nothing is kept yet: no collection has succeeded".to_owned());
+    };
+    let begins = format!("the history begins at {}", clock::local_with_date(from));
+    let (asked_from, asked_to) = (range.from(), range.to());
+    if asked_to <= from {
+        return Some(format!("nothing is kept of that time: {begins}"));
+    }
+    if !has_intervals {
+        return Some("nothing is kept of that time: biolat or the machine did not run".to_owned());
+    }
+    // The default goes back further than most daemons run.
+    (asked_from + history.interval < from && !range.is_default).then_some(begins)
+}
+
+/// From when on there are sizes and workloads, if that is later than the range begins.
+fn missing_breakdown(history: &ApiHistory, range: PastRange) -> Option<String> {
+    let from = history.breakdown_from.filter(|from| range.from() + history.interval < *from)?;
+    let is_dropped = history.complete_from.is_some_and(|complete| complete < from);
+    let dropped = || format!("sizes and workloads are kept from {} on", clock::local_with_date(from));
+    is_dropped.then(dropped)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use biolat_model::api::{ApiHistory, ApiInterval};
+    use biolat_testing::samples::{device, histogram, op, slow_io};
+
+    use super::{PastRange, missing, missing_breakdown, uncollected, window_of};
+
+    fn interval() -> ApiInterval {
+        let one = || histogram(0, &[(16, 1)], 0, 4.0);
+        let read = op("read", 4096, histogram(1, &[], 0, 0.0), one(), one());
+        ApiInterval {
+            began: 1000.0,
+            taken: 400.0,
+            seconds: 60.0,
+            collections: 12,
+            failures: 2,
+            devices: vec![device("sda", 1.0, vec![read])],
+            workloads: None,
+            summary: vec![],
+            lost: [("clock".to_owned(), 3)].into(),
+            slow: vec![slow_io(1, "sda")],
+            slow_dropped: 0,
+        }
+    }
+
+    #[test]
+    fn an_interval_is_a_window() {
+        let window = window_of(&interval(), 5.0);
+        assert_eq!(
+            (window.seconds, window.ended, window.restarted),
+            (60.0, 400.0, false),
+            "the clock was set"
+        );
+        assert_eq!((window.devices.len(), window.devices[0].all().ios(), window.failures), (1, 1, 2));
+        assert_eq!(window.lost["clock"], 3);
+        assert!(window.gone.is_empty());
+    }
+
+    #[test]
+    fn a_suspended_machine_is_said() {
+        assert_eq!(uncollected(&interval(), 5.0), None);
+        let suspended = ApiInterval { seconds: 8.0 * 3600.0 + 60.0, ..interval() };
+        let said = uncollected(&suspended, 5.0).unwrap();
+        assert_eq!(said, "8 h of it without a collection: the machine was suspended");
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let range = |from, to| PastRange { from: at(from), to: at(to), is_default: false };
+        let mut history = ApiHistory::of("db1", Duration::from_secs(5), [at(0); 2], None);
+        let said = |history: &ApiHistory, range| {
+            missing(history, range, !history.intervals.is_empty()).unwrap_or_default()
+        };
+        assert_eq!(said(&history, range(1, 2)), "nothing is kept yet: no collection has succeeded");
+        history.complete_from = Some(1000.0);
+        assert!(
+            said(&history, range(1, 2))
+                .starts_with("nothing is kept of that time: the history begins at 1970")
+        );
+        assert!(said(&history, range(2000, 2010)).ends_with("biolat or the machine did not run"));
+        history.intervals.push(interval());
+        assert!(said(&history, range(500, 2000)).starts_with("the history begins at 1970-01-01"));
+        assert_eq!(said(&history, range(996, 2000)), "");
+        assert_eq!(said(&history, PastRange { is_default: true, ..range(1, 2000) }), "");
+        assert_eq!(missing_breakdown(&history, range(996, 2000)), None, "not counted");
+        history.breakdown_from = Some(1500.0);
+        let said = |range| missing_breakdown(&history, range).unwrap_or_default();
+        assert!(said(range(996, 2000)).starts_with("sizes and workloads are kept from 1970-01-01"));
+        assert_eq!(said(range(1496, 2000)), "");
+    }
+}

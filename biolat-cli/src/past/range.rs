@@ -1,0 +1,158 @@
+//! The range of the past that the options select.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use biolat_model::api;
+use biolat_system::clock;
+
+use crate::{options::ReportOptions, past_time::PastTime};
+
+/// How long a range is that begins at `--at`, and how far back `--worst` looks.
+const DEFAULT_LENGTH: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(26 * 3600);
+
+/// A range of the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PastRange {
+    pub(super) from: SystemTime,
+    pub(super) to: SystemTime,
+    /// Whether no option gives its beginning.
+    pub(super) is_default: bool,
+}
+
+/// The end of everything, in seconds since the epoch: the year 2100.
+const END: Duration = Duration::from_secs(4_102_444_800);
+
+impl PastRange {
+    /// Whether the options are about the past.
+    pub(crate) fn is_given(options: &ReportOptions) -> bool {
+        let ReportOptions { at, since, worst, load, save, .. } = options;
+        at.is_some() || since.is_some() || *worst || load.is_some() || save.is_some()
+    }
+
+    /// The range of the options, or everything.
+    pub(crate) fn of(options: &ReportOptions, now: SystemTime) -> Result<Self> {
+        let at = |time: &PastTime| time.at(now).map_err(|why| anyhow!("{why}"));
+        let range = if let Some(from) = &options.at {
+            let from = at(from)?;
+            let to = from.checked_add(options.length.unwrap_or(DEFAULT_LENGTH));
+            Self { from, to: to.context("--for is too long")?, is_default: false }
+        } else if let Some(from) = &options.since {
+            let to = options.until.as_ref().map_or(Ok(now), at)?;
+            Self { from: at(from)?, to, is_default: false }
+        } else if options.worst {
+            Self { from: now.checked_sub(DAY).unwrap_or(UNIX_EPOCH), to: now, is_default: true }
+        } else {
+            Self { from: UNIX_EPOCH, to: UNIX_EPOCH + END, is_default: true }
+        };
+        if range.from >= range.to {
+            bail!("--since must be before --until");
+        }
+        if range.from > now {
+            bail!("{} is in the future", clock::local_with_date(range.from()));
+        }
+        Ok(range)
+    }
+
+    /// Whether it is everything.
+    pub(super) fn is_everything(&self) -> bool {
+        self.from == UNIX_EPOCH
+    }
+
+    pub(super) fn from(&self) -> f64 {
+        api::seconds(self.from)
+    }
+
+    pub(super) fn to(&self) -> f64 {
+        api::seconds(self.to)
+    }
+
+    /// The length of a window: all in one, if none is given.
+    pub(super) fn step(&self, window: Option<Duration>) -> Duration {
+        let whole = self.to.duration_since(self.from).unwrap_or_default();
+        window.unwrap_or(whole).max(Duration::from_secs(1))
+    }
+
+    /// The same from the minute on in which it begins.
+    pub(super) fn in_whole_minutes(self) -> Self {
+        let since = self.from.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let from = UNIX_EPOCH + Duration::from_secs(since.as_secs() / 60 * 60);
+        Self { from, ..self }
+    }
+
+    /// The query of the API.
+    pub(super) fn query(&self, rest: &str) -> String {
+        format!("?from={}&to={}&{rest}", self.from(), self.to())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    use clap::Parser as _;
+
+    use super::PastRange;
+    use crate::ReportOptions;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: ReportOptions,
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn error(line: &str) -> String {
+        let cli = Cli::parse_from(["report", "--from", "db1"].into_iter().chain(line.split_whitespace()));
+        PastRange::of(&cli.options, at(1_700_000_000)).unwrap_err().to_string()
+    }
+
+    fn range(line: &str) -> Option<(SystemTime, SystemTime)> {
+        let cli = Cli::parse_from(["report", "--from", "db1"].into_iter().chain(line.split_whitespace()));
+        PastRange::is_given(&cli.options).then(|| {
+            let range = PastRange::of(&cli.options, at(1_700_000_000)).unwrap();
+            (range.from, range.to)
+        })
+    }
+
+    #[test]
+    fn ranges() {
+        assert_eq!(range(""), None);
+        assert_eq!(range("--at 1600000000"), Some((at(1_600_000_000), at(1_600_000_060))));
+        assert_eq!(range("--at 1600000000 --for 5m"), Some((at(1_600_000_000), at(1_600_000_300))));
+        assert_eq!(range("--since 1600000000"), Some((at(1_600_000_000), at(1_700_000_000))));
+        assert_eq!(
+            range("--since 1600000000 --until 1600000001"),
+            Some((at(1_600_000_000), at(1_600_000_001)))
+        );
+        assert_eq!(range("--worst"), Some((at(1_700_000_000 - 93_600), at(1_700_000_000))));
+        assert_eq!(range("--worst --since 1600000000"), Some((at(1_600_000_000), at(1_700_000_000))));
+        assert_eq!(range("--since -2h"), Some((at(1_700_000_000 - 7200), at(1_700_000_000))));
+        assert_eq!(range("--save a"), Some((at(0), at(4_102_444_800))));
+    }
+
+    #[test]
+    fn what_is_no_range() {
+        assert_eq!(error("--since 1600000000 --until 1600000000"), "--since must be before --until");
+        assert!(error("--at 1700000001").ends_with(" is in the future"));
+    }
+
+    #[test]
+    fn whole_minutes() {
+        let range = PastRange { from: at(1_700_000_030), to: at(1_700_000_100), is_default: true };
+        assert_eq!(range.in_whole_minutes(), PastRange { from: at(1_699_999_980), ..range });
+        assert_eq!(range.in_whole_minutes().in_whole_minutes(), range.in_whole_minutes());
+    }
+
+    #[test]
+    fn queries() {
+        let range = PastRange { from: at(100), to: at(400), is_default: false };
+        assert_eq!(range.query("step=60"), "?from=100&to=400&step=60");
+        assert_eq!(range.step(None), Duration::from_secs(300));
+        assert_eq!(range.step(Some(Duration::from_secs(10))), Duration::from_secs(10));
+    }
+}

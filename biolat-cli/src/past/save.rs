@@ -1,0 +1,121 @@
+//! `report --save`: the history of a daemon, as it keeps it, into a file.
+
+use std::{
+    fs::Permissions,
+    io::{self, IsTerminal as _, Write},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    time::SystemTime,
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use biolat_model::{
+    api::{self, ApiHistory, ApiSlowLog, ApiSnapshot},
+    device::Selection,
+    text::format,
+};
+use biolat_system::{clock, log_lines};
+use tempfile::NamedTempFile;
+
+use super::{PastRange, missing};
+use crate::{
+    intervals::{Intervals, select_workloads},
+    options::ReportOptions,
+    remote::{self, Document},
+    saved::{STANDARD_STREAM, SavedHead, SavedWriter, name_of},
+};
+
+/// Saves what the options select, and says what. Privileges are kept: root may write to any folder.
+pub(super) async fn run(options: &ReportOptions, file: &Path) -> Result<()> {
+    if file.as_os_str() == STANDARD_STREAM {
+        if io::stdout().is_terminal() {
+            bail!("standard output is a terminal: give --save FILE, or redirect it");
+        }
+        let folder = std::env::temp_dir();
+        let about = save(options, &folder, &mut io::stdout().lock(), "to standard output").await?;
+        log_lines::write_text(&about);
+        return Ok(());
+    }
+    let name = name_of(file);
+    let unwritable = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => anyhow!("{name} exists: give another name, or remove it"),
+        io::ErrorKind::NotFound => anyhow!("cannot write {name}: its folder does not exist"),
+        _ => anyhow!("cannot write {name}: {error}"),
+    };
+    if file.symlink_metadata().is_ok() {
+        return Err(unwritable(io::ErrorKind::AlreadyExists.into()));
+    }
+    // A file of another name until it is complete, which is removed if this ends earlier.
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let new_file = || {
+        file.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let permissions = Permissions::from_mode(0o666);
+        tempfile::Builder::new().prefix(".biolat-").permissions(permissions).tempfile_in(folder)
+    };
+    let mut output = new_file().map_err(|error| unwritable(error.kind().into()))?;
+    let about = save(options, folder, &mut output, &format!("to {name}")).await?;
+    publish(output, file).map_err(unwritable)?;
+    super::write(about).await
+}
+
+fn publish(output: NamedTempFile, file: &Path) -> io::Result<()> {
+    output.as_file().sync_all()?;
+    output.persist_noclobber(file).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Writes the file; returns what it has in words. What does not fit into memory is kept in a folder.
+async fn save(options: &ReportOptions, folder: &Path, output: &mut dyn Write, name: &str) -> Result<String> {
+    let target = options.from.clone().context("--from is missing")?;
+    let now = SystemTime::now();
+    let range = PastRange::of(options, now)?;
+    let mut snapshot: Option<ApiSnapshot> = remote::fetch(target.clone(), options).await?;
+    let mut slow: Option<ApiSlowLog> = remote::fetch(target.clone(), options).await?;
+    if let Some(selection) = options.selection()? {
+        snapshot.iter_mut().for_each(|snapshot| select(snapshot, &selection));
+        slow.iter_mut().for_each(|log| log.ios.retain(|io| selection.shows(&io.device)));
+    }
+    let intervals = remote::history(target, range.query(""), options, folder).await?;
+    let Intervals { head, .. } = &intervals;
+    let mut history = head.clone();
+    if range.is_everything() {
+        history.to = api::seconds(now);
+        history.from = history.complete_from.unwrap_or(history.to);
+    }
+    let head = SavedHead { saved: api::seconds(now), history, snapshot, slow };
+    write(&head, intervals, output, range, name).await
+}
+
+/// Leaves out other devices, also of workloads.
+fn select(snapshot: &mut ApiSnapshot, selection: &Selection) {
+    Document::select(snapshot, selection);
+    snapshot.workloads.iter_mut().for_each(|workloads| select_workloads(workloads, selection));
+}
+
+async fn write(
+    head: &SavedHead,
+    mut intervals: Intervals<ApiHistory>,
+    output: &mut dyn Write,
+    range: PastRange,
+    name: &str,
+) -> Result<String> {
+    let unwritable = |error: io::Error| anyhow!("cannot write {name}: {error}");
+    let mut output = SavedWriter::begin(output, head).map_err(unwritable)?;
+    let (mut began, mut ended) = (None, 0.0);
+    while let Some(interval) = intervals.next().await? {
+        began.get_or_insert(interval.began);
+        ended = interval.taken;
+        output.interval(&interval).map_err(unwritable)?;
+    }
+    let count = output.end().map_err(unwritable)?;
+    let host = if head.history.host.is_empty() { "an unnamed host" } else { &head.history.host };
+    let mut about = format!("saved {} intervals of {host} {name}", format::count(count));
+    if let Some(began) = began {
+        about += &format!(", from {} to {}", clock::local_with_date(began), clock::local_with_date(ended));
+    }
+    about.push('\n');
+    if let Some(missing) = missing(&head.history, range, count > 0) {
+        about += &format!("{missing}\n");
+    }
+    Ok(about)
+}

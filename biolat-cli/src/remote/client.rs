@@ -1,0 +1,452 @@
+//! An HTTP client for one URL: it keeps its connection, and explains its errors.
+
+use std::{
+    io::{self, Read as _},
+    marker::PhantomData,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use biolat_model::{api, text::sanitize, version};
+use flate2::read::GzDecoder;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Bytes, Incoming},
+    client::conn::http1::{self, SendRequest},
+    header::{
+        ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, ETAG, HOST, HeaderValue, IF_NONE_MATCH, LOCATION,
+        USER_AGENT,
+    },
+    http::response::Parts,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{self, ClientConfig, pki_types::ServerName},
+};
+
+use super::{
+    document::{Document, Endpoint},
+    tls,
+};
+use crate::target::Target;
+
+/// For each of connecting, the handshake, and the answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A snapshot of a thousand devices with four ops each has 9 MiB. In memory it may be ten times as large.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The outcome of a request.
+#[derive(Debug)]
+pub(super) enum Fetched<T> {
+    /// The document of a new snapshot.
+    New(Box<T>),
+    /// No new snapshot since the last request.
+    Same,
+    /// No snapshot yet, as the server says it.
+    NotReady(String),
+}
+
+/// A client for one document.
+pub(super) struct Client<T> {
+    pub(super) target: Target,
+    authorization: Option<HeaderValue>,
+    tls: Option<Arc<ClientConfig>>,
+    connection: Option<SendRequest<Empty<Bytes>>>,
+    /// After the path; empty or with its question mark.
+    query: String,
+    /// The ETag of the last snapshot.
+    tag: Option<HeaderValue>,
+    document: PhantomData<fn() -> T>,
+}
+
+impl<T: Document> Client<T> {
+    /// Requests the document of the latest snapshot.
+    pub(super) async fn fetch(&mut self) -> Result<Fetched<T>> {
+        let (connection, answer) = self.answer().await?;
+        let fetched = timeout(REQUEST_TIMEOUT, self.read(answer));
+        let fetched = fetched.await.unwrap_or_else(|_| Err(self.too_slow("the answer", REQUEST_TIMEOUT)));
+        if fetched.is_ok() {
+            self.connection = Some(connection);
+        }
+        fetched
+    }
+
+    async fn read(&mut self, answer: Response<Incoming>) -> Result<Fetched<T>> {
+        let (head, body) = answer.into_parts();
+        match head.status {
+            StatusCode::OK => {}
+            StatusCode::NOT_MODIFIED => return Ok(Fetched::Same),
+            StatusCode::SERVICE_UNAVAILABLE => {
+                let body = self.whole(body).await?;
+                return Ok(Fetched::NotReady(first_line(&body)));
+            }
+            _ => return Err(self.refused(&head, &self.whole(body).await?)),
+        }
+        let body = self.whole(body).await?;
+        let document =
+            document(&body, is_gzip(&head)).with_context(|| format!("cannot read {}", self.target))?;
+        self.tag = head.headers.get(ETAG).cloned();
+        Ok(Fetched::New(Box::new(document)))
+    }
+}
+
+impl<T: Endpoint> Client<T> {
+    /// Does not connect yet.
+    pub(super) fn new(
+        target: Target,
+        query: String,
+        credentials: Option<(String, String)>,
+        tls: Option<ClientConfig>,
+    ) -> Result<Self> {
+        let authorization = credentials.map(|(user, password)| -> Result<_> {
+            let token = STANDARD.encode(format!("{user}:{password}"));
+            let mut value = HeaderValue::try_from(format!("Basic {token}"))?;
+            value.set_sensitive(true);
+            Ok(value)
+        });
+        let (authorization, tls) = (authorization.transpose()?, tls.map(Arc::new));
+        Ok(Self { target, authorization, tls, connection: None, query, tag: None, document: PhantomData })
+    }
+
+    /// The answer to a request, and its connection.
+    pub(super) async fn answer(&mut self) -> Result<(SendRequest<Empty<Bytes>>, Response<Incoming>)> {
+        let kept = self.connection.take().filter(SendRequest::is_ready);
+        match kept {
+            // A server may close an idle connection at any time: then a new one is made.
+            Some(mut connection) => match self.request(&mut connection).await {
+                Ok(answer) => Ok((connection, answer)),
+                Err(_) => self.reconnect().await,
+            },
+            None => self.reconnect().await,
+        }
+    }
+
+    async fn reconnect(&self) -> Result<(SendRequest<Empty<Bytes>>, Response<Incoming>)> {
+        let mut connection = self.connect().await?;
+        let answer = self.request(&mut connection).await?;
+        Ok((connection, answer))
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Empty<Bytes>>> {
+        let target = &self.target;
+        let stream = timeout(REQUEST_TIMEOUT, TcpStream::connect((target.host.as_str(), target.port)));
+        let stream =
+            stream.await.map_err(|_| self.too_slow("connecting", REQUEST_TIMEOUT))?.map_err(|error| {
+                let hint = match error.kind() {
+                    io::ErrorKind::ConnectionRefused => ": is biolat-daemon running there, on that port?",
+                    _ => "",
+                };
+                anyhow!("cannot connect to {target}: {error}{hint}")
+            })?;
+        let _ = stream.set_nodelay(true);
+        let Some(config) = &self.tls else { return self.http(stream).await };
+        let name = ServerName::try_from(target.host.clone())
+            .map_err(|_| anyhow!("'{}' is not a valid name for a TLS certificate", target.host))?;
+        let stream = timeout(REQUEST_TIMEOUT, TlsConnector::from(Arc::clone(config)).connect(name, stream));
+        let stream = stream.await.map_err(|_| self.too_slow("the TLS handshake", REQUEST_TIMEOUT))?.map_err(
+            |error| {
+                let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+                let message = cause.map_or_else(|| error.to_string(), tls::explain);
+                anyhow!("no TLS connection to {target}: {message}")
+            },
+        )?;
+        self.http(stream).await
+    }
+
+    async fn http<S>(&self, stream: S) -> Result<SendRequest<Empty<Bytes>>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // Its errors are those of the request too.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+
+    async fn request(&self, connection: &mut SendRequest<Empty<Bytes>>) -> Result<Response<Incoming>> {
+        let mut request = Request::get(format!("{}{}{}", self.target.prefix, T::PATH, self.query))
+            .header(HOST, self.target.authority())
+            .header(USER_AGENT, concat!("biolat-daemon/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT_ENCODING, "gzip");
+        for (name, value) in [(AUTHORIZATION, &self.authorization), (IF_NONE_MATCH, &self.tag)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        let answer = timeout(REQUEST_TIMEOUT, connection.send_request(request.body(Empty::new())?));
+        let answer = answer.await.map_err(|_| self.too_slow("the answer", REQUEST_TIMEOUT))?;
+        answer.map_err(|error| match tls_error(&error) {
+            Some(error) => anyhow!("{} refused the connection: {}", self.target, tls::explain(error)),
+            None => anyhow!(error).context(format!("{} does not answer", self.target)),
+        })
+    }
+
+    /// A body of limited size.
+    pub(super) async fn whole(&self, body: Incoming) -> Result<Bytes> {
+        let body = timeout(REQUEST_TIMEOUT, Limited::new(body, MAX_BYTES).collect()).await;
+        let body = body.map_err(|_| self.too_slow("the answer", REQUEST_TIMEOUT))?;
+        Ok(body.map_err(|error| self.interrupted(error.as_ref()))?.to_bytes())
+    }
+
+    pub(super) fn interrupted(&self, error: &dyn std::error::Error) -> anyhow::Error {
+        anyhow!("{} closed the connection within its answer: {error}", self.target)
+    }
+
+    /// Why there is no document in this answer.
+    pub(super) fn refused(&self, head: &Parts, body: &[u8]) -> anyhow::Error {
+        let (target, status) = (&self.target, head.status);
+        let location = head.headers.get(LOCATION).and_then(|to| to.to_str().ok());
+        match (status, location) {
+            (StatusCode::UNAUTHORIZED, _) if self.authorization.is_some() => {
+                anyhow!("{target} rejects this user name and password")
+            }
+            (StatusCode::UNAUTHORIZED, _) => anyhow!(
+                "{target} requires a password: give --user NAME, and the password in BIOLAT_PASSWORD or --password-file FILE"
+            ),
+            (StatusCode::NOT_FOUND, _) if !body.starts_with(b"not found: --") => anyhow!(
+                "{target} has no {}: it is not biolat, or one older than {} that does not support `{}`",
+                T::PATH,
+                version::VERSION,
+                T::COMMAND
+            ),
+            (_, Some(location)) => anyhow!("{target} redirects to {location}: give that URL"),
+            _ => {
+                let message = first_line(body);
+                anyhow!("{target} answers {status}{}{message}", if message.is_empty() { "" } else { ": " })
+            }
+        }
+    }
+
+    pub(super) fn too_slow(&self, what: &str, limit: Duration) -> anyhow::Error {
+        anyhow!("{}: {what} took longer than {} s", self.target, limit.as_secs())
+    }
+}
+
+pub(super) fn is_gzip(head: &Parts) -> bool {
+    head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip")
+}
+
+/// What a server says, made harmless.
+fn first_line(body: &[u8]) -> String {
+    let message = String::from_utf8_lossy(&body[..body.len().min(200)]);
+    sanitize::text(message.lines().next().unwrap_or_default().trim())
+}
+
+/// The TLS error of a failed request: with TLS 1.3 a server rejects a client after the handshake.
+fn tls_error(error: &hyper::Error) -> Option<&rustls::Error> {
+    let io = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
+    io.get_ref()?.downcast_ref()
+}
+
+/// What every document has.
+#[derive(serde::Deserialize)]
+pub(crate) struct Versions {
+    version: u32,
+    biolat: String,
+}
+
+impl Versions {
+    /// Whether it can be read.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.version != api::VERSION {
+            bail!(
+                "biolat {} there has version {} of the API, and this one reads version {}: use the same version of biolat",
+                sanitize::text(&self.biolat),
+                self.version,
+                api::VERSION
+            );
+        }
+        Ok(())
+    }
+}
+
+fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
+    let mut unpacked = Vec::new();
+    let json = if gzip {
+        GzDecoder::new(body).take(MAX_BYTES as u64 + 1).read_to_end(&mut unpacked)?;
+        if unpacked.len() > MAX_BYTES {
+            bail!("the answer is larger than {} MiB", MAX_BYTES >> 20);
+        }
+        &unpacked[..]
+    } else {
+        body
+    };
+    // The version first: another version may have other fields.
+    let versions: Versions = serde_json::from_slice(json)
+        .map_err(|error| anyhow!("the answer is not {} of biolat: {error}", T::NAME))?;
+    versions.check()?;
+    let document: T = serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?;
+    document.validate()?;
+    Ok(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_model::api::{ApiInflight, ApiSlowLog, ApiSnapshot};
+    use biolat_testing::samples;
+    use proptest::{collection::vec, prelude::*};
+    use serde_json::{Value, json};
+
+    use super::document;
+    use crate::{json_line, slow_line, text_of};
+
+    fn valid() -> ApiSnapshot {
+        let histogram = || samples::histogram(3, &[(-80, 400), (-40, 300), (16, 2)], 1, 60.0);
+        let mut op = samples::op("read", 4096, histogram(), histogram(), histogram());
+        op.errors.insert("medium".into(), 2);
+        op.sizes = Some(samples::sizes(&[("le_4KiB", &[(12, 400)], 1e-4), ("gt_1MiB", &[(22, 300)], 0.1)]));
+        let mut device = samples::device("sda", 9.0, vec![op]);
+        device.unseen.insert("read".into(), 7);
+        device.inflight = Some(ApiInflight { read: 1, write: 2, oldest_seconds: 31.0, exact: true });
+        device.completions = vec![0, 400, 300];
+        let usage = || {
+            ["read", "discard"]
+                .map(|op| samples::usage("sda", op, 3000, 1e-3, if op == "read" { 9e-3 } else { 1.0 }))
+        };
+        let workloads = ["/", "/a/b", "other"].map(|cgroup| samples::workload(cgroup, usage().into()));
+        ApiSnapshot { workloads: Some(workloads.into()), ..samples::snapshot(100.0, vec![device]) }
+    }
+
+    /// Reads an answer, and shows it if it can be read: nothing may panic, nor steer a terminal.
+    fn read_and_show(answer: &[u8]) {
+        match document::<ApiSnapshot>(answer, false) {
+            Ok(read) => {
+                for (before, after) in [(&valid(), &read), (&read, &valid()), (&read, &read)] {
+                    let text = text_of(before, after);
+                    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+                    assert_eq!(json_line(before, after).lines().count(), 1);
+                }
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                assert!(!error.contains(char::is_control), "{error:?}");
+            }
+        }
+    }
+
+    /// The same of a log of slow I/Os.
+    fn read_and_show_log(answer: &[u8]) {
+        match document::<ApiSlowLog>(answer, false) {
+            Ok(log) => {
+                let text: String = log.ios.iter().map(slow_line).collect();
+                assert!(!text.contains(char::is_control), "{text:?}");
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                assert!(!error.contains(char::is_control), "{error:?}");
+            }
+        }
+    }
+
+    /// Replaces one value within a document.
+    fn mutate(value: &mut Value, place: usize, new: &Value) {
+        let children = match value {
+            Value::Object(members) => members.values_mut().collect::<Vec<_>>(),
+            Value::Array(elements) => elements.iter_mut().collect(),
+            _ => Vec::new(),
+        };
+        let count = children.len();
+        match children.into_iter().nth(place % count.max(1)) {
+            Some(child) => mutate(child, place / count, new),
+            None => *value = new.clone(),
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            any::<u64>().prop_map(|number| json!(number)),
+            any::<i32>().prop_map(|number| json!(number)),
+            any::<f64>().prop_map(|number| json!(number)),
+            any::<String>().prop_map(|text| json!(text)),
+            Just(json!("a\u{1b}[2J\r\n")),
+            Just(json!([[16, 1], [-80, 2], [-80, u64::MAX]])),
+            Just(json!({"a\u{1b}[2J": 3})),
+            Just(Value::Null),
+        ]
+    }
+
+    /// Makes each count as large as it can be.
+    fn enlarge_counts(value: &mut Value) {
+        match value {
+            Value::Array(elements) => match &mut elements[..] {
+                // A bucket.
+                [Value::Number(_), count] => enlarge_counts(count),
+                elements => elements.iter_mut().for_each(enlarge_counts),
+            },
+            Value::Object(members) => {
+                members
+                    .iter_mut()
+                    .filter(|(name, _)| *name != "version")
+                    .for_each(|(_, value)| enlarge_counts(value));
+            }
+            Value::Number(number) if number.is_u64() => *value = u64::MAX.into(),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn sums_saturate() {
+        let mut json = serde_json::to_value(valid()).unwrap();
+        enlarge_counts(&mut json);
+        let json = serde_json::to_vec(&json).unwrap();
+        let read = document::<ApiSnapshot>(&json, false).unwrap();
+        assert_eq!(read.devices[0].ops[0].total.count(), u64::MAX);
+        read_and_show(&json);
+    }
+
+    #[test]
+    fn a_valid_answer_is_shown() {
+        let json = serde_json::to_vec(&valid()).unwrap();
+        assert_eq!(document::<ApiSnapshot>(&json, false).unwrap(), valid());
+        read_and_show(&json);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn arbitrary_bytes_are_an_error(bytes in vec(any::<u8>(), 0..200), gzip: bool) {
+            let error = format!("{:#}", document::<ApiSnapshot>(&bytes, gzip).unwrap_err());
+            prop_assert!(!error.contains(char::is_control), "{error:?}");
+        }
+
+        #[test]
+        fn changed_bytes_do_no_harm(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+            let mut json = serde_json::to_vec(&valid()).unwrap();
+            for (place, byte) in changes {
+                let place = place.index(json.len());
+                json[place] = byte;
+            }
+            read_and_show(&json);
+        }
+
+        #[test]
+        fn changed_values_do_no_harm(changes in vec((any::<usize>(), any_value()), 1..4)) {
+            let mut json = serde_json::to_value(valid()).unwrap();
+            for (place, new) in &changes {
+                mutate(&mut json, *place, new);
+            }
+            read_and_show(&serde_json::to_vec(&json).unwrap());
+        }
+
+        #[test]
+        fn changed_values_of_a_log_do_no_harm(changes in vec((any::<usize>(), any_value()), 1..4)) {
+            let log = samples::slow_log(vec![samples::slow_io(1, "sda"), samples::slow_io(2, "sdb")]);
+            let mut json = serde_json::to_value(log).unwrap();
+            for (place, new) in &changes {
+                mutate(&mut json, *place, new);
+            }
+            read_and_show_log(&serde_json::to_vec(&json).unwrap());
+        }
+    }
+}

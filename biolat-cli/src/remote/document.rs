@@ -1,0 +1,202 @@
+//! The documents of the API that a report reads.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use biolat_model::{
+    api::{ApiHistory, ApiSlowLog, ApiSnapshot},
+    device::Selection,
+    snapshot::Snapshot,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::validate;
+use crate::target::PATH;
+
+/// Where a daemon has it.
+pub(crate) trait Endpoint: Send + Sync + 'static {
+    const PATH: &'static str;
+    /// What it is, for messages.
+    const NAME: &'static str;
+    /// What a daemon without it does not support.
+    const COMMAND: &'static str;
+}
+
+/// One that is read as a whole.
+pub(crate) trait Document: Endpoint + DeserializeOwned + Serialize {
+    /// Of a collector that makes a snapshot each interval and records I/Os from this latency on.
+    fn of(snapshot: &Snapshot, host: &str, interval: Duration, slow: Option<Duration>) -> Self;
+
+    /// The daemon's version.
+    fn biolat(&self) -> &str;
+    /// The host's name.
+    fn host(&self) -> &str;
+    /// Seconds between collections.
+    fn interval(&self) -> f64;
+
+    /// Why it cannot be a biolat's.
+    fn validate(&self) -> Result<()>;
+
+    /// Leaves out other devices.
+    fn select(&mut self, selection: &Selection);
+}
+
+impl Endpoint for ApiSnapshot {
+    const PATH: &'static str = PATH;
+    const NAME: &'static str = "a snapshot";
+    const COMMAND: &'static str = "report --from";
+}
+
+impl Endpoint for ApiSlowLog {
+    const PATH: &'static str = "/api/v1/slow";
+    const NAME: &'static str = "a log of slow I/Os";
+    const COMMAND: &'static str = "report --slow";
+}
+
+impl Endpoint for ApiHistory {
+    const PATH: &'static str = "/api/v1/history";
+    const NAME: &'static str = "a history";
+    const COMMAND: &'static str = "report --at";
+}
+
+impl Document for ApiSnapshot {
+    fn of(snapshot: &Snapshot, host: &str, interval: Duration, _: Option<Duration>) -> Self {
+        Self::of(snapshot, host, interval)
+    }
+
+    fn biolat(&self) -> &str {
+        &self.biolat
+    }
+
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn interval(&self) -> f64 {
+        self.interval
+    }
+
+    fn validate(&self) -> Result<()> {
+        validate::snapshot(self)
+    }
+
+    fn select(&mut self, selection: &Selection) {
+        self.devices.retain(|device| selection.shows(&device.name));
+    }
+}
+
+impl Document for ApiSlowLog {
+    fn of(snapshot: &Snapshot, host: &str, interval: Duration, slow: Option<Duration>) -> Self {
+        Self::of(snapshot, host, interval, slow)
+    }
+
+    fn biolat(&self) -> &str {
+        &self.biolat
+    }
+
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn interval(&self) -> f64 {
+        self.interval
+    }
+
+    fn validate(&self) -> Result<()> {
+        validate::slow_log(self)
+    }
+
+    /// Its numbers are those of all devices: who follows them selects.
+    fn select(&mut self, _: &Selection) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fmt::Debug,
+        time::{Duration, UNIX_EPOCH},
+    };
+
+    use biolat_model::api::{ApiHistory, ApiInterval, ApiPath, ApiSnapshot, ApiSummary};
+    use biolat_testing::samples;
+    use serde::{Serialize, de::DeserializeOwned};
+    use serde_json::Value;
+
+    const EVIL: &str = "a\u{1b}[2J\r\u{9b}b";
+
+    /// Replaces all text, and adds a name to each list of counts by name. Returns how many texts there are.
+    fn poison(value: &mut Value) -> usize {
+        match value {
+            Value::String(text) => {
+                EVIL.clone_into(text);
+                1
+            }
+            Value::Array(elements) => elements.iter_mut().map(poison).sum(),
+            Value::Object(members) => {
+                let has_names =
+                    |(name, _): &(&String, &mut Value)| matches!(name.as_str(), "errors" | "unseen" | "lost");
+                let named =
+                    members.iter_mut().filter(has_names).filter_map(|(_, counts)| counts.as_object_mut());
+                let added = named.map(|counts| counts.insert(EVIL.to_owned(), 1.into())).count();
+                added + members.values_mut().map(poison).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+
+    fn is_harmless<T: Serialize + DeserializeOwned + Debug>(document: &T, texts: usize) {
+        let mut json = serde_json::to_value(document).unwrap();
+        assert_eq!(poison(&mut json), texts);
+        let shown = format!("{:?}", serde_json::from_value::<T>(json).unwrap());
+        assert!(
+            !shown.contains(r"\u{1b}") && !shown.contains(r"\u{9b}") && !shown.contains(r"\r"),
+            "{shown}"
+        );
+        assert_eq!(shown.matches("[2J").count(), texts, "{shown}");
+    }
+
+    #[test]
+    fn text_does_not_steer_a_terminal() {
+        let histogram = || samples::histogram(0, &[], 0, 0.0);
+        let mut op = samples::op("read", 1, histogram(), histogram(), histogram());
+        op.sizes = Some(samples::sizes(&[("le_4KiB", &[(12, 400)], 1e-4)]));
+        let mut device = samples::device("sda", 9.0, vec![op]);
+        device.holders = vec![String::new()];
+        let [of, transport, address, state] = Default::default();
+        device.path = Some(ApiPath { of, transport, address, state });
+        // Of a device with an op: 7, phases, a holder, a path; the op, a band and two lists of counts.
+        let of_device = 7 + device.phases.len() + 1 + 4 + 1 + 1 + 2;
+        let workloads = vec![samples::workload("/", vec![samples::usage("sda", "read", 1, 0.0, 0.0)])];
+        let snapshot = samples::snapshot(1.0, vec![device]);
+        let snapshot = ApiSnapshot { workloads: Some(workloads), ..snapshot };
+        // The version, the host and what was lost; nine of the workload and two of its usage.
+        is_harmless(&snapshot, of_device + 3 + 11);
+        let mut io = samples::slow_io(1, "sda");
+        io.workload = Some(String::new());
+        is_harmless(&samples::slow_log(vec![io.clone()]), 2 + 4);
+        let summary = ApiSummary {
+            device: String::new(),
+            op: String::new(),
+            ios: 1,
+            bytes: 1,
+            errors: 0,
+            slowest_seconds: 1.0,
+        };
+        let interval = ApiInterval {
+            began: 1.0,
+            taken: 6.0,
+            seconds: 5.0,
+            collections: 1,
+            failures: 0,
+            devices: snapshot.devices,
+            workloads: snapshot.workloads,
+            summary: vec![summary],
+            lost: snapshot.lost,
+            slow: vec![io],
+            slow_dropped: 0,
+        };
+        let history = ApiHistory::of("db1", Duration::from_secs(5), [UNIX_EPOCH; 2], None);
+        let history = ApiHistory { intervals: vec![interval], ..history };
+        is_harmless(&history, 2 + of_device + 11 + 2 + 1 + 4);
+    }
+}

@@ -1,0 +1,94 @@
+//! The history of a daemon: its answer is kept as it comes, compressed, and then read. So a slow reader of the output does not
+//! keep the daemon waiting, which ends an answer after two minutes.
+
+use std::{
+    io::{Seek as _, SeekFrom, Write as _},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use biolat_model::api::ApiHistory;
+use flate2::read::GzDecoder;
+use http_body_util::BodyExt as _;
+use hyper::{StatusCode, body::Incoming};
+use tempfile::SpooledTempFile;
+use tokio::time::timeout;
+
+use super::{
+    client::{Client, is_gzip},
+    connectable, history_answer,
+};
+use crate::{intervals::Intervals, options::ReportOptions, target::Target};
+
+/// What is kept in memory; a larger answer is kept in a temporary file.
+const IN_MEMORY: usize = 16 << 20;
+
+/// A day of 21 busy drives has a hundredth of this.
+const MAX_BYTES: u64 = 8 << 30;
+
+/// How long the daemon may encode until the next bytes come: it may add up a day for the first ones.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long an answer may take. The daemon ends it earlier.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The history of a daemon, with this query after its path. What does not fit into memory is kept in a folder.
+pub(crate) async fn history(
+    target: Target,
+    query: String,
+    options: &ReportOptions,
+    folder: &Path,
+) -> Result<Intervals<ApiHistory>> {
+    let about = target.to_string();
+    let mut client: Client<ApiHistory> = connectable(target, query, options)?;
+    let mut kept = SpooledTempFile::new_in(IN_MEMORY, folder);
+    let (_connection, answer) = client.answer().await?;
+    let (head, body) = answer.into_parts();
+    if head.status != StatusCode::OK {
+        let body = client.whole(body).await?;
+        return Err(client.refused(&head, &body));
+    }
+    client.keep(body, &mut kept, folder).await?;
+    let is_gzip = is_gzip(&head);
+    Intervals::begin(options.selection()?, move |sink| {
+        let read = if is_gzip {
+            history_answer::read(&mut GzDecoder::new(kept), sink)
+        } else {
+            history_answer::read(&mut kept, sink)
+        };
+        read.with_context(|| format!("cannot read {about}"))
+    })
+    .await
+}
+
+impl Client<ApiHistory> {
+    async fn keep(&self, mut body: Incoming, kept: &mut SpooledTempFile, folder: &Path) -> Result<()> {
+        let (began, mut bytes) = (Instant::now(), 0);
+        let unwritable = || format!("cannot keep the answer in {}", folder.display());
+        loop {
+            let frame = timeout(CHUNK_TIMEOUT, body.frame()).await;
+            let Some(frame) =
+                frame.map_err(|_| self.too_slow("the next part of the answer", CHUNK_TIMEOUT))?
+            else {
+                break;
+            };
+            let frame = frame.map_err(|error| {
+                let hint = "it ends an answer after two minutes: if that is why, ask for less, with --since, --until, -d, or \
+                            longer windows";
+                anyhow!("{error:#}; {hint}", error = self.interrupted(&error))
+            })?;
+            let data = frame.into_data().unwrap_or_default();
+            bytes += data.len() as u64;
+            if bytes > MAX_BYTES {
+                bail!("{} does not end its answer: it has more than {} GiB", self.target, MAX_BYTES >> 30);
+            }
+            if began.elapsed() > TIMEOUT {
+                return Err(self.too_slow("the answer", TIMEOUT));
+            }
+            kept.write_all(&data).with_context(unwritable)?;
+        }
+        kept.seek(SeekFrom::Start(0)).with_context(unwritable)?;
+        Ok(())
+    }
+}

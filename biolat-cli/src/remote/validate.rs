@@ -1,0 +1,223 @@
+//! Documents of other hosts: impossible figures are rejected. Their text is harmless since they were read, and sums saturate.
+
+use std::ops::RangeInclusive;
+
+use anyhow::{Result, bail};
+use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
+use biolat_model::{
+    api::{ApiDevice, ApiHistory, ApiInterval, ApiSlowIo, ApiSlowLog, ApiSnapshot, ApiWorkload},
+    histogram::Histogram,
+};
+
+/// Intervals between collections that a daemon may have, in seconds: its own limits, and some more.
+const INTERVALS: RangeInclusive<f64> = 0.01..=3600.0;
+
+/// Latencies that an I/O may have, in seconds: a year.
+const LATENCIES: RangeInclusive<f64> = 0.0..=3.2e7;
+
+/// No I/O is older than a century and no history is longer, in seconds.
+const CENTURY: f64 = 100.0 * 365.25 * 86400.0;
+
+/// No I/Os together took more seconds: as many as a century has, with a million at a time.
+const MOST_SECONDS: f64 = CENTURY * 1e6;
+
+/// More than any version has.
+const MOST_BANDS: usize = 64;
+
+/// More CPUs than any kernel can have.
+const TOO_MANY_CPUS: usize = 1 << 16;
+
+/// Why a snapshot cannot be a biolat's.
+pub(super) fn snapshot(snapshot: &ApiSnapshot) -> Result<()> {
+    has_interval(snapshot.interval)?;
+    devices(&snapshot.devices)?;
+    workloads(snapshot.workloads.as_deref())
+}
+
+/// Why a log of slow I/Os cannot be a biolat's.
+pub(super) fn slow_log(log: &ApiSlowLog) -> Result<()> {
+    has_interval(log.interval)?;
+    slow_ios(&log.ios, log.threshold)
+}
+
+/// Why a history cannot be a biolat's, but for its intervals.
+pub(crate) fn history(history: &ApiHistory) -> Result<()> {
+    has_interval(history.interval)
+}
+
+/// Why an interval cannot be a biolat's.
+pub(crate) fn interval(interval: &ApiInterval) -> Result<()> {
+    for seconds in interval.summary.iter().map(|summary| summary.slowest_seconds).chain([interval.seconds]) {
+        if !(0.0..=CENTURY).contains(&seconds) {
+            bail!("malformed answer: a time of {seconds:e} s");
+        }
+    }
+    slow_ios(&interval.slow, None)?;
+    devices(&interval.devices)?;
+    workloads(interval.workloads.as_deref())
+}
+
+fn has_interval(seconds: f64) -> Result<()> {
+    if !INTERVALS.contains(&seconds) {
+        bail!("malformed answer: it collects every {seconds} s");
+    }
+    Ok(())
+}
+
+fn devices(devices: &[ApiDevice]) -> Result<()> {
+    for device in devices {
+        for op in &device.ops {
+            let bands = op.sizes.iter().flat_map(|sizes| &sizes.bands);
+            if bands.clone().count() > MOST_BANDS {
+                bail!("malformed answer: an op with more than {MOST_BANDS} bands of sizes");
+            }
+            let bands = bands.map(|band| band.device.at_most_schema_1());
+            let histograms = [&op.admission, &op.queue, &op.device, &op.total].into_iter().chain(bands);
+            histograms.into_iter().try_for_each(has_known_buckets)?;
+        }
+        if let Some(inflight) = &device.inflight
+            && !(0.0..=CENTURY).contains(&inflight.oldest_seconds)
+        {
+            bail!("malformed answer: an I/O is {} s old", inflight.oldest_seconds);
+        }
+        if device.completions.len() >= TOO_MANY_CPUS {
+            bail!("malformed answer: a host with {} CPUs", device.completions.len());
+        }
+    }
+    Ok(())
+}
+
+fn workloads(workloads: Option<&[ApiWorkload]>) -> Result<()> {
+    for usage in workloads.into_iter().flatten().flat_map(|workload| &workload.usage) {
+        has_known_buckets(usage.total.at_most_schema_1())?;
+        for seconds in [usage.queue_seconds, usage.device_seconds] {
+            if !(0.0..=MOST_SECONDS).contains(&seconds) {
+                bail!("malformed answer: a workload took {seconds:e} s");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn slow_ios(ios: &[ApiSlowIo], threshold: Option<f64>) -> Result<()> {
+    let latencies =
+        |io: &ApiSlowIo| [io.latency.admission, io.latency.queue, io.latency.device, io.latency.total];
+    let mut all = ios.iter().flat_map(latencies).flatten().chain(threshold);
+    if let Some(latency) = all.find(|latency| !LATENCIES.contains(latency)) {
+        bail!("malformed answer: a latency of {latency:e} s");
+    }
+    if !ios.is_sorted_by(|before, after| before.number < after.number) {
+        bail!("malformed answer: the numbers of its I/Os do not grow");
+    }
+    Ok(())
+}
+
+fn has_known_buckets(histogram: &Histogram) -> Result<()> {
+    let known = FIRST_NATIVE_INDEX..FIRST_NATIVE_INDEX + BUCKETS as i32;
+    match histogram.buckets.iter().find(|(index, _)| !known.contains(index)) {
+        Some((index, _)) => bail!("malformed answer: there is no bucket {index}"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use anyhow::Result;
+    use biolat_model::api::{
+        ApiHistory, ApiInflight, ApiInterval, ApiSlowLatency, ApiSlowLog, ApiSnapshot, ApiSummary,
+    };
+    use biolat_testing::samples;
+
+    fn is_rejected(validated: Result<()>, why: &str) {
+        let error = validated.unwrap_err().to_string();
+        assert!(error.starts_with("malformed answer: ") && error.contains(why), "{error}");
+    }
+
+    fn snapshot(buckets: &[(i32, u64)]) -> ApiSnapshot {
+        let histogram = samples::histogram(0, buckets, 0, 1.0);
+        let op = samples::op("read", 1 << 50, histogram.clone(), histogram.clone(), histogram);
+        samples::snapshot(1.0, vec![samples::device("sda", 9.0, vec![op.clone(), op])])
+    }
+
+    #[test]
+    fn snapshots() {
+        super::snapshot(&snapshot(&[(-159, 5), (80, u64::MAX)])).unwrap();
+        for index in [i32::MIN, -160, 81, i32::MAX] {
+            is_rejected(super::snapshot(&snapshot(&[(index, 1)])), &format!("no bucket {index}"));
+        }
+        for oldest_seconds in [-1.0, 1e300, f64::NAN] {
+            let mut snapshot = snapshot(&[(0, 1)]);
+            let inflight = ApiInflight { read: 1, write: 1, oldest_seconds, exact: true };
+            snapshot.devices[0].inflight = Some(inflight);
+            is_rejected(super::snapshot(&snapshot), "s old");
+        }
+        let mut snapshot = snapshot(&[(0, 1)]);
+        snapshot.devices[0].completions = vec![1; 1 << 16];
+        is_rejected(super::snapshot(&snapshot), "a host with 65536 CPUs");
+    }
+
+    #[test]
+    fn slow_logs() {
+        let log = || samples::slow_log(vec![samples::slow_io(1, "sda"), samples::slow_io(2, "sda")]);
+        super::slow_log(&log()).unwrap();
+        for latency in [-1e-9, 1e300] {
+            let mut wrong = log();
+            wrong.ios[1].latency = ApiSlowLatency { queue: Some(latency), ..ApiSlowLatency::default() };
+            is_rejected(super::slow_log(&wrong), "a latency of ");
+        }
+        let mut wrong = log();
+        wrong.ios.swap(0, 1);
+        is_rejected(super::slow_log(&wrong), "do not grow");
+        is_rejected(super::slow_log(&ApiSlowLog { interval: 0.0, ..log() }), "every 0 s");
+    }
+
+    #[test]
+    fn histories() {
+        let history = |seconds| ApiHistory::of("db1", Duration::from_secs(seconds), [UNIX_EPOCH; 2], None);
+        super::history(&history(5)).unwrap();
+        is_rejected(super::history(&history(0)), "every 0 s");
+    }
+
+    fn interval() -> ApiInterval {
+        ApiInterval {
+            began: 1.0,
+            taken: 6.0,
+            seconds: 5.0,
+            collections: 1,
+            failures: 0,
+            devices: vec![samples::device("sda", 1.0, vec![])],
+            workloads: None,
+            summary: vec![ApiSummary {
+                device: "sda".into(),
+                op: "read".into(),
+                ios: 1,
+                bytes: 1,
+                errors: 0,
+                slowest_seconds: 1.0,
+            }],
+            lost: Default::default(),
+            slow: vec![samples::slow_io(1, "sda")],
+            slow_dropped: 0,
+        }
+    }
+
+    #[test]
+    fn intervals() {
+        let is_rejected = |change: fn(&mut ApiInterval)| {
+            let mut interval = interval();
+            change(&mut interval);
+            is_rejected(super::interval(&interval), "");
+        };
+        super::interval(&interval()).unwrap();
+        is_rejected(|interval| interval.seconds = -1.0);
+        is_rejected(|interval| interval.seconds = f64::NAN);
+        is_rejected(|interval| interval.summary[0].slowest_seconds = 1e300);
+        is_rejected(|interval| interval.slow[0].latency.total = Some(1e300));
+        is_rejected(|interval| {
+            let one = samples::histogram(0, &[(5000, 1)], 0, 0.0);
+            interval.devices[0].ops = vec![samples::op("read", 1, one.clone(), one.clone(), one)];
+        });
+    }
+}

@@ -1,0 +1,301 @@
+//! `report --slow`: a line for each slow or failed I/O, as they are recorded.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::{Result, bail};
+use biolat_model::{
+    api::{ApiSlowIo, ApiSlowLog},
+    device::Selection,
+    text::format::{self, NumberFormat},
+};
+use biolat_system::{clock, log_lines};
+use tokio::sync::watch;
+
+use super::{
+    options::ReportOptions,
+    output::{closed, write},
+    remote::Endpoint as _,
+    source::Source,
+    stop::{StopSignals, show_until_stopped},
+    update::Update,
+};
+use crate::terminal::{Highlight, Terminal, wrapped};
+
+/// Shows I/Os until it is stopped.
+pub(super) async fn run(
+    source: Source<ApiSlowLog>,
+    options: &ReportOptions,
+    stop: StopSignals,
+) -> Result<ExitCode> {
+    show_until_stopped(stop, |stopped| show(source, options, stopped)).await
+}
+
+async fn show(
+    mut source: Source<ApiSlowLog>,
+    options: &ReportOptions,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<()> {
+    let output = Output::of(options)?;
+    let first = Arc::clone(&source.first);
+    let Some(threshold) = first.threshold else {
+        bail!("no I/O is recorded there: that biolat runs with --slow off");
+    };
+    let is_remote = options.from.is_some();
+    let mut follower = if is_remote { Follower::from_end(&first) } else { Follower::default() };
+    let earlier = if is_remote { first.ios.iter().filter(|io| output.shows(io)).count() } else { 0 };
+    output.begin(&source.about, threshold, earlier).await?;
+    output.show(&follower.follow(&first)).await?;
+    loop {
+        let update = tokio::select! {
+            update = source.next() => update?,
+            _ = stopped.wait_for(|&stopped| stopped) => {
+                if let Some(log) = source.last().await {
+                    output.show(&follower.follow(&log)).await?;
+                }
+                return Ok(());
+            }
+            () = closed(output.terminal) => return Ok(()),
+        };
+        match update {
+            Update::Snapshot(log) => output.show(&follower.follow(&log)).await?,
+            Update::Retrying(error) => log_lines::write_text(&format!("{error}; retrying\n")),
+        }
+    }
+}
+
+/// What has been shown of a log.
+#[derive(Default)]
+struct Follower {
+    /// When the daemon was started; zero before the first log.
+    started: f64,
+    /// Number of the last I/O.
+    number: u64,
+    dropped: u64,
+}
+
+/// What is new in a log.
+struct News<'a> {
+    restarted: bool,
+    /// I/Os that newer ones have pushed out of the log.
+    missed: u64,
+    /// I/Os that were not recorded.
+    dropped: u64,
+    ios: Vec<&'a ApiSlowIo>,
+}
+
+impl Follower {
+    /// Everything so far counts as shown.
+    fn from_end(log: &ApiSlowLog) -> Self {
+        let number = log.ios.last().map_or(0, |io| io.number);
+        Self { started: log.started, number, dropped: log.dropped }
+    }
+
+    fn follow<'a>(&mut self, log: &'a ApiSlowLog) -> News<'a> {
+        let restarted = self.started != 0.0 && self.started != log.started;
+        let before = if restarted { Self::default() } else { std::mem::take(self) };
+        let ios: Vec<_> = log.ios.iter().filter(|io| io.number > before.number).collect();
+        let missed = ios.first().map_or(0, |io| io.number - before.number - 1);
+        let number = ios.last().map_or(before.number, |io| io.number);
+        *self = Self { started: log.started, number, dropped: log.dropped };
+        News { restarted, missed, dropped: log.dropped.saturating_sub(before.dropped), ios }
+    }
+}
+
+struct Output {
+    terminal: Terminal,
+    numbers: NumberFormat,
+    json: bool,
+    /// Of another daemon's devices, which records its own selection.
+    selection: Option<Selection>,
+    /// In seconds; I/Os that failed are shown in any case.
+    at_least: Option<f64>,
+}
+
+impl Output {
+    fn of(options: &ReportOptions) -> Result<Self> {
+        let terminal = Terminal::of_stdout(options.color);
+        Ok(Self {
+            terminal,
+            numbers: terminal.numbers(options.milliseconds),
+            json: options.json,
+            selection: options.selection()?,
+            at_least: options.slow.flatten().map(|time| time.as_secs_f64()),
+        })
+    }
+
+    /// What is recorded and where; to standard error where standard output is JSON.
+    async fn begin(&self, about: &str, threshold: f64, earlier: usize) -> Result<()> {
+        let at_least = format::duration(self.at_least.unwrap_or(threshold).max(threshold));
+        let earlier = match earlier {
+            0 => String::new(),
+            earlier => format!(" from now on; its log has {earlier} earlier ones: see {}", ApiSlowLog::PATH),
+        };
+        let shown = format!("I/Os that take at least {at_least} or fail{earlier}");
+        let mut lines = vec![about.to_owned(), shown];
+        if self.terminal.is_terminal {
+            lines.push("Ctrl-C to stop".to_owned());
+        }
+        let width = self.terminal.width();
+        self.note(lines.iter().map(|line| format!("{}\n", wrapped(line, width, 0))).collect()).await
+    }
+
+    async fn show(&self, news: &News<'_>) -> Result<()> {
+        let notes = notes(news);
+        if !notes.is_empty() {
+            self.note(notes.iter().map(|note| format!("{note}\n")).collect()).await?;
+        }
+        let mut text = String::new();
+        for io in news.ios.iter().filter(|io| self.shows(io)) {
+            text +=
+                &if self.json { serde_json::to_string(io)? } else { line(io, self.terminal, self.numbers) };
+            text.push('\n');
+        }
+        if text.is_empty() { Ok(()) } else { write(text).await }
+    }
+
+    fn shows(&self, io: &ApiSlowIo) -> bool {
+        let is_slow = || match (self.at_least, io.latency.total) {
+            (Some(at_least), Some(total)) => total >= at_least,
+            _ => true,
+        };
+        self.selection.as_ref().is_none_or(|selection| selection.shows(&io.device))
+            && (has_failed(io) || is_slow())
+    }
+
+    /// What is no I/O: to standard error where standard output is JSON.
+    async fn note(&self, text: String) -> Result<()> {
+        if self.json {
+            log_lines::write_text(&text);
+            return Ok(());
+        }
+        write(text).await
+    }
+}
+
+fn has_failed(io: &ApiSlowIo) -> bool {
+    io.status != "ok"
+}
+
+/// What to know of a log besides its I/Os.
+fn notes(news: &News<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if news.restarted {
+        notes.push("biolat was restarted".to_owned());
+    }
+    if news.missed > 0 {
+        notes.push(format!(
+            "{} I/Os are missing here: newer ones took their place",
+            format::count(news.missed)
+        ));
+    }
+    if news.dropped > 0 {
+        notes.push(format!("{} I/Os were not recorded: too many at a time", format::count(news.dropped)));
+    }
+    notes
+}
+
+/// The most characters of a workload.
+const LONGEST_WORKLOAD: usize = 40;
+
+/// An I/O in one line: `22:13:20.123 sda       read    sector 2048          4.00 KiB   1.25 s  queue 200 µs, …`.
+pub(super) fn line(io: &ApiSlowIo, terminal: Terminal, numbers: NumberFormat) -> String {
+    let ApiSlowIo { completed, device, op, sector, bytes, status, latency, cpu, workload, number: _ } = io;
+    let milliseconds = (completed * 1e3) as u64 % 1000;
+    let time = format!("{}.{milliseconds:03}", clock::local(*completed));
+    let size = format::bytes(*bytes as f64);
+    let total = latency.total.map_or_else(|| "-".to_owned(), |total| numbers.latency(total));
+    let parts = [("queue", latency.queue), ("device", latency.device), ("admission", latency.admission)];
+    let known =
+        parts.iter().filter_map(|(name, part)| Some(format!("{name} {}, ", numbers.latency((*part)?))));
+    let known: String = known.collect();
+    let failed = if has_failed(io) {
+        format!("  {}", terminal.paint(Highlight::Bad, &format!("failed: {status}")))
+    } else {
+        String::new()
+    };
+    let workload = workload.as_deref().map(short_workload);
+    let workload =
+        workload.map(|name| format!("  {}", terminal.cut(name, LONGEST_WORKLOAD))).unwrap_or_default();
+    format!(
+        "{time} {device:<9} {op:<7} sector {sector:<11} {size:>8} {total:>7}  {known}CPU {cpu}{failed}{workload}"
+    )
+}
+
+/// The last part of a cgroup's path: its names begin with the outermost.
+fn short_workload(cgroup: &str) -> &str {
+    match cgroup.trim_end_matches('/').rsplit('/').next() {
+        Some(name) if !name.is_empty() => name,
+        _ => "root cgroup",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_model::api::{ApiSlowIo, ApiSlowLog};
+    use biolat_testing::samples::{slow_io, slow_log};
+
+    use super::{Follower, line, notes};
+    use crate::terminal::Terminal;
+
+    fn numbered(numbers: std::ops::RangeInclusive<u64>) -> ApiSlowLog {
+        slow_log(numbers.map(|number| slow_io(number, "sda")).collect())
+    }
+
+    /// The numbers of new I/Os, and the notes.
+    fn follow(follower: &mut Follower, log: &ApiSlowLog) -> (Vec<u64>, Vec<String>) {
+        let news = follower.follow(log);
+        (news.ios.iter().map(|io| io.number).collect(), notes(&news))
+    }
+
+    #[test]
+    fn each_io_is_shown_once() {
+        let mut follower = Follower::from_end(&numbered(3..=5));
+        assert_eq!(follow(&mut follower, &numbered(3..=5)), (vec![], vec![]));
+        assert_eq!(follow(&mut follower, &numbered(4..=7)), (vec![6, 7], vec![]));
+        assert_eq!(follow(&mut follower, &numbered(4..=7)), (vec![], vec![]));
+        let missed = "2 I/Os are missing here: newer ones took their place".to_owned();
+        assert_eq!(follow(&mut follower, &numbered(10..=11)), (vec![10, 11], vec![missed]));
+        let dropping = |dropped| ApiSlowLog { dropped, ..numbered(10..=11) };
+        let dropped = "1,500 I/Os were not recorded: too many at a time".to_owned();
+        assert_eq!(follow(&mut follower, &dropping(1_500)), (vec![], vec![dropped]));
+        assert_eq!(follow(&mut follower, &dropping(1_500)), (vec![], vec![]));
+        let restarted = ApiSlowLog { started: 2.0, ..numbered(1..=1) };
+        assert_eq!(follow(&mut follower, &restarted), (vec![1], vec!["biolat was restarted".to_owned()]));
+    }
+
+    #[test]
+    fn an_own_probe_has_none_before() {
+        let mut follower = Follower::default();
+        assert_eq!(follow(&mut follower, &numbered(1..=2)), (vec![1, 2], vec![]));
+        assert_eq!(follow(&mut follower, &numbered(1..=3)), (vec![3], vec![]));
+    }
+
+    #[test]
+    fn lines() {
+        let terminal = Terminal { color: false, unicode: true, is_terminal: true };
+        // The time of day depends on the time zone.
+        let text = |io: &ApiSlowIo| line(io, terminal, terminal.numbers(false)).split_off("22:13:20".len());
+        let mut io = slow_io(1, "sda");
+        assert_eq!(
+            text(&io),
+            ".123 sda       read    sector 2048        4.00 KiB  1.25 s  queue 200 µs, device 1.25 s, CPU 3"
+        );
+        io.latency.admission = Some(0.5);
+        (io.latency.queue, io.latency.device, io.latency.total) = (None, None, None);
+        io.status = "medium".into();
+        let expected = "       -  admission 500 ms, CPU 3  failed: medium";
+        assert!(text(&io).ends_with(expected), "{}", text(&io));
+        for (cgroup, shown) in [
+            ("/", "root cgroup"),
+            ("other", "other"),
+            ("/system.slice/db.service", "db.service"),
+            (
+                "/kubepods.slice/cri-containerd-0123456789abcdef0123456789abcdef.scope",
+                "cri-containerd-0123456789abcdef01234567…",
+            ),
+        ] {
+            io.workload = Some(cgroup.into());
+            assert!(text(&io).ends_with(&format!("CPU 3  failed: medium  {shown}")), "{}", text(&io));
+        }
+    }
+}

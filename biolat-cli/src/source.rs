@@ -1,0 +1,152 @@
+//! Where snapshots come from: a probe of this process, or a running daemon.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Result, bail};
+use biolat_collect::{
+    collector::{Handle, Settings},
+    cpus::CpuNodes,
+};
+use biolat_model::{api::ApiSnapshot, interval, snapshot, text::format, version};
+use biolat_system::rights::{self, Role};
+use tokio::sync::watch;
+
+use super::{
+    options::ReportOptions,
+    remote::{Document, Remote},
+    update::Update,
+};
+
+/// The probe's counters are 32 bits wide and wrap: they are read at least this often, however long a window is.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A source of snapshots.
+pub(super) struct Source<T = ApiSnapshot> {
+    /// The first snapshot, or another document of it.
+    pub(super) first: Arc<T>,
+    /// The number of collections in a window of the requested length.
+    pub(super) collections: u64,
+    /// In words: `tracing with its own probe (biolat 0.1.0, kernel 6.18.0)`.
+    pub(super) about: String,
+    /// The NUMA node of each CPU; none is known of another host.
+    pub(super) nodes: CpuNodes,
+    origin: Origin<T>,
+}
+
+enum Origin<T> {
+    Own(Own),
+    Remote(Remote<T>),
+}
+
+/// A probe of this process.
+struct Own {
+    collector: Handle,
+    snapshots: watch::Receiver<Option<Arc<snapshot::Snapshot>>>,
+    host: String,
+    interval: Duration,
+    slow: Option<Duration>,
+}
+
+impl<T: Document> Source<T> {
+    /// Opens the source that the options name, for windows of at least this length. Afterwards the calling thread has no
+    /// capabilities, and with its own probe only the system calls that it needs for output, unless `--no-seccomp` is given.
+    pub(super) async fn open(options: &ReportOptions, window: Duration) -> Result<Self> {
+        match &options.from {
+            Some(target) => {
+                let remote: Remote<T> = Remote::open(target.clone(), options).await?;
+                rights::drop_privileges(Role::Serving, false)?;
+                let first = Arc::clone(&remote.first);
+                let about = format!(
+                    "reading biolat {} on {} at {target}, interval {}",
+                    first.biolat(),
+                    if first.host().is_empty() { "an unnamed host" } else { first.host() },
+                    format::duration(first.interval()),
+                );
+                // Rounded up, but for a hundredth of a collection.
+                let collections =
+                    (window.as_secs_f64() / first.interval().max(0.001) - 0.01).ceil().max(1.0) as u64;
+                Ok(Self {
+                    first,
+                    collections,
+                    about,
+                    nodes: CpuNodes::default(),
+                    origin: Origin::Remote(remote),
+                })
+            }
+            None => {
+                let collections = window.as_nanos().div_ceil(LONGEST_INTERVAL.as_nanos()).max(1) as u64;
+                let interval = window / u32::try_from(collections).unwrap_or(u32::MAX);
+                let mut own = Own::start(options, interval).await?;
+                let about = format!(
+                    "tracing with its own probe (biolat {}, kernel {})",
+                    version::VERSION,
+                    options.host.kernel_release().unwrap_or_default()
+                );
+                let nodes = CpuNodes::read(&options.host.sysfs);
+                rights::drop_privileges(Role::Tui, options.seccomp.is_enabled())?;
+                let first = own.next().await?;
+                Ok(Self { first, collections, about, nodes, origin: Origin::Own(own) })
+            }
+        }
+    }
+
+    /// The next update. Cancel-safe: only snapshots that a later one replaces are skipped. After an error there are no more.
+    pub(super) async fn next(&mut self) -> Result<Update<T>> {
+        match &mut self.origin {
+            Origin::Own(own) => own.next().await.map(Update::Snapshot),
+            Origin::Remote(remote) => remote.next().await,
+        }
+    }
+
+    /// A last snapshot, of now; none if there is nothing new or it takes too long.
+    pub(super) async fn last(&mut self) -> Option<Arc<T>> {
+        match &mut self.origin {
+            Origin::Own(own) => own.last().await,
+            Origin::Remote(remote) => remote.last().await,
+        }
+    }
+
+    /// The actual length of a window: a multiple of the interval between collections.
+    pub(super) fn window(&self) -> Duration {
+        Duration::try_from_secs_f64(self.first.interval() * self.collections as f64).unwrap_or_default()
+    }
+}
+
+impl Own {
+    async fn start(options: &ReportOptions, interval: Duration) -> Result<Self> {
+        let slow = options.slow.map(|time| time.unwrap_or(interval::SLOW));
+        let settings = Settings {
+            host: options.host.clone(),
+            selection: options.selection()?.unwrap_or_default(),
+            probe: biolat_probe::Options { slow, ..biolat_probe::Options::default() },
+            interval,
+            kept: None,
+            seccomp: options.seccomp.is_enabled(),
+        };
+        let collector = Handle::start(settings).await?;
+        Ok(Self { snapshots: collector.snapshots(), collector, host: options.host.name(), interval, slow })
+    }
+
+    async fn next<T: Document>(&mut self) -> Result<Arc<T>> {
+        loop {
+            if self.snapshots.changed().await.is_err() {
+                bail!("the collector has stopped: please report this bug with what it logged");
+            }
+            if let Some(snapshot) = self.latest()? {
+                return Ok(snapshot);
+            }
+        }
+    }
+
+    /// As another host's: names of cgroups, which may be any text, are made harmless when they are read.
+    fn latest<T: Document>(&mut self) -> Result<Option<Arc<T>>> {
+        let Some(snapshot) = self.snapshots.borrow_and_update().clone() else { return Ok(None) };
+        let json = serde_json::to_vec(&T::of(&snapshot, &self.host, self.interval, self.slow))?;
+        Ok(Some(Arc::new(serde_json::from_slice(&json)?)))
+    }
+
+    async fn last<T: Document>(&mut self) -> Option<Arc<T>> {
+        self.collector.collect_and_stop().await;
+        self.latest().ok().flatten()
+    }
+}

@@ -1,0 +1,171 @@
+//! Windows as they complete, until there are enough or the user stops it; then the findings.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::{Result, bail};
+use biolat_model::{api::ApiSnapshot, text::format};
+use biolat_system::{clock, log_lines};
+use tokio::sync::watch;
+
+use super::{
+    breakdown::Breakdown,
+    findings, json,
+    options::ReportOptions,
+    output::{closed, write},
+    source::Source,
+    stop::{StopSignals, show_until_stopped},
+    text,
+    text::TextStyle,
+    update::Update,
+    window::Window,
+};
+use crate::terminal::{Highlight, Terminal, wrapped};
+
+/// Shows windows.
+pub(super) async fn run(source: Source, options: &ReportOptions, stop: StopSignals) -> Result<ExitCode> {
+    show_until_stopped(stop, |stopped| show(source, options, stopped)).await
+}
+
+async fn show(mut source: Source, options: &ReportOptions, mut stopped: watch::Receiver<bool>) -> Result<()> {
+    let terminal = Terminal::of_stdout(options.color);
+    let breakdown = Breakdown::of(options, &source.nodes);
+    if let Some(missing) = breakdown.missing(&Window::until(&source.first)) {
+        bail!("{missing}");
+    }
+    let output = Output { terminal, breakdown, options };
+    output.begin(&source).await?;
+    let (first, mut last) = (Arc::clone(&source.first), Arc::clone(&source.first));
+    let mut latest = Arc::clone(&last);
+    let mut shown = 0;
+    let mut outcome = Ok(());
+    let wanted = match options.interval {
+        Some(_) => options.count.unwrap_or(u64::MAX),
+        None => 0,
+    };
+    loop {
+        if options.interval.is_some() && shown >= wanted {
+            break;
+        }
+        let update = tokio::select! {
+            update = source.next() => update,
+            _ = stopped.wait_for(|&stopped| stopped) => {
+                latest = source.last().await.unwrap_or(latest);
+                break;
+            }
+            () = closed(output.terminal) => return Ok(()),
+        };
+        match update {
+            Ok(Update::Snapshot(snapshot)) => latest = snapshot,
+            Ok(Update::Retrying(error)) => {
+                log_lines::write_text(&format!("{error}; retrying\n"));
+                continue;
+            }
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
+        if options.interval.is_some() && is_whole(&last, &latest, source.collections) {
+            output.show(&last, &latest).await?;
+            last = Arc::clone(&latest);
+            shown += 1;
+        }
+    }
+    // A last window that is shorter than the others.
+    if latest.taken != last.taken && (options.interval.is_none() || shown < wanted) {
+        output.show(&last, &latest).await?;
+    }
+    output.end(&first, &latest).await?;
+    outcome
+}
+
+/// Whether there are enough collections between these two.
+fn is_whole(before: &ApiSnapshot, after: &ApiSnapshot, collections: u64) -> bool {
+    let restarted = before.started != after.started;
+    let passed = after.daemon.collections.saturating_sub(before.daemon.collections);
+    after.taken != before.taken && (restarted || passed >= collections)
+}
+
+struct Output<'a> {
+    terminal: Terminal,
+    breakdown: Breakdown,
+    options: &'a ReportOptions,
+}
+
+impl Output<'_> {
+    /// What is measured and how; to standard error where standard output is JSON.
+    async fn begin(&self, source: &Source) -> Result<()> {
+        let mut lines = vec![source.about.clone()];
+        if let Some(wanted) = self.options.interval
+            && (source.window().as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() > 0.01
+        {
+            lines.push(format!(
+                "a window is {} instead of {}: that biolat collects every {} (its --interval)",
+                format::duration(source.window().as_secs_f64()),
+                format::duration(wanted.as_secs_f64()),
+                format::duration(source.first.interval)
+            ));
+        }
+        if !self.options.devices.is_empty() && source.first.devices.is_empty() {
+            lines.push("no device has a matching name (partitions are measured as part of their drive); one that appears will be shown".to_owned());
+        }
+        if self.terminal.is_terminal {
+            lines.push("Ctrl-C to stop".to_owned());
+        }
+        let text = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect::<String>();
+        if self.options.json {
+            log_lines::write_text(&text);
+            return Ok(());
+        }
+        write(text).await
+    }
+
+    async fn show(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Result<()> {
+        let window = Window::between(before, after);
+        if self.options.json {
+            return write(json::line(&window, &after.host, &self.breakdown, None)?).await;
+        }
+        let mut text = String::from("\n");
+        if self.options.timestamp {
+            let clock = clock::local(window.ended);
+            text.push_str(&self.terminal.paint(Highlight::Strong, &clock));
+            text.push('\n');
+        }
+        let terminal = self.terminal;
+        let style = TextStyle {
+            terminal,
+            width: terminal.width(),
+            numbers: terminal.numbers(self.options.milliseconds),
+            fine: self.options.fine,
+        };
+        text.push_str(&text::window(&window, &self.breakdown, &style));
+        write(text).await
+    }
+
+    /// The findings in all windows together.
+    async fn end(&self, first: &ApiSnapshot, last: &ApiSnapshot) -> Result<()> {
+        if self.options.json {
+            return Ok(());
+        }
+        if first.taken == last.taken {
+            let interval = format::duration(last.interval);
+            return write(format!(
+                "\nnothing to show: no collection since the start, there is one every {interval}\n"
+            ))
+            .await;
+        }
+        let window = Window::between(first, last);
+        let findings = findings::findings(&window, self.terminal.numbers(self.options.milliseconds));
+        let since = if window.restarted { " since the restart of biolat" } else { "" };
+        let title = format!("Findings in {}{since}:", format::duration(window.seconds));
+        let mut text = format!("\n{}\n", self.terminal.paint(Highlight::Strong, &title));
+        for finding in findings {
+            text.push_str(&format!("- {}\n", self.wrapped(&finding, 2)));
+        }
+        write(text).await
+    }
+
+    fn wrapped(&self, line: &str, indent: usize) -> String {
+        wrapped(line, self.terminal.width(), indent)
+    }
+}

@@ -1,0 +1,248 @@
+//! What standard output can show, and text that fits it: colours, width, character set, bars, line breaks.
+
+use std::{
+    env,
+    io::{self, IsTerminal as _},
+    ops::RangeInclusive,
+};
+
+use biolat_model::text::format::NumberFormat;
+use clap::ValueEnum;
+
+/// The width of a terminal that does not tell its own, and of a pipe.
+const DEFAULT_WIDTH: usize = 80;
+
+/// Narrower than that nothing fits; wider lines are hard to read.
+const WIDTHS: RangeInclusive<usize> = 40..=200;
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What standard output can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// Whether to use colours.
+    pub color: bool,
+    /// Whether it shows more than ASCII.
+    pub unicode: bool,
+    /// Whether it is a terminal at all, and not a file or a pipe.
+    pub is_terminal: bool,
+}
+
+/// How a piece of text is highlighted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Highlight {
+    /// A heading, or something to copy.
+    Strong,
+    /// A bar of a histogram.
+    Bar,
+    /// It works.
+    Good,
+    /// It failed.
+    Bad,
+    /// Worth knowing.
+    Note,
+}
+
+impl Terminal {
+    /// Of standard output and this process' environment.
+    pub fn of_stdout(color: Color) -> Self {
+        // An empty variable is the same as none.
+        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        Self::detect(color, io::stdout().is_terminal(), variable)
+    }
+
+    /// Of an environment with these variables.
+    pub fn detect(color: Color, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let term = variable("TERM");
+        let color = match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                is_terminal
+                    && variable("NO_COLOR").is_none()
+                    && term.as_deref().is_some_and(|term| term != "dumb")
+            }
+        };
+        // The kernel console's font has no block elements.
+        let unicode = is_terminal && term.is_none_or(|term| term != "linux") && is_utf8(variable);
+        Self { color, unicode, is_terminal }
+    }
+
+    /// The width now: a window may be resized at any time.
+    pub fn width(self) -> usize {
+        let given = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let width = given.or_else(|| self.is_terminal.then(columns).flatten()).filter(|width| *width > 0);
+        width.unwrap_or(DEFAULT_WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
+    }
+
+    /// How numbers are written on it.
+    pub fn numbers(self, milliseconds: bool) -> NumberFormat {
+        NumberFormat { unicode: self.unicode, milliseconds }
+    }
+
+    /// Text in the colour of its kind.
+    pub fn paint(self, highlight: Highlight, text: &str) -> String {
+        let code = match highlight {
+            Highlight::Strong => "1",
+            Highlight::Bar => "36",
+            Highlight::Good => "32",
+            Highlight::Bad => "1;31",
+            Highlight::Note => "33",
+        };
+        if self.color && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A bar of this share of a width, padded with spaces if `padded`. Anything above zero is visible.
+    pub fn bar(self, share: f64, width: usize, padded: bool) -> String {
+        const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+        let (whole, part) = if self.unicode {
+            let eighths = (share * width as f64 * 8.0).round() as usize;
+            let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
+            (eighths / 8, EIGHTHS[eighths % 8])
+        } else {
+            let stars = (share * width as f64).round() as usize;
+            (if share > 0.0 { stars.max(1) } else { 0 }, "")
+        };
+        let bar = format!("{}{part}", if self.unicode { "█" } else { "*" }.repeat(whole));
+        let pad = if padded { width.saturating_sub(bar.chars().count()) } else { 0 };
+        format!("{}{:pad$}", self.paint(Highlight::Bar, &bar), "")
+    }
+
+    /// Text of at most so many characters: the rest of a longer one is left out, visibly.
+    pub fn cut(self, text: &str, width: usize) -> String {
+        if text.chars().count() <= width {
+            return text.to_owned();
+        }
+        let begin: String = text.chars().take(width.saturating_sub(1)).collect();
+        begin + if self.unicode { "…" } else { "~" }
+    }
+
+    /// One character as high as this share. Anything above zero is visible.
+    pub fn height(self, share: Option<f64>) -> char {
+        const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
+        match share {
+            Some(share) if share > 0.0 => {
+                let level = ((share * 8.0).ceil() as usize).clamp(1, 8) - 1;
+                if self.unicode { UNICODE[level] } else { ASCII[level] }
+            }
+            _ => ' ',
+        }
+    }
+}
+
+/// Whether the locale's character set is UTF-8, by the first of its variables that is set.
+fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// The width of standard output, if it is a terminal that knows it.
+fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// Breaks text between words so that no line is wider than that. Lines after the first begin with the indent; the first one
+/// is printed behind it. A passage in backquotes counts as one word.
+pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    let mut wide = indent;
+    let mut is_quoted = false;
+    let is_gap = |c: char| {
+        is_quoted ^= c == '`';
+        c.is_whitespace() && !is_quoted
+    };
+    for word in text.split(is_gap).filter(|word| !word.is_empty()) {
+        let chars = word.chars().count();
+        let is_first = lines.last().is_none_or(String::is_empty);
+        if !is_first && wide + 1 + chars > width {
+            lines.push(String::new());
+            wide = indent;
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+                wide += 1;
+            }
+            line.push_str(word);
+            wide += chars;
+        }
+    }
+    lines.join(&format!("\n{:indent$}", ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Color::{self, Always, Auto, Never},
+        Highlight, Terminal, wrapped,
+    };
+
+    const PLAIN: Terminal = Terminal { color: false, unicode: false, is_terminal: false };
+    const RICH: Terminal = Terminal { color: true, unicode: true, is_terminal: true };
+
+    fn detect(color: Color, is_terminal: bool, variables: &[(&str, &str)]) -> Terminal {
+        Terminal::detect(color, is_terminal, |name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn environments() {
+        let utf8 = [("LANG", "en_GB.UTF-8"), ("TERM", "xterm")];
+        assert_eq!(detect(Auto, true, &utf8), RICH);
+        assert_eq!(detect(Auto, false, &utf8), PLAIN);
+        assert!(!detect(Auto, true, &[("NO_COLOR", "1"), ("TERM", "xterm")]).color);
+        assert!(!detect(Auto, true, &[("TERM", "dumb")]).color && !detect(Never, true, &utf8).color);
+        assert!(detect(Always, false, &[("NO_COLOR", "1")]).color);
+    }
+
+    #[test]
+    fn locales() {
+        let utf8 = |variables: &[(&str, &str)]| detect(Auto, true, variables).unicode;
+        assert!(utf8(&[("LANG", "de_DE.UTF-8")]) && utf8(&[("LANG", "de_DE.UTF-8@euro")]));
+        assert!(utf8(&[("LC_ALL", "C.utf8"), ("LC_CTYPE", "C"), ("LANG", "C")]));
+        assert!(!utf8(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]) && !utf8(&[]));
+        assert!(!utf8(&[("LC_CTYPE", "POSIX"), ("LANG", "en_US.UTF-8")]));
+        assert!(!utf8(&[("LANG", "C.UTF-8"), ("TERM", "linux")]));
+    }
+
+    #[test]
+    fn bars_and_heights() {
+        let unicode = Terminal { color: false, ..RICH };
+        assert_eq!(unicode.bar(1.0, 4, false), "████");
+        assert_eq!(unicode.bar(0.5, 3, false), "█▌");
+        assert_eq!(unicode.bar(0.5, 3, true), "█▌ ");
+        assert_eq!((unicode.bar(1e-9, 4, false), unicode.bar(0.0, 4, false)), ("▏".into(), String::new()));
+        assert_eq!((PLAIN.bar(1.0, 4, false), PLAIN.bar(1e-9, 4, true)), ("****".into(), "*   ".into()));
+        assert_eq!(RICH.bar(1.0, 2, false), "\x1b[36m██\x1b[0m");
+        let heights = [None, Some(0.0), Some(1e-9), Some(0.5), Some(1.0)].map(|share| RICH.height(share));
+        assert_eq!(heights, [' ', ' ', '▁', '▄', '█']);
+    }
+
+    #[test]
+    fn colours() {
+        assert_eq!(PLAIN.paint(Highlight::Bad, "x"), "x");
+        assert_eq!(RICH.paint(Highlight::Bad, "x"), "\x1b[1;31mx\x1b[0m");
+    }
+
+    #[test]
+    fn lines_are_no_wider() {
+        assert_eq!(wrapped("one two three", 9, 2), "one two\n  three");
+        assert_eq!(wrapped("incomprehensibilities a", 9, 2), "incomprehensibilities\n  a");
+        assert_eq!(wrapped("run `a b c` now", 9, 2), "run\n  `a b c`\n  now");
+        assert_eq!(wrapped("", 9, 2), "");
+    }
+}

@@ -1,0 +1,257 @@
+//! A window as text: for each block a histogram, percentiles, the load, and what is missing.
+
+mod cpus;
+mod rows;
+mod sizes;
+#[cfg(test)]
+mod tables_tests;
+#[cfg(test)]
+mod tests;
+mod who;
+#[cfg(test)]
+mod who_tests;
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use biolat_common::series::Phase;
+use biolat_model::{
+    histogram::{ERROR_PERCENT, Histogram},
+    losses,
+    text::format::{self, NumberFormat},
+};
+
+use super::{
+    breakdown::{Block, Breakdown},
+    findings::{inflight, missing_admission, overdue},
+    window::{DeviceWindow, Window},
+};
+use crate::terminal::{Highlight, Terminal, wrapped};
+
+/// The percentiles that are shown.
+const SHARES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+
+/// The indent of everything but titles.
+const INDENT: usize = 2;
+
+/// How a window is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextStyle {
+    pub(super) terminal: Terminal,
+    /// The width of the terminal.
+    pub(super) width: usize,
+    pub(super) numbers: NumberFormat,
+    /// A row for each bucket instead of each power of two.
+    pub(super) fine: bool,
+}
+
+/// A window as text.
+pub(super) fn window(window: &Window, breakdown: &Breakdown, style: &TextStyle) -> String {
+    let mut text = String::new();
+    if window.restarted {
+        style.note(&mut text, Highlight::Note, "biolat was restarted: this is what completed since then");
+    }
+    for overdue in window.devices.iter().filter_map(|device| overdue(device, window.seconds)) {
+        style.note(&mut text, Highlight::Bad, &overdue);
+    }
+    if breakdown.has_tables() {
+        style.tables(&mut text, window, breakdown);
+    } else {
+        style.blocks(&mut text, window, breakdown);
+    }
+    for (reason, count) in &window.lost {
+        let line =
+            format!("in no histogram: {} {reason} ({})", format::count(*count), losses::meaning(reason));
+        style.note(&mut text, Highlight::Note, &line);
+    }
+    if window.failures > 0 {
+        let collections = if window.failures == 1 { "collection" } else { "collections" };
+        let line = format!(
+            "{} {collections} failed: the I/O of that time is counted in a later window",
+            window.failures
+        );
+        style.note(&mut text, Highlight::Note, &line);
+    }
+    text
+}
+
+impl TextStyle {
+    fn blocks(&self, text: &mut String, window: &Window, breakdown: &Breakdown) {
+        let blocks = breakdown.blocks(window);
+        if blocks.iter().all(|block| !block.is_busy()) {
+            let is_idle =
+                window.devices.iter().filter_map(|device| device.inflight).all(|inflight| inflight.is_none());
+            let completed = if is_idle { "" } else { " completed" };
+            let _ = writeln!(text, "no I/O{completed} in {}", format::duration(window.seconds));
+        }
+        for (number, block) in blocks.iter().filter(|block| block.is_busy()).enumerate() {
+            if number > 0 {
+                text.push('\n');
+            }
+            self.block(text, block, window, breakdown);
+        }
+        let is_shown = |phase| breakdown.phases.contains(&phase);
+        if (is_shown(Phase::Admission) || is_shown(Phase::Total))
+            && let Some(missing) = missing_admission(&window.devices)
+        {
+            self.note(text, Highlight::Note, &missing);
+        }
+    }
+
+    fn block(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
+        let figures = &block.figures;
+        // Where the phase is not recorded at all, the total is.
+        let has_latencies = |phase: &Phase| figures.of(*phase).count() > 0;
+        let mut phases: Vec<_> = breakdown.phases.iter().copied().filter(has_latencies).collect();
+        if phases.is_empty() {
+            phases.push(Phase::Total);
+        }
+        let names: Vec<_> = phases.iter().map(|phase| phase.name()).collect();
+        self.title(text, &format!("{}: {} latency", full_name(block), names.join(" | ")));
+        if figures.ios() > 0 {
+            self.rows(text, figures, &phases);
+            let longest = phases.iter().map(|phase| phase.name().len()).max().unwrap_or_default();
+            for &phase in &phases {
+                let label =
+                    if phases.len() > 1 { format!("{:<longest$}  ", phase.name()) } else { String::new() };
+                self.percentiles(text, &label, figures.of(phase));
+            }
+        }
+        self.load(text, block, window, &phases);
+        if let Some(inflight) = block.inflight.and_then(inflight) {
+            self.indented(text, Highlight::Strong, &inflight);
+        }
+        self.faults(text, block);
+        self.missing_latency(text, block, window, breakdown);
+    }
+
+    /// By workload, by size and by CPU, as the breakdown says.
+    fn tables(&self, text: &mut String, window: &Window, breakdown: &Breakdown) {
+        let missing = breakdown.missing(window);
+        if let Some(missing) = missing {
+            self.note(text, Highlight::Note, missing);
+        }
+        let mut tables = Vec::new();
+        if breakdown.who {
+            tables.extend(self.who_tables(window));
+        }
+        if breakdown.sizes {
+            tables.extend(self.size_tables(window));
+        }
+        if let Some(nodes) = &breakdown.cpus {
+            tables.extend(self.cpu_tables(window, nodes));
+        }
+        if tables.is_empty() && missing.is_none() {
+            let what = if breakdown.cpus.is_some() || breakdown.who { "I/O" } else { "read or write" };
+            let _ = writeln!(text, "no {what} completed in {}", format::duration(window.seconds));
+        }
+        text.push_str(&tables.join("\n"));
+    }
+
+    fn percentiles(&self, text: &mut String, label: &str, histogram: &Histogram) {
+        let percentiles = SHARES.iter().filter_map(|(name, share)| {
+            let bounds = histogram.percentile(*share)?;
+            Some(format!("{name} {}", self.numbers.bounds(bounds)))
+        });
+        let line = format!("{label}{}", percentiles.collect::<Vec<_>>().join("  "));
+        let _ = writeln!(text, "{:INDENT$}{line}", "");
+    }
+
+    /// I/Os, rates and the mean.
+    fn load(&self, text: &mut String, block: &Block<'_>, window: &Window, phases: &[Phase]) {
+        let (ios, bytes) = (block.figures.ios(), block.figures.bytes);
+        let mut parts = vec![
+            format!("{} I/O in {}", format::count(ios), format::duration(window.seconds)),
+            format!("{}/s", format::rate(window.rate(ios))),
+        ];
+        if bytes > 0 {
+            parts.push(format!("{}/s", format::bytes(window.rate(1) * bytes as f64)));
+        }
+        if let &[phase] = phases
+            && let Some(mean) = block.figures.of(phase).mean()
+        {
+            parts.push(format!("mean {}", self.numbers.latency(mean)));
+        }
+        if ios > 0 {
+            parts.push(format!("percentiles {}", self.numbers.error(ERROR_PERCENT)));
+        }
+        let _ = writeln!(text, "{:INDENT$}{}", "", wrapped(&parts.join(", "), self.width, INDENT));
+    }
+
+    /// Errors, and completions that the probe missed.
+    fn faults(&self, text: &mut String, block: &Block<'_>) {
+        let list = |counts: &BTreeMap<String, u64>| {
+            let counts = counts.iter().map(|(name, count)| format!("{} {name}", format::count(*count)));
+            counts.collect::<Vec<_>>().join(", ")
+        };
+        if !block.figures.errors.is_empty() {
+            let line = format!("errors: {}", list(&block.figures.errors));
+            self.indented(text, Highlight::Bad, &line);
+        }
+        if !block.unseen.is_empty() {
+            let line = format!(
+                "missed: {} (completed according to diskstats, but the kernel did not run the probe)",
+                list(&block.unseen)
+            );
+            self.indented(text, Highlight::Note, &line);
+        }
+    }
+
+    /// Why I/Os have no queue and device latency, if those were to be shown.
+    fn missing_latency(&self, text: &mut String, block: &Block<'_>, window: &Window, breakdown: &Breakdown) {
+        let is_total_alone = breakdown.phases.iter().all(|phase| *phase == Phase::Total);
+        let with_device_latency = block.figures.of(Phase::Device).count();
+        let without = block.figures.ios().saturating_sub(with_device_latency);
+        if is_total_alone || without == 0 {
+            return;
+        }
+        let devices: Vec<&DeviceWindow> = match block.device {
+            Some(device) => vec![device],
+            None => window.devices.iter().collect(),
+        };
+        let is_busy = |device: &&DeviceWindow| device.all().ios() > 0 && !device.hint.is_empty();
+        let mut hints = devices.into_iter().filter(is_busy).map(|device| &device.hint).peekable();
+        if hints.peek().is_none() {
+            let have = if without == 1 { "I/O has" } else { "I/Os have" };
+            let line = format!(
+                "{} {have} only a total latency: empty flushes are not dispatched to the driver (see -Q)",
+                format::count(without)
+            );
+            self.indented(text, Highlight::Note, &line);
+        }
+        for hint in hints {
+            self.indented(text, Highlight::Note, hint);
+        }
+    }
+
+    fn title(&self, text: &mut String, title: &str) {
+        let title: String = title.chars().take(self.width).collect();
+        let _ = writeln!(text, "{}", self.terminal.paint(Highlight::Strong, &title));
+    }
+
+    fn indented(&self, text: &mut String, highlight: Highlight, line: &str) {
+        for line in wrapped(line, self.width, INDENT).lines() {
+            let _ = writeln!(text, "{:INDENT$}{}", "", self.terminal.paint(highlight, line.trim_start()));
+        }
+    }
+
+    fn note(&self, text: &mut String, highlight: Highlight, line: &str) {
+        for line in wrapped(line, self.width, 0).lines() {
+            let _ = writeln!(text, "{}", self.terminal.paint(highlight, line));
+        }
+    }
+}
+
+/// With the model, where it is one device's.
+fn full_name(block: &Block<'_>) -> String {
+    match block.device {
+        Some(device) => {
+            let op = block.op.map(|op| format!(" {op}")).unwrap_or_default();
+            full_device_name(device) + &op
+        }
+        None => block.name(),
+    }
+}
+
+fn full_device_name(device: &DeviceWindow) -> String {
+    if device.model.is_empty() { device.name.clone() } else { format!("{} ({})", device.name, device.model) }
+}

@@ -1,0 +1,105 @@
+//! What the tables by workload look like.
+
+use biolat_model::api::{ApiSnapshot, ApiWorkload};
+use biolat_testing::samples::{self, usage, workload};
+
+use super::{TextStyle, window};
+use crate::{breakdown::Breakdown, terminal::Terminal, window::Window};
+
+fn style(unicode: bool, width: usize) -> TextStyle {
+    let terminal = Terminal { color: false, unicode, is_terminal: unicode };
+    TextStyle { terminal, width, numbers: terminal.numbers(false), fine: false }
+}
+
+/// Five seconds of two drives, the second of which is idle.
+fn seen(workloads: Option<Vec<ApiWorkload>>) -> Window {
+    let mut sda = samples::device("sda", 9.0, vec![]);
+    sda.model = "Fast Drive 9".into();
+    let after =
+        ApiSnapshot { workloads, ..samples::snapshot(6.0, vec![sda, samples::device("sdb", 9.0, vec![])]) };
+    Window::between(&samples::snapshot(1.0, vec![]), &after)
+}
+
+fn text(workloads: Option<Vec<ApiWorkload>>, unicode: bool, width: usize) -> String {
+    let breakdown = Breakdown { who: true, ..Breakdown::default() };
+    window(&seen(workloads), &breakdown, &style(unicode, width))
+}
+
+fn busy() -> Vec<ApiWorkload> {
+    let named = |name: &str, usage| ApiWorkload { name: name.into(), ..workload("/x/y", usage) };
+    vec![
+        named("root cgroup", vec![usage("sda", "write", 5, 0.0, 0.1)]),
+        named(
+            "postgresql.service",
+            vec![usage("sda", "read", 200, 1e-3, 13e-3), usage("sda", "write", 50, 0.0, 10e-3)],
+        ),
+        named("backup.service", vec![usage("sda", "read", 40_000, 0.0, 1.5e-3)]),
+        named("asleep", vec![]),
+    ]
+    .into_iter()
+    .enumerate()
+    .map(|(number, workload)| match number {
+        0 => ApiWorkload { cgroup: "/".to_owned(), ..workload },
+        _ => ApiWorkload { cgroup: format!("/{number}"), ..workload },
+    })
+    .collect()
+}
+
+#[test]
+fn a_row_for_each_workload() {
+    let expected = "\
+sda (Fast Drive 9): workloads by share of the drive's time
+  workload            share                  IOPS  MB/s  depth      p50      p99
+  backup.service       94 % █████████████▎  8,000    33     12  1.64 ms  1.64 ms
+  postgresql.service  4.9 % ▋                50.0   0.2    0.6  13.1 ms  13.1 ms
+  root cgroup         0.8 % ▏                1.00  <0.1    0.1   105 ms   105 ms
+  root cgroup: the kernel's own I/O (journal, metadata, flushes), and that of
+  processes there and of cgroups without the io controller (biolat-daemon check)
+  40,255 I/O in 5 s, 8,051/s, mean depth 13, percentiles (total latency) ±19 %
+";
+    assert_eq!(text(Some(busy()), true, 80), expected);
+    let mut failing = busy();
+    failing[0].usage[0].errors = 12;
+    let expected = "\
+sda (Fast Drive 9): workloads by share of the drive's time
+  workload         share   IOPS  MB/s  depth      p50      p99  errors
+  backup.service    94 %  8,000    33     12  1.64 ms  1.64 ms
+  postgresql.ser~  4.9 %   50.0   0.2    0.6  13.1 ms  13.1 ms
+  root cgroup      0.8 %   1.00  <0.1    0.1   105 ms   105 ms      12
+  root cgroup: the kernel's own I/O (journal, metadata, flushes), and
+  that of processes there and of cgroups without the io controller
+  (biolat-daemon check)
+  40,255 I/O in 5 s, 8,051/s, mean depth 13, percentiles (total
+  latency) +-19 %
+";
+    assert_eq!(text(Some(failing), false, 70), expected);
+}
+
+#[test]
+fn nothing_is_wider_than_the_terminal() {
+    let mut workloads = busy();
+    workloads[1].name = "production/postgresql-primary-0/postgresql-with-a-long-name".into();
+    for width in [70, 80, 120, 200] {
+        for unicode in [true, false] {
+            let text = text(Some(workloads.clone()), unicode, width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+            assert_eq!(text.is_ascii(), !unicode, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_long_table_is_cut() {
+    let workloads = (0..25)
+        .map(|number| workload(&format!("/w{number}"), vec![usage("sda", "read", 1000 - number, 0.0, 1e-3)]));
+    let text = text(Some(workloads.collect()), true, 80);
+    assert!(text.contains("  /w19 ") && !text.contains("  /w20 "), "{text}");
+    assert!(text.contains("\n  and 5 more with 20 %: see --json\n  24,700 I/O in 5 s, "), "{text}");
+}
+
+#[test]
+fn without_workloads_or_without_io() {
+    let why = text(None, false, 200);
+    assert!(why.starts_with("no workloads are counted: ") && why.lines().count() == 1, "{why}");
+    assert_eq!(text(Some(vec![]), false, 80), "no I/O completed in 5 s\n");
+}

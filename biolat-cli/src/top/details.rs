@@ -1,0 +1,177 @@
+//! The histogram or the workloads of the selected row, below the table.
+
+use biolat_common::bucket::{SCHEMA, TOP_EXPONENT, ZERO_EXPONENT};
+use biolat_model::{
+    histogram::upper_bound,
+    text::format::{short_count, short_share},
+};
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Color, Style},
+};
+
+use super::{
+    layout::ROOMY,
+    row::TopRow,
+    state::Details,
+    view::{BARS, BOLD, TopView, fitting, line},
+    who,
+};
+
+/// A line: latencies above one bound and at most another, by native index. Without `lower` it is the zero bucket, without `upper`
+/// the overflow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bin {
+    lower: Option<i32>,
+    upper: Option<i32>,
+    count: u64,
+}
+
+/// The width of the names of percentiles behind a bar.
+const MARKS: usize = 12;
+
+/// More lines are not useful.
+const MOST_LINES: usize = 16;
+
+const LOWEST_INDEX: i32 = ZERO_EXPONENT * PER_OCTAVE;
+const HIGHEST_INDEX: i32 = TOP_EXPONENT * PER_OCTAVE;
+const PER_OCTAVE: i32 = 1 << SCHEMA;
+
+/// The table's share of the lines: all, if no histogram is shown.
+pub(super) fn room_above(view: &TopView<'_>, available: u16) -> u16 {
+    let Some((row, details)) = open(view) else { return available };
+    let rows = view.rows.len().min(usize::from(u16::MAX) - 1) as u16 + 1;
+    let lines = match details {
+        Details::Histogram => bins(row, view, MOST_LINES).len().max(1),
+        Details::Who => who::height(row, view).min(MOST_LINES),
+    };
+    let wanted = 2 + u16::from(row.overdue.is_some()) + lines as u16;
+    // Each gets half of the lines, plus what the other leaves.
+    rows.min(available - wanted.min(available / 2))
+}
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
+    let Some((row, details)) = open(view) else { return };
+    if area.height < 2 {
+        return;
+    }
+    // A blank line, if there is space.
+    let mut top = u16::from(area.height > 4);
+    let title = match details {
+        Details::Histogram => title(row, view),
+        Details::Who => who::title(row, view),
+    };
+    line(buffer, area, top, &fitting(&title, view.numbers().separator(), area.width), BOLD);
+    if let Some(overdue) = &row.overdue {
+        top += 1;
+        line(buffer, area, top, overdue, view.ink(Color::Red).patch(BOLD));
+    }
+    let below = Rect { y: area.y + top + 1, height: area.height.saturating_sub(top + 1), ..area };
+    match details {
+        Details::Histogram => histogram(buffer, below, row, view),
+        Details::Who => who::draw(buffer, below, row, view),
+    }
+}
+
+fn histogram(buffer: &mut Buffer, area: Rect, row: &TopRow, view: &TopView<'_>) {
+    let latencies = row.figures.of(view.state.phase);
+    let all = latencies.count();
+    if all == 0 {
+        let why = match &row.hint {
+            Some(hint) if !hint.is_empty() => hint,
+            Some(_) => "the latency of this phase is not recorded for this device",
+            None => "no I/O completed",
+        };
+        line(buffer, area, 0, why, view.dim());
+        return;
+    }
+    let bins = bins(row, view, usize::from(area.height).min(MOST_LINES));
+    let highest = bins.iter().map(|bin| bin.count).max().unwrap_or(1).max(1) as f64;
+    let longest = [0.5, 0.99, 1.0].map(|share| latencies.percentile(share).map_or(0.0, |b| b.upper));
+    for (y, bin) in (0..).zip(&bins) {
+        let share = bin.count as f64 / all as f64;
+        let range = range(*bin, view);
+        let mut head = format!("{range:>13} {:>5} ", short_count(bin.count));
+        if area.width >= ROOMY {
+            head = format!("{head} {:>4}  ", short_share(Some(share)));
+        }
+        let room = usize::from(area.width).saturating_sub(head.chars().count() + MARKS);
+        let bar = view.bar(bin.count as f64 / highest, room);
+        let marks: Vec<_> = ["p50", "p99", "max"]
+            .into_iter()
+            .zip(longest)
+            .filter(|(_, upper)| bin.holds(*upper))
+            .map(|(name, _)| name)
+            .collect();
+        line(buffer, area, y, &format!("{head}{bar} {}", marks.join(" ")), Style::new());
+        let place = Rect {
+            x: area.x + head.chars().count() as u16,
+            y: area.y + y,
+            width: bar.chars().count() as u16,
+            height: 1,
+        };
+        buffer.set_style(place.intersection(area), view.ink(BARS));
+    }
+}
+
+fn open<'a>(view: &TopView<'a>) -> Option<(&'a TopRow, Details)> {
+    let details = view.state.details?;
+    Some((view.rows.get(view.state.place(view.rows)?)?, details))
+}
+
+fn title(row: &TopRow, view: &TopView<'_>) -> Vec<String> {
+    let figures = &row.figures;
+    let latencies = figures.of(view.state.phase);
+    let mut parts =
+        vec![format!("{} {}", row.device, row.op), format!("{} I/Os", short_count(latencies.count()))];
+    parts.extend(latencies.mean().map(|mean| format!("mean {}", view.numbers().short_latency(mean))));
+    let inflight = row.inflight.map(|inflight| inflight.dispatched()).filter(|ios| *ios > 0);
+    parts.extend(inflight.map(|ios| format!("{} in flight", short_count(ios))));
+    parts.extend(
+        figures.errors.iter().map(|(status, failed)| format!("{} {status} errors", short_count(*failed))),
+    );
+    parts
+}
+
+fn range(bin: Bin, view: &TopView<'_>) -> String {
+    let edge = |index: i32| view.numbers().short_latency(upper_bound(index));
+    match (bin.lower, bin.upper) {
+        (Some(lower), Some(upper)) => format!("{} - {}", edge(lower), edge(upper)),
+        (None, upper) => format!("up to {}", edge(upper.unwrap_or(LOWEST_INDEX))),
+        (Some(lower), None) => format!("over {}", edge(lower)),
+    }
+}
+
+impl Bin {
+    fn holds(self, seconds: f64) -> bool {
+        self.lower.is_none_or(|lower| seconds > upper_bound(lower))
+            && self.upper.is_none_or(|upper| seconds <= upper_bound(upper))
+    }
+}
+
+/// The row's latencies in at most so many bins, as fine as possible, without gaps.
+fn bins(row: &TopRow, view: &TopView<'_>, most: usize) -> Vec<Bin> {
+    let latencies = row.figures.of(view.state.phase);
+    let buckets = &latencies.buckets;
+    let others = usize::from(latencies.zero > 0) + usize::from(latencies.overflow > 0);
+    let room = most.saturating_sub(others).max(1);
+    let mut bins = Vec::new();
+    if latencies.zero > 0 {
+        bins.push(Bin { lower: None, upper: Some(LOWEST_INDEX), count: latencies.zero });
+    }
+    if let Some((&(first, _), &(last, _))) = buckets.first().zip(buckets.last()) {
+        // Bins end at powers of two, unless they are finer.
+        let end = |index: i32, width: i32| (index + width - 1).div_euclid(width) * width;
+        let number = |width: i32| ((end(last, width) - end(first, width)) / width + 1) as usize;
+        let width = (0..12).map(|power| 1 << power).find(|&width| number(width) <= room).unwrap_or(1 << 12);
+        for upper in (end(first, width)..=end(last, width)).step_by(width as usize) {
+            let count = latencies.count_in(upper - width + 1..=upper);
+            bins.push(Bin { lower: Some(upper - width), upper: Some(upper), count });
+        }
+    }
+    if latencies.overflow > 0 {
+        bins.push(Bin { lower: Some(HIGHEST_INDEX), upper: None, count: latencies.overflow });
+    }
+    bins
+}

@@ -1,0 +1,53 @@
+//! One row of the table.
+
+use biolat_model::api::ApiInflight;
+
+use crate::window::Figures;
+
+/// The op of a row of all ops.
+pub(super) const ALL: &str = "all";
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TopRow {
+    pub(super) device: String,
+    pub(super) model: String,
+    pub(super) op: String,
+    /// The length of the window.
+    pub(super) seconds: f64,
+    pub(super) figures: Figures,
+    /// I/Os of the device, whatever the op, that have not completed; none if unknown.
+    pub(super) inflight: Option<ApiInflight>,
+    /// If the device hangs, or one of its I/Os: that, as a sentence.
+    pub(super) overdue: Option<String>,
+    /// If the phase that is shown is not recorded: why, and the command that enables it.
+    pub(super) hint: Option<String>,
+}
+
+impl TopRow {
+    pub(super) fn ios(&self) -> f64 {
+        self.rate(self.figures.ios())
+    }
+
+    pub(super) fn bytes(&self) -> f64 {
+        self.rate(self.figures.bytes)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.figures.ios() == 0 && self.figures.failed() == 0 && !self.is_hung()
+    }
+
+    /// Whether the device hangs.
+    pub(super) fn is_hung(&self) -> bool {
+        self.inflight.is_some_and(|inflight| inflight.is_hung())
+    }
+
+    /// The age of the device's oldest I/O; none without any.
+    pub(super) fn oldest(&self) -> Option<f64> {
+        self.inflight.map(|inflight| inflight.oldest_seconds).filter(|age| *age > 0.0)
+    }
+
+    fn rate(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
+}

@@ -1,0 +1,79 @@
+//! What the screen shows, and the few ways to draw it.
+
+use std::{collections::VecDeque, time::Duration};
+
+use biolat_model::text::format::NumberFormat;
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Color, Modifier, Style},
+};
+
+use super::{row::TopRow, state::TopState};
+use crate::{terminal::Terminal, window::Window};
+
+/// Everything that is shown.
+pub(super) struct TopView<'a> {
+    pub(super) state: &'a TopState,
+    /// The latest windows; the table is of the last one.
+    pub(super) windows: &'a VecDeque<Window>,
+    /// Of the last window.
+    pub(super) rows: &'a [TopRow],
+    pub(super) host: &'a str,
+    /// Where the figures come from.
+    pub(super) source: &'a str,
+    /// Between two collections.
+    pub(super) interval: Duration,
+    /// Of the last window.
+    pub(super) age: Option<Duration>,
+    /// Why there are no new figures.
+    pub(super) trouble: Option<&'a str>,
+    /// The last line of the log.
+    pub(super) logged: Option<&'a str>,
+    pub(super) terminal: Terminal,
+}
+
+impl TopView<'_> {
+    pub(super) fn numbers(&self) -> NumberFormat {
+        self.terminal.numbers(false)
+    }
+
+    /// This colour, if colours are used.
+    pub(super) fn ink(&self, color: Color) -> Style {
+        if self.terminal.color { Style::new().fg(color) } else { Style::new() }
+    }
+
+    pub(super) fn dim(&self) -> Style {
+        if self.terminal.color { self.ink(Color::DarkGray) } else { Style::new().add_modifier(Modifier::DIM) }
+    }
+
+    /// A bar without colour codes.
+    pub(super) fn bar(&self, share: f64, width: usize) -> String {
+        Terminal { color: false, ..self.terminal }.bar(share, width, false)
+    }
+}
+
+/// Of bars and sparklines.
+pub(super) const BARS: Color = Color::Cyan;
+pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+pub(super) const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+/// Draws one line of an area, cut to its width.
+pub(super) fn line(buffer: &mut Buffer, area: Rect, row: u16, text: &str, style: Style) {
+    if row < area.height {
+        buffer.set_stringn(area.x, area.y + row, text, usize::from(area.width), style);
+    }
+}
+
+/// As many of these parts as fit, the first ones first.
+pub(super) fn fitting(parts: &[String], separator: &str, width: u16) -> String {
+    let mut text = String::new();
+    for part in parts {
+        let next = if text.is_empty() { part.clone() } else { format!("{text}{separator}{part}") };
+        if next.chars().count() > usize::from(width) && !text.is_empty() {
+            break;
+        }
+        text = next;
+    }
+    text
+}

@@ -1,0 +1,240 @@
+//! The workloads of the selected row's device, below the table: all ops together, whatever the table shows.
+
+use biolat_model::text::format::{short_count, short_number, short_share};
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Color, Style},
+};
+
+use super::{
+    layout::ROOMY,
+    row::TopRow,
+    view::{BARS, BOLD, TopView, line},
+};
+use crate::{
+    breakdown::NO_WORKLOADS,
+    terminal::wrapped,
+    window::{DeviceWindow, Window},
+    workloads::WorkloadWindow,
+};
+
+/// A number of a workload, in the order on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Number {
+    Share,
+    Iops,
+    Bytes,
+    Depth,
+    P50,
+    P99,
+    Errors,
+}
+
+/// In the order in which they get space. Errors have it where there are any.
+const WANTED: [Number; 7] =
+    [Number::Share, Number::Errors, Number::P99, Number::Iops, Number::Depth, Number::P50, Number::Bytes];
+
+/// The width of a number.
+const NUMBER: usize = 5;
+
+/// The least width for names, and the most useful one.
+const SHORT_NAME: usize = 12;
+const LONG_NAME: usize = 32;
+
+/// The least width of a bar that tells anything.
+const SHORTEST_BAR: usize = 4;
+
+impl Number {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Share => "SHARE",
+            Self::Iops => "IOPS",
+            Self::Bytes => "MB/s",
+            Self::Depth => "DEPTH",
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+            Self::Errors => "ERR",
+        }
+    }
+
+    fn of(self, workload: &WorkloadWindow, window: &Window, view: &TopView<'_>) -> String {
+        let figures = &workload.all;
+        let at = |share| view.numbers().short_bounds(figures.total.percentile(share));
+        match self {
+            Self::Share => short_share(Some(workload.share)),
+            Self::Iops => short_number(window.rate(figures.ios())),
+            Self::Bytes => short_number(window.rate(1) * figures.bytes as f64 / 1e6),
+            Self::Depth => short_number(window.rate(1) * workload.seconds),
+            Self::P50 => at(0.5),
+            Self::P99 => at(0.99),
+            Self::Errors => short_count(figures.errors),
+        }
+    }
+}
+
+/// The number of lines below the title that it needs.
+pub(super) fn height(row: &TopRow, view: &TopView<'_>) -> usize {
+    1 + workloads(row, view).map_or(1, |(_, workloads)| workloads.len().max(1))
+}
+
+pub(super) fn title(row: &TopRow, view: &TopView<'_>) -> Vec<String> {
+    let mut parts = vec![format!("{} workloads", row.device)];
+    if let Some((window, workloads)) = workloads(row, view) {
+        let seconds: f64 = workloads.iter().map(|workload| workload.seconds).sum();
+        parts.push(format!("depth {}", short_number(window.rate(1) * seconds)));
+        parts.push("SHARE of the drive's time".to_owned());
+    }
+    parts
+}
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, row: &TopRow, view: &TopView<'_>) {
+    let Some((window, workloads)) = workloads(row, view) else {
+        let why = wrapped(NO_WORKLOADS, usize::from(area.width), 0);
+        for (y, text) in (0..area.height).zip(why.lines()) {
+            line(buffer, area, y, text, view.dim());
+        }
+        return;
+    };
+    if workloads.is_empty() {
+        line(buffer, area, 0, "no I/O completed", view.dim());
+        return;
+    }
+    let width = usize::from(area.width);
+    let gap = if area.width < ROOMY { 1 } else { 2 };
+    let numbers = fitting(workloads, width, gap);
+    let free = width.saturating_sub(numbers.len() * (gap + NUMBER));
+    let longest = workloads.iter().map(|workload| workload.name.chars().count()).max().unwrap_or_default();
+    let name = longest.clamp(SHORT_NAME, LONG_NAME).min(free);
+    let text_of = |name_of: &str, number_of: &dyn Fn(Number) -> String| {
+        let numbers = numbers.iter().map(|&number| format!("{:gap$}{:>NUMBER$}", "", number_of(number)));
+        format!("{:<name$}{}", view.terminal.cut(name_of, name), numbers.collect::<String>())
+    };
+    line(buffer, area, 0, &text_of("WORKLOAD", &|number| number.title().to_owned()), BOLD);
+    let room = usize::from(area.height.saturating_sub(1));
+    let shown = if workloads.len() > room { room.saturating_sub(1) } else { workloads.len() };
+    for (y, workload) in (1..).zip(&workloads[..shown]) {
+        let text = text_of(&workload.name, &|number| number.of(workload, window, view));
+        let style = if workload.all.errors > 0 { view.ink(Color::Red) } else { Style::new() };
+        line(buffer, area, y, &text, style);
+        let bar = free.saturating_sub(name + gap);
+        if bar >= SHORTEST_BAR {
+            let x = area.right() - bar as u16;
+            let place = Rect { x, width: bar as u16, ..area };
+            line(buffer, place, y, &view.bar(workload.share, bar), view.ink(BARS));
+        }
+    }
+    if shown < workloads.len() {
+        let more = format!("and {} more", workloads.len() - shown);
+        line(buffer, area, 1 + shown as u16, &more, view.dim());
+    }
+}
+
+/// The numbers for which there is room besides a name, in the order on the screen.
+fn fitting(workloads: &[WorkloadWindow], width: usize, gap: usize) -> Vec<Number> {
+    let has_errors = workloads.iter().any(|workload| workload.all.errors > 0);
+    let wanted = WANTED.into_iter().filter(|number| has_errors || *number != Number::Errors);
+    let mut numbers: Vec<_> = wanted.take(width.saturating_sub(SHORT_NAME) / (gap + NUMBER)).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// The workloads of the row's device in the last window; none if they are not counted.
+fn workloads<'a>(row: &TopRow, view: &TopView<'a>) -> Option<(&'a Window, &'a [WorkloadWindow])> {
+    let window = view.windows.back()?;
+    let is_it = |device: &&DeviceWindow| device.name == row.device;
+    let device = window.devices.iter().find(is_it)?;
+    Some((window, device.workloads.as_deref()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_testing::samples::{self, usage};
+    use ratatui::crossterm::event::KeyCode::{Down, Enter};
+
+    use crate::{
+        top::samples::{Person, window},
+        window::Window,
+    };
+
+    /// The window of other tests, with workloads on its slow drive.
+    fn with_workloads(failed: u64) -> Window {
+        let mut write = usage("sda", "write", 200, 1e-3, 13e-3);
+        write.errors = failed;
+        let workloads = vec![
+            samples::workload("postgresql.service", vec![write]),
+            samples::workload("backup.service", vec![usage("sda", "read", 16_000, 0.0, 1.5e-3)]),
+        ];
+        let mut after = samples::snapshot(3.0, vec![samples::device("sda", 9.0, vec![])]);
+        after.workloads = Some(workloads);
+        let made = Window::between(&samples::snapshot(1.0, vec![]), &after);
+        let mut window = window();
+        for device in &mut window.devices {
+            device.workloads = Some(Vec::new());
+        }
+        window.devices[1].workloads.clone_from(&made.devices[0].workloads);
+        window
+    }
+
+    #[test]
+    fn the_workloads_of_the_selected_device() {
+        let mut person = Person::before(with_workloads(0));
+        person.hit("w");
+        let expected = "\
+sda workloads · depth 13 · SHARE of the drive's time
+WORKLOAD            SHARE   IOPS   MB/s  DEPTH    p50    p99
+backup.service        90%   8000     33     12  1.6ms  1.6ms  ████████████████▎
+postgresql.service    10%    100    0.4    1.3   13ms   13ms  █▊";
+        assert_eq!(person.sees(80, 24)[7..11].join("\n"), expected);
+        let expected = "\
+sda workloads · depth 13
+WORKLOAD         SHARE  IOPS DEPTH   p99
+backup.service     90%  8000    12 1.6ms
+postgresql.serv…   10%   100   1.3  13ms";
+        assert_eq!(person.sees(40, 12)[7..11].join("\n"), expected);
+        // The histogram takes its place, and the same key closes each.
+        person.press(Enter);
+        assert!(person.sees(80, 24)[7].starts_with("sda all · 1000 I/Os"));
+        person.hit("ww");
+        assert_eq!(person.sees(80, 24)[7], "");
+        person.hit("w");
+        person.press(Down);
+        assert_eq!(person.sees(80, 24)[8], "no I/O completed");
+    }
+
+    #[test]
+    fn errors_and_little_room() {
+        let mut person = Person::before(with_workloads(3));
+        person.hit("w");
+        let sees = person.sees(40, 12);
+        let expected = "\
+WORKLOAD         SHARE  IOPS   p99   ERR
+backup.service     90%  8000 1.6ms     0
+postgresql.serv…   10%   100  13ms     3";
+        assert_eq!(sees[8..11].join("\n"), expected);
+        person.windows[0].devices[1].workloads.iter_mut().for_each(|workloads| {
+            let one = workloads[0].clone();
+            workloads.extend(vec![one; 40]);
+        });
+        let sees = person.sees(80, 24);
+        assert!(sees[22].starts_with("and ") && sees[22].ends_with(" more"), "{sees:#?}");
+        for width in 0..100 {
+            for height in 0..30 {
+                person.sees(width, height);
+            }
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_count_them() {
+        let mut person = Person::before(window());
+        person.hit("w");
+        let sees = person.sees(80, 24);
+        assert_eq!(sees[7], "sda workloads");
+        assert!(
+            sees[8].starts_with("no workloads are counted: that biolat runs with --workloads off"),
+            "{sees:#?}"
+        );
+        assert!(sees[9].ends_with("the cgroup of an I/O"), "{sees:#?}");
+    }
+}

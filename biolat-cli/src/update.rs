@@ -1,0 +1,13 @@
+//! What a source of snapshots delivers.
+
+use std::sync::Arc;
+
+use biolat_model::api::ApiSnapshot;
+
+#[derive(Clone, Debug)]
+pub(super) enum Update<T = ApiSnapshot> {
+    /// A new snapshot, or another document of a new collection. Its counters are cumulative: [`Window`](super::window::Window) takes the difference of two.
+    Snapshot(Arc<T>),
+    /// A failure that is being retried.
+    Retrying(String),
+}

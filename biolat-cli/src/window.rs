@@ -1,0 +1,357 @@
+//! The I/O between two snapshots: the differences of their cumulative counters.
+
+use std::{collections::BTreeMap, ops::AddAssign};
+
+use biolat_common::series::{PHASES, Phase};
+use biolat_model::{
+    api::{self, ApiDevice, ApiInflight, ApiSnapshot},
+    histogram::Histogram,
+    saturating,
+};
+
+use super::{
+    sizes::SizeWindow,
+    workloads::{self, WorkloadWindow},
+};
+
+/// The I/O between two snapshots.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Window {
+    /// When it ended, in seconds since the epoch.
+    pub(super) ended: f64,
+    /// Its length.
+    pub(super) seconds: f64,
+    /// Whether the daemon was restarted within it: then it begins with the restart.
+    pub(super) restarted: bool,
+    /// The devices at its end by name, idle ones too.
+    pub(super) devices: Vec<DeviceWindow>,
+    /// Devices that were removed within it, by name: their I/O in it is unknown.
+    pub(super) gone: Vec<String>,
+    /// Completions of all devices that are in no histogram, by reason; no zeros.
+    pub(super) lost: BTreeMap<String, u64>,
+    /// Collections that failed: their I/O is counted by the next one that succeeded.
+    pub(super) failures: u64,
+}
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct DeviceWindow {
+    /// The kernel's name.
+    pub(super) name: String,
+    /// What the drive reports; empty if it reports none.
+    pub(super) model: String,
+    /// Whether it is a rotating disk.
+    pub(super) rotational: bool,
+    /// Devices that are stacked on it: dm and md.
+    pub(super) holders: Vec<String>,
+    /// Whether the latency of a phase is recorded, in the order of [`Phase`].
+    pub(super) phases: [bool; PHASES],
+    /// Which latencies are missing, and the command that enables them; empty if none are.
+    pub(super) hint: String,
+    /// I/Os that have not completed at its end; none if an older daemon does not tell.
+    pub(super) inflight: Option<ApiInflight>,
+    /// By op, idle ones too.
+    pub(super) ops: Vec<OpWindow>,
+    /// Completions that the probe missed, by group of ops; no zeros.
+    pub(super) unseen: BTreeMap<String, u64>,
+    /// Requests that have ended on each CPU; none before the first, or if the daemon is older.
+    pub(super) completions: Option<Vec<u64>>,
+    /// What each workload did, the largest share of its time first; none if the daemon does not count workloads.
+    pub(super) workloads: Option<Vec<WorkloadWindow>>,
+}
+
+/// One op of a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct OpWindow {
+    /// The kernel's name, in lower case.
+    pub(super) name: String,
+    /// Its I/O.
+    pub(super) figures: Figures,
+    /// Its I/O by size; none if the daemon does not count sizes.
+    pub(super) sizes: Option<SizeWindow>,
+}
+
+/// What can be summed over ops and devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Figures {
+    /// Bytes moved.
+    pub(super) bytes: u64,
+    /// Failed completions by status; no zeros.
+    pub(super) errors: BTreeMap<String, u64>,
+    /// Latencies, in the order of [`Phase`].
+    pub(super) histograms: [Histogram; PHASES],
+}
+
+impl Window {
+    /// Of two snapshots of one daemon. A new device counts from zero, and so does everything after a restart; a device that
+    /// was removed is left out.
+    pub(super) fn between(before: &ApiSnapshot, after: &ApiSnapshot) -> Self {
+        let restarted = before.started != after.started;
+        let counted = |name: &str, since: f64| {
+            let same = |device: &&ApiDevice| device.name == name && device.since == since;
+            if restarted { None } else { before.devices.iter().find(same) }
+        };
+        let is_continued = |device: &&ApiDevice| counted(&device.name, device.since).is_some();
+        let continued =
+            after.devices.iter().filter(is_continued).map(|device| device.name.as_str()).collect();
+        let had = before.workloads.as_deref().unwrap_or_default();
+        let mut workloads =
+            after.workloads.as_ref().map(|workloads| workloads::by_device(had, workloads, &continued));
+        let devices = after.devices.iter().map(|device| {
+            let workloads =
+                workloads.as_mut().map(|all| all.remove(device.name.as_str()).unwrap_or_default());
+            DeviceWindow::since(counted(&device.name, device.since), device, workloads)
+        });
+        let is_there = |had: &ApiDevice| {
+            after.devices.iter().any(|device| device.name == had.name && device.since == had.since)
+        };
+        let gone = before.devices.iter().filter(|had| !restarted && !is_there(had));
+        let lost = if restarted { &BTreeMap::new() } else { &before.lost };
+        let failures = if restarted { 0 } else { before.daemon.failures };
+        Self {
+            ended: after.taken,
+            seconds: seconds(before, after, restarted),
+            restarted,
+            devices: devices.collect(),
+            gone: gone.map(|device| device.name.clone()).collect(),
+            lost: grown(lost, &after.lost),
+            failures: after.daemon.failures.saturating_sub(failures),
+        }
+    }
+
+    /// All that a snapshot has counted, regardless of when.
+    pub(super) fn until(after: &ApiSnapshot) -> Self {
+        let nothing = ApiSnapshot { devices: Vec::new(), workloads: None, ..after.clone() };
+        Self { devices: Self::between(&nothing, after).devices, ..Self::default() }
+    }
+
+    /// A count per second.
+    pub(super) fn rate(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// The clock of the snapshots may be set back. Then the number of collections in between tells, about.
+fn seconds(before: &ApiSnapshot, after: &ApiSnapshot, restarted: bool) -> f64 {
+    if restarted {
+        return (after.taken - after.started).max(0.0);
+    }
+    let by_clock = after.taken - before.taken;
+    let by_collections =
+        after.daemon.collections.saturating_sub(before.daemon.collections) as f64 * after.interval;
+    if by_clock > 0.0 { by_clock } else { by_collections }
+}
+
+impl DeviceWindow {
+    fn since(before: Option<&ApiDevice>, after: &ApiDevice, workloads: Option<Vec<WorkloadWindow>>) -> Self {
+        let has = |phase: Phase| after.phases.iter().any(|name| name == phase.name());
+        let op = |op: &api::Op| {
+            let before = before.and_then(|device| device.ops.iter().find(|had| had.op == op.op));
+            let had = before.and_then(|op| op.sizes.as_ref());
+            OpWindow {
+                name: op.op.clone(),
+                figures: Figures::since(before, op),
+                sizes: op.sizes.as_ref().map(|sizes| SizeWindow::since(had, sizes)),
+            }
+        };
+        let completed = |(cpu, count): (usize, &u64)| {
+            count.saturating_sub(
+                before.and_then(|device| device.completions.get(cpu)).copied().unwrap_or_default(),
+            )
+        };
+        Self {
+            name: after.name.clone(),
+            model: after.model.clone(),
+            rotational: after.rotational,
+            holders: after.holders.clone(),
+            phases: Phase::ALL.map(has),
+            hint: after.lacks.clone(),
+            inflight: after.inflight,
+            ops: after.ops.iter().map(op).collect(),
+            unseen: grown(before.map_or(&BTreeMap::new(), |device| &device.unseen), &after.unseen),
+            completions: (!after.completions.is_empty())
+                .then(|| after.completions.iter().enumerate().map(completed).collect()),
+            workloads: workloads.map(|workloads| workloads::ranked(workloads, has(Phase::Device))),
+        }
+    }
+
+    /// All ops together.
+    pub(super) fn all(&self) -> Figures {
+        sum(self.ops.iter().map(|op| &op.figures))
+    }
+
+    /// Whether the latency of a phase is recorded.
+    pub(super) fn has(&self, phase: Phase) -> bool {
+        self.phases[phase as usize]
+    }
+}
+
+impl Figures {
+    fn since(before: Option<&api::Op>, after: &api::Op) -> Self {
+        const NONE: &Histogram = &Histogram::new();
+        let had = before.map_or([NONE; PHASES], |op| [&op.admission, &op.queue, &op.device, &op.total]);
+        let has = [&after.admission, &after.queue, &after.device, &after.total];
+        Self {
+            bytes: after.bytes.saturating_sub(before.map_or(0, |op| op.bytes)),
+            errors: grown(before.map_or(&BTreeMap::new(), |op| &op.errors), &after.errors),
+            histograms: std::array::from_fn(|phase| has[phase].since(had[phase])),
+        }
+    }
+
+    /// The latencies of a phase.
+    pub(super) fn of(&self, phase: Phase) -> &Histogram {
+        &self.histograms[phase as usize]
+    }
+
+    /// The number of I/Os: each has a total latency.
+    pub(super) fn ios(&self) -> u64 {
+        self.of(Phase::Total).count()
+    }
+
+    /// Failed completions, whatever the status.
+    pub(super) fn failed(&self) -> u64 {
+        saturating::sum(self.errors.values())
+    }
+
+    /// The share of the wait before requests exist in all of the time. None without any.
+    pub(super) fn admission_share(&self) -> Option<f64> {
+        let (wait, total) = (self.of(Phase::Admission).mean()?, self.of(Phase::Total).mean()?);
+        (wait + total > 0.0).then(|| wait / (wait + total))
+    }
+
+    /// The share of the queue in the total latency, of I/Os that have both phases. None without any.
+    pub(super) fn queue_share(&self) -> Option<f64> {
+        let (queue, device) = (self.of(Phase::Queue).sum_seconds(), self.of(Phase::Device).sum_seconds());
+        (queue + device > 0.0).then(|| queue / (queue + device))
+    }
+}
+
+impl AddAssign<&Self> for Figures {
+    fn add_assign(&mut self, other: &Self) {
+        saturating::add(&mut self.bytes, other.bytes);
+        saturating::add_named(&mut self.errors, &other.errors);
+        for (histogram, other) in self.histograms.iter_mut().zip(&other.histograms) {
+            histogram.add(other);
+        }
+    }
+}
+
+fn sum<'a>(figures: impl Iterator<Item = &'a Figures>) -> Figures {
+    figures.fold(Figures::default(), |mut sum, figures| {
+        sum += figures;
+        sum
+    })
+}
+
+/// The growth of counters, of those that grew.
+fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let had = |name| before.get(name).copied().unwrap_or_default();
+    let grown = after.iter().map(|(name, count)| (name.clone(), count.saturating_sub(had(name))));
+    grown.filter(|(_, count)| *count > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::series::Phase;
+    use biolat_model::api::{self, ApiSnapshot};
+    use biolat_testing::samples::{device, histogram, op, snapshot};
+
+    use super::{Figures, Window, sum};
+
+    fn all(window: &Window) -> Figures {
+        sum(window.devices.iter().flat_map(|device| &device.ops).map(|op| &op.figures))
+    }
+
+    /// 10 reads, then 15: 5 came, of which 3 in a bucket that was empty.
+    #[test]
+    fn differences() {
+        let read = |buckets: &[(i32, u64)], seconds, bytes| {
+            let total = histogram(0, buckets, 0, seconds);
+            op("read", bytes, histogram(0, &[], 0, 0.0), histogram(0, &[], 0, 0.0), total)
+        };
+        let before = snapshot(100.0, vec![device("sda", 50.0, vec![read(&[(-80, 10)], 0.01, 4096)])]);
+        let mut after = snapshot(
+            105.5,
+            vec![device("sda", 50.0, vec![read(&[(-80, 12), (-60, 3)], 0.04, 40960), op_write()])],
+        );
+        after.devices[0].ops[0].errors.insert("medium".into(), 2);
+        after.devices[0].unseen.insert("read".into(), 7);
+        after.lost.insert("passthrough".into(), 3);
+        let window = Window::between(&before, &after);
+        assert_eq!((window.seconds, window.ended, window.restarted), (5.5, 105.5, false));
+        let figures = all(&window);
+        assert_eq!((figures.ios(), figures.bytes, figures.failed()), (5 + 1, 36864 + 512, 2));
+        let total = window.devices[0].ops[0].figures.of(Phase::Total);
+        assert_eq!(total.buckets, [(-80, 2), (-60, 3)]);
+        assert_eq!(total.sum_ns, 30_000_000);
+        assert_eq!(window.devices[0].unseen["read"], 7);
+        assert_eq!(window.lost["passthrough"], 3);
+        assert_eq!(window.lost.len(), 1);
+        assert!((window.rate(figures.ios()) - 6.0 / 5.5).abs() < 1e-9);
+        assert_eq!(window.devices[0].ops[1].figures.bytes, 512);
+        let nothing = Window::between(&after, &after);
+        assert_eq!((all(&nothing).ios(), nothing.lost.len(), nothing.rate(3)), (0, 0, 0.0));
+    }
+
+    fn op_write() -> api::Op {
+        let one = || histogram(0, &[(-70, 1)], 0, 0.002);
+        op("write", 512, one(), one(), one())
+    }
+
+    fn of(devices: &[(&str, f64, u64)]) -> ApiSnapshot {
+        let device = |&(name, since, count): &(&str, f64, u64)| {
+            let total = histogram(0, &[(-80, count)], 0, 0.0);
+            device(name, since, vec![op("read", 0, histogram(0, &[], 0, 0.0), total.clone(), total)])
+        };
+        snapshot(100.0, devices.iter().map(device).collect())
+    }
+
+    #[test]
+    fn new_devices_count_from_zero_and_removed_ones_do_not_count() {
+        let before = of(&[("old", 1.0, 10), ("same", 1.0, 10), ("replaced", 1.0, 10)]);
+        let after = of(&[("new", 99.0, 3), ("replaced", 98.0, 11), ("same", 1.0, 14)]);
+        let window = Window::between(&before, &after);
+        let came: Vec<_> = window.devices.iter().map(|d| (d.name.as_str(), d.all().ios())).collect();
+        assert_eq!(came, [("new", 3), ("replaced", 11), ("same", 4)]);
+    }
+
+    #[test]
+    fn a_restart() {
+        let mut before = of(&[("sda", 1.0, 10)]);
+        before.lost.insert("clock".into(), 9);
+        let mut after = of(&[("sda", 1.0, 7)]);
+        after.lost.insert("clock".into(), 1);
+        (after.started, after.taken) = (103.0, 105.0);
+        let window = Window::between(&before, &after);
+        assert!(window.restarted);
+        assert_eq!((window.seconds, all(&window).ios(), window.lost["clock"]), (2.0, 7, 1));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back() {
+        let (before, mut after) = (of(&[]), of(&[]));
+        (after.taken, after.daemon.collections) = (40.0, before.daemon.collections + 3);
+        assert_eq!(Window::between(&before, &after).seconds, 15.0);
+    }
+
+    #[test]
+    fn the_queue_share_is_of_ios_that_have_both_phases() {
+        let figures = |queue, device| {
+            let one = |seconds| histogram(0, &[(-70, 1)], 0, seconds);
+            let ops = vec![op("read", 0, one(queue), one(device), one(queue + device))];
+            all(&Window::between(&of(&[]), &snapshot(1.0, vec![super::tests::device("sda", 99.0, ops)])))
+        };
+        assert_eq!(figures(0.3, 0.1).queue_share(), Some(0.3 / 0.4));
+        assert_eq!(figures(0.0, 0.1).queue_share(), Some(0.0));
+        assert_eq!(figures(0.0, 0.0).queue_share(), None);
+    }
+
+    #[test]
+    fn phases_by_name() {
+        let mut after = of(&[("sda", 1.0, 1)]);
+        after.devices[0].phases = vec!["total".into()];
+        let window = Window::between(&of(&[]), &after);
+        assert_eq!(window.devices[0].phases, [false, false, false, true]);
+        assert!(window.devices[0].has(Phase::Total) && !window.devices[0].has(Phase::Queue));
+    }
+}

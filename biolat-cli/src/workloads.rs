@@ -1,0 +1,272 @@
+//! The I/O of a window by workload: what each cgroup did on each device.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::AddAssign,
+};
+
+use biolat_model::{
+    api::{ApiWorkload, ApiWorkloadUsage},
+    band_histogram::BandHistogram,
+    saturating::add,
+};
+
+/// The root cgroup: the kernel's own I/O, and that of processes there.
+pub(super) const ROOT: &str = "/";
+
+/// What stands for all cgroups that there was no room for.
+pub(super) const OTHER: &str = "other";
+
+/// One workload on one device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct WorkloadWindow {
+    /// The path of its cgroup.
+    pub(super) cgroup: String,
+    /// For people.
+    pub(super) name: String,
+    /// All ops together.
+    pub(super) all: WorkloadFigures,
+    /// Without ops that may take long on a healthy device.
+    pub(super) reads_and_writes: WorkloadFigures,
+    /// Time of its requests in the device; with the queue where the kernel does not record the dispatch.
+    pub(super) seconds: f64,
+    /// The share of these in those of all workloads on the device.
+    pub(super) share: f64,
+}
+
+/// What can be summed over ops and workloads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct WorkloadFigures {
+    /// Bytes transferred.
+    pub(super) bytes: u64,
+    /// Requests that failed.
+    pub(super) errors: u64,
+    /// Time in the queue, of all requests together.
+    pub(super) queue_seconds: f64,
+    /// Time in the device, of all requests together.
+    pub(super) device_seconds: f64,
+    /// Queue and device together.
+    pub(super) total: BandHistogram,
+}
+
+impl WorkloadFigures {
+    /// The number of I/Os: each has a total latency.
+    pub(super) fn ios(&self) -> u64 {
+        self.total.count()
+    }
+
+    /// Time in the queue and the device, of all requests together.
+    pub(super) fn total_seconds(&self) -> f64 {
+        self.total.at_most_schema_1().sum_seconds()
+    }
+
+    /// What came since `before`: everything, if a counter is smaller than it was.
+    fn since(&self, before: Option<&Self>) -> Self {
+        let is_continued = |before: &&Self| {
+            self.bytes >= before.bytes && self.errors >= before.errors && self.ios() >= before.ios()
+        };
+        let Some(before) = before.filter(is_continued) else { return self.clone() };
+        Self {
+            bytes: self.bytes - before.bytes,
+            errors: self.errors - before.errors,
+            queue_seconds: (self.queue_seconds - before.queue_seconds).max(0.0),
+            device_seconds: (self.device_seconds - before.device_seconds).max(0.0),
+            total: self.total.since(&before.total),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.ios() == 0 && self.bytes == 0 && self.errors == 0
+    }
+}
+
+impl From<&ApiWorkloadUsage> for WorkloadFigures {
+    fn from(usage: &ApiWorkloadUsage) -> Self {
+        let ApiWorkloadUsage { device: _, op: _, bytes, errors, queue_seconds, device_seconds, total } =
+            usage.clone();
+        Self { bytes, errors, queue_seconds, device_seconds, total }
+    }
+}
+
+impl AddAssign<&Self> for WorkloadFigures {
+    fn add_assign(&mut self, other: &Self) {
+        add(&mut self.bytes, other.bytes);
+        add(&mut self.errors, other.errors);
+        self.queue_seconds += other.queue_seconds;
+        self.device_seconds += other.device_seconds;
+        self.total.add(&other.total);
+    }
+}
+
+/// What came since `before`, by device. A workload counts from zero if it is new or began again, and so does one on a device
+/// that is not `continued`, as it is new.
+pub(super) fn by_device<'a>(
+    before: &[ApiWorkload],
+    after: &'a [ApiWorkload],
+    continued: &BTreeSet<&str>,
+) -> BTreeMap<&'a str, Vec<WorkloadWindow>> {
+    let before: HashMap<_, _> = before.iter().map(|workload| (workload.cgroup.as_str(), workload)).collect();
+    let mut devices: BTreeMap<&str, Vec<WorkloadWindow>> = BTreeMap::new();
+    for workload in after {
+        let before = before.get(workload.cgroup.as_str()).filter(|before| before.since == workload.since);
+        let had = before.map(|before| by_series(&before.usage)).unwrap_or_default();
+        for ((device, op), has) in by_series(&workload.usage) {
+            let figures = has.since(had.get(&(device, op)).filter(|_| continued.contains(device)));
+            if figures.is_idle() {
+                continue;
+            }
+            let workloads = devices.entry(device).or_default();
+            if workloads.last().is_none_or(|last| last.cgroup != workload.cgroup) {
+                workloads.push(WorkloadWindow::new(workload));
+            }
+            if let Some(workload) = workloads.last_mut() {
+                workload.all += &figures;
+                if matches!(op, "read" | "write") {
+                    workload.reads_and_writes += &figures;
+                }
+            }
+        }
+    }
+    devices
+}
+
+/// A device that was replaced by another one may still be listed under the same name.
+fn by_series(usage: &[ApiWorkloadUsage]) -> BTreeMap<(&str, &str), WorkloadFigures> {
+    let mut series: BTreeMap<_, WorkloadFigures> = BTreeMap::new();
+    for usage in usage {
+        *series.entry((usage.device.as_str(), usage.op.as_str())).or_default() += &usage.into();
+    }
+    series
+}
+
+/// The workloads of a device by their share of its time, the largest first.
+pub(super) fn ranked(mut workloads: Vec<WorkloadWindow>, has_device_latency: bool) -> Vec<WorkloadWindow> {
+    for workload in &mut workloads {
+        workload.seconds =
+            if has_device_latency { workload.all.device_seconds } else { workload.all.total_seconds() };
+    }
+    let all: f64 = workloads.iter().map(|workload| workload.seconds).sum();
+    if all > 0.0 {
+        workloads.iter_mut().for_each(|workload| workload.share = workload.seconds / all);
+    }
+    workloads.sort_by(|one, other| {
+        let by_load = other.seconds.total_cmp(&one.seconds).then(other.all.ios().cmp(&one.all.ios()));
+        by_load.then_with(|| one.cgroup.cmp(&other.cgroup))
+    });
+    workloads
+}
+
+impl WorkloadWindow {
+    fn new(workload: &ApiWorkload) -> Self {
+        let ApiWorkload { cgroup, name, .. } = workload;
+        let name = if name.is_empty() { cgroup } else { name };
+        Self { cgroup: cgroup.clone(), name: name.clone(), ..Self::default() }
+    }
+
+    /// Its name in a sentence.
+    pub(super) fn in_words(&self) -> &str {
+        match self.cgroup.as_str() {
+            ROOT => "the root cgroup (the kernel and processes in it)",
+            OTHER => "the workloads counted as other",
+            _ => &self.name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_model::api::{ApiSnapshot, ApiWorkload};
+    use biolat_testing::samples::{self, usage, workload};
+
+    use crate::window::Window;
+
+    fn snapshot(workloads: Vec<ApiWorkload>) -> ApiSnapshot {
+        let devices = ["sda", "sdb"].map(|name| samples::device(name, 9.0, vec![]));
+        ApiSnapshot { workloads: Some(workloads), ..samples::snapshot(60.0, devices.into()) }
+    }
+
+    /// The workloads of each device: name, I/Os, bytes, and milliseconds in the device.
+    fn between(before: &ApiSnapshot, after: &ApiSnapshot) -> [Vec<(String, u64, u64, u64)>; 2] {
+        let window = Window::between(before, after);
+        [0, 1].map(|device| {
+            let workloads = window.devices[device].workloads.as_ref().unwrap().iter();
+            let figures = workloads.map(|workload| {
+                let ms = (workload.seconds * 1e3).round() as u64;
+                (workload.name.clone(), workload.all.ios(), workload.all.bytes, ms)
+            });
+            figures.collect()
+        })
+    }
+
+    fn row(name: &str, ios: u64, bytes: u64, ms: u64) -> (String, u64, u64, u64) {
+        (name.to_owned(), ios, bytes, ms)
+    }
+
+    /// 10 reads and 2 writes of 4 KiB on sda were there before.
+    #[test]
+    fn differences() {
+        let reads = |ios| usage("sda", "read", ios, 0.0, 1e-3);
+        let writes = |ios| usage("sda", "write", ios, 0.5e-3, 2e-3);
+        let before = snapshot(vec![
+            workload("/a", vec![reads(10), writes(2)]),
+            workload("/idle", vec![reads(7)]),
+            workload("/gone", vec![reads(100)]),
+        ]);
+        let after = snapshot(vec![
+            workload("/a", vec![reads(15), writes(5), usage("sdb", "read", 4, 0.0, 1e-3)]),
+            workload("/idle", vec![reads(7)]),
+            workload("/new", vec![reads(30)]),
+        ]);
+        let [sda, sdb] = between(&before, &after);
+        assert_eq!(sda, [row("/new", 30, 30 * 4096, 30), row("/a", 8, 8 * 4096, 11)]);
+        assert_eq!(sdb, [row("/a", 4, 4 * 4096, 4)]);
+        let window = Window::between(&before, &after);
+        let first = &window.devices[0].workloads.as_ref().unwrap()[0];
+        assert!((first.share - 30.0 / 41.0).abs() < 1e-9);
+        assert_eq!(between(&after, &after), [vec![], vec![]]);
+    }
+
+    #[test]
+    fn what_begins_again_counts_whole() {
+        let reads = |ios| vec![usage("sda", "read", ios, 0.0, 1e-3)];
+        let expected = |ios| vec![row("/a", ios, ios * 4096, ios)];
+        let before = snapshot(vec![workload("/a", reads(10))]);
+        assert_eq!(between(&before, &snapshot(vec![workload("/a", reads(9))]))[0], expected(9));
+        let mut later = snapshot(vec![workload("/a", reads(12))]);
+        assert_eq!(between(&before, &later)[0], expected(2));
+        // Another start, of the workload, of the device, of the daemon.
+        if let Some(workloads) = &mut later.workloads {
+            workloads[0].since += 1.0;
+        }
+        assert_eq!(between(&before, &later)[0], expected(12));
+        let mut later = snapshot(vec![workload("/a", reads(12))]);
+        later.devices[0].since += 1.0;
+        assert_eq!(between(&before, &later)[0], expected(12));
+        let mut later = snapshot(vec![workload("/a", reads(12))]);
+        later.started += 1.0;
+        assert_eq!(between(&before, &later)[0], expected(12));
+    }
+
+    /// The share is then of the time in the queue and the device.
+    #[test]
+    fn without_a_timestamp_of_the_dispatch() {
+        let unsplit = |ios| biolat_model::api::ApiWorkloadUsage {
+            queue_seconds: 0.0,
+            device_seconds: 0.0,
+            ..usage("sda", "read", ios, 1e-3, 1e-3)
+        };
+        let mut after = snapshot(vec![workload("/a", vec![unsplit(1)]), workload("/b", vec![unsplit(3)])]);
+        after.devices[0].phases = vec!["total".into()];
+        let window = Window::between(&snapshot(vec![]), &after);
+        let workloads = window.devices[0].workloads.as_ref().unwrap();
+        let found: Vec<_> = workloads.iter().map(|w| (w.name.as_str(), w.share)).collect();
+        assert_eq!(found, [("/b", 0.75), ("/a", 0.25)]);
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_count_them() {
+        let after = ApiSnapshot { workloads: None, ..snapshot(vec![]) };
+        let window = Window::between(&snapshot(vec![]), &after);
+        assert!(window.devices.iter().all(|device| device.workloads.is_none()));
+    }
+}

@@ -1,0 +1,166 @@
+//! The audit of one device: completions in the disk statistics that the probe missed.
+//!
+//! The probe runs before the kernel accounts a completion. So counters that are read *after* the disk statistics hold at
+//! least what the disk statistics held, and any excess of the disk statistics is a completion that the probe missed. The
+//! largest excess so far is a lower bound, and exact when the device is quiet.
+
+use biolat_model::device::Group;
+
+use super::state::{numbers::array, record::AuditRecord};
+use crate::device::diskstats::DiskStats;
+
+/// The running audit of a device.
+#[derive(Clone, Debug)]
+pub(super) struct Audit {
+    /// By how much the disk statistics were ahead of the counters when the audit was opened. At first this includes what
+    /// completed while the two were read, and hides as many misses; see [`Audit::tighten`].
+    initial_excess: [i128; 4],
+    /// Known losses up to then, which may have been of this device.
+    initial_losses: u64,
+    missed: [u64; 4],
+}
+
+impl Audit {
+    /// Opens the audit. Here the counters were read *before* the disk statistics, so that a completion in between is never
+    /// considered missed.
+    pub(super) fn open(counted: &DiskStats, diskstats: &DiskStats, losses: u64) -> Self {
+        Self {
+            initial_excess: Group::ALL.map(|group| excess(diskstats, counted, group)),
+            initial_losses: losses,
+            missed: [0; 4],
+        }
+    }
+
+    /// Checks disk statistics that were read before the counters. `losses` are accounted completions that are lost for a
+    /// known reason, on any device.
+    pub(super) fn check(&mut self, diskstats: &DiskStats, counted: &DiskStats, losses: u64) {
+        let excesses = Group::ALL.map(|group| {
+            let excess = excess(diskstats, counted, group) - self.initial_excess[group as usize];
+            u64::try_from(excess).unwrap_or(0)
+        });
+        // A loss explains one completion of one group, whichever that is: not one of each.
+        let known = losses.saturating_sub(self.initial_losses) + self.missed.iter().sum::<u64>();
+        let mut unexplained = excesses.iter().sum::<u64>().saturating_sub(known);
+        for (missed, excess) in self.missed.iter_mut().zip(excesses) {
+            let more = excess.saturating_sub(*missed).min(unexplained);
+            *missed += more;
+            unexplained -= more;
+        }
+    }
+
+    /// Lowers the initial excess, by counters that were again read before the disk statistics: it cannot have been more than
+    /// the excess is now.
+    pub(super) fn tighten(&mut self, counted: &DiskStats, diskstats: &DiskStats) {
+        for group in Group::ALL {
+            let initial = &mut self.initial_excess[group as usize];
+            *initial = excess(diskstats, counted, group).min(*initial);
+        }
+    }
+
+    /// As it is kept for the next daemon.
+    pub(super) fn to_record(&self) -> AuditRecord {
+        let Self { initial_excess, initial_losses, missed } = self;
+        AuditRecord {
+            initial_excess: initial_excess.iter().map(|&excess| clamp(excess)).collect(),
+            initial_losses: *initial_losses,
+            missed: missed.to_vec(),
+        }
+    }
+
+    /// `None` if the record is not one of an audit.
+    pub(super) fn from_record(record: &AuditRecord) -> Option<Self> {
+        let initial_excess: [i64; 4] = array(&record.initial_excess)?;
+        Some(Self {
+            initial_excess: initial_excess.map(i128::from),
+            initial_losses: record.initial_losses,
+            missed: array(&record.missed)?,
+        })
+    }
+
+    /// Completions that the probe missed, by group.
+    pub(super) fn missed(&self) -> Vec<(Group, u64)> {
+        Group::ALL.into_iter().map(|group| (group, self.missed[group as usize])).collect()
+    }
+}
+
+/// No count of completions is so large.
+fn clamp(excess: i128) -> i64 {
+    i64::try_from(excess).unwrap_or(if excess < 0 { i64::MIN } else { i64::MAX })
+}
+
+fn excess(diskstats: &DiskStats, counted: &DiskStats, group: Group) -> i128 {
+    i128::from(diskstats[group]) - i128::from(counted[group])
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_model::device::Group;
+
+    use super::Audit;
+    use crate::device::diskstats::DiskStats;
+
+    #[test]
+    fn only_an_excess_of_the_disk_statistics_is_missed() {
+        let mut audit = Audit::open(&DiskStats::new([5, 0, 0, 0]), &DiskStats::new([105, 7, 0, 0]), 0);
+        audit.check(&DiskStats::new([205, 7, 0, 0]), &DiskStats::new([105, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 0));
+        // Completions that are counted and not accounted yet hide misses only until they are.
+        audit.check(&DiskStats::new([300, 8, 0, 0]), &DiskStats::new([240, 0, 0, 0]), 0);
+        assert_eq!(
+            audit.missed(),
+            [(Group::Read, 0), (Group::Write, 1), (Group::Discard, 0), (Group::Flush, 0)]
+        );
+        audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([240, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 10));
+        // It never shrinks.
+        audit.check(&DiskStats::new([350, 8, 0, 0]), &DiskStats::new([260, 9, 0, 0]), 0);
+        assert_eq!(audit.missed()[..2], [(Group::Read, 10), (Group::Write, 1)]);
+    }
+
+    #[test]
+    fn completions_during_the_opening_hide_misses_only_at_first() {
+        // 50 completed between the two reads.
+        let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([150, 0, 0, 0]), 0);
+        audit.tighten(&DiskStats::new([70, 0, 0, 0]), &DiskStats::new([172, 0, 0, 0]));
+        audit.tighten(&DiskStats::new([100, 0, 0, 0]), &DiskStats::new([200, 0, 0, 0]));
+        audit.check(&DiskStats::new([230, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 0));
+        audit.check(&DiskStats::new([240, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 10));
+        // A later, larger excess says nothing about the initial one.
+        audit.tighten(&DiskStats::new([130, 0, 0, 0]), &DiskStats::new([240, 0, 0, 0]));
+        audit.check(&DiskStats::new([241, 0, 0, 0]), &DiskStats::new([130, 0, 0, 0]), 0);
+        assert_eq!(audit.missed()[0], (Group::Read, 11));
+    }
+
+    #[test]
+    fn an_audit_is_what_it_was() {
+        let mut audit = Audit::open(&DiskStats::new([5, 7, 0, 0]), &DiskStats::new([2, 9, 1, 0]), 3);
+        audit.check(&DiskStats::new([20, 9, 1, 0]), &DiskStats::new([15, 7, 0, 0]), 4);
+        let kept = Audit::from_record(&audit.to_record()).unwrap();
+        assert_eq!(format!("{kept:?}"), format!("{audit:?}"));
+        assert!(Audit::from_record(&Default::default()).is_none());
+    }
+
+    #[test]
+    fn a_known_loss_is_not_missed() {
+        let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 3);
+        audit.check(&DiskStats::new([10, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
+        assert_eq!(audit.missed()[0], (Group::Read, 0));
+        audit.check(&DiskStats::new([11, 0, 0, 0]), &DiskStats::new([6, 0, 0, 0]), 7);
+        assert_eq!(audit.missed()[0], (Group::Read, 1));
+    }
+
+    #[test]
+    fn a_loss_explains_a_completion_of_one_group() {
+        let missed = |audit: &Audit| audit.missed().into_iter().map(|(_, count)| count).collect::<Vec<_>>();
+        let mut audit = Audit::open(&DiskStats::new([0; 4]), &DiskStats::new([0; 4]), 0);
+        audit.check(&DiskStats::new([9, 8, 0, 0]), &DiskStats::new([4, 5, 0, 0]), 1);
+        assert_eq!(missed(&audit), [5, 2, 0, 0]);
+        // What was found to be missed stays so, and what is lost then is not missed too.
+        audit.check(&DiskStats::new([9, 9, 1, 0]), &DiskStats::new([4, 5, 0, 0]), 3);
+        assert_eq!(missed(&audit), [5, 2, 0, 0]);
+        audit.check(&DiskStats::new([9, 9, 2, 0]), &DiskStats::new([4, 5, 0, 0]), 3);
+        assert_eq!(missed(&audit), [5, 3, 0, 0]);
+    }
+}

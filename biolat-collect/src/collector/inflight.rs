@@ -1,0 +1,351 @@
+//! I/Os that have not completed: how many there are, and the age of the oldest one of each device.
+//!
+//! A hung device must be known in each collection, and a busy node must not pay for it. As no I/O can become older than the
+//! oldest one, that one is looked up again first: while it is pending, its age is the answer. Otherwise all requests of
+//! the device are looked at: at once if it has just stopped to complete I/Os, else when it is its turn. A device that stops
+//! again and again has to wait for its turn, too: until then the age is a lower bound.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::{fd::AsFd as _, unix::fs::OpenOptionsExt as _},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use biolat_common::inflight::{Found, SLOTS_PER_RUN};
+use biolat_model::snapshot::Inflight;
+use biolat_probe::Probe;
+
+use super::Collector;
+use crate::device::{diskstats::DiskStats, sysfs};
+
+/// The part of the time that surveys may take: eight tenths of a per cent of one CPU.
+const SHARE: u32 = 125;
+
+/// The longest time that surveys may owe to later collections: one minute's share.
+const MOST_DEBT: Duration = Duration::from_millis(60_000 / SHARE as u64);
+
+/// How long a device without I/Os in flight counts as surveyed.
+const SURVEY_LASTS: Duration = Duration::from_secs(10);
+
+/// What is known of a device between two collections.
+#[derive(Default)]
+pub(super) struct InflightState {
+    pub(super) latest: Inflight,
+    oldest: Option<Pending>,
+    /// Since when there have been I/Os in flight, and none has completed.
+    stalled_since: Option<Instant>,
+    /// When a survey has last found nothing.
+    was_clear: Option<Instant>,
+    diskstats: DiskStats,
+}
+
+/// A request that has not completed, and where it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pending {
+    place: Place,
+    allocated_at: u64,
+    age: Duration,
+}
+
+/// One run of the program: some slots of a hardware queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    hardware_queue: u32,
+    first: u32,
+}
+
+/// What a look at all requests of a device found.
+#[derive(Default)]
+struct Survey {
+    requests: u32,
+    oldest: Option<Pending>,
+}
+
+impl Survey {
+    fn add(&mut self, place: Place, found: &Found) {
+        self.requests += found.requests;
+        if let Some(pending) = pending(place, found)
+            && self.oldest.is_none_or(|oldest| pending.allocated_at < oldest.allocated_at)
+        {
+            self.oldest = Some(pending);
+        }
+    }
+}
+
+fn pending(place: Place, found: &Found) -> Option<Pending> {
+    let allocated_at = found.oldest_allocated_at;
+    let age = Duration::from_nanos(found.now.saturating_sub(allocated_at));
+    (allocated_at != 0).then_some(Pending { place, allocated_at, age })
+}
+
+/// Whose turn it is to be surveyed, and how long that may take.
+#[derive(Default)]
+pub(super) struct SurveyTurns {
+    /// The device that was surveyed last.
+    last: u64,
+    budget: Budget,
+}
+
+/// Time for surveys. One that takes longer than what is left is paid for by later collections.
+#[derive(Default)]
+struct Budget {
+    left: Duration,
+    debt: Duration,
+}
+
+impl Budget {
+    fn refill(&mut self, share: Duration) {
+        self.left = share.saturating_sub(self.debt);
+        self.debt = self.debt.saturating_sub(share);
+    }
+
+    fn is_left(&self) -> bool {
+        !self.left.is_zero()
+    }
+
+    /// Whether a survey may be made that later collections have to pay for.
+    fn may_borrow(&self) -> bool {
+        self.debt < MOST_DEBT
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.debt += time.saturating_sub(self.left);
+        self.left = self.left.saturating_sub(time);
+    }
+}
+
+/// All of these devices, in ascending order from the first one after `last`.
+fn after(devices: &[u64], last: u64) -> impl Iterator<Item = u64> {
+    let (before, after) = devices.split_at(devices.partition_point(|&id| id <= last));
+    after.iter().chain(before).copied()
+}
+
+impl InflightState {
+    /// Follows whether anything completes. Whether it has just turned out that I/Os are in flight and none has completed since
+    /// the last collection.
+    fn stalls(&mut self, diskstats: DiskStats, now: Instant) -> bool {
+        if diskstats.in_flight() == 0 || !diskstats.has_same_completions(&self.diskstats) {
+            self.stalled_since = None;
+        } else {
+            self.stalled_since.get_or_insert(now);
+        }
+        self.diskstats = diskstats;
+        self.stalled_since == Some(now)
+    }
+
+    /// Takes over what a survey found; none if there was none.
+    fn update(&mut self, survey: Option<Survey>, now: Instant) {
+        self.oldest = survey.as_ref().and_then(|survey| survey.oldest);
+        if survey.as_ref().is_some_and(|survey| survey.requests == 0) {
+            self.was_clear = Some(now);
+        }
+        let is_clear = survey.is_none()
+            && self.diskstats.in_flight() == 0
+            && self.was_clear.is_some_and(|clear| now - clear < SURVEY_LASTS);
+        (self.latest.oldest, self.latest.is_exact) = match (self.oldest, survey) {
+            (Some(oldest), _) => (oldest.age, true),
+            (None, Some(Survey { requests: 0, .. })) => (Duration::ZERO, true),
+            _ if is_clear => (Duration::ZERO, true),
+            // Not surveyed, or without a timestamp of any request.
+            _ => (self.stalled_since.map_or(Duration::ZERO, |since| now - since), false),
+        };
+    }
+}
+
+impl Collector {
+    /// Looks for I/Os in flight on each device that is shown, by disk statistics that were read in this collection.
+    pub(super) fn look_for_inflight(&mut self, diskstats: &BTreeMap<u64, DiskStats>) {
+        let now = Instant::now();
+        let mut turns = std::mem::take(&mut self.survey_turns);
+        turns.budget.refill(self.interval / SHARE);
+        let mut due = Vec::new();
+        for (&id, known) in &mut self.devices {
+            let (name, state) = (&known.device.name, &mut known.inflight);
+            // Without I/O statistics nothing seems to complete, and there are no timestamps.
+            let Some(&diskstats) = diskstats.get(&id).filter(|_| known.device.iostats) else {
+                *state = InflightState::default();
+                continue;
+            };
+            (state.latest.reads, state.latest.writes) =
+                if diskstats.in_flight() > 0 { sysfs::inflight(&self.host.sysfs, name) } else { (0, 0) };
+            let stalls = state.stalls(diskstats, now);
+            let requests = Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: name };
+            if let Some(oldest) = state.oldest.and_then(|oldest| requests.still_pending(oldest)) {
+                state.update(Some(Survey { requests: 1, oldest: Some(oldest) }), now);
+            } else if stalls && turns.budget.may_borrow() {
+                turns.budget.survey(&requests, state, now);
+            } else {
+                state.update(None, now);
+                due.push(id);
+            }
+        }
+        for id in after(&due, turns.last) {
+            let Some(known) = self.devices.get_mut(&id).filter(|_| turns.budget.is_left()) else { break };
+            let requests =
+                Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: &known.device.name };
+            turns.budget.survey(&requests, &mut known.inflight, now);
+            turns.last = id;
+        }
+        self.survey_turns = turns;
+    }
+}
+
+impl Budget {
+    fn survey(&mut self, requests: &Requests<'_>, state: &mut InflightState, now: Instant) {
+        let began = Instant::now();
+        state.update(requests.survey(), now);
+        self.spend(began.elapsed());
+    }
+}
+
+/// The requests of a device that have not completed.
+struct Requests<'a> {
+    probe: &'a Probe,
+    sysfs: &'a Path,
+    device: &'a str,
+}
+
+impl Requests<'_> {
+    /// The oldest request where this one was found, unless it is younger: then this one has completed.
+    fn still_pending(&self, oldest: Pending) -> Option<Pending> {
+        let directory = self.open(oldest.place.hardware_queue).ok()?;
+        let found = self.probe.look_at_inflight(directory.as_fd(), oldest.place.first).ok()?;
+        pending(oldest.place, &found).filter(|found| found.allocated_at <= oldest.allocated_at)
+    }
+
+    /// Looks at all of them; none if that is not possible.
+    fn survey(&self) -> Option<Survey> {
+        if !self.probe.sees_inflight() {
+            return None;
+        }
+        let mut survey = Survey::default();
+        for hardware_queue in sysfs::hardware_queues(self.sysfs, self.device)? {
+            let directory = match self.open(hardware_queue) {
+                Ok(directory) => directory,
+                // It has just been removed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => return None,
+            };
+            let mut first = 0;
+            loop {
+                let found = self.probe.look_at_inflight(directory.as_fd(), first).ok()?;
+                survey.add(Place { hardware_queue, first }, &found);
+                first += SLOTS_PER_RUN;
+                if first >= found.slots {
+                    break;
+                }
+            }
+        }
+        Some(survey)
+    }
+
+    fn open(&self, hardware_queue: u32) -> io::Result<fs::File> {
+        let directory =
+            self.sysfs.join("block").join(self.device).join("mq").join(hardware_queue.to_string());
+        fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use biolat_common::inflight::Found;
+
+    use super::{Budget, InflightState, Place, SHARE, Survey, after};
+    use crate::device::diskstats::DiskStats;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn survey(found: &[(u32, u64)]) -> Survey {
+        let mut survey = Survey::default();
+        for (&(requests, allocated_at), first) in found.iter().zip(0..) {
+            let nanoseconds = |seconds: u64| seconds * SECOND.as_nanos() as u64;
+            let oldest_allocated_at = nanoseconds(allocated_at);
+            let found = Found { slots: 256, requests, oldest_allocated_at, now: nanoseconds(100) };
+            survey.add(Place { hardware_queue: 0, first }, &found);
+        }
+        survey
+    }
+
+    fn updated(state: &mut InflightState, survey: Option<Survey>, now: Instant) -> (u64, bool) {
+        state.update(survey, now);
+        (state.latest.oldest.as_secs(), state.latest.is_exact)
+    }
+
+    #[test]
+    fn the_oldest_of_all_runs_is_the_answer() {
+        let (mut state, now) = (InflightState::default(), Instant::now());
+        let found = survey(&[(3, 90), (0, 0), (2, 84), (9, 99)]);
+        assert_eq!(updated(&mut state, Some(found), now), (16, true));
+        assert_eq!(state.oldest.unwrap().place.first, 2);
+        assert_eq!(updated(&mut state, Some(survey(&[(0, 0)])), now), (0, true));
+        assert_eq!(state.oldest, None);
+    }
+
+    #[test]
+    fn without_timestamps_the_time_without_a_completion_is_a_lower_bound() {
+        let began = Instant::now();
+        let mut state = InflightState::default();
+        let diskstats = |completed, in_flight| DiskStats::new([completed, 0, 0, 0]).with_in_flight(in_flight);
+        assert!(!state.stalls(diskstats(5, 2), began));
+        assert!(state.stalls(diskstats(5, 2), began + SECOND));
+        assert!(!state.stalls(diskstats(5, 2), began + 8 * SECOND), "only once");
+        assert_eq!(updated(&mut state, None, began + 8 * SECOND), (7, false));
+        assert_eq!(updated(&mut state, Some(survey(&[(2, 0)])), began + 8 * SECOND), (7, false));
+        assert_eq!(updated(&mut state, Some(survey(&[(2, 80)])), began + 8 * SECOND), (20, true));
+        // What is in flight is no I/O that the disk statistics count.
+        assert_eq!(updated(&mut state, Some(survey(&[(0, 0)])), began + 8 * SECOND), (0, true));
+        assert!(!state.stalls(diskstats(6, 2), began + 9 * SECOND));
+        assert_eq!(updated(&mut state, None, began + 9 * SECOND), (0, false));
+        assert!(!state.stalls(diskstats(6, 0), began + 10 * SECOND));
+        assert_eq!(
+            updated(&mut state, None, began + 10 * SECOND),
+            (0, true),
+            "a survey found nothing 2 s ago"
+        );
+        assert_eq!(updated(&mut state, None, began + 20 * SECOND), (0, false));
+    }
+
+    #[test]
+    fn a_long_survey_is_paid_for_by_later_collections() {
+        let mut budget = Budget::default();
+        budget.refill(SECOND);
+        budget.spend(SECOND / 2);
+        assert!(budget.is_left());
+        budget.spend(3 * SECOND);
+        let mut left = || {
+            budget.refill(SECOND);
+            budget.is_left()
+        };
+        assert_eq!([left(), left(), left(), left()], [false, false, true, true]);
+    }
+
+    /// Devices that stop again and again do not starve the others for ever.
+    #[test]
+    fn what_surveys_owe_is_limited() {
+        let mut budget = Budget::default();
+        let share = SECOND / SHARE;
+        let surveys = (0..1000).filter(|_| {
+            budget.refill(share);
+            let may = budget.may_borrow();
+            if may {
+                budget.spend(20 * share);
+            }
+            may
+        });
+        // The first few are owed; from then on one in 20 collections.
+        assert!((50..56).contains(&surveys.count()));
+        budget.refill(60 * SECOND / SHARE + 20 * share);
+        assert!(budget.debt.is_zero());
+    }
+
+    #[test]
+    fn turns_go_round() {
+        let from = |last| after(&[3, 5, 9], last).collect::<Vec<_>>();
+        assert_eq!((from(0), from(5), from(9)), (vec![3, 5, 9], vec![9, 3, 5], vec![3, 5, 9]));
+        assert_eq!(after(&[], 4).next(), None);
+    }
+}

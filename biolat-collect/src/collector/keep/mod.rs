@@ -1,0 +1,292 @@
+//! What is kept for the next daemon, so that a restart is not a reset: the probe itself, by the file descriptors of its maps,
+//! programs and links, and a state, which says what this daemon has taken of the counters.
+//!
+//! The truth of a series is its totals and what the kernel has counted since they were read. So a state may be some collections
+//! old, as long as no counter wraps, and is exact all the same. It has to be newer in three cases only: before the tables of
+//! workloads are switched again, as the table that was read last is then used again; before a slot is pushed to the free
+//! queue, as its next series begins with the counts that it has; and after records of slow I/Os were read, which are then here alone.
+
+mod predecessor;
+mod store;
+
+use std::{
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use biolat_model::epoch::nanoseconds;
+use biolat_probe::{Probe, WorkloadMaps};
+use biolat_system::rights::Keeping;
+use prost::Message as _;
+
+use super::{
+    Collector,
+    state::{
+        copies::Copies,
+        record::{DeviceRecord, FORMAT, State},
+    },
+    thread::LogLimit,
+};
+use store::FdKind;
+
+pub(super) use predecessor::Predecessor;
+pub use store::Kept;
+pub(super) use store::ProbeStore;
+
+/// The number of the first array of slots that is added: the probe has fewer maps.
+const FIRST_CHUNK: usize = 100;
+
+/// The number of the first map of the understudy's counters: there are fewer arrays of slots.
+const FIRST_OF_UNDERSTUDY: usize = 2000;
+
+/// Room for a state in a map at first.
+const STATE_BYTES: u64 = 8 << 10;
+
+/// What this daemon keeps.
+pub(super) struct Keep {
+    store: ProbeStore,
+    copies: Copies,
+    /// How many files or maps the copies have been in.
+    states: usize,
+    /// The probe's.
+    id: u32,
+    identity: Vec<u8>,
+    /// How many workloads the probe tells apart.
+    workloads: u32,
+    boot: String,
+    /// How many of the arrays of slots that were added are stored.
+    chunks: usize,
+    /// How many of the maps of the understudy's counters are stored.
+    understudy_maps: usize,
+    /// How long the last state took to write.
+    took: Duration,
+    error_log: LogLimit,
+}
+
+impl Keep {
+    /// Of a probe that this daemon has attached.
+    pub(super) fn new(
+        store: ProbeStore,
+        probe: &Probe,
+        identity: Vec<u8>,
+        workloads: u32,
+        boot: String,
+    ) -> Result<Self> {
+        let copies = match &store {
+            ProbeStore::Systemd(_) => Copies::create().context("cannot create a file in memory")?,
+            ProbeStore::Pins(_) => Copies::create_map(STATE_BYTES)?,
+        };
+        Ok(Self::of(store, copies, probe.id()?, identity, workloads, boot))
+    }
+
+    /// Of a probe that was taken over.
+    pub(super) fn of_predecessor(store: ProbeStore, predecessor: Predecessor, probe: &Probe) -> Self {
+        let Predecessor { copies, states, id, state, fds: _ } = predecessor;
+        let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
+        let (chunks, understudy_maps) =
+            (probe.maps.chunks_from(0).len(), probe.understudy_maps_from(0).len());
+        Self { chunks, understudy_maps, states, ..keep }
+    }
+
+    fn of(
+        store: ProbeStore,
+        copies: Copies,
+        id: u32,
+        identity: Vec<u8>,
+        workloads: u32,
+        boot: String,
+    ) -> Self {
+        let (took, error_log) = (Duration::ZERO, LogLimit::default());
+        let (states, chunks, understudy_maps) = (1, 0, 0);
+        Self {
+            store,
+            copies,
+            states,
+            id,
+            identity,
+            workloads,
+            boot,
+            chunks,
+            understudy_maps,
+            took,
+            error_log,
+        }
+    }
+
+    /// What the collector's thread needs for it.
+    pub(super) fn rights(&self) -> Keeping {
+        match &self.store {
+            ProbeStore::Systemd(store) => {
+                Keeping::WithSystemd { socket: store.as_raw_fd(), state: self.copies.as_fd().as_raw_fd() }
+            }
+            ProbeStore::Pins(_) => Keeping::InPins,
+        }
+    }
+
+    /// The store, when another probe is to be kept instead of this one.
+    pub(super) fn into_store(self) -> ProbeStore {
+        self.store
+    }
+
+    /// How long the last state took to write.
+    pub(super) fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// Stores the state and the probe. The links last: with them it is complete.
+    fn store_all(&mut self, probe: &Probe, maps: &[OwnedFd]) -> Result<()> {
+        let maps: Vec<_> = maps.iter().map(|fd| fd.as_fd()).collect();
+        self.store.add(self.id, FdKind::State, 0, &[self.copies.as_fd()])?;
+        self.store.add(self.id, FdKind::Maps, 0, &maps)?;
+        self.store.add(self.id, FdKind::Programs, 0, &probe.program_fds())?;
+        self.store.add(self.id, FdKind::Links, 0, &probe.link_fds())
+    }
+
+    /// Removes what is kept of probes that nobody continues with.
+    pub(super) fn forget(&self, probes: &[u32]) {
+        probes.iter().for_each(|&probe| self.store.forget(probe));
+    }
+
+    /// Keeps the link of the understudy, which was just attached: it is the last one.
+    pub(super) fn store_understudy(&self, probe: &Probe) -> Result<()> {
+        let links = probe.link_fds();
+        let Some((link, before)) = links.split_last() else { return Ok(()) };
+        self.store.add(self.id, FdKind::Links, before.len(), &[*link])
+    }
+
+    /// Keeps arrays of slots, and other maps of counters, that were added since the last call.
+    pub(super) fn store_chunks(&mut self, probe: &Probe) -> Result<()> {
+        let new = probe.maps.chunks_from(self.chunks);
+        if !new.is_empty() {
+            // Beyond the numbers of the maps that it had at the start.
+            self.store.add(self.id, FdKind::Maps, FIRST_CHUNK + self.chunks, &new)?;
+            self.chunks += new.len();
+        }
+        let new = probe.understudy_maps_from(self.understudy_maps);
+        if !new.is_empty() {
+            self.store.add(self.id, FdKind::Maps, FIRST_OF_UNDERSTUDY + self.understudy_maps, &new)?;
+            self.understudy_maps += new.len();
+        }
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self, collector: &mut Collector) -> Result<()> {
+        let began = Instant::now();
+        self.store_chunks(&collector.probe)?;
+        let state = collector.state(self);
+        let written = self.copies.write(|buffer| {
+            // A vector has room for any message.
+            let _ = state.encode(buffer);
+            collector.append_records(buffer);
+        });
+        let written = match written {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.write_to_larger_map(),
+            written => written.context("cannot write the state"),
+        };
+        self.took = began.elapsed();
+        written
+    }
+
+    /// Writes the state, which has just been encoded, to a larger map. That one is kept as well; the smaller one stays, without a
+    /// state, until the probe is removed.
+    fn write_to_larger_map(&mut self) -> Result<()> {
+        let larger = self.copies.in_larger_map()?;
+        self.store.add(self.id, FdKind::State, self.states, &[larger.as_fd()])?;
+        self.states += 1;
+        let mut smaller = std::mem::replace(&mut self.copies, larger);
+        smaller.invalidate().context("cannot invalidate the last state")
+    }
+}
+
+impl Collector {
+    /// Keeps everything for the next daemon, from now on, and removes what nobody continues with. A systemd that does not answer is
+    /// no reason not to measure; a folder that was asked for is.
+    pub(super) fn begin_to_keep(&mut self, mut keep: Keep, maps: &[OwnedFd], useless: &[u32]) -> Result<()> {
+        let kept = keep.commit(self).and_then(|()| keep.store_all(&self.probe, maps));
+        match (kept, &keep.store) {
+            (Ok(()), _) => {
+                keep.forget(useless);
+                self.keep = Some(keep);
+            }
+            (Err(error), ProbeStore::Systemd(_)) => {
+                log::warn!("{error:#}: if biolat restarts, its counters start at zero");
+                keep.forget(useless);
+                keep.forget(&[keep.id]);
+            }
+            // The next daemon continues with the last one's probe, which counts on.
+            (Err(error), ProbeStore::Pins(_)) => {
+                keep.forget(&[keep.id]);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the state, if it is kept at all. After an error there is none, until the next one is written: an old one would be
+    /// wrong.
+    pub(super) fn commit(&mut self) {
+        let Some(mut keep) = self.keep.take() else { return };
+        if let Err(error) = keep.commit(self) {
+            if keep.error_log.allows() {
+                log::error!("{error:#}: if biolat restarts now, its counters start at zero");
+            }
+            if let Err(error) = keep.copies.invalidate() {
+                log::error!("cannot invalidate the state, not keeping it any more: {error}");
+                return keep.forget(&[keep.id]);
+            }
+        }
+        self.keep = Some(keep);
+    }
+
+    /// Releases slots whose quarantine is over, or that are new, once the next daemon would know their baselines too.
+    pub(super) fn release_slots(&mut self) -> Result<()> {
+        if self.store.has_uncommitted() {
+            self.commit();
+        }
+        self.store.release_committed(&mut self.probe.maps)
+    }
+
+    /// The state without the records that are [appended](super::state::encoded).
+    fn state(&self, keep: &Keep) -> State {
+        let devices = self.devices.iter().map(|(&id, known)| DeviceRecord {
+            id,
+            inode: known.device.inode,
+            name: known.device.name.clone(),
+            since: nanoseconds(known.since),
+            was_quiet: known.was_quiet,
+            has_dispatch_times: known.has_dispatch_times,
+            has_submission_times: known.has_submission_times,
+            audit: known.audit.as_ref().map(super::Audit::to_record),
+        });
+        State {
+            format: FORMAT,
+            boot: keep.boot.clone(),
+            probe: keep.identity.clone(),
+            slots: self.probe.first_slots(),
+            taken_epoch: self.probe.workloads.as_ref().map_or(0, WorkloadMaps::taken_epoch),
+            started: nanoseconds(self.started),
+            unresolved_completions: self.unresolved_completions,
+            quarantined: self.store.quarantined_slots(),
+            devices: devices.collect(),
+            all_workloads: self.workloads.to_record(),
+            pending: self.reference.records(),
+            slow: self.slow.to_record(),
+            collections: self.stats.to_record(),
+            map_layout: self.probe.map_layout(),
+            sizes: self.probe.kernel.counts_sizes(),
+            workloads_limit: keep.workloads,
+            links: self.probe.link_fds().len() as u32,
+            earlier: self.earlier.to_record(),
+            recursion: self.refusals.lost(),
+            ..State::default()
+        }
+    }
+
+    fn append_records(&mut self, state: &mut Vec<u8>) {
+        self.store.append_records(state);
+        self.workloads.append_workloads(state);
+        self.slow.append_ios(state);
+    }
+}

@@ -1,0 +1,177 @@
+//! Where file descriptors of a probe are kept: by systemd, or pinned in a folder.
+
+use std::{
+    os::fd::{BorrowedFd, OwnedFd},
+    path::Path,
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use biolat_model::shell;
+use biolat_probe::ProbeFds;
+use biolat_system::{
+    passed_fds::{KEPT_PREFIX, KeptFd},
+    service_manager::FdStore,
+};
+
+use crate::pins::Pins;
+
+/// Where the daemon keeps what the next one needs, and what the last one has kept.
+#[derive(Debug)]
+pub struct Kept {
+    pub(super) store: ProbeStore,
+    /// What was kept of each probe, with its id.
+    pub(super) probes: Vec<(u32, Parts)>,
+}
+
+impl Kept {
+    /// In a folder, if there is one, or by systemd, if it has a store for this service. Without both, what was passed is closed.
+    pub fn open(folder: Option<&Path>, passed: Vec<KeptFd>) -> Result<Option<Self>> {
+        let systemd = FdStore::of_environment().map(ProbeStore::Systemd);
+        let mut probes: Vec<(u32, Parts)> = Vec::new();
+        for KeptFd { name, fd } in passed {
+            let Some((probe, kind)) = FdKind::parse(&name) else { continue };
+            match probes.iter_mut().find(|(id, _)| *id == probe) {
+                Some((_, parts)) => parts.add(kind, fd),
+                None => {
+                    let mut parts = Parts::default();
+                    parts.add(kind, fd);
+                    probes.push((probe, parts));
+                }
+            }
+        }
+        let Some(folder) = folder else { return Ok(systemd.map(|store| Self { store, probes })) };
+        let pinned = Self::in_folder(Pins::open_or_create(folder)?)?;
+        // A daemon without the folder has kept these: nobody would read them any more.
+        if let Some(systemd) = systemd {
+            probes.iter().for_each(|(probe, _)| systemd.forget(*probe));
+        }
+        Ok(Some(pinned))
+    }
+
+    /// What is pinned in a folder.
+    pub fn in_folder(pins: Pins) -> Result<Self> {
+        let mut probes = Vec::new();
+        for name in pins.probes()? {
+            let Some(id) = id_of(&name) else { continue };
+            // The probe may be intact: it must be neither removed nor ignored, as it would go on counting.
+            let parts = pinned(&pins, &name).map_err(|error| {
+                let folder = pins.folder().to_string_lossy();
+                let unpin = format!("biolat-daemon unpin {}", shell::quoted(&folder));
+                anyhow!("{error:#}: run as the user that kept this probe, or remove it ({unpin})")
+            });
+            probes.push((id, parts?));
+        }
+        Ok(Self { store: ProbeStore::Pins(pins), probes })
+    }
+}
+
+/// What is pinned of a probe.
+fn pinned(pins: &Pins, name: &str) -> Result<Parts> {
+    let mut parts = Parts::default();
+    for (file, fd) in pins.open_all(name)? {
+        if let Some(kind) = FdKind::of_name(file.split('-').next().unwrap_or_default()) {
+            parts.add(kind, fd);
+        }
+    }
+    Ok(parts)
+}
+
+/// What was kept of one probe.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) states: Vec<OwnedFd>,
+    pub(super) fds: ProbeFds,
+}
+
+impl Parts {
+    fn add(&mut self, kind: FdKind, fd: OwnedFd) {
+        match kind {
+            FdKind::State => self.states.push(fd),
+            FdKind::Maps => self.fds.maps.push(fd),
+            FdKind::Programs => self.fds.programs.push(fd),
+            FdKind::Links => self.fds.links.push(fd),
+        }
+    }
+}
+
+/// Who keeps it.
+#[derive(Debug)]
+pub(in crate::collector) enum ProbeStore {
+    Systemd(FdStore),
+    Pins(Pins),
+}
+
+impl ProbeStore {
+    /// Keeps file descriptors of a probe, of which there are `first` of this kind already.
+    pub(super) fn add(&self, probe: u32, kind: FdKind, first: usize, fds: &[BorrowedFd<'_>]) -> Result<()> {
+        match self {
+            Self::Systemd(store) => {
+                store.store(&kind.of_probe(probe), fds).context("cannot store file descriptors with systemd")
+            }
+            Self::Pins(pins) => pins.add(&folder_of(probe), kind.name(), first, fds),
+        }
+    }
+
+    /// Removes a probe that nobody continues with.
+    pub(in crate::collector) fn forget(&self, probe: u32) {
+        if let Err(error) = self.remove(probe) {
+            log::warn!("{error:#}");
+        }
+    }
+
+    /// Removes all that is kept of a probe.
+    fn remove(&self, probe: u32) -> Result<()> {
+        match self {
+            Self::Systemd(store) => FdKind::ALL
+                .into_iter()
+                .try_for_each(|kind| store.remove(&kind.of_probe(probe)))
+                .context("cannot remove file descriptors from systemd's store"),
+            Self::Pins(pins) => pins.remove(&folder_of(probe)),
+        }
+    }
+}
+
+fn folder_of(probe: u32) -> String {
+    format!("{KEPT_PREFIX}{probe}")
+}
+
+fn id_of(folder: &str) -> Option<u32> {
+    folder.strip_prefix(KEPT_PREFIX)?.parse().ok()
+}
+
+/// The part of a name that says what a file descriptor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FdKind {
+    State,
+    Maps,
+    Programs,
+    Links,
+}
+
+impl FdKind {
+    const ALL: [Self; 4] = [Self::State, Self::Maps, Self::Programs, Self::Links];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Maps => "maps",
+            Self::Programs => "programs",
+            Self::Links => "links",
+        }
+    }
+
+    fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
+    /// The name of file descriptors of the probe with this id.
+    fn of_probe(self, id: u32) -> String {
+        format!("{}-{}", folder_of(id), self.name())
+    }
+
+    /// The probe's id and the kind, of a name.
+    fn parse(name: &str) -> Option<(u32, Self)> {
+        let (folder, kind) = name.rsplit_once('-')?;
+        Some((id_of(folder)?, Self::of_name(kind)?))
+    }
+}

@@ -1,0 +1,262 @@
+//! The series in the probe's maps, and the slots that they are in. Any system call may fail: what is known here changes only
+//! after the kernel has done its part, and what is left to do is done by the next call.
+
+mod kept;
+mod moved;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
+};
+
+use anyhow::Result;
+use biolat_common::{
+    series::Key,
+    slot::{CHUNK_SLOTS, Cell, table_cell},
+};
+use biolat_probe::{SeriesMaps, SlotReading};
+
+use super::{
+    reference::Reference,
+    state::encoded::Encoded,
+    totals::{Growth, Totals},
+};
+
+#[derive(Default)]
+pub(super) struct SeriesStore {
+    series: BTreeMap<Key, TrackedSeries>,
+    /// Slots of series that have ended, until no run of the probe can write to them.
+    quarantined: VecDeque<Quarantined>,
+    /// Slots whose baselines are known here alone: they are released once the next daemon would know them too.
+    uncommitted: Vec<u32>,
+    /// Slots that are to be pushed to the free queue: none, unless the kernel has refused to take one.
+    released: VecDeque<u32>,
+    /// Values that free slots hold from former series.
+    baselines: BTreeMap<u32, Baseline>,
+}
+
+/// A series in the probe's maps.
+pub(super) struct TrackedSeries {
+    slot: u32,
+    /// Whether it is in the table. If not, putting it there is tried again: the cell may have become free.
+    in_table: bool,
+    totals: Box<Totals>,
+}
+
+/// What a slot holds from a former series.
+struct Baseline {
+    reading: SlotReading,
+    /// For the next daemon.
+    encoded: Encoded,
+}
+
+impl Baseline {
+    fn new(reading: SlotReading) -> Self {
+        Self { reading, encoded: Encoded::default() }
+    }
+}
+
+/// A slot whose series has ended. A run of the probe that began before may still write to it.
+struct Quarantined {
+    slot: u32,
+    /// At its end, such runs have ended.
+    grace_period: u64,
+}
+
+/// The keys of a device, for every op.
+fn keys_of(id: u64) -> RangeInclusive<Key> {
+    Key::new(id, 0)..=Key::new(id, u32::from(u8::MAX))
+}
+
+impl SeriesStore {
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
+        self.series.keys().copied()
+    }
+
+    /// Every series.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Totals)> {
+        self.series.iter().map(|(&key, tracked)| (key, &*tracked.totals))
+    }
+
+    /// Every series of a device.
+    pub(super) fn of_device(&self, id: u64) -> impl Iterator<Item = (Key, &Totals)> {
+        self.series.range(keys_of(id)).map(|(&key, tracked)| (key, &*tracked.totals))
+    }
+
+    /// Every series in the slots from this one on.
+    pub(super) fn in_slots_from(&self, first: u32) -> impl Iterator<Item = (Key, &Totals)> {
+        let tracked = self.series.iter().filter(move |(_, tracked)| tracked.slot >= first);
+        tracked.map(|(&key, tracked)| (key, &*tracked.totals))
+    }
+
+    /// Requests of a device that have ended on each CPU.
+    pub(super) fn completions(&self, id: u64) -> Vec<u64> {
+        let mut sum = Vec::new();
+        for (_, totals) in self.of_device(id) {
+            sum.resize(totals.completions().len().max(sum.len()), 0);
+            sum.iter_mut().zip(totals.completions()).for_each(|(sum, count)| *sum += count);
+        }
+        sum
+    }
+
+    pub(super) fn contains(&self, key: Key) -> bool {
+        self.series.contains_key(&key)
+    }
+
+    /// How many slots wait for the end of their quarantine.
+    pub(super) fn quarantined(&self) -> usize {
+        self.quarantined.len()
+    }
+
+    /// Reads the counters of every series in the index, as far as the reference has their I/Os. Returns the growth of each
+    /// device.
+    pub(super) fn read(
+        &mut self,
+        maps: &mut impl SeriesMaps,
+        index: &[(Key, u32)],
+        reference: &mut Reference,
+    ) -> Result<BTreeMap<u64, Growth>> {
+        let mut growth: BTreeMap<u64, Growth> = BTreeMap::new();
+        for &(key, slot) in index {
+            let now = maps.read(slot)?;
+            let tracked = self.track(key, slot);
+            let by_workload = reference.take(key, slot);
+            let mut grown = tracked.totals.add(now, by_workload.as_ref());
+            grown.without_workload = if by_workload.is_none() { grown.total } else { 0 };
+            *growth.entry(key.device()).or_default() += grown;
+            if !tracked.in_table {
+                tracked.in_table = publish(maps, key, slot)?;
+            }
+        }
+        Ok(growth)
+    }
+
+    /// A series that is in the index.
+    pub(super) fn track(&mut self, key: Key, slot: u32) -> &mut TrackedSeries {
+        self.series.entry(key).or_insert_with(|| {
+            let baseline =
+                self.baselines.remove(&slot).map_or(SlotReading::ZERO, |baseline| baseline.reading);
+            TrackedSeries {
+                slot,
+                in_table: false,
+                totals: Box::new(Totals::from_baseline(key.op(), baseline)),
+            }
+        })
+    }
+
+    /// Creates a series before its first I/O, which then is no rare case for the probe. `false`: no slot is free.
+    pub(super) fn create(&mut self, maps: &mut impl SeriesMaps, key: Key) -> Result<bool> {
+        let Some(slot) = maps.pop_free()? else { return Ok(false) };
+        match maps.insert(key, slot) {
+            Ok(true) => {
+                let tracked = self.track(key, slot);
+                tracked.in_table = publish(maps, key, slot)?;
+                Ok(true)
+            }
+            // The probe has just created it.
+            Ok(false) => self.release(maps, slot).map(|()| true),
+            Err(error) => {
+                self.released.push_back(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends every series of a device, and calls `ended` with the number of completions of each. After an error it can be called
+    /// again, for the rest.
+    pub(super) fn end(
+        &mut self,
+        maps: &mut impl SeriesMaps,
+        id: u64,
+        mut ended: impl FnMut(u64),
+    ) -> Result<()> {
+        while let Some((&key, tracked)) = self.series.range_mut(keys_of(id)).next() {
+            tracked.in_table = false;
+            let (slot, completions) = (tracked.slot, tracked.totals.count());
+            if maps.cell(table_cell(key))?.is_of(key) {
+                maps.set_cell(table_cell(key), Cell::EMPTY)?;
+            }
+            maps.remove(key)?;
+            self.series.remove(&key);
+            self.quarantine(maps, slot);
+            ended(completions);
+            // Another series whose key has the same cell of the table may get it now.
+            for (_, other) in
+                self.series.iter_mut().filter(|(other, _)| table_cell(**other) == table_cell(key))
+            {
+                other.in_table = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn quarantine(&mut self, maps: &mut impl SeriesMaps, slot: u32) {
+        let grace_period = maps.request_grace_period();
+        self.quarantined.push_back(Quarantined { slot, grace_period });
+    }
+
+    /// Ends the quarantine of slots that no run can write to any more: their values become the next baselines.
+    pub(super) fn end_quarantine(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
+        self.push_released(maps)?;
+        let mut index = None;
+        while let Some(&Quarantined { slot, grace_period }) = self.quarantined.front()
+            && maps.has_ended(grace_period)
+        {
+            let index = match &mut index {
+                Some(index) => index,
+                none => none.insert(maps.index()?),
+            };
+            // A run of the probe may have used a slot that was found to be in no use at the start.
+            if !index.iter().any(|&(_, used)| used == slot) {
+                self.baselines.insert(slot, Baseline::new(maps.read(slot)?));
+                self.uncommitted.push(slot);
+            }
+            self.quarantined.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Whether there are slots that can be released once the baselines are kept.
+    pub(super) fn has_uncommitted(&self) -> bool {
+        !self.uncommitted.is_empty()
+    }
+
+    /// Returns slots to the probe whose baselines are now kept for the next daemon, or are not to be kept at all.
+    pub(super) fn release_committed(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
+        self.released.extend(self.uncommitted.drain(..));
+        self.push_released(maps)
+    }
+
+    /// Adds a chunk of slots, to be released like those whose quarantine is over. `false`: the limit is reached.
+    pub(super) fn grow(&mut self, maps: &mut impl SeriesMaps) -> Result<bool> {
+        let Some(first) = maps.add_chunk()? else { return Ok(false) };
+        self.uncommitted.extend(first..first + CHUNK_SLOTS);
+        Ok(true)
+    }
+
+    fn release(&mut self, maps: &mut impl SeriesMaps, slot: u32) -> Result<()> {
+        self.released.push_back(slot);
+        self.push_released(maps)
+    }
+
+    fn push_released(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
+        while let Some(&slot) = self.released.front() {
+            maps.push_free(slot)?;
+            self.released.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// Puts a series into the table, for the probe's common case. `false`: its cell keeps a series that is likely to be busier, and
+/// the probe continues to find this one in the index.
+fn publish(maps: &mut impl SeriesMaps, key: Key, slot: u32) -> Result<bool> {
+    let cell = maps.cell(table_cell(key))?;
+    if cell.yields_to(key) {
+        maps.set_cell(table_cell(key), Cell::new(key, slot))?;
+        return Ok(true);
+    }
+    Ok(cell.is_of(key))
+}

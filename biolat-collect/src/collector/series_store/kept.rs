@@ -1,0 +1,148 @@
+//! The store as it is kept for the next daemon, and how that one continues: it knows what was true when the state was written,
+//! and the kernel knows what has happened since.
+
+use anyhow::{Context as _, Result, ensure};
+use biolat_common::series::Key;
+use biolat_probe::SeriesMaps;
+
+use super::{
+    super::{
+        state::record::{BaselineRecord, State, field},
+        totals::{
+            Totals,
+            record::{from_record, to_record},
+        },
+    },
+    Baseline, SeriesStore, TrackedSeries,
+};
+
+/// A series of the state that has ended since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::collector) struct EndedSeries {
+    pub(in crate::collector) key: Key,
+    pub(in crate::collector) completions: u64,
+}
+
+impl SeriesStore {
+    /// Appends the series, and the baselines of the other slots, to the state.
+    pub(in crate::collector) fn append_records(&mut self, state: &mut Vec<u8>) {
+        for (&key, TrackedSeries { slot, totals, .. }) in &mut self.series {
+            totals.append_record(key, *slot, state);
+        }
+        for (&slot, Baseline { reading, encoded }) in &mut self.baselines {
+            let record = || BaselineRecord { slot, reading: to_record(reading) };
+            encoded.append(field::BASELINES, record, state);
+        }
+    }
+
+    /// Slots that cannot be in the free queue, for the next daemon. Whether a released one is, that one has to find out.
+    pub(in crate::collector) fn quarantined_slots(&self) -> Vec<u32> {
+        self.quarantined.iter().map(|quarantined| quarantined.slot).collect()
+    }
+
+    /// Continues with maps that have so many slots. Returns the series that have ended since the state was written.
+    pub(in crate::collector) fn continue_from(
+        maps: &mut impl SeriesMaps,
+        all_slots: u32,
+        state: &State,
+    ) -> Result<(Self, Vec<EndedSeries>)> {
+        const CONTEXT: &str = "the state has a series that cannot be";
+        let State { series, baselines, quarantined, .. } = state;
+        let of_series = series.iter().map(|record| record.slot);
+        let of_free = baselines.iter().map(|baseline| baseline.slot);
+        let mut known = of_series.chain(of_free).chain(quarantined.iter().copied());
+        ensure!(known.all(|slot| slot < all_slots), "a map with slots of its state is missing");
+        let (mut store, mut ended) = (Self::default(), Vec::new());
+        for BaselineRecord { slot, reading } in baselines {
+            store.baselines.insert(*slot, Baseline::new(from_record(reading).context(CONTEXT)?));
+        }
+        let index = maps.index()?;
+        ensure!(index.iter().all(|&(_, slot)| slot < all_slots), "a map with slots of its series is missing");
+        let mut taken = Slots::none_of(all_slots);
+        for &(_, slot) in &index {
+            taken.insert(slot);
+        }
+        for record in series {
+            let (key, slot) = (Key::from_bits(record.key), record.slot);
+            let totals = Box::new(Totals::from_record(record).context(CONTEXT)?);
+            if index.contains(&(key, slot)) {
+                store.series.insert(key, TrackedSeries { slot, in_table: false, totals });
+            } else {
+                // Only the daemon ends a series, and before it releases the slot it writes the state.
+                ended.push(EndedSeries { key, completions: totals.count() });
+                if taken.insert(slot) {
+                    store.quarantine(maps, slot);
+                }
+            }
+        }
+        // Those that have begun since.
+        for &(key, slot) in &index {
+            store.track(key, slot);
+        }
+        for &slot in quarantined.iter().filter(|&&slot| taken.insert(slot)) {
+            store.quarantine(maps, slot);
+        }
+        for slot in store.slots_without_use(maps, all_slots)? {
+            store.quarantine(maps, slot);
+        }
+        Ok((store, ended))
+    }
+
+    /// Slots that are neither free, nor in use, nor in quarantine: the daemon ended when it was about to push or to insert them.
+    fn slots_without_use(&self, maps: &mut impl SeriesMaps, all_slots: u32) -> Result<Vec<u32>> {
+        let mut used = Slots::none_of(all_slots);
+        for quarantined in &self.quarantined {
+            used.insert(quarantined.slot);
+        }
+        let add_those_of_series = |used: &mut Slots, maps: &mut _| -> Result<()> {
+            for (_, slot) in SeriesMaps::index(maps)? {
+                used.insert(slot);
+            }
+            Ok(())
+        };
+        add_free(&mut used, maps)?;
+        add_those_of_series(&mut used, maps)?;
+        if used.others().next().is_some() {
+            // A run of the probe may have taken one out: at its end it has used it or put it back at the end of the queue. There it is
+            // found, unless more series begin until then than there are free slots before it: then the index has it in the end, and
+            // `end_quarantine` does not release it.
+            maps.wait_for_runs();
+            add_free(&mut used, maps)?;
+            add_those_of_series(&mut used, maps)?;
+        }
+        Ok(used.others().collect())
+    }
+}
+
+/// Adds the slots that are in the free queue. One at a time is taken out and put back, so that the probe always finds one.
+fn add_free(used: &mut Slots, maps: &mut impl SeriesMaps) -> Result<()> {
+    let mut found = Slots::none_of(used.0.len() as u32);
+    for _ in 0..used.0.len() {
+        let Some(slot) = maps.pop_free()? else { break };
+        maps.push_free(slot)?;
+        used.insert(slot);
+        if !found.insert(slot) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Some of all slots.
+struct Slots(Vec<bool>);
+
+impl Slots {
+    fn none_of(all: u32) -> Self {
+        Self(vec![false; all as usize])
+    }
+
+    /// `false`: it was there already, or does not exist.
+    fn insert(&mut self, slot: u32) -> bool {
+        self.0.get_mut(slot as usize).is_some_and(|is_in| !std::mem::replace(is_in, true))
+    }
+
+    /// Those that are not among them.
+    fn others(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.0).filter(|(_, is_in)| !**is_in).map(|(slot, _)| slot)
+    }
+}

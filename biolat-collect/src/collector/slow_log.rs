@@ -1,0 +1,429 @@
+//! The log of slow and failed I/Os: the probe's records, with the time of day and the name of the device. The latest are kept.
+
+mod kept;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::Result;
+use biolat_common::{
+    slow::{SlowRecord, UNKNOWN_NS},
+    status,
+};
+use biolat_model::snapshot::{SlowIo, SlowLog};
+use biolat_probe::{Probe, kernel::Kernel};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{Collector, KnownDevice, state::encoded::Encoded, workloads::WorkloadStore};
+
+/// How many I/Os are kept.
+const KEPT: usize = 1000;
+
+/// How many are recorded within a second at most, so that a drive that fails all I/O costs little.
+const PER_SECOND: u32 = 1000;
+
+/// How many devices that are gone are remembered.
+const GONE_DEVICES: usize = 100;
+
+#[derive(Default)]
+pub(super) struct SlowIoLog {
+    ios: VecDeque<SlowIo>,
+    /// The same, for snapshots to share.
+    shared: Arc<[SlowIo]>,
+    /// That of the latest I/O.
+    number: u64,
+    limit: RateLimit,
+    /// Records of devices that no scan has found yet.
+    unresolved: Vec<(SlowRecord, SystemTime)>,
+    /// Records that were dropped here.
+    dropped: u64,
+    /// Records that the probe dropped.
+    dropped_by_probe: u64,
+    /// The I/Os, for the next daemon.
+    encoded: Encoded,
+}
+
+/// The latest devices that are gone: an I/O may fail after its device has disappeared.
+#[derive(Default)]
+pub(super) struct GoneDevices(VecDeque<KnownDevice>);
+
+impl GoneDevices {
+    pub(super) fn add(&mut self, device: KnownDevice) {
+        self.0.push_back(device);
+        if self.0.len() > GONE_DEVICES {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// The device of a record.
+#[derive(Clone, Copy)]
+enum RecordDevice<'a> {
+    Shown(&'a str),
+    Hidden,
+    Unknown,
+}
+
+impl<'a> RecordDevice<'a> {
+    fn find(id: u64, devices: &'a BTreeMap<u64, KnownDevice>, gone: &'a GoneDevices) -> Self {
+        let gone = || gone.0.iter().rev().find(|known| known.device.id == id);
+        match devices.get(&id).or_else(gone) {
+            Some(known) if known.shown => Self::Shown(&known.device.name),
+            Some(_) => Self::Hidden,
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// Both clocks at one moment. The kernel's timestamps are of the monotonic one.
+#[derive(Clone, Copy)]
+struct Clocks {
+    wall: SystemTime,
+    monotonic: Duration,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        Self { wall: SystemTime::now(), monotonic: monotonic_now() }
+    }
+
+    /// The time of day of a timestamp, by the clock as it is set now.
+    fn time_of_day(self, timestamp_ns: u64) -> SystemTime {
+        let age = self.monotonic.saturating_sub(Duration::from_nanos(timestamp_ns));
+        self.wall.checked_sub(age).unwrap_or(self.wall)
+    }
+}
+
+/// Now, by the clock of the kernel's timestamps.
+pub(super) fn monotonic_now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
+}
+
+/// Allows [`PER_SECOND`], and as many at once after a second without any.
+#[derive(Default)]
+struct RateLimit {
+    /// Until when those so far would last, at a steady rate.
+    used_until: Duration,
+}
+
+impl RateLimit {
+    fn allows(&mut self, now: Duration) -> bool {
+        const SECOND: Duration = Duration::from_secs(1);
+        let next = self.used_until.max(now) + SECOND / PER_SECOND;
+        let allowed = next <= now + SECOND;
+        if allowed {
+            self.used_until = next;
+        }
+        allowed
+    }
+}
+
+impl SlowIoLog {
+    /// Adds the probe's records since the last call, in order of completion. Those of unknown devices wait for
+    /// [`resolve`](Self::resolve).
+    fn add<'a>(
+        &mut self,
+        mut records: Vec<SlowRecord>,
+        clocks: Clocks,
+        kernel: &Kernel,
+        device: impl Fn(u64) -> RecordDevice<'a>,
+        cgroup: impl Fn(u64) -> String,
+    ) {
+        // Each CPU sends its own in order.
+        records.sort_by_key(|record| record.completed_ns);
+        for record in records {
+            let device = device(record.key.device());
+            let completed = clocks.time_of_day(record.completed_ns);
+            match device {
+                RecordDevice::Hidden => {}
+                RecordDevice::Unknown if self.unresolved.len() == KEPT => self.dropped += 1,
+                _ if !self.limit.allows(clocks.monotonic) => self.dropped += 1,
+                RecordDevice::Shown(name) => {
+                    self.push(&record, completed, name, kernel, cgroup(record.workload))
+                }
+                RecordDevice::Unknown => self.unresolved.push((record, completed)),
+            }
+        }
+    }
+
+    /// Adds the records of devices that a scan has found since. The others are dropped.
+    fn resolve<'a>(
+        &mut self,
+        kernel: &Kernel,
+        device: impl Fn(u64) -> RecordDevice<'a>,
+        cgroup: impl Fn(u64) -> String,
+    ) {
+        for (record, completed) in std::mem::take(&mut self.unresolved) {
+            match device(record.key.device()) {
+                RecordDevice::Hidden => {}
+                RecordDevice::Shown(name) => {
+                    self.push(&record, completed, name, kernel, cgroup(record.workload))
+                }
+                RecordDevice::Unknown => self.dropped += 1,
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        record: &SlowRecord,
+        completed: SystemTime,
+        device: &str,
+        kernel: &Kernel,
+        cgroup: String,
+    ) {
+        let latency = |ns: u64| (ns != UNKNOWN_NS).then(|| Duration::from_nanos(ns));
+        let [admission, queue, total] = [record.admission_ns, record.queue_ns, record.total_ns].map(latency);
+        let device_latency = total.zip(queue).map(|(total, queue)| total.saturating_sub(queue));
+        self.number += 1;
+        self.encoded.forget();
+        self.ios.push_back(SlowIo {
+            number: self.number,
+            completed,
+            device: device.to_owned(),
+            op: kernel.op_name(record.key.op()),
+            sector: record.sector,
+            bytes: record.bytes,
+            status: status::name(record.status as usize, kernel.statuses_since_6_10),
+            latencies: [admission, queue, device_latency, total],
+            cpu: record.cpu,
+            cgroup,
+        });
+        if self.ios.len() > KEPT {
+            self.ios.pop_front();
+        }
+    }
+
+    /// Shares what was added since the last call with the snapshots to come.
+    fn share(&mut self, dropped_by_probe: u64) {
+        self.dropped_by_probe = dropped_by_probe;
+        if self.shared.last().is_none_or(|io| io.number < self.number) {
+            self.shared = self.ios.iter().cloned().collect();
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> SlowLog {
+        SlowLog { ios: Arc::clone(&self.shared), dropped: self.dropped + self.dropped_by_probe }
+    }
+}
+
+impl Collector {
+    /// Whether the probe records I/Os at all.
+    pub(super) fn records_slow_ios(&self) -> bool {
+        self.probe.kernel.layout.slow_ms != 0
+    }
+
+    /// Empties the probe's ring buffer, which has room for a thousand records and some. Returns whether there were any.
+    pub(super) fn read_slow_records(&mut self) -> bool {
+        let records = self.probe.slow_records();
+        let is_empty = records.is_empty();
+        self.add_slow_records(records);
+        !is_empty
+    }
+
+    /// Reads the records of a probe that has been replaced: those from before another one was attached, which has the others too.
+    pub(super) fn read_last_slow_records(&mut self, end: Duration) {
+        let mut records = self.probe.slow_records();
+        records.retain(|record| Duration::from_nanos(record.completed_ns) < end);
+        self.add_slow_records(records);
+    }
+
+    fn add_slow_records(&mut self, records: Vec<SlowRecord>) {
+        if !records.is_empty() {
+            let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
+            let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
+            self.slow.add(records, Clocks::now(), &self.probe.kernel, device, cgroup);
+        }
+    }
+
+    /// Completes the log for a snapshot, after any scan for unknown devices.
+    pub(super) fn complete_slow_log(&mut self) -> Result<()> {
+        let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
+        let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
+        self.slow.resolve(&self.probe.kernel, device, cgroup);
+        self.slow.share(self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?));
+        Ok(())
+    }
+}
+
+/// The cgroup of a record; empty if it is unknown.
+fn cgroup_path(workloads: &WorkloadStore, probe: &Probe, number: u64) -> String {
+    let Some(maps) = &probe.workloads else { return String::new() };
+    match workloads.path(number) {
+        // Its first I/O.
+        "" => maps.cgroup(number).ok().flatten().map(|cgroup| cgroup.path).unwrap_or_default(),
+        path => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    use biolat_common::{
+        series::Key,
+        slow::{SlowRecord, UNKNOWN_NS},
+    };
+    use biolat_probe::kernel::Kernel;
+    use biolat_testing::btf::modern;
+    use prost::Message as _;
+
+    use super::{super::state::record::State, Clocks, KEPT, PER_SECOND, RecordDevice, SlowIoLog};
+
+    const SDA: u64 = 1;
+    const HIDDEN: u64 = 2;
+    /// No scan has found it at first.
+    const LATE: u64 = 3;
+    const NEVER_FOUND: u64 = 4;
+
+    fn device(id: u64) -> RecordDevice<'static> {
+        match id {
+            SDA => RecordDevice::Shown("sda"),
+            HIDDEN => RecordDevice::Hidden,
+            _ => RecordDevice::Unknown,
+        }
+    }
+
+    fn cgroup(_: u64) -> String {
+        "/a.service".to_owned()
+    }
+
+    fn kernel() -> Kernel {
+        Kernel::from_btf(&modern("")).unwrap()
+    }
+
+    fn record(device: u64, completed_ns: u64) -> SlowRecord {
+        SlowRecord {
+            completed_ns,
+            key: Key::new(device, 0),
+            sector: 1 << 40,
+            admission_ns: 1_500,
+            queue_ns: 1_000,
+            total_ns: 5_000_000_001,
+            workload: 0,
+            bytes: 4096,
+            status: 0,
+            cpu: 7,
+            padding: 0,
+        }
+    }
+
+    fn at(milliseconds: u64) -> Clocks {
+        let monotonic = Duration::from_millis(milliseconds);
+        Clocks { wall: UNIX_EPOCH + Duration::from_secs(1_000) + monotonic, monotonic }
+    }
+
+    fn wall(ns: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_000) + Duration::from_nanos(ns)
+    }
+
+    /// The log, with the numbers that are kept.
+    fn numbers(log: &mut SlowIoLog) -> Vec<u64> {
+        log.share(0);
+        log.snapshot().ios.iter().map(|io| io.number).collect()
+    }
+
+    #[test]
+    fn a_record_is_converted() {
+        let mut log = SlowIoLog::default();
+        let failed = SlowRecord { status: 7, key: Key::new(SDA, 2), ..record(SDA, 2_000_000) };
+        let unsplit = SlowRecord { queue_ns: UNKNOWN_NS, admission_ns: UNKNOWN_NS, ..record(SDA, 3_000_000) };
+        let untimed = SlowRecord { total_ns: UNKNOWN_NS, status: 10, ..unsplit };
+        log.add(vec![failed, unsplit, untimed], at(1_000), &kernel(), device, cgroup);
+        log.share(0);
+        let ios = log.snapshot().ios;
+        let io = &ios[0];
+        assert_eq!((io.number, io.completed, io.device.as_str()), (1, wall(2_000_000), "sda"));
+        assert_eq!(
+            (io.op.as_str(), io.status, io.sector, io.bytes, io.cpu),
+            ("flush", "medium", 1 << 40, 4096, 7)
+        );
+        let ns = |io: usize| ios[io].latencies.map(|latency| latency.map(|latency| latency.as_nanos()));
+        assert_eq!(ns(0), [Some(1_500), Some(1_000), Some(4_999_999_001), Some(5_000_000_001)]);
+        assert_eq!((ios[1].op.as_str(), ios[1].status), ("read", "ok"));
+        assert_eq!(ns(1), [None, None, None, Some(5_000_000_001)]);
+        assert_eq!((ns(2), ios[2].status), ([None; 4], "ioerr"));
+    }
+
+    #[test]
+    fn the_next_daemon_has_the_same_log() {
+        let mut log = SlowIoLog::default();
+        let failed = SlowRecord { status: 7, queue_ns: UNKNOWN_NS, ..record(SDA, 2_000_000) };
+        for count in 0..3 {
+            log.share(0);
+            let mut state = Vec::new();
+            log.append_ios(&mut state);
+            let State { slow_ios, .. } = State::decode(&*state).unwrap();
+            let kept = SlowIoLog::from_records(&log.to_record(), slow_ios).unwrap();
+            assert_eq!((kept.number, kept.dropped), (count, 0));
+            assert_eq!(kept.snapshot().ios, log.snapshot().ios);
+            log.add(vec![failed], at(1_000), &kernel(), device, cgroup);
+        }
+    }
+
+    /// The time of day is that of the clock as it is set when the record is read.
+    #[test]
+    fn the_time_of_day_follows_the_clock() {
+        let clocks = Clocks { wall: UNIX_EPOCH + Duration::from_secs(9_000), ..at(10_000) };
+        assert_eq!(clocks.time_of_day(9_500_000_000), UNIX_EPOCH + Duration::from_millis(8_999_500));
+        assert_eq!(clocks.time_of_day(10_000_000_001), clocks.wall, "later than now, by another CPU's clock");
+        let unset = Clocks { wall: UNIX_EPOCH, ..clocks };
+        assert_eq!(unset.time_of_day(0), UNIX_EPOCH - Duration::from_secs(10));
+    }
+
+    #[test]
+    fn the_latest_are_kept_in_order_of_completion() {
+        let mut log = SlowIoLog::default();
+        let kernel = kernel();
+        log.add(vec![record(SDA, 30), record(SDA, 10), record(SDA, 20)], at(1), &kernel, device, cgroup);
+        log.share(0);
+        let first = log.snapshot().ios;
+        assert_eq!([0, 1, 2].map(|place| first[place].completed), [10, 20, 30].map(wall));
+        log.share(0);
+        assert!(std::sync::Arc::ptr_eq(&first, &log.snapshot().ios), "nothing was added");
+
+        for second in 1..=2 {
+            let records = (0..PER_SECOND).map(|place| record(SDA, second * 1_000_000 + u64::from(place)));
+            log.add(records.collect(), at(second * 1_000 + 10), &kernel, device, cgroup);
+        }
+        let kept = numbers(&mut log);
+        assert_eq!((kept.len(), kept[0], kept[KEPT - 1]), (KEPT, 1_004, 2_003));
+        assert!(kept.is_sorted());
+        assert_eq!((first.len(), log.snapshot().dropped), (3, 0), "an older snapshot has what it had");
+    }
+
+    #[test]
+    fn the_rate_is_limited() {
+        let mut log = SlowIoLog::default();
+        let kernel = kernel();
+        let records = |count: u32| (0..count).map(|place| record(SDA, u64::from(place))).collect::<Vec<_>>();
+        log.add(records(PER_SECOND + 300), at(5_000), &kernel, device, cgroup);
+        assert_eq!((numbers(&mut log).len(), log.snapshot().dropped), (1_000, 300));
+        // A quarter of a second later.
+        log.add(records(PER_SECOND), at(5_250), &kernel, device, cgroup);
+        assert_eq!((log.number, log.snapshot().dropped), (1_250, 300 + 750));
+        log.add(records(PER_SECOND), at(9_000), &kernel, device, cgroup);
+        log.share(7);
+        assert_eq!((log.number, log.snapshot().dropped), (2_250, 300 + 750 + 7));
+    }
+
+    #[test]
+    fn only_devices_that_are_shown() {
+        let mut log = SlowIoLog::default();
+        let kernel = kernel();
+        let records = [HIDDEN, LATE, SDA, NEVER_FOUND].map(|device| record(device, 1_000_000));
+        log.add(records.to_vec(), at(5), &kernel, device, cgroup);
+        assert_eq!((numbers(&mut log), log.snapshot().dropped), (vec![1], 0));
+        let found = |id| if id == LATE { RecordDevice::Shown("sdb") } else { device(id) };
+        log.resolve(&kernel, found, cgroup);
+        assert_eq!((numbers(&mut log), log.snapshot().dropped), (vec![1, 2], 1));
+        assert_eq!(log.snapshot().ios[1].device, "sdb");
+        assert_eq!(log.snapshot().ios[1].completed, wall(1_000_000));
+        log.resolve(&kernel, found, cgroup);
+        assert_eq!(log.snapshot().dropped, 1);
+    }
+}

@@ -1,0 +1,309 @@
+//! Two copies of the state, which are written by turns: a process that ends in the middle of a write leaves the older copy, and
+//! its checksum tells that the newer one is torn.
+//!
+//! They are in a file in memory that is sparse: each copy begins at a place of its own, far from the other, and takes as many
+//! pages as it is long. Or they are in a map, which can be pinned, and share its fixed size; a state that does not fit gets a larger
+//! map.
+
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::FileExt as _,
+    },
+};
+
+use anyhow::{Context as _, Result};
+use biolat_probe::StateMap;
+use flate2::Crc;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+const MAGIC: [u8; 8] = *b"biolat\0\x01";
+
+/// Magic, checksum, 4 bytes of zeros, sequence number, length. The checksum is of all that follows it.
+const HEADER: usize = 32;
+const CHECKED: usize = 12;
+
+/// Where the copies begin in a file.
+const PLACES: [u64; 2] = [0, 1 << 30];
+
+/// More than any state in a file, which can be sparse: a length beyond was not written by biolat.
+const MAX_LENGTH: u64 = 256 << 20;
+
+/// Where they are.
+enum Memory {
+    File(File),
+    Map(StateMap),
+}
+
+impl Memory {
+    /// Where the copies begin.
+    fn places(&self) -> [u64; 2] {
+        match self {
+            Self::File(_) => PLACES,
+            Self::Map(map) => [0, map.bytes() / 2],
+        }
+    }
+
+    fn place(&self, sequence: u64) -> u64 {
+        self.places()[(sequence % 2) as usize]
+    }
+
+    /// How many bytes a copy at this place can have.
+    fn room(&self, place: u64) -> io::Result<u64> {
+        match self {
+            Self::File(file) => Ok(file.metadata()?.len().saturating_sub(place).min(MAX_LENGTH)),
+            Self::Map(map) => Ok(map.bytes() / 2),
+        }
+    }
+
+    fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_exact_at(buffer, at),
+            Self::Map(map) => map.read(buffer, at),
+        }
+    }
+
+    /// Writes a copy.
+    fn write(&mut self, copy: &[u8], sequence: u64) -> io::Result<()> {
+        let place = self.place(sequence);
+        match self {
+            Self::File(file) => file.write_all_at(copy, place),
+            Self::Map(map) if copy.len() as u64 > map.bytes() / 2 => Err(io::ErrorKind::StorageFull.into()),
+            Self::Map(map) => map.write(copy, place),
+        }
+    }
+}
+
+/// The copies.
+pub(in crate::collector) struct Copies {
+    memory: Memory,
+    /// Of the next copy.
+    sequence: u64,
+    buffer: Vec<u8>,
+}
+
+impl Copies {
+    pub(in crate::collector) fn create() -> io::Result<Self> {
+        let file = memfd_create("biolat", MemfdFlags::CLOEXEC)?.into();
+        Ok(Self { memory: Memory::File(file), sequence: 1, buffer: Vec::new() })
+    }
+
+    /// In a map, with room for a state of so many bytes.
+    pub(in crate::collector) fn create_map(bytes: u64) -> Result<Self> {
+        let map = StateMap::create(2 * bytes.next_multiple_of(StateMap::PAGE_BYTES))?;
+        Ok(Self { memory: Memory::Map(map), sequence: 1, buffer: Vec::new() })
+    }
+
+    /// Files or maps that another process has written, one after the other; the one with the latest state, and that state; none if
+    /// all copies are torn.
+    pub(in crate::collector) fn open(fds: Vec<OwnedFd>) -> io::Result<(Self, Option<Vec<u8>>)> {
+        let mut latest: Option<(Self, Option<Vec<u8>>)> = None;
+        for fd in fds {
+            let memory = match StateMap::open(fd.try_clone()?) {
+                Ok(map) => Memory::Map(map),
+                Err(_) => Memory::File(File::from(fd)),
+            };
+            let copies = memory.places().into_iter().filter_map(|place| read(&memory, place));
+            let (sequence, state) = copies.max_by_key(|(sequence, _)| *sequence).unzip();
+            let sequence = sequence.map_or(1, |sequence: u64| sequence.wrapping_add(1));
+            if latest.as_ref().is_none_or(|(latest, _)| latest.sequence < sequence) {
+                latest = Some((Self { memory, sequence, buffer: Vec::new() }, state));
+            }
+        }
+        latest.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// A map with twice the room for the state that was encoded last, which did not fit, and this state in it.
+    pub(in crate::collector) fn in_larger_map(&mut self) -> Result<Self> {
+        let mut larger = Self::create_map(2 * self.buffer.len() as u64)?;
+        larger.memory.write(&self.buffer, self.sequence).context("cannot write the state")?;
+        (larger.sequence, larger.buffer) = (self.sequence + 1, std::mem::take(&mut self.buffer));
+        Ok(larger)
+    }
+
+    /// Writes a state over the older copy.
+    pub(in crate::collector) fn write(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        self.buffer.clear();
+        self.buffer.resize(HEADER, 0);
+        encode(&mut self.buffer);
+        let length = (self.buffer.len() - HEADER) as u64;
+        let header = &mut self.buffer[..HEADER];
+        header[..8].copy_from_slice(&MAGIC);
+        header[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        header[24..].copy_from_slice(&length.to_le_bytes());
+        let checksum = checksum(&self.buffer);
+        self.buffer[8..CHECKED].copy_from_slice(&checksum.to_le_bytes());
+        self.memory.write(&self.buffer, self.sequence)?;
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Makes both copies invalid. Their first pages exist if they have been written, so that no memory is needed.
+    pub(in crate::collector) fn invalidate(&mut self) -> io::Result<()> {
+        for sequence in 0..2 {
+            self.memory.write(&[0; HEADER], sequence)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of memory that the file takes.
+    #[cfg(test)]
+    pub(in crate::collector) fn bytes(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt as _;
+        let Memory::File(file) = &self.memory else { return Ok(0) };
+        Ok(file.metadata()?.blocks() * 512)
+    }
+}
+
+impl AsFd for Copies {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.memory {
+            Memory::File(file) => file.as_fd(),
+            Memory::Map(map) => map.as_fd(),
+        }
+    }
+}
+
+fn checksum(copy: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(&copy[CHECKED..]);
+    crc.sum()
+}
+
+/// The copy at a place, if it is valid, and its sequence number.
+fn read(memory: &Memory, place: u64) -> Option<(u64, Vec<u8>)> {
+    let mut copy = vec![0; HEADER];
+    memory.read(&mut copy, place).ok()?;
+    let word = |at: usize| copy.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let (sequence, length) = (word(16)?, word(24)?.saturating_add(HEADER as u64));
+    // What another program has written may have any length.
+    if copy[..8] != MAGIC || length > memory.room(place).ok()? || memory.place(sequence) != place {
+        return None;
+    }
+    copy.resize(length as usize, 0);
+    memory.read(&mut copy, place).ok()?;
+    let expected = u32::from_le_bytes(*copy[8..].first_chunk()?);
+    (checksum(&copy) == expected).then(|| (sequence, copy.split_off(HEADER)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::{fd::AsFd as _, unix::fs::FileExt as _};
+
+    use super::{Copies, File, HEADER, Memory, PLACES};
+
+    fn written(states: &[&[u8]]) -> Copies {
+        let mut copies = Copies::create().unwrap();
+        for state in states {
+            copies.write(|buffer| buffer.extend_from_slice(state)).unwrap();
+        }
+        copies
+    }
+
+    /// As the next process finds it.
+    fn found(copies: &Copies) -> Option<Vec<u8>> {
+        opened(copies).1
+    }
+
+    fn opened(copies: &Copies) -> (Copies, Option<Vec<u8>>) {
+        Copies::open(vec![copies.as_fd().try_clone_to_owned().unwrap()]).unwrap()
+    }
+
+    fn file(copies: &Copies) -> &File {
+        let Memory::File(file) = &copies.memory else { panic!("no file") };
+        file
+    }
+
+    fn place(sequence: usize) -> u64 {
+        PLACES[sequence % 2]
+    }
+
+    #[test]
+    fn the_latest_state_is_found_and_the_older_copy_is_written_next() {
+        assert_eq!(found(&written(&[])), None);
+        let states: [&[u8]; 4] = [b"one", b"two", b"", b"four, longer than those before"];
+        for count in 1..=states.len() {
+            let copies = written(&states[..count]);
+            assert_eq!(found(&copies).unwrap(), states[count - 1]);
+            let (mut next, _) = opened(&copies);
+            next.write(|buffer| buffer.extend_from_slice(b"next")).unwrap();
+            assert_eq!(found(&copies).unwrap(), b"next");
+            // The one before is still there.
+            file(&next).write_all_at(&[0; 64], place(count + 1)).unwrap();
+            assert_eq!(found(&copies).unwrap(), states[count - 1]);
+        }
+    }
+
+    #[test]
+    fn a_write_that_ends_anywhere_leaves_the_older_copy() {
+        let (oldest, older, newer) = ([1_u8; 300], [2_u8; 300], [3_u8; 280]);
+        let whole = written(&[&oldest, &older, &newer]);
+        let mut bytes = vec![0; HEADER + newer.len()];
+        file(&whole).read_exact_at(&mut bytes, place(3)).unwrap();
+        for length in 0..bytes.len() {
+            let copies = written(&[&oldest, &older]);
+            file(&copies).write_all_at(&bytes[..length], place(3)).unwrap();
+            assert_eq!(found(&copies).unwrap(), older, "{length} bytes written");
+        }
+        for changed in 0..bytes.len() {
+            let copies = written(&[&oldest, &older]);
+            let mut bytes = bytes.clone();
+            bytes[changed] ^= 0x10;
+            file(&copies).write_all_at(&bytes, place(3)).unwrap();
+            assert_eq!(found(&copies).unwrap(), older, "byte {changed} changed");
+        }
+    }
+
+    #[test]
+    fn what_another_program_wrote_is_no_state() {
+        let copies = written(&[]);
+        file(&copies).write_all_at(&[0xff; 4096], 0).unwrap();
+        assert_eq!(found(&copies), None);
+        file(&copies).set_len(0).unwrap();
+        assert_eq!(found(&copies), None);
+        let mut copies = written(&[b"one", b"two"]);
+        copies.invalidate().unwrap();
+        assert_eq!(found(&copies), None);
+        copies.write(|buffer| buffer.extend_from_slice(b"three")).unwrap();
+        assert_eq!(found(&copies).unwrap(), b"three");
+    }
+
+    #[test]
+    fn a_copy_is_not_longer_than_its_place() {
+        let copies = written(&[b"one"]);
+        assert_eq!(copies.memory.room(place(1)).unwrap(), (HEADER + 3) as u64);
+        for length in [4, 100 << 20, u64::MAX] {
+            file(&copies).write_all_at(&length.to_le_bytes(), place(1) + 24).unwrap();
+            assert_eq!(found(&copies), None);
+        }
+    }
+
+    #[test]
+    fn of_several_files_the_latest_state_counts() {
+        for newer_first in [true, false] {
+            let (older, newer) = (written(&[b"one", b"two"]), written(&[b"one", b"two", b"three"]));
+            let fds = || {
+                let mut all = [&written(&[]), &older, &newer]
+                    .map(|copies| copies.as_fd().try_clone_to_owned().unwrap());
+                if newer_first {
+                    all.reverse();
+                }
+                all.into()
+            };
+            let (mut found, state) = Copies::open(fds()).unwrap();
+            assert_eq!(state.unwrap(), b"three");
+            found.write(|buffer| buffer.extend_from_slice(b"four")).unwrap();
+            assert_eq!(Copies::open(fds()).unwrap().1.unwrap(), b"four");
+        }
+        assert!(Copies::open(Vec::new()).is_err());
+    }
+
+    #[test]
+    fn memory_is_what_is_written() {
+        let copies = written(&[&[7; 5000], &[8; 5000]]);
+        assert_eq!(copies.bytes().unwrap(), 4 * 4096);
+        assert_eq!(file(&copies).metadata().unwrap().len(), PLACES[1] + (HEADER + 5000) as u64);
+    }
+}

@@ -1,0 +1,288 @@
+//! The collector's thread: a collection on each interval, and commands in between.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use biolat_common::bucket::{CELLS, LIMIT_NS, cell};
+use biolat_model::{
+    histogram::Histogram,
+    snapshot::{LongWait, Snapshot},
+};
+use tokio::sync::watch;
+
+use super::{
+    Collector,
+    state::{
+        record::CollectionsRecord,
+        sparse::{compress, expand},
+    },
+};
+use crate::device::diskstats::DiskStats;
+
+/// What the collector is asked to do between collections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CollectorCommand {
+    /// Scan the devices: a disk appeared or disappeared.
+    Rescan,
+    /// Collect a last time and end.
+    Stop,
+}
+
+/// Least time between two log lines about the same problem of collections.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Least time between two scans that uevents ask for.
+const RESCAN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long a collection waits for runs of the probe before commands and slow records are handled.
+const REST_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Time between two looks whether slots of series that have ended can be released.
+const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Time between two readings of the records of slow I/Os.
+const SLOW_RECORDS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Statistics of the collections so far.
+pub(super) struct CollectionStats {
+    durations: [u64; CELLS],
+    sum_ns: u128,
+    pub(super) last_success: Option<Instant>,
+    pub(super) wait: LongWait,
+    pub(super) failures: u64,
+    pub(super) overruns: u64,
+    failure_log: LogLimit,
+    overrun_log: LogLimit,
+}
+
+/// Limits the rate of a log line: what goes wrong usually goes wrong on each collection. One for each problem, so that none
+/// hides another.
+#[derive(Default)]
+pub(super) struct LogLimit(Option<Instant>);
+
+impl LogLimit {
+    pub(super) fn allows(&mut self) -> bool {
+        let allowed = self.0.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
+        if allowed {
+            self.0 = Some(Instant::now());
+        }
+        allowed
+    }
+}
+
+impl Default for CollectionStats {
+    fn default() -> Self {
+        Self {
+            durations: [0; CELLS],
+            sum_ns: 0,
+            last_success: None,
+            wait: LongWait::None,
+            failures: 0,
+            overruns: 0,
+            failure_log: LogLimit::default(),
+            overrun_log: LogLimit::default(),
+        }
+    }
+}
+
+impl CollectionStats {
+    fn record(&mut self, duration: Duration, interval: Duration) {
+        let ns = duration.as_nanos();
+        self.durations[cell(u64::try_from(ns).unwrap_or(u64::MAX).min(LIMIT_NS - 1))] += 1;
+        self.sum_ns += ns;
+        if duration > interval {
+            self.overruns += 1;
+            if self.overrun_log.allows() {
+                log::warn!(
+                    "a collection took {duration:.1?}, longer than the interval of {interval:?}: raise --interval"
+                );
+            }
+        }
+    }
+
+    /// For the next daemon.
+    pub(super) fn to_record(&self) -> CollectionsRecord {
+        CollectionsRecord {
+            durations: compress(&self.durations),
+            sum_ns: u64::try_from(self.sum_ns).unwrap_or(u64::MAX),
+            failures: self.failures,
+            overruns: self.overruns,
+        }
+    }
+
+    /// `None` if the record is not one of collections.
+    pub(super) fn from_record(record: &CollectionsRecord) -> Option<Self> {
+        let (sum_ns, failures, overruns) = (record.sum_ns.into(), record.failures, record.overruns);
+        let mut stats = Self { sum_ns, failures, overruns, ..Self::default() };
+        expand(&record.durations, &mut stats.durations)?;
+        Some(stats)
+    }
+
+    pub(super) fn histogram(&self) -> Histogram {
+        Histogram::from_cells(self.durations, self.sum_ns)
+    }
+}
+
+/// Collects until a command stops it or its handle is dropped. If a collection fails, the last snapshot stays.
+pub(super) fn run(
+    mut collector: Collector,
+    interval: Duration,
+    commands: &Receiver<CollectorCommand>,
+    snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
+) {
+    collector.interval = interval;
+    let mut next = Instant::now();
+    let mut earliest_rescan = next;
+    let mut rescan: Option<Instant> = None;
+    loop {
+        let mut begun = Some(collector.begin_to_collect());
+        let mut quarantine = None;
+        let next_slow_records = || Instant::now() + SLOW_RECORDS_INTERVAL;
+        let mut slow_records = collector.records_slow_ios().then(next_slow_records);
+        loop {
+            let is_at_rest = begun.is_some() && collector.workloads_are_at_rest(REST_TIMEOUT);
+            collector.publish_long_wait(begun.is_some() && !is_at_rest, snapshots);
+            if let Some(collection) = begun.take_if(|_| is_at_rest) {
+                collector.finish_and_publish(collection, interval, snapshots);
+                // A collection that took too long delays the next one; missed ones are not made up for.
+                next = (next + interval).max(Instant::now());
+                quarantine = collector.next_release();
+            }
+            collector.probe.maps.grace_periods.log_long_wait();
+            let now = Instant::now();
+            if begun.is_none() && now >= next {
+                break;
+            }
+            if slow_records.is_some_and(|due| now >= due) {
+                if collector.read_slow_records() {
+                    collector.commit();
+                }
+                slow_records = Some(next_slow_records());
+                continue;
+            }
+            if rescan.is_some_and(|due| now >= due) {
+                rescan = None;
+                if let Err(error) = collector.rescan() {
+                    log::error!("{error:#}");
+                }
+                earliest_rescan = Instant::now() + RESCAN_INTERVAL;
+                quarantine = collector.next_release();
+                continue;
+            }
+            if quarantine.is_some_and(|due| now >= due) {
+                // An error here recurs on the next collection, which logs it.
+                quarantine = collector.end_quarantine().ok().and_then(|()| collector.next_release());
+                continue;
+            }
+            // While a collection waits for runs of the probe, `workloads_are_at_rest` does.
+            let wake = if begun.is_some() { now } else { next };
+            let wake = [slow_records, rescan, quarantine].into_iter().flatten().fold(wake, Instant::min);
+            match commands.recv_timeout(wake - now) {
+                Ok(CollectorCommand::Rescan) => {
+                    rescan.get_or_insert(earliest_rescan);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(CollectorCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    if let Some(collection) = begun {
+                        collector.finish_and_publish(collection, interval, snapshots);
+                    }
+                    let last = collector.begin_to_collect();
+                    collector.finish_and_publish(last, interval, snapshots);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A collection that has begun.
+struct BegunCollection {
+    at: Instant,
+    /// What had been waited for runs of the probe before it began.
+    waited: Duration,
+    diskstats: Result<BTreeMap<u64, DiskStats>>,
+}
+
+impl Collector {
+    fn begin_to_collect(&mut self) -> BegunCollection {
+        let (at, waited) = (Instant::now(), self.probe.maps.grace_periods.waited());
+        BegunCollection { at, waited, diskstats: self.begin_collection() }
+    }
+
+    /// When to look again for slots that can be released.
+    fn next_release(&self) -> Option<Instant> {
+        (self.store.quarantined() > 0).then(|| Instant::now() + RELEASE_INTERVAL)
+    }
+
+    fn finish_and_publish(
+        &mut self,
+        begun: BegunCollection,
+        interval: Duration,
+        snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
+    ) {
+        let result = begun.diskstats.and_then(|diskstats| self.finish_collection(&diskstats));
+        // The state has the durations of all collections that are published; the time to write it counts with the next one.
+        let kept = self.keep.as_ref().map(|keep| keep.took()).unwrap_or_default();
+        // A long wait for runs of the probe is logged as one; no interval prevents it.
+        let waited = self.probe.maps.grace_periods.waited() - begun.waited;
+        self.stats.record(begun.at.elapsed().saturating_sub(waited) + kept, interval);
+        match result {
+            Ok(mut snapshot) => {
+                self.stats.last_success = Some(Instant::now());
+                snapshot.health = self.health();
+                // Before anybody can see the snapshot: the next daemon never shows less.
+                self.commit();
+                snapshots.send_replace(Some(Arc::new(snapshot)));
+            }
+            Err(error) => {
+                self.stats.failures += 1;
+                if self.stats.failure_log.allows() {
+                    log::error!("a collection failed, keeping the previous snapshot: {error:#}");
+                }
+                self.commit();
+                self.publish_health(snapshots);
+            }
+        }
+    }
+
+    /// Publishes that a collection's wait for runs of the probe has become a long one, or that such a wait has ended.
+    fn publish_long_wait(&mut self, is_waiting: bool, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
+        let is_long = is_waiting && self.probe.maps.grace_periods.is_long();
+        let was_long = self.stats.wait == LongWait::InProgress;
+        if is_long != was_long {
+            self.stats.wait = if is_long { LongWait::InProgress } else { LongWait::Ended(Instant::now()) };
+            self.publish_health(snapshots);
+        }
+    }
+
+    /// Publishes the last snapshot again, with the current statistics of the collector.
+    fn publish_health(&self, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
+        snapshots.send_if_modified(|last| {
+            let Some(snapshot) = last else { return false };
+            *last = Some(Arc::new(Snapshot { health: self.health(), ..Snapshot::clone(snapshot) }));
+            true
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::CollectionStats;
+
+    #[test]
+    fn an_overrun_does_not_hide_a_failure() {
+        let mut stats = CollectionStats::default();
+        stats.record(Duration::from_secs(2), Duration::from_secs(1));
+        assert!(!stats.overrun_log.allows(), "a second overrun within a minute");
+        assert!(stats.failure_log.allows() && !stats.failure_log.allows());
+    }
+}

@@ -1,0 +1,346 @@
+//! The workloads: what each cgroup has done on each device, and who it is. A cgroup that is gone is kept for a while.
+
+mod gone;
+mod kept;
+mod reading;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::Result;
+use biolat_common::{
+    series::Key,
+    workload::{KERNEL, OTHER},
+};
+use biolat_model::{
+    cgroup::{Identity, PodNames},
+    snapshot::WorkloadView,
+};
+use biolat_probe::{EpochCounts, SeenCgroup};
+
+use super::{state::encoded::Encoded, workload_totals::WorkloadTotals};
+use gone::Gone;
+
+/// After this, the path of a cgroup is read again: with cgroup v1 it may have another name.
+const RENAME_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How cgroups that have no room of their own are shown together.
+const OTHER_NAME: &str = "other";
+
+/// Every workload since the probe was attached, by serial number.
+pub(super) struct WorkloadStore {
+    workloads: BTreeMap<u64, Workload>,
+    /// Earlier cgroups with the path of a workload, by serial number: what they still do is counted as the workload's.
+    aliases: BTreeMap<u64, Alias>,
+    /// I/Os of workloads that are not shown any more.
+    ended: BTreeMap<Key, u64>,
+    /// I/Os of cgroups without room of their own.
+    without_room: u64,
+    /// The serial number of the root, whose I/Os are the kernel's, too.
+    root: Option<u64>,
+    /// When the counts were taken last.
+    taken: SystemTime,
+    logged_other: bool,
+    /// Whether there is a pod or container whose names have not been looked for.
+    has_unnamed: bool,
+}
+
+struct Workload {
+    /// None of the kernel and of all others.
+    cgroup: Option<SeenCgroup>,
+    identity: Identity,
+    /// When its counts were zero.
+    since: SystemTime,
+    /// When its path was read.
+    path_read: Instant,
+    /// Since when it has been gone.
+    gone: Option<Gone>,
+    usage: BTreeMap<Key, WorkloadTotals>,
+    /// All of this, for the next daemon.
+    encoded: Encoded,
+}
+
+/// An earlier cgroup with the same recorded path as a workload.
+struct Alias {
+    workload: u64,
+    cgroup: SeenCgroup,
+    /// When its path was read.
+    path_read: Instant,
+}
+
+impl Workload {
+    fn new(number: u64, cgroup: Option<SeenCgroup>, since: SystemTime, now: Instant) -> Self {
+        let identity = Identity::of_path(shown_path(number, cgroup.as_ref()));
+        let (usage, encoded) = (BTreeMap::new(), Encoded::default());
+        Self { cgroup, identity, since, path_read: now, gone: None, usage, encoded }
+    }
+
+    /// Whether it is a pod or container in one, by an id that is not a name.
+    fn may_have_names(&self) -> bool {
+        self.identity.pod.is_empty()
+            && !(self.identity.pod_uid.is_empty() && self.identity.container_id.is_empty())
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.cgroup.as_ref().map(|cgroup| cgroup.path.as_str())
+    }
+}
+
+/// What the store asks the kernel.
+pub(super) trait Cgroups {
+    /// How many cgroups the probe can record.
+    fn room(&self) -> usize;
+    /// The cgroup with this serial number, if the probe has recorded it.
+    fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>>;
+    /// Has the probe record it again at its next I/O. Until then its record stays, and keeps its room.
+    fn mark_stale(&mut self, workload: u64) -> Result<()>;
+    /// Removes the record of a cgroup that is gone, which makes room for another one.
+    fn forget(&mut self, workload: u64) -> Result<()>;
+    /// Whether it still exists.
+    fn exists(&self, workload: u64, cgroup: &SeenCgroup) -> Result<bool>;
+}
+
+impl WorkloadStore {
+    /// For a probe that was attached at this time.
+    pub(super) fn new(started: SystemTime) -> Self {
+        Self {
+            workloads: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            without_room: 0,
+            root: None,
+            taken: started,
+            logged_other: false,
+            has_unnamed: false,
+        }
+    }
+
+    /// Adds the counts of an epoch, after so many scrapes. Those of a cgroup that is not known any more are added to the others.
+    pub(super) fn add(
+        &mut self,
+        counts: &EpochCounts,
+        now: Instant,
+        scrapes: u64,
+        cgroups: &mut impl Cgroups,
+    ) {
+        let since = std::mem::replace(&mut self.taken, SystemTime::now());
+        let mut active = BTreeSet::new();
+        for (&(key, number), entry) in counts {
+            active.insert(number);
+            let number = self.known(number, since, now, cgroups);
+            active.insert(number);
+            let workload =
+                self.workloads.entry(number).or_insert_with(|| Workload::new(number, None, since, now));
+            workload.encoded.forget();
+            workload.gone = None;
+            let totals = workload.usage.entry(key).or_default();
+            let before = totals.ios();
+            totals.add(entry);
+            if number == OTHER {
+                self.without_room += totals.ios() - before;
+            }
+        }
+        if active.contains(&OTHER) && !std::mem::replace(&mut self.logged_other, true) {
+            log::warn!(
+                "no room for every cgroup: {} are told apart, I/O of the rest is counted together as {OTHER_NAME}; raise --workloads",
+                cgroups.room()
+            );
+        }
+        self.refresh_paths(now, cgroups);
+        self.end_gone(&active, now, scrapes, cgroups);
+    }
+
+    /// Counts I/Os of series that are not counted by workload.
+    pub(super) fn add_without_room(&mut self, ios: u64) {
+        self.without_room += ios;
+    }
+
+    /// The number under which the workload of a cgroup is kept.
+    fn known(&mut self, number: u64, since: SystemTime, now: Instant, cgroups: &impl Cgroups) -> u64 {
+        if number == KERNEL || number == OTHER || self.workloads.contains_key(&number) {
+            return number;
+        }
+        if self.root == Some(number) {
+            return KERNEL;
+        }
+        if let Some(alias) = self.aliases.get(&number) {
+            return alias.workload;
+        }
+        match cgroups.cgroup(number) {
+            Ok(Some(cgroup)) if cgroup.path == "/" => {
+                self.root = Some(number);
+                KERNEL
+            }
+            Ok(Some(cgroup)) => {
+                self.insert(number, cgroup, since, now);
+                number
+            }
+            _ => OTHER,
+        }
+    }
+
+    fn insert(&mut self, number: u64, cgroup: SeenCgroup, since: SystemTime, now: Instant) {
+        let workload = Workload::new(number, Some(cgroup), since, now);
+        self.has_unnamed |= workload.may_have_names();
+        self.workloads.insert(number, workload);
+        self.merge_same_path(number, now);
+    }
+
+    /// A cgroup with the recorded path of an earlier one continues its counts, as when a service restarts. The earlier one, which
+    /// may still write something back or be another one with the same truncated path, becomes an alias.
+    fn merge_same_path(&mut self, number: u64, now: Instant) {
+        let Some(path) = self.workloads.get(&number).and_then(Workload::path).map(str::to_owned) else {
+            return;
+        };
+        let has_same_path =
+            |&other: &u64, workload: &mut Workload| other != number && workload.path() == Some(&path);
+        let earlier: Vec<_> = self.workloads.extract_if(.., has_same_path).collect();
+        let Some(workload) = self.workloads.get_mut(&number) else { return };
+        workload.encoded.forget();
+        for (earlier, Workload { cgroup, since, usage, .. }) in earlier {
+            for alias in self.aliases.values_mut().filter(|alias| alias.workload == earlier) {
+                alias.workload = number;
+            }
+            if let Some(cgroup) = cgroup {
+                self.aliases.insert(earlier, Alias { workload: number, cgroup, path_read: now });
+            }
+            workload.since = workload.since.min(since);
+            for (key, totals) in usage {
+                workload.usage.entry(key).or_default().add_totals(&totals);
+            }
+        }
+    }
+
+    /// Reads paths again that were read some time ago.
+    fn refresh_paths(&mut self, now: Instant, cgroups: &mut impl Cgroups) {
+        let is_due = |path_read: &mut Instant| {
+            let is_due = now.duration_since(*path_read) >= RENAME_INTERVAL;
+            if is_due {
+                *path_read = now;
+            }
+            is_due
+        };
+        let mut renamed = Vec::new();
+        for (&number, workload) in &mut self.workloads {
+            let Some(cgroup) = &workload.cgroup else { continue };
+            if workload.gone.is_some() || !is_due(&mut workload.path_read) {
+                continue;
+            }
+            if let Some(recorded) = refresh(number, cgroups)
+                && cgroup.path != recorded.path
+            {
+                renamed.push(number);
+                workload.encoded.forget();
+                workload.identity = Identity::of_path(&recorded.path);
+                self.has_unnamed |= workload.may_have_names();
+                workload.cgroup = Some(recorded);
+            }
+        }
+        for number in renamed {
+            self.merge_same_path(number, now);
+        }
+        let mut separate = Vec::new();
+        self.aliases.retain(|&number, alias| {
+            if !is_due(&mut alias.path_read) {
+                return true;
+            }
+            let path = self.workloads.get(&alias.workload).and_then(Workload::path);
+            match refresh(number, cgroups).filter(|recorded| Some(recorded.path.as_str()) != path) {
+                Some(renamed) => {
+                    separate.push((number, renamed));
+                    false
+                }
+                None => true,
+            }
+        });
+        for (number, cgroup) in separate {
+            self.insert(number, cgroup, self.taken, now);
+        }
+    }
+
+    /// Adds names to pods and containers. Those that are gone keep theirs.
+    fn name_pods(&mut self, names: &PodNames) {
+        for workload in self.workloads.values_mut().filter(|workload| workload.may_have_names()) {
+            workload.encoded.forget();
+            workload.identity = std::mem::take(&mut workload.identity).with_names(names);
+        }
+    }
+
+    /// Removes what was done on devices that are gone.
+    pub(super) fn retain_series(&mut self, is_here: impl Fn(Key) -> bool) {
+        for workload in self.workloads.values_mut() {
+            let before = workload.usage.len();
+            workload.usage.retain(|&key, _| is_here(key));
+            if workload.usage.len() < before {
+                workload.encoded.forget();
+            }
+        }
+        self.ended.retain(|&key, _| is_here(key));
+    }
+
+    /// How a workload is shown; empty if it is unknown.
+    pub(super) fn path(&self, number: u64) -> &str {
+        let number = match self.aliases.get(&number) {
+            Some(alias) => alias.workload,
+            None if self.root == Some(number) => KERNEL,
+            None => number,
+        };
+        self.workloads.get(&number).map_or("", |workload| shown_path(number, workload.cgroup.as_ref()))
+    }
+
+    /// I/Os of workloads that are not shown any more.
+    pub(super) fn ended(&self, series: Key) -> u64 {
+        self.ended.get(&series).copied().unwrap_or_default()
+    }
+
+    /// Every workload, with what it has done on the devices that have a name. `beyond` are series that are not counted by
+    /// workload: the others have done it.
+    pub(super) fn views<'a>(
+        &self,
+        beyond: &[(Key, WorkloadTotals)],
+        started: SystemTime,
+        device: impl Fn(u64) -> Option<&'a str>,
+        op: impl Fn(u32) -> String,
+    ) -> Vec<WorkloadView> {
+        let view = |key: Key, totals: &WorkloadTotals| Some(totals.view(device(key.device())?, op(key.op())));
+        let views = self.workloads.iter().map(|(&number, workload)| WorkloadView {
+            cgroup: shown_path(number, workload.cgroup.as_ref()).to_owned(),
+            identity: workload.identity.clone(),
+            since: workload.since,
+            is_gone: workload.gone.is_some(),
+            usage: workload.usage.iter().filter_map(|(&key, totals)| view(key, totals)).collect(),
+        });
+        let mut views: Vec<_> = views.collect();
+        let beyond: Vec<_> = beyond.iter().filter_map(|(key, totals)| view(*key, totals)).collect();
+        match views.iter_mut().find(|view| view.cgroup == OTHER_NAME) {
+            Some(others) => others.usage.extend(beyond),
+            None => views.push(WorkloadView {
+                cgroup: OTHER_NAME.to_owned(),
+                identity: Identity::default(),
+                since: started,
+                is_gone: false,
+                usage: beyond,
+            }),
+        }
+        views.retain(|view| !view.usage.is_empty());
+        views.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
+        views
+    }
+}
+
+/// The path that a workload is shown with.
+fn shown_path(number: u64, cgroup: Option<&SeenCgroup>) -> &str {
+    let without = if number == OTHER { OTHER_NAME } else { "/" };
+    cgroup.map_or(without, |cgroup| cgroup.path.as_str())
+}
+
+/// The latest record of a cgroup. Has it recorded again for the next time; an error is harmless, as that is in some seconds.
+fn refresh(number: u64, cgroups: &mut impl Cgroups) -> Option<SeenCgroup> {
+    let recorded = cgroups.cgroup(number).ok()??;
+    let _ = cgroups.mark_stale(number);
+    Some(recorded)
+}

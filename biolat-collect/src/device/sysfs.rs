@@ -1,0 +1,145 @@
+//! Single attributes of block devices in sysfs.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use biolat_model::text::sanitize;
+
+/// Whether the kernel accounts and timestamps a device's requests, which may change at any time.
+pub fn iostats_enabled(sysfs: &Path, name: &str) -> io::Result<bool> {
+    Ok(attribute(&sysfs.join("block").join(name).join("queue/iostats"), &mut [0; 64])?.trim() != "0")
+}
+
+/// The I/O scheduler in use, of the device with this directory: `mq-deadline` of `none [mq-deadline] bfq`. A device that can have
+/// none has only `none`. Empty if it cannot be read.
+pub(super) fn scheduler(path: &Path) -> io::Result<String> {
+    let all = text(path, "queue/scheduler")?;
+    let in_use = all.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    Ok(in_use.map_or(all.as_str(), |(name, _)| name).to_owned())
+}
+
+/// Reads, and all other requests, that a device's driver has not completed yet, by `inflight`; 0 if it cannot be read.
+pub fn inflight(sysfs: &Path, name: &str) -> (u64, u64) {
+    let mut buffer = [0; 64];
+    let path = sysfs.join("block").join(name).join("inflight");
+    let mut counts = attribute(&path, &mut buffer).unwrap_or_default().split_ascii_whitespace();
+    let mut next = || counts.next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    (next(), next())
+}
+
+/// The numbers of a device's hardware queues, those that a CPU uses; none if they cannot be listed.
+pub fn hardware_queues(sysfs: &Path, name: &str) -> Option<Vec<u32>> {
+    let names = names(&sysfs.join("block").join(name).join("mq"));
+    let queues: Vec<u32> = names.into_iter().filter_map(|name| name.parse().ok()).collect();
+    (!queues.is_empty()).then_some(queues)
+}
+
+/// Bio-based devices (dm, md) and the devices that they are stacked on.
+pub fn stacked(sysfs: &Path) -> io::Result<Vec<(String, Vec<String>)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(sysfs.join("block"))? {
+        let path = entry?.path();
+        let mut below = names(&path.join("slaves"));
+        if let Some(name) = path.file_name().and_then(|name| name.to_str())
+            && !below.is_empty()
+            && !path.join("mq").is_dir()
+        {
+            below.sort();
+            found.push((name.to_owned(), below));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A short attribute, by one read and without an allocation: for attributes that are read on each collection.
+pub(super) fn attribute<'a>(path: &Path, buffer: &'a mut [u8]) -> io::Result<&'a str> {
+    let read = fs::File::open(path)?.read(buffer)?;
+    std::str::from_utf8(&buffer[..read]).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// An attribute's text; empty if it cannot be read. Most attributes exist for some kinds of device only, and reading some
+/// fails. Only a shortage of this process is an error, so that the device is not considered gone.
+pub(super) fn text(path: &Path, attribute: &str) -> io::Result<String> {
+    match fs::read(path.join(attribute)) {
+        Ok(bytes) => Ok(clean(&String::from_utf8_lossy(&bytes))),
+        Err(error) if is_shortage(&error) => Err(error),
+        Err(_) => Ok(String::new()),
+    }
+}
+
+/// Whether this process, or the host, lacks descriptors or memory.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}
+
+/// The first of these attributes that is not empty.
+pub(super) fn first_of(path: &Path, attributes: &[&str]) -> io::Result<Option<String>> {
+    for attribute in attributes {
+        let text = text(path, attribute)?;
+        if !text.is_empty() {
+            return Ok(Some(text));
+        }
+    }
+    Ok(None)
+}
+
+/// Entries of a directory; none if it cannot be read.
+pub(super) fn names(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+/// Trimmed, and without control characters: a drive's text is printed on terminals.
+pub(super) fn clean(text: &str) -> String {
+    sanitize::text(text.trim_matches(|c: char| c.is_whitespace() || c.is_control()))
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_testing::Tree;
+
+    use super::{inflight, scheduler, stacked};
+
+    #[test]
+    fn the_scheduler_in_use() {
+        let tree = Tree::new(
+            "scheduler",
+            &[("sda/queue/scheduler", "none [mq-deadline] bfq\n"), ("sdb/queue/scheduler", "none\n")],
+        );
+        for (device, expected) in [("sda", "mq-deadline"), ("sdb", "none"), ("sdc", "")] {
+            assert_eq!(scheduler(&tree.0.join("block").join(device)).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn stacked_devices_name_what_is_below() {
+        let tree = Tree::new(
+            "stacked",
+            &[
+                ("md0/slaves/sdb", ""),
+                ("md0/slaves/sda", ""),
+                ("dm-0/slaves/md0", ""),
+                ("dm-1/mq/0/x", ""),
+                ("dm-1/slaves/sdc", ""),
+                ("zram0/size", "1"),
+            ],
+        );
+        let expected = [("dm-0", vec!["md0"]), ("md0", vec!["sda", "sdb"])];
+        let found = stacked(&tree.0).unwrap();
+        let found: Vec<_> = found
+            .iter()
+            .map(|(name, below)| (name.as_str(), below.iter().map(String::as_str).collect::<Vec<_>>()))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn reads_and_writes_in_flight() {
+        let tree = Tree::new("inflight", &[("sda/inflight", "       3        4\n")]);
+        assert_eq!((inflight(&tree.0, "sda"), inflight(&tree.0, "sdb")), ((3, 4), (0, 0)));
+    }
+}

@@ -1,0 +1,34 @@
+//! What comes first in the block of an interval's sizes and workloads.
+
+use biolat_model::snapshot::Snapshot;
+
+use super::bits::BitReader;
+
+/// What an interval has of sizes and workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Breakdown {
+    /// Whether workloads are counted. Of sizes, each op tells.
+    pub(super) has_workloads: bool,
+}
+
+impl Breakdown {
+    /// None if neither is counted.
+    pub(super) fn of(snapshot: &Snapshot) -> Option<Self> {
+        let has_workloads = snapshot.workloads.is_some();
+        let mut series = snapshot.devices.iter().flat_map(|view| &view.series);
+        (has_workloads || series.any(|series| series.sizes.is_some())).then_some(Self { has_workloads })
+    }
+}
+
+/// Reads sizes and workloads.
+pub(super) struct BreakdownReader<'a> {
+    pub(super) reader: BitReader<'a>,
+    pub(super) has_workloads: bool,
+}
+
+impl<'a> BreakdownReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        let mut reader = BitReader::new(bytes);
+        Self { has_workloads: reader.flag(), reader }
+    }
+}

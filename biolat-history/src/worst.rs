@@ -1,0 +1,257 @@
+//! The worst intervals of a history: those with the longest latencies or the oldest I/Os in flight, and those with errors.
+
+use std::{cmp::Ordering, collections::HashMap, mem};
+
+use biolat_model::{
+    api::{ApiInterval, ApiSlowIo, IN_FLIGHT},
+    interval,
+    saturating::add,
+};
+use serde::Serialize;
+
+/// How many are shown of each kind.
+const SHOWN: usize = 15;
+
+/// What a device and op did in an interval, or in several in a row in which it was slow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorstInterval {
+    pub began: f64,
+    /// When the last of them ended.
+    pub ended: f64,
+    pub seconds: f64,
+    pub intervals: usize,
+    pub device: String,
+    pub op: String,
+    /// The longest latency: exact, if it is that of a recorded I/O.
+    pub latency: f64,
+    /// When that I/O completed, if it was recorded.
+    pub completed: Option<f64>,
+    pub ios: u64,
+    pub errors: u64,
+}
+
+/// The lower bound of a bucket, compared with its upper one, and a bit less.
+const BUCKET: f64 = 0.9;
+
+/// From how many seconds on intervals in a row are one stall.
+const SLOW: f64 = interval::SLOW.as_secs() as f64;
+
+/// The worst of the intervals so far. An I/O that hangs is one row, until it completes, and so is a stall of many intervals.
+#[derive(Default)]
+pub struct Worst {
+    /// The slowest first.
+    slowest: Vec<WorstInterval>,
+    /// Others with errors, the most first.
+    failed: Vec<WorstInterval>,
+    /// Those that were slow in the last interval, by device and op: they may go on.
+    open: HashMap<[String; 2], WorstInterval>,
+}
+
+impl Worst {
+    /// Adds the next interval, with a summary.
+    pub fn add(&mut self, interval: &ApiInterval) {
+        let mut still_open = HashMap::new();
+        for mut row in rows_of(interval) {
+            let key = [row.device.clone(), row.op.clone()];
+            let former = self.open.remove(&key);
+            let is_slow = row.latency >= SLOW;
+            if let Some(hung) = self.completed_by(&row) {
+                row.add_former(&hung);
+            }
+            match former {
+                Some(mut former) if row.continues(&former) => {
+                    former.add(&row);
+                    row = former;
+                }
+                Some(former) => self.insert(former),
+                None => {}
+            }
+            if is_slow {
+                still_open.insert(key, row);
+            } else {
+                self.insert(row);
+            }
+        }
+        let over = mem::replace(&mut self.open, still_open);
+        over.into_values().for_each(|row| self.insert(row));
+    }
+
+    /// The I/O in flight that hung until this row's slowest I/O completed.
+    fn completed_by(&mut self, row: &WorstInterval) -> Option<WorstInterval> {
+        let in_flight = [row.device.clone(), IN_FLIGHT.to_owned()];
+        let completes = row.completes(self.open.get(&in_flight)?);
+        completes.then(|| self.open.remove(&in_flight))?
+    }
+
+    fn insert(&mut self, row: WorstInterval) {
+        let rest = insert(&mut self.slowest, row, |one, other| {
+            other.latency.total_cmp(&one.latency).then_with(|| in_order(one, other))
+        });
+        if let Some(row) = rest.filter(|row| row.errors > 0) {
+            insert(&mut self.failed, row, |one, other| {
+                other.errors.cmp(&one.errors).then_with(|| in_order(one, other))
+            });
+        }
+    }
+
+    /// The slowest, then others with errors.
+    pub fn end(mut self) -> Vec<WorstInterval> {
+        let open = mem::take(&mut self.open);
+        open.into_values().for_each(|row| self.insert(row));
+        self.slowest.append(&mut self.failed);
+        self.slowest
+    }
+}
+
+/// Inserts a row at its place; returns the one that is too many, if there is one.
+fn insert(
+    rows: &mut Vec<WorstInterval>,
+    row: WorstInterval,
+    order: impl Fn(&WorstInterval, &WorstInterval) -> Ordering,
+) -> Option<WorstInterval> {
+    let place = rows.partition_point(|before| order(before, &row).is_le());
+    rows.insert(place, row);
+    if rows.len() > SHOWN { rows.pop() } else { None }
+}
+
+/// Of equal rows the first.
+fn in_order(one: &WorstInterval, other: &WorstInterval) -> Ordering {
+    let place = |row: &WorstInterval| (row.device.clone(), row.op.clone());
+    one.began.total_cmp(&other.began).then_with(|| place(one).cmp(&place(other)))
+}
+
+impl WorstInterval {
+    /// Whether it is about the same as the row of the interval before.
+    fn continues(&self, former: &Self) -> bool {
+        // An I/O in flight gets older; a younger one is another.
+        self.latency >= SLOW && (self.op != IN_FLIGHT || self.latency > former.latency)
+    }
+
+    /// Whether its slowest I/O is the one that was in flight.
+    fn completes(&self, hung: &Self) -> bool {
+        self.op != IN_FLIGHT && self.latency >= BUCKET * hung.latency
+    }
+
+    /// Adds the row of a later interval.
+    fn add(&mut self, later: &Self) {
+        if later.latency > self.latency {
+            (self.latency, self.completed) = (later.latency, later.completed);
+        }
+        self.began = self.began.min(later.began);
+        self.ended = later.ended;
+        self.seconds += later.seconds;
+        self.intervals += later.intervals;
+        add(&mut self.ios, later.ios);
+        add(&mut self.errors, later.errors);
+    }
+
+    /// Adds the row of its I/O in flight, which ended before.
+    fn add_former(&mut self, hung: &Self) {
+        self.began = hung.began;
+        self.seconds += hung.seconds;
+        self.intervals += hung.intervals;
+    }
+}
+
+fn rows_of(interval: &ApiInterval) -> impl Iterator<Item = WorstInterval> {
+    let total = |io: &ApiSlowIo| io.latency.total.unwrap_or_default();
+    let mut recorded: HashMap<_, &ApiSlowIo> = HashMap::new();
+    for io in &interval.slow {
+        let slowest = recorded.entry((io.device.as_str(), io.op.as_str())).or_insert(io);
+        if total(io) >= total(slowest) {
+            *slowest = io;
+        }
+    }
+    interval.summary.iter().map(move |summary| {
+        let slowest = recorded.get(&(summary.device.as_str(), summary.op.as_str())).copied();
+        // What failed is recorded however fast it was: a slower one may not be.
+        let slowest = slowest.filter(|io| total(io) >= BUCKET * summary.slowest_seconds);
+        WorstInterval {
+            began: interval.began,
+            ended: interval.taken,
+            seconds: interval.seconds,
+            intervals: 1,
+            device: summary.device.clone(),
+            op: summary.op.clone(),
+            latency: slowest.map_or(summary.slowest_seconds, total),
+            completed: slowest.map(|io| io.completed),
+            ios: summary.ios,
+            errors: summary.errors,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_model::api::ApiInterval;
+    use biolat_testing::samples::{minute, slow_io};
+
+    use super::{IN_FLIGHT, Worst, WorstInterval};
+
+    fn interval(number: u32, op: &str, slowest_seconds: f64, errors: u64) -> ApiInterval {
+        minute(f64::from(number) * 60.0, op, slowest_seconds, errors)
+    }
+
+    fn worst(intervals: &[ApiInterval]) -> Vec<WorstInterval> {
+        let mut worst = Worst::default();
+        intervals.iter().for_each(|interval| worst.add(interval));
+        worst.end()
+    }
+
+    fn summary(row: &WorstInterval) -> (f64, String, f64, u64) {
+        (row.began / 60.0, row.op.to_owned(), row.latency, row.errors)
+    }
+
+    /// A day of I/Os of a millisecond, a stall, errors in one minute, and an I/O that took minutes.
+    #[test]
+    fn stalls_and_errors_are_found() {
+        let mut day: Vec<_> = (0..1560).map(|number| interval(number, "read", 1e-3, 0)).collect();
+        day[180] = interval(180, "read", 4.1, 0);
+        let mut stall = slow_io(7, "sda");
+        (stall.latency.total, stall.completed) = (Some(4.0), 180.0 * 60.0 + 4.5);
+        // Of another device, or op.
+        let mut others = [slow_io(5, "sdb"), slow_io(6, "sda")];
+        others[1].op = "write".into();
+        day[180].slow = [&others[..], &[stall]].concat();
+        day[700] = interval(700, "read", 1e-3, 9);
+        day[800] = interval(800, "read", 1e-3, 12);
+        day[900] = interval(900, IN_FLIGHT, 55.0, 0);
+        let rows = worst(&day);
+        assert_eq!(summary(&rows[0]), (900.0, IN_FLIGHT.to_owned(), 55.0, 0));
+        assert_eq!(summary(&rows[1]), (180.0, "read".to_owned(), 4.0, 0));
+        assert_eq!(rows[1].completed, Some(180.0 * 60.0 + 4.5));
+        let failed: Vec<_> = rows.iter().filter(|row| row.errors > 0).map(summary).collect();
+        assert_eq!(failed, [(800.0, "read".to_owned(), 1e-3, 12), (700.0, "read".to_owned(), 1e-3, 9)]);
+        assert_eq!(rows.len(), 15 + 2);
+        assert!(worst(&[]).is_empty());
+    }
+
+    /// An hour of an I/O that hangs, then completes; and a minute later a stall of some minutes, while others go on.
+    #[test]
+    fn what_lasts_is_one_row() {
+        let mut day: Vec<_> = (0..200).map(|number| interval(number, "read", 1e-3, 0)).collect();
+        for minute in 1..60_u32 {
+            let hung = interval(minute, IN_FLIGHT, 60.0 * f64::from(minute) - 20.0, 0).summary;
+            day[minute as usize].summary.extend(hung);
+        }
+        day[60].summary.extend(interval(60, "write", 3700.0, 1).summary);
+        for stalled in &mut day[62..65] {
+            stalled.summary[0].slowest_seconds = stalled.began / 120.0;
+        }
+        // Another one, much younger.
+        for minute in [100, 101, 103] {
+            day[minute].summary.extend(interval(0, IN_FLIGHT, 1.0 + minute as f64, 0).summary);
+        }
+        day[102].summary.extend(interval(102, IN_FLIGHT, 2.0, 0).summary);
+        let rows = worst(&day);
+        let shown = |row: &WorstInterval| {
+            (row.op.to_owned(), row.began / 60.0, row.ended / 60.0, row.intervals, row.latency)
+        };
+        // That of minute 103 is older than the one before: it is taken for the same.
+        assert_eq!(shown(&rows[0]), ("write".to_owned(), 1.0, 61.0, 60, 3700.0));
+        assert_eq!(shown(&rows[1]), (IN_FLIGHT.to_owned(), 102.0, 104.0, 2, 104.0));
+        assert_eq!(shown(&rows[2]), (IN_FLIGHT.to_owned(), 100.0, 102.0, 2, 102.0));
+        assert_eq!(shown(&rows[3]), ("read".to_owned(), 62.0, 65.0, 3, 32.0));
+        assert_eq!((rows[3].ios, rows[3].seconds, rows[4].latency), (300, 180.0, 1e-3));
+    }
+}

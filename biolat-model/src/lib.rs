@@ -1,0 +1,20 @@
+//! The figures: what a collection finds, as plain data. Knows neither the kernel nor Prometheus, HTTP or a terminal.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod band_histogram;
+pub mod cgroup;
+pub mod device;
+pub mod epoch;
+pub mod histogram;
+pub mod interval;
+pub mod losses;
+pub mod period;
+pub mod saturating;
+pub mod shell;
+pub mod size_histogram;
+pub mod snapshot;
+pub mod status;
+pub mod text;
+pub mod version;

@@ -1,0 +1,30 @@
+//! Quoting for commands that users copy: names of devices and files may contain anything.
+
+use std::borrow::Cow;
+
+/// A word, quoted for a POSIX shell where it has to be; safe in interactive shells too.
+pub fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''")).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::quoted;
+
+    #[test]
+    fn words_for_the_shell() {
+        assert_eq!(quoted("/usr/bin/biolat-daemon"), "/usr/bin/biolat-daemon");
+        for word in ["/a b'c", "", "etherd!e1.1", "$(id);`id`", "\"\n\\"] {
+            let script = format!("printf %s {}", quoted(word));
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(output.stdout, word.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The version of this build.
+
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,449 @@
+//! What biolat needs to know of the running kernel, resolved from its BTF.
+
+use std::collections::BTreeMap;
+
+use biolat_common::{
+    kernel::{Layout, bio_issue},
+    mark,
+    workload::Tables,
+};
+
+use super::{
+    Options,
+    btf::{Btf, MalformedBtf},
+};
+
+/// The kernel as its BTF describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The layout that the probe is relocated to.
+    pub layout: Layout,
+    /// The names of the ops by number: the kernel's names in lower case.
+    pub ops: BTreeMap<u32, String>,
+    /// Whether block statuses have the numbers of Linux 6.10 and later.
+    pub statuses_since_6_10: bool,
+    /// Whether the tracepoint `block_rq_requeue` exists, with arguments that the probe knows.
+    pub has_requeue: bool,
+    /// Whether the kernel refuses to run a program that is already running on the CPU: since 6.1, as tracing programs have this
+    /// helper. All such kernels can compare and exchange numbers in programs.
+    ///
+    /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
+    pub refuses_runs: bool,
+    /// Whether the layout has all members that a walk over a device's requests in flight needs.
+    pub can_walk: bool,
+    /// Whether requests name the cgroup that the kernel charges.
+    pub has_workloads: bool,
+}
+
+/// Why the probe cannot run on this kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub enum UnsupportedKernel {
+    /// The BTF cannot be parsed.
+    Malformed(MalformedBtf),
+    /// No tracepoint `block_rq_complete`.
+    NoTracepoint,
+    /// A member or enumerator is missing.
+    Missing(String),
+}
+
+impl std::fmt::Display for UnsupportedKernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed(malformed) => malformed.fmt(f),
+            Self::NoTracepoint => f.write_str(
+                "this kernel has no BTF tracepoint block_rq_complete: \
+                 biolat requires Linux 5.8 or later with CONFIG_BLOCK and CONFIG_DEBUG_INFO_BTF",
+            ),
+            Self::Missing(what) => write!(
+                f,
+                "this kernel's BTF has no {what}: biolat does not support this kernel yet, please report it with \
+                 the output of `uname -r`"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UnsupportedKernel {}
+
+impl From<MalformedBtf> for UnsupportedKernel {
+    fn from(malformed: MalformedBtf) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+/// Flags that are macros, and so not in BTF, before Linux 6.11; their bits are the same from 5.8 to 6.10.
+///
+/// <https://github.com/torvalds/linux/blob/v6.1/include/linux/blk-mq.h#L26>
+const FLUSH_SEQ_BIT_BEFORE_6_11: u64 = 4;
+const IO_STAT_BIT_BEFORE_6_11: u64 = 13;
+
+impl Kernel {
+    /// Resolves the layout, the ops and the statuses from the bytes of the kernel's BTF.
+    pub fn from_btf(bytes: &[u8]) -> Result<Self, UnsupportedKernel> {
+        let btf = Btf::parse(bytes)?;
+        // The first parameter of a tracepoint's function is its private data.
+        let status =
+            btf.parameter_type("btf_trace_block_rq_complete", 2).ok_or(UnsupportedKernel::NoTracepoint)?;
+        let member = |structure: &str, member: &str| required_member(&btf, structure, member);
+        let flag = |name: &str, otherwise: u64| {
+            let bit = u32::try_from(btf.enumerator(name).unwrap_or(otherwise)).ok();
+            bit.and_then(|bit| 1_u32.checked_shl(bit))
+                .ok_or_else(|| UnsupportedKernel::Missing(format!("{name} below 32")))
+        };
+
+        let ops = ops(&btf);
+        let op = |name: &str| {
+            ops.iter().find_map(|(&number, found)| (found == name).then_some(number)).ok_or_else(|| {
+                UnsupportedKernel::Missing(format!("REQ_OP_{} in enum req_op", name.to_uppercase()))
+            })
+        };
+        let disk_on_request = btf.member_offset("request", "rq_disk");
+        let alloc_time = btf.member_offset("request", "alloc_time_ns");
+        let (bio_issue, bio_issue_kind) = bio_issue(&btf);
+        let (queue_flags, queue_has_issue_times) = issue_time_flag(&btf).unwrap_or_default();
+        let requeue_argument = requeue_argument(&btf);
+        let walk = walk_members(&btf);
+        let layout = walk.unwrap_or_default();
+        let with_workloads = with_workload_members(&btf, layout);
+        let layout = with_workloads.unwrap_or(layout);
+        let layout = with_disk_id(&btf, layout)?;
+        let layout = Layout {
+            cmd_flags: member("request", "cmd_flags")?,
+            rq_flags: member("request", "rq_flags")?,
+            data_len: member("request", "__data_len")?,
+            bio: member("request", "bio")?,
+            start_time_ns: member("request", "start_time_ns")?,
+            io_start_time_ns: member("request", "io_start_time_ns")?,
+            queue_or_disk: match disk_on_request {
+                Some(offset) => offset,
+                None => member("request", "q")?,
+            },
+            queue_disk: if disk_on_request.is_some() { 0 } else { member("request_queue", "disk")? },
+            disk_on_queue: u32::from(disk_on_request.is_none()),
+            flush_sequence: flag("__RQF_FLUSH_SEQ", FLUSH_SEQ_BIT_BEFORE_6_11)?,
+            io_stat: flag("__RQF_IO_STAT", IO_STAT_BIT_BEFORE_6_11)?,
+            op_flush: op("flush")?,
+            op_passthrough: op("scsi_in").or_else(|_| op("drv_in"))?,
+            status_is_errno: u32::from(status == "int"),
+            sector: member("request", "__sector")?,
+            alloc_time_ns: alloc_time.unwrap_or(0),
+            has_alloc_time: u32::from(alloc_time.is_some()),
+            bio_issue,
+            bio_issue_kind,
+            queue_flags,
+            queue_has_issue_times,
+            requeue_argument: requeue_argument.unwrap_or(0),
+            slow_ms: 0,
+            sizes: 0,
+            workload_slots: 0,
+            workload_hashes: 0,
+            ..layout
+        };
+        // The enumerator came with the change that renumbered the statuses.
+        let statuses_since_6_10 = btf.enumerator("BIO_ZONE_WRITE_PLUGGING").is_some();
+        Ok(Self {
+            layout,
+            ops,
+            statuses_since_6_10,
+            has_requeue: requeue_argument.is_some(),
+            refuses_runs: btf.enumerator("BPF_FUNC_user_ringbuf_drain").is_some(),
+            can_walk: walk.is_some(),
+            has_workloads: with_workloads.is_some(),
+        })
+    }
+
+    /// For a probe with these options.
+    #[must_use]
+    pub fn with(mut self, options: &Options) -> Self {
+        let milliseconds = options.slow.map_or(0, |slow| slow.as_millis());
+        self.layout.slow_ms = u32::try_from(milliseconds).unwrap_or(u32::MAX);
+        self.layout.sizes = u32::from(options.sizes);
+        self
+    }
+
+    /// For a probe with these tables of workloads, on so many possible CPUs.
+    #[must_use]
+    pub fn with_tables(mut self, tables: Tables, cpus: u64) -> Self {
+        self.layout.mark_lines = if self.refuses_runs { mark::lines(cpus as u32) } else { 0 };
+        self.layout.workload_slots = tables.slots;
+        self.layout.workload_hashes = tables.hashes;
+        self
+    }
+
+    /// Whether the probe counts requests by size.
+    #[must_use]
+    pub fn counts_sizes(&self) -> bool {
+        self.layout.sizes != 0
+    }
+
+    /// Whether the disk statistics of every device have its passthrough commands: those of Linux 5.5 to 5.17 have. Later
+    /// kernels, which have no `rq_disk`, account them on demand. 5.17 is not recognized, as it has none either.
+    ///
+    /// <https://lore.kernel.org/r/20220222141450.591193-2-hch@lst.de>
+    #[must_use]
+    pub fn accounts_passthrough(&self) -> bool {
+        self.layout.disk_on_queue == 0
+    }
+
+    /// Whether this kernel records when each I/O is submitted. Later ones do it on demand, for some queues.
+    #[must_use]
+    pub fn records_submission(&self) -> bool {
+        self.layout.bio_issue_kind == bio_issue::VALUE
+    }
+
+    /// The value of the label `op` for an op's number.
+    #[must_use]
+    pub fn op_name(&self, op: u32) -> String {
+        self.ops.get(&op).cloned().unwrap_or_else(|| format!("op_{op}"))
+    }
+}
+
+fn required_member(btf: &Btf<'_>, structure: &str, member: &str) -> Result<u32, UnsupportedKernel> {
+    btf.member_offset(structure, member)
+        .ok_or_else(|| UnsupportedKernel::Missing(format!("member {member} in struct {structure}")))
+}
+
+/// Adds the members that tell the id of a disk: its sequence number or, before 5.15, the number of its directory in sysfs.
+fn with_disk_id(btf: &Btf<'_>, layout: Layout) -> Result<Layout, UnsupportedKernel> {
+    if let Some(disk_id) = btf.member_offset("gendisk", "diskseq") {
+        return Ok(Layout { disk_id, id_is_sequence: 1, ..layout });
+    }
+    let member = |structure: &str, member: &str| required_member(btf, structure, member);
+    let directory = member("device", "kobj")? + member("kobject", "sd")?;
+    let part0 = member("gendisk", "part0")?;
+    let layout = match btf.member_offset("hd_struct", "__dev") {
+        Some(device) => Layout { disk_directory: part0 + device + directory, ..layout },
+        None => Layout {
+            disk_directory: member("block_device", "bd_device")? + directory,
+            disk_part0: part0,
+            part0_is_pointer: 1,
+            ..layout
+        },
+    };
+    Ok(Layout { disk_id: member("kernfs_node", "id")?, ..layout })
+}
+
+/// `enum req_op`, until 6.0 `enum req_opf`.
+fn ops(btf: &Btf<'_>) -> BTreeMap<u32, String> {
+    ["req_op", "req_opf"]
+        .into_iter()
+        .flat_map(|name| btf.enumerators(name))
+        .filter_map(|(name, value)| {
+            let name = name.strip_prefix("REQ_OP_").filter(|&name| name != "LAST")?;
+            Some((u32::try_from(value).ok()?, name.to_lowercase()))
+        })
+        .collect()
+}
+
+/// `bio_issue` and `bio_issue_kind` of the layout.
+fn bio_issue(btf: &Btf<'_>) -> (u32, u32) {
+    let issue = |member: &str, kind| btf.member_offset("bio", member).map(|offset| (offset, kind));
+    issue("bi_issue", bio_issue::VALUE)
+        .or_else(|| issue("issue_time_ns", bio_issue::NANOSECONDS))
+        .unwrap_or_default()
+}
+
+/// `queue_flags` and `queue_has_issue_times` of the layout. `None` before 6.18, where bios have another timestamp.
+fn issue_time_flag(btf: &Btf<'_>) -> Option<(u32, u32)> {
+    let bit = u32::try_from(btf.enumerator("QUEUE_FLAG_BIO_ISSUE_TIME")?).ok()?;
+    Some((btf.member_offset("request_queue", "queue_flags")?, 1_u32.checked_shl(bit)?))
+}
+
+/// `None` if there is no tracepoint `block_rq_requeue`, or one with other arguments.
+fn requeue_argument(btf: &Btf<'_>) -> Option<u32> {
+    // The first parameter is the tracepoint's private data.
+    match btf.parameter_count("btf_trace_block_rq_requeue")? {
+        2 => Some(0),
+        3 => Some(1),
+        _ => None,
+    }
+}
+
+/// A layout of only the members that a walk over a device's requests in flight needs. `None` if one is missing.
+fn walk_members(btf: &Btf<'_>) -> Option<Layout> {
+    Some(Layout {
+        task_files: btf.member_offset("task_struct", "files")?,
+        files_fdt: btf.member_offset("files_struct", "fdt")?,
+        fdt_fd: btf.member_offset("fdtable", "fd")?,
+        file_inode: btf.member_offset("file", "f_inode")?,
+        inode_private: btf.member_offset("inode", "i_private")?,
+        kernfs_priv: btf.member_offset("kernfs_node", "priv")?,
+        hctx_kobj: btf.member_offset("blk_mq_hw_ctx", "kobj")?,
+        hctx_tags: btf.member_offset("blk_mq_hw_ctx", "tags")?,
+        hctx_sched_tags: btf.member_offset("blk_mq_hw_ctx", "sched_tags")?,
+        tags_nr: btf.member_offset("blk_mq_tags", "nr_tags")?,
+        tags_static_rqs: btf.member_offset("blk_mq_tags", "static_rqs")?,
+        request_hctx: btf.member_offset("request", "mq_hctx")?,
+        ..Layout::default()
+    })
+}
+
+/// Adds the members that tell the cgroup of a request. `None` if one is missing, as without `CONFIG_BLK_CGROUP`.
+fn with_workload_members(btf: &Btf<'_>, layout: Layout) -> Option<Layout> {
+    let css = btf.member_offset("blkcg", "css")?;
+    let of_css = |member: &str| Some(css + btf.member_offset("cgroup_subsys_state", member)?);
+    let online = u32::try_from(btf.enumerator("CSS_ONLINE")?).ok()?;
+    Some(Layout {
+        bio_blkg: btf.member_offset("bio", "bi_blkg")?,
+        blkg_blkcg: btf.member_offset("blkcg_gq", "blkcg")?,
+        blkcg_serial: of_css("serial_nr")?,
+        blkcg_cgroup: of_css("cgroup")?,
+        blkcg_flags: of_css("flags")?,
+        css_online: online,
+        cgroup_node: btf.member_offset("cgroup", "kn")?,
+        kernfs_name: btf.member_offset("kernfs_node", "name")?,
+        kernfs_parent: ["__parent", "parent"]
+            .iter()
+            .find_map(|name| btf.member_offset("kernfs_node", name))?,
+        ..layout
+    })
+}
+
+#[cfg(test)]
+mod layouts;
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::kernel::Layout;
+    use biolat_testing::btf::{Writer, modern, tracepoint, without_tracepoint};
+
+    use super::{Kernel, UnsupportedKernel};
+
+    #[test]
+    fn a_modern_kernel() {
+        let kernel = Kernel::from_btf(&modern("")).unwrap();
+        let layout = kernel.layout;
+        assert_eq!((layout.start_time_ns, layout.io_start_time_ns, layout.data_len), (104, 112, 44));
+        assert_eq!((layout.disk_on_queue, layout.queue_or_disk, layout.queue_disk), (1, 0, 104));
+        assert!(!kernel.accounts_passthrough());
+        assert_eq!((layout.id_is_sequence, layout.disk_id, layout.disk_directory), (1, 800, 0));
+        assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 1, 1 << 8));
+        assert_eq!((layout.op_flush, layout.op_passthrough, layout.status_is_errno), (2, 34, 0));
+        assert_eq!((layout.sector, layout.alloc_time_ns, layout.has_alloc_time), (48, 96, 1));
+        assert_eq!((layout.bio_issue, layout.bio_issue_kind), (64, 1));
+        assert_eq!((layout.requeue_argument, kernel.has_requeue), (0, true));
+        assert_eq!((layout.task_files, layout.request_hctx, kernel.can_walk), (2000, 16, true));
+        assert_eq!((layout.bio_blkg, layout.blkg_blkcg), (72, 40));
+        assert_eq!((layout.blkcg_cgroup, layout.blkcg_flags, layout.blkcg_serial), (16, 100, 104));
+        assert_eq!((layout.css_online, layout.cgroup_node, kernel.has_workloads), (2, 256, true));
+        assert_eq!((layout.kernfs_parent, layout.kernfs_name), (8, 16));
+        assert!(kernel.statuses_since_6_10);
+        assert_eq!(kernel.op_name(34), "drv_in");
+        assert_eq!(kernel.op_name(36), "op_36");
+    }
+
+    #[test]
+    fn an_old_kernel_with_the_disk_on_the_request() {
+        let mut writer = Writer::new();
+        let int = writer.int("int");
+        let members = [
+            "q",
+            "cmd_flags",
+            "rq_flags",
+            "__data_len",
+            "rq_disk",
+            "bio",
+            "start_time_ns",
+            "io_start_time_ns",
+            "__sector",
+        ]
+        .iter()
+        .zip(0..)
+        .map(|(&name, index)| (name, int, index * 8))
+        .collect::<Vec<_>>();
+        writer.structure(4, "request", &members);
+        writer.structure(4, "gendisk", &[("part0", int, 64)]);
+        writer.structure(4, "hd_struct", &[("__dev", int, 24)]);
+        writer.structure(4, "device", &[("kobj", int, 8)]);
+        writer.structure(4, "kobject", &[("sd", int, 48)]);
+        writer.structure(4, "kernfs_node", &[("id", int, 96)]);
+        writer.enumeration("req_opf", &[("REQ_OP_FLUSH", 2), ("REQ_OP_SCSI_IN", 32), ("REQ_OP_DRV_IN", 34)]);
+        tracepoint(&mut writer, "block_rq_complete", &["void", "request", "int", "int"]);
+        tracepoint(&mut writer, "block_rq_requeue", &["void", "request_queue", "request"]);
+        let kernel = Kernel::from_btf(&writer.finish()).unwrap();
+        let layout = kernel.layout;
+        assert_eq!((layout.disk_on_queue, layout.queue_or_disk), (0, 32));
+        assert!(kernel.accounts_passthrough());
+        assert_eq!((layout.id_is_sequence, layout.disk_id), (0, 96));
+        assert_eq!((layout.disk_directory, layout.part0_is_pointer), (64 + 24 + 8 + 48, 0));
+        assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 4, 1 << 13));
+        assert_eq!((layout.op_passthrough, layout.status_is_errno), (32, 1));
+        assert_eq!((layout.sector, layout.has_alloc_time, layout.bio_issue_kind), (64, 0, 0));
+        assert_eq!((layout.requeue_argument, kernel.has_requeue), (1, true));
+    }
+
+    #[test]
+    fn optional_members_may_be_missing() {
+        let whole = Kernel::from_btf(&modern("")).unwrap();
+        let without = |member| Kernel::from_btf(&modern(member)).unwrap();
+        let kernel = |layout| Kernel { layout, ..whole.clone() };
+
+        let no_alloc_time = Layout { alloc_time_ns: 0, has_alloc_time: 0, ..whole.layout };
+        assert_eq!(without("alloc_time_ns"), kernel(no_alloc_time));
+        let no_issue = Layout { bio_issue: 0, bio_issue_kind: 0, ..whole.layout };
+        assert_eq!(without("bi_issue"), kernel(no_issue));
+        assert_eq!(without("block_rq_requeue"), Kernel { has_requeue: false, ..whole.clone() });
+
+        let no_walk = Layout {
+            task_files: 0,
+            files_fdt: 0,
+            fdt_fd: 0,
+            file_inode: 0,
+            inode_private: 0,
+            kernfs_priv: 0,
+            hctx_kobj: 0,
+            hctx_tags: 0,
+            hctx_sched_tags: 0,
+            tags_nr: 0,
+            tags_static_rqs: 0,
+            request_hctx: 0,
+            ..whole.layout
+        };
+        assert_eq!(without("mq_hctx"), Kernel { can_walk: false, ..kernel(no_walk) });
+
+        let no_workloads = Layout {
+            bio_blkg: 0,
+            blkg_blkcg: 0,
+            blkcg_serial: 0,
+            blkcg_cgroup: 0,
+            blkcg_flags: 0,
+            css_online: 0,
+            cgroup_node: 0,
+            kernfs_name: 0,
+            kernfs_parent: 0,
+            ..whole.layout
+        };
+        assert_eq!(without("bi_blkg"), Kernel { has_workloads: false, ..kernel(no_workloads) });
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = Kernel::from_btf(&modern("io_start_time_ns")).unwrap_err();
+        assert_eq!(error, UnsupportedKernel::Missing("member io_start_time_ns in struct request".into()));
+        assert!(error.to_string().contains("io_start_time_ns in struct request"), "{error}");
+    }
+
+    #[test]
+    fn no_tracepoint() {
+        assert_eq!(Kernel::from_btf(&without_tracepoint()), Err(UnsupportedKernel::NoTracepoint));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        /// The result may be any layout or error; it must not panic.
+        #[test]
+        fn mutated_and_truncated_btf_never_panics(
+            changes in proptest::collection::vec((0..2500_usize, proptest::prelude::any::<u8>()), 0..8),
+            end in 0..4000_usize,
+        ) {
+            let mut bytes = modern("");
+            for (at, byte) in changes {
+                let length = bytes.len();
+                bytes[at % length] = byte;
+            }
+            bytes.truncate(end);
+            let _ = Kernel::from_btf(&bytes);
+        }
+    }
+}

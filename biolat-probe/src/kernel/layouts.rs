@@ -1,0 +1,226 @@
+//! The resolver on the BTF of real kernels. `layouts/VERSION.btf.txt` is the relevant part of a kernel's BTF, as
+//! `bpftool btf dump file FILE format raw` prints it, with the kernel's type ids.
+//!
+//! To add a kernel: `layouts/distill FILE > layouts/VERSION.btf.txt`, where FILE is `/sys/kernel/btf/vmlinux`
+//! of a machine that runs it, or the output of the kernel's `scripts/extract-vmlinux` on a packaged kernel. Its
+//! column below must come from another reader of FILE than the resolver: pahole, or a compiler's `offsetof` on
+//! the header that `bpftool btf dump file FILE format c` prints. That header may print enums of one byte, as `rw_hint`
+//! in `struct bio` is, as if they had four: they need `__attribute__((packed))`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::PathBuf;
+
+use biolat_common::kernel::Layout;
+use biolat_testing::btf::Writer;
+
+use super::{Kernel, UnsupportedKernel};
+
+/// Its BTF does not describe tracepoints.
+const REFUSED: &str = "5.4";
+
+/// All x86-64; 5.10, 6.1, 6.12 and 7.3 are Debian's.
+const KERNELS: [&str; 13] =
+    ["5.10", "5.11", "5.13", "5.16", "5.19", "6.1", "6.7", "6.8", "6.11", "6.12", "6.18", "7.1", "7.3"];
+
+// A column per kernel.
+#[rustfmt::skip]
+const RESOLVED: [(&str, [u32; KERNELS.len()]); 54] = [
+    //                        5.10   5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1    7.3
+    ("cmd_flags",           [   24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24]),
+    ("rq_flags",            [   28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28]),
+    ("data_len",            [   40,    40,    40,    44,    44,    44,    44,    44,    44,    44,    44,    44,    44]),
+    ("bio",                 [   56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56,    56]),
+    ("start_time_ns",       [  184,   184,   176,   112,   104,   104,   104,   104,   104,   104,   104,   104,   104]),
+    ("io_start_time_ns",    [  192,   192,   184,   120,   112,   112,   112,   112,   112,   112,   112,   112,   112]),
+    // On 5.16 there is request_queue.disk (at 120) beside request.rq_disk, which needs one read less.
+    ("queue_or_disk",       [  160,   160,   160,    88,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("queue_disk",          [    0,     0,     0,     0,   128,   160,   160,   104,   104,   104,   104,    96,    96]),
+    ("disk_on_queue",       [    0,     0,     0,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("disk_id",             [  104,   104,   104,   296,   296,   656,   528,   528,   528,   752,   520,   512,   656]),
+    ("disk_directory",      [  152,   144,   144,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("id_is_sequence",      [    0,     0,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    // Before 6.11 these two are not in BTF but macros in the kernel's headers.
+    ("flush_sequence",      [ 1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<4,  1<<1,  1<<1,  1<<1,  1<<1,  1<<1]),
+    ("io_stat",             [1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13, 1<<13,  1<<8,  1<<8,  1<<8,  1<<8,  1<<8]),
+    ("op_flush",            [    2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2]),
+    ("op_passthrough",      [   32,    32,    32,    34,    34,    34,    34,    34,    34,    34,    34,    34,    34]),
+    ("status_is_errno",     [    1,     1,     1,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("sector",              [   48,    48,    48,    48,    48,    48,    48,    48,    48,    48,    48,    48,    48]),
+    // This 5.13 is built without CONFIG_BLK_RQ_ALLOC_TIME and CONFIG_BLK_CGROUP.
+    ("alloc_time_ns",       [  176,   176,     0,   104,    96,    96,    96,    96,    96,    96,    96,    96,    96]),
+    ("has_alloc_time",      [    1,     1,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("bio_issue",           [   80,    80,     0,    80,    80,    80,    80,    80,    80,    80,    80,    88,    88]),
+    ("bio_issue_kind",      [    1,     1,     0,     1,     1,     1,     1,     1,     1,     1,     2,     2,     2]),
+    ("queue_flags",         [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,    32,    32,    32]),
+    ("queue_has_issue_times", [   0,     0,     0,     0,     0,     0,     0,     0,     0,     0, 1<<16, 1<<16, 1<<16]),
+    ("requeue_argument",    [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("task_files",          [ 2808,  2848,  1832,  3080,  3080,  3048,  2936,  2936,  2968,  3048,  2984,  3072,  3488]),
+    ("files_fdt",           [   32,    32,    32,    32,    32,    32,    32,    32,    32,    32,    32,    32,    32]),
+    ("fdt_fd",              [    8,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8]),
+    ("file_inode",          [   32,    32,    32,    32,    32,    32,   168,   168,   168,    40,    32,    32,    32]),
+    ("inode_private",       [  592,   592,   552,   624,   624,   624,   592,   592,   584,   616,   584,   552,   552]),
+    ("kernfs_priv",         [   96,    96,    96,    96,    96,    96,    96,    96,   104,   104,   104,   104,   104]),
+    ("hctx_kobj",           [  448,   448,   456,   400,   400,   400,   392,   384,   384,   384,   384,   384,   384]),
+    ("hctx_tags",           [  312,   312,   320,   320,   320,   320,   320,   320,   320,   320,   320,   320,   320]),
+    ("hctx_sched_tags",     [  320,   320,   328,   328,   328,   328,   328,   328,   328,   328,   328,   328,   328]),
+    ("tags_nr",             [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("tags_static_rqs",     [  168,   168,   152,   136,   136,   152,   152,   152,   152,   152,   152,   152,   152]),
+    ("request_hctx",        [   16,    16,    16,    16,    16,    16,    16,    16,    16,    16,    16,    16,    16]),
+    ("bio_blkg",            [   72,    72,     0,    72,    72,    72,    72,    72,    72,    72,    72,    80,    80]),
+    ("blkg_blkcg",          [   40,    40,     0,    40,    40,    40,    40,    40,    40,    40,    40,    40,    40]),
+    ("blkcg_serial",        [   88,    88,     0,    88,    88,    88,    88,    88,    88,    88,    80,    80,    80]),
+    ("blkcg_cgroup",        [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("blkcg_flags",         [   84,    84,     0,    84,    84,    84,    84,    84,    84,    84,    76,    76,    76]),
+    ("css_online",          [    2,     2,     0,     2,     2,     2,     2,     2,     2,     2,     2,     2,     2]),
+    ("cgroup_node",         [  248,   248,     0,   248,   248,   248,   248,   248,   248,   256,   256,   256,   296]),
+    ("kernfs_name",         [   16,    16,     0,    16,    16,    16,    16,    16,    16,    16,    16,    16,    16]),
+    ("kernfs_parent",       [    8,     8,     0,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8]),
+    ("disk_part0",          [    0,    56,    64,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("part0_is_pointer",    [    0,     1,     1,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("has_requeue",         [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("can_walk",            [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("has_workloads",       [    1,     1,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
+    ("statuses_since_6_10", [    0,     0,     0,     0,     0,     0,     0,     0,     1,     1,     1,     1,     1]),
+    // Renumbered twice, in stable kernels too: this 6.1 has the numbers of 6.18.
+    ("zone_append",         [   21,    13,    13,    13,    13,     7,    13,     7,     7,     7,     7,     7,     7]),
+    ("zone_reset",          [   17,    15,    15,    15,    15,    17,    15,    13,    13,    17,    17,    17,    17]),
+];
+
+#[test]
+fn every_kernel_resolves_to_what_other_readers_see() {
+    for (column, version) in KERNELS.into_iter().enumerate() {
+        let kernel =
+            Kernel::from_btf(&btf(version)).unwrap_or_else(|error| panic!("Linux {version}: {error}"));
+        let expected = RESOLVED.map(|(name, kernels)| (name, kernels[column]));
+        assert_eq!(resolved(&kernel), expected, "Linux {version}");
+    }
+}
+
+#[test]
+fn a_kernel_without_tracepoints_in_its_btf_is_refused() {
+    assert_eq!(Kernel::from_btf(&btf(REFUSED)), Err(UnsupportedKernel::NoTracepoint));
+}
+
+#[test]
+fn every_excerpt_has_its_column() {
+    let files = fs::read_dir(directory()).unwrap().map(|file| file.unwrap().file_name());
+    let excerpts = files.filter_map(|name| Some(name.to_str()?.strip_suffix(".btf.txt")?.to_owned()));
+    let tested = KERNELS.into_iter().chain([REFUSED]).map(str::to_owned);
+    assert_eq!(excerpts.collect::<BTreeSet<_>>(), tested.collect());
+}
+
+/// A kernel in the order of the table. A new field of `Layout` does not compile until it is here.
+fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
+    macro_rules! members {
+        ($($member:ident),*) => {{
+            // The daemon chooses these, not the kernel.
+            let Layout {
+                    $($member),*, slow_ms: _, sizes: _, workload_slots: _, workload_hashes: _, mark_lines: _,
+                } = kernel.layout;
+            [$((stringify!($member), $member)),*]
+        }};
+    }
+    let layout = members! {
+        cmd_flags, rq_flags, data_len, bio, start_time_ns, io_start_time_ns,
+        queue_or_disk, queue_disk, disk_on_queue, disk_id, disk_directory, id_is_sequence,
+        flush_sequence, io_stat, op_flush, op_passthrough, status_is_errno,
+        sector, alloc_time_ns, has_alloc_time, bio_issue, bio_issue_kind,
+        queue_flags, queue_has_issue_times, requeue_argument,
+        task_files, files_fdt, fdt_fd, file_inode, inode_private, kernfs_priv,
+        hctx_kobj, hctx_tags, hctx_sched_tags, tags_nr, tags_static_rqs,
+        request_hctx,
+        bio_blkg, blkg_blkcg, blkcg_serial, blkcg_cgroup, blkcg_flags, css_online,
+        cgroup_node, kernfs_name, kernfs_parent, disk_part0, part0_is_pointer
+    };
+    let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
+    let known = [
+        ("has_requeue", u32::from(kernel.has_requeue)),
+        ("can_walk", u32::from(kernel.can_walk)),
+        ("has_workloads", u32::from(kernel.has_workloads)),
+        ("statuses_since_6_10", u32::from(kernel.statuses_since_6_10)),
+        op("zone_append"),
+        op("zone_reset"),
+    ];
+    layout.into_iter().chain(known).collect()
+}
+
+fn directory() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "src/kernel/layouts"].iter().collect()
+}
+
+/// The BTF that a kernel's excerpt describes. Ids in BTF have no gaps, so that a type's id becomes its position in the
+/// excerpt; references to types outside the excerpt become void.
+fn btf(version: &str) -> Vec<u8> {
+    let text = fs::read_to_string(directory().join(format!("{version}.btf.txt"))).unwrap();
+    let mut records: Vec<ExcerptEntry<'_>> = Vec::new();
+    for line in text.lines().map(Line::new) {
+        match (line.subject, records.last_mut()) {
+            ("", Some(record)) => record.entries.push(line),
+            _ => records.push(ExcerptEntry { head: line, entries: Vec::new() }),
+        }
+    }
+    let ids: HashMap<u32, u32> = records.iter().map(ExcerptEntry::id).zip(1..).collect();
+    let mut writer = Writer::new();
+    for record in &records {
+        let written = record.write(&mut writer, &|id| ids.get(&id).copied().unwrap_or(0));
+        assert_eq!(written, ids[&record.id()]);
+    }
+    writer.finish()
+}
+
+/// `[10] STRUCT 'request' size=248 vlen=31`, with the lines that follow it.
+struct ExcerptEntry<'a> {
+    head: Line<'a>,
+    entries: Vec<Line<'a>>,
+}
+
+impl ExcerptEntry<'_> {
+    fn id(&self) -> u32 {
+        self.head.subject.trim_start_matches('[').split(']').next().unwrap().parse().unwrap()
+    }
+
+    fn write(&self, writer: &mut Writer, dense: &dyn Fn(u32) -> u32) -> u32 {
+        let Self { head, entries } = self;
+        let referred = |line: &Line<'_>| dense(line.number("type_id"));
+        let members = || {
+            // The resolver reads no bit-fields.
+            let whole = entries.iter().filter(|entry| !entry.attributes.contains("bitfield_size"));
+            let members = whole.map(|entry| (entry.name, referred(entry), entry.number("bits_offset") / 8));
+            members.collect::<Vec<_>>()
+        };
+        match head.subject.split(' ').nth(1).unwrap() {
+            "INT" => writer.int(head.name),
+            "PTR" => writer.pointer(referred(head)),
+            "TYPEDEF" => writer.typedef(head.name, referred(head)),
+            "STRUCT" => writer.structure(4, head.name, &members()),
+            "UNION" => writer.structure(5, head.name, &members()),
+            "ENUM" => {
+                let values = entries.iter().map(|entry| (entry.name, entry.number("val")));
+                writer.enumeration(head.name, &values.collect::<Vec<_>>())
+            }
+            "FUNC_PROTO" => writer.prototype(&entries.iter().map(referred).collect::<Vec<_>>()),
+            kind => panic!("no way yet to write a {kind}"),
+        }
+    }
+}
+
+/// `SUBJECT 'name' attribute=number attribute=number`. A member, enumerator or parameter has no subject.
+struct Line<'a> {
+    subject: &'a str,
+    name: &'a str,
+    attributes: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut parts = text.splitn(3, '\'').map(str::trim);
+        let [subject, name, attributes] = [(); 3].map(|()| parts.next().unwrap());
+        Self { subject, name: if name == "(anon)" { "" } else { name }, attributes }
+    }
+
+    fn number(&self, attribute: &str) -> u32 {
+        let mut pairs = self.attributes.split(' ').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(name, _)| *name == attribute).expect(attribute).1.parse().unwrap()
+    }
+}

@@ -1,0 +1,374 @@
+//! The probe from the daemon's side: load, attach, read. The only module that uses aya.
+
+#![deny(unsafe_code)]
+
+mod attached;
+pub mod btf;
+mod cpus;
+mod events;
+mod grace_periods;
+mod inflight;
+pub mod kernel;
+mod load;
+pub mod load_error;
+mod map_set;
+mod maps;
+pub mod object;
+mod programs;
+pub mod release;
+mod series_maps;
+mod slot_arrays;
+mod slow;
+mod state_map;
+mod sys;
+mod workloads;
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use aya_log::EbpfLogger;
+use biolat_common::{inflight::Found, series::Key, slow::SlowRecord};
+use log::Log;
+
+pub use attached::ProbeFds;
+pub use cpus::MAX_CPUS;
+pub use grace_periods::GracePeriods;
+pub use load::workloads_on;
+pub use load::{in_whole_chunks, test_load};
+pub use maps::Maps;
+pub use series_maps::{SeriesMaps, SlotReading};
+pub use slot_arrays::{CountersValue, SlotBuffer};
+pub use state_map::StateMap;
+pub use sys::ProgramCounts;
+pub use workloads::{EpochCounts, SeenCgroup, WorkloadMaps, workload_bytes};
+
+use biolat_system::{c_library, host::Host};
+
+use attached::Attached;
+use events::Events;
+use inflight::InflightResult;
+use kernel::Kernel;
+use load::{LoadEnv, Loaded, parse_btf};
+use programs::{Links, Programs};
+use slow::SlowRecords;
+
+/// What the probe does besides counting latencies.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether the kernel measures the probe's run time.
+    pub statistics: bool,
+    /// I/Os that take so long are recorded, and those that fail; none: no I/O is.
+    pub slow: Option<Duration>,
+    /// Whether requests are counted by size.
+    pub sizes: bool,
+    /// How many workloads are told apart; 0: none.
+    pub workloads: u32,
+}
+
+/// How many workloads are told apart by default.
+pub const DEFAULT_WORKLOADS: u32 = 256;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { statistics: false, slow: None, sizes: true, workloads: DEFAULT_WORKLOADS }
+    }
+}
+
+/// The attached probe. Dropping it removes it from the kernel, unless another process has its file descriptors too.
+pub struct Probe {
+    programs: Programs,
+    /// None once it is detached.
+    links: Option<Links>,
+    /// The maps.
+    pub maps: Maps,
+    /// The running kernel.
+    pub kernel: Kernel,
+    events: Events,
+    slow: SlowRecords,
+    inflight: InflightResult,
+    /// None without workloads.
+    pub workloads: Option<WorkloadMaps>,
+    /// None of a probe that was taken over.
+    logger: Option<EbpfLogger<&'static dyn Log>>,
+    statistics: Option<OwnedFd>,
+    slots: u32,
+}
+
+impl Probe {
+    /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. `btf` describes the running
+    /// kernel, for which the options have been applied already. With `statistics` the kernel counts the probe's runs and run time until
+    /// the probe is dropped.
+    pub fn attach(kernel: Kernel, btf: Vec<u8>, host: &Host, slots: u32, options: &Options) -> Result<Self> {
+        let mut probe = Self::load(kernel, btf, host, slots, options, None)?;
+        probe.attach_loaded(host)?;
+        Ok(probe)
+    }
+
+    /// Loads the probe like [`attach`](Self::attach), to be attached later. If there is a list, file descriptors of its maps are
+    /// added to it, without those of the arrays of slots that are added later.
+    pub fn load(
+        kernel: Kernel,
+        btf: Vec<u8>,
+        host: &Host,
+        slots: u32,
+        options: &Options,
+        map_fds: Option<&mut Vec<OwnedFd>>,
+    ) -> Result<Self> {
+        let btf = parse_btf(btf)?;
+        let env = LoadEnv::of(host)?;
+        let statistics = options.statistics.then(enable_statistics).transpose()?;
+        let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots } =
+            env.load(&kernel, &btf, slots, options.workloads, map_fds)?;
+        drop(btf);
+        // Parsing BTF took some tens of megabytes.
+        c_library::trim_heap();
+        Ok(Self {
+            programs,
+            links: None,
+            maps,
+            kernel,
+            events,
+            slow,
+            inflight,
+            workloads,
+            logger: Some(logger),
+            statistics,
+            slots,
+        })
+    }
+
+    /// Attaches the probe that was loaded.
+    pub fn attach_loaded(&mut self, host: &Host) -> Result<()> {
+        let attached = self.programs.attach();
+        self.links = Some(attached.or_else(|error| Err(LoadEnv::of(host)?.explain(error)))?);
+        Ok(())
+    }
+
+    /// Takes over a probe that is attached. It was loaded for the same kernel and with the same options, this many slots and
+    /// workloads among them. `taken_epoch` is the latest epoch that its former owner has taken of the workloads.
+    pub fn take_over(
+        kernel: Kernel,
+        fds: ProbeFds,
+        slots: u32,
+        workloads: u32,
+        taken_epoch: u64,
+        statistics: bool,
+    ) -> Result<Self> {
+        let statistics = statistics.then(enable_statistics).transpose()?;
+        let Attached { programs, links, mut maps, chunks, understudy, cpus } = Attached::open(fds, slots)?;
+        let (understudy_chunks, understudy_table) = understudy;
+        let set = &mut maps;
+        let (events, slow, inflight) =
+            (Events::from_maps(set)?, SlowRecords::from_maps(set)?, InflightResult::from_maps(set)?);
+        let grace_periods = GracePeriods::start()?;
+        let limit = workloads_on(&kernel, workloads);
+        let tables = workloads::tables(limit, slots, cpus.get() as u64);
+        let workloads = (limit > 0).then(|| -> Result<_> {
+            let mut maps = WorkloadMaps::from_maps(set, tables, cpus, grace_periods.clone())?;
+            maps.continue_after(taken_epoch)?;
+            maps.continue_with(understudy_table)?;
+            Ok(maps)
+        });
+        let workloads = workloads.transpose()?;
+        let chunks = [chunks, understudy_chunks];
+        let maps = Maps::of_attached_probe(set, slots, kernel.counts_sizes(), chunks, cpus, grace_periods)?;
+        Ok(Self {
+            programs,
+            links: Some(links),
+            maps,
+            kernel,
+            events,
+            slow,
+            inflight,
+            workloads,
+            logger: None,
+            statistics,
+            slots,
+        })
+    }
+
+    /// Whether the understudy could be attached, and is not.
+    #[must_use]
+    pub fn lacks_understudy(&self) -> bool {
+        self.programs.understudy.is_some()
+            && self.links.as_ref().is_some_and(|links| links.understudy.is_none())
+    }
+
+    /// Adds the understudy's counters. Nothing uses them before it is attached.
+    pub fn add_understudy_counters(&mut self) -> Result<()> {
+        if let Some(workloads) = &mut self.workloads {
+            workloads.add_understudy_table()?;
+        }
+        self.maps.add_understudy_chunks()
+    }
+
+    /// The maps of the understudy's counters, from the one with this number on.
+    #[must_use]
+    pub fn understudy_maps_from(&self, first: usize) -> Vec<BorrowedFd<'_>> {
+        let table = self.workloads.as_ref().and_then(WorkloadMaps::understudy_table);
+        table.into_iter().chain(self.maps.understudy_chunks()).skip(first).collect()
+    }
+
+    /// Attaches the understudy, whose counters have been added. `false`: a run of the first program has not ended that began
+    /// before it marked what it records; to be tried again.
+    pub fn attach_understudy(&mut self) -> Result<bool> {
+        /// Such a run takes longer only if it is preempted.
+        const TIMEOUT: Duration = Duration::from_millis(100);
+        let (Some(program), Some(links)) = (&self.programs.understudy, &mut self.links) else {
+            return Ok(false);
+        };
+        if !self.maps.begin_marking(TIMEOUT)? {
+            return Ok(false);
+        }
+        links.understudy = Some(sys::attach(program.as_fd()).context("cannot attach the understudy")?);
+        Ok(true)
+    }
+
+    /// See [`MAP_LAYOUT`].
+    #[must_use]
+    pub fn map_layout(&self) -> u32 {
+        if self.understudy_maps_from(0).is_empty() { MAP_LAYOUT } else { MAP_LAYOUT_WITH_UNDERSTUDY }
+    }
+
+    /// Detaches the programs; the maps stay. From then on the audit reports missed completions.
+    pub fn detach(&mut self) {
+        self.links = None;
+    }
+
+    /// The slots that it was loaded with.
+    #[must_use]
+    pub fn first_slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// A number that no other probe has, or has had since boot.
+    pub fn id(&self) -> Result<u32> {
+        Ok(sys::program_info(self.programs.complete.as_fd()).context("cannot read what the probe is")?.id)
+    }
+
+    /// Its programs.
+    #[must_use]
+    pub fn program_fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.programs.all().collect()
+    }
+
+    /// What attaches them.
+    #[must_use]
+    pub fn link_fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.links.iter().flat_map(Links::all).collect()
+    }
+
+    /// The kernel's counts of the program itself.
+    pub fn program_counts(&self) -> Result<ProgramCounts> {
+        self.programs.counts()
+    }
+
+    /// Whether the kernel counts the probe's runs and run time.
+    #[must_use]
+    pub fn has_statistics(&self) -> bool {
+        self.statistics.is_some()
+    }
+
+    /// Writes the probe's messages to the log.
+    pub fn flush_log(&mut self) {
+        if let Some(logger) = &mut self.logger {
+            logger.flush();
+        }
+    }
+
+    /// I/Os that were slow or failed, since the last call.
+    pub fn slow_records(&mut self) -> Vec<SlowRecord> {
+        self.slow.read()
+    }
+
+    /// I/Os that were slow or failed and found the ring buffer full, since the probe was attached.
+    pub fn slow_records_dropped(&mut self) -> Result<u64> {
+        self.slow.dropped(self.maps.cpus())
+    }
+
+    /// Whether requests in flight can be looked at.
+    #[must_use]
+    pub fn sees_inflight(&self) -> bool {
+        self.programs.inflight.is_some()
+    }
+
+    /// Looks at the requests in flight of a hardware queue, by its open directory in sysfs, from this slot on.
+    pub fn look_at_inflight(&self, hardware_queue: BorrowedFd<'_>, first: u32) -> Result<Found> {
+        self.inflight.look(&self.programs, hardware_queue, first)
+    }
+
+    /// Whether a cgroup still exists.
+    pub fn cgroup_exists(&self, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
+        workloads::exists(&self.programs, workload, cgroup)
+    }
+
+    /// Series for which no slot was free, since the last call.
+    pub fn without_room(&mut self) -> BTreeSet<Key> {
+        self.events.series_without_room()
+    }
+}
+
+/// The possible CPUs that sysfs lists.
+pub fn possible_cpus() -> Result<u64> {
+    Ok(cpus::in_sysfs()? as u64)
+}
+
+/// Bytes of the counters of one series in the kernel, with or without those by size, before any map exists: by the CPUs
+/// that sysfs lists.
+pub fn slot_bytes(sizes: bool) -> Result<u64> {
+    Ok(possible_cpus()? * slot_arrays::value_bytes(sizes) as u64)
+}
+
+/// The bytes of the running kernel's BTF.
+pub fn kernel_btf(host: &Host) -> Result<Vec<u8>> {
+    let path = host.btf();
+    fs::read(&path).map_err(|error| {
+        anyhow!(
+            "cannot read the kernel's BTF {}: {error}: biolat requires a kernel built with CONFIG_DEBUG_INFO_BTF, \
+             and --sysfs set to where sysfs is mounted",
+            path.display()
+        )
+    })
+}
+
+fn enable_statistics() -> Result<OwnedFd> {
+    aya::sys::enable_stats(aya::sys::Stats::RunTime).context(
+        "cannot enable the kernel's statistics of BPF programs: --probe-stats requires CAP_SYS_ADMIN",
+    )
+}
+
+/// Pins a map, program or link to a new file of a BPF file system.
+pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    sys::pin(object, path)
+}
+
+/// Opens what is pinned to a file.
+pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
+    sys::open_pinned(path)
+}
+
+/// The version of the layout of the maps: of keys, values and what they mean. A daemon can read the maps of a probe of another
+/// version of biolat if this is the same, or if it knows what this one has besides.
+pub const MAP_LAYOUT: u32 = 1;
+/// The version once the understudy has counters: a daemon that does not know these must not continue without them.
+pub const MAP_LAYOUT_WITH_UNDERSTUDY: u32 = 2;
+
+/// What tells this probe from others: its code, relocated to the running kernel and these options, and the sizes of its maps.
+pub fn identity(kernel: &Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> {
+    let cpus = possible_cpus()?;
+    let workloads = workloads_on(kernel, workloads);
+    let tables = workloads::tables(workloads, slots, cpus);
+    let kernel = kernel.clone().with_tables(tables, cpus);
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    context.update(&object::of_kernel(&kernel, tables.places())?);
+    for number in [u64::from(slots), u64::from(workloads), cpus] {
+        context.update(&number.to_le_bytes());
+    }
+    Ok(context.finish().as_ref().to_vec())
+}

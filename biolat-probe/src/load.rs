@@ -1,0 +1,246 @@
+//! Loads the probe into the kernel, and explains why that failed.
+
+use std::{
+    error::Error,
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use aya::{
+    Btf, Ebpf, EbpfLoader,
+    programs::{BtfTracePoint, Program, ProgramError, RawTracePoint},
+};
+use aya_log::EbpfLogger;
+use biolat_common::{
+    size::MAX_PARTS,
+    slot::{CHUNK_SLOTS, SLOTS},
+};
+use biolat_system::{host::Host, rights};
+use log::Log;
+
+use super::{
+    events::Events,
+    grace_periods::GracePeriods,
+    inflight::InflightResult,
+    kernel::Kernel,
+    load_error::{self, LoadError},
+    map_set::MapSet,
+    maps::Maps,
+    object,
+    programs::{self, Programs},
+    release::Release,
+    slow::SlowRecords,
+    sys::ProgramCounts,
+    workloads::{self, WorkloadMaps},
+};
+
+/// The probe in the kernel, not attached yet.
+pub(super) struct Loaded {
+    pub(super) programs: Programs,
+    pub(super) maps: Maps,
+    pub(super) events: Events,
+    pub(super) slow: SlowRecords,
+    pub(super) inflight: InflightResult,
+    /// None without workloads.
+    pub(super) workloads: Option<WorkloadMaps>,
+    pub(super) logger: EbpfLogger<&'static dyn Log>,
+    /// How many slots it was loaded with.
+    pub(super) slots: u32,
+}
+
+/// What loading depends on besides the probe. It exists only if this process may load programs.
+pub(super) struct LoadEnv {
+    release: Release,
+    memlock: u64,
+}
+
+impl LoadEnv {
+    pub(super) fn of(host: &Host) -> Result<Self> {
+        let release = Release::of(host).unwrap_or(Release(u32::MAX, 0));
+        release.supported().map_err(anyhow::Error::msg)?;
+        if let Ok(Some(lacking)) = rights::missing_capabilities() {
+            bail!(
+                "loading the probe requires CAP_BPF and CAP_PERFMON, and this process lacks {lacking}: \
+                 run as root, or grant them: setcap cap_bpf,cap_perfmon+p <path of biolat-daemon>"
+            );
+        }
+        let memlock = if release <= Release::LAST_WITH_MEMLOCK {
+            load_error::raise_memlock()
+        } else {
+            libc::RLIM_INFINITY
+        };
+        Ok(Self { release, memlock })
+    }
+
+    /// Loads the probe; if memory is short, with half the slots or fewer. The collector adds slots later.
+    pub(super) fn load(
+        &self,
+        kernel: &Kernel,
+        btf: &Btf,
+        slots: u32,
+        workloads: u32,
+        mut map_fds: Option<&mut Vec<OwnedFd>>,
+    ) -> Result<Loaded> {
+        let mut slots = in_whole_chunks(slots);
+        loop {
+            if let Some(of_last_attempt) = &mut map_fds {
+                of_last_attempt.clear();
+            }
+            match load(kernel, btf, slots, workloads, map_fds.as_deref_mut()) {
+                Ok(loaded) => return Ok(loaded),
+                Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
+                    slots = in_whole_chunks(slots / 2)
+                }
+                Err(error) => return Err(self.explain(error)),
+            }
+        }
+    }
+
+    /// Adds the kernel's reason and the remedy to an error.
+    pub(super) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        if error.is::<LoadError>() {
+            return error;
+        }
+        let Some(reason) = io_error(error.as_ref()) else {
+            return anyhow!("{}", one_line(&format!("{error:#}")));
+        };
+        let detail = match error.downcast_ref::<ProgramError>() {
+            Some(ProgramError::LoadError { verifier_log, .. }) => {
+                let text = verifier_log.to_string();
+                let lines: Vec<_> = text.lines().collect();
+                for line in &lines[lines.len().saturating_sub(VERIFIER_LINES)..] {
+                    log::debug!("verifier: {line}");
+                }
+                let last =
+                    text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("processed"));
+                last.map(|line| format!(" (verifier: {})", line.trim())).unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        let what = format!("{error}: {reason}{detail}");
+        LoadError { what, remedy: load_error::remedy(reason, self.release, self.memlock) }.into()
+    }
+}
+
+/// The verifier's last lines, which have the reason, are logged at the level `debug`.
+const VERIFIER_LINES: usize = 50;
+
+/// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it without attaching it.
+pub fn test_load(
+    kernel: &Kernel,
+    btf: Vec<u8>,
+    host: &Host,
+    slots: u32,
+    workloads: u32,
+) -> Result<ProgramCounts> {
+    let btf = parse_btf(btf)?;
+    LoadEnv::of(host)?.load(kernel, &btf, slots, workloads, None)?.programs.counts()
+}
+
+/// A number of slots rounded up to whole chunks, and at least one chunk.
+#[must_use]
+pub fn in_whole_chunks(slots: u32) -> u32 {
+    slots.next_multiple_of(CHUNK_SLOTS).clamp(CHUNK_SLOTS, SLOTS)
+}
+
+pub(super) fn parse_btf(btf: Vec<u8>) -> Result<Btf> {
+    Btf::parse(&btf, aya::Endianness::default())
+        .map_err(|error| anyhow!("cannot parse the kernel's BTF: {error}"))
+}
+
+/// How many workloads a probe for this kernel tells apart, of as many as there may be.
+pub fn workloads_on(kernel: &Kernel, workloads: u32) -> u32 {
+    if kernel.has_workloads { workloads } else { 0 }
+}
+
+fn load(
+    kernel: &Kernel,
+    btf: &Btf,
+    slots: u32,
+    workloads: u32,
+    map_fds: Option<&mut Vec<OwnedFd>>,
+) -> Result<Loaded> {
+    let workloads = workloads_on(kernel, workloads);
+    let cpus = super::possible_cpus()?;
+    let tables = workloads::tables(workloads, slots, cpus);
+    let kernel = kernel.clone().with_tables(tables, cpus);
+    let mut object = EbpfLoader::new()
+        .btf(None)
+        .map_max_entries("SERIES", slots)
+        .map_max_entries("PARTS", if kernel.counts_sizes() { MAX_PARTS as u32 } else { 1 })
+        .map_max_entries("WORKLOADS", tables.places())
+        .map_max_entries("MARKS", kernel.layout.mark_lines.max(1))
+        .map_max_entries("CGROUPS", workloads.max(1))
+        .load(&object::of_kernel(&kernel, tables.places())?)
+        .context("cannot load the probe")?;
+    let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
+    let mut set = MapSet::Loaded(&mut object, map_fds);
+    let events = Events::from_maps(&mut set)?;
+    let grace_periods = GracePeriods::start()?;
+    let maps = Maps::of_new_probe(&mut set, slots, kernel.counts_sizes(), grace_periods.clone())?;
+    let slow = SlowRecords::from_maps(&mut set)?;
+    let inflight = InflightResult::from_maps(&mut set)?;
+    let workload_maps =
+        (workloads > 0).then(|| WorkloadMaps::from_maps(&mut set, tables, maps.cpus(), grace_periods));
+    let workload_maps = workload_maps.transpose()?;
+    let complete = load_attachable(&mut object, programs::COMPLETE, programs::COMPLETE, btf)
+        .context("cannot load the probe")?;
+    // The probe works without the other programs.
+    let optional = |what: &str, loaded: Result<OwnedFd>| {
+        loaded.inspect_err(|error| log::warn!("{what}: {}", one_line(&format!("{error:#}")))).ok()
+    };
+    let understudy = kernel
+        .refuses_runs
+        .then(|| load_attachable(&mut object, programs::UNDERSTUDY, programs::COMPLETE, btf))
+        .and_then(|loaded| optional("completions that the kernel refuses the probe are lost", loaded));
+    let requeue = kernel.has_requeue;
+    let requeue = requeue.then(|| load_attachable(&mut object, programs::REQUEUE, programs::REQUEUE, btf));
+    let requeue = requeue.and_then(|loaded| optional("requeues are not counted", loaded));
+    let inflight_program = kernel.can_walk.then(|| load_unattached(&mut object, programs::INFLIGHT));
+    let inflight_program =
+        inflight_program.and_then(|loaded| optional("the age of I/Os in flight is a lower bound", loaded));
+    let cgroup_exists =
+        workload_maps.is_some().then(|| load_unattached(&mut object, programs::CGROUP_EXISTS));
+    let cgroup_exists =
+        cgroup_exists.and_then(|loaded| optional("whether a cgroup is gone is unknown", loaded));
+    let programs = Programs { complete, understudy, requeue, inflight: inflight_program, cgroup_exists };
+    Ok(Loaded { programs, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
+}
+
+/// Loads a program that can be attached to a tracepoint.
+fn load_attachable(object: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<OwnedFd> {
+    let program: &mut BtfTracePoint = loadable(object, name)?.try_into()?;
+    program.load(tracepoint, btf)?;
+    Ok(program.fd()?.as_fd().as_fd().try_clone_to_owned()?)
+}
+
+/// Loads a program that the daemon runs. Nothing attaches it.
+fn load_unattached(object: &mut Ebpf, name: &str) -> Result<OwnedFd> {
+    let program: &mut RawTracePoint = loadable(object, name)?.try_into()?;
+    program.load()?;
+    Ok(program.fd()?.as_fd().as_fd().try_clone_to_owned()?)
+}
+
+fn loadable<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut Program> {
+    object.program_mut(name).with_context(|| format!("the probe has no program {name}"))
+}
+
+/// Whether memory, or the memory that may be locked, was too small.
+fn is_shortage(error: &anyhow::Error) -> bool {
+    io_error(error.as_ref())
+        .is_some_and(|error| matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EPERM)))
+}
+
+fn io_error<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+    loop {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        error = error.source()?;
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,197 @@
+//! The probe's object file, and its relocation to the running kernel's layout.
+
+use std::{borrow::Cow, ops::Range, path::Path};
+
+use anyhow::{Context as _, Result};
+use aya::include_bytes_aligned;
+use biolat_common::{kernel::Layout, series::Series, size::Counters, workload::PLACES_PLACEHOLDER};
+use object::{Object as _, ObjectSection as _, SectionKind};
+
+use super::kernel::Kernel;
+
+/// The compiled probe. `cargo xtask ebpf` builds it and writes its manifest.
+static OBJECT: &[u8] = include_bytes_aligned!("../object/biolat.bpf.o");
+
+/// The shipped probe, or one that a developer chose, relocated to this kernel's layout. So many places have the tables of workloads.
+pub(super) fn of_kernel(kernel: &Kernel, places: u32) -> Result<Vec<u8>> {
+    let layout = kernel.layout;
+    let object: Cow<'_, [u8]> = match std::env::var_os("BIOLAT_PROBE_OBJECT") {
+        None => OBJECT.into(),
+        Some(path) => {
+            let path = Path::new(&path);
+            log::warn!("loading the probe from {}", path.display());
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?.into()
+        }
+    };
+    let mut relocated = relocate(&object, layout).context("the probe's object does not match this daemon")?;
+    if !kernel.refuses_runs {
+        without_compare_exchange(&mut relocated)?;
+    }
+    let relocated = with_array_length(relocated, PLACES_PLACEHOLDER as u32, places)
+        .context("the probe's object has no table of workloads for the understudy")?;
+    if layout.sizes != 0 { Ok(relocated) } else { without_sizes(relocated) }
+}
+
+/// Makes the values of the maps of series as short as a series without counters by size. aya takes their size from the
+/// object's BTF, in which they are an array of 64-bit words.
+///
+/// <https://docs.kernel.org/bpf/btf.html#btf-kind-array>
+fn without_sizes(object: Vec<u8>) -> Result<Vec<u8>> {
+    const WORDS: [usize; 2] = [size_of::<Counters>() / 8, size_of::<Series>() / 8];
+    with_array_length(object, WORDS[0] as u32, WORDS[1] as u32)
+        .context("the probe's object has no map of series")
+}
+
+/// Changes the length of all arrays of this length.
+fn with_array_length(mut object: Vec<u8>, from: u32, to: u32) -> Result<Vec<u8>> {
+    const ARRAY: [u32; 2] = [3 << 24, 0];
+    let (start, size) = object::File::parse(&*object)?
+        .section_by_name(".BTF")
+        .and_then(|section| section.file_range())
+        .context("the probe's object has no BTF")?;
+    let types = object.get_mut(start as usize..(start + size) as usize).context("its BTF is truncated")?;
+    // The kind, no size, the types of an element and of the index, the number of elements.
+    let words = |at: usize| {
+        types.get(at..at + 20).map(|bytes| {
+            bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect::<Vec<_>>()
+        })
+    };
+    let found: Vec<_> = (0..types.len())
+        .step_by(4)
+        .filter(|&at| words(at).is_some_and(|words| words[..2] == ARRAY && words[4] == from))
+        .collect();
+    for &at in &found {
+        types[at + 16..at + 20].copy_from_slice(&to.to_le_bytes());
+    }
+    (!found.is_empty()).then_some(object).context("its BTF has no such array")
+}
+
+/// `r0 = cmpxchg_64`: code and immediate.
+///
+/// <https://www.kernel.org/doc/html/v6.12/bpf/standardization/instruction-set.html#atomic-operations>
+const COMPARE_EXCHANGE: (u8, i32) = (0xdb, 0xf1);
+
+/// Replaces compare-and-exchange by a jump to the next instruction: the probe then does without.
+fn without_compare_exchange(object: &mut [u8]) -> Result<()> {
+    const NEXT: [u8; 8] = [0x05, 0, 0, 0, 0, 0, 0, 0];
+    for range in code_sections(object)? {
+        let code = object.get_mut(range).context("a code section is truncated")?;
+        for instruction in code.as_chunks_mut::<8>().0 {
+            let [code, _, _, _, immediate @ ..] = *instruction;
+            if (code, i32::from_le_bytes(immediate)) == COMPARE_EXCHANGE {
+                *instruction = NEXT;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the code is in an object.
+fn code_sections(object: &[u8]) -> Result<Vec<Range<usize>>> {
+    let object = object::File::parse(object)?;
+    let sections = object.sections().filter(|section| section.kind() == SectionKind::Text);
+    let range = |(start, size): (u64, u64)| start as usize..(start + size) as usize;
+    sections.map(|section| section.file_range().map(range).context("a code section has no bytes")).collect()
+}
+
+/// Writes the layout into the code of an object.
+pub fn relocate(object: &[u8], layout: Layout) -> Result<Vec<u8>> {
+    let mut relocated = object.to_vec();
+    let mut placeholders = 0;
+    for range in code_sections(object)? {
+        let code = relocated.get_mut(range).context("a code section is truncated")?;
+        placeholders += layout.relocate(code).context("unknown layout field, or an offset beyond 32767")?;
+    }
+    (placeholders > 0).then_some(relocated).context("its code has no layout placeholders")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use biolat_common::kernel::Layout;
+    use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind};
+
+    use super::{COMPARE_EXCHANGE, OBJECT, relocate, without_compare_exchange};
+
+    /// The instructions of the sections whose name matches.
+    fn instructions(section_matches: impl Fn(&str) -> bool) -> Vec<[u8; 8]> {
+        instructions_of(OBJECT, section_matches)
+    }
+
+    fn instructions_of(object: &[u8], section_matches: impl Fn(&str) -> bool) -> Vec<[u8; 8]> {
+        let object = object::File::parse(object).unwrap();
+        let sections = object.sections().filter(|section| section.kind() == SectionKind::Text);
+        let matching = sections.filter(|section| section_matches(section.name().unwrap()));
+        let code = matching.flat_map(|section| section.data().unwrap().to_vec()).collect::<Vec<_>>();
+        code.as_chunks().0.to_vec()
+    }
+
+    /// The instructions of a program.
+    fn program(name: &str) -> Vec<[u8; 8]> {
+        let object = object::File::parse(OBJECT).unwrap();
+        let symbol = object.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
+        let section = object.section_by_index(symbol.section_index().unwrap()).unwrap();
+        let code = section.data_range(symbol.address(), symbol.size()).unwrap().unwrap();
+        code.as_chunks().0.to_vec()
+    }
+
+    /// The common case is the main program; the rare case is a subprogram.
+    #[test]
+    fn the_common_case_calls_the_clock_and_looks_up() {
+        const CALL: u8 = 0x85;
+        let mut calls: BTreeMap<(u8, i32), usize> = BTreeMap::new();
+        for code in program("block_rq_complete").into_iter().filter(|code| code[0] == CALL) {
+            let [_, registers, _, _, n0, n1, n2, n3] = code;
+            let helper = if registers >> 4 == 0 { i32::from_le_bytes([n0, n1, n2, n3]) } else { 0 };
+            *calls.entry((registers >> 4, helper)).or_default() += 1;
+        }
+        // bpf_map_lookup_elem: one for the table, one for the workload, one for a preallocated slot, two for a slot in a chunk;
+        // two for a workload that has no entry yet; and one for a completion that is left to the understudy. Then bpf_ktime_get_ns,
+        // and the calls of the rare case, of its record, of a long wait before the allocation, of that entry, and of the mark.
+        assert_eq!(calls, BTreeMap::from([((0, 1), 8), ((0, 5), 1), ((1, 0), 5)]));
+    }
+
+    /// Atomic instructions, without the second halves of wide loads, which are no instructions.
+    fn atomic(code: Vec<[u8; 8]>) -> Vec<(u8, i32)> {
+        const ATOMIC: [u8; 2] = [0xc3, 0xdb];
+        let mut wide = false;
+        let atomic = code.into_iter().filter(|code| {
+            let is_atomic = !wide && ATOMIC.contains(&code[0]);
+            wide = !wide && code[0] == 0x18;
+            is_atomic
+        });
+        atomic.map(|[code, _, _, _, n @ ..]| (code, i32::from_le_bytes(n))).collect()
+    }
+
+    /// But for `PARTS_UNTIL`, which the rare case of both programs raises when a part of a request completes, and for the marks, of
+    /// which a frame claims a line at its first completion.
+    #[test]
+    fn nothing_is_atomic_but_the_memory_of_parts_and_the_claim_of_a_mark() {
+        const ADD: (u8, i32) = (0xdb, 0);
+        let all = instructions(|_| true);
+        assert!(all.len() > 500);
+        let marks = atomic(program("mark_completion"));
+        assert!(!marks.is_empty() && marks.iter().all(|found| *found == COMPARE_EXCHANGE));
+        let of_parts = [COMPARE_EXCHANGE, ADD, COMPARE_EXCHANGE, ADD];
+        let all = atomic(all);
+        assert_eq!(all.len(), marks.len() + of_parts.len(), "{all:?}");
+        assert_eq!(all.iter().filter(|found| **found == ADD).count(), 2);
+        let mut object = OBJECT.to_vec();
+        without_compare_exchange(&mut object).unwrap();
+        assert_eq!(atomic(instructions_of(&object, |_| true)), [ADD; 2]);
+    }
+
+    #[test]
+    fn the_shipped_probe_is_relocated_once() {
+        let object = relocate(OBJECT, Layout::default()).unwrap();
+        assert_eq!(object.len(), OBJECT.len());
+        let again = relocate(&object, Layout::default()).unwrap_err();
+        assert_eq!(again.to_string(), "its code has no layout placeholders");
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        assert!(relocate(b"no object", Layout::default()).is_err());
+    }
+}

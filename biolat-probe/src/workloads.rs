@@ -1,0 +1,380 @@
+//! The probe's tables of workloads: see [`biolat_common::workload`].
+
+#![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
+
+use std::{
+    collections::BTreeMap,
+    iter,
+    ops::RangeInclusive,
+    os::fd::{AsFd as _, BorrowedFd},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray};
+use biolat_common::{
+    series::Key,
+    slot::Cell,
+    workload::{Cgroup, Entry, LEVELS, MAX_BYTES_OF_CPU, NAME_BYTES, PROBES, Places, Tables},
+};
+
+use super::{
+    cpus::PossibleCpus,
+    grace_periods::GracePeriods,
+    map_set::MapSet,
+    programs::{self, Programs},
+    sys,
+};
+
+/// Only if the key exists.
+const BPF_EXIST: u64 = 2;
+
+/// The map of the probe's variables that are not zero at first: the epoch alone.
+const DATA: &str = ".data";
+
+/// The map that has the understudy's tables.
+pub(super) const UNDERSTUDY_WORKLOADS: &str = "WORKLOADS_2";
+
+/// Kernel memory of both tables at most: so much for each CPU, but within bounds in all.
+const CPU_BYTES: u64 = 512 << 10;
+const BYTES: RangeInclusive<u64> = MAX_BYTES_OF_CPU..=64 << 20;
+
+/// Entries in a table for each workload: for reads and writes of two devices, and twice that, so that few share a place.
+const ENTRIES_PER_WORKLOAD: u64 = 8;
+
+/// The tables for so many workloads and slots.
+#[must_use]
+pub(super) fn tables(workloads: u32, slots: u32, cpus: u64) -> Tables {
+    if workloads == 0 {
+        return Tables { slots: 0, hashes: 0 };
+    }
+    let bytes = (CPU_BYTES * cpus).clamp(*BYTES.start(), *BYTES.end());
+    let entries = bytes / cpus.max(1) / 2 / size_of::<Entry>() as u64 - u64::from(PROBES - 1);
+    let slots = u64::from(slots).min(entries / 2);
+    let hashes = (u64::from(workloads) * ENTRIES_PER_WORKLOAD).min(entries - slots);
+    Tables { slots: slots as u32, hashes: hashes as u32 }
+}
+
+/// Bytes of both tables in the kernel, for so many workloads and slots.
+#[must_use]
+pub fn workload_bytes(workloads: u32, slots: u32, cpus: u64) -> u64 {
+    if workloads == 0 { 0 } else { bytes(tables(workloads, slots, cpus), cpus) }
+}
+
+fn bytes(tables: Tables, cpus: u64) -> u64 {
+    2 * u64::from(tables.entries()) * size_of::<Entry>() as u64 * cpus
+}
+
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct EntryValue(Entry);
+
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct CgroupValue(Cgroup);
+
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct PlacesValue(Places);
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for EntryValue {}
+
+// SAFETY: `repr(C)` integers without padding.
+unsafe impl aya::Pod for CgroupValue {}
+
+// SAFETY: integers.
+unsafe impl aya::Pod for PlacesValue {}
+
+/// What all workloads have done in an epoch, by series and workload, summed over the CPUs.
+pub type EpochCounts = BTreeMap<(Key, u64), Entry>;
+
+/// A cgroup as the probe has seen it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenCgroup {
+    /// The address of its state.
+    pub css: u64,
+    /// Its path from the root of the hierarchy.
+    pub path: String,
+}
+
+/// How far the table of the last epoch has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resting {
+    /// Its counts have been taken.
+    Taken,
+    /// The probe has been told to use the other one; at the end of this grace period it has left it.
+    InUse { grace_period: u64 },
+    /// No run of the probe writes to it any more.
+    Complete,
+}
+
+/// The maps.
+pub struct WorkloadMaps {
+    entries: PerCpuArray<MapData, EntryValue>,
+    /// The map that the understudy's tables are added to; none of an earlier version's probe.
+    understudy: Option<ArrayOfMaps<MapData>>,
+    /// The understudy's tables; none before it is attached.
+    understudy_entries: Option<PerCpuArray<MapData, EntryValue>>,
+    used: Array<MapData, PlacesValue>,
+    used_buffer: Box<PlacesValue>,
+    cgroups: HashMap<MapData, u64, CgroupValue>,
+    room: u32,
+    epoch_map: Array<MapData, u64>,
+    grace_periods: GracePeriods,
+    tables: Tables,
+    cpus: PossibleCpus,
+    /// The epoch that the probe counts in.
+    epoch: u64,
+    resting: Resting,
+    buffer: Vec<EntryValue>,
+}
+
+impl WorkloadMaps {
+    pub(super) fn from_maps(
+        maps: &mut MapSet<'_>,
+        tables: Tables,
+        cpus: PossibleCpus,
+        grace_periods: GracePeriods,
+    ) -> Result<Self> {
+        let mut take = |name| maps.take(name);
+        let epoch_map: Array<_, u64> = take(DATA)?.try_into()?;
+        let epoch = epoch_map.get(&0, 0).context("cannot read the epoch")?;
+        let entries: PerCpuArray<_, _> = take("WORKLOADS")?.try_into()?;
+        ensure!(entries.len() >= tables.places(), "the probe's tables of workloads are too small");
+        let cgroups: HashMap<_, _, _> = take("CGROUPS")?.try_into()?;
+        let room = cgroups.map().info().context("cannot read the size of a map")?.max_entries();
+        let understudy = take(UNDERSTUDY_WORKLOADS).ok().map(ArrayOfMaps::try_from).transpose()?;
+        Ok(Self {
+            entries,
+            understudy,
+            understudy_entries: None,
+            used: take("WORKLOADS_USED")?.try_into()?,
+            // SAFETY: integers, for which zero is valid. Not made on the stack, which would keep its pages.
+            used_buffer: unsafe { Box::new_zeroed().assume_init() },
+            cgroups,
+            room,
+            epoch_map,
+            grace_periods,
+            tables,
+            cpus,
+            epoch,
+            resting: Resting::Taken,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// The latest epoch of which everything has been taken, with all before.
+    #[must_use]
+    pub fn taken_epoch(&self) -> u64 {
+        self.epoch - if self.resting == Resting::Taken { 1 } else { 2 }
+    }
+
+    /// Continues after this epoch, the latest that has been taken, by another process. Fails if more than one has begun since:
+    /// then the table of the next one is in use again.
+    pub fn continue_after(&mut self, taken: u64) -> Result<()> {
+        let begun = self.epoch.checked_sub(taken);
+        ensure!(matches!(begun, Some(1 | 2)), "the epoch is {}, and {taken} was taken last", self.epoch);
+        self.resting = if begun == Some(1) { Resting::Taken } else { self.in_use() };
+        Ok(())
+    }
+
+    /// Continues with the understudy's tables, if another process has added them.
+    pub(super) fn continue_with(&mut self, understudy: Option<MapData>) -> Result<()> {
+        let typed = |map| PerCpuArray::try_from(Map::from_map_data(map)?);
+        self.understudy_entries = understudy.map(typed).transpose()?;
+        Ok(())
+    }
+
+    /// Adds the understudy's tables, unless they have been added.
+    pub(super) fn add_understudy_table(&mut self) -> Result<()> {
+        if self.understudy_entries.is_some() {
+            return Ok(());
+        }
+        let entries: PerCpuArray<_, EntryValue> = PerCpuArray::create(self.tables.places(), 0)
+            .context("cannot create the understudy's tables of workloads")?;
+        let map = self.understudy.as_mut().context("the probe has no map for the understudy's workloads")?;
+        map.set(0, entries.map(), 0).context("cannot add tables of workloads to the understudy")?;
+        self.understudy_entries = Some(entries);
+        Ok(())
+    }
+
+    /// The understudy's tables, if they have been added.
+    pub(super) fn understudy_table(&self) -> Option<BorrowedFd<'_>> {
+        self.understudy_entries.as_ref().map(|entries| entries.map().fd().as_fd())
+    }
+
+    /// How many slots are counted by workload; the series in later ones are not.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.tables.slots
+    }
+
+    /// Kernel memory of the tables, over all CPUs and of both programs.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let programs = 1 + u64::from(self.understudy_entries.is_some());
+        programs * bytes(self.tables, self.cpus.get() as u64)
+    }
+
+    /// Whether everything has been taken that was counted before this epoch.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.resting == Resting::Taken
+    }
+
+    /// Makes the probe count in the next epoch. What was counted in the one before must have been taken; what is counted until now
+    /// is for [`take`](Self::take).
+    pub fn begin_epoch(&mut self) -> Result<()> {
+        self.epoch_map.set(0, self.epoch + 1, 0).context("cannot change the epoch")?;
+        self.epoch += 1;
+        self.resting = self.in_use();
+        Ok(())
+    }
+
+    fn in_use(&self) -> Resting {
+        Resting::InUse { grace_period: self.grace_periods.request() }
+    }
+
+    /// Waits until no run of the probe counts in the last epoch. `false`: it takes longer than the timeout.
+    pub fn wait_for_rest(&self, timeout: Duration) -> bool {
+        match self.resting {
+            Resting::InUse { grace_period } => self.grace_periods.wait(grace_period, timeout),
+            Resting::Taken | Resting::Complete => true,
+        }
+    }
+
+    /// What was counted in the last epoch, once it is at rest; nothing if it has been taken already. After an error, nothing is lost: the next call
+    /// returns it.
+    pub fn take(&mut self) -> Result<EpochCounts> {
+        if self.resting == Resting::Taken {
+            return Ok(EpochCounts::new());
+        }
+        if let Resting::InUse { grace_period } = self.resting {
+            self.grace_periods.wait_to_the_end(grace_period);
+            self.resting = Resting::Complete;
+        }
+        let counts = self.read(self.epoch - 1)?;
+        self.resting = Resting::Taken;
+        Ok(counts)
+    }
+
+    /// The counts of an epoch.
+    fn read(&mut self, epoch: u64) -> Result<EpochCounts> {
+        // SAFETY: aya has checked that the map's value has the size of the buffer.
+        unsafe { sys::read_entry(self.used.map(), 0, &raw mut *self.used_buffer) }
+            .context("cannot read which entries are in use")?;
+        let mut read = EpochCounts::new();
+        let used = self.used_buffer.0.iter().take(self.tables.places() as usize);
+        for (place, _) in (0..).zip(used).filter(|&(_, &used)| used == epoch as u32) {
+            for entries in iter::once(&self.entries).chain(&self.understudy_entries) {
+                self.cpus.read(entries, place, &mut self.buffer).context("cannot read a workload")?;
+                for EntryValue(entry) in self.buffer.iter().filter(|value| value.0.epoch == epoch) {
+                    let key = (Cell::from_bits(entry.series).key(), entry.workload);
+                    read.entry(key).or_insert(Entry::ZERO).merge(entry);
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    /// The cgroup with this serial number, if the probe has recorded it.
+    pub fn cgroup(&self, workload: u64) -> Result<Option<SeenCgroup>> {
+        match self.cgroups.get(&workload, 0) {
+            Ok(CgroupValue(cgroup)) => Ok(Some(SeenCgroup { css: cgroup.css, path: path(&cgroup.names) })),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(error).context("cannot read a cgroup"),
+        }
+    }
+
+    /// How many cgroups the probe can record.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.room as usize
+    }
+
+    /// Has the probe record a cgroup again at its next I/O in an epoch. The record stays until then.
+    pub fn mark_cgroup_stale(&mut self, workload: u64) -> Result<()> {
+        match self.cgroups.get(&workload, 0) {
+            Ok(CgroupValue(record)) if record.is_stale == 0 => {
+                let stale = CgroupValue(Cgroup { is_stale: 1, ..record });
+                self.cgroups
+                    .insert(workload, stale, BPF_EXIST)
+                    .context("cannot change the record of a cgroup")
+            }
+            Ok(_) | Err(MapError::KeyNotFound) => Ok(()),
+            Err(error) => Err(error).context("cannot read a cgroup"),
+        }
+    }
+
+    /// Removes the record of a cgroup, which makes room for another one.
+    pub fn forget_cgroup(&mut self, workload: u64) -> Result<()> {
+        match self.cgroups.remove(&workload) {
+            Err(error) if !matches!(error, MapError::KeyNotFound) => {
+                Err(error).context("cannot remove a cgroup")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a cgroup still exists.
+pub(super) fn exists(programs: &Programs, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
+    let result = programs::run(programs.cgroup_exists.as_ref(), [cgroup.css, workload])
+        .context("cannot look whether a cgroup exists")?;
+    Ok(result == 1)
+}
+
+/// The path of a cgroup, from the names of its directory and of those above. `/...` stands for levels that were not recorded.
+fn path(names: &[[u8; NAME_BYTES]; LEVELS]) -> String {
+    let names = names.iter().map(|name| name.split(|&byte| byte == 0).next().unwrap_or_default());
+    let names: Vec<_> = names.take_while(|name| !name.is_empty()).map(String::from_utf8_lossy).collect();
+    let mut path = if names.len() == LEVELS { "/...".to_owned() } else { String::new() };
+    for name in names.iter().rev() {
+        path.push('/');
+        path.push_str(name);
+    }
+    if path.is_empty() { "/".to_owned() } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use biolat_common::workload::{LEVELS, MAX_PLACES, NAME_BYTES};
+
+    use super::{path, tables, workload_bytes};
+
+    fn names(names: &[&str]) -> [[u8; NAME_BYTES]; LEVELS] {
+        let mut bytes = [[0; NAME_BYTES]; LEVELS];
+        for (bytes, name) in bytes.iter_mut().zip(names) {
+            bytes[..name.len()].copy_from_slice(name.as_bytes());
+            // What a longer name has left behind.
+            bytes[name.len() + 1..].fill(b'x');
+        }
+        bytes
+    }
+
+    #[test]
+    fn paths_begin_at_the_root() {
+        assert_eq!(path(&names(&[])), "/");
+        assert_eq!(path(&names(&["a.service", "system.slice", ""])), "/system.slice/a.service");
+        assert_eq!(path(&names(&["x"; LEVELS])), format!("/...{}", "/x".repeat(LEVELS)));
+    }
+
+    #[test]
+    fn tables_fit_into_the_memory_they_may_have() {
+        for (cpus, slots, most, hashes) in [
+            // All pairs of 256 workloads, two devices, reads and writes, twice.
+            (1, 4096, 4 << 20, 2048),
+            (2, 16, 4 << 20, 2048),
+            (16, 32, 8 << 20, 780),
+            (384, 48, 64 << 20, 218),
+            (384, 4096, 64 << 20, 133),
+        ] {
+            let tables = tables(256, slots, cpus);
+            assert!(workload_bytes(256, slots, cpus) <= most, "{cpus} CPUs: {tables:?}");
+            assert_eq!(tables.hashes, hashes, "{cpus} CPUs: {tables:?}");
+            assert!(2 * tables.entries() <= MAX_PLACES);
+        }
+        assert_eq!(tables(0, 16, 2).slots, 0);
+    }
+}

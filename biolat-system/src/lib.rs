@@ -1,0 +1,15 @@
+//! The process and the machine it runs on: rights by thread, the mount points of sysfs and procfs, the C library, log lines, the
+//! service manager.
+
+#![deny(unsafe_code)]
+
+pub mod c_library;
+pub mod clock;
+pub mod host;
+pub mod log_lines;
+pub mod passed_fds;
+pub mod process;
+pub mod rights;
+pub mod runtime;
+pub mod service_manager;
+pub mod wall_time;

@@ -1,0 +1,10 @@
+//! Shared by the tests of several crates.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails this way")]
+
+pub mod btf;
+pub mod generated_docs;
+pub mod samples;
+mod tree;
+
+pub use tree::Tree;
