@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use biolat_collect::cpus::CpuNodes;
 use biolat_common::series::Phase;
-use biolat_model::{api::ApiInflight, saturating::add_named};
+use biolat_model::{saturating::add_named, snapshot::Inflight};
 
 use super::{
     options::ReportOptions,
@@ -44,7 +44,7 @@ pub(super) struct Block<'a> {
     /// Completions that the probe missed, by group of ops.
     pub(super) unseen: BTreeMap<String, u64>,
     /// I/Os that have not completed; none if unknown, or of one op.
-    pub(super) inflight: Option<ApiInflight>,
+    pub(super) inflight: Option<Inflight>,
 }
 
 impl Breakdown {
@@ -166,19 +166,21 @@ impl Block<'_> {
 }
 
 /// The I/Os of two devices.
-fn both(one: ApiInflight, other: ApiInflight) -> ApiInflight {
-    let older = if one.oldest_seconds >= other.oldest_seconds { one } else { other };
-    ApiInflight {
-        read: one.read.saturating_add(other.read),
-        write: one.write.saturating_add(other.write),
+fn both(one: Inflight, other: Inflight) -> Inflight {
+    let older = if one.oldest >= other.oldest { one } else { other };
+    Inflight {
+        reads: one.reads.saturating_add(other.reads),
+        writes: one.writes.saturating_add(other.writes),
         ..older
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use biolat_common::series::Phase;
-    use biolat_model::api::ApiInflight;
+    use biolat_model::snapshot::Inflight;
     use biolat_testing::samples;
 
     use super::Breakdown;
@@ -225,8 +227,14 @@ mod tests {
     #[test]
     fn ios_in_flight_are_activity() {
         let mut window = window();
-        let inflight =
-            |read, oldest_seconds, exact| Some(ApiInflight { read, write: 2, oldest_seconds, exact });
+        let inflight = |read, oldest_seconds, exact| {
+            Some(Inflight {
+                reads: read,
+                writes: 2,
+                oldest: Duration::from_secs_f64(oldest_seconds),
+                is_exact: exact,
+            })
+        };
         window.devices[1].inflight = inflight(1, 0.5, true);
         window.devices[2].inflight = inflight(4, 16.0, false);
         let of = |by_device| {
@@ -234,7 +242,8 @@ mod tests {
             let blocks = breakdown.blocks(&window).into_iter();
             blocks.map(|block| (block.name(), block.inflight)).collect::<Vec<_>>()
         };
-        let all = Some(ApiInflight { read: 5, write: 4, oldest_seconds: 16.0, exact: false });
+        let all =
+            Some(Inflight { reads: 5, writes: 4, oldest: Duration::from_secs_f64(16.0), is_exact: false });
         assert_eq!(of(false), [("every device and op".into(), all)]);
         let each: Vec<_> = of(true).into_iter().map(|(name, inflight)| (name, inflight.is_some())).collect();
         assert_eq!(each, [("sda".into(), false), ("sdb".into(), true), ("sdc".into(), true)]);

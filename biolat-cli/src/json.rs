@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use biolat_common::series::Phase;
 use biolat_model::{
-    api::{ApiInflight, ApiSlowIo},
+    api::ApiSlowIo,
     band_histogram::BandHistogram,
     histogram::{Bounds, Histogram},
+    snapshot::Inflight,
     text::format::NumberFormat,
 };
 use serde::Serialize;
@@ -40,7 +41,7 @@ struct WindowJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     who: Option<Vec<WorkloadJson<'a>>>,
     /// By device; none from an older daemon.
-    inflight: Option<BTreeMap<&'a str, ApiInflight>>,
+    inflight: Option<BTreeMap<&'a str, Inflight>>,
     lost: &'a BTreeMap<String, u64>,
     failed_collections: u64,
     findings: Vec<String>,
@@ -119,7 +120,7 @@ pub(super) fn line(
 }
 
 /// Of devices that have any; none if no device's are known.
-fn inflight(window: &Window) -> Option<BTreeMap<&str, ApiInflight>> {
+fn inflight(window: &Window) -> Option<BTreeMap<&str, Inflight>> {
     let known = window.devices.iter().filter_map(|device| Some((device.name.as_str(), device.inflight?)));
     let mut known = known.peekable();
     let is_known = known.peek().is_some() || window.devices.is_empty();
@@ -164,7 +165,9 @@ fn number(bounds: Bounds) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use biolat_model::api::{ApiDevice, ApiInflight};
+    use std::time::Duration;
+
+    use biolat_model::{api::ApiDevice, snapshot::Inflight};
     use biolat_testing::samples;
     use serde_json::{Value, json};
 
@@ -178,7 +181,12 @@ mod tests {
     #[test]
     fn what_has_not_completed_is_by_device() {
         let device = |name, read| ApiDevice {
-            inflight: Some(ApiInflight { read, write: 0, oldest_seconds: read as f64 * 4.0, exact: true }),
+            inflight: Some(Inflight {
+                reads: read,
+                writes: 0,
+                oldest: Duration::from_secs_f64(read as f64 * 4.0),
+                is_exact: true,
+            }),
             ..samples::device(name, 9.0, vec![])
         };
         let found = line(vec![device("sda", 0), device("sdb", 4)]);

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, ops::AddAssign};
 
 use biolat_common::series::{PHASES, Phase};
 use biolat_model::{
-    api::{self, ApiDevice, ApiInflight, ApiSnapshot},
+    api::{self, ApiDevice, ApiSnapshot},
     histogram::Histogram,
     saturating,
+    snapshot::Inflight,
 };
 
 use super::{
@@ -49,7 +50,7 @@ pub(super) struct DeviceWindow {
     /// Which latencies are missing, and the command that enables them; empty if none are.
     pub(super) hint: String,
     /// I/Os that have not completed at its end; none if an older daemon does not tell.
-    pub(super) inflight: Option<ApiInflight>,
+    pub(super) inflight: Option<Inflight>,
     /// By op, idle ones too.
     pub(super) ops: Vec<OpWindow>,
     /// Completions that the probe missed, by group of ops; no zeros.

@@ -12,6 +12,7 @@ pub mod interval;
 pub mod losses;
 pub mod period;
 pub mod saturating;
+mod seconds;
 pub mod shell;
 pub mod size_histogram;
 pub mod snapshot;

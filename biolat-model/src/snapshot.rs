@@ -6,11 +6,19 @@ use std::{
 };
 
 use biolat_common::series::{PHASES, Phase};
+use serde::{Deserialize, Serialize};
 
-use crate::device::{Device, Group};
 use crate::{
-    band_histogram::BandHistogram, cgroup::Identity, histogram::Histogram, size_histogram::SizeHistogram,
+    band_histogram::BandHistogram,
+    cgroup::Identity,
+    device::{Device, Group},
+    histogram::Histogram,
+    seconds,
+    size_histogram::SizeHistogram,
 };
+
+/// A device whose oldest I/O is older hangs, wherever people read it.
+pub const HUNG: Duration = Duration::from_secs(10);
 
 /// Everything that is exposed of one collection.
 #[derive(Clone, Debug)]
@@ -157,17 +165,41 @@ impl WorkloadUsage {
 }
 
 /// I/Os that a device has not completed yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inflight {
     /// Reads that were dispatched to the driver.
+    #[serde(rename = "read")]
     pub reads: u64,
     /// Writes and all other ops that were dispatched to the driver.
+    #[serde(rename = "write")]
     pub writes: u64,
     /// The age of the oldest I/O, in the scheduler or the driver; zero if there is none.
+    #[serde(rename = "oldest_seconds", with = "seconds")]
     pub oldest: Duration,
-    /// Whether `oldest` is exact. Otherwise it is a lower bound: for so long there have been I/Os in flight and none has
+    /// Whether `oldest` is exact. Otherwise it is a lower bound: for that long there have been I/Os in flight and none has
     /// completed.
+    #[serde(rename = "exact")]
     pub is_exact: bool,
+}
+
+impl Inflight {
+    /// I/Os that were dispatched to the driver.
+    #[must_use]
+    pub fn dispatched(&self) -> u64 {
+        self.reads.saturating_add(self.writes)
+    }
+
+    /// Whether there is no I/O in flight, in the scheduler or the driver.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.dispatched() == 0 && self.oldest.is_zero()
+    }
+
+    /// Whether the oldest I/O has taken so long that the device hangs.
+    #[must_use]
+    pub fn is_hung(&self) -> bool {
+        self.oldest > HUNG
+    }
 }
 
 /// The latest I/Os that were slow or failed.

@@ -1,7 +1,7 @@
 //! I/Os that have not completed. They are in no histogram: a device that hangs would look idle.
 
 use biolat_common::series::Phase;
-use biolat_model::{api::ApiInflight, saturating::sum, text::format};
+use biolat_model::{saturating::sum, snapshot::Inflight, text::format};
 
 use super::counted;
 use crate::window::DeviceWindow;
@@ -11,19 +11,19 @@ const LONG: f64 = 1.0;
 
 /// Why a device hangs, or an I/O of it does, in a window of so many seconds.
 pub(crate) fn overdue(device: &DeviceWindow, seconds: f64) -> Option<String> {
-    let inflight = device.inflight.filter(|inflight| inflight.oldest_seconds >= LONG)?;
+    let inflight = device.inflight.filter(|inflight| inflight.oldest.as_secs_f64() >= LONG)?;
     let all = device.all();
     let longest = all.of(Phase::Total).percentile(0.999).map_or(0.0, |bounds| bounds.upper);
-    if inflight.oldest_seconds <= longest {
+    if inflight.oldest.as_secs_f64() <= longest {
         return None;
     }
     let completed = all.ios().saturating_add(sum(device.unseen.values()));
-    let (age, window) = (format::duration(inflight.oldest_seconds), format::duration(seconds));
-    let since = match (inflight.exact, completed) {
+    let (age, window) = (format::duration(inflight.oldest.as_secs_f64()), format::duration(seconds));
+    let since = match (inflight.is_exact, completed) {
         (false, _) => format!("none completed for at least {age}"),
         (true, 0) if device.has(Phase::Total) => format!("none completed in {window}, the oldest for {age}"),
         (true, 0) => format!("the oldest for {age}"),
-        (true, _) if inflight.oldest_seconds >= seconds => {
+        (true, _) if inflight.oldest.as_secs_f64() >= seconds => {
             format!("the oldest for {age}, while others complete")
         }
         (true, _) => format!("the oldest for {age}; others completed in these {window}"),
@@ -36,12 +36,12 @@ pub(crate) fn overdue(device: &DeviceWindow, seconds: f64) -> Option<String> {
 }
 
 /// `3 reads and 9 writes in flight, the oldest for 16 s`; none if there are none.
-pub(crate) fn inflight(inflight: ApiInflight) -> Option<String> {
-    let ops = [(inflight.read, "read"), (inflight.write, "write")];
+pub(crate) fn inflight(inflight: Inflight) -> Option<String> {
+    let ops = [(inflight.reads, "read"), (inflight.writes, "write")];
     let ops: Vec<_> = ops.iter().filter(|(ios, _)| *ios > 0).map(|(ios, op)| counted(*ios, op)).collect();
-    let age = format::duration(inflight.oldest_seconds);
-    let least = if inflight.exact { "" } else { "at least " };
-    match (ops.is_empty(), inflight.oldest_seconds > 0.0) {
+    let age = format::duration(inflight.oldest.as_secs_f64());
+    let least = if inflight.is_exact { "" } else { "at least " };
+    match (ops.is_empty(), inflight.oldest.as_secs_f64() > 0.0) {
         (true, false) => None,
         (true, true) => Some(format!("I/O in the scheduler, the oldest for {least}{age}")),
         (false, false) => Some(format!("{} in flight", ops.join(" and "))),

@@ -1,9 +1,10 @@
 //! The findings of given windows.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use biolat_model::{
-    api::{ApiDevice, ApiInflight, ApiSnapshot, Op},
+    api::{ApiDevice, ApiSnapshot, Op},
+    snapshot::Inflight,
     text::format::NumberFormat,
 };
 use biolat_testing::samples::{self, histogram, op};
@@ -68,7 +69,15 @@ fn a_slow_device_completes_few() {
 }
 
 fn with_inflight(device: ApiDevice, read: u64, write: u64, oldest_seconds: f64, exact: bool) -> ApiDevice {
-    ApiDevice { inflight: Some(ApiInflight { read, write, oldest_seconds, exact }), ..device }
+    ApiDevice {
+        inflight: Some(Inflight {
+            reads: read,
+            writes: write,
+            oldest: Duration::from_secs_f64(oldest_seconds),
+            is_exact: exact,
+        }),
+        ..device
+    }
 }
 
 /// The window of `findings_of` is 60 s long.
@@ -157,7 +166,7 @@ fn what_nobody_records_is_said_where_nothing_stands_out() {
         ApiDevice { phases, inflight, ..drive(name, reads(QUICK, 0.0, 9e-4)) }
     };
     let wait = "the wait before a request exists (throttling, wait for a tag) is not recorded by this";
-    let found = findings_of(vec![quiet("sda", Some(ApiInflight::default()))], &[]);
+    let found = findings_of(vec![quiet("sda", Some(Inflight::default()))], &[]);
     assert!(found[0].contains("Waits for io.max are in no latency"), "{found:?}");
     assert!(found[1].starts_with(&format!("sda: {wait} kernel (Linux 6.18 and later")), "{found:?}");
     let found = findings_of(["sda", "sdb", "sdc", "sdd"].map(|name| quiet(name, None)).into(), &[]);

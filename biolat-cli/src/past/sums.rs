@@ -5,8 +5,9 @@ use std::{collections::HashMap, mem, time::Duration};
 use biolat_common::size::BAND_NAMES;
 use biolat_history::{LONG, add_to_slowest};
 use biolat_model::{
-    api::{ApiDevice, ApiInflight, ApiInterval, ApiSizes, ApiSlowIo, ApiWorkload, ApiWorkloadUsage, Op},
+    api::{ApiDevice, ApiInterval, ApiSizes, ApiSlowIo, ApiWorkload, ApiWorkloadUsage, Op},
     saturating::{add, add_named},
+    snapshot::Inflight,
 };
 
 use super::PastRange;
@@ -198,9 +199,9 @@ fn add_device(had: &mut ApiDevice, device: ApiDevice) {
     }
 }
 
-fn most(earlier: ApiInflight, later: ApiInflight) -> ApiInflight {
-    let oldest = if later.oldest_seconds > earlier.oldest_seconds { later } else { earlier };
-    ApiInflight { read: earlier.read.max(later.read), write: earlier.write.max(later.write), ..oldest }
+fn most(earlier: Inflight, later: Inflight) -> Inflight {
+    let oldest = if later.oldest > earlier.oldest { later } else { earlier };
+    Inflight { reads: earlier.reads.max(later.reads), writes: earlier.writes.max(later.writes), ..oldest }
 }
 
 fn add_op(had: &mut Op, op: Op) {

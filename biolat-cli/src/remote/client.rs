@@ -292,7 +292,12 @@ fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use biolat_model::api::{ApiInflight, ApiSlowLog, ApiSnapshot};
+    use std::time::Duration;
+
+    use biolat_model::{
+        api::{ApiSlowLog, ApiSnapshot},
+        snapshot::Inflight,
+    };
     use biolat_testing::samples;
     use proptest::{collection::vec, prelude::*};
     use serde_json::{Value, json};
@@ -307,7 +312,8 @@ mod tests {
         op.sizes = Some(samples::sizes(&[("le_4KiB", &[(12, 400)], 1e-4), ("gt_1MiB", &[(22, 300)], 0.1)]));
         let mut device = samples::device("sda", 9.0, vec![op]);
         device.unseen.insert("read".into(), 7);
-        device.inflight = Some(ApiInflight { read: 1, write: 2, oldest_seconds: 31.0, exact: true });
+        device.inflight =
+            Some(Inflight { reads: 1, writes: 2, oldest: Duration::from_secs_f64(31.0), is_exact: true });
         device.completions = vec![0, 400, 300];
         let usage = || {
             ["read", "discard"]

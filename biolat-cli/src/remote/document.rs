@@ -117,7 +117,10 @@ mod tests {
         time::{Duration, UNIX_EPOCH},
     };
 
-    use biolat_model::api::{ApiHistory, ApiInterval, ApiPath, ApiSnapshot, ApiSummary};
+    use biolat_model::{
+        api::{ApiHistory, ApiInterval, ApiSnapshot, ApiSummary},
+        device::MultipathPath,
+    };
     use biolat_testing::samples;
     use serde::{Serialize, de::DeserializeOwned};
     use serde_json::Value;
@@ -163,7 +166,7 @@ mod tests {
         let mut device = samples::device("sda", 9.0, vec![op]);
         device.holders = vec![String::new()];
         let [of, transport, address, state] = Default::default();
-        device.path = Some(ApiPath { of, transport, address, state });
+        device.path = Some(MultipathPath { of, transport, address, state });
         // Of a device with an op: 7, phases, a holder, a path; the op, a band and two lists of counts.
         let of_device = 7 + device.phases.len() + 1 + 4 + 1 + 1 + 2;
         let workloads = vec![samples::workload("/", vec![samples::usage("sda", "read", 1, 0.0, 0.0)])];

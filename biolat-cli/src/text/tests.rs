@@ -1,7 +1,9 @@
 //! What a window looks like.
 
+use std::time::Duration;
+
 use biolat_common::series::Phase;
-use biolat_model::api::ApiInflight;
+use biolat_model::snapshot::Inflight;
 use biolat_testing::samples;
 
 use super::{TextStyle, window};
@@ -127,7 +129,8 @@ fn admission_is_a_phase_or_said_to_be_missing() {
 #[test]
 fn a_device_that_hangs_is_not_idle() {
     let mut sda = samples::device("sda", 9.0, vec![]);
-    sda.inflight = Some(ApiInflight { read: 3, write: 9, oldest_seconds: 16.04, exact: false });
+    sda.inflight =
+        Some(Inflight { reads: 3, writes: 9, oldest: Duration::from_secs_f64(16.04), is_exact: false });
     let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(6.0, vec![sda]));
     let expected = "\
 sda: 12 I/Os in flight, none completed for at least 16 s.

@@ -1,6 +1,6 @@
 //! One row of the table.
 
-use biolat_model::api::ApiInflight;
+use biolat_model::snapshot::Inflight;
 
 use crate::window::Figures;
 
@@ -17,7 +17,7 @@ pub(super) struct TopRow {
     pub(super) seconds: f64,
     pub(super) figures: Figures,
     /// I/Os of the device, whatever the op, that have not completed; none if unknown.
-    pub(super) inflight: Option<ApiInflight>,
+    pub(super) inflight: Option<Inflight>,
     /// If the device hangs, or one of its I/Os: that, as a sentence.
     pub(super) overdue: Option<String>,
     /// If the phase that is shown is not recorded: why, and the command that enables it.
@@ -44,7 +44,7 @@ impl TopRow {
 
     /// The age of the device's oldest I/O; none without any.
     pub(super) fn oldest(&self) -> Option<f64> {
-        self.inflight.map(|inflight| inflight.oldest_seconds).filter(|age| *age > 0.0)
+        self.inflight.map(|inflight| inflight.oldest.as_secs_f64()).filter(|age| *age > 0.0)
     }
 
     fn rate(&self, count: u64) -> f64 {

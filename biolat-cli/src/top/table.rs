@@ -122,7 +122,7 @@ fn cell(row: &TopRow, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (
 /// `16s`, `>16s` if that is a lower bound.
 fn oldest(row: &TopRow, view: &TopView<'_>) -> String {
     let Some((inflight, age)) = row.inflight.zip(row.oldest()) else { return "-".to_owned() };
-    format!("{}{}", if inflight.exact { "" } else { ">" }, view.numbers().short_latency(age))
+    format!("{}{}", if inflight.is_exact { "" } else { ">" }, view.numbers().short_latency(age))
 }
 
 /// The powers of two of all rows' latencies, so that their shapes can be compared.

@@ -1,6 +1,8 @@
 //! What the user sees, and what keys do.
 
-use biolat_model::{api::ApiInflight, histogram::Histogram};
+use std::time::Duration;
+
+use biolat_model::{histogram::Histogram, snapshot::Inflight};
 use ratatui::{
     Terminal,
     backend::TestBackend,
@@ -197,7 +199,12 @@ fn window_with_a_hang() -> Window {
     let mut window = window();
     let inflight = [(3, 0, 0.2, true), (0, 64, 1.25, true), (0, 12, 16.0, false)];
     for (device, (read, write, oldest_seconds, exact)) in window.devices.iter_mut().zip(inflight) {
-        device.inflight = Some(ApiInflight { read, write, oldest_seconds, exact });
+        device.inflight = Some(Inflight {
+            reads: read,
+            writes: write,
+            oldest: Duration::from_secs_f64(oldest_seconds),
+            is_exact: exact,
+        });
     }
     window
 }
@@ -245,7 +252,7 @@ q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  w workloads";
 #[test]
 fn ios_in_flight_where_there_is_room() {
     let mut window = window_with_a_hang();
-    window.devices[2].inflight = Some(ApiInflight::default());
+    window.devices[2].inflight = Some(Inflight::default());
     let person = Person::before(window);
     let expected = "DEVICE   MODEL              IOPS   MB/s    p50    p99  p99.9    max  QUEUE   ERR";
     assert_eq!(person.sees(80, 9)[2], expected);

@@ -12,7 +12,6 @@ use ring::digest::{SHA256, digest};
 pub(super) use day_table::DayTable;
 
 use biolat_model::{
-    api::HUNG_SECONDS,
     histogram::Histogram,
     losses,
     snapshot::{DeviceView, Inflight, SeriesView, Snapshot},
@@ -109,7 +108,7 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
         "<p>Total latency since biolat started {} ago. Reload the page for new values.</p>",
         duration(life.as_secs_f64())
     );
-    for view in snapshot.devices.iter().filter(|view| view.inflight.oldest.as_secs_f64() > HUNG_SECONDS) {
+    for view in snapshot.devices.iter().filter(|view| view.inflight.is_hung()) {
         let _ = writeln!(page, "<p class=\"bad\">{}</p>", escape(&overdue(view)));
     }
     let _ = writeln!(
@@ -190,9 +189,9 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use biolat_model::{
-        api::HUNG_SECONDS,
         device::Device,
         histogram::Histogram,
+        snapshot::HUNG,
         snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
     };
 
@@ -294,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_script_has_the_loss_reasons() {
-        assert!(SCRIPT.contains(&format!("const HUNG = {HUNG_SECONDS};")));
+        assert!(SCRIPT.contains(&format!("const HUNG = {};", HUNG.as_secs())));
         assert!(SCRIPT.contains("\"no_room\":{") && !SCRIPT.contains("LOSS_REASONS_OF_THE_DAEMON"));
     }
 

@@ -13,7 +13,7 @@ use biolat_daemon::{
     version,
 };
 use biolat_model::{
-    api::{ApiBand, ApiDevice, ApiPath, ApiSnapshot},
+    api::{ApiBand, ApiDevice, ApiSnapshot},
     band_histogram::BandHistogram,
     cgroup::Identity,
     device::{Device, Group, Holder, MultipathPath},
@@ -630,7 +630,7 @@ fn assert_device_agrees_with_the_protobuf(
     let is_of_device = |label: &LabelPair| label.name == "device" && label.value == device.name;
     let path = paths.iter().find(|metric| metric.label.iter().any(is_of_device));
     assert_eq!(device.path.is_some(), path.is_some());
-    if let (Some(ApiPath { of, transport, address, state }), Some(metric)) = (&device.path, path) {
+    if let (Some(MultipathPath { of, transport, address, state }), Some(metric)) = (&device.path, path) {
         let values: Vec<_> = metric.label.iter().map(|label| &label.value).collect();
         assert_eq!(values, [&device.name, of, transport, address, state]);
     }
@@ -641,9 +641,9 @@ fn assert_device_agrees_with_the_protobuf(
     }
     let inflight = device.inflight.unwrap();
     let of_op = |op| value("biolat_inflight_ios", &[of_device, ("op", op)]);
-    assert_eq!((inflight.read as f64, inflight.write as f64), (of_op("read"), of_op("write")));
-    assert_eq!(inflight.oldest_seconds, value("biolat_oldest_inflight_seconds", &[of_device]));
-    assert_eq!(inflight.exact, find(&families["biolat_oldest_inflight_exact"], &[of_device]).is_empty());
+    assert_eq!((inflight.reads as f64, inflight.writes as f64), (of_op("read"), of_op("write")));
+    assert_eq!(inflight.oldest.as_secs_f64(), value("biolat_oldest_inflight_seconds", &[of_device]));
+    assert_eq!(inflight.is_exact, find(&families["biolat_oldest_inflight_exact"], &[of_device]).is_empty());
     let errors = device.ops.iter().flat_map(|op| op.errors.values()).sum::<u64>();
     assert_eq!(errors as f64, value("biolat_failed_ios_total", &[of_device]));
     for (over, exponent) in [("0.125", -3), ("1", 0), ("8", 3)] {

@@ -8,15 +8,13 @@ use std::{
 use biolat_common::series::Phase;
 
 use super::{
-    ApiBand, ApiDevice, ApiInflight, ApiPath, ApiProbe, ApiSizes, ApiSnapshot, ApiWorkload, ApiWorkloadUsage,
-    Daemon, Op, VERSION,
+    ApiBand, ApiDevice, ApiProbe, ApiSizes, ApiSnapshot, ApiWorkload, ApiWorkloadUsage, Daemon, Op, VERSION,
 };
-use crate::device::MultipathPath;
-use crate::version;
 use crate::{
     band_histogram::BandHistogram,
     cgroup::Identity,
     snapshot::{self, DeviceView, SeriesView, SizesView, WorkloadUsage, WorkloadView},
+    version,
 };
 
 impl ApiSnapshot {
@@ -70,27 +68,15 @@ impl ApiDevice {
             scheduler: device.scheduler.clone(),
             rotational: device.rotational,
             holders: device.holders.clone(),
-            path: device.path.as_ref().map(ApiPath::of),
+            path: device.path.clone(),
             since: seconds(view.since),
             phases: phases.map(|phase| phase.name().to_owned()).collect(),
             lacks: view.hint().unwrap_or_default(),
             ops: view.series.iter().map(Op::of).collect(),
             unseen: named(&unseen),
-            inflight: Some(ApiInflight {
-                read: view.inflight.reads,
-                write: view.inflight.writes,
-                oldest_seconds: view.inflight.oldest.as_secs_f64(),
-                exact: view.inflight.is_exact,
-            }),
+            inflight: Some(view.inflight),
             completions: view.spread.completions.clone(),
         }
-    }
-}
-
-impl ApiPath {
-    fn of(path: &MultipathPath) -> Self {
-        let MultipathPath { of, transport, address, state } = path.clone();
-        Self { of, transport, address, state }
     }
 }
 

@@ -157,7 +157,11 @@ impl ApiInterval {
         let summary = self.devices.iter().flat_map(|device| {
             let ops =
                 device.ops.iter().map(|op| (op.op.as_str(), &op.total, op.bytes, sum(op.errors.values())));
-            summaries(&device.name, ops, device.inflight.map_or(0.0, |inflight| inflight.oldest_seconds))
+            summaries(
+                &device.name,
+                ops,
+                device.inflight.map_or(0.0, |inflight| inflight.oldest.as_secs_f64()),
+            )
         });
         Self { summary: summary.collect(), devices: Vec::new(), ..self }
     }

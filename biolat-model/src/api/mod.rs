@@ -18,14 +18,12 @@ pub use history::{ApiHistory, ApiInterval, ApiSummary, IN_FLIGHT};
 pub use slow::{ApiSlowIo, ApiSlowLatency, ApiSlowLog};
 
 use crate::{
-    band_histogram::BandHistogram, histogram::Histogram, size_histogram::SizeHistogram, text::sanitize,
+    band_histogram::BandHistogram, device::MultipathPath, histogram::Histogram,
+    size_histogram::SizeHistogram, snapshot::Inflight, text::sanitize,
 };
 
 /// The version of this model.
 pub const VERSION: u32 = 1;
-
-/// A device whose oldest I/O is older than so many seconds is said to hang, wherever people read it.
-pub const HUNG_SECONDS: f64 = 10.0;
 
 /// The result of one collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,7 +86,7 @@ pub struct ApiDevice {
     pub holders: Vec<String>,
     /// As a path of a multipath device, if it is one.
     #[serde(default)]
-    pub path: Option<ApiPath>,
+    pub path: Option<MultipathPath>,
     /// Time when its counters were zero, in seconds since the epoch.
     pub since: f64,
     /// Available phases: of `admission`, `queue`, `device` and `total`.
@@ -104,60 +102,10 @@ pub struct ApiDevice {
     pub unseen: BTreeMap<String, u64>,
     /// I/Os that have not completed; none if the daemon is older than this field.
     #[serde(default)]
-    pub inflight: Option<ApiInflight>,
+    pub inflight: Option<Inflight>,
     /// Requests that have ended on each CPU, by its number; empty if the daemon is older than this field.
     #[serde(default)]
     pub completions: Vec<u64>,
-}
-
-/// I/Os that a device has not completed yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ApiInflight {
-    /// Reads that were dispatched to the driver.
-    pub read: u64,
-    /// Writes and all other ops that were dispatched to the driver.
-    pub write: u64,
-    /// The age of the oldest I/O, in the scheduler or the driver; 0 if there is none.
-    pub oldest_seconds: f64,
-    /// Whether that age is exact; otherwise the time without any completion, a lower bound.
-    pub exact: bool,
-}
-
-impl ApiInflight {
-    /// Those that were dispatched to the driver.
-    #[must_use]
-    pub fn dispatched(&self) -> u64 {
-        self.read.saturating_add(self.write)
-    }
-
-    /// Whether there is none, in the scheduler neither.
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        self.dispatched() == 0 && self.oldest_seconds == 0.0
-    }
-
-    /// Whether the oldest one has taken so long that the device hangs.
-    #[must_use]
-    pub fn is_hung(&self) -> bool {
-        self.oldest_seconds > HUNG_SECONDS
-    }
-}
-
-/// A path of a multipath device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ApiPath {
-    /// The multipath device, by kernel name.
-    #[serde(deserialize_with = "sanitize::deserialize")]
-    pub of: String,
-    /// `pcie`, `tcp`, `fc`; empty if unknown.
-    #[serde(deserialize_with = "sanitize::deserialize")]
-    pub transport: String,
-    /// Address of the path, as its transport gives it.
-    #[serde(deserialize_with = "sanitize::deserialize")]
-    pub address: String,
-    /// `live` if I/O can take this path; else the kernel's word for its state.
-    #[serde(deserialize_with = "sanitize::deserialize")]
-    pub state: String,
 }
 
 /// One device and op.

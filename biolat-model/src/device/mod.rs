@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::sanitize;
+
 pub use group::Group;
 pub use missing_latency::{MissingLatency, WITHOUT_THROTTLING};
 pub use selection::{BadExpression, Selection};
@@ -77,12 +79,16 @@ pub enum Throttling {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MultipathPath {
     /// The kernel's name of the multipath device: `nvme0n1`, `dm-3`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub of: String,
     /// As of the device: see [`Device::transport`].
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub transport: String,
     /// As the transport gives it: a PCI address, `traddr=…,trsvcid=…`; of a SCSI device host, channel, target and LUN.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub address: String,
     /// `live` if I/O can take this path; else the kernel's word for its state, or `unknown`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub state: String,
 }
 

@@ -8,12 +8,13 @@ use std::{
 
 use biolat_model::{
     api::{
-        ApiBand, ApiDevice, ApiHistory, ApiInflight, ApiInterval, ApiPath, ApiProbe, ApiSizes, ApiSlowIo,
-        ApiSlowLatency, ApiSlowLog, ApiSnapshot, ApiSummary, ApiWorkload, ApiWorkloadUsage, Daemon, Op,
-        VERSION,
+        ApiBand, ApiDevice, ApiHistory, ApiInterval, ApiProbe, ApiSizes, ApiSlowIo, ApiSlowLatency,
+        ApiSlowLog, ApiSnapshot, ApiSummary, ApiWorkload, ApiWorkloadUsage, Daemon, Op, VERSION,
     },
+    device::MultipathPath,
     histogram::Histogram,
     size_histogram::SizeHistogram,
+    snapshot::Inflight,
 };
 use serde_json::Value;
 
@@ -43,7 +44,7 @@ fn everything() -> ApiSnapshot {
         scheduler: String::new(),
         rotational: false,
         holders: vec![String::new()],
-        path: Some(ApiPath {
+        path: Some(MultipathPath {
             of: String::new(),
             transport: String::new(),
             address: String::new(),
@@ -54,7 +55,7 @@ fn everything() -> ApiSnapshot {
         lacks: String::new(),
         ops: vec![op],
         unseen: [("{op}".to_owned(), 1)].into(),
-        inflight: Some(ApiInflight::default()),
+        inflight: Some(Inflight::default()),
         completions: vec![1],
     };
     let usage = ApiWorkloadUsage {
