@@ -1,10 +1,4 @@
-//! The biolat daemon. Data flows in one direction:
-//!
-//! ```text
-//! probe ──▶ collect ──▶ snapshot ──▶ expose ──▶ http
-//!              ▲
-//!            device
-//! ```
+//! The biolat daemon: serves the snapshots that biolat-collect makes, as metrics, as JSON and as a page.
 //!
 //! A library, so that tests and benchmarks can use its parts; `main.rs` only parses options and maps errors to exit codes.
 

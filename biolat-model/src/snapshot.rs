@@ -252,7 +252,7 @@ pub struct Health {
     pub lost_requeues: u64,
     /// Slots for series in the probe's maps, used or not.
     pub slots: u64,
-    /// Kernel memory of these slots and of the tables of workloads, of both programs.
+    /// Kernel memory of the slots and of the workload tables, for both programs.
     pub map_bytes: u64,
     /// The probe's room for cgroups; none without workloads.
     pub workload_room: Option<WorkloadRoom>,

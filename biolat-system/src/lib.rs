@@ -1,5 +1,5 @@
-//! The process and the machine it runs on: rights by thread, the mount points of sysfs and procfs, the C library, log lines, the
-//! service manager.
+//! The process and the machine it runs on: rights by thread, the mount points of sysfs and procfs, local time, log lines, the service
+//! manager, the C library.
 
 #![deny(unsafe_code)]
 

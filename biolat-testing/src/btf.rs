@@ -91,7 +91,7 @@ impl Writer {
     }
 }
 
-/// BTF like that of Linux 6.12, without one member or tracepoint.
+/// BTF similar to Linux 6.12, without one member or tracepoint.
 pub fn modern(without: &str) -> Vec<u8> {
     let mut writer = Writer::new();
     let int = writer.int("int");

@@ -106,7 +106,7 @@ impl Document for ApiSlowLog {
         validate::slow_log(self)
     }
 
-    /// Its numbers are those of all devices: who follows them selects.
+    /// Record numbers count all devices, so the follower of the log selects.
     fn select(&mut self, _: &Selection) {}
 }
 

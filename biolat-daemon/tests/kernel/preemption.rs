@@ -226,7 +226,7 @@ fn compare(daemon: &Daemon, devices: &[&str], before: &[Moment]) -> Growth {
     panic!("disk statistics are not counted + lost + missed: {growth:?}");
 }
 
-/// Runs readers of these devices side by side on one CPU, with a real-time task, in each mode of preemption.
+/// In each preemption mode, runs readers of these devices on one CPU beside a real-time task.
 fn check(daemon: &Daemon, devices: &[&str], open: impl Fn(&str) -> Reader + Sync) {
     let _unthrottled = Unthrottled::new();
     let refusals = Refusals::of(daemon);

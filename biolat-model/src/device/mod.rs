@@ -95,7 +95,7 @@ pub struct MultipathPath {
 /// A block device, or a mounted file system, that sits on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The kernel's name: `dm-0`. Of a file system, that of the device or partition that it is on.
+    /// The kernel's name: `dm-0`; for a file system, its device's or partition's name.
     pub device: String,
     /// `lvm`, `crypt`, `mpath`, `md`, `bcache`, …; `mount` or `persistent_volume`.
     pub kind: String,

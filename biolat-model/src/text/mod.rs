@@ -1,4 +1,4 @@
-//! Numbers, times and foreign names as text for people, and back. Depends on nothing but the model.
+//! Numbers and lengths of time as text for people, and back; foreign text made harmless.
 
 pub mod duration;
 pub mod format;

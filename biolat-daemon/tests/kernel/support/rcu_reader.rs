@@ -86,7 +86,7 @@ fn zeroed() -> bpf_attr {
 }
 
 fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i32> {
-    // SAFETY: the pointers in `attr` are those of buffers that live, and the kernel writes to none of them.
+    // SAFETY: every pointer in `attr` is to a live buffer, and the kernel writes to none of them.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command as libc::c_long, std::ptr::from_mut(attr), size_of::<bpf_attr>())
     };
