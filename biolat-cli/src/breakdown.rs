@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use biolat_collect::cpus::CpuNodes;
 use biolat_common::series::Phase;
-use biolat_model::{saturating::add_named, snapshot::Inflight};
+use biolat_model::{device::Group, saturating::add, snapshot::Inflight};
 
 use super::{
     options::ReportOptions,
@@ -42,8 +42,8 @@ pub(super) struct Block<'a> {
     /// The I/O.
     pub(super) figures: Figures,
     /// Completions that the probe missed, by group of ops.
-    pub(super) unseen: BTreeMap<String, u64>,
-    /// I/Os that have not completed; none if unknown, or of one op.
+    pub(super) unseen: BTreeMap<Group, u64>,
+    /// I/Os that have not completed; none of one op.
     pub(super) inflight: Option<Inflight>,
 }
 
@@ -101,11 +101,12 @@ impl Breakdown {
         };
         let mut blocks = Vec::new();
         for (device, members) in groups {
-            let unseen = |groups: &[&str]| {
+            let unseen = |op: Option<&str>| {
                 let mut unseen = BTreeMap::new();
                 let all = members.iter().flat_map(|member| &member.unseen);
-                let is_in = |group: &str| groups.is_empty() || groups.contains(&group);
-                add_named(&mut unseen, all.filter(|(group, _)| is_in(group)));
+                for (group, count) in all.filter(|(group, _)| op.is_none_or(|op| op == group.name())) {
+                    add(unseen.entry(*group).or_default(), *count);
+                }
                 unseen
             };
             if !self.by_op {
@@ -113,8 +114,8 @@ impl Breakdown {
                 for member in &members {
                     figures += &member.all();
                 }
-                let inflight = members.iter().filter_map(|member| member.inflight).reduce(both);
-                blocks.push(Block { device, op: None, figures, unseen: unseen(&[]), inflight });
+                let inflight = members.iter().map(|member| member.inflight).reduce(both);
+                blocks.push(Block { device, op: None, figures, unseen: unseen(None), inflight });
                 continue;
             }
             let mut ops: BTreeMap<&str, Figures> = BTreeMap::new();
@@ -123,13 +124,13 @@ impl Breakdown {
             }
             // A group without an op of its name gets a block too.
             for group in members.iter().flat_map(|member| member.unseen.keys()) {
-                ops.entry(group).or_default();
+                ops.entry(group.name()).or_default();
             }
             blocks.extend(ops.into_iter().map(|(op, figures)| Block {
                 device,
                 op: Some(op),
                 figures,
-                unseen: unseen(&[op]),
+                unseen: unseen(Some(op)),
                 inflight: None,
             }));
         }

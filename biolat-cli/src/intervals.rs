@@ -1,10 +1,7 @@
 //! Intervals of a history, one after the other, which a thread of its own reads: from a daemon's answer or from a file.
 
 use anyhow::{Context as _, Error, Result, anyhow};
-use biolat_model::{
-    api::{ApiInterval, ApiWorkload},
-    device::Selection,
-};
+use biolat_model::{device::Selection, period::Period, snapshot::WorkloadView};
 use tokio::{
     sync::{mpsc, oneshot},
     task::spawn_blocking,
@@ -17,13 +14,13 @@ const AHEAD: usize = 2;
 pub(super) struct Intervals<H> {
     /// What comes before the intervals.
     pub(super) head: H,
-    intervals: mpsc::Receiver<Result<ApiInterval>>,
+    intervals: mpsc::Receiver<Result<Period>>,
 }
 
 /// Takes what is read, the head first.
 pub(super) struct IntervalSink<H> {
     head: Option<oneshot::Sender<Result<H>>>,
-    intervals: mpsc::Sender<Result<ApiInterval>>,
+    intervals: mpsc::Sender<Result<Period>>,
     selection: Option<Selection>,
 }
 
@@ -49,7 +46,7 @@ impl<H: Send + 'static> Intervals<H> {
     }
 
     /// The next interval; none after the last.
-    pub(super) async fn next(&mut self) -> Result<Option<ApiInterval>> {
+    pub(super) async fn next(&mut self) -> Result<Option<Period>> {
         self.intervals.recv().await.transpose()
     }
 }
@@ -60,10 +57,10 @@ impl<H> IntervalSink<H> {
         sender.send(Ok(head)).map_err(|_| abandoned())
     }
 
-    pub(super) fn interval(&mut self, mut interval: ApiInterval) -> Result<()> {
+    pub(super) fn interval(&mut self, mut interval: Period) -> Result<()> {
         if let Some(selection) = &self.selection {
             interval.workloads.iter_mut().for_each(|workloads| select_workloads(workloads, selection));
-            interval.devices.retain(|device| selection.shows(&device.name));
+            interval.devices.retain(|view| selection.shows(&view.device.name));
             interval.summary.retain(|summary| selection.shows(&summary.device));
             interval.slow.retain(|io| selection.shows(&io.device));
         }
@@ -72,7 +69,7 @@ impl<H> IntervalSink<H> {
 }
 
 /// Leaves out what workloads did on other devices.
-pub(super) fn select_workloads(workloads: &mut Vec<ApiWorkload>, selection: &Selection) {
+pub(super) fn select_workloads(workloads: &mut Vec<WorkloadView>, selection: &Selection) {
     for workload in &mut *workloads {
         workload.usage.retain(|usage| selection.shows(&usage.device));
     }

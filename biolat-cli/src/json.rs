@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use biolat_common::series::Phase;
 use biolat_model::{
-    api::ApiSlowIo,
     band_histogram::BandHistogram,
+    device::Group,
     histogram::{Bounds, Histogram},
-    snapshot::Inflight,
-    text::format::NumberFormat,
+    snapshot::{Inflight, SlowIo},
+    text::{Name, format::NumberFormat},
 };
 use serde::Serialize;
 
@@ -40,14 +40,14 @@ struct WindowJson<'a> {
     /// By device and workload, with `--who`.
     #[serde(skip_serializing_if = "Option::is_none")]
     who: Option<Vec<WorkloadJson<'a>>>,
-    /// By device; none from an older daemon.
-    inflight: Option<BTreeMap<&'a str, Inflight>>,
-    lost: &'a BTreeMap<String, u64>,
+    /// By device, of those that have any.
+    inflight: BTreeMap<&'a str, Inflight>,
+    lost: &'a BTreeMap<Name, u64>,
     failed_collections: u64,
     findings: Vec<String>,
     /// Of the past.
     #[serde(skip_serializing_if = "Option::is_none")]
-    slow: Option<&'a [ApiSlowIo]>,
+    slow: Option<&'a [SlowIo]>,
 }
 
 #[derive(Serialize)]
@@ -56,8 +56,8 @@ struct BlockJson<'a> {
     op: Option<&'a str>,
     ios: u64,
     bytes: u64,
-    errors: &'a BTreeMap<String, u64>,
-    unseen: &'a BTreeMap<String, u64>,
+    errors: &'a BTreeMap<Name, u64>,
+    unseen: &'a BTreeMap<Group, u64>,
     /// By phase; none of admission if the kernel does not record it.
     latency: BTreeMap<&'static str, Option<LatencyJson>>,
 }
@@ -80,7 +80,7 @@ pub(super) fn line(
     window: &Window,
     host: &str,
     breakdown: &Breakdown,
-    slow: Option<&[ApiSlowIo]>,
+    slow: Option<&[SlowIo]>,
 ) -> Result<String> {
     let blocks = breakdown.blocks(window);
     let latency = |block: &Block<'_>| -> BTreeMap<&'static str, Option<LatencyJson>> {
@@ -90,6 +90,7 @@ pub(super) fn line(
         };
         Phase::ALL.map(|phase| (phase.name(), latency(phase))).into()
     };
+    let inflight = window.devices.iter().map(|device| (device.name.as_str(), device.inflight));
     let line = WindowJson {
         ended: window.ended,
         seconds: window.seconds,
@@ -110,21 +111,13 @@ pub(super) fn line(
         sizes: breakdown.sizes.then(|| sizes::sizes(window)),
         cpus: breakdown.cpus.as_ref().map(|_| sizes::cpus(window)),
         who: breakdown.who.then(|| who::workloads(window)),
-        inflight: inflight(window),
+        inflight: inflight.filter(|(_, inflight)| !inflight.is_none()).collect(),
         lost: &window.lost,
         failed_collections: window.failures,
         findings: findings::findings(window, NumberFormat::UNICODE),
         slow,
     };
     Ok(format!("{}\n", serde_json::to_string(&line)?))
-}
-
-/// Of devices that have any; none if no device's are known.
-fn inflight(window: &Window) -> Option<BTreeMap<&str, Inflight>> {
-    let known = window.devices.iter().filter_map(|device| Some((device.name.as_str(), device.inflight?)));
-    let mut known = known.peekable();
-    let is_known = known.peek().is_some() || window.devices.is_empty();
-    is_known.then(|| known.filter(|(_, inflight)| !inflight.is_none()).collect())
 }
 
 impl LatencyJson {
@@ -167,20 +160,20 @@ fn number(bounds: Bounds) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use biolat_model::{api::ApiDevice, snapshot::Inflight};
+    use biolat_model::snapshot::{DeviceView, Inflight};
     use biolat_testing::samples;
     use serde_json::{Value, json};
 
     use crate::json_line;
 
-    fn line(devices: Vec<ApiDevice>) -> Value {
+    fn line(devices: Vec<DeviceView>) -> Value {
         serde_json::from_str(&json_line(&samples::snapshot(1.0, vec![]), &samples::snapshot(6.0, devices)))
             .unwrap()
     }
 
     #[test]
     fn what_has_not_completed_is_by_device() {
-        let device = |name, read| ApiDevice {
+        let device = |name, read| DeviceView {
             inflight: Some(Inflight {
                 reads: read,
                 writes: 0,

@@ -2,9 +2,9 @@
 
 use biolat_common::size::{BAND_NAMES, BANDS, CELLS, ZERO_EXPONENT, band};
 use biolat_model::{
-    api::{ApiBand, ApiSizes},
     band_histogram::BandHistogram,
     size_histogram::SizeHistogram,
+    snapshot::{BandView, SizesView},
 };
 
 /// Requests of one device and op by size.
@@ -18,7 +18,7 @@ pub(super) struct SizeWindow {
 
 impl SizeWindow {
     /// The requests that came since `before`.
-    pub(super) fn since(before: Option<&ApiSizes>, after: &ApiSizes) -> Self {
+    pub(super) fn since(before: Option<&SizesView>, after: &SizesView) -> Self {
         let had = before.map(by_band).unwrap_or_default();
         let has = by_band(after);
         let none = SizeHistogram::default();
@@ -53,9 +53,9 @@ fn middle(cell: usize) -> f64 {
 }
 
 /// Bands of a name that is not known are left out.
-fn by_band(sizes: &ApiSizes) -> [BandHistogram; BANDS] {
+fn by_band(sizes: &SizesView) -> [BandHistogram; BANDS] {
     let mut bands = <[BandHistogram; BANDS]>::default();
-    for ApiBand { size, device } in &sizes.bands {
+    for BandView { size, device } in &sizes.bands {
         if let Some(number) = BAND_NAMES.iter().position(|name| name == size) {
             bands[number].add(device);
         }

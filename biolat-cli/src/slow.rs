@@ -1,12 +1,18 @@
 //! `report --slow`: a line for each slow or failed I/O, as they are recorded.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::SystemTime};
 
 use anyhow::{Result, bail};
+use biolat_common::series::Phase;
 use biolat_model::{
-    api::{ApiSlowIo, ApiSlowLog},
+    api::ApiSlowLog,
     device::Selection,
-    text::format::{self, NumberFormat},
+    snapshot::SlowIo,
+    text::{
+        format::{self, NumberFormat},
+        sanitize,
+        time::unix_seconds,
+    },
 };
 use biolat_system::{clock, log_lines};
 use tokio::sync::watch;
@@ -66,8 +72,8 @@ async fn show(
 /// What has been shown of a log.
 #[derive(Default)]
 struct Follower {
-    /// When the daemon was started; zero before the first log.
-    started: f64,
+    /// When the daemon was started; none before the first log.
+    started: Option<SystemTime>,
     /// Number of the last I/O.
     number: u64,
     dropped: u64,
@@ -80,23 +86,23 @@ struct News<'a> {
     missed: u64,
     /// I/Os that were not recorded.
     dropped: u64,
-    ios: Vec<&'a ApiSlowIo>,
+    ios: Vec<&'a SlowIo>,
 }
 
 impl Follower {
     /// Everything so far counts as shown.
     fn from_end(log: &ApiSlowLog) -> Self {
         let number = log.ios.last().map_or(0, |io| io.number);
-        Self { started: log.started, number, dropped: log.dropped }
+        Self { started: Some(log.started), number, dropped: log.dropped }
     }
 
     fn follow<'a>(&mut self, log: &'a ApiSlowLog) -> News<'a> {
-        let restarted = self.started != 0.0 && self.started != log.started;
+        let restarted = self.started.is_some_and(|started| started != log.started);
         let before = if restarted { Self::default() } else { std::mem::take(self) };
         let ios: Vec<_> = log.ios.iter().filter(|io| io.number > before.number).collect();
         let missed = ios.first().map_or(0, |io| io.number - before.number - 1);
         let number = ios.last().map_or(before.number, |io| io.number);
-        *self = Self { started: log.started, number, dropped: log.dropped };
+        *self = Self { started: Some(log.started), number, dropped: log.dropped };
         News { restarted, missed, dropped: log.dropped.saturating_sub(before.dropped), ios }
     }
 }
@@ -153,9 +159,9 @@ impl Output {
         if text.is_empty() { Ok(()) } else { write(text).await }
     }
 
-    fn shows(&self, io: &ApiSlowIo) -> bool {
-        let is_slow = || match (self.at_least, io.latency.total) {
-            (Some(at_least), Some(total)) => total >= at_least,
+    fn shows(&self, io: &SlowIo) -> bool {
+        let is_slow = || match (self.at_least, io.latencies[Phase::Total as usize]) {
+            (Some(at_least), Some(total)) => total.as_secs_f64() >= at_least,
             _ => true,
         };
         self.selection.as_ref().is_none_or(|selection| selection.shows(&io.device))
@@ -172,7 +178,7 @@ impl Output {
     }
 }
 
-fn has_failed(io: &ApiSlowIo) -> bool {
+fn has_failed(io: &SlowIo) -> bool {
     io.status != "ok"
 }
 
@@ -198,13 +204,16 @@ fn notes(news: &News<'_>) -> Vec<String> {
 const LONGEST_WORKLOAD: usize = 40;
 
 /// An I/O in one line: `22:13:20.123 sda       read    sector 2048          4.00 KiB   1.25 s  queue 200 µs, …`.
-pub(super) fn line(io: &ApiSlowIo, terminal: Terminal, numbers: NumberFormat) -> String {
-    let ApiSlowIo { completed, device, op, sector, bytes, status, latency, cpu, workload, number: _ } = io;
+pub(super) fn line(io: &SlowIo, terminal: Terminal, numbers: NumberFormat) -> String {
+    let SlowIo { completed, device, op, sector, bytes, status, latencies, cpu, workload, number: _ } = io;
+    let completed = unix_seconds(*completed);
     let milliseconds = (completed * 1e3) as u64 % 1000;
-    let time = format!("{}.{milliseconds:03}", clock::local(*completed));
-    let size = format::bytes(*bytes as f64);
-    let total = latency.total.map_or_else(|| "-".to_owned(), |total| numbers.latency(total));
-    let parts = [("queue", latency.queue), ("device", latency.device), ("admission", latency.admission)];
+    let time = format!("{}.{milliseconds:03}", clock::local(completed));
+    let size = format::bytes(f64::from(*bytes));
+    let [admission, queue, device_latency, total] =
+        latencies.map(|latency| latency.map(|latency| latency.as_secs_f64()));
+    let total = total.map_or_else(|| "-".to_owned(), |total| numbers.latency(total));
+    let parts = [("queue", queue), ("device", device_latency), ("admission", admission)];
     let known =
         parts.iter().filter_map(|(name, part)| Some(format!("{name} {}, ", numbers.latency((*part)?))));
     let known: String = known.collect();
@@ -213,9 +222,9 @@ pub(super) fn line(io: &ApiSlowIo, terminal: Terminal, numbers: NumberFormat) ->
     } else {
         String::new()
     };
-    let workload = workload.as_deref().map(short_workload);
+    let workload = workload.as_deref().map(|cgroup| sanitize::text(short_workload(cgroup)));
     let workload =
-        workload.map(|name| format!("  {}", terminal.cut(name, LONGEST_WORKLOAD))).unwrap_or_default();
+        workload.map(|name| format!("  {}", terminal.cut(&name, LONGEST_WORKLOAD))).unwrap_or_default();
     format!(
         "{time} {device:<9} {op:<7} sector {sector:<11} {size:>8} {total:>7}  {known}CPU {cpu}{failed}{workload}"
     )
@@ -231,7 +240,7 @@ fn short_workload(cgroup: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use biolat_model::api::{ApiSlowIo, ApiSlowLog};
+    use biolat_model::{api::ApiSlowLog, snapshot::SlowIo};
     use biolat_testing::samples::{slow_io, slow_log};
 
     use super::{Follower, line, notes};
@@ -274,7 +283,7 @@ mod tests {
     fn lines() {
         let terminal = Terminal { color: false, unicode: true, is_terminal: true };
         // The time of day depends on the time zone.
-        let text = |io: &ApiSlowIo| line(io, terminal, terminal.numbers(false)).split_off("22:13:20".len());
+        let text = |io: &SlowIo| line(io, terminal, terminal.numbers(false)).split_off("22:13:20".len());
         let mut io = slow_io(1, "sda");
         assert_eq!(
             text(&io),

@@ -7,7 +7,7 @@ use biolat_collect::{
     collector::{Handle, Settings},
     cpus::CpuNodes,
 };
-use biolat_model::{api::ApiSnapshot, interval, snapshot, text::format, version};
+use biolat_model::{interval, snapshot::Snapshot, text::format, version};
 use biolat_system::rights::{self, Role};
 use tokio::sync::watch;
 
@@ -21,7 +21,7 @@ use super::{
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A source of snapshots.
-pub(super) struct Source<T = ApiSnapshot> {
+pub(super) struct Source<T = Snapshot> {
     /// The first snapshot, or another document of it.
     pub(super) first: Arc<T>,
     /// The number of collections in a window of the requested length.
@@ -41,9 +41,7 @@ enum Origin<T> {
 /// A probe of this process.
 struct Own {
     collector: Handle,
-    snapshots: watch::Receiver<Option<Arc<snapshot::Snapshot>>>,
-    host: String,
-    interval: Duration,
+    snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     slow: Option<Duration>,
 }
 
@@ -60,11 +58,12 @@ impl<T: Document> Source<T> {
                     "reading biolat {} on {} at {target}, interval {}",
                     first.biolat(),
                     if first.host().is_empty() { "an unnamed host" } else { first.host() },
-                    format::duration(first.interval()),
+                    format::duration(first.interval().as_secs_f64()),
                 );
                 // Rounded up, but for a hundredth of a collection.
-                let collections =
-                    (window.as_secs_f64() / first.interval().max(0.001) - 0.01).ceil().max(1.0) as u64;
+                let collections = (window.as_secs_f64() / first.interval().as_secs_f64().max(0.001) - 0.01)
+                    .ceil()
+                    .max(1.0) as u64;
                 Ok(Self {
                     first,
                     collections,
@@ -108,7 +107,7 @@ impl<T: Document> Source<T> {
 
     /// The actual length of a window: a multiple of the interval between collections.
     pub(super) fn window(&self) -> Duration {
-        Duration::try_from_secs_f64(self.first.interval() * self.collections as f64).unwrap_or_default()
+        self.first.interval().saturating_mul(u32::try_from(self.collections).unwrap_or(u32::MAX))
     }
 }
 
@@ -124,7 +123,7 @@ impl Own {
             seccomp: options.seccomp.is_enabled(),
         };
         let collector = Handle::start(settings).await?;
-        Ok(Self { snapshots: collector.snapshots(), collector, host: options.host.name(), interval, slow })
+        Ok(Self { snapshots: collector.snapshots(), collector, slow })
     }
 
     async fn next<T: Document>(&mut self) -> Result<Arc<T>> {
@@ -132,21 +131,18 @@ impl Own {
             if self.snapshots.changed().await.is_err() {
                 bail!("the collector has stopped: please report this bug with what it logged");
             }
-            if let Some(snapshot) = self.latest()? {
-                return Ok(snapshot);
+            if let Some(document) = self.latest() {
+                return Ok(document);
             }
         }
     }
 
-    /// As another host's: names of cgroups, which may be any text, are made harmless when they are read.
-    fn latest<T: Document>(&mut self) -> Result<Option<Arc<T>>> {
-        let Some(snapshot) = self.snapshots.borrow_and_update().clone() else { return Ok(None) };
-        let json = serde_json::to_vec(&T::of(&snapshot, &self.host, self.interval, self.slow))?;
-        Ok(Some(Arc::new(serde_json::from_slice(&json)?)))
+    fn latest<T: Document>(&mut self) -> Option<Arc<T>> {
+        self.snapshots.borrow_and_update().as_ref().map(|snapshot| T::of(snapshot, self.slow))
     }
 
     async fn last<T: Document>(&mut self) -> Option<Arc<T>> {
         self.collector.collect_and_stop().await;
-        self.latest().ok().flatten()
+        self.latest()
     }
 }

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use anyhow::{Result, bail};
-use biolat_model::{api::ApiSnapshot, text::format};
+use biolat_model::{snapshot::Snapshot, text::format};
 use biolat_system::{clock, log_lines};
 use tokio::sync::watch;
 
@@ -80,9 +80,9 @@ async fn show(mut source: Source, options: &ReportOptions, mut stopped: watch::R
 }
 
 /// Whether there are enough collections between these two.
-fn is_whole(before: &ApiSnapshot, after: &ApiSnapshot, collections: u64) -> bool {
+fn is_whole(before: &Snapshot, after: &Snapshot, collections: u64) -> bool {
     let restarted = before.started != after.started;
-    let passed = after.daemon.collections.saturating_sub(before.daemon.collections);
+    let passed = after.health.durations.count().saturating_sub(before.health.durations.count());
     after.taken != before.taken && (restarted || passed >= collections)
 }
 
@@ -103,7 +103,7 @@ impl Output<'_> {
                 "a window is {} instead of {}: that biolat collects every {} (its --interval)",
                 format::duration(source.window().as_secs_f64()),
                 format::duration(wanted.as_secs_f64()),
-                format::duration(source.first.interval)
+                format::duration(source.first.interval.as_secs_f64())
             ));
         }
         if !self.options.devices.is_empty() && source.first.devices.is_empty() {
@@ -120,7 +120,7 @@ impl Output<'_> {
         write(text).await
     }
 
-    async fn show(&self, before: &ApiSnapshot, after: &ApiSnapshot) -> Result<()> {
+    async fn show(&self, before: &Snapshot, after: &Snapshot) -> Result<()> {
         let window = Window::between(before, after);
         if self.options.json {
             return write(json::line(&window, &after.host, &self.breakdown, None)?).await;
@@ -143,12 +143,12 @@ impl Output<'_> {
     }
 
     /// The findings in all windows together.
-    async fn end(&self, first: &ApiSnapshot, last: &ApiSnapshot) -> Result<()> {
+    async fn end(&self, first: &Snapshot, last: &Snapshot) -> Result<()> {
         if self.options.json {
             return Ok(());
         }
         if first.taken == last.taken {
-            let interval = format::duration(last.interval);
+            let interval = format::duration(last.interval.as_secs_f64());
             return write(format!(
                 "\nnothing to show: no collection since the start, there is one every {interval}\n"
             ))

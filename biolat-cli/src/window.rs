@@ -1,13 +1,18 @@
 //! The I/O between two snapshots: the differences of their cumulative counters.
 
-use std::{collections::BTreeMap, ops::AddAssign};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::AddAssign,
+};
 
 use biolat_common::series::{PHASES, Phase};
 use biolat_model::{
-    api::{self, ApiDevice, ApiSnapshot},
+    device::Group,
     histogram::Histogram,
+    period::Period,
     saturating,
-    snapshot::Inflight,
+    snapshot::{DeviceView, Inflight, SeriesView, Snapshot, WorkloadView},
+    text::{Name, time::unix_seconds},
 };
 
 use super::{
@@ -29,7 +34,7 @@ pub(super) struct Window {
     /// Devices that were removed within it, by name: their I/O in it is unknown.
     pub(super) gone: Vec<String>,
     /// Completions of all devices that are in no histogram, by reason; no zeros.
-    pub(super) lost: BTreeMap<String, u64>,
+    pub(super) lost: BTreeMap<Name, u64>,
     /// Collections that failed: their I/O is counted by the next one that succeeded.
     pub(super) failures: u64,
 }
@@ -49,12 +54,12 @@ pub(super) struct DeviceWindow {
     pub(super) phases: [bool; PHASES],
     /// Which latencies are missing, and the command that enables them; empty if none are.
     pub(super) hint: String,
-    /// I/Os that have not completed at its end; none if an older daemon does not tell.
-    pub(super) inflight: Option<Inflight>,
+    /// I/Os that have not completed at its end.
+    pub(super) inflight: Inflight,
     /// By op, idle ones too.
     pub(super) ops: Vec<OpWindow>,
     /// Completions that the probe missed, by group of ops; no zeros.
-    pub(super) unseen: BTreeMap<String, u64>,
+    pub(super) unseen: BTreeMap<Group, u64>,
     /// Requests that have ended on each CPU; none before the first, or if the daemon is older.
     pub(super) completions: Option<Vec<u64>>,
     /// What each workload did, the largest share of its time first; none if the daemon does not count workloads.
@@ -78,7 +83,7 @@ pub(super) struct Figures {
     /// Bytes moved.
     pub(super) bytes: u64,
     /// Failed completions by status; no zeros.
-    pub(super) errors: BTreeMap<String, u64>,
+    pub(super) errors: BTreeMap<Name, u64>,
     /// Latencies, in the order of [`Phase`].
     pub(super) histograms: [Histogram; PHASES],
 }
@@ -86,44 +91,51 @@ pub(super) struct Figures {
 impl Window {
     /// Of two snapshots of one daemon. A new device counts from zero, and so does everything after a restart; a device that
     /// was removed is left out.
-    pub(super) fn between(before: &ApiSnapshot, after: &ApiSnapshot) -> Self {
+    pub(super) fn between(before: &Snapshot, after: &Snapshot) -> Self {
         let restarted = before.started != after.started;
-        let counted = |name: &str, since: f64| {
-            let same = |device: &&ApiDevice| device.name == name && device.since == since;
-            if restarted { None } else { before.devices.iter().find(same) }
+        let is_same = |one: &DeviceView, other: &DeviceView| {
+            one.device.name == other.device.name && one.since == other.since
         };
-        let is_continued = |device: &&ApiDevice| counted(&device.name, device.since).is_some();
+        let counted = |device: &DeviceView| {
+            if restarted { None } else { before.devices.iter().find(|had| is_same(had, device)) }
+        };
+        let is_continued = |device: &&DeviceView| counted(device).is_some();
         let continued =
-            after.devices.iter().filter(is_continued).map(|device| device.name.as_str()).collect();
+            after.devices.iter().filter(is_continued).map(|view| view.device.name.as_str()).collect();
         let had = before.workloads.as_deref().unwrap_or_default();
-        let mut workloads =
+        let workloads =
             after.workloads.as_ref().map(|workloads| workloads::by_device(had, workloads, &continued));
-        let devices = after.devices.iter().map(|device| {
-            let workloads =
-                workloads.as_mut().map(|all| all.remove(device.name.as_str()).unwrap_or_default());
-            DeviceWindow::since(counted(&device.name, device.since), device, workloads)
-        });
-        let is_there = |had: &ApiDevice| {
-            after.devices.iter().any(|device| device.name == had.name && device.since == had.since)
-        };
+        let is_there = |had: &DeviceView| after.devices.iter().any(|view| is_same(view, had));
         let gone = before.devices.iter().filter(|had| !restarted && !is_there(had));
         let lost = if restarted { &BTreeMap::new() } else { &before.lost };
-        let failures = if restarted { 0 } else { before.daemon.failures };
+        let failures = if restarted { 0 } else { before.health.failures };
         Self {
-            ended: after.taken,
+            ended: unix_seconds(after.taken),
             seconds: seconds(before, after, restarted),
             restarted,
-            devices: devices.collect(),
-            gone: gone.map(|device| device.name.clone()).collect(),
+            devices: since(counted, &after.devices, workloads),
+            gone: gone.map(|view| view.device.name.clone()).collect(),
             lost: grown(lost, &after.lost),
-            failures: after.daemon.failures.saturating_sub(failures),
+            failures: after.health.failures.saturating_sub(failures),
+        }
+    }
+
+    /// Of a period of a history.
+    pub(super) fn of_period(period: &Period) -> Self {
+        Self {
+            ended: unix_seconds(period.ended),
+            seconds: period.length.as_secs_f64(),
+            restarted: false,
+            devices: from_zero(&period.devices, period.workloads.as_deref()),
+            gone: Vec::new(),
+            lost: period.lost.clone(),
+            failures: period.failures,
         }
     }
 
     /// All that a snapshot has counted, regardless of when.
-    pub(super) fn until(after: &ApiSnapshot) -> Self {
-        let nothing = ApiSnapshot { devices: Vec::new(), workloads: None, ..after.clone() };
-        Self { devices: Self::between(&nothing, after).devices, ..Self::default() }
+    pub(super) fn until(after: &Snapshot) -> Self {
+        Self { devices: from_zero(&after.devices, after.workloads.as_deref()), ..Self::default() }
     }
 
     /// A count per second.
@@ -132,22 +144,46 @@ impl Window {
     }
 }
 
+/// Devices and their workloads, by device, since an earlier view of each.
+fn since<'a>(
+    before: impl Fn(&DeviceView) -> Option<&'a DeviceView>,
+    after: &[DeviceView],
+    mut workloads: Option<BTreeMap<&str, Vec<WorkloadWindow>>>,
+) -> Vec<DeviceWindow> {
+    let windows = after.iter().map(|view| {
+        let of_device =
+            workloads.as_mut().map(|all| all.remove(view.device.name.as_str()).unwrap_or_default());
+        DeviceWindow::since(before(view), view, of_device)
+    });
+    windows.collect()
+}
+
+fn from_zero(devices: &[DeviceView], workloads: Option<&[WorkloadView]>) -> Vec<DeviceWindow> {
+    let workloads = workloads.map(|workloads| workloads::by_device(&[], workloads, &BTreeSet::new()));
+    since(|_| None, devices, workloads)
+}
+
 /// The clock of the snapshots may be set back. Then the number of collections in between tells, about.
-fn seconds(before: &ApiSnapshot, after: &ApiSnapshot, restarted: bool) -> f64 {
+fn seconds(before: &Snapshot, after: &Snapshot, restarted: bool) -> f64 {
     if restarted {
-        return (after.taken - after.started).max(0.0);
+        return after.taken.duration_since(after.started).unwrap_or_default().as_secs_f64();
     }
-    let by_clock = after.taken - before.taken;
-    let by_collections =
-        after.daemon.collections.saturating_sub(before.daemon.collections) as f64 * after.interval;
-    if by_clock > 0.0 { by_clock } else { by_collections }
+    let by_clock = after.taken.duration_since(before.taken).unwrap_or_default();
+    if !by_clock.is_zero() {
+        return by_clock.as_secs_f64();
+    }
+    let collections = after.health.durations.count().saturating_sub(before.health.durations.count());
+    collections as f64 * after.interval.as_secs_f64()
 }
 
 impl DeviceWindow {
-    fn since(before: Option<&ApiDevice>, after: &ApiDevice, workloads: Option<Vec<WorkloadWindow>>) -> Self {
-        let has = |phase: Phase| after.phases.iter().any(|name| name == phase.name());
-        let op = |op: &api::Op| {
-            let before = before.and_then(|device| device.ops.iter().find(|had| had.op == op.op));
+    fn since(
+        before: Option<&DeviceView>,
+        after: &DeviceView,
+        workloads: Option<Vec<WorkloadWindow>>,
+    ) -> Self {
+        let op = |op: &SeriesView| {
+            let before = before.and_then(|device| device.series.iter().find(|had| had.op == op.op));
             let had = before.and_then(|op| op.sizes.as_ref());
             OpWindow {
                 name: op.op.clone(),
@@ -157,22 +193,26 @@ impl DeviceWindow {
         };
         let completed = |(cpu, count): (usize, &u64)| {
             count.saturating_sub(
-                before.and_then(|device| device.completions.get(cpu)).copied().unwrap_or_default(),
+                before.and_then(|view| view.spread.completions.get(cpu)).copied().unwrap_or_default(),
             )
         };
+        let had = |group: &Group| before.and_then(|view| view.unseen.get(group)).copied().unwrap_or_default();
+        let unseen = after.unseen.iter().map(|(group, count)| (*group, count.saturating_sub(had(group))));
+        let completions = &after.spread.completions;
         Self {
-            name: after.name.clone(),
-            model: after.model.clone(),
-            rotational: after.rotational,
-            holders: after.holders.clone(),
-            phases: Phase::ALL.map(has),
+            name: after.device.name.clone(),
+            model: after.device.model.clone(),
+            rotational: after.device.rotational,
+            holders: after.device.holders.clone(),
+            phases: after.phases,
             hint: after.lacks.clone(),
             inflight: after.inflight,
-            ops: after.ops.iter().map(op).collect(),
-            unseen: grown(before.map_or(&BTreeMap::new(), |device| &device.unseen), &after.unseen),
-            completions: (!after.completions.is_empty())
-                .then(|| after.completions.iter().enumerate().map(completed).collect()),
-            workloads: workloads.map(|workloads| workloads::ranked(workloads, has(Phase::Device))),
+            ops: after.series.iter().map(op).collect(),
+            unseen: unseen.filter(|(_, count)| *count > 0).collect(),
+            completions: (!completions.is_empty())
+                .then(|| completions.iter().enumerate().map(completed).collect()),
+            workloads: workloads
+                .map(|workloads| workloads::ranked(workloads, after.phases[Phase::Device as usize])),
         }
     }
 
@@ -188,14 +228,13 @@ impl DeviceWindow {
 }
 
 impl Figures {
-    fn since(before: Option<&api::Op>, after: &api::Op) -> Self {
-        const NONE: &Histogram = &Histogram::new();
-        let had = before.map_or([NONE; PHASES], |op| [&op.admission, &op.queue, &op.device, &op.total]);
-        let has = [&after.admission, &after.queue, &after.device, &after.total];
+    fn since(before: Option<&SeriesView>, after: &SeriesView) -> Self {
+        const NONE: &[Histogram; PHASES] = &[const { Histogram::new() }; PHASES];
+        let (had, has) = (before.map_or(NONE, |op| &op.histograms), &after.histograms);
         Self {
             bytes: after.bytes.saturating_sub(before.map_or(0, |op| op.bytes)),
             errors: grown(before.map_or(&BTreeMap::new(), |op| &op.errors), &after.errors),
-            histograms: std::array::from_fn(|phase| has[phase].since(had[phase])),
+            histograms: std::array::from_fn(|phase| has[phase].since(&had[phase])),
         }
     }
 
@@ -245,7 +284,7 @@ fn sum<'a>(figures: impl Iterator<Item = &'a Figures>) -> Figures {
 }
 
 /// The growth of counters, of those that grew.
-fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+fn grown(before: &BTreeMap<Name, u64>, after: &BTreeMap<Name, u64>) -> BTreeMap<Name, u64> {
     let had = |name| before.get(name).copied().unwrap_or_default();
     let grown = after.iter().map(|(name, count)| (name.clone(), count.saturating_sub(had(name))));
     grown.filter(|(_, count)| *count > 0).collect()
@@ -254,7 +293,7 @@ fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTree
 #[cfg(test)]
 mod tests {
     use biolat_common::series::Phase;
-    use biolat_model::api::{self, ApiSnapshot};
+    use biolat_model::{api, snapshot::Snapshot};
     use biolat_testing::samples::{device, histogram, op, snapshot};
 
     use super::{Figures, Window, sum};
@@ -294,12 +333,12 @@ mod tests {
         assert_eq!((all(&nothing).ios(), nothing.lost.len(), nothing.rate(3)), (0, 0, 0.0));
     }
 
-    fn op_write() -> api::Op {
+    fn op_write() -> SeriesView {
         let one = || histogram(0, &[(-70, 1)], 0, 0.002);
         op("write", 512, one(), one(), one())
     }
 
-    fn of(devices: &[(&str, f64, u64)]) -> ApiSnapshot {
+    fn of(devices: &[(&str, f64, u64)]) -> Snapshot {
         let device = |&(name, since, count): &(&str, f64, u64)| {
             let total = histogram(0, &[(-80, count)], 0, 0.0);
             device(name, since, vec![op("read", 0, histogram(0, &[], 0, 0.0), total.clone(), total)])

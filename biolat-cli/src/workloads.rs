@@ -6,9 +6,10 @@ use std::{
 };
 
 use biolat_model::{
-    api::{ApiWorkload, ApiWorkloadUsage},
     band_histogram::BandHistogram,
     saturating::add,
+    snapshot::{WorkloadUsage, WorkloadView},
+    text::sanitize,
 };
 
 /// The root cgroup: the kernel's own I/O, and that of processes there.
@@ -80,11 +81,12 @@ impl WorkloadFigures {
     }
 }
 
-impl From<&ApiWorkloadUsage> for WorkloadFigures {
-    fn from(usage: &ApiWorkloadUsage) -> Self {
-        let ApiWorkloadUsage { device: _, op: _, bytes, errors, queue_seconds, device_seconds, total } =
-            usage.clone();
-        Self { bytes, errors, queue_seconds, device_seconds, total }
+impl From<&WorkloadUsage> for WorkloadFigures {
+    fn from(usage: &WorkloadUsage) -> Self {
+        let WorkloadUsage { device: _, op: _, bytes, errors, queue_ns: _, device_ns: _, ref latency } =
+            *usage;
+        let (queue_seconds, device_seconds) = (usage.queue_seconds(), usage.device_seconds());
+        Self { bytes, errors, queue_seconds, device_seconds, total: latency.clone() }
     }
 }
 
@@ -101,8 +103,8 @@ impl AddAssign<&Self> for WorkloadFigures {
 /// What came since `before`, by device. A workload counts from zero if it is new or began again, and so does one on a device
 /// that is not `continued`, as it is new.
 pub(super) fn by_device<'a>(
-    before: &[ApiWorkload],
-    after: &'a [ApiWorkload],
+    before: &[WorkloadView],
+    after: &'a [WorkloadView],
     continued: &BTreeSet<&str>,
 ) -> BTreeMap<&'a str, Vec<WorkloadWindow>> {
     let before: HashMap<_, _> = before.iter().map(|workload| (workload.cgroup.as_str(), workload)).collect();
@@ -131,7 +133,7 @@ pub(super) fn by_device<'a>(
 }
 
 /// A device that was replaced by another one may still be listed under the same name.
-fn by_series(usage: &[ApiWorkloadUsage]) -> BTreeMap<(&str, &str), WorkloadFigures> {
+fn by_series(usage: &[WorkloadUsage]) -> BTreeMap<(&str, &str), WorkloadFigures> {
     let mut series: BTreeMap<_, WorkloadFigures> = BTreeMap::new();
     for usage in usage {
         *series.entry((usage.device.as_str(), usage.op.as_str())).or_default() += &usage.into();
@@ -157,10 +159,11 @@ pub(super) fn ranked(mut workloads: Vec<WorkloadWindow>, has_device_latency: boo
 }
 
 impl WorkloadWindow {
-    fn new(workload: &ApiWorkload) -> Self {
-        let ApiWorkload { cgroup, name, .. } = workload;
+    fn new(workload: &WorkloadView) -> Self {
+        let WorkloadView { cgroup, name, .. } = workload;
         let name = if name.is_empty() { cgroup } else { name };
-        Self { cgroup: cgroup.clone(), name: name.clone(), ..Self::default() }
+        // This host's are as the kernel has them.
+        Self { cgroup: sanitize::text(cgroup), name: sanitize::text(name), ..Self::default() }
     }
 
     /// Its name in a sentence.
@@ -175,18 +178,18 @@ impl WorkloadWindow {
 
 #[cfg(test)]
 mod tests {
-    use biolat_model::api::{ApiSnapshot, ApiWorkload};
+    use biolat_model::snapshot::{Snapshot, WorkloadView};
     use biolat_testing::samples::{self, usage, workload};
 
     use crate::window::Window;
 
-    fn snapshot(workloads: Vec<ApiWorkload>) -> ApiSnapshot {
+    fn snapshot(workloads: Vec<WorkloadView>) -> Snapshot {
         let devices = ["sda", "sdb"].map(|name| samples::device(name, 9.0, vec![]));
-        ApiSnapshot { workloads: Some(workloads), ..samples::snapshot(60.0, devices.into()) }
+        Snapshot { workloads: Some(workloads), ..samples::snapshot(60.0, devices.into()) }
     }
 
     /// The workloads of each device: name, I/Os, bytes, and milliseconds in the device.
-    fn between(before: &ApiSnapshot, after: &ApiSnapshot) -> [Vec<(String, u64, u64, u64)>; 2] {
+    fn between(before: &Snapshot, after: &Snapshot) -> [Vec<(String, u64, u64, u64)>; 2] {
         let window = Window::between(before, after);
         [0, 1].map(|device| {
             let workloads = window.devices[device].workloads.as_ref().unwrap().iter();
@@ -250,7 +253,7 @@ mod tests {
     /// The share is then of the time in the queue and the device.
     #[test]
     fn without_a_timestamp_of_the_dispatch() {
-        let unsplit = |ios| biolat_model::api::ApiWorkloadUsage {
+        let unsplit = |ios| biolat_model::api::WorkloadUsage {
             queue_seconds: 0.0,
             device_seconds: 0.0,
             ..usage("sda", "read", ios, 1e-3, 1e-3)
@@ -265,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_daemon_that_does_not_count_them() {
-        let after = ApiSnapshot { workloads: None, ..snapshot(vec![]) };
+        let after = Snapshot { workloads: None, ..snapshot(vec![]) };
         let window = Window::between(&snapshot(vec![]), &after);
         assert!(window.devices.iter().all(|device| device.workloads.is_none()));
     }

@@ -96,10 +96,10 @@ impl NumberedIo {
             op: names.text(&io.op),
             sector: io.sector,
             bytes: io.bytes.into(),
-            status: names.fixed(io.status),
+            status: names.text(&io.status),
             latencies_ns: io.latencies.map(|latency| latency.map(|latency| latency.as_nanos() as u64)),
             cpu: io.cpu.into(),
-            cgroup: names.text(&io.cgroup),
+            cgroup: names.text(io.workload.as_deref().unwrap_or_default()),
         }
     }
 
@@ -111,10 +111,10 @@ impl NumberedIo {
             op: names.text(self.op).to_owned(),
             sector: self.sector,
             bytes: u32::try_from(self.bytes).unwrap_or(u32::MAX),
-            status: names.fixed(self.status),
+            status: names.text(self.status).to_owned().into(),
             latencies: self.latencies_ns.map(|latency| latency.map(Duration::from_nanos)),
             cpu: u32::try_from(self.cpu).unwrap_or(u32::MAX),
-            cgroup: names.text(self.cgroup).to_owned(),
+            workload: Some(names.text(self.cgroup).to_owned()).filter(|cgroup| !cgroup.is_empty()),
         }
     }
 
@@ -152,8 +152,8 @@ impl NumberedIo {
     }
 
     /// The numbers of its names.
-    pub(super) const fn texts(&self) -> [u32; 3] {
-        [self.device, self.op, self.cgroup]
+    pub(super) const fn texts(&self) -> [u32; 4] {
+        [self.device, self.op, self.status, self.cgroup]
     }
 
     /// Its longest known latency: the total where it is known.

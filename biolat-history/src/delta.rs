@@ -98,9 +98,7 @@ impl DeviceDelta {
         self.phases = after.phases;
         self.inflight = after.inflight;
         for (number, group) in Group::ALL.iter().enumerate() {
-            let missed = |view: &DeviceView| {
-                view.unseen.iter().find(|(of, _)| of == group).map_or(0, |(_, missed)| *missed)
-            };
+            let missed = |view: &DeviceView| view.unseen.get(group).copied().unwrap_or_default();
             self.missed[number] = missed(after).saturating_sub(before.map_or(0, missed));
         }
         for series in &after.series {
@@ -212,11 +210,11 @@ impl SeriesDelta {
         };
         self.bytes = grown(before.bytes, after.bytes);
         self.requeues = grown(before.requeues, after.requeues);
-        for &(status, count) in &after.errors {
-            let had = before.errors.iter().find(|(had, _)| *had == status).map_or(0, |(_, had)| *had);
+        for (status, &count) in &after.errors {
+            let had = before.errors.get(status).copied().unwrap_or_default();
             match grown(had, count) {
                 0 => {}
-                came => self.errors.push((names.fixed(status), came)),
+                came => self.errors.push((names.text(status), came)),
             }
         }
         for (cells, (had, has)) in self.phases.iter_mut().zip(before.histograms.iter().zip(&after.histograms))

@@ -11,9 +11,7 @@ use biolat_model::{
     cgroup::Identity,
     device::Device,
     epoch::{nanoseconds, time},
-    losses,
     snapshot::{DeviceView, WorkloadView},
-    status,
 };
 use serde::{Deserialize, Serialize};
 
@@ -134,7 +132,6 @@ pub(super) struct Used {
 /// Names as a file has them.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct NewNames {
-    fixed: Vec<String>,
     texts: Vec<(u32, String)>,
     /// With the nanoseconds from the epoch to when their counters were zero.
     lives: Vec<(u32, Device, u64)>,
@@ -153,7 +150,6 @@ impl NewNames {
             }
             let (texts, lives, workloads) = (&mut self.texts, &mut self.lives, &mut self.workloads);
             Some(Self {
-                fixed: std::mem::take(&mut self.fixed),
                 texts: texts.drain(..texts.len().min(AT_ONCE)).collect(),
                 lives: lives.drain(..lives.len().min(AT_ONCE)).collect(),
                 workloads: workloads.drain(..workloads.len().min(AT_ONCE)).collect(),
@@ -162,7 +158,7 @@ impl NewNames {
     }
 
     const fn is_empty(&self) -> bool {
-        self.fixed.is_empty() && self.texts.is_empty() && self.lives.is_empty() && self.workloads.is_empty()
+        self.texts.is_empty() && self.lives.is_empty() && self.workloads.is_empty()
     }
 }
 
@@ -185,7 +181,6 @@ pub(super) struct NameTable {
 /// Names by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    fixed: Vec<&'static str>,
     texts: NameList<str>,
     lives: NameList<DeviceLife>,
     workloads: NameList<WorkloadName>,
@@ -195,10 +190,6 @@ impl Names {
     /// Empty if it is unknown, which none is.
     pub(super) fn text(&self, number: u32) -> &str {
         self.texts.get(number).unwrap_or_default()
-    }
-
-    pub(super) fn fixed(&self, number: u32) -> &'static str {
-        self.fixed.get(number as usize).copied().unwrap_or_default()
     }
 
     pub(super) fn life(&self, number: u32) -> Option<&DeviceLife> {
@@ -211,11 +202,9 @@ impl Names {
 
     /// Those that `written` does not have.
     pub(super) fn since(&self, written: &Self) -> NewNames {
-        let fixed = self.fixed.iter().skip(written.fixed.len());
         let lives = self.lives.since(&written.lives);
         let workloads = self.workloads.since(&written.workloads);
         NewNames {
-            fixed: fixed.map(|&name| name.to_owned()).collect(),
             texts: self.texts.since(&written.texts).map(|(number, text)| (number, text.to_owned())).collect(),
             lives: lives
                 .map(|(number, life)| (number, life.device.clone(), nanoseconds(life.since)))
@@ -230,7 +219,6 @@ impl Names {
 
     /// Adds those of a file.
     pub(super) fn add(&mut self, new: NewNames) {
-        self.fixed.extend(new.fixed.iter().map(|name| known_name(name)));
         for (number, text) in new.texts {
             self.texts.put(number, text.into());
         }
@@ -243,28 +231,13 @@ impl Names {
     }
 }
 
-/// A name that the program knows: a reason for a loss, or a status.
-fn known_name(name: &str) -> &'static str {
-    let reason = losses::find(name).map(|reason| reason.name);
-    reason.or_else(|| status::find(name)).unwrap_or("unknown")
-}
-
 impl NameTable {
     /// The names that are asked for from now on are those of an interval that ends at this time.
     pub(super) fn begin(&mut self, now: Duration, started: SystemTime) {
         (self.now, self.started) = (now, Some(started));
     }
 
-    /// The number of a name that the program knows, of which there are few.
-    pub(super) fn fixed(&mut self, name: &'static str) -> u32 {
-        let known = self.names.fixed.iter().position(|&known| known == name);
-        known.unwrap_or_else(|| {
-            self.names.fixed.push(name);
-            self.names.fixed.len() - 1
-        }) as u32
-    }
-
-    /// The number of a name that the host gives.
+    /// The number of an op, a status, a reason, or the name of a device or cgroup.
     pub(super) fn text(&mut self, text: &str) -> u32 {
         let number = self.numbers_of_texts.get(text).copied().unwrap_or_else(|| {
             let text: Arc<str> = text.into();
@@ -354,7 +327,7 @@ impl NameTable {
     /// Takes over those names of another daemon that are in use.
     pub(super) fn restore(&mut self, names: Names, used: &Used) {
         self.names = names;
-        let Names { fixed: _, texts, lives, workloads } = &mut self.names;
+        let Names { texts, lives, workloads } = &mut self.names;
         texts.keep(&used.texts);
         for entry in &texts.entries {
             self.bytes += ENTRY_BYTES + entry.name.len();
@@ -376,7 +349,7 @@ impl NameTable {
     /// oldest one with sizes and workloads.
     pub(super) fn forget_before(&mut self, oldest: Duration, broken_down: Duration) {
         let Self { names, numbers_of_texts, numbers_of_lives, numbers_of_workloads, bytes, .. } = self;
-        let Names { fixed: _, texts, lives, workloads } = names;
+        let Names { texts, lives, workloads } = names;
         texts.forget(oldest, |number, text| {
             *bytes -= ENTRY_BYTES + text.len();
             forget_number(numbers_of_texts, text, number);

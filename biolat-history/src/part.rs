@@ -120,10 +120,12 @@ impl Store {
                 used.lives.insert(life, ended);
                 for series in delta.series() {
                     used.texts.insert(series.op, ended);
+                    used.texts.extend(series.errors.iter().map(|(status, _)| (*status, ended)));
                     let workloads = series.usages.workloads().iter();
                     used.workloads.extend(workloads.map(|usage| (usage.workload, ended)));
                 }
             }
+            used.texts.extend(counts.lost.iter().map(|(reason, _)| (*reason, ended)));
             used.texts.extend(sum.slowest().iter().flat_map(|io| io.texts()).map(|text| (text, ended)));
         }
         used

@@ -6,6 +6,7 @@ use biolat_model::{
     device::Group,
     period::Period,
     snapshot::{CpuSpread, DeviceView, SeriesView, WorkloadUsage, WorkloadView},
+    text::Name,
 };
 
 use super::{
@@ -82,7 +83,8 @@ impl Selection {
             failures: counts.failures,
             devices,
             workloads: has_workloads.then(|| self.workloads(workloads)),
-            lost: self.fixed_names(&counts.lost),
+            lost: self.named(&counts.lost),
+            summary: Vec::new(),
             slow,
             slow_dropped: counts.slow_dropped,
         }
@@ -92,6 +94,7 @@ impl Selection {
         let life = self.names.life(number)?;
         let missed = Group::ALL.into_iter().zip(delta.missed);
         Some(DeviceView {
+            lacks: DeviceView::lacks(&life.device, delta.phases),
             device: life.device.clone(),
             since: life.since,
             phases: delta.phases,
@@ -107,7 +110,7 @@ impl Selection {
             op: self.names.text(delta.op).to_owned(),
             bytes: delta.bytes,
             histograms: delta.histograms(),
-            errors: self.fixed_names(&delta.errors),
+            errors: self.named(&delta.errors),
             requeues: delta.requeues,
             sizes: delta.sizes.view(),
             ended_workload_ios: 0,
@@ -145,15 +148,14 @@ impl Selection {
     fn workloads(&self, usages: BTreeMap<u32, Vec<WorkloadUsage>>) -> Vec<WorkloadView> {
         let view = |(number, usage)| {
             let WorkloadName { cgroup, identity, since } = self.names.workload(number)?;
-            let (cgroup, identity) = (cgroup.clone(), identity.clone());
-            Some(WorkloadView { cgroup, identity, since: *since, is_gone: false, usage })
+            Some(WorkloadView { usage, ..WorkloadView::new(cgroup, identity, *since) })
         };
         let mut views: Vec<_> = usages.into_iter().filter_map(view).collect();
         views.sort_unstable_by(|one, other| one.cgroup.cmp(&other.cgroup));
         views
     }
 
-    fn fixed_names(&self, counts: &[(u32, u64)]) -> Vec<(&'static str, u64)> {
-        counts.iter().map(|&(name, count)| (self.names.fixed(name), count)).collect()
+    fn named(&self, counts: &[(u32, u64)]) -> BTreeMap<Name, u64> {
+        counts.iter().map(|&(name, count)| (self.names.text(name).to_owned().into(), count)).collect()
     }
 }

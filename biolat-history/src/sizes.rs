@@ -1,7 +1,10 @@
 //! What came in an interval by size, of one device and op.
 
 use biolat_common::size::{BAND_NAMES, BANDS, CELLS, cells_of_band};
-use biolat_model::{size_histogram::SizeHistogram, snapshot::SizesView};
+use biolat_model::{
+    size_histogram::SizeHistogram,
+    snapshot::{BandView, SizesView},
+};
 
 use super::{
     bits::{BitReader, BitWriter},
@@ -38,10 +41,10 @@ impl SizesDelta {
             is_continued &= has >= had;
             *count = has.saturating_sub(had);
         }
-        for (name, latencies) in &after.bands {
+        for BandView { size, device: latencies } in &after.bands {
             let none = Default::default();
-            let had = before.bands.iter().find(|(had, _)| had == name).map_or(&none, |(_, had)| had);
-            if let Some(number) = BAND_NAMES.iter().position(|known| known == name) {
+            let had = before.bands.iter().find(|had| had.size == *size).map_or(&none, |had| &had.device);
+            if let Some(number) = BAND_NAMES.iter().position(|known| known == size) {
                 let band = &mut self.bands[number];
                 is_continued &= band.add_growth(had.at_most_schema_1(), latencies.at_most_schema_1());
             }
@@ -123,7 +126,9 @@ impl SizesDelta {
         let bands = BAND_NAMES.into_iter().zip(&self.bands).filter(|(_, band)| !band.is_empty());
         self.is_counted.then(|| SizesView {
             requests: SizeHistogram::from_cells(&self.requests),
-            bands: bands.map(|(name, band)| (name, band.histogram().into())).collect(),
+            bands: bands
+                .map(|(name, band)| BandView { size: name.into(), device: band.histogram().into() })
+                .collect(),
         })
     }
 }

@@ -114,7 +114,7 @@ impl Store {
             // The log of slow I/Os began again.
             self.slow_number = 0;
             if counted > at.saturating_sub(self.opened) + CONTINUED {
-                self.slow_number = snapshot.slow.ios.last().map_or(0, |io| io.number);
+                self.slow_number = snapshot.slow.last().map_or(0, |io| io.number);
                 self.first = self.awaits_file.then(|| (Arc::clone(snapshot), at));
                 return;
             }
@@ -148,6 +148,25 @@ impl Store {
         self.slow_number = 0;
         let (block, breakdown) = self.blocks(None, &snapshot, breakdown);
         self.add(Interval { began, ended, block, breakdown, ..*interval });
+    }
+
+    /// Adds the next interval of another store, which may be anything: it comes from a file.
+    pub fn replay(&mut self, period: Period) {
+        let (last, last_us) =
+            self.intervals().last().map_or_else(Default::default, |last| (last.ended, last.ended_us));
+        let gap = Duration::from_micros(microseconds(period.began).saturating_sub(last_us));
+        let began = if last_us == 0 { last } else { last.saturating_add(gap) };
+        let ended = began.saturating_add(period.length);
+        let lacks_sizes =
+            period.devices.iter().flat_map(|view| &view.series).any(|series| series.sizes.is_none());
+        let interval = Interval {
+            began,
+            ended,
+            ended_us: microseconds(period.ended),
+            block: Arc::default(),
+            breakdown: (period.workloads.is_some() || !lacks_sizes).then(Arc::default),
+        };
+        self.add_renumbered(&interval, period);
     }
 
     /// Adds the latest interval.
@@ -202,19 +221,19 @@ impl Store {
         self.counts.clear();
         self.counts.collections = grown(|snapshot| snapshot.health.durations.count());
         self.counts.failures = grown(|snapshot| snapshot.health.failures);
-        self.counts.slow_dropped = grown(|snapshot| snapshot.slow.dropped);
-        for &(reason, count) in &after.lost {
-            let had = before.and_then(|before| before.lost.iter().find(|(had, _)| *had == reason));
-            match count.saturating_sub(had.map_or(0, |(_, had)| *had)) {
+        self.counts.slow_dropped = grown(|snapshot| snapshot.slow_dropped);
+        for (reason, count) in &after.lost {
+            let had = before.and_then(|before| before.lost.get(reason)).copied().unwrap_or_default();
+            match count.saturating_sub(had) {
                 0 => {}
-                came => self.counts.lost.push((self.names.fixed(reason), came)),
+                came => self.counts.lost.push((self.names.text(reason), came)),
             }
         }
     }
 
     /// The slowest I/Os that the log has since the last call.
     fn take_slow(&mut self, after: &Snapshot) -> Vec<NumberedIo> {
-        let ios = &after.slow.ios;
+        let ios = &after.slow;
         let new = &ios[ios.partition_point(|io| io.number <= self.slow_number)..];
         let Some(last) = new.last() else { return Vec::new() };
         self.slow_number = last.number;

@@ -2,10 +2,13 @@
 
 use std::{cmp::Ordering, collections::HashMap, mem};
 
+use biolat_common::series::Phase;
 use biolat_model::{
-    api::{ApiInterval, ApiSlowIo, IN_FLIGHT},
     interval,
+    period::{IN_FLIGHT, Period},
     saturating::add,
+    snapshot::SlowIo,
+    text::time::unix_seconds,
 };
 use serde::Serialize;
 
@@ -49,7 +52,7 @@ pub struct Worst {
 
 impl Worst {
     /// Adds the next interval, with a summary.
-    pub fn add(&mut self, interval: &ApiInterval) {
+    pub fn add(&mut self, interval: &Period) {
         let mut still_open = HashMap::new();
         for mut row in rows_of(interval) {
             let key = [row.device.clone(), row.op.clone()];
@@ -153,9 +156,9 @@ impl WorstInterval {
     }
 }
 
-fn rows_of(interval: &ApiInterval) -> impl Iterator<Item = WorstInterval> {
-    let total = |io: &ApiSlowIo| io.latency.total.unwrap_or_default();
-    let mut recorded: HashMap<_, &ApiSlowIo> = HashMap::new();
+fn rows_of(interval: &Period) -> impl Iterator<Item = WorstInterval> {
+    let total = |io: &SlowIo| io.latencies[Phase::Total as usize].unwrap_or_default().as_secs_f64();
+    let mut recorded: HashMap<_, &SlowIo> = HashMap::new();
     for io in &interval.slow {
         let slowest = recorded.entry((io.device.as_str(), io.op.as_str())).or_insert(io);
         if total(io) >= total(slowest) {
@@ -167,14 +170,14 @@ fn rows_of(interval: &ApiInterval) -> impl Iterator<Item = WorstInterval> {
         // What failed is recorded however fast it was: a slower one may not be.
         let slowest = slowest.filter(|io| total(io) >= BUCKET * summary.slowest_seconds);
         WorstInterval {
-            began: interval.began,
-            ended: interval.taken,
-            seconds: interval.seconds,
+            began: unix_seconds(interval.began),
+            ended: unix_seconds(interval.ended),
+            seconds: interval.length.as_secs_f64(),
             intervals: 1,
             device: summary.device.clone(),
             op: summary.op.clone(),
             latency: slowest.map_or(summary.slowest_seconds, total),
-            completed: slowest.map(|io| io.completed),
+            completed: slowest.map(|io| unix_seconds(io.completed)),
             ios: summary.ios,
             errors: summary.errors,
         }
@@ -183,16 +186,19 @@ fn rows_of(interval: &ApiInterval) -> impl Iterator<Item = WorstInterval> {
 
 #[cfg(test)]
 mod tests {
-    use biolat_model::api::ApiInterval;
+    use std::time::Duration;
+
+    use biolat_common::series::Phase;
+    use biolat_model::{period::Period, text::time::unix_seconds};
     use biolat_testing::samples::{minute, slow_io};
 
     use super::{IN_FLIGHT, Worst, WorstInterval};
 
-    fn interval(number: u32, op: &str, slowest_seconds: f64, errors: u64) -> ApiInterval {
+    fn interval(number: u32, op: &str, slowest_seconds: f64, errors: u64) -> Period {
         minute(f64::from(number) * 60.0, op, slowest_seconds, errors)
     }
 
-    fn worst(intervals: &[ApiInterval]) -> Vec<WorstInterval> {
+    fn worst(intervals: &[Period]) -> Vec<WorstInterval> {
         let mut worst = Worst::default();
         intervals.iter().for_each(|interval| worst.add(interval));
         worst.end()
@@ -208,7 +214,8 @@ mod tests {
         let mut day: Vec<_> = (0..1560).map(|number| interval(number, "read", 1e-3, 0)).collect();
         day[180] = interval(180, "read", 4.1, 0);
         let mut stall = slow_io(7, "sda");
-        (stall.latency.total, stall.completed) = (Some(4.0), 180.0 * 60.0 + 4.5);
+        stall.latencies[Phase::Total as usize] = Some(Duration::from_secs(4));
+        stall.completed = day[180].began + Duration::from_millis(4500);
         // Of another device, or op.
         let mut others = [slow_io(5, "sdb"), slow_io(6, "sda")];
         others[1].op = "write".into();
@@ -236,7 +243,7 @@ mod tests {
         }
         day[60].summary.extend(interval(60, "write", 3700.0, 1).summary);
         for stalled in &mut day[62..65] {
-            stalled.summary[0].slowest_seconds = stalled.began / 120.0;
+            stalled.summary[0].slowest_seconds = unix_seconds(stalled.began) / 120.0;
         }
         // Another one, much younger.
         for minute in [100, 101, 103] {

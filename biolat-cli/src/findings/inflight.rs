@@ -11,7 +11,10 @@ const LONG: f64 = 1.0;
 
 /// Why a device hangs, or an I/O of it does, in a window of so many seconds.
 pub(crate) fn overdue(device: &DeviceWindow, seconds: f64) -> Option<String> {
-    let inflight = device.inflight.filter(|inflight| inflight.oldest.as_secs_f64() >= LONG)?;
+    let inflight = device.inflight;
+    if inflight.oldest.as_secs_f64() < LONG {
+        return None;
+    }
     let all = device.all();
     let longest = all.of(Phase::Total).percentile(0.999).map_or(0.0, |bounds| bounds.upper);
     if inflight.oldest.as_secs_f64() <= longest {

@@ -94,7 +94,7 @@ fn is_slow(latencies: &BandHistogram, limit: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use biolat_model::{
-        api::{ApiDevice, ApiSnapshot, ApiWorkload},
+        snapshot::{DeviceView, Snapshot, WorkloadView},
         text::format::NumberFormat,
     };
     use biolat_testing::samples::{self, usage};
@@ -104,23 +104,23 @@ mod tests {
     /// The path of a cgroup; its reads on sda, and the milliseconds of each in the queue and in the drive.
     type Reads<'a> = (&'a str, u64, f64, f64);
 
-    fn workload(&(cgroup, ios, queue, in_device): &Reads<'_>) -> ApiWorkload {
+    fn workload(&(cgroup, ios, queue, in_device): &Reads<'_>) -> WorkloadView {
         samples::workload(cgroup, vec![usage("sda", "read", ios, queue / 1e3, in_device / 1e3)])
     }
 
     /// What is found in 10 s.
-    fn found(workloads: Vec<ApiWorkload>, sda: ApiDevice) -> Option<String> {
+    fn found(workloads: Vec<WorkloadView>, sda: DeviceView) -> Option<String> {
         found_in(10.0, workloads, sda)
     }
 
-    fn found_in(seconds: f64, workloads: Vec<ApiWorkload>, sda: ApiDevice) -> Option<String> {
-        let after = ApiSnapshot { workloads: Some(workloads), ..samples::snapshot(1.0 + seconds, vec![sda]) };
+    fn found_in(seconds: f64, workloads: Vec<WorkloadView>, sda: DeviceView) -> Option<String> {
+        let after = Snapshot { workloads: Some(workloads), ..samples::snapshot(1.0 + seconds, vec![sda]) };
         let window = Window::between(&samples::snapshot(1.0, vec![]), &after);
         super::noisy_neighbor(&window.devices[0], &window, NumberFormat::UNICODE)
     }
 
     fn on(rotational: bool, workloads: &[Reads<'_>]) -> Option<String> {
-        let sda = ApiDevice { rotational, ..samples::device("sda", 9.0, vec![]) };
+        let sda = DeviceView { rotational, ..samples::device("sda", 9.0, vec![]) };
         found(workloads.iter().map(workload).collect(), sda)
     }
 

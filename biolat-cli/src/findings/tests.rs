@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use biolat_model::{
-    api::{ApiDevice, ApiSnapshot, Op},
-    snapshot::Inflight,
+    snapshot::{DeviceView, Inflight, SeriesView, Snapshot},
     text::format::NumberFormat,
 };
 use biolat_testing::samples::{self, histogram, op};
@@ -19,13 +18,13 @@ fn reads(buckets: &[(i32, u64)], queue: f64, device: f64) -> Op {
     op("read", 0, with_mean(queue), with_mean(device), with_mean(queue + device))
 }
 
-fn drive(name: &str, op: Op) -> ApiDevice {
-    ApiDevice { model: "Drive 9".into(), ..samples::device(name, 9.0, vec![op]) }
+fn drive(name: &str, op: Op) -> DeviceView {
+    DeviceView { model: "Drive 9".into(), ..samples::device(name, 9.0, vec![op]) }
 }
 
-fn findings_of(devices: Vec<ApiDevice>, lost: &[(&str, u64)]) -> Vec<String> {
+fn findings_of(devices: Vec<DeviceView>, lost: &[(&str, u64)]) -> Vec<String> {
     let lost: BTreeMap<_, _> = lost.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect();
-    let after = ApiSnapshot { lost, ..samples::snapshot(60.0, devices) };
+    let after = Snapshot { lost, ..samples::snapshot(60.0, devices) };
     let window = Window::between(&samples::snapshot(0.0, vec![]), &after);
     findings(&window, NumberFormat::UNICODE)
 }
@@ -68,8 +67,8 @@ fn a_slow_device_completes_few() {
     assert!(nothing_found(&found), "{found:?}");
 }
 
-fn with_inflight(device: ApiDevice, read: u64, write: u64, oldest_seconds: f64, exact: bool) -> ApiDevice {
-    ApiDevice {
+fn with_inflight(device: DeviceView, read: u64, write: u64, oldest_seconds: f64, exact: bool) -> DeviceView {
+    DeviceView {
         inflight: Some(Inflight {
             reads: read,
             writes: write,
@@ -163,7 +162,7 @@ fn the_wait_before_a_request_exists_dominates() {
 fn what_nobody_records_is_said_where_nothing_stands_out() {
     let quiet = |name: &str, inflight| {
         let phases = ["queue", "device", "total"].map(str::to_owned).into();
-        ApiDevice { phases, inflight, ..drive(name, reads(QUICK, 0.0, 9e-4)) }
+        DeviceView { phases, inflight, ..drive(name, reads(QUICK, 0.0, 9e-4)) }
     };
     let wait = "the wait before a request exists (throttling, wait for a tag) is not recorded by this";
     let found = findings_of(vec![quiet("sda", Some(Inflight::default()))], &[]);
@@ -188,7 +187,7 @@ fn the_queue_dominates() {
 fn a_workload_is_slow_while_another_keeps_the_drive_busy() {
     let found = |workloads| {
         let devices = ["sda", "sdb"].map(|name| drive(name, reads(QUICK, 0.0, 9e-4)));
-        let after = ApiSnapshot { workloads, ..samples::snapshot(60.0, devices.into()) };
+        let after = Snapshot { workloads, ..samples::snapshot(60.0, devices.into()) };
         findings(&Window::between(&samples::snapshot(0.0, vec![]), &after), NumberFormat::UNICODE)
     };
     let on = |device: &str| {

@@ -44,7 +44,7 @@ pub(super) fn workloads(window: &Window) -> Vec<WorkloadJson<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use biolat_model::api::ApiSnapshot;
+    use biolat_model::snapshot::Snapshot;
     use biolat_testing::samples::{self, usage, workload};
     use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ mod tests {
     fn every_workload_with_its_figures() {
         let devices = vec![samples::device("sda", 9.0, vec![])];
         let slow = usage("sda", "read", 6, 1.0, 1.0);
-        let after = ApiSnapshot {
+        let after = Snapshot {
             workloads: Some(vec![
                 workload("/a", vec![usage("sda", "write", 2, 0.0, 1.0)]),
                 workload("/b", vec![slow]),

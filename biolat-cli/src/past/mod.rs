@@ -2,7 +2,6 @@
 
 mod range;
 mod save;
-mod sums;
 mod worst;
 
 use std::{
@@ -12,12 +11,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use biolat_collect::cpus::CpuNodes;
-use biolat_history::worst::Worst;
+use biolat_history::{HistoryLimits, Store, worst::Worst};
 use biolat_model::{
-    api::{ApiHistory, ApiInterval, ApiSnapshot, Daemon},
-    text::format,
+    api::ApiHistory,
+    period::Period,
+    text::{format, time::unix_seconds},
 };
 use biolat_system::{
     clock, log_lines,
@@ -39,10 +39,13 @@ use super::{
 };
 use crate::terminal::{Highlight, Terminal, wrapped};
 pub(super) use range::PastRange;
-use sums::Steps;
 
 /// The length of the intervals of which the worst are shown.
 const WORST_STEP: Duration = Duration::from_secs(60);
+
+/// Memory that the intervals of a file may take. A store would drop the oldest to stay below its limit.
+const MAX_SAVED_BYTES: usize = 1 << 30;
+const SAVED_LIMITS: HistoryLimits = HistoryLimits { age: Duration::MAX, bytes: usize::MAX };
 
 /// Shows or saves what the options select. A closed pipe is not an error.
 pub(super) async fn run(options: &ReportOptions) -> Result<ExitCode> {
@@ -85,18 +88,20 @@ async fn show_saved(options: &ReportOptions, file: &Path) -> Result<()> {
     let now = now.with_context(|| format!("{name}: it is damaged: a wrong time"))?;
     let range = PastRange::of(options, now)?;
     let place = format!("in {name}, saved at {}", clock::local_with_date(saved));
-    let mut steps = if options.worst {
-        Steps::new(range.in_whole_minutes(), WORST_STEP)
+    let (selected, step) = if options.worst {
+        (range.in_whole_minutes(), WORST_STEP)
     } else {
-        Steps::new(range, range.step(options.interval))
+        (range, range.step(options.interval))
     };
-    let mut output = Shown::of(options, range);
+    let mut store = Store::new(SAVED_LIMITS, Duration::ZERO);
     while let Some(interval) = intervals.next().await? {
-        if let Some(sum) = steps.add(interval) {
-            output.add(&intervals.head.history, &place, sum).await?;
+        store.replay(interval);
+        if store.bytes() > MAX_SAVED_BYTES {
+            bail!("{name}: it has more than {} GiB in memory", MAX_SAVED_BYTES >> 30);
         }
     }
-    if let Some(sum) = steps.end() {
+    let mut output = Shown::of(options, range);
+    for sum in store.select(selected.from, selected.to).into_periods(Some(step)) {
         output.add(&intervals.head.history, &place, sum).await?;
     }
     output.end(&intervals.head.history, &place).await
@@ -117,7 +122,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Adds an interval of a history that is in this place.
-    async fn add(&mut self, history: &ApiHistory, place: &str, interval: ApiInterval) -> Result<()> {
+    async fn add(&mut self, history: &ApiHistory, place: &str, interval: Period) -> Result<()> {
         if std::mem::replace(&mut self.is_empty, false) {
             self.output.begin(history, place, self.range, true).await?;
         }
@@ -141,16 +146,8 @@ impl<'a> Shown<'a> {
 }
 
 /// The I/O of an interval.
-fn window_of(interval: &ApiInterval, collected_every: f64) -> Window {
-    let after = interval.as_snapshot(collected_every);
-    let before = ApiSnapshot {
-        devices: Vec::new(),
-        workloads: None,
-        lost: Default::default(),
-        daemon: Daemon::default(),
-        ..after.clone()
-    };
-    let mut window = Window { seconds: interval.seconds, ..Window::between(&before, &after) };
+fn window_of(interval: &Period) -> Window {
+    let mut window = Window::of_period(interval);
     // As live, regardless of where they come from.
     window.devices.sort_by(|one, other| one.name.cmp(&other.name));
     window.devices.iter_mut().for_each(|device| device.ops.sort_by(|one, other| one.name.cmp(&other.name)));
@@ -194,17 +191,17 @@ impl<'a> Output<'a> {
         write(text).await
     }
 
-    async fn window(&self, history: &ApiHistory, interval: &ApiInterval) -> Result<()> {
-        let window = window_of(interval, history.interval);
+    async fn window(&self, history: &ApiHistory, interval: &Period) -> Result<()> {
+        let window = window_of(interval);
         if self.options.json {
             let slow = Some(interval.slow.as_slice());
             return write(json::line(&window, &history.host, &self.breakdown, slow)?).await;
         }
         let title = format!(
             "{} to {}, {}",
-            clock::local_with_date(interval.began),
-            clock::local(interval.taken),
-            format::duration(interval.seconds)
+            clock::local_with_date(unix_seconds(interval.began)),
+            clock::local(unix_seconds(interval.ended)),
+            format::duration(interval.length.as_secs_f64())
         );
         let mut text = format!("\n{}\n", self.terminal.paint(Highlight::Strong, &title));
         if let Some(uncollected) = uncollected(interval, history.interval) {
@@ -232,9 +229,9 @@ impl<'a> Output<'a> {
 }
 
 /// The time without a collection, if the window has minutes of it. Its I/O is that of the next collection.
-fn uncollected(interval: &ApiInterval, collected_every: f64) -> Option<String> {
+fn uncollected(interval: &Period, collected_every: f64) -> Option<String> {
     const MINUTES: f64 = 120.0;
-    let seconds = interval.seconds - interval.collections as f64 * collected_every;
+    let seconds = interval.length.as_secs_f64() - interval.collections as f64 * collected_every;
     let text =
         || format!("{} of it without a collection: the machine was suspended", format::duration(seconds));
     (seconds > MINUTES.max(collected_every)).then(text)
@@ -269,15 +266,15 @@ fn missing_breakdown(history: &ApiHistory, range: PastRange) -> Option<String> {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use biolat_model::api::{ApiHistory, ApiInterval};
+    use biolat_model::{api::ApiHistory, period::Period};
     use biolat_testing::samples::{device, histogram, op, slow_io};
 
     use super::{PastRange, missing, missing_breakdown, uncollected, window_of};
 
-    fn interval() -> ApiInterval {
+    fn interval() -> Period {
         let one = || histogram(0, &[(16, 1)], 0, 4.0);
         let read = op("read", 4096, histogram(1, &[], 0, 0.0), one(), one());
-        ApiInterval {
+        Period {
             began: 1000.0,
             taken: 400.0,
             seconds: 60.0,
@@ -308,7 +305,7 @@ mod tests {
     #[test]
     fn a_suspended_machine_is_said() {
         assert_eq!(uncollected(&interval(), 5.0), None);
-        let suspended = ApiInterval { seconds: 8.0 * 3600.0 + 60.0, ..interval() };
+        let suspended = Period { seconds: 8.0 * 3600.0 + 60.0, ..interval() };
         let said = uncollected(&suspended, 5.0).unwrap();
         assert_eq!(said, "8 h of it without a collection: the machine was suspended");
     }

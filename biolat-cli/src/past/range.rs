@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use biolat_model::api;
+use biolat_model::text::time::unix_seconds;
 use biolat_system::clock;
 
 use crate::{options::ReportOptions, past_time::PastTime};
@@ -61,11 +61,11 @@ impl PastRange {
     }
 
     pub(super) fn from(&self) -> f64 {
-        api::seconds(self.from)
+        unix_seconds(self.from)
     }
 
     pub(super) fn to(&self) -> f64 {
-        api::seconds(self.to)
+        unix_seconds(self.to)
     }
 
     /// The length of a window: all in one, if none is given.

@@ -10,9 +10,10 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use biolat_model::{
-    api::{self, ApiHistory, ApiSlowLog, ApiSnapshot},
+    api::{ApiHistory, ApiSlowLog},
     device::Selection,
-    text::format,
+    snapshot::Snapshot,
+    text::{format, time::unix_seconds},
 };
 use biolat_system::{clock, log_lines};
 use tempfile::NamedTempFile;
@@ -69,25 +70,27 @@ async fn save(options: &ReportOptions, folder: &Path, output: &mut dyn Write, na
     let target = options.from.clone().context("--from is missing")?;
     let now = SystemTime::now();
     let range = PastRange::of(options, now)?;
-    let mut snapshot: Option<ApiSnapshot> = remote::fetch(target.clone(), options).await?;
+    let mut snapshot: Option<Snapshot> = remote::fetch(target.clone(), options).await?;
     let mut slow: Option<ApiSlowLog> = remote::fetch(target.clone(), options).await?;
     if let Some(selection) = options.selection()? {
         snapshot.iter_mut().for_each(|snapshot| select(snapshot, &selection));
-        slow.iter_mut().for_each(|log| log.ios.retain(|io| selection.shows(&io.device)));
+        if let Some(log) = &mut slow {
+            log.ios = log.ios.iter().filter(|io| selection.shows(&io.device)).cloned().collect();
+        }
     }
     let intervals = remote::history(target, range.query(""), options, folder).await?;
     let Intervals { head, .. } = &intervals;
     let mut history = head.clone();
     if range.is_everything() {
-        history.to = api::seconds(now);
+        history.to = unix_seconds(now);
         history.from = history.complete_from.unwrap_or(history.to);
     }
-    let head = SavedHead { saved: api::seconds(now), history, snapshot, slow };
+    let head = SavedHead { saved: unix_seconds(now), history, snapshot, slow };
     write(&head, intervals, output, range, name).await
 }
 
 /// Leaves out other devices, also of workloads.
-fn select(snapshot: &mut ApiSnapshot, selection: &Selection) {
+fn select(snapshot: &mut Snapshot, selection: &Selection) {
     Document::select(snapshot, selection);
     snapshot.workloads.iter_mut().for_each(|workloads| select_workloads(workloads, selection));
 }
@@ -103,8 +106,8 @@ async fn write(
     let mut output = SavedWriter::begin(output, head).map_err(unwritable)?;
     let (mut began, mut ended) = (None, 0.0);
     while let Some(interval) = intervals.next().await? {
-        began.get_or_insert(interval.began);
-        ended = interval.taken;
+        began.get_or_insert(unix_seconds(interval.began));
+        ended = unix_seconds(interval.ended);
         output.interval(&interval).map_err(unwritable)?;
     }
     let count = output.end().map_err(unwritable)?;

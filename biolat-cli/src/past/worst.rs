@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use biolat_history::worst::WorstInterval;
-use biolat_model::{api::IN_FLIGHT, text::format};
+use biolat_model::{period::IN_FLIGHT, text::format};
 use biolat_system::clock;
 
 use super::Output;

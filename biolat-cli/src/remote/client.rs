@@ -295,8 +295,8 @@ mod tests {
     use std::time::Duration;
 
     use biolat_model::{
-        api::{ApiSlowLog, ApiSnapshot},
-        snapshot::Inflight,
+        api::ApiSlowLog,
+        snapshot::{Inflight, Snapshot},
     };
     use biolat_testing::samples;
     use proptest::{collection::vec, prelude::*};
@@ -305,7 +305,7 @@ mod tests {
     use super::document;
     use crate::{json_line, slow_line, text_of};
 
-    fn valid() -> ApiSnapshot {
+    fn valid() -> Snapshot {
         let histogram = || samples::histogram(3, &[(-80, 400), (-40, 300), (16, 2)], 1, 60.0);
         let mut op = samples::op("read", 4096, histogram(), histogram(), histogram());
         op.errors.insert("medium".into(), 2);
@@ -320,12 +320,12 @@ mod tests {
                 .map(|op| samples::usage("sda", op, 3000, 1e-3, if op == "read" { 9e-3 } else { 1.0 }))
         };
         let workloads = ["/", "/a/b", "other"].map(|cgroup| samples::workload(cgroup, usage().into()));
-        ApiSnapshot { workloads: Some(workloads.into()), ..samples::snapshot(100.0, vec![device]) }
+        Snapshot { workloads: Some(workloads.into()), ..samples::snapshot(100.0, vec![device]) }
     }
 
     /// Reads an answer, and shows it if it can be read: nothing may panic, nor steer a terminal.
     fn read_and_show(answer: &[u8]) {
-        match document::<ApiSnapshot>(answer, false) {
+        match document::<Snapshot>(answer, false) {
             Ok(read) => {
                 for (before, after) in [(&valid(), &read), (&read, &valid()), (&read, &read)] {
                     let text = text_of(before, after);
@@ -405,7 +405,7 @@ mod tests {
         let mut json = serde_json::to_value(valid()).unwrap();
         enlarge_counts(&mut json);
         let json = serde_json::to_vec(&json).unwrap();
-        let read = document::<ApiSnapshot>(&json, false).unwrap();
+        let read = document::<Snapshot>(&json, false).unwrap();
         assert_eq!(read.devices[0].ops[0].total.count(), u64::MAX);
         read_and_show(&json);
     }
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn a_valid_answer_is_shown() {
         let json = serde_json::to_vec(&valid()).unwrap();
-        assert_eq!(document::<ApiSnapshot>(&json, false).unwrap(), valid());
+        assert_eq!(document::<Snapshot>(&json, false).unwrap(), valid());
         read_and_show(&json);
     }
 
@@ -422,7 +422,7 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_are_an_error(bytes in vec(any::<u8>(), 0..200), gzip: bool) {
-            let error = format!("{:#}", document::<ApiSnapshot>(&bytes, gzip).unwrap_err());
+            let error = format!("{:#}", document::<Snapshot>(&bytes, gzip).unwrap_err());
             prop_assert!(!error.contains(char::is_control), "{error:?}");
         }
 

@@ -1,10 +1,10 @@
 //! The documents of the API that a report reads.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use biolat_model::{
-    api::{ApiHistory, ApiSlowLog, ApiSnapshot},
+    api::{ApiHistory, ApiSlowLog},
     device::Selection,
     snapshot::Snapshot,
 };
@@ -24,15 +24,15 @@ pub(crate) trait Endpoint: Send + Sync + 'static {
 
 /// One that is read as a whole.
 pub(crate) trait Document: Endpoint + DeserializeOwned + Serialize {
-    /// Of a collector that makes a snapshot each interval and records I/Os from this latency on.
-    fn of(snapshot: &Snapshot, host: &str, interval: Duration, slow: Option<Duration>) -> Self;
+    /// Of a collector that records I/Os from this latency on.
+    fn of(snapshot: &Arc<Snapshot>, slow: Option<Duration>) -> Arc<Self>;
 
     /// The daemon's version.
     fn biolat(&self) -> &str;
     /// The host's name.
     fn host(&self) -> &str;
-    /// Seconds between collections.
-    fn interval(&self) -> f64;
+    /// Between collections.
+    fn interval(&self) -> Duration;
 
     /// Why it cannot be a biolat's.
     fn validate(&self) -> Result<()>;
@@ -41,7 +41,7 @@ pub(crate) trait Document: Endpoint + DeserializeOwned + Serialize {
     fn select(&mut self, selection: &Selection);
 }
 
-impl Endpoint for ApiSnapshot {
+impl Endpoint for Snapshot {
     const PATH: &'static str = PATH;
     const NAME: &'static str = "a snapshot";
     const COMMAND: &'static str = "report --from";
@@ -59,9 +59,9 @@ impl Endpoint for ApiHistory {
     const COMMAND: &'static str = "report --at";
 }
 
-impl Document for ApiSnapshot {
-    fn of(snapshot: &Snapshot, host: &str, interval: Duration, _: Option<Duration>) -> Self {
-        Self::of(snapshot, host, interval)
+impl Document for Snapshot {
+    fn of(snapshot: &Arc<Snapshot>, _: Option<Duration>) -> Arc<Self> {
+        Arc::clone(snapshot)
     }
 
     fn biolat(&self) -> &str {
@@ -72,7 +72,7 @@ impl Document for ApiSnapshot {
         &self.host
     }
 
-    fn interval(&self) -> f64 {
+    fn interval(&self) -> Duration {
         self.interval
     }
 
@@ -81,13 +81,13 @@ impl Document for ApiSnapshot {
     }
 
     fn select(&mut self, selection: &Selection) {
-        self.devices.retain(|device| selection.shows(&device.name));
+        self.devices.retain(|view| selection.shows(&view.device.name));
     }
 }
 
 impl Document for ApiSlowLog {
-    fn of(snapshot: &Snapshot, host: &str, interval: Duration, slow: Option<Duration>) -> Self {
-        Self::of(snapshot, host, interval, slow)
+    fn of(snapshot: &Arc<Snapshot>, slow: Option<Duration>) -> Arc<Self> {
+        Arc::new(Self::of(snapshot, slow))
     }
 
     fn biolat(&self) -> &str {
@@ -98,7 +98,7 @@ impl Document for ApiSlowLog {
         &self.host
     }
 
-    fn interval(&self) -> f64 {
+    fn interval(&self) -> Duration {
         self.interval
     }
 
@@ -118,8 +118,10 @@ mod tests {
     };
 
     use biolat_model::{
-        api::{ApiHistory, ApiInterval, ApiSnapshot, ApiSummary},
+        api::ApiHistory,
         device::MultipathPath,
+        period::{Period, Summary},
+        snapshot::Snapshot,
     };
     use biolat_testing::samples;
     use serde::{Serialize, de::DeserializeOwned};
@@ -171,13 +173,13 @@ mod tests {
         let of_device = 7 + device.phases.len() + 1 + 4 + 1 + 1 + 2;
         let workloads = vec![samples::workload("/", vec![samples::usage("sda", "read", 1, 0.0, 0.0)])];
         let snapshot = samples::snapshot(1.0, vec![device]);
-        let snapshot = ApiSnapshot { workloads: Some(workloads), ..snapshot };
+        let snapshot = Snapshot { workloads: Some(workloads), ..snapshot };
         // The version, the host and what was lost; nine of the workload and two of its usage.
         is_harmless(&snapshot, of_device + 3 + 11);
         let mut io = samples::slow_io(1, "sda");
         io.workload = Some(String::new());
         is_harmless(&samples::slow_log(vec![io.clone()]), 2 + 4);
-        let summary = ApiSummary {
+        let summary = Summary {
             device: String::new(),
             op: String::new(),
             ios: 1,
@@ -185,7 +187,7 @@ mod tests {
             errors: 0,
             slowest_seconds: 1.0,
         };
-        let interval = ApiInterval {
+        let interval = Period {
             began: 1.0,
             taken: 6.0,
             seconds: 5.0,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use biolat_model::api::{ApiHistory, ApiInterval};
+use biolat_model::{api::ApiHistory, period::Period};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -72,8 +72,7 @@ impl Reading<'_> {
 
     fn interval(&mut self, json: &RawValue) -> Result<()> {
         self.left.set(MAX_INTERVAL);
-        let interval: ApiInterval =
-            serde_json::from_slice(json.get().as_bytes()).context("malformed answer")?;
+        let interval: Period = serde_json::from_slice(json.get().as_bytes()).context("malformed answer")?;
         validate::interval(&interval)?;
         self.sink.interval(interval)
     }

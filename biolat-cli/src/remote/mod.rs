@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use biolat_model::{api::ApiSnapshot, device::Selection};
+use biolat_model::{device::Selection, snapshot::Snapshot};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{sleep, timeout},
@@ -39,7 +39,7 @@ const MAX_OUTAGE: Duration = Duration::from_secs(30);
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A daemon that has answered.
-pub(super) struct Remote<T = ApiSnapshot> {
+pub(super) struct Remote<T = Snapshot> {
     pub(super) first: Arc<T>,
     updates: mpsc::Receiver<Result<Update<T>>>,
     stop: Option<oneshot::Sender<()>>,
@@ -55,7 +55,7 @@ impl<T: Document> Remote<T> {
         let first = poll.first().await?;
         let (sender, updates) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel();
-        let pause = Duration::try_from_secs_f64(first.interval()).unwrap_or(FIRST_COLLECTION_TIMEOUT);
+        let pause = first.interval();
         tokio::spawn(poll.run(pause, sender, stopped));
         Ok(Self { first, updates, stop: Some(stop) })
     }

@@ -5,8 +5,10 @@ use std::ops::RangeInclusive;
 use anyhow::{Result, bail};
 use biolat_common::bucket::{BUCKETS, FIRST_NATIVE_INDEX};
 use biolat_model::{
-    api::{ApiDevice, ApiHistory, ApiInterval, ApiSlowIo, ApiSlowLog, ApiSnapshot, ApiWorkload},
+    api::{ApiHistory, ApiSlowLog},
     histogram::Histogram,
+    period::Period,
+    snapshot::{DeviceView, SlowIo, Snapshot, WorkloadView},
 };
 
 /// Intervals between collections that a daemon may have, in seconds: its own limits, and some more.
@@ -28,15 +30,15 @@ const MOST_BANDS: usize = 64;
 const TOO_MANY_CPUS: usize = 1 << 16;
 
 /// Why a snapshot cannot be a biolat's.
-pub(super) fn snapshot(snapshot: &ApiSnapshot) -> Result<()> {
-    has_interval(snapshot.interval)?;
+pub(super) fn snapshot(snapshot: &Snapshot) -> Result<()> {
+    has_interval(snapshot.interval.as_secs_f64())?;
     devices(&snapshot.devices)?;
     workloads(snapshot.workloads.as_deref())
 }
 
 /// Why a log of slow I/Os cannot be a biolat's.
 pub(super) fn slow_log(log: &ApiSlowLog) -> Result<()> {
-    has_interval(log.interval)?;
+    has_interval(log.interval.as_secs_f64())?;
     slow_ios(&log.ios, log.threshold)
 }
 
@@ -46,8 +48,10 @@ pub(crate) fn history(history: &ApiHistory) -> Result<()> {
 }
 
 /// Why an interval cannot be a biolat's.
-pub(crate) fn interval(interval: &ApiInterval) -> Result<()> {
-    for seconds in interval.summary.iter().map(|summary| summary.slowest_seconds).chain([interval.seconds]) {
+pub(crate) fn interval(interval: &Period) -> Result<()> {
+    for seconds in
+        interval.summary.iter().map(|summary| summary.slowest_seconds).chain([interval.length.as_secs_f64()])
+    {
         if !(0.0..=CENTURY).contains(&seconds) {
             bail!("malformed answer: a time of {seconds:e} s");
         }
@@ -64,33 +68,32 @@ fn has_interval(seconds: f64) -> Result<()> {
     Ok(())
 }
 
-fn devices(devices: &[ApiDevice]) -> Result<()> {
+fn devices(devices: &[DeviceView]) -> Result<()> {
     for device in devices {
-        for op in &device.ops {
+        for op in &device.series {
             let bands = op.sizes.iter().flat_map(|sizes| &sizes.bands);
             if bands.clone().count() > MOST_BANDS {
                 bail!("malformed answer: an op with more than {MOST_BANDS} bands of sizes");
             }
             let bands = bands.map(|band| band.device.at_most_schema_1());
-            let histograms = [&op.admission, &op.queue, &op.device, &op.total].into_iter().chain(bands);
-            histograms.into_iter().try_for_each(has_known_buckets)?;
+            op.histograms.iter().chain(bands).try_for_each(has_known_buckets)?;
         }
-        if let Some(inflight) = &device.inflight
-            && inflight.oldest.as_secs_f64() > CENTURY
-        {
-            bail!("malformed answer: an I/O is {} s old", inflight.oldest.as_secs_f64());
+        let oldest = device.inflight.oldest.as_secs_f64();
+        if oldest > CENTURY {
+            bail!("malformed answer: an I/O is {oldest} s old");
         }
-        if device.completions.len() >= TOO_MANY_CPUS {
-            bail!("malformed answer: a host with {} CPUs", device.completions.len());
+        let cpus = device.spread.completions.len();
+        if cpus >= TOO_MANY_CPUS {
+            bail!("malformed answer: a host with {cpus} CPUs");
         }
     }
     Ok(())
 }
 
-fn workloads(workloads: Option<&[ApiWorkload]>) -> Result<()> {
+fn workloads(workloads: Option<&[WorkloadView]>) -> Result<()> {
     for usage in workloads.into_iter().flatten().flat_map(|workload| &workload.usage) {
-        has_known_buckets(usage.total.at_most_schema_1())?;
-        for seconds in [usage.queue_seconds, usage.device_seconds] {
+        has_known_buckets(usage.latency.at_most_schema_1())?;
+        for seconds in [usage.queue_seconds(), usage.device_seconds()] {
             if !(0.0..=MOST_SECONDS).contains(&seconds) {
                 bail!("malformed answer: a workload took {seconds:e} s");
             }
@@ -99,10 +102,9 @@ fn workloads(workloads: Option<&[ApiWorkload]>) -> Result<()> {
     Ok(())
 }
 
-fn slow_ios(ios: &[ApiSlowIo], threshold: Option<f64>) -> Result<()> {
-    let latencies =
-        |io: &ApiSlowIo| [io.latency.admission, io.latency.queue, io.latency.device, io.latency.total];
-    let mut all = ios.iter().flat_map(latencies).flatten().chain(threshold);
+fn slow_ios(ios: &[SlowIo], threshold: Option<f64>) -> Result<()> {
+    let latencies = ios.iter().flat_map(|io| io.latencies).flatten().map(|latency| latency.as_secs_f64());
+    let mut all = latencies.chain(threshold);
     if let Some(latency) = all.find(|latency| !LATENCIES.contains(latency)) {
         bail!("malformed answer: a latency of {latency:e} s");
     }
@@ -126,8 +128,9 @@ mod tests {
 
     use anyhow::Result;
     use biolat_model::{
-        api::{ApiHistory, ApiInterval, ApiSlowLatency, ApiSlowLog, ApiSnapshot, ApiSummary},
-        snapshot::Inflight,
+        api::{ApiHistory, ApiSlowLog},
+        period::{Period, Summary},
+        snapshot::{Inflight, Snapshot},
     };
     use biolat_testing::samples;
 
@@ -136,7 +139,7 @@ mod tests {
         assert!(error.starts_with("malformed answer: ") && error.contains(why), "{error}");
     }
 
-    fn snapshot(buckets: &[(i32, u64)]) -> ApiSnapshot {
+    fn snapshot(buckets: &[(i32, u64)]) -> Snapshot {
         let histogram = samples::histogram(0, buckets, 0, 1.0);
         let op = samples::op("read", 1 << 50, histogram.clone(), histogram.clone(), histogram);
         samples::snapshot(1.0, vec![samples::device("sda", 9.0, vec![op.clone(), op])])
@@ -178,8 +181,8 @@ mod tests {
         is_rejected(super::history(&history(0)), "every 0 s");
     }
 
-    fn interval() -> ApiInterval {
-        ApiInterval {
+    fn interval() -> Period {
+        Period {
             began: 1.0,
             taken: 6.0,
             seconds: 5.0,
@@ -187,7 +190,7 @@ mod tests {
             failures: 0,
             devices: vec![samples::device("sda", 1.0, vec![])],
             workloads: None,
-            summary: vec![ApiSummary {
+            summary: vec![Summary {
                 device: "sda".into(),
                 op: "read".into(),
                 ios: 1,
@@ -203,7 +206,7 @@ mod tests {
 
     #[test]
     fn intervals() {
-        let is_rejected = |change: fn(&mut ApiInterval)| {
+        let is_rejected = |change: fn(&mut Period)| {
             let mut interval = interval();
             change(&mut interval);
             is_rejected(super::interval(&interval), "");

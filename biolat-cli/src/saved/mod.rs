@@ -3,7 +3,10 @@
 mod reader;
 mod writer;
 
-use biolat_model::api::{ApiHistory, ApiSlowLog, ApiSnapshot};
+use biolat_model::{
+    api::{ApiHistory, ApiSlowLog},
+    snapshot::Snapshot,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -25,7 +28,7 @@ pub(super) struct SavedHead {
     /// Without intervals.
     pub(super) history: ApiHistory,
     /// What the daemon had counted then; none before its first collection.
-    pub(super) snapshot: Option<ApiSnapshot>,
+    pub(super) snapshot: Option<Snapshot>,
     pub(super) slow: Option<ApiSlowLog>,
 }
 

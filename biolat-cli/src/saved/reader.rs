@@ -8,8 +8,10 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use biolat_model::{
-    api::{ApiHistory, ApiInterval, ApiSlowLog, ApiSnapshot},
+    api::{ApiHistory, ApiSlowLog},
     device::Selection,
+    period::Period,
+    snapshot::Snapshot,
     text::sanitize,
     version,
 };
@@ -81,7 +83,7 @@ fn read_lines(mut lines: Lines<'_>, sink: &mut IntervalSink<SavedHead>) -> Resul
             }
             break;
         }
-        let interval: ApiInterval = serde_json::from_slice(line)
+        let interval: Period = serde_json::from_slice(line)
             .map_err(|error| anyhow!("it is damaged: interval {}: {error}", intervals + 1))?;
         validate::interval(&interval)?;
         sink.interval(interval)?;
@@ -105,7 +107,7 @@ fn head_of(line: &[u8]) -> Result<SavedHead> {
         );
     }
     let damaged = |error| anyhow!("it is damaged: its first line: {error}");
-    let HeadLine { saved, history, snapshot, slow, .. }: HeadLine<Option<ApiSnapshot>, Option<ApiSlowLog>> =
+    let HeadLine { saved, history, snapshot, slow, .. }: HeadLine<Option<Snapshot>, Option<ApiSlowLog>> =
         serde_json::from_slice(line).map_err(damaged)?;
     let history = history.get().as_bytes();
     let versions: Versions = serde_json::from_slice(history).map_err(damaged)?;

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use biolat_model::api::ApiInterval;
+use biolat_model::period::Period;
 use flate2::{Compression, write::GzEncoder};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -37,7 +37,7 @@ impl<'a> SavedWriter<'a> {
         Ok(writer)
     }
 
-    pub(crate) fn interval(&mut self, interval: &ApiInterval) -> io::Result<()> {
+    pub(crate) fn interval(&mut self, interval: &Period) -> io::Result<()> {
         self.intervals += 1;
         self.line(interval)
     }

@@ -11,7 +11,7 @@ mod who;
 #[cfg(test)]
 mod who_tests;
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 use biolat_common::series::Phase;
 use biolat_model::{
@@ -78,8 +78,7 @@ impl TextStyle {
     fn blocks(&self, text: &mut String, window: &Window, breakdown: &Breakdown) {
         let blocks = breakdown.blocks(window);
         if blocks.iter().all(|block| !block.is_busy()) {
-            let is_idle =
-                window.devices.iter().filter_map(|device| device.inflight).all(|inflight| inflight.is_none());
+            let is_idle = window.devices.iter().all(|device| device.inflight.is_none());
             let completed = if is_idle { "" } else { " completed" };
             let _ = writeln!(text, "no I/O{completed} in {}", format::duration(window.seconds));
         }
@@ -179,18 +178,23 @@ impl TextStyle {
 
     /// Errors, and completions that the probe missed.
     fn faults(&self, text: &mut String, block: &Block<'_>) {
-        let list = |counts: &BTreeMap<String, u64>| {
-            let counts = counts.iter().map(|(name, count)| format!("{} {name}", format::count(*count)));
-            counts.collect::<Vec<_>>().join(", ")
-        };
+        fn list<'a>(counts: impl Iterator<Item = (&'a str, &'a u64)>) -> String {
+            counts
+                .map(|(name, count)| format!("{} {name}", format::count(*count)))
+                .collect::<Vec<_>>()
+                .join(", ")
+        }
         if !block.figures.errors.is_empty() {
-            let line = format!("errors: {}", list(&block.figures.errors));
+            let line = format!(
+                "errors: {}",
+                list(block.figures.errors.iter().map(|(status, count)| (&**status, count)))
+            );
             self.indented(text, Highlight::Bad, &line);
         }
         if !block.unseen.is_empty() {
             let line = format!(
                 "missed: {} (completed according to diskstats, but the kernel did not run the probe)",
-                list(&block.unseen)
+                list(block.unseen.iter().map(|(group, count)| (group.name(), count)))
             );
             self.indented(text, Highlight::Note, &line);
         }

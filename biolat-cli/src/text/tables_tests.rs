@@ -1,7 +1,7 @@
 //! What a window looks like by size and by CPU.
 
 use biolat_collect::cpus::CpuNodes;
-use biolat_model::api::{ApiDevice, Op};
+use biolat_model::snapshot::{DeviceView, SeriesView};
 use biolat_testing::samples;
 
 use super::{TextStyle, window};
@@ -17,7 +17,7 @@ fn op(name: &str) -> Op {
     samples::op(name, 4096, samples::histogram(0, &[], 0, 0.0), total(), total())
 }
 
-fn by_size() -> ApiDevice {
+fn by_size() -> DeviceView {
     let mut write = op("write");
     write.sizes = Some(samples::sizes(&[
         ("le_4KiB", &[(12, 1200)], 80e-6),
@@ -29,7 +29,7 @@ fn by_size() -> ApiDevice {
     sda
 }
 
-fn seen(device: ApiDevice) -> Window {
+fn seen(device: DeviceView) -> Window {
     Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(6.0, vec![device]))
 }
 
@@ -66,7 +66,7 @@ sda (Fast Drive 9) write: device latency by size
 
 #[test]
 fn a_bar_for_each_cpu() {
-    let device = || ApiDevice {
+    let device = || DeviceView {
         completions: vec![0, 1000, 0, 0, 20, 0, 0, 0, 0, 0, 980],
         ..samples::device("sda", 9.0, vec![op("read")])
     };
@@ -95,10 +95,10 @@ sda: completions by CPU
 #[test]
 fn both_and_nothing() {
     let both = Breakdown { sizes: true, ..cpus(&[]) };
-    let device = ApiDevice { completions: vec![7], ..by_size() };
+    let device = DeviceView { completions: vec![7], ..by_size() };
     let text = window(&seen(device), &both, &style(false, 80));
     assert!(text.contains("/s, percentiles +-19 %\n\nsda (Fast Drive 9): completions by CPU\n"), "{text}");
-    let mut idle = ApiDevice { completions: vec![0], ..by_size() };
+    let mut idle = DeviceView { completions: vec![0], ..by_size() };
     idle.ops[1].sizes = Some(samples::sizes(&[]));
     assert_eq!(
         window(&seen(idle.clone()), &sizes(), &style(false, 80)),

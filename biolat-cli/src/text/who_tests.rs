@@ -1,6 +1,6 @@
 //! What the tables by workload look like.
 
-use biolat_model::api::{ApiSnapshot, ApiWorkload};
+use biolat_model::snapshot::{Snapshot, WorkloadView};
 use biolat_testing::samples::{self, usage, workload};
 
 use super::{TextStyle, window};
@@ -12,21 +12,21 @@ fn style(unicode: bool, width: usize) -> TextStyle {
 }
 
 /// Five seconds of two drives, the second of which is idle.
-fn seen(workloads: Option<Vec<ApiWorkload>>) -> Window {
+fn seen(workloads: Option<Vec<WorkloadView>>) -> Window {
     let mut sda = samples::device("sda", 9.0, vec![]);
     sda.model = "Fast Drive 9".into();
     let after =
-        ApiSnapshot { workloads, ..samples::snapshot(6.0, vec![sda, samples::device("sdb", 9.0, vec![])]) };
+        Snapshot { workloads, ..samples::snapshot(6.0, vec![sda, samples::device("sdb", 9.0, vec![])]) };
     Window::between(&samples::snapshot(1.0, vec![]), &after)
 }
 
-fn text(workloads: Option<Vec<ApiWorkload>>, unicode: bool, width: usize) -> String {
+fn text(workloads: Option<Vec<WorkloadView>>, unicode: bool, width: usize) -> String {
     let breakdown = Breakdown { who: true, ..Breakdown::default() };
     window(&seen(workloads), &breakdown, &style(unicode, width))
 }
 
-fn busy() -> Vec<ApiWorkload> {
-    let named = |name: &str, usage| ApiWorkload { name: name.into(), ..workload("/x/y", usage) };
+fn busy() -> Vec<WorkloadView> {
+    let named = |name: &str, usage| WorkloadView { name: name.into(), ..workload("/x/y", usage) };
     vec![
         named("root cgroup", vec![usage("sda", "write", 5, 0.0, 0.1)]),
         named(
@@ -39,8 +39,8 @@ fn busy() -> Vec<ApiWorkload> {
     .into_iter()
     .enumerate()
     .map(|(number, workload)| match number {
-        0 => ApiWorkload { cgroup: "/".to_owned(), ..workload },
-        _ => ApiWorkload { cgroup: format!("/{number}"), ..workload },
+        0 => WorkloadView { cgroup: "/".to_owned(), ..workload },
+        _ => WorkloadView { cgroup: format!("/{number}"), ..workload },
     })
     .collect()
 }

@@ -79,10 +79,6 @@ pub(super) fn place(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<Placed
     wanted.retain(|column| match column {
         Column::Op => state.ops == Ops::Each || state.sort == Column::Op,
         Column::Model => rows.iter().any(|row| !row.model.is_empty()) || state.sort == Column::Model,
-        // An older daemon does not tell.
-        Column::Oldest | Column::Inflight => {
-            rows.iter().any(|row| row.inflight.is_some()) || *column == state.sort
-        }
         // It is always 100 % of the queue's latency.
         Column::Queue => state.phase != Phase::Queue || state.sort == Column::Queue,
         _ => true,

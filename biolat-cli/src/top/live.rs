@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_model::{api::ApiSnapshot, text::format::rounded_duration};
+use biolat_model::{snapshot::Snapshot, text::format::rounded_duration};
 use biolat_system::log_lines;
 use ratatui::{buffer::Buffer, crossterm::event::KeyEvent};
 
@@ -30,7 +30,7 @@ pub(super) struct Live {
     /// Between two collections.
     interval: Duration,
     /// The latest, in order of time.
-    snapshots: VecDeque<Arc<ApiSnapshot>>,
+    snapshots: VecDeque<Arc<Snapshot>>,
     windows: VecDeque<Window>,
     /// When the last window was made.
     updated: Option<Instant>,
@@ -47,7 +47,7 @@ impl Live {
             terminal: Terminal::of_stdout(options.color),
             host: source.first.host.clone(),
             source: from.map_or_else(|| "local probe".to_owned(), ToString::to_string),
-            interval: Duration::try_from_secs_f64(source.first.interval).unwrap_or_default(),
+            interval: source.first.interval,
             snapshots: VecDeque::from([Arc::clone(&source.first)]),
             windows: VecDeque::new(),
             updated: None,
@@ -70,7 +70,7 @@ impl Live {
         }
     }
 
-    fn push(&mut self, snapshot: Arc<ApiSnapshot>) {
+    fn push(&mut self, snapshot: Arc<Snapshot>) {
         self.trouble = None;
         self.left = self.left.map(|left| left.saturating_sub(1));
         // After a restart, only the last snapshot before it is of use.

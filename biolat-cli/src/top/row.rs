@@ -16,8 +16,8 @@ pub(super) struct TopRow {
     /// The length of the window.
     pub(super) seconds: f64,
     pub(super) figures: Figures,
-    /// I/Os of the device, whatever the op, that have not completed; none if unknown.
-    pub(super) inflight: Option<Inflight>,
+    /// I/Os of the device, whatever the op, that have not completed.
+    pub(super) inflight: Inflight,
     /// If the device hangs, or one of its I/Os: that, as a sentence.
     pub(super) overdue: Option<String>,
     /// If the phase that is shown is not recorded: why, and the command that enables it.
@@ -39,12 +39,12 @@ impl TopRow {
 
     /// Whether the device hangs.
     pub(super) fn is_hung(&self) -> bool {
-        self.inflight.is_some_and(|inflight| inflight.is_hung())
+        self.inflight.is_hung()
     }
 
     /// The age of the device's oldest I/O; none without any.
     pub(super) fn oldest(&self) -> Option<f64> {
-        self.inflight.map(|inflight| inflight.oldest.as_secs_f64()).filter(|age| *age > 0.0)
+        Some(self.inflight.oldest.as_secs_f64()).filter(|age| *age > 0.0)
     }
 
     fn rate(&self, count: u64) -> f64 {

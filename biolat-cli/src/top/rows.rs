@@ -81,7 +81,7 @@ fn compare(a: &TopRow, b: &TopRow, state: &TopState) -> Ordering {
             Column::Bytes => Some(row.bytes()),
             Column::Queue => row.figures.queue_share(),
             Column::Errors => Some(row.figures.failed() as f64),
-            Column::Inflight => row.inflight.map(|inflight| inflight.dispatched() as f64),
+            Column::Inflight => Some(row.inflight.dispatched() as f64),
             Column::Oldest => row.oldest(),
             column => column.share().and_then(|share| latencies.percentile(share)).map(|bounds| bounds.upper),
         }

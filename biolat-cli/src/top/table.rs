@@ -110,9 +110,7 @@ fn cell(row: &TopRow, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (
             let failed = row.figures.failed();
             (short_count(failed), if failed > 0 { view.ink(Color::Red).patch(BOLD) } else { plain })
         }
-        Column::Inflight => {
-            (row.inflight.map_or("-".to_owned(), |inflight| short_count(inflight.dispatched())), hung)
-        }
+        Column::Inflight => (short_count(row.inflight.dispatched()), hung),
         Column::Oldest => (oldest(row, view), hung),
         Column::Shape => (octaves.shape(row, width, view), view.ink(BARS)),
         Column::History => (history(row, width, view), view.ink(BARS)),
@@ -121,8 +119,8 @@ fn cell(row: &TopRow, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (
 
 /// `16s`, `>16s` if that is a lower bound.
 fn oldest(row: &TopRow, view: &TopView<'_>) -> String {
-    let Some((inflight, age)) = row.inflight.zip(row.oldest()) else { return "-".to_owned() };
-    format!("{}{}", if inflight.is_exact { "" } else { ">" }, view.numbers().short_latency(age))
+    let Some(age) = row.oldest() else { return "-".to_owned() };
+    format!("{}{}", if row.inflight.is_exact { "" } else { ">" }, view.numbers().short_latency(age))
 }
 
 /// The powers of two of all rows' latencies, so that their shapes can be compared.

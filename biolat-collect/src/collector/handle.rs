@@ -60,6 +60,7 @@ impl Handle {
         let (commands, receiver) = sync_channel(1);
         let (attached, outcome) = oneshot::channel();
         let Settings { host, selection, probe, interval, seccomp, kept } = settings;
+        let host = Host { node_name: Some(host.name()), ..host };
         let scrapes = Scrapes::default();
         let counted = scrapes.clone();
         let attach = move || -> Result<Collector> {

@@ -36,6 +36,7 @@ use biolat_model::{
     device::{Device, Group, Selection},
     losses::{CountedBy, LOSS_REASONS, LossReason},
     snapshot::Snapshot,
+    text::Name,
 };
 use biolat_probe::{Probe, SeriesMaps as _, kernel::Kernel};
 use biolat_system::{
@@ -137,7 +138,7 @@ struct KnownDevice {
 
 /// Completions in no histogram.
 struct Losses {
-    by_reason: Vec<(&'static str, u64)>,
+    by_reason: BTreeMap<Name, u64>,
     /// Those that diskstats accounts, over all devices.
     accounted: u64,
 }
@@ -316,14 +317,14 @@ impl Collector {
     fn losses(&mut self, refused: u64) -> Result<Losses> {
         let counts = self.earlier.with_losses(self.probe.maps.losses()?);
         let perhaps_lost = self.refusals.read(refused, &counts);
-        let (mut by_reason, mut accounted) = (Vec::new(), 0);
+        let (mut by_reason, mut accounted) = (BTreeMap::new(), 0);
         for LossReason { name, counted_by, .. } in LOSS_REASONS {
             let count = match counted_by {
                 CountedBy::Probe(reason) => counts[*reason as usize],
                 CountedBy::Kernel => self.refusals.lost(),
                 CountedBy::Collector => self.unresolved_completions,
             };
-            by_reason.push((*name, count));
+            by_reason.insert(Name::Borrowed(name), count);
             accounted += if counted_by.is_accounted() { count } else { 0 };
         }
         accounted += perhaps_lost - self.refusals.lost();

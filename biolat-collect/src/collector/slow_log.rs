@@ -13,7 +13,7 @@ use biolat_common::{
     slow::{SlowRecord, UNKNOWN_NS},
     status,
 };
-use biolat_model::snapshot::{SlowIo, SlowLog};
+use biolat_model::snapshot::SlowIo;
 use biolat_probe::{Probe, kernel::Kernel};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -131,7 +131,7 @@ impl SlowIoLog {
         clocks: Clocks,
         kernel: &Kernel,
         device: impl Fn(u64) -> RecordDevice<'a>,
-        cgroup: impl Fn(u64) -> String,
+        cgroup: impl Fn(u64) -> Option<String>,
     ) {
         // Each CPU sends its own in order.
         records.sort_by_key(|record| record.completed_ns);
@@ -155,7 +155,7 @@ impl SlowIoLog {
         &mut self,
         kernel: &Kernel,
         device: impl Fn(u64) -> RecordDevice<'a>,
-        cgroup: impl Fn(u64) -> String,
+        cgroup: impl Fn(u64) -> Option<String>,
     ) {
         for (record, completed) in std::mem::take(&mut self.unresolved) {
             match device(record.key.device()) {
@@ -174,7 +174,7 @@ impl SlowIoLog {
         completed: SystemTime,
         device: &str,
         kernel: &Kernel,
-        cgroup: String,
+        workload: Option<String>,
     ) {
         let latency = |ns: u64| (ns != UNKNOWN_NS).then(|| Duration::from_nanos(ns));
         let [admission, queue, total] = [record.admission_ns, record.queue_ns, record.total_ns].map(latency);
@@ -188,10 +188,10 @@ impl SlowIoLog {
             op: kernel.op_name(record.key.op()),
             sector: record.sector,
             bytes: record.bytes,
-            status: status::name(record.status as usize, kernel.statuses_since_6_10),
+            status: status::name(record.status as usize, kernel.statuses_since_6_10).into(),
             latencies: [admission, queue, device_latency, total],
             cpu: record.cpu,
-            cgroup,
+            workload,
         });
         if self.ios.len() > KEPT {
             self.ios.pop_front();
@@ -206,8 +206,14 @@ impl SlowIoLog {
         }
     }
 
-    pub(super) fn snapshot(&self) -> SlowLog {
-        SlowLog { ios: Arc::clone(&self.shared), dropped: self.dropped + self.dropped_by_probe }
+    /// The latest I/Os.
+    pub(super) fn ios(&self) -> Arc<[SlowIo]> {
+        Arc::clone(&self.shared)
+    }
+
+    /// How many were not recorded.
+    pub(super) const fn dropped(&self) -> u64 {
+        self.dropped + self.dropped_by_probe
     }
 }
 
@@ -250,13 +256,13 @@ impl Collector {
     }
 }
 
-/// The cgroup of a record; empty if it is unknown.
-fn cgroup_path(workloads: &WorkloadStore, probe: &Probe, number: u64) -> String {
-    let Some(maps) = &probe.workloads else { return String::new() };
+/// The cgroup of a record, if it is known.
+fn cgroup_path(workloads: &WorkloadStore, probe: &Probe, number: u64) -> Option<String> {
+    let maps = probe.workloads.as_ref()?;
     match workloads.path(number) {
         // Its first I/O.
-        "" => maps.cgroup(number).ok().flatten().map(|cgroup| cgroup.path).unwrap_or_default(),
-        path => path.to_owned(),
+        "" => maps.cgroup(number).ok().flatten().map(|cgroup| cgroup.path).filter(|path| !path.is_empty()),
+        path => Some(path.to_owned()),
     }
 }
 
@@ -288,8 +294,8 @@ mod tests {
         }
     }
 
-    fn cgroup(_: u64) -> String {
-        "/a.service".to_owned()
+    fn cgroup(_: u64) -> Option<String> {
+        Some("/a.service".to_owned())
     }
 
     fn kernel() -> Kernel {
@@ -324,7 +330,7 @@ mod tests {
     /// The log, with the numbers that are kept.
     fn numbers(log: &mut SlowIoLog) -> Vec<u64> {
         log.share(0);
-        log.snapshot().ios.iter().map(|io| io.number).collect()
+        log.ios().iter().map(|io| io.number).collect()
     }
 
     #[test]
@@ -335,18 +341,18 @@ mod tests {
         let untimed = SlowRecord { total_ns: UNKNOWN_NS, status: 10, ..unsplit };
         log.add(vec![failed, unsplit, untimed], at(1_000), &kernel(), device, cgroup);
         log.share(0);
-        let ios = log.snapshot().ios;
+        let ios = log.ios();
         let io = &ios[0];
         assert_eq!((io.number, io.completed, io.device.as_str()), (1, wall(2_000_000), "sda"));
         assert_eq!(
-            (io.op.as_str(), io.status, io.sector, io.bytes, io.cpu),
+            (io.op.as_str(), &*io.status, io.sector, io.bytes, io.cpu),
             ("flush", "medium", 1 << 40, 4096, 7)
         );
         let ns = |io: usize| ios[io].latencies.map(|latency| latency.map(|latency| latency.as_nanos()));
         assert_eq!(ns(0), [Some(1_500), Some(1_000), Some(4_999_999_001), Some(5_000_000_001)]);
-        assert_eq!((ios[1].op.as_str(), ios[1].status), ("read", "ok"));
+        assert_eq!((ios[1].op.as_str(), &*ios[1].status), ("read", "ok"));
         assert_eq!(ns(1), [None, None, None, Some(5_000_000_001)]);
-        assert_eq!((ns(2), ios[2].status), ([None; 4], "ioerr"));
+        assert_eq!((ns(2), &*ios[2].status), ([None; 4], "ioerr"));
     }
 
     #[test]
@@ -360,7 +366,7 @@ mod tests {
             let State { slow_ios, .. } = State::decode(&*state).unwrap();
             let kept = SlowIoLog::from_records(&log.to_record(), slow_ios).unwrap();
             assert_eq!((kept.number, kept.dropped), (count, 0));
-            assert_eq!(kept.snapshot().ios, log.snapshot().ios);
+            assert_eq!(kept.ios(), log.ios());
             log.add(vec![failed], at(1_000), &kernel(), device, cgroup);
         }
     }
@@ -381,10 +387,10 @@ mod tests {
         let kernel = kernel();
         log.add(vec![record(SDA, 30), record(SDA, 10), record(SDA, 20)], at(1), &kernel, device, cgroup);
         log.share(0);
-        let first = log.snapshot().ios;
+        let first = log.ios();
         assert_eq!([0, 1, 2].map(|place| first[place].completed), [10, 20, 30].map(wall));
         log.share(0);
-        assert!(std::sync::Arc::ptr_eq(&first, &log.snapshot().ios), "nothing was added");
+        assert!(std::sync::Arc::ptr_eq(&first, &log.ios()), "nothing was added");
 
         for second in 1..=2 {
             let records = (0..PER_SECOND).map(|place| record(SDA, second * 1_000_000 + u64::from(place)));
@@ -393,7 +399,7 @@ mod tests {
         let kept = numbers(&mut log);
         assert_eq!((kept.len(), kept[0], kept[KEPT - 1]), (KEPT, 1_004, 2_003));
         assert!(kept.is_sorted());
-        assert_eq!((first.len(), log.snapshot().dropped), (3, 0), "an older snapshot has what it had");
+        assert_eq!((first.len(), log.dropped()), (3, 0), "an older snapshot has what it had");
     }
 
     #[test]
@@ -402,13 +408,13 @@ mod tests {
         let kernel = kernel();
         let records = |count: u32| (0..count).map(|place| record(SDA, u64::from(place))).collect::<Vec<_>>();
         log.add(records(PER_SECOND + 300), at(5_000), &kernel, device, cgroup);
-        assert_eq!((numbers(&mut log).len(), log.snapshot().dropped), (1_000, 300));
+        assert_eq!((numbers(&mut log).len(), log.dropped()), (1_000, 300));
         // A quarter of a second later.
         log.add(records(PER_SECOND), at(5_250), &kernel, device, cgroup);
-        assert_eq!((log.number, log.snapshot().dropped), (1_250, 300 + 750));
+        assert_eq!((log.number, log.dropped()), (1_250, 300 + 750));
         log.add(records(PER_SECOND), at(9_000), &kernel, device, cgroup);
         log.share(7);
-        assert_eq!((log.number, log.snapshot().dropped), (2_250, 300 + 750 + 7));
+        assert_eq!((log.number, log.dropped()), (2_250, 300 + 750 + 7));
     }
 
     #[test]
@@ -417,13 +423,13 @@ mod tests {
         let kernel = kernel();
         let records = [HIDDEN, LATE, SDA, NEVER_FOUND].map(|device| record(device, 1_000_000));
         log.add(records.to_vec(), at(5), &kernel, device, cgroup);
-        assert_eq!((numbers(&mut log), log.snapshot().dropped), (vec![1], 0));
+        assert_eq!((numbers(&mut log), log.dropped()), (vec![1], 0));
         let found = |id| if id == LATE { RecordDevice::Shown("sdb") } else { device(id) };
         log.resolve(&kernel, found, cgroup);
-        assert_eq!((numbers(&mut log), log.snapshot().dropped), (vec![1, 2], 1));
-        assert_eq!(log.snapshot().ios[1].device, "sdb");
-        assert_eq!(log.snapshot().ios[1].completed, wall(1_000_000));
+        assert_eq!((numbers(&mut log), log.dropped()), (vec![1, 2], 1));
+        assert_eq!(log.ios()[1].device, "sdb");
+        assert_eq!(log.ios()[1].completed, wall(1_000_000));
         log.resolve(&kernel, found, cgroup);
-        assert_eq!(log.snapshot().dropped, 1);
+        assert_eq!(log.dropped(), 1);
     }
 }

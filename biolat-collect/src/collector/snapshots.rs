@@ -23,13 +23,17 @@ impl Collector {
             taken: SystemTime::now(),
             started: self.started,
             devices,
+            host: self.host.name(),
+            interval: self.interval,
             workloads: self.probe.workloads.as_ref().map(|_| self.workload_views()),
             lost: lost.by_reason,
-            slow: self.slow.snapshot(),
+            slow: self.slow.ios(),
+            slow_dropped: self.slow.dropped(),
             health: self.health(),
             probe: self.probe.has_statistics().then_some(runs),
             process: process::read(&self.host.procfs),
             online_cpus: online_cpus(&self.host.sysfs),
+            ..Snapshot::default()
         }
     }
 
@@ -70,12 +74,14 @@ impl Collector {
         }
         let has_total = known.device.iostats;
         let has_split = has_total && known.has_dispatch_times;
+        let phases = [has_total && known.has_submission_times, has_split, has_split, has_total];
         DeviceView {
+            lacks: DeviceView::lacks(&known.device, phases),
             device: known.device.clone(),
             since: known.since,
-            phases: [has_total && known.has_submission_times, has_split, has_split, has_total],
+            phases,
             series,
-            unseen: known.audit.as_ref().map(Audit::missed).unwrap_or_default(),
+            unseen: known.audit.iter().flat_map(Audit::missed).collect(),
             inflight: known.inflight.latest,
             spread: known.spread.view(known.device.numa_node, &self.cpu_nodes),
         }

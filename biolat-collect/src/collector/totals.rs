@@ -5,6 +5,8 @@
 
 pub(super) mod record;
 
+use std::collections::BTreeMap;
+
 use biolat_common::{
     bucket::CELLS,
     series::{PHASES, Phase, Series},
@@ -16,7 +18,7 @@ use biolat_model::{
     band_histogram::BandHistogram,
     histogram::Histogram,
     size_histogram::SizeHistogram,
-    snapshot::{SeriesView, SizesView},
+    snapshot::{BandView, SeriesView, SizesView},
 };
 use biolat_probe::SlotReading;
 
@@ -253,13 +255,9 @@ impl Totals {
             completions: _,
             encoded: _,
         } = self;
-        let mut by_name: Vec<(&'static str, u64)> = Vec::new();
+        let mut by_name = BTreeMap::new();
         for (status, &count) in errors.iter().enumerate().filter(|&(_, &count)| count > 0) {
-            let name = status::name(status, statuses_since_6_10);
-            match by_name.iter_mut().find(|(found, _)| *found == name) {
-                Some((_, sum)) => *sum += count,
-                None => by_name.push((name, count)),
-            }
+            *by_name.entry(status::name(status, statuses_since_6_10).into()).or_default() += count;
         }
         let histogram = |phase| {
             let sum_ns = match phase {
@@ -319,7 +317,10 @@ impl SizeTotals {
         SizesView {
             requests: SizeHistogram::from_cells(requests),
             // While I/Os complete, a band may have some time of one that is counted in the next collection.
-            bands: bands.filter(|(_, histogram)| has_bands && !histogram.is_empty()).collect(),
+            bands: bands
+                .filter(|(_, histogram)| has_bands && !histogram.is_empty())
+                .map(|(size, device)| BandView { size: size.into(), device })
+                .collect(),
         }
     }
 }
@@ -331,6 +332,7 @@ mod tests {
         size::{self, Counters, Sizes},
         workload::Entry,
     };
+    use biolat_model::snapshot::BandView;
     use biolat_probe::SlotReading;
 
     use super::{Growth, Totals};
@@ -451,11 +453,11 @@ mod tests {
         assert_eq!(view.histograms.each_ref().map(|histogram| histogram.count()), [2, 4, 4, 5]);
         assert_eq!(view.histograms[Phase::Queue as usize].sum_ns, 100);
         assert_eq!(view.histograms[Phase::Total as usize].sum_ns, 105);
-        assert_eq!(view.errors, [("ioerr", 1)]);
+        assert_eq!(view.errors, [("ioerr".into(), 1)].into());
         let sizes = view.sizes.unwrap();
         assert_eq!((sizes.requests.count(), &sizes.requests.buckets[..]), (5, &[(13, 5)][..]));
-        let (band, latencies) = &sizes.bands[0];
-        assert_eq!((*band, latencies.count(), latencies.mean()), ("le_16KiB", 5, Some(2e-8)));
+        let BandView { size, device: latencies } = &sizes.bands[0];
+        assert_eq!((&**size, latencies.count(), latencies.mean()), ("le_16KiB", 5, Some(2e-8)));
         assert_eq!(sizes.bands.len(), 1);
 
         assert!(totals.view("discard".into(), true, true).sizes.unwrap().bands.is_empty());

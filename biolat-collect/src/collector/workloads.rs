@@ -307,23 +307,21 @@ impl WorkloadStore {
         op: impl Fn(u32) -> String,
     ) -> Vec<WorkloadView> {
         let view = |key: Key, totals: &WorkloadTotals| Some(totals.view(device(key.device())?, op(key.op())));
-        let views = self.workloads.iter().map(|(&number, workload)| WorkloadView {
-            cgroup: shown_path(number, workload.cgroup.as_ref()).to_owned(),
-            identity: workload.identity.clone(),
-            since: workload.since,
-            is_gone: workload.gone.is_some(),
-            usage: workload.usage.iter().filter_map(|(&key, totals)| view(key, totals)).collect(),
+        let views = self.workloads.iter().map(|(&number, workload)| {
+            let cgroup = shown_path(number, workload.cgroup.as_ref());
+            WorkloadView {
+                is_gone: workload.gone.is_some(),
+                usage: workload.usage.iter().filter_map(|(&key, totals)| view(key, totals)).collect(),
+                ..WorkloadView::new(cgroup, &workload.identity, workload.since)
+            }
         });
         let mut views: Vec<_> = views.collect();
         let beyond: Vec<_> = beyond.iter().filter_map(|(key, totals)| view(*key, totals)).collect();
         match views.iter_mut().find(|view| view.cgroup == OTHER_NAME) {
             Some(others) => others.usage.extend(beyond),
             None => views.push(WorkloadView {
-                cgroup: OTHER_NAME.to_owned(),
-                identity: Identity::default(),
-                since: started,
-                is_gone: false,
                 usage: beyond,
+                ..WorkloadView::new(OTHER_NAME, &Identity::default(), started)
             }),
         }
         views.retain(|view| !view.usage.is_empty());

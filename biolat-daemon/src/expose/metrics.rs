@@ -204,8 +204,8 @@ pub(crate) const METRICS: &[Metric] = &[
                sizes that have occurred. Exposed unless --sizes is off.",
         samples: Samples::BandHistogram(|snapshot, add| {
             for (device, series) in series(snapshot) {
-                for (size, latencies) in series.sizes.iter().flat_map(|sizes| &sizes.bands) {
-                    add(&[&device.device.name, &series.op, size], latencies, device.since);
+                for band in series.sizes.iter().flat_map(|sizes| &sizes.bands) {
+                    add(&[&device.device.name, &series.op, &band.size], &band.device, device.since);
                 }
             }
         }),
@@ -343,8 +343,8 @@ pub(crate) const METRICS: &[Metric] = &[
                first error; biolat_failed_ios_total is there from the start.",
         samples: Samples::Counter(|snapshot, add| {
             for (device, series) in series(snapshot) {
-                for &(status, count) in &series.errors {
-                    add(&[&device.device.name, &series.op, status], count as f64, device.since);
+                for (status, count) in &series.errors {
+                    add(&[&device.device.name, &series.op, status], *count as f64, device.since);
                 }
             }
         }),
@@ -356,8 +356,7 @@ pub(crate) const METRICS: &[Metric] = &[
         help: "Block requests that completed with an error, over all ops and statuses.",
         samples: Samples::Counter(|snapshot, add| {
             for device in &snapshot.devices {
-                let errors = device.series.iter().flat_map(|series| &series.errors);
-                let count: u64 = errors.map(|(_, count)| count).sum();
+                let count: u64 = device.series.iter().flat_map(|series| series.errors.values()).sum();
                 add(&[&device.device.name], count as f64, device.since);
             }
         }),
@@ -389,7 +388,7 @@ pub(crate) const METRICS: &[Metric] = &[
         help: "Slow and failed block requests without a record, as there were too many at a time. The counters and \
                histograms have them.",
         samples: Samples::Counter(|snapshot, add| {
-            add(&[], snapshot.slow.dropped as f64, snapshot.started);
+            add(&[], snapshot.slow_dropped as f64, snapshot.started);
         }),
         exposed: Exposed::Always,
     },
@@ -601,7 +600,7 @@ pub(crate) const METRICS: &[Metric] = &[
                biolat_unseen_ios_total is there from the start.",
         samples: Samples::Counter(|snapshot, add| {
             for view in &snapshot.devices {
-                for &(group, count) in view.unseen.iter().filter(|(_, count)| *count > 0) {
+                for (group, &count) in view.unseen.iter().filter(|&(_, &count)| count > 0) {
                     add(&[&view.device.name, group.name()], count as f64, view.since);
                 }
             }
@@ -614,7 +613,7 @@ pub(crate) const METRICS: &[Metric] = &[
         help: "Completions that the probe missed, over all ops. Of each device that is audited.",
         samples: Samples::Counter(|snapshot, add| {
             for view in snapshot.devices.iter().filter(|view| !view.unseen.is_empty()) {
-                let count: u64 = view.unseen.iter().map(|(_, count)| count).sum();
+                let count: u64 = view.unseen.values().sum();
                 add(&[&view.device.name], count as f64, view.since);
             }
         }),
@@ -625,8 +624,8 @@ pub(crate) const METRICS: &[Metric] = &[
         labels: &["reason"],
         help: "Completions that are in no histogram, by reason.",
         samples: Samples::Counter(|snapshot, add| {
-            for &(reason, count) in &snapshot.lost {
-                add(&[reason], count as f64, snapshot.started);
+            for (reason, count) in &snapshot.lost {
+                add(&[reason], *count as f64, snapshot.started);
             }
         }),
         exposed: Exposed::Always,
@@ -795,7 +794,7 @@ fn latencies(snapshot: &Snapshot, phase: Phase, add: &mut AddHistogram<'_>) {
 /// The recorded I/Os by device and op.
 fn slow_ios(snapshot: &Snapshot) -> HashMap<[&str; 2], Vec<&SlowIo>> {
     let mut by_series: HashMap<_, Vec<_>> = HashMap::new();
-    for io in &*snapshot.slow.ios {
+    for io in &*snapshot.slow {
         by_series.entry([io.device.as_str(), &io.op]).or_default().push(io);
     }
     by_series

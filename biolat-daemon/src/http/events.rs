@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use biolat_model::{api, snapshot::Snapshot};
+use biolat_model::{snapshot::Snapshot, text::time::unix_seconds};
 use hyper::body::{Body, Bytes, Frame};
 use tokio::{
     sync::watch,
@@ -107,6 +107,6 @@ impl Subscription {
 }
 
 fn event(snapshot: &Snapshot) -> Bytes {
-    let (etag, taken) = (conditional::etag(snapshot), api::seconds(snapshot.taken));
+    let (etag, taken) = (conditional::etag(snapshot), unix_seconds(snapshot.taken));
     format!("event: collection\nid: {etag}\ndata: {{\"taken\":{taken}}}\n\n").into()
 }

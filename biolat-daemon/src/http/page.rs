@@ -122,8 +122,8 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
         }
     }
     page.push_str("</table></div>\n");
-    for hint in snapshot.devices.iter().filter_map(DeviceView::hint) {
-        let _ = writeln!(page, "<p>{}</p>", escape(&hint));
+    for view in snapshot.devices.iter().filter(|view| !view.lacks.is_empty()) {
+        let _ = writeln!(page, "<p>{}</p>", escape(&view.lacks));
     }
 }
 
@@ -166,7 +166,7 @@ fn row(page: &mut String, view: &DeviceView, series: &SeriesView, is_first: bool
         total.count(),
         percentile(total, 0.5),
         percentile(total, 0.99),
-        series.errors.iter().map(|(_, count)| count).sum::<u64>(),
+        series.errors.values().sum::<u64>(),
         phases.collect::<Vec<_>>().join(", "),
     );
 }
@@ -191,8 +191,7 @@ mod tests {
     use biolat_model::{
         device::Device,
         histogram::Histogram,
-        snapshot::HUNG,
-        snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
+        snapshot::{DeviceView, HUNG, Inflight, Process, SeriesView, Snapshot},
     };
 
     use super::super::routes::links;
@@ -202,7 +201,7 @@ mod tests {
         let series = SeriesView {
             op: "read".to_owned(),
             histograms: std::array::from_fn(|_| histogram.clone()),
-            errors: vec![("ioerr", 3)],
+            errors: [("ioerr".into(), 3)].into(),
             ..SeriesView::default()
         };
         let device = Device { name: "sda".to_owned(), model: name.to_owned(), ..Device::default() };
@@ -215,17 +214,11 @@ mod tests {
                 since: now,
                 phases: [true; 4],
                 series: vec![series],
-                unseen: Vec::new(),
-                inflight: Inflight::default(),
-                spread: CpuSpread::default(),
+                ..DeviceView::default()
             }],
-            workloads: None,
-            lost: Vec::new(),
-            slow: SlowLog::default(),
-            health: Health::default(),
-            probe: None,
             process: Some(Process::default()),
             online_cpus: Some(2),
+            ..Snapshot::default()
         }
     }
 

@@ -6,10 +6,7 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use biolat_history::SharedHistory;
-use biolat_model::{
-    api::{ApiSlowLog, ApiSnapshot},
-    snapshot::Snapshot,
-};
+use biolat_model::{api::ApiSlowLog, snapshot::Snapshot};
 use http_body_util::{Either, combinators::UnsyncBoxBody};
 use hyper::{
     Method, Response, StatusCode,
@@ -19,7 +16,6 @@ use hyper::{
         HeaderValue, VARY,
     },
 };
-use serde::Serialize;
 
 use super::{
     ServeConfig, Service,
@@ -198,30 +194,24 @@ async fn metrics(call: &Call<'_>) -> HttpResponse {
 }
 
 async fn snapshot(call: &Call<'_>) -> HttpResponse {
-    json(call, "/api/v1/snapshot", |snapshot, config| {
-        ApiSnapshot::of(snapshot, &config.host, config.interval)
-    })
-    .await
+    json(call, "/api/v1/snapshot", |snapshot, _| serde_json::to_vec(snapshot)).await
 }
 
 async fn slow(call: &Call<'_>) -> HttpResponse {
-    json(call, "/api/v1/slow", |snapshot, config| {
-        ApiSlowLog::of(snapshot, &config.host, config.interval, config.slow)
-    })
-    .await
+    json(call, "/api/v1/slow", |snapshot, config| serde_json::to_vec(&ApiSlowLog::of(snapshot, config.slow)))
+        .await
 }
 
-/// A model of the latest snapshot, unless the client has that of this snapshot.
-async fn json<T: Serialize + 'static>(
+/// JSON of the latest snapshot, unless the client has that already.
+async fn json(
     call: &Call<'_>,
     path: &'static str,
-    model: fn(&Snapshot, &ServeConfig) -> T,
+    to_json: fn(&Snapshot, &ServeConfig) -> serde_json::Result<Vec<u8>>,
 ) -> HttpResponse {
     const JSON: &str = "application/json";
     // All keys are strings, and writing to memory does not fail.
-    let encode = move |snapshot: &Snapshot, config: &ServeConfig| {
-        serde_json::to_vec(&model(snapshot, config)).unwrap_or_default()
-    };
+    let encode =
+        move |snapshot: &Snapshot, config: &ServeConfig| to_json(snapshot, config).unwrap_or_default();
     let mut response = match call.service.bodies.snapshot().map(|snapshot| conditional::etag(&snapshot)) {
         None => return not_ready(),
         Some(etag) if conditional::matches(call.headers, &etag) => {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use biolat_model::api::ApiSnapshot;
+use biolat_model::snapshot::Snapshot;
 use biolat_probe::release::Release;
 use biolat_system::host::Host;
 
@@ -21,7 +21,7 @@ use crate::support::{
     native::decode,
 };
 
-fn snapshot(daemon: &Daemon, headers: &str) -> Option<(String, ApiSnapshot)> {
+fn snapshot(daemon: &Daemon, headers: &str) -> Option<(String, Snapshot)> {
     let answer = http::get(daemon.address, "/api/v1/snapshot", headers).unwrap();
     if answer.status == 304 {
         return None;
@@ -32,7 +32,7 @@ fn snapshot(daemon: &Daemon, headers: &str) -> Option<(String, ApiSnapshot)> {
 }
 
 /// The API's snapshot and the metrics of the same collection.
-fn both(daemon: &Daemon) -> (ApiSnapshot, Figures) {
+fn both(daemon: &Daemon) -> (Snapshot, Figures) {
     let mut found = None;
     wait_for("the same collection in both", || {
         let (figures, (_, snapshot)) = (Figures::scrape(daemon.address), snapshot(daemon, "").unwrap());
@@ -43,7 +43,7 @@ fn both(daemon: &Daemon) -> (ApiSnapshot, Figures) {
     found.unwrap()
 }
 
-fn reads(snapshot: &ApiSnapshot) -> u64 {
+fn reads(snapshot: &Snapshot) -> u64 {
     let ops = snapshot.devices.iter().flat_map(|device| &device.ops);
     ops.filter(|op| op.op == "read").map(|op| op.total.count()).sum()
 }

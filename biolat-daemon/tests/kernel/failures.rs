@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use biolat_model::api::ApiSlowIo;
+use biolat_model::snapshot::SlowIo;
 
 use crate::support::{
     block,
@@ -56,7 +56,7 @@ fn all_errors(figures: &Figures, device: &str) -> u64 {
 }
 
 /// The failed I/Os of a device: this many are counted, each has a record, and there is no other.
-fn failed_ios(daemon: &Daemon, device: &str, count: usize) -> Vec<ApiSlowIo> {
+fn failed_ios(daemon: &Daemon, device: &str, count: usize) -> Vec<SlowIo> {
     let records = slow_ios(daemon, device);
     let counted = daemon.fresh().value("biolat_failed_ios_total", &[("device", device)]);
     assert_eq!((counted, records.len()), (count as f64, count), "{records:?}");

@@ -9,8 +9,10 @@ use std::{
 };
 
 use biolat_model::{
-    api::{ApiHistory, ApiInterval, ApiSnapshot, Op},
+    api::ApiHistory,
     histogram::Histogram,
+    period::Period,
+    snapshot::{SeriesView, Snapshot},
 };
 use serde_json::Value;
 
@@ -61,7 +63,7 @@ fn a_stall_is_found_and_every_sum_is_exact() {
         stalled_at
     };
     let after = [name, other].map(|device| settled(&daemon, device));
-    let snapshot: ApiSnapshot = get(&daemon, "/api/v1/snapshot");
+    let snapshot: Snapshot = get(&daemon, "/api/v1/snapshot");
     wait_for("an interval after the last I/O", || {
         let history: ApiHistory = get(&daemon, "/api/v1/history?from=-10s");
         history.intervals.last().is_some_and(|interval| interval.taken > snapshot.taken)
@@ -155,22 +157,22 @@ fn ios_of(windows: &[Value], device: &str) -> u64 {
     blocks.filter(|block| block["device"] == device).map(|block| block["ios"].as_u64().unwrap()).sum()
 }
 
-fn intervals_since(history: &ApiHistory, began: Duration) -> &[ApiInterval] {
+fn intervals_since(history: &ApiHistory, began: Duration) -> &[Period] {
     let first = history.intervals.partition_point(|interval| interval.taken < began.as_secs_f64());
     &history.intervals[first..]
 }
 
-fn ops<'a>(intervals: &'a [ApiInterval], device: &'a str) -> impl Iterator<Item = &'a Op> {
+fn ops<'a>(intervals: &'a [Period], device: &'a str) -> impl Iterator<Item = &'a Op> {
     let devices = intervals.iter().flat_map(|interval| &interval.devices);
     devices.filter(move |found| found.name == device).flat_map(|device| &device.ops)
 }
 
-pub(crate) fn ios(intervals: &[ApiInterval], device: &str) -> u64 {
+pub(crate) fn ios(intervals: &[Period], device: &str) -> u64 {
     ops(intervals, device).map(|op| op.total.count()).sum()
 }
 
 /// What came in all intervals is what the counters are, bucket by bucket.
-pub(crate) fn assert_sums(intervals: &[ApiInterval], snapshot: &ApiSnapshot) {
+pub(crate) fn assert_sums(intervals: &[Period], snapshot: &Snapshot) {
     for device in &snapshot.devices {
         for op in &device.ops {
             let of_op = || ops(intervals, &device.name).filter(|found| found.op == op.op);
@@ -189,7 +191,7 @@ pub(crate) fn assert_sums(intervals: &[ApiInterval], snapshot: &ApiSnapshot) {
 }
 
 /// All bytes of reads and writes, if no I/O was missed.
-fn assert_bytes(intervals: &[ApiInterval], device: &str, before: &Stat, after: &Stat, missed: u64) {
+fn assert_bytes(intervals: &[Period], device: &str, before: &Stat, after: &Stat, missed: u64) {
     for group in GROUPS {
         let (Some(before), Some(after)) = (before.bytes(group), after.bytes(group)) else { continue };
         let in_group = |op: &&Op| group.ops().any(|name| name == op.op);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command, thread, time::Duration};
 
-use biolat_model::api::{ApiHistory, ApiSnapshot};
+use biolat_model::{api::ApiHistory, snapshot::Snapshot};
 
 use crate::{
     history::{assert_sums, get, ios},
@@ -53,7 +53,7 @@ fn a_restart_leaves_no_gap() {
         wait_for("its first interval", || history(&daemon).intervals.len() > 5 * (round + 1) + 1);
     }
     let _ = settled(&daemon, &device.name);
-    let snapshot: ApiSnapshot = get(&daemon, "/api/v1/snapshot");
+    let snapshot: Snapshot = get(&daemon, "/api/v1/snapshot");
     wait_for("an interval after the last I/O", || {
         history(&daemon).intervals.last().is_some_and(|interval| interval.taken > snapshot.taken)
     });

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_model::api::{ApiHistory, ApiSnapshot};
+use biolat_model::{api::ApiHistory, snapshot::Snapshot};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -140,7 +140,7 @@ fn the_next_daemon_starts_at_once_and_takes_over_the_history_later() {
 /// The history has all I/Os that were counted, and no gap.
 fn assert_whole(daemon: &Daemon, device: &str) {
     let _ = settled(daemon, device);
-    let snapshot: ApiSnapshot = get(daemon, "/api/v1/snapshot");
+    let snapshot: Snapshot = get(daemon, "/api/v1/snapshot");
     wait_for("an interval after the last I/O", || {
         history(daemon).intervals.last().is_some_and(|interval| interval.taken > snapshot.taken)
     });

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_model::api::ApiSnapshot;
+use biolat_model::snapshot::Snapshot;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -593,7 +593,7 @@ fn completions(daemon: &Daemon, device: &str) -> Vec<u64> {
     snapshot(daemon).devices.into_iter().find(|found| found.name == device).unwrap().completions
 }
 
-fn snapshot(daemon: &Daemon) -> ApiSnapshot {
+fn snapshot(daemon: &Daemon) -> Snapshot {
     let answer = http::get(daemon.address, "/api/v1/snapshot", "").unwrap();
     serde_json::from_slice(&answer.body).unwrap()
 }

@@ -13,15 +13,14 @@ use biolat_daemon::{
     version,
 };
 use biolat_model::{
-    api::{ApiBand, ApiDevice, ApiSnapshot},
     band_histogram::BandHistogram,
     cgroup::Identity,
     device::{Device, Group, Holder, MultipathPath},
     histogram::Histogram,
     size_histogram::SizeHistogram,
     snapshot::{
-        CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo, SlowLog,
-        Snapshot, WorkloadRoom, WorkloadUsage, WorkloadView,
+        BandView, CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
+        SlowLog, Snapshot, WorkloadRoom, WorkloadUsage, WorkloadView,
     },
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
@@ -562,9 +561,9 @@ fn json_agrees_with_the_protobuf() {
     assert_eq!(read.devices[0].ops[0].errors.len(), 2);
 }
 
-pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> ApiSnapshot {
-    let model = ApiSnapshot::of(snapshot, "example", Duration::from_millis(2500));
-    let read: ApiSnapshot = serde_json::from_slice(&serde_json::to_vec(&model).unwrap()).unwrap();
+pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> Snapshot {
+    let model = Snapshot::of(snapshot, "example", Duration::from_millis(2500));
+    let read: Snapshot = serde_json::from_slice(&serde_json::to_vec(&model).unwrap()).unwrap();
     assert_eq!(read, model);
 
     let families = families_of(snapshot, BOTH);
@@ -614,7 +613,7 @@ pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> ApiSn
 }
 
 fn assert_device_agrees_with_the_protobuf(
-    device: &ApiDevice,
+    device: &DeviceView,
     families: &BTreeMap<String, MetricFamily>,
     value: &impl Fn(&str, &[(&str, &str)]) -> f64,
 ) {
@@ -677,7 +676,7 @@ fn assert_device_agrees_with_the_protobuf(
         assert_eq!(op.sizes.as_ref().map_or(0, |sizes| sizes.bands.len()), bands.len());
         if let Some(found) = &op.sizes {
             assert_same_sizes(&found.requests, op.bytes, sizes[0].histogram.as_ref().unwrap());
-            for (ApiBand { size, device }, encoded) in found.bands.iter().zip(bands) {
+            for (BandView { size, device }, encoded) in found.bands.iter().zip(bands) {
                 assert_eq!(
                     encoded.label.last().map(|label| (&*label.name, &*label.value)),
                     Some(("size", &**size))

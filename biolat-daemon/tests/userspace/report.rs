@@ -19,7 +19,6 @@ use biolat_daemon::{
     web_config::WebConfig,
 };
 use biolat_model::{
-    api::ApiSnapshot,
     band_histogram::BandHistogram,
     size_histogram::SizeHistogram,
     snapshot::{SizesView, Snapshot, WorkloadUsage, WorkloadView},
@@ -234,7 +233,7 @@ fn tables_by_workload() {
 /// An older daemon, or one with `--sizes off` or `--workloads off`.
 #[test]
 fn a_daemon_without_sizes_cpus_or_workloads() {
-    let older = ApiSnapshot::of(&snapshot(1), "x", Duration::from_millis(200));
+    let older = Snapshot::of(&snapshot(1), "x", Duration::from_millis(200));
     let body = serde_json::to_vec(&older).unwrap();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     let address = server_of([head.as_bytes(), &body].concat().leak()).to_string();
@@ -416,7 +415,7 @@ fn hostile_answers_are_refused() {
         packed.write_all(&b"\"\",".repeat(350_000)).unwrap();
     }
     let packed = packed.finish().unwrap();
-    let idle = ApiSnapshot::of(&collection(1, SystemTime::now()), "x", Duration::ZERO);
+    let idle = Snapshot::of(&collection(1, SystemTime::now()), "x", Duration::ZERO);
     for (body, encoding, expected) in [
         (packed, "gzip", "the answer is larger than 16 MiB"),
         (serde_json::to_vec(&idle).unwrap(), "identity", "malformed answer: it collects every 0 s"),

@@ -8,10 +8,7 @@ use std::{
 };
 
 use biolat_daemon::http::{ServeConfig, Service};
-use biolat_model::{
-    api::ApiSlowIo,
-    snapshot::{SlowIo, SlowLog, Snapshot},
-};
+use biolat_model::snapshot::{SlowIo, SlowLog, Snapshot};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -112,7 +109,7 @@ fn new_ios_are_followed_until_ctrl_c() {
 fn lines_of_json_are_those_of_the_api() {
     let address = biolat(SECOND).to_string();
     let (mut child, lines) = following(&["--slow=2s", "-j", "--from", &address]);
-    let ios: Vec<ApiSlowIo> = lines.take(8).map(|line| serde_json::from_str(&line).unwrap()).collect();
+    let ios: Vec<SlowIo> = lines.take(8).map(|line| serde_json::from_str(&line).unwrap()).collect();
     assert!(ios.is_sorted_by(|before, after| before.number < after.number));
     let first = ios[0].number;
     let expected = (first..).filter(|number| number % 2 == 1 || number % 4 == 0).take(8).collect::<Vec<_>>();

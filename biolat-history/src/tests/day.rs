@@ -140,7 +140,7 @@ fn parts_are_the_whole(period: &Period) {
             let sizes = series.sizes.as_ref().unwrap();
             assert_eq!(sizes.requests.count(), total.count());
             let mut bands = BandHistogram::default();
-            sizes.bands.iter().for_each(|(_, band)| bands.add(band));
+            sizes.bands.iter().for_each(|band| bands.add(&band.device));
             assert_eq!(bands, coarse(device));
             let mut all = WorkloadUsage {
                 device: view.device.name.clone(),

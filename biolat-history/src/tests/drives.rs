@@ -8,7 +8,7 @@ use biolat_model::{
     cgroup::Identity,
     histogram::Histogram,
     size_histogram::SizeHistogram,
-    snapshot::{SizesView, WorkloadUsage, WorkloadView},
+    snapshot::{BandView, SizesView, WorkloadUsage, WorkloadView},
 };
 use rand::{RngExt as _, rngs::SmallRng};
 use rand_distr::{Binomial, Distribution as _, Poisson};
@@ -127,13 +127,8 @@ pub(super) fn count_sizes_and_workloads(host: &mut TestHost) {
     for series in host.snapshot.devices.iter_mut().flat_map(|view| &mut view.series) {
         series.sizes = Some(SizesView::default());
     }
-    let workload = |(cgroup, _): (&str, f64)| WorkloadView {
-        cgroup: cgroup.to_owned(),
-        identity: Identity::of_path(cgroup),
-        since: host.snapshot.started,
-        is_gone: false,
-        usage: Vec::new(),
-    };
+    let started = host.snapshot.started;
+    let workload = |(cgroup, _): (&str, f64)| WorkloadView::new(cgroup, &Identity::of_path(cgroup), started);
     host.snapshot.workloads = Some(WORKLOADS.map(workload).into());
 }
 
@@ -142,11 +137,12 @@ fn add_sizes(sum: &mut SizesView, came: &SizesView) {
     cells.iter_mut().zip(new).for_each(|(sum, new)| *sum += new);
     sum.requests = SizeHistogram::from_cells(&cells);
     let mut bands: BTreeMap<_, _> =
-        sum.bands.drain(..).map(|(name, latency)| (place(name), latency)).collect();
-    for (name, latency) in &came.bands {
-        bands.entry(place(name)).or_default().add(latency);
+        sum.bands.drain(..).map(|band| (place(&band.size), band.device)).collect();
+    for BandView { size, device } in &came.bands {
+        bands.entry(place(size)).or_default().add(device);
     }
-    sum.bands = bands.into_iter().map(|(place, latency)| (BAND_NAMES[place], latency)).collect();
+    let view = |(place, device): (usize, _)| BandView { size: BAND_NAMES[place].into(), device };
+    sum.bands = bands.into_iter().map(view).collect();
 }
 
 fn place(band: &str) -> usize {
@@ -216,7 +212,7 @@ fn sizes(device: &Histogram, random: &mut SmallRng) -> SizesView {
         // A tenth is smaller than the largest of the band.
         let largest = cells_of_band(band).end - 1;
         (requests[largest - 1], requests[largest]) = (part.count() / 10, part.count() - part.count() / 10);
-        (BAND_NAMES[band], coarse(part))
+        BandView { size: BAND_NAMES[band].into(), device: coarse(part) }
     });
     SizesView { bands: bands.collect(), requests: SizeHistogram::from_cells(&requests) }
 }

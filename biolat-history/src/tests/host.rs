@@ -14,10 +14,7 @@ use biolat_model::{
     device::Device,
     histogram::Histogram,
     period::Period,
-    snapshot::{
-        CpuSpread, DeviceView, Health, Inflight, SeriesView, SlowIo, SlowLog, Snapshot, WorkloadUsage,
-        WorkloadView,
-    },
+    snapshot::{BandView, DeviceView, SeriesView, SlowIo, Snapshot, WorkloadUsage, WorkloadView},
 };
 
 use crate::Store;
@@ -42,13 +39,8 @@ impl TestHost {
             taken: midnight,
             started: midnight,
             devices: devices.iter().map(|name| device(name, midnight)).collect(),
-            workloads: None,
-            lost: vec![("clock", 0)],
-            slow: SlowLog::default(),
-            health: Health::default(),
-            probe: None,
-            process: None,
-            online_cpus: None,
+            lost: [("clock".into(), 0)].into(),
+            ..Snapshot::default()
         };
         Self { snapshot, boot: UPTIME }
     }
@@ -88,16 +80,9 @@ impl TestHost {
         let since = self.snapshot.started;
         let workloads = self.snapshot.workloads.get_or_insert_default();
         let place = workloads.iter().position(|workload| workload.cgroup == cgroup).unwrap_or_else(|| {
-            let cgroup = cgroup.to_owned();
             let usage =
                 vec![WorkloadUsage { device: device.into(), op: "read".into(), ..WorkloadUsage::default() }];
-            workloads.push(WorkloadView {
-                cgroup,
-                identity: Identity::default(),
-                since,
-                is_gone: false,
-                usage,
-            });
+            workloads.push(WorkloadView { usage, ..WorkloadView::new(cgroup, &Identity::default(), since) });
             workloads.len() - 1
         });
         let usage = &mut workloads[place].usage[0];
@@ -117,7 +102,7 @@ impl TestHost {
     }
 
     pub(crate) fn slow(&mut self, device: &str, latency: f64) -> &mut Self {
-        let mut ios = self.snapshot.slow.ios.to_vec();
+        let mut ios = self.snapshot.slow.to_vec();
         ios.push(SlowIo {
             number: ios.last().map_or(0, |io| io.number) + 1,
             completed: self.snapshot.taken,
@@ -125,12 +110,12 @@ impl TestHost {
             op: "read".into(),
             sector: 2048,
             bytes: 4096,
-            status: "ok",
+            status: "ok".into(),
             latencies: [None, None, None, Some(Duration::from_secs_f64(latency))],
             cpu: 3,
-            cgroup: "/system.slice/postgresql.service".into(),
+            workload: Some("/system.slice/postgresql.service".into()),
         });
-        self.snapshot.slow.ios = ios.into();
+        self.snapshot.slow = ios.into();
         self
     }
 
@@ -154,9 +139,7 @@ pub(crate) fn device(name: &str, since: SystemTime) -> DeviceView {
         since,
         phases: [false, true, true, true],
         series: vec![op("read"), op("write")],
-        unseen: Vec::new(),
-        inflight: Inflight::default(),
-        spread: CpuSpread::default(),
+        ..DeviceView::default()
     }
 }
 
@@ -209,8 +192,8 @@ impl Sum {
                 let part = self.parts.entry(format!("size {cell}")).or_default();
                 part.counts[0] += count;
             }
-            for (band, latency) in &sizes.bands {
-                self.parts.entry((*band).to_owned()).or_default().latency.add(latency);
+            for BandView { size, device } in &sizes.bands {
+                self.parts.entry(size.to_string()).or_default().latency.add(device);
             }
         }
     }

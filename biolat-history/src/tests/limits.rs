@@ -86,8 +86,8 @@ fn names_count() {
         let name = format!("loop{number}");
         host.snapshot.devices = vec![super::host::device(&name, host.snapshot.taken)];
         host.wait(5.0).io(&name, "read", 1, 0.001).slow(&name, 2.0);
-        let ios = host.snapshot.slow.ios[host.snapshot.slow.ios.len() - 1..].to_vec();
-        host.snapshot.slow.ios = ios.into();
+        let ios = host.snapshot.slow[host.snapshot.slow.len() - 1..].to_vec();
+        host.snapshot.slow = ios.into();
         host.collect(&mut store);
         assert!(store.bytes() <= LIMIT, "{} bytes after {number} devices", store.bytes());
     }

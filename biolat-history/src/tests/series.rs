@@ -20,12 +20,12 @@ fn an_interval_has_what_came_and_nothing_else() {
     host.wait(1.0).io("sda", "read", 5, 0.001).io("sdb", "write", 2, 0.5);
     host.device("sdb").inflight =
         Inflight { reads: 3, writes: 1, oldest: Duration::from_nanos(123_456_789), is_exact: true };
-    host.device("sdc").unseen = vec![(Group::Write, 4)];
+    host.device("sdc").unseen = [(Group::Write, 4)].into();
     let read = series(host.device("sda"), "read");
-    read.errors = vec![("medium", 2)];
+    read.errors = [("medium".into(), 2)].into();
     read.requeues = 7;
-    host.snapshot.lost[0].1 = 9;
-    host.snapshot.slow.dropped = 11;
+    *host.snapshot.lost.get_mut("clock").unwrap() = 9;
+    host.snapshot.slow_dropped = 11;
     host.snapshot.health.failures = 1;
     host.slow("sdb", 0.5).collect(&mut store);
     host.wait(1.0).collect(&mut store);
@@ -38,7 +38,7 @@ fn an_interval_has_what_came_and_nothing_else() {
 
     assert_eq!((second.began, second.ended, second.length), (clock(1.0), clock(2.0), Duration::from_secs(1)));
     assert_eq!((second.collections, second.failures, second.slow_dropped), (1, 1, 11));
-    assert_eq!(second.lost, [("clock", 9)]);
+    assert_eq!(second.lost, [("clock".into(), 9)].into());
     let [sda, sdb, sdc] = second.devices.try_into().unwrap();
     assert_eq!(
         (sda.device.model.as_str(), sda.since, sda.phases),
@@ -46,15 +46,15 @@ fn an_interval_has_what_came_and_nothing_else() {
     );
     let read = &sda.series[0];
     assert_eq!((read.op.as_str(), read.bytes, read.requeues), ("read", 5 * 4096, 7));
-    assert_eq!(read.errors, [("medium", 2)]);
+    assert_eq!(read.errors, [("medium".into(), 2)].into());
     assert_eq!(read.histograms.each_ref().map(|histogram| histogram.count()), [0, 5, 5, 5]);
     assert_eq!(read.histograms[3].sum_ns, 5_000_000);
     assert_eq!(sdb.series[0].op, "write");
     assert_eq!((sdb.inflight.reads, sdb.inflight.writes, sdb.inflight.is_exact), (3, 1, true));
     assert_eq!(sdb.inflight.oldest, Duration::from_nanos(123_456_789));
     assert!(sdc.series.is_empty());
-    assert_eq!(sdc.unseen, [(Group::Write, 4)]);
-    assert_eq!(second.slow, host.snapshot.slow.ios.to_vec());
+    assert_eq!(sdc.unseen, [(Group::Write, 4)].into());
+    assert_eq!(second.slow, host.snapshot.slow.to_vec());
 
     assert!(third.slow.is_empty() && third.lost.is_empty());
     assert_eq!(third.devices.len(), 1, "only the one that has I/Os in flight");

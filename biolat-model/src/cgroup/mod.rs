@@ -21,26 +21,33 @@ use crate::text::sanitize;
 pub struct Identity {
     pub kind: Kind,
     /// The innermost systemd unit, as systemd spells it. May be a container's own scope, or a unit inside of the container.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub unit: String,
     /// UID of a Kubernetes pod with dashes, as its API spells it, but without in a static pod; of a Podman pod, its id.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub pod_uid: String,
     /// Quality of service of a Kubernetes pod: `guaranteed`, `burstable`, `besteffort`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub qos: String,
     /// Id of the innermost container, as its runtime spells it: 64 hexadecimal digits, with few exceptions.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub container_id: String,
     /// Name of the innermost container or machine: in the path for LXC and systemd-machined, from [`PodNames`] for Kubernetes.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub container: String,
     /// Namespace of the pod, from [`PodNames`].
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub namespace: String,
     /// Name of the pod, from [`PodNames`].
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub pod: String,
 }
 
 /// What a cgroup belongs to: the innermost pod, container or machine; outside of these the innermost systemd unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The root cgroup: the kernel's own I/O, I/O of processes there, and everything that is charged to no other cgroup.
-    #[serde(rename = "Kernel")] // in history files
     Root,
     Service,
     /// Processes that systemd did not start: `init.scope`, applications of a desktop, monitors of containers.

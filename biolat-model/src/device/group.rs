@@ -1,7 +1,10 @@
 //! The groups of ops in the disk statistics.
 
+use serde::{Deserialize, Serialize};
+
 /// Groups of ops in the disk statistics (`STAT_READ`, …).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Group {
     /// Reads, and every other op with an even number.
     Read,

@@ -21,33 +21,43 @@ pub struct Device {
     /// What the probe identifies it by: the sequence number or, on kernels without one, a number derived from the inode.
     pub id: u64,
     /// The kernel's name: `nvme0n1`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub name: String,
     /// `major:minor`; empty for a hidden multipath path.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub number: String,
     /// `diskseq`, new each time that a disk appears or its medium changes.
     pub sequence: Option<u64>,
     /// Of its directory in sysfs: another disk under the same name has another.
     pub inode: u64,
     /// As the drive reports it, trimmed; empty if it reports none.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub model: String,
     /// Serial number; empty if it reports none.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub serial: String,
     /// World-wide id; empty if it reports none.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub wwid: String,
     /// The revision of its firmware; empty if it reports none.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub firmware: String,
     /// How it is attached: `pcie`, `tcp`, `rdma`, `fc`, `iscsi`, `sas`, `sata`, `usb`, `virtio`, `xen`, `mmc`, …; empty if unknown.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub transport: String,
     /// The I/O scheduler in use; empty if unknown.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub scheduler: String,
     pub rotational: bool,
     /// The NUMA node that it is attached to, if any.
     pub numa_node: Option<u32>,
     /// For a hidden path of a multipath device, that device.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub path_of: Option<String>,
     /// As a path of a multipath device, NVMe's or dm's, if it is one.
     pub path: Option<MultipathPath>,
     /// Devices stacked directly on it or on its partitions: dm and md devices, by kernel name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub holders: Vec<String>,
     /// What sits on it at any depth, the nearest first.
     pub stack: Arc<[Holder]>,
@@ -96,11 +106,14 @@ pub struct MultipathPath {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The kernel's name: `dm-0`; for a file system, its device's or partition's name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub device: String,
     /// `lvm`, `crypt`, `mpath`, `md`, `bcache`, …; `mount` or `persistent_volume`.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub kind: String,
     /// Of a dm device the name that it has in `/dev/mapper`, of a file system where it is mounted or the name of the persistent
     /// volume; else the kernel's name.
+    #[serde(deserialize_with = "sanitize::deserialize")]
     pub name: String,
     /// 1 if it sits on the device itself or on one of its partitions, 2 if on a holder of depth 1, and so on.
     pub depth: u32,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
+use super::Name;
+
 /// Characters that have no shape of their own: formats, line and paragraph separators, and those that Unicode has ignored by
 /// default. Some reorder the text around them (U+202E), some hide that two names differ (U+200B).
 const INVISIBLE: [(char, char); 25] = [
@@ -69,7 +71,13 @@ impl Foreign for Vec<String> {
     }
 }
 
-impl Foreign for BTreeMap<String, u64> {
+impl Foreign for Name {
+    fn sanitized(self) -> Self {
+        self.into_owned().sanitized().into()
+    }
+}
+
+impl Foreign for BTreeMap<Name, u64> {
     fn sanitized(self) -> Self {
         self.into_iter().map(|(name, count)| (name.sanitized(), count)).collect()
     }

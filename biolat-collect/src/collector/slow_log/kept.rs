@@ -5,7 +5,6 @@ use std::time::Duration;
 use biolat_model::{
     epoch::{nanoseconds, time},
     snapshot::SlowIo,
-    status,
 };
 
 use super::{
@@ -38,7 +37,7 @@ impl SlowIoLog {
 
 /// The pattern names every field and has no `..`: a new field does not compile until it is kept.
 fn to_record(io: &SlowIo) -> SlowIoRecord {
-    let SlowIo { number, completed, device, op, sector, bytes, status, latencies, cpu, cgroup } = io;
+    let SlowIo { number, completed, device, op, sector, bytes, status, latencies, cpu, workload } = io;
     let latency = |latency: &Option<Duration>| latency.map_or(0, |latency| latency.as_nanos() as u64 + 1);
     SlowIoRecord {
         number: *number,
@@ -47,10 +46,10 @@ fn to_record(io: &SlowIo) -> SlowIoRecord {
         op: op.clone(),
         sector: *sector,
         bytes: *bytes,
-        status: (*status).to_owned(),
+        status: status.clone().into_owned(),
         latencies: latencies.iter().map(latency).collect(),
         cpu: *cpu,
-        cgroup: cgroup.clone(),
+        cgroup: workload.clone().unwrap_or_default(),
     }
 }
 
@@ -65,9 +64,9 @@ fn from_record(record: SlowIoRecord) -> Option<SlowIo> {
         op,
         sector,
         bytes,
-        status: status::find(&status)?,
+        status: status.into(),
         latencies: latencies.map(|ns| ns.checked_sub(1).map(Duration::from_nanos)),
         cpu,
-        cgroup,
+        workload: Some(cgroup).filter(|cgroup| !cgroup.is_empty()),
     })
 }

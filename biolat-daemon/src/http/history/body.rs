@@ -9,10 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_model::{
-    api::{ApiHistory, ApiInterval},
-    period::Period,
-};
+use biolat_model::{api::ApiHistory, period::Period};
 use flate2::{Compression, write::GzEncoder};
 use hyper::body::{Body, Bytes, Frame};
 use tokio::{
@@ -100,8 +97,8 @@ impl Writer {
             if !std::mem::take(&mut self.is_first) {
                 self.output.write(b",");
             }
-            let interval = ApiInterval::of(&period, self.is_summary);
-            let interval = serde_json::to_vec(&interval).unwrap_or_default();
+            let period = if self.is_summary { period.summarized() } else { period };
+            let interval = serde_json::to_vec(&period).unwrap_or_default();
             encoded += interval.len();
             self.output.write(&interval);
         }

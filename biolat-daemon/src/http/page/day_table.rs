@@ -10,8 +10,8 @@ use biolat_history::{
     worst::{Worst, WorstInterval},
 };
 use biolat_model::{
-    api::{ApiInterval, IN_FLIGHT},
-    text::format::NumberFormat,
+    period::{IN_FLIGHT, Period},
+    text::{format::NumberFormat, time::unix_seconds},
 };
 use biolat_system::clock;
 use tokio::{sync::Semaphore, task::spawn_blocking};
@@ -57,7 +57,7 @@ impl DayTable {
     fn make(&self) -> Arc<str> {
         let now = SystemTime::now();
         let (selection, _) = self.history.select(now.checked_sub(DAY).unwrap_or(now), now);
-        let minutes = selection.into_periods(Some(MINUTE)).map(|period| ApiInterval::of(&period, true));
+        let minutes = selection.into_periods(Some(MINUTE)).map(Period::summarized);
         let html = Arc::from(table(minutes));
         let made = (Instant::now(), Arc::clone(&html));
         *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
@@ -65,10 +65,10 @@ impl DayTable {
     }
 }
 
-fn table(minutes: impl Iterator<Item = ApiInterval>) -> String {
+fn table(minutes: impl Iterator<Item = Period>) -> String {
     let mut minutes = minutes.peekable();
     let Some(first) = minutes.peek() else { return String::new() };
-    let since = clock::local_with_date(first.began);
+    let since = clock::local_with_date(unix_seconds(first.began));
     let mut worst = Worst::default();
     minutes.for_each(|minute| worst.add(&minute));
     let rows = worst.end();
@@ -106,13 +106,13 @@ mod tests {
     use std::{sync::Arc, time::Duration};
 
     use biolat_history::{HistoryLimits, SharedHistory};
-    use biolat_model::api::ApiInterval;
+    use biolat_model::period::Period;
     use biolat_testing::samples::{minute, slow_io};
     use tokio::sync::Semaphore;
 
     use super::{DayTable, table};
 
-    fn minute_of(device: &str, number: u32, slowest_seconds: f64, errors: u64) -> ApiInterval {
+    fn minute_of(device: &str, number: u32, slowest_seconds: f64, errors: u64) -> Period {
         let mut minute = minute(1_700_000_000.0 + f64::from(number) * 60.0, "read", slowest_seconds, errors);
         minute.summary[0].device = device.into();
         minute

@@ -1,11 +1,11 @@
 //! The daemon's log of slow and failed I/Os.
 
-use biolat_model::api::{ApiSlowIo, ApiSlowLog};
+use biolat_model::{api::ApiSlowLog, snapshot::SlowIo};
 
 use super::{daemon::Daemon, http};
 
 /// Those of a device that are in the log now, in order of completion.
-pub(crate) fn slow_ios(daemon: &Daemon, device: &str) -> Vec<ApiSlowIo> {
+pub(crate) fn slow_ios(daemon: &Daemon, device: &str) -> Vec<SlowIo> {
     let answer = http::get(daemon.address, "/api/v1/slow", "").unwrap();
     assert_eq!(answer.status, 200, "{}", answer.head);
     let log: ApiSlowLog = serde_json::from_slice(&answer.body).unwrap();

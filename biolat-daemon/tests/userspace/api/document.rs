@@ -7,19 +7,20 @@ use std::{
 };
 
 use biolat_model::{
-    api::{
-        ApiBand, ApiDevice, ApiHistory, ApiInterval, ApiProbe, ApiSizes, ApiSlowIo, ApiSlowLatency,
-        ApiSlowLog, ApiSnapshot, ApiSummary, ApiWorkload, ApiWorkloadUsage, Daemon, Op, VERSION,
-    },
+    api::{ApiHistory, ApiSlowLog, VERSION},
     device::MultipathPath,
     histogram::Histogram,
+    period::{Period, Summary},
     size_histogram::SizeHistogram,
-    snapshot::Inflight,
+    snapshot::{
+        BandView, DeviceView, Inflight, ProbeRuns, SeriesView, SizesView, SlowIo, Snapshot, WorkloadUsage,
+        WorkloadView,
+    },
 };
 use serde_json::Value;
 
 /// One of everything. Where keys are names of the kernel's, they are what the document calls them.
-fn everything() -> ApiSnapshot {
+fn everything() -> Snapshot {
     let histogram = || Histogram { buckets: vec![(0, 1)], ..Histogram::default() };
     let op = Op {
         op: String::new(),
@@ -30,12 +31,12 @@ fn everything() -> ApiSnapshot {
         queue: histogram(),
         device: histogram(),
         total: histogram(),
-        sizes: Some(ApiSizes {
+        sizes: Some(SizesView {
             requests: SizeHistogram { buckets: vec![(12, 1)], ..SizeHistogram::default() },
-            bands: vec![ApiBand { size: String::new(), device: histogram().into() }],
+            bands: vec![BandView { size: String::new(), device: histogram().into() }],
         }),
     };
-    let device = ApiDevice {
+    let device = DeviceView {
         name: String::new(),
         model: String::new(),
         serial: String::new(),
@@ -58,7 +59,7 @@ fn everything() -> ApiSnapshot {
         inflight: Some(Inflight::default()),
         completions: vec![1],
     };
-    let usage = ApiWorkloadUsage {
+    let usage = WorkloadUsage {
         device: String::new(),
         op: String::new(),
         bytes: 0,
@@ -76,9 +77,9 @@ fn everything() -> ApiSnapshot {
         map_bytes: 0,
         cpu_seconds: 0.0,
         resident_bytes: 0,
-        probe: Some(ApiProbe { runs: 0, seconds: 0.0 }),
+        probe: Some(ProbeRuns { runs: 0, seconds: 0.0 }),
     };
-    ApiSnapshot {
+    Snapshot {
         version: VERSION,
         biolat: String::new(),
         host: String::new(),
@@ -86,7 +87,7 @@ fn everything() -> ApiSnapshot {
         started: 0.0,
         interval: 0.0,
         devices: vec![device],
-        workloads: Some(vec![ApiWorkload { usage: vec![usage], ..ApiWorkload::default() }]),
+        workloads: Some(vec![WorkloadView { usage: vec![usage], ..WorkloadView::default() }]),
         lost: [("{reason}".to_owned(), 1)].into(),
         slow_dropped: 0,
         daemon,
@@ -94,7 +95,7 @@ fn everything() -> ApiSnapshot {
 }
 
 fn slow_log() -> ApiSlowLog {
-    let io = ApiSlowIo {
+    let io = SlowIo {
         number: 0,
         completed: 0.0,
         device: String::new(),
@@ -121,7 +122,7 @@ fn slow_log() -> ApiSlowLog {
 
 /// Devices and I/Os are those of the other documents.
 fn history() -> Value {
-    let interval = ApiInterval {
+    let interval = Period {
         began: 0.0,
         taken: 0.0,
         seconds: 0.0,
@@ -129,7 +130,7 @@ fn history() -> Value {
         failures: 0,
         devices: Vec::new(),
         workloads: Some(Vec::new()),
-        summary: vec![ApiSummary {
+        summary: vec![Summary {
             device: String::new(),
             op: String::new(),
             ios: 0,

@@ -7,7 +7,7 @@ use std::{
 
 use biolat_daemon::http::{Limits, ServeConfig};
 use biolat_model::{
-    api::{ApiSlowLatency, ApiSlowLog},
+    api::ApiSlowLog,
     snapshot::{SlowIo, SlowLog, Snapshot},
 };
 

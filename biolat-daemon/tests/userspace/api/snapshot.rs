@@ -7,10 +7,7 @@ use std::{
 };
 
 use biolat_daemon::http::Limits;
-use biolat_model::{
-    api::ApiSnapshot,
-    snapshot::{Health, Snapshot},
-};
+use biolat_model::snapshot::{Health, Snapshot};
 use flate2::read::GzDecoder;
 
 use crate::support::{
@@ -25,8 +22,8 @@ fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
     reply.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-fn model(snapshot: &Snapshot) -> ApiSnapshot {
-    ApiSnapshot::of(snapshot, &serve_config().host, serve_config().interval)
+fn model(snapshot: &Snapshot) -> Snapshot {
+    Snapshot::of(snapshot, &serve_config().host, serve_config().interval)
 }
 
 /// The model as the first release wrote it. `first.json` never changes: fields that were added later have a default, so that
@@ -34,13 +31,13 @@ fn model(snapshot: &Snapshot) -> ApiSnapshot {
 #[test]
 fn older_and_newer_daemons_are_read() {
     let first = include_str!("first.json");
-    let read: ApiSnapshot = serde_json::from_str(first).unwrap();
+    let read: Snapshot = serde_json::from_str(first).unwrap();
     let device = &read.devices[0];
     assert_eq!((device.name.as_str(), device.ops[0].total.count(), read.lost["no_room"]), ("nvme0n1", 20, 3));
 
     let newer = first.replace("{\n", "{ \"added\": [{\"later\": 1}],\n");
     assert_eq!(newer.matches("added").count(), 4, "in each object of several lines");
-    assert_eq!(serde_json::from_str::<ApiSnapshot>(&newer).unwrap(), read);
+    assert_eq!(serde_json::from_str::<Snapshot>(&newer).unwrap(), read);
 }
 
 #[tokio::test]
@@ -56,7 +53,7 @@ async fn the_snapshot_is_the_model() {
     assert_eq!((plain.status, header(&plain, "content-type")), (200, Some("application/json")));
     assert_eq!(header(&plain, "vary"), Some("accept-encoding"));
     assert_eq!(header(&plain, "cache-control"), Some("no-cache"));
-    let read: ApiSnapshot = serde_json::from_slice(&plain.body).unwrap();
+    let read: Snapshot = serde_json::from_slice(&plain.body).unwrap();
     assert_eq!(read, model(&snapshot));
     assert_eq!((read.host.as_str(), read.interval, read.devices.len()), ("example", 5.0, 3));
 

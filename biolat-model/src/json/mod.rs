@@ -1,0 +1,8 @@
+//! How figures look in JSON, where that differs from their types.
+
+pub(crate) mod per_phase;
+pub(crate) mod phase_names;
+pub(crate) mod seconds;
+pub(crate) mod seconds_of_ns;
+pub(crate) mod seconds_per_phase;
+pub(crate) mod unix_time;
