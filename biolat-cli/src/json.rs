@@ -160,6 +160,7 @@ fn number(bounds: Bounds) -> f64 {
 mod tests {
     use std::time::Duration;
 
+    use biolat_common::series::Phase;
     use biolat_model::snapshot::{DeviceView, Inflight};
     use biolat_testing::samples;
     use serde_json::{Value, json};
@@ -174,12 +175,12 @@ mod tests {
     #[test]
     fn what_has_not_completed_is_by_device() {
         let device = |name, read| DeviceView {
-            inflight: Some(Inflight {
+            inflight: Inflight {
                 reads: read,
                 writes: 0,
                 oldest: Duration::from_secs_f64(read as f64 * 4.0),
                 is_exact: true,
-            }),
+            },
             ..samples::device(name, 9.0, vec![])
         };
         let found = line(vec![device("sda", 0), device("sdb", 4)]);
@@ -189,7 +190,7 @@ mod tests {
             found["findings"],
             json!(["sdb: 4 I/Os in flight, none completed in 5 s, the oldest for 16 s."])
         );
-        assert_eq!(line(vec![samples::device("sda", 9.0, vec![])])["inflight"], Value::Null);
+        assert_eq!(line(vec![samples::device("sda", 9.0, vec![])])["inflight"], json!({}));
     }
 
     #[test]
@@ -198,7 +199,7 @@ mod tests {
         let op = || samples::op("read", 0, none(), none(), samples::histogram(0, &[(-80, 9)], 0, 0.1));
         let mut sda = samples::device("sda", 9.0, vec![op()]);
         assert_eq!(line(vec![sda.clone()])["blocks"][0]["latency"]["admission"]["count"], 0);
-        sda.phases.retain(|phase| phase != "admission");
+        sda.phases[Phase::Admission as usize] = false;
         let latency = &line(vec![sda])["blocks"][0]["latency"];
         assert_eq!((&latency["admission"], &latency["queue"]["count"]), (&Value::Null, &json!(0)));
     }

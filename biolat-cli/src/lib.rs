@@ -118,7 +118,7 @@ async fn is_daemon_here() -> bool {
 
 /// What `report -P` and `report --sizes --cpus --who` print of two snapshots.
 #[cfg(test)]
-fn text_of(before: &biolat_model::api::Snapshot, after: &biolat_model::api::Snapshot) -> String {
+fn text_of(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
     let terminal = terminal::Terminal { color: false, unicode: true, is_terminal: true };
     let numbers = terminal.numbers(false);
     let window = window::Window::between(before, after);
@@ -130,14 +130,14 @@ fn text_of(before: &biolat_model::api::Snapshot, after: &biolat_model::api::Snap
 
 /// What `report -j --sizes --cpus --who` prints of two snapshots.
 #[cfg(test)]
-fn json_line(before: &biolat_model::api::Snapshot, after: &biolat_model::api::Snapshot) -> String {
+fn json_line(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
     let window = window::Window::between(before, after);
     json::line(&window, &after.host, &everything(), None).unwrap()
 }
 
 /// What `report --slow` prints of an I/O.
 #[cfg(test)]
-fn slow_line(io: &biolat_model::api::SlowIo) -> String {
+fn slow_line(io: &biolat_model::snapshot::SlowIo) -> String {
     let terminal = terminal::Terminal { color: false, unicode: true, is_terminal: true };
     slow::line(io, terminal, terminal.numbers(false))
 }

@@ -240,8 +240,10 @@ fn short_workload(cgroup: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use biolat_model::{api::ApiSlowLog, snapshot::SlowIo};
-    use biolat_testing::samples::{slow_io, slow_log};
+    use biolat_testing::samples::{at, slow_io, slow_log};
 
     use super::{Follower, line, notes};
     use crate::terminal::Terminal;
@@ -268,7 +270,7 @@ mod tests {
         let dropped = "1,500 I/Os were not recorded: too many at a time".to_owned();
         assert_eq!(follow(&mut follower, &dropping(1_500)), (vec![], vec![dropped]));
         assert_eq!(follow(&mut follower, &dropping(1_500)), (vec![], vec![]));
-        let restarted = ApiSlowLog { started: 2.0, ..numbered(1..=1) };
+        let restarted = ApiSlowLog { started: at(2.0), ..numbered(1..=1) };
         assert_eq!(follow(&mut follower, &restarted), (vec![1], vec!["biolat was restarted".to_owned()]));
     }
 
@@ -289,8 +291,7 @@ mod tests {
             text(&io),
             ".123 sda       read    sector 2048        4.00 KiB  1.25 s  queue 200 µs, device 1.25 s, CPU 3"
         );
-        io.latency.admission = Some(0.5);
-        (io.latency.queue, io.latency.device, io.latency.total) = (None, None, None);
+        io.latencies = [Some(Duration::from_millis(500)), None, None, None];
         io.status = "medium".into();
         let expected = "       -  admission 500 ms, CPU 3  failed: medium";
         assert!(text(&io).ends_with(expected), "{}", text(&io));

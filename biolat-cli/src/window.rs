@@ -293,8 +293,11 @@ fn grown(before: &BTreeMap<Name, u64>, after: &BTreeMap<Name, u64>) -> BTreeMap<
 #[cfg(test)]
 mod tests {
     use biolat_common::series::Phase;
-    use biolat_model::{api, snapshot::Snapshot};
-    use biolat_testing::samples::{device, histogram, op, snapshot};
+    use biolat_model::{
+        device::Group,
+        snapshot::{SeriesView, Snapshot},
+    };
+    use biolat_testing::samples::{at, device, histogram, op, snapshot};
 
     use super::{Figures, Window, sum};
 
@@ -314,8 +317,8 @@ mod tests {
             105.5,
             vec![device("sda", 50.0, vec![read(&[(-80, 12), (-60, 3)], 0.04, 40960), op_write()])],
         );
-        after.devices[0].ops[0].errors.insert("medium".into(), 2);
-        after.devices[0].unseen.insert("read".into(), 7);
+        after.devices[0].series[0].errors.insert("medium".into(), 2);
+        after.devices[0].unseen.insert(Group::Read, 7);
         after.lost.insert("passthrough".into(), 3);
         let window = Window::between(&before, &after);
         assert_eq!((window.seconds, window.ended, window.restarted), (5.5, 105.5, false));
@@ -324,7 +327,7 @@ mod tests {
         let total = window.devices[0].ops[0].figures.of(Phase::Total);
         assert_eq!(total.buckets, [(-80, 2), (-60, 3)]);
         assert_eq!(total.sum_ns, 30_000_000);
-        assert_eq!(window.devices[0].unseen["read"], 7);
+        assert_eq!(window.devices[0].unseen[&Group::Read], 7);
         assert_eq!(window.lost["passthrough"], 3);
         assert_eq!(window.lost.len(), 1);
         assert!((window.rate(figures.ios()) - 6.0 / 5.5).abs() < 1e-9);
@@ -361,7 +364,7 @@ mod tests {
         before.lost.insert("clock".into(), 9);
         let mut after = of(&[("sda", 1.0, 7)]);
         after.lost.insert("clock".into(), 1);
-        (after.started, after.taken) = (103.0, 105.0);
+        (after.started, after.taken) = (at(103.0), at(105.0));
         let window = Window::between(&before, &after);
         assert!(window.restarted);
         assert_eq!((window.seconds, all(&window).ios(), window.lost["clock"]), (2.0, 7, 1));
@@ -370,7 +373,8 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back() {
         let (before, mut after) = (of(&[]), of(&[]));
-        (after.taken, after.daemon.collections) = (40.0, before.daemon.collections + 3);
+        after.taken = at(40.0);
+        after.health.durations.zero += 3;
         assert_eq!(Window::between(&before, &after).seconds, 15.0);
     }
 
@@ -384,14 +388,5 @@ mod tests {
         assert_eq!(figures(0.3, 0.1).queue_share(), Some(0.3 / 0.4));
         assert_eq!(figures(0.0, 0.1).queue_share(), Some(0.0));
         assert_eq!(figures(0.0, 0.0).queue_share(), None);
-    }
-
-    #[test]
-    fn phases_by_name() {
-        let mut after = of(&[("sda", 1.0, 1)]);
-        after.devices[0].phases = vec!["total".into()];
-        let window = Window::between(&of(&[]), &after);
-        assert_eq!(window.devices[0].phases, [false, false, false, true]);
-        assert!(window.devices[0].has(Phase::Total) && !window.devices[0].has(Phase::Queue));
     }
 }

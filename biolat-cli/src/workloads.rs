@@ -178,7 +178,9 @@ impl WorkloadWindow {
 
 #[cfg(test)]
 mod tests {
-    use biolat_model::snapshot::{Snapshot, WorkloadView};
+    use std::time::Duration;
+
+    use biolat_model::snapshot::{Snapshot, WorkloadUsage, WorkloadView};
     use biolat_testing::samples::{self, usage, workload};
 
     use crate::window::Window;
@@ -239,27 +241,24 @@ mod tests {
         assert_eq!(between(&before, &later)[0], expected(2));
         // Another start, of the workload, of the device, of the daemon.
         if let Some(workloads) = &mut later.workloads {
-            workloads[0].since += 1.0;
+            workloads[0].since += Duration::from_secs(1);
         }
         assert_eq!(between(&before, &later)[0], expected(12));
         let mut later = snapshot(vec![workload("/a", reads(12))]);
-        later.devices[0].since += 1.0;
+        later.devices[0].since += Duration::from_secs(1);
         assert_eq!(between(&before, &later)[0], expected(12));
         let mut later = snapshot(vec![workload("/a", reads(12))]);
-        later.started += 1.0;
+        later.started += Duration::from_secs(1);
         assert_eq!(between(&before, &later)[0], expected(12));
     }
 
     /// The share is then of the time in the queue and the device.
     #[test]
     fn without_a_timestamp_of_the_dispatch() {
-        let unsplit = |ios| biolat_model::api::WorkloadUsage {
-            queue_seconds: 0.0,
-            device_seconds: 0.0,
-            ..usage("sda", "read", ios, 1e-3, 1e-3)
-        };
+        let unsplit =
+            |ios| WorkloadUsage { queue_ns: 0, device_ns: 0, ..usage("sda", "read", ios, 1e-3, 1e-3) };
         let mut after = snapshot(vec![workload("/a", vec![unsplit(1)]), workload("/b", vec![unsplit(3)])]);
-        after.devices[0].phases = vec!["total".into()];
+        after.devices[0].phases = [false, false, false, true];
         let window = Window::between(&snapshot(vec![]), &after);
         let workloads = window.devices[0].workloads.as_ref().unwrap();
         let found: Vec<_> = workloads.iter().map(|w| (w.name.as_str(), w.share)).collect();

@@ -26,13 +26,10 @@ pub(crate) fn missing_admission(devices: &[DeviceWindow]) -> Option<String> {
         1..=NAMES => names.join(", "),
         many => format!("{many} devices"),
     };
-    // Both are in the API since the same version.
-    let why = if devices.iter().any(|device| device.inflight.is_none()) {
-        "is not recorded by this version of biolat"
-    } else {
-        "is not recorded by this kernel (Linux 6.18 and later record it with io.latency and, but for throttling, with io.cost)"
-    };
-    Some(format!("{names}: the wait before a request exists (throttling, wait for a tag) {why}"))
+    Some(format!(
+        "{names}: the wait before a request exists (throttling, wait for a tag) is not recorded by this kernel (Linux 6.18 \
+         and later record it with io.latency and, but for throttling, with io.cost)"
+    ))
 }
 
 pub(super) fn missed(device: &DeviceWindow) -> Option<String> {

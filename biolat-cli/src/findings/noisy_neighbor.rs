@@ -120,7 +120,8 @@ mod tests {
     }
 
     fn on(rotational: bool, workloads: &[Reads<'_>]) -> Option<String> {
-        let sda = DeviceView { rotational, ..samples::device("sda", 9.0, vec![]) };
+        let mut sda = samples::device("sda", 9.0, vec![]);
+        sda.device.rotational = rotational;
         found(workloads.iter().map(workload).collect(), sda)
     }
 
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn without_a_timestamp_of_the_dispatch_nobody_has_the_drive() {
         let mut sda = samples::device("sda", 9.0, vec![]);
-        sda.phases = vec!["total".into()];
+        sda.phases = [false, false, false, true];
         assert_eq!(found([DB, BACKUP].iter().map(workload).collect(), sda), None);
     }
 }

@@ -92,7 +92,7 @@ fn slowest(bands: &[Band], allowance: f64) -> Option<SlowBand> {
 #[cfg(test)]
 mod tests {
     use biolat_common::size::{BAND_NAMES, TOP_EXPONENT, band, place};
-    use biolat_model::{snapshot::DeviceView, text::format::NumberFormat};
+    use biolat_model::text::format::NumberFormat;
     use biolat_testing::samples;
     use proptest::{array::uniform16, prelude::*};
 
@@ -119,7 +119,8 @@ mod tests {
         let none = || samples::histogram(0, &[], 0, 0.0);
         let mut op = samples::op("write", 0, none(), none(), none());
         op.sizes = Some(samples::sizes(&bands));
-        let sda = DeviceView { rotational, ..samples::device("sda", 9.0, vec![op]) };
+        let mut sda = samples::device("sda", 9.0, vec![op]);
+        sda.device.rotational = rotational;
         let window = Window::between(&samples::snapshot(0.0, vec![]), &samples::snapshot(60.0, vec![sda]));
         slow_band(&window.devices[0], NumberFormat::UNICODE)
     }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use biolat_model::{
+    device::Group,
     snapshot::{DeviceView, Inflight, SeriesView, Snapshot},
     text::format::NumberFormat,
 };
@@ -12,18 +13,21 @@ use super::findings;
 use crate::window::Window;
 
 /// Reads with these latency buckets, and with these means of queue and device latency.
-fn reads(buckets: &[(i32, u64)], queue: f64, device: f64) -> Op {
+fn reads(buckets: &[(i32, u64)], queue: f64, device: f64) -> SeriesView {
     let count = buckets.iter().map(|(_, count)| count).sum::<u64>() as f64;
     let with_mean = |mean: f64| histogram(0, buckets, 0, mean * count);
     op("read", 0, with_mean(queue), with_mean(device), with_mean(queue + device))
 }
 
-fn drive(name: &str, op: Op) -> DeviceView {
-    DeviceView { model: "Drive 9".into(), ..samples::device(name, 9.0, vec![op]) }
+fn drive(name: &str, op: SeriesView) -> DeviceView {
+    let mut view = samples::device(name, 9.0, vec![op]);
+    view.device.model = "Drive 9".into();
+    view
 }
 
 fn findings_of(devices: Vec<DeviceView>, lost: &[(&str, u64)]) -> Vec<String> {
-    let lost: BTreeMap<_, _> = lost.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect();
+    let lost: BTreeMap<_, _> =
+        lost.iter().map(|&(reason, count)| (reason.to_owned().into(), count)).collect();
     let after = Snapshot { lost, ..samples::snapshot(60.0, devices) };
     let window = Window::between(&samples::snapshot(0.0, vec![]), &after);
     findings(&window, NumberFormat::UNICODE)
@@ -45,7 +49,7 @@ fn nothing_stands_out() {
     assert!(nothing_found(&found), "{found:?}");
     // Expected losses, and a few completions that were missed on idle CPUs.
     let mut sda = drive("sda", reads(QUICK, 1e-6, 9e-4));
-    sda.unseen.insert("read".into(), 3);
+    sda.unseen.insert(Group::Read, 3);
     let found = findings_of(vec![sda], &[("passthrough", 40), ("no_disk", 2), ("clock", 0)]);
     assert!(nothing_found(&found), "{found:?}");
     let found = findings_of(vec![drive("sda", reads(&[(-80, 99)], 1.0, 0.1))], &[]);
@@ -69,12 +73,12 @@ fn a_slow_device_completes_few() {
 
 fn with_inflight(device: DeviceView, read: u64, write: u64, oldest_seconds: f64, exact: bool) -> DeviceView {
     DeviceView {
-        inflight: Some(Inflight {
+        inflight: Inflight {
             reads: read,
             writes: write,
             oldest: Duration::from_secs_f64(oldest_seconds),
             is_exact: exact,
-        }),
+        },
         ..device
     }
 }
@@ -102,11 +106,11 @@ fn a_device_that_hangs() {
     assert_eq!(found, expected);
     // Without statistics, nothing tells whether others complete.
     let mut unknown = with_inflight(idle("sda"), 2, 0, 16.0, true);
-    unknown.phases.clear();
+    unknown.phases = [false; 4];
     assert_eq!(findings_of(vec![unknown], &[]), ["sda: 2 I/Os in flight, the oldest for 16 s."]);
-    // Before other findings, and nothing from an older daemon.
+    // Before other findings.
     let mut failed = drive("sda", reads(&[(-80, 10)], 0.0, 0.1));
-    failed.ops[0].errors.insert("medium".into(), 2);
+    failed.series[0].errors.insert("medium".into(), 2);
     let found = findings_of(vec![failed, with_inflight(idle("sdb"), 1, 0, 90.0, true)], &[]);
     assert!(found[0].starts_with("sdb: 1 I/O in flight"), "{found:?}");
     assert!(findings_of(vec![idle("sda")], &[])[0].starts_with("No device completed"), "{found:?}");
@@ -147,7 +151,7 @@ fn a_removed_device() {
 fn the_wait_before_a_request_exists_dominates() {
     let found = |admission: f64, count: u64| {
         let mut read = reads(&[(-80, count)], 0.0, 1e-3);
-        read.admission = histogram(0, &[(-40, count)], 0, admission * count as f64);
+        read.histograms[0] = histogram(0, &[(-40, count)], 0, admission * count as f64);
         findings_of(vec![drive("sda", read)], &[])
     };
     let expected = "sda: 75 % of the time is spent before a request exists (mean 3.00 ms; total latency after that 1.00 \
@@ -160,16 +164,14 @@ fn the_wait_before_a_request_exists_dominates() {
 /// The daemon and the kernel may be too old or too new to tell.
 #[test]
 fn what_nobody_records_is_said_where_nothing_stands_out() {
-    let quiet = |name: &str, inflight| {
-        let phases = ["queue", "device", "total"].map(str::to_owned).into();
-        DeviceView { phases, inflight, ..drive(name, reads(QUICK, 0.0, 9e-4)) }
-    };
+    let quiet =
+        |name: &str| DeviceView { phases: [false, true, true, true], ..drive(name, reads(QUICK, 0.0, 9e-4)) };
     let wait = "the wait before a request exists (throttling, wait for a tag) is not recorded by this";
-    let found = findings_of(vec![quiet("sda", Some(Inflight::default()))], &[]);
+    let found = findings_of(vec![quiet("sda")], &[]);
     assert!(found[0].contains("Waits for io.max are in no latency"), "{found:?}");
     assert!(found[1].starts_with(&format!("sda: {wait} kernel (Linux 6.18 and later")), "{found:?}");
-    let found = findings_of(["sda", "sdb", "sdc", "sdd"].map(|name| quiet(name, None)).into(), &[]);
-    assert_eq!(found[1], format!("4 devices: {wait} version of biolat."));
+    let found = findings_of(["sda", "sdb", "sdc", "sdd"].map(quiet).into(), &[]);
+    assert!(found[1].starts_with(&format!("4 devices: {wait} kernel")), "{found:?}");
 }
 
 #[test]
@@ -236,7 +238,8 @@ fn one_is_slower_than_its_siblings() {
     let other = |model: &str| {
         let mut slow = drive("sdb", reads(&[(-64, 600)], 0.0, 4e-3));
         let mut quick = drive("sda", reads(QUICK, 0.0, 9e-4));
-        (slow.model, quick.model) = (model.into(), if model.is_empty() { "" } else { "Drive 9" }.into());
+        (slow.device.model, quick.device.model) =
+            (model.into(), if model.is_empty() { "" } else { "Drive 9" }.into());
         findings_of(vec![quick, slow], &[])
     };
     assert!(other("Drive 10")[0].starts_with("Nothing"));
@@ -259,7 +262,7 @@ fn errors_and_stalls() {
     let mut flush = reads(&[(24, 1)], 0.0, 8.0);
     flush.op = "flush".into();
     let mut sda = drive("sda", read);
-    sda.ops.push(flush);
+    sda.series.push(flush);
     let found = findings_of(vec![sda], &[]);
     assert_eq!(found[0], "sda: 2 reads failed (medium).");
     assert_eq!(found[1], "sda: 1 read took longer than 1 s, the longest 7.66 s.");
@@ -269,9 +272,9 @@ fn errors_and_stalls() {
 #[test]
 fn missed_and_lost_completions() {
     let mut sda = drive("sda", reads(QUICK, 0.0, 9e-4));
-    sda.unseen.insert("read".into(), 60);
+    sda.unseen.insert(Group::Read, 60);
     let mut sdb = samples::device("sdb", 9.0, vec![reads(QUICK, 0.0, 0.0)]);
-    sdb.phases = vec!["total".into()];
+    sdb.phases = [false, false, false, true];
     sdb.lacks = "device sdb: queue and device latency may be missing; enable with: echo".into();
     let found = findings_of(vec![sda, sdb], &[("no_room", 1_234), ("passthrough", 1)]);
     assert!(

@@ -71,7 +71,7 @@ mod tests {
         let mut op = samples::op("read", 0, none(), none(), samples::histogram(0, &[(-80, 4)], 0, 0.1));
         op.sizes = Some(samples::sizes(&[("le_16KiB", &[(13, 1), (14, 3)], 1.0)]));
         let mut sda = samples::device("sda", 9.0, vec![op]);
-        sda.completions = vec![0, 4];
+        sda.spread.completions = vec![0, 4];
         let (before, after) = (samples::snapshot(1.0, vec![]), samples::snapshot(6.0, vec![sda]));
         assert!(json_line(&before, &after).contains(r#""sizes":[{"#));
         Window::between(&before, &after)

@@ -267,7 +267,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use biolat_model::{api::ApiHistory, period::Period};
-    use biolat_testing::samples::{device, histogram, op, slow_io};
+    use biolat_testing::samples::{at, device, histogram, op, slow_io};
 
     use super::{PastRange, missing, missing_breakdown, uncollected, window_of};
 
@@ -275,15 +275,15 @@ mod tests {
         let one = || histogram(0, &[(16, 1)], 0, 4.0);
         let read = op("read", 4096, histogram(1, &[], 0, 0.0), one(), one());
         Period {
-            began: 1000.0,
-            taken: 400.0,
-            seconds: 60.0,
+            began: at(1000.0),
+            ended: at(400.0),
+            length: Duration::from_secs(60),
             collections: 12,
             failures: 2,
             devices: vec![device("sda", 1.0, vec![read])],
             workloads: None,
             summary: vec![],
-            lost: [("clock".to_owned(), 3)].into(),
+            lost: [("clock".into(), 3)].into(),
             slow: vec![slow_io(1, "sda")],
             slow_dropped: 0,
         }
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn an_interval_is_a_window() {
-        let window = window_of(&interval(), 5.0);
+        let window = window_of(&interval());
         assert_eq!(
             (window.seconds, window.ended, window.restarted),
             (60.0, 400.0, false),
@@ -305,16 +305,16 @@ mod tests {
     #[test]
     fn a_suspended_machine_is_said() {
         assert_eq!(uncollected(&interval(), 5.0), None);
-        let suspended = Period { seconds: 8.0 * 3600.0 + 60.0, ..interval() };
+        let suspended = Period { length: Duration::from_secs(8 * 3600 + 60), ..interval() };
         let said = uncollected(&suspended, 5.0).unwrap();
         assert_eq!(said, "8 h of it without a collection: the machine was suspended");
     }
 
     #[test]
     fn what_is_missing_is_said() {
-        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        let range = |from, to| PastRange { from: at(from), to: at(to), is_default: false };
-        let mut history = ApiHistory::of("db1", Duration::from_secs(5), [at(0); 2], None);
+        let range =
+            |from, to| PastRange { from: at(f64::from(from)), to: at(f64::from(to)), is_default: false };
+        let mut history = ApiHistory::of("db1", Duration::from_secs(5), [UNIX_EPOCH; 2], None);
         let said = |history: &ApiHistory, range| {
             missing(history, range, !history.intervals.is_empty()).unwrap_or_default()
         };

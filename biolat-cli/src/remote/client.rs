@@ -270,6 +270,11 @@ impl Versions {
     }
 }
 
+/// The error may quote the answer.
+pub(super) fn malformed(error: serde_json::Error) -> anyhow::Error {
+    anyhow!("malformed answer: {}", sanitize::text(&error.to_string()))
+}
+
 fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
     let mut unpacked = Vec::new();
     let json = if gzip {
@@ -285,7 +290,7 @@ fn document<T: Document>(body: &[u8], gzip: bool) -> Result<T> {
     let versions: Versions = serde_json::from_slice(json)
         .map_err(|error| anyhow!("the answer is not {} of biolat: {error}", T::NAME))?;
     versions.check()?;
-    let document: T = serde_json::from_slice(json).map_err(|error| anyhow!("malformed answer: {error}"))?;
+    let document: T = serde_json::from_slice(json).map_err(malformed)?;
     document.validate()?;
     Ok(document)
 }
@@ -296,6 +301,7 @@ mod tests {
 
     use biolat_model::{
         api::ApiSlowLog,
+        device::Group,
         snapshot::{Inflight, Snapshot},
     };
     use biolat_testing::samples;
@@ -311,10 +317,10 @@ mod tests {
         op.errors.insert("medium".into(), 2);
         op.sizes = Some(samples::sizes(&[("le_4KiB", &[(12, 400)], 1e-4), ("gt_1MiB", &[(22, 300)], 0.1)]));
         let mut device = samples::device("sda", 9.0, vec![op]);
-        device.unseen.insert("read".into(), 7);
+        device.unseen.insert(Group::Read, 7);
         device.inflight =
-            Some(Inflight { reads: 1, writes: 2, oldest: Duration::from_secs_f64(31.0), is_exact: true });
-        device.completions = vec![0, 400, 300];
+            Inflight { reads: 1, writes: 2, oldest: Duration::from_secs_f64(31.0), is_exact: true };
+        device.spread.completions = vec![0, 400, 300];
         let usage = || {
             ["read", "discard"]
                 .map(|op| samples::usage("sda", op, 3000, 1e-3, if op == "read" { 9e-3 } else { 1.0 }))
@@ -406,7 +412,7 @@ mod tests {
         enlarge_counts(&mut json);
         let json = serde_json::to_vec(&json).unwrap();
         let read = document::<Snapshot>(&json, false).unwrap();
-        assert_eq!(read.devices[0].ops[0].total.count(), u64::MAX);
+        assert_eq!(read.devices[0].series[0].histograms[3].count(), u64::MAX);
         read_and_show(&json);
     }
 

@@ -12,7 +12,11 @@ use biolat_model::{api::ApiHistory, period::Period};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{client::Versions, document::Endpoint as _, validate};
+use super::{
+    client::{Versions, malformed},
+    document::Endpoint as _,
+    validate,
+};
 use crate::intervals::IntervalSink;
 
 /// An interval of a thousand devices with four ops each has 9 MiB. In memory it may be ten times as large.
@@ -27,7 +31,7 @@ pub(super) fn read(answer: &mut dyn Read, sink: &mut IntervalSink<ApiHistory>) -
     let (failure, has_head) = (reading.failure, reading.has_head);
     match (failure, outcome) {
         (Some(error), _) => Err(error),
-        (None, Err(error)) if has_head => Err(anyhow!("malformed answer: {error}")),
+        (None, Err(error)) if has_head => Err(malformed(error)),
         (None, Err(error)) => Err(anyhow!("the answer is not {} of biolat: {error}", ApiHistory::NAME)),
         (None, Ok(())) => Ok(()),
     }
@@ -64,7 +68,7 @@ impl Reading<'_> {
         // The version first: another version may have other fields.
         let versions: Result<Versions, _> = serde_json::from_slice(&json);
         versions.with_context(|| format!("the answer is not {} of biolat", ApiHistory::NAME))?.check()?;
-        let head: ApiHistory = serde_json::from_slice(&json).context("malformed answer")?;
+        let head: ApiHistory = serde_json::from_slice(&json).map_err(malformed)?;
         self.has_head = true;
         validate::history(&head)?;
         self.sink.head(head)
@@ -72,7 +76,7 @@ impl Reading<'_> {
 
     fn interval(&mut self, json: &RawValue) -> Result<()> {
         self.left.set(MAX_INTERVAL);
-        let interval: Period = serde_json::from_slice(json.get().as_bytes()).context("malformed answer")?;
+        let interval: Period = serde_json::from_slice(json.get().as_bytes()).map_err(malformed)?;
         validate::interval(&interval)?;
         self.sink.interval(interval)
     }

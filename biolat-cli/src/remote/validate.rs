@@ -152,10 +152,10 @@ mod tests {
             is_rejected(super::snapshot(&snapshot(&[(index, 1)])), &format!("no bucket {index}"));
         }
         let mut old = snapshot(&[(0, 1)]);
-        old.devices[0].inflight = Some(Inflight { oldest: Duration::MAX, ..Inflight::default() });
+        old.devices[0].inflight = Inflight { oldest: Duration::MAX, ..Inflight::default() };
         is_rejected(super::snapshot(&old), "s old");
         let mut snapshot = snapshot(&[(0, 1)]);
-        snapshot.devices[0].completions = vec![1; 1 << 16];
+        snapshot.devices[0].spread.completions = vec![1; 1 << 16];
         is_rejected(super::snapshot(&snapshot), "a host with 65536 CPUs");
     }
 
@@ -163,15 +163,11 @@ mod tests {
     fn slow_logs() {
         let log = || samples::slow_log(vec![samples::slow_io(1, "sda"), samples::slow_io(2, "sda")]);
         super::slow_log(&log()).unwrap();
-        for latency in [-1e-9, 1e300] {
-            let mut wrong = log();
-            wrong.ios[1].latency = ApiSlowLatency { queue: Some(latency), ..ApiSlowLatency::default() };
-            is_rejected(super::slow_log(&wrong), "a latency of ");
-        }
-        let mut wrong = log();
-        wrong.ios.swap(0, 1);
-        is_rejected(super::slow_log(&wrong), "do not grow");
-        is_rejected(super::slow_log(&ApiSlowLog { interval: 0.0, ..log() }), "every 0 s");
+        let [mut slow, first] = [2, 1].map(|number| samples::slow_io(number, "sda"));
+        is_rejected(super::slow_log(&samples::slow_log(vec![slow.clone(), first])), "do not grow");
+        slow.latencies[1] = Some(Duration::MAX);
+        is_rejected(super::slow_log(&samples::slow_log(vec![slow])), "a latency of ");
+        is_rejected(super::slow_log(&ApiSlowLog { interval: Duration::ZERO, ..log() }), "every 0 s");
     }
 
     #[test]
@@ -183,9 +179,9 @@ mod tests {
 
     fn interval() -> Period {
         Period {
-            began: 1.0,
-            taken: 6.0,
-            seconds: 5.0,
+            began: samples::at(1.0),
+            ended: samples::at(6.0),
+            length: Duration::from_secs(5),
             collections: 1,
             failures: 0,
             devices: vec![samples::device("sda", 1.0, vec![])],
@@ -212,13 +208,12 @@ mod tests {
             is_rejected(super::interval(&interval), "");
         };
         super::interval(&interval()).unwrap();
-        is_rejected(|interval| interval.seconds = -1.0);
-        is_rejected(|interval| interval.seconds = f64::NAN);
+        is_rejected(|interval| interval.length = Duration::MAX);
         is_rejected(|interval| interval.summary[0].slowest_seconds = 1e300);
-        is_rejected(|interval| interval.slow[0].latency.total = Some(1e300));
+        is_rejected(|interval| interval.slow[0].latencies[3] = Some(Duration::MAX));
         is_rejected(|interval| {
             let one = samples::histogram(0, &[(5000, 1)], 0, 0.0);
-            interval.devices[0].ops = vec![samples::op("read", 1, one.clone(), one.clone(), one)];
+            interval.devices[0].series = vec![samples::op("read", 1, one.clone(), one.clone(), one)];
         });
     }
 }

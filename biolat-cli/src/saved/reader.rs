@@ -83,8 +83,9 @@ fn read_lines(mut lines: Lines<'_>, sink: &mut IntervalSink<SavedHead>) -> Resul
             }
             break;
         }
-        let interval: Period = serde_json::from_slice(line)
-            .map_err(|error| anyhow!("it is damaged: interval {}: {error}", intervals + 1))?;
+        let interval: Period = serde_json::from_slice(line).map_err(|error| {
+            anyhow!("it is damaged: interval {}: {}", intervals + 1, sanitize::text(&error.to_string()))
+        })?;
         validate::interval(&interval)?;
         sink.interval(interval)?;
         intervals += 1;
@@ -106,7 +107,9 @@ fn head_of(line: &[u8]) -> Result<SavedHead> {
             version::VERSION
         );
     }
-    let damaged = |error| anyhow!("it is damaged: its first line: {error}");
+    let damaged = |error: serde_json::Error| {
+        anyhow!("it is damaged: its first line: {}", sanitize::text(&error.to_string()))
+    };
     let HeadLine { saved, history, snapshot, slow, .. }: HeadLine<Option<Snapshot>, Option<ApiSlowLog>> =
         serde_json::from_slice(line).map_err(damaged)?;
     let history = history.get().as_bytes();

@@ -12,7 +12,7 @@ fn style(unicode: bool, width: usize) -> TextStyle {
     TextStyle { terminal, width, numbers: terminal.numbers(false), fine: false }
 }
 
-fn op(name: &str) -> Op {
+fn op(name: &str) -> SeriesView {
     let total = || samples::histogram(0, &[(-80, 100)], 0, 0.1);
     samples::op(name, 4096, samples::histogram(0, &[], 0, 0.0), total(), total())
 }
@@ -25,7 +25,7 @@ fn by_size() -> DeviceView {
         ("gt_1MiB", &[(21, 1)], 2e-6),
     ]));
     let mut sda = samples::device("sda", 9.0, vec![op("flush"), write]);
-    sda.model = "Fast Drive 9".into();
+    sda.device.model = "Fast Drive 9".into();
     sda
 }
 
@@ -66,9 +66,10 @@ sda (Fast Drive 9) write: device latency by size
 
 #[test]
 fn a_bar_for_each_cpu() {
-    let device = || DeviceView {
-        completions: vec![0, 1000, 0, 0, 20, 0, 0, 0, 0, 0, 980],
-        ..samples::device("sda", 9.0, vec![op("read")])
+    let device = || {
+        let mut view = samples::device("sda", 9.0, vec![op("read")]);
+        view.spread.completions = vec![0, 1000, 0, 0, 20, 0, 0, 0, 0, 0, 980];
+        view
     };
     let expected = "\
 sda: completions by CPU
@@ -95,11 +96,13 @@ sda: completions by CPU
 #[test]
 fn both_and_nothing() {
     let both = Breakdown { sizes: true, ..cpus(&[]) };
-    let device = DeviceView { completions: vec![7], ..by_size() };
+    let mut device = by_size();
+    device.spread.completions = vec![7];
     let text = window(&seen(device), &both, &style(false, 80));
     assert!(text.contains("/s, percentiles +-19 %\n\nsda (Fast Drive 9): completions by CPU\n"), "{text}");
-    let mut idle = DeviceView { completions: vec![0], ..by_size() };
-    idle.ops[1].sizes = Some(samples::sizes(&[]));
+    let mut idle = by_size();
+    idle.spread.completions = vec![0];
+    idle.series[1].sizes = Some(samples::sizes(&[]));
     assert_eq!(
         window(&seen(idle.clone()), &sizes(), &style(false, 80)),
         "no read or write completed in 5 s\n"
@@ -107,7 +110,7 @@ fn both_and_nothing() {
     assert_eq!(window(&seen(idle.clone()), &cpus(&[]), &style(false, 80)), "no I/O completed in 5 s\n");
     // Its first I/O is still to come.
     let none = || samples::histogram(0, &[], 0, 0.0);
-    (idle.ops, idle.completions) = (vec![samples::op("read", 0, none(), none(), none())], vec![]);
+    (idle.series, idle.spread.completions) = (vec![samples::op("read", 0, none(), none(), none())], vec![]);
     assert_eq!(window(&seen(idle), &cpus(&[]), &style(false, 80)), "no I/O completed in 5 s\n");
 }
 
@@ -127,7 +130,7 @@ fn charts_of_any_range() {
         let names = ["le_4KiB", "le_64KiB", "gt_1MiB"];
         let bands = names.into_iter().zip(latencies).map(|(name, seconds)| (name, &[(12, 9)][..], *seconds));
         let mut device = by_size();
-        device.ops[1].sizes = Some(samples::sizes(&bands.collect::<Vec<_>>()));
+        device.series[1].sizes = Some(samples::sizes(&bands.collect::<Vec<_>>()));
         for width in [40, 76, 80, 200] {
             let text = window(&seen(device.clone()), &sizes(), &style(true, width));
             assert_eq!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use biolat_common::series::Phase;
-use biolat_model::snapshot::Inflight;
+use biolat_model::{device::Group, snapshot::Inflight};
 use biolat_testing::samples;
 
 use super::{TextStyle, window};
@@ -21,7 +21,7 @@ fn seen() -> Window {
     let mut op = samples::op("read", 15 * 4096, queue, total(), total());
     op.errors.insert("medium".into(), 2);
     let mut sda = samples::device("sda", 9.0, vec![op]);
-    (sda.model, sda.unseen) = ("Fast Drive 9".into(), [("read".to_owned(), 3)].into());
+    (sda.device.model, sda.unseen) = ("Fast Drive 9".into(), [(Group::Read, 3)].into());
     let mut after = samples::snapshot(105.0, vec![sda]);
     after.lost.insert("no_room".into(), 7);
     Window::between(&samples::snapshot(100.0, vec![]), &after)
@@ -84,7 +84,7 @@ fn what_has_no_device_latency_says_why_and_shows_the_total() {
     let nothing = || samples::histogram(0, &[], 0, 0.0);
     let op = samples::op("read", 4096, nothing(), nothing(), samples::histogram(0, &[(-80, 9)], 0, 0.1));
     let mut sda = samples::device("sda", 9.0, vec![op]);
-    sda.phases = vec!["total".into()];
+    sda.phases = [false, false, false, true];
     sda.lacks = "device sda: enable with: echo 2000 > /sys/block/sda/queue/wbt_lat_usec".into();
     let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(2.0, vec![sda]));
     let text = window(&seen, &view(&[Phase::Device]), &style(false, 90, false));
@@ -101,11 +101,11 @@ fn admission_is_a_phase_or_said_to_be_missing() {
         let mut op = samples::op("read", 4096, total(), total(), total());
         let mut sda = samples::device("sda", 9.0, vec![]);
         if admission {
-            op.admission = samples::histogram(0, &[(-40, 9)], 0, 0.9);
+            op.histograms[Phase::Admission as usize] = samples::histogram(0, &[(-40, 9)], 0, 0.9);
         } else {
-            sda.phases.retain(|phase| phase != "admission");
+            sda.phases[Phase::Admission as usize] = false;
         }
-        sda.ops.push(op);
+        sda.series.push(op);
         Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(2.0, vec![sda]))
     };
     let text = |admission, phases: &[Phase]| window(&of(admission), &view(phases), &style(false, 100, false));
@@ -129,8 +129,7 @@ fn admission_is_a_phase_or_said_to_be_missing() {
 #[test]
 fn a_device_that_hangs_is_not_idle() {
     let mut sda = samples::device("sda", 9.0, vec![]);
-    sda.inflight =
-        Some(Inflight { reads: 3, writes: 9, oldest: Duration::from_secs_f64(16.04), is_exact: false });
+    sda.inflight = Inflight { reads: 3, writes: 9, oldest: Duration::from_secs_f64(16.04), is_exact: false };
     let seen = Window::between(&samples::snapshot(1.0, vec![]), &samples::snapshot(6.0, vec![sda]));
     let expected = "\
 sda: 12 I/Os in flight, none completed for at least 16 s.

@@ -14,7 +14,7 @@ fn style(unicode: bool, width: usize) -> TextStyle {
 /// Five seconds of two drives, the second of which is idle.
 fn seen(workloads: Option<Vec<WorkloadView>>) -> Window {
     let mut sda = samples::device("sda", 9.0, vec![]);
-    sda.model = "Fast Drive 9".into();
+    sda.device.model = "Fast Drive 9".into();
     let after =
         Snapshot { workloads, ..samples::snapshot(6.0, vec![sda, samples::device("sdb", 9.0, vec![])]) };
     Window::between(&samples::snapshot(1.0, vec![]), &after)

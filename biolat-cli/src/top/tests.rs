@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use biolat_model::{histogram::Histogram, snapshot::Inflight};
+use biolat_model::{device::Group, histogram::Histogram, snapshot::Inflight};
 use ratatui::{
     Terminal,
     backend::TestBackend,
@@ -68,8 +68,12 @@ fn two_hundred_columns() {
     let sees = person.sees(200, 8);
     assert!(sees[3].contains("Samsung") || sees[4].contains("Samsung SSD 980 PRO 1TB"), "{sees:#?}");
     // From 2^-16 s to 2^-2 s, two cells for each octave: the long ones are few and to be seen.
-    assert_eq!(sees[2].split("ERR").nth(1).unwrap().trim(), "15µs                   250ms      p99 SO FAR");
-    let shape = |line: usize| sees[line].chars().skip(105).take(32).collect::<String>();
+    assert_eq!(
+        sees[2].split("ERR").nth(1).unwrap().trim(),
+        "INFL  OLDEST  15µs                   250ms      p99 SO FAR"
+    );
+    let shape =
+        |line: usize| sees[line].chars().skip(105 + "INFL  OLDEST  ".len()).take(32).collect::<String>();
     assert!(shape(3).trim_end().ends_with("█     ▁     ▁"), "{sees:#?}");
     // The slow window after the calm one, four times as slow.
     assert!(sees[3].ends_with("▂█"), "{sees:#?}");
@@ -199,12 +203,12 @@ fn window_with_a_hang() -> Window {
     let mut window = window();
     let inflight = [(3, 0, 0.2, true), (0, 64, 1.25, true), (0, 12, 16.0, false)];
     for (device, (read, write, oldest_seconds, exact)) in window.devices.iter_mut().zip(inflight) {
-        device.inflight = Some(Inflight {
+        device.inflight = Inflight {
             reads: read,
             writes: write,
             oldest: Duration::from_secs_f64(oldest_seconds),
             is_exact: exact,
-        });
+        };
     }
     window
 }
@@ -252,7 +256,7 @@ q quit  ? help  s sort  p phase  o ops  f filter  Enter histogram  w workloads";
 #[test]
 fn ios_in_flight_where_there_is_room() {
     let mut window = window_with_a_hang();
-    window.devices[2].inflight = Some(Inflight::default());
+    window.devices[2].inflight = Inflight::default();
     let person = Person::before(window);
     let expected = "DEVICE   MODEL              IOPS   MB/s    p50    p99  p99.9    max  QUEUE   ERR";
     assert_eq!(person.sees(80, 9)[2], expected);
@@ -378,7 +382,7 @@ fn longer_and_shorter() {
 fn what_must_not_be_overlooked() {
     let mut person = Person::before(window());
     person.windows[0].lost.insert("no_room".into(), 12);
-    person.windows[0].devices[0].unseen.insert("read".into(), 3);
+    person.windows[0].devices[0].unseen.insert(Group::Read, 3);
     person.windows[0].failures = 1;
     person.trouble = Some("no answer for 3s, retrying: Connection refused".into());
     let sees = person.sees(80, 24);

@@ -60,10 +60,10 @@ mod tests {
             op: "read".into(),
             sector: number,
             bytes: 512,
-            status: "ok",
+            status: "ok".into(),
             latencies: [None, None, None, total_ns.map(Duration::from_nanos)],
             cpu: 0,
-            cgroup: "/system.slice/a.service".to_owned(),
+            workload: None,
         }
     }
 

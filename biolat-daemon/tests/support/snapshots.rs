@@ -9,7 +9,7 @@ use biolat_daemon::{
 use biolat_model::{
     device::Device,
     histogram::Histogram,
-    snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
+    snapshot::{DeviceView, Process, SeriesView, Snapshot},
 };
 
 /// With large answers, which clients are slow to read.
@@ -32,20 +32,17 @@ pub(crate) fn snapshot(devices: usize) -> Snapshot {
             histograms: std::array::from_fn(|_| histogram.clone()),
             ..SeriesView::default()
         }],
-        unseen: Vec::new(),
-        inflight: Inflight::default(),
-        spread: CpuSpread::default(),
+        ..DeviceView::default()
     };
+    let ServeConfig { host, interval, .. } = serve_config();
     Snapshot {
+        host,
+        interval,
         taken: SystemTime::now(),
         started: SystemTime::now(),
         devices: (0..devices).map(view).collect(),
-        workloads: None,
-        lost: Vec::new(),
-        slow: SlowLog::default(),
-        health: Health::default(),
-        probe: None,
         process: Some(Process::default()),
         online_cpus: Some(2),
+        ..Snapshot::default()
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use biolat_daemon::http::Limits;
-use biolat_model::snapshot::{SlowIo, SlowLog, Snapshot};
+use biolat_model::snapshot::{SlowIo, Snapshot};
 use serde_json::Value;
 
 use crate::support::{
@@ -39,13 +39,12 @@ fn with_slow_reads(snapshot: &Snapshot, milliseconds: &[u64]) -> Snapshot {
         op: "read".into(),
         sector: number,
         bytes: 4096,
-        status: "ok",
+        status: "ok".into(),
         latencies: [None, None, None, Some(Duration::from_millis(milliseconds))],
         cpu: 0,
-        cgroup: "/system.slice/a.service".to_owned(),
+        workload: None,
     };
-    let slow = SlowLog { ios: (1..).zip(milliseconds).map(io).collect(), dropped: 0 };
-    Snapshot { slow, ..snapshot.clone() }
+    Snapshot { slow: (1..).zip(milliseconds).map(io).collect(), ..snapshot.clone() }
 }
 
 #[tokio::test]

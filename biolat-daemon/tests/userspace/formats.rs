@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -20,13 +21,15 @@ use biolat_model::{
     size_histogram::SizeHistogram,
     snapshot::{
         BandView, CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
-        SlowLog, Snapshot, WorkloadRoom, WorkloadUsage, WorkloadView,
+        Snapshot, WorkloadRoom, WorkloadUsage, WorkloadView,
     },
 };
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
     Exemplar, Histogram as Encoded, LabelPair, Metric, MetricFamily,
 };
 use prost::Message as _;
+use serde::Deserialize as _;
+use serde_json::Value;
 
 fn histogram(scale: u64) -> Histogram {
     Histogram {
@@ -51,10 +54,10 @@ fn slow_io(number: u64, milliseconds: Option<u64>) -> SlowIo {
         op: "read".into(),
         sector: 1000 + number,
         bytes: 4096,
-        status: if milliseconds.is_none() { "ioerr" } else { "ok" },
+        status: if milliseconds.is_none() { "ioerr" } else { "ok" }.into(),
         latencies: [None, None, None, milliseconds.map(Duration::from_millis)],
         cpu: 3,
-        cgroup: "/system.slice/a.service".to_owned(),
+        workload: None,
     }
 }
 
@@ -64,8 +67,11 @@ fn sizes(scale: u64) -> SizesView {
     SizesView {
         requests: SizeHistogram { zero: 1, buckets: vec![(12, 3 * scale), (20, 4)], overflow: 2 },
         bands: vec![
-            ("le_4KiB", BandHistogram::from_cells(&cells, 3_000)),
-            ("gt_1MiB", BandHistogram::from_cells(&[scale; BAND_CELLS], 1 << 40)),
+            BandView { size: "le_4KiB".into(), device: BandHistogram::from_cells(&cells, 3_000) },
+            BandView {
+                size: "gt_1MiB".into(),
+                device: BandHistogram::from_cells(&[scale; BAND_CELLS], 1 << 40),
+            },
         ],
     }
 }
@@ -74,11 +80,8 @@ fn sizes(scale: u64) -> SizesView {
 fn workload(cgroup: &str, reads: u64) -> WorkloadView {
     let mut cells = [0; BAND_CELLS];
     cells[30] = reads;
+    let since = UNIX_EPOCH + Duration::from_secs(1_700_000_002);
     WorkloadView {
-        cgroup: cgroup.to_owned(),
-        identity: Identity::of_path(cgroup),
-        since: UNIX_EPOCH + Duration::from_secs(1_700_000_002),
-        is_gone: false,
         usage: vec![WorkloadUsage {
             device: "nvme0n1".into(),
             op: "read".into(),
@@ -88,6 +91,7 @@ fn workload(cgroup: &str, reads: u64) -> WorkloadView {
             device_ns: 1_500_000_000,
             latency: BandHistogram::from_cells(&cells, 1_750_000_000),
         }],
+        ..WorkloadView::new(cgroup, &Identity::of_path(cgroup), since)
     }
 }
 
@@ -107,7 +111,7 @@ fn snapshot() -> Snapshot {
         op: op.into(),
         bytes: 4096 * scale,
         histograms: [Histogram::new(), histogram(scale), Histogram::new(), histogram(2 * scale)],
-        errors: vec![("medium", scale), ("nospc", 1)],
+        errors: [("medium".into(), scale), ("nospc".into(), 1)].into(),
         requeues: scale,
         sizes: Some(sizes(scale)),
         ended_workload_ios: 7 * scale,
@@ -118,6 +122,8 @@ fn snapshot() -> Snapshot {
         ..series("write_zeroes", 3)
     };
     Snapshot {
+        host: "example".into(),
+        interval: Duration::from_millis(2500),
         taken: UNIX_EPOCH + Duration::from_micros(1_700_000_005_500_123),
         started: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
         devices: vec![DeviceView {
@@ -141,6 +147,7 @@ fn snapshot() -> Snapshot {
             },
             since: UNIX_EPOCH + Duration::from_millis(1_700_000_001_250),
             phases: [false, false, true, true],
+            lacks: "no timestamp of the dispatch".into(),
             series: vec![series("read", 10), write_zeroes],
             unseen: Group::ALL.into_iter().zip([4, 0, 0, 1]).collect(),
             inflight: Inflight {
@@ -157,8 +164,9 @@ fn snapshot() -> Snapshot {
             },
         }],
         workloads: Some(vec![workload("/", 4), workload("/system.slice/a.service", 6)]),
-        lost: vec![("iostats_off", 17), ("no_room", 0)],
-        slow: SlowLog { ios: ios.into(), dropped: 6 },
+        lost: [("iostats_off".into(), 17), ("no_room".into(), 0)].into(),
+        slow: ios.into(),
+        slow_dropped: 6,
         health: Health {
             durations: histogram(1),
             failures: 2,
@@ -172,6 +180,7 @@ fn snapshot() -> Snapshot {
         probe: Some(ProbeRuns { count: 1000, time: Duration::from_nanos(50_500) }),
         process: Some(Process { cpu_seconds: 1.5, resident_bytes: 7 << 20, ..Process::default() }),
         online_cpus: Some(16),
+        ..Snapshot::default()
     }
 }
 
@@ -553,150 +562,209 @@ fn types_and_units_of_the_texts() {
 /// Every value of the parsed JSON is that of the protobuf.
 #[test]
 fn json_agrees_with_the_protobuf() {
-    let read = assert_json_agrees_with_the_protobuf(&snapshot());
-    assert_eq!((read.version, read.biolat.as_str()), (1, env!("CARGO_PKG_VERSION")));
-    assert_eq!((read.host.as_str(), read.interval), ("example", 2.5));
-    assert_eq!((read.taken, read.started), (1_700_000_005.500_123, 1_700_000_000.0));
-    assert!(!read.devices[0].lacks.is_empty(), "a phase is missing");
-    assert_eq!(read.devices[0].ops[0].errors.len(), 2);
+    let json = assert_json_agrees_with_the_protobuf(&snapshot());
+    assert_eq!((&json["version"], &json["biolat"]), (&1.into(), &env!("CARGO_PKG_VERSION").into()));
+    assert_eq!((&json["host"], &json["interval"]), (&"example".into(), &2.5.into()));
+    assert_eq!((&json["taken"], &json["started"]), (&1_700_000_005.500_123.into(), &1_700_000_000.0.into()));
 }
 
-pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> Snapshot {
-    let model = Snapshot::of(snapshot, "example", Duration::from_millis(2500));
-    let read: Snapshot = serde_json::from_slice(&serde_json::to_vec(&model).unwrap()).unwrap();
-    assert_eq!(read, model);
+pub(crate) fn assert_json_agrees_with_the_protobuf(snapshot: &Snapshot) -> Value {
+    let json = serde_json::to_vec(snapshot).unwrap();
+    let read: Snapshot = serde_json::from_slice(&json).unwrap();
+    // The slow I/Os are a document of their own.
+    assert_eq!(read, Snapshot { slow: Arc::default(), ..snapshot.clone() });
 
+    let json: Value = serde_json::from_slice(&json).unwrap();
     let families = families_of(snapshot, BOTH);
-    let value = |name: &str, labels: &[(&str, &str)]| {
-        let metric = with(&families[name], labels);
-        metric.counter.as_ref().map_or_else(|| metric.gauge.as_ref().unwrap().value, |counter| counter.value)
+    let number = |name: &str, labels: &[(&str, &str)]| {
+        let found = families.get(name).map_or(Vec::new(), |family| find(family, labels));
+        assert!(found.len() <= 1, "{labels:?} in {name}");
+        let number = |metric: &&Metric| match &metric.counter {
+            Some(counter) => counter.value,
+            None => metric.gauge.as_ref().unwrap().value,
+        };
+        found.first().map(number)
     };
     let count = |name: &str| families[name].metric.len();
-    assert_eq!(read.lost.len(), count("biolat_lost_completions_total"));
-    for (reason, lost) in &read.lost {
-        assert_eq!(*lost as f64, value("biolat_lost_completions_total", &[("reason", reason)]));
+    assert_eq!(counts(&json["lost"]).count(), count("biolat_lost_completions_total"));
+    for (reason, lost) in counts(&json["lost"]) {
+        assert_eq!(Some(lost), number("biolat_lost_completions_total", &[("reason", reason)]));
     }
-    assert_eq!(read.devices.len(), count("biolat_device_info"));
-    let ops = read.devices.iter().map(|device| device.ops.len()).sum::<usize>();
-    let flushes = read.devices.iter().flat_map(|device| &device.ops).filter(|op| op.op == "flush").count();
-    assert_eq!(ops - flushes, count("biolat_io_bytes_total"));
-    let missed = read.devices.iter().flat_map(|device| device.unseen.values()).filter(|&&count| count > 0);
-    assert_eq!(missed.count(), count("biolat_unseen_completions_total"));
-    for device in &read.devices {
-        assert_device_agrees_with_the_protobuf(device, &families, &value);
+    let devices = elements(&json["devices"]);
+    assert_eq!(devices.len(), count("biolat_device_info"));
+    let ops = devices.iter().flat_map(|device| elements(&device["ops"]));
+    assert_eq!(ops.filter(|op| op["op"] != "flush").count(), count("biolat_io_bytes_total"));
+    let missed = devices.iter().flat_map(|device| counts(&device["unseen"]));
+    assert_eq!(missed.filter(|(_, count)| *count > 0.0).count(), count("biolat_unseen_completions_total"));
+    for device in devices {
+        assert_device_agrees_with_the_protobuf(device, &families, &number);
+    }
+    let workloads = json["workloads"].as_array().map_or(&[][..], Vec::as_slice);
+    assert_eq!(workloads.len(), count("biolat_workload_info"));
+    for workload in workloads {
+        assert_workload_agrees_with_the_protobuf(workload, &families, &number);
     }
 
-    let daemon = &read.daemon;
     let collections = families["biolat_collect_duration_seconds"].metric[0].histogram.as_ref().unwrap();
-    assert_eq!(
-        (daemon.collections, daemon.collection_seconds),
-        (collections.sample_count, collections.sample_sum)
-    );
-    for (found, name) in [
-        (read.taken, "biolat_collect_timestamp_seconds"),
-        (read.slow_dropped as f64, "biolat_slow_records_dropped_total"),
-        (daemon.failures as f64, "biolat_collect_failures_total"),
-        (daemon.overruns as f64, "biolat_collect_overruns_total"),
-        (daemon.slots as f64, "biolat_series_slots"),
-        (daemon.map_bytes as f64, "biolat_map_bytes"),
-        (daemon.cpu_seconds, "process_cpu_seconds_total"),
-        (daemon.resident_bytes as f64, "process_resident_memory_bytes"),
+    assert_same_histogram(&json["daemon"]["collections"], collections);
+    for (field, name) in [
+        ("/taken", "biolat_collect_timestamp_seconds"),
+        ("/slow_dropped", "biolat_slow_records_dropped_total"),
+        ("/daemon/failures", "biolat_collect_failures_total"),
+        ("/daemon/overruns", "biolat_collect_overruns_total"),
+        ("/daemon/lost_requeues", "biolat_lost_requeues_total"),
+        ("/daemon/slots", "biolat_series_slots"),
+        ("/daemon/map_bytes", "biolat_map_bytes"),
+        ("/daemon/workload_room/used", "biolat_workload_places_used"),
+        ("/daemon/workload_room/refused_ios", "biolat_workload_no_room_ios_total"),
+        ("/probe/runs", "biolat_probe_runs_total"),
+        ("/probe/seconds", "biolat_probe_run_seconds_total"),
+        ("/process/cpu_seconds", "process_cpu_seconds_total"),
+        ("/process/resident_bytes", "process_resident_memory_bytes"),
+        ("/process/virtual_bytes", "process_virtual_memory_bytes"),
+        ("/process/open_fds", "process_open_fds"),
+        ("/process/max_fds", "process_max_fds"),
+        ("/process/start_time_seconds", "process_start_time_seconds"),
+        ("/online_cpus", "biolat_online_cpus"),
     ] {
-        assert_eq!(found, value(name, &[]), "{name}");
+        assert_eq!(json.pointer(field).and_then(Value::as_f64), number(name, &[]), "{name}");
     }
-    assert_eq!(daemon.probe.is_some(), families.contains_key("biolat_probe_runs_total"));
-    if let Some(probe) = &daemon.probe {
-        assert_eq!(probe.runs as f64, value("biolat_probe_runs_total", &[]));
-        assert_eq!(probe.seconds, value("biolat_probe_run_seconds_total", &[]));
-    }
-    read
+    json
+}
+
+fn elements(list: &Value) -> &[Value] {
+    list.as_array().unwrap()
+}
+
+/// The members of an object of counts.
+fn counts(object: &Value) -> impl Iterator<Item = (&str, f64)> {
+    object.as_object().unwrap().iter().map(|(name, count)| (name.as_str(), count.as_f64().unwrap()))
 }
 
 fn assert_device_agrees_with_the_protobuf(
-    device: &DeviceView,
+    device: &Value,
     families: &BTreeMap<String, MetricFamily>,
-    value: &impl Fn(&str, &[(&str, &str)]) -> f64,
+    number: &impl Fn(&str, &[(&str, &str)]) -> Option<f64>,
 ) {
-    let of_device = ("device", device.name.as_str());
+    let of_device = ("device", device["name"].as_str().unwrap());
     let info = with(&families["biolat_device_info"], &[of_device]);
     let label = |name: &str| info.label.iter().find(|label| label.name == name).unwrap().value.as_str();
-    assert_eq!(
-        [device.model.as_str(), &device.serial, &device.firmware, &device.transport, &device.scheduler],
-        ["model", "serial", "firmware", "transport", "scheduler"].map(label)
-    );
-    assert_eq!(device.rotational, label("rotational") == "1");
-    let paths = families.get("biolat_path_info").map_or(&[][..], |family| &family.metric);
-    let is_of_device = |label: &LabelPair| label.name == "device" && label.value == device.name;
-    let path = paths.iter().find(|metric| metric.label.iter().any(is_of_device));
-    assert_eq!(device.path.is_some(), path.is_some());
-    if let (Some(MultipathPath { of, transport, address, state }), Some(metric)) = (&device.path, path) {
-        let values: Vec<_> = metric.label.iter().map(|label| &label.value).collect();
-        assert_eq!(values, [&device.name, of, transport, address, state]);
+    for name in ["model", "serial", "firmware", "transport", "scheduler"] {
+        assert_eq!(device[name], label(name), "{name}");
+    }
+    assert_eq!(device["rotational"], label("rotational") == "1");
+    let paths = families.get("biolat_path_info").map_or(Vec::new(), |family| find(family, &[of_device]));
+    assert_eq!(device["path"].is_object(), paths.len() == 1);
+    for path in paths {
+        let values: Vec<_> = path.label.iter().map(|label| Value::from(&*label.value)).collect();
+        let fields = ["of", "transport", "address", "state"].map(|field| device["path"][field].clone());
+        assert_eq!(values[1..], fields);
     }
     for phase in ["admission", "queue", "device", "total"] {
-        let labels = [of_device, ("phase", phase)];
-        let is_missing = !find(&families["biolat_device_phase_available"], &labels).is_empty();
-        assert_eq!(device.phases.iter().any(|found| found == phase), !is_missing, "{phase}");
+        let is_missing = number("biolat_device_phase_available", &[of_device, ("phase", phase)]).is_some();
+        assert_eq!(elements(&device["phases"]).contains(&phase.into()), !is_missing, "{phase}");
     }
-    let inflight = device.inflight.unwrap();
-    let of_op = |op| value("biolat_inflight_ios", &[of_device, ("op", op)]);
-    assert_eq!((inflight.reads as f64, inflight.writes as f64), (of_op("read"), of_op("write")));
-    assert_eq!(inflight.oldest.as_secs_f64(), value("biolat_oldest_inflight_seconds", &[of_device]));
-    assert_eq!(inflight.is_exact, find(&families["biolat_oldest_inflight_exact"], &[of_device]).is_empty());
-    let errors = device.ops.iter().flat_map(|op| op.errors.values()).sum::<u64>();
-    assert_eq!(errors as f64, value("biolat_failed_ios_total", &[of_device]));
+    for (field, name) in [
+        ("/inflight/oldest_seconds", "biolat_oldest_inflight_seconds"),
+        ("/effective_cpus", "biolat_completion_cpus"),
+        ("/largest_share", "biolat_completion_cpu_share_max"),
+        ("/off_node_share", "biolat_completion_off_node_share"),
+    ] {
+        assert_eq!(device.pointer(field).unwrap().as_f64(), number(name, &[of_device]), "{name}");
+    }
+    for op in ["read", "write"] {
+        assert_eq!(
+            device["inflight"][op].as_f64(),
+            number("biolat_inflight_ios", &[of_device, ("op", op)])
+        );
+    }
+    let is_exact = number("biolat_oldest_inflight_exact", &[of_device]).is_none();
+    assert_eq!(device["inflight"]["exact"], is_exact);
+    let ops = elements(&device["ops"]);
+    let errors = ops.iter().flat_map(|op| counts(&op["errors"])).map(|(_, count)| count).sum();
+    assert_eq!(Some(errors), number("biolat_failed_ios_total", &[of_device]));
     for (over, exponent) in [("0.125", -3), ("1", 0), ("8", 3)] {
-        let slow = device.ops.iter().map(|op| op.total.count_above(exponent)).sum::<u64>();
+        let above = |op: &Value| Histogram::deserialize(&op["total"]).unwrap().count_above(exponent);
+        let slow = ops.iter().map(above).sum::<u64>();
         if slow > 0 || exponent >= 0 {
-            assert_eq!(slow as f64, value("biolat_slow_ios_total", &[of_device, ("over", over)]));
+            let exposed = number("biolat_slow_ios_total", &[of_device, ("over", over)]);
+            assert_eq!(Some(slow as f64), exposed);
         }
     }
-    for (op, count) in device.unseen.iter().filter(|(_, count)| **count > 0) {
-        assert_eq!(*count as f64, value("biolat_unseen_completions_total", &[of_device, ("op", op)]));
+    for (op, count) in counts(&device["unseen"]) {
+        let exposed = number("biolat_unseen_completions_total", &[of_device, ("op", op)]);
+        assert_eq!(count, exposed.unwrap_or(0.0));
     }
-    let missed = device.unseen.values().sum::<u64>();
-    assert_eq!(missed as f64, value("biolat_unseen_ios_total", &[of_device]));
-    for op in &device.ops {
-        let labels = [of_device, ("op", op.op.as_str())];
-        if op.op != "flush" {
-            assert_eq!(op.bytes as f64, value("biolat_io_bytes_total", &labels));
+    let missed = counts(&device["unseen"]).map(|(_, count)| count).sum();
+    assert_eq!(Some(missed), number("biolat_unseen_ios_total", &[of_device]));
+    for op in ops {
+        let labels = [of_device, ("op", op["op"].as_str().unwrap())];
+        if op["op"] != "flush" {
+            assert_eq!(op["bytes"].as_f64(), number("biolat_io_bytes_total", &labels));
         }
-        for (status, count) in &op.errors {
+        for (status, count) in counts(&op["errors"]) {
             let labels = [labels[0], labels[1], ("status", status)];
-            assert_eq!(*count as f64, value("biolat_io_errors_total", &labels));
+            assert_eq!(Some(count), number("biolat_io_errors_total", &labels));
         }
-        let of_op = |name: &str, labels: &[_]| {
-            let found = find(&families[name], labels);
-            found.first().map_or(0.0, |metric| metric.counter.as_ref().unwrap().value)
-        };
-        assert_eq!(op.requeues as f64, of_op("biolat_requeues_total", &labels));
+        for (field, name) in [
+            ("requeues", "biolat_requeues_total"),
+            ("ended_workload_ios", "biolat_workload_ended_ios_total"),
+        ] {
+            assert_eq!(op[field].as_f64(), number(name, &labels).or(Some(0.0)), "{name}");
+        }
         let sizes = find(&families["biolat_io_size_bytes"], &labels);
-        assert_eq!(op.sizes.is_some(), sizes.len() == 1);
+        assert_eq!(op["sizes"].is_object(), sizes.len() == 1);
         let bands = find(&families["biolat_size_device_latency_seconds"], &labels);
-        assert_eq!(op.sizes.as_ref().map_or(0, |sizes| sizes.bands.len()), bands.len());
-        if let Some(found) = &op.sizes {
-            assert_same_sizes(&found.requests, op.bytes, sizes[0].histogram.as_ref().unwrap());
-            for (BandView { size, device }, encoded) in found.bands.iter().zip(bands) {
+        if let [encoded] = sizes[..] {
+            assert_same_sizes(&op["sizes"]["requests"], &op["bytes"], encoded.histogram.as_ref().unwrap());
+            let found = elements(&op["sizes"]["bands"]);
+            assert_eq!(found.len(), bands.len());
+            for (band, encoded) in found.iter().zip(bands) {
                 assert_eq!(
                     encoded.label.last().map(|label| (&*label.name, &*label.value)),
-                    Some(("size", &**size))
+                    Some(("size", band["size"].as_str().unwrap()))
                 );
-                assert_same_band(device, encoded.histogram.as_ref().unwrap());
+                assert_same_histogram(&band["device"], encoded.histogram.as_ref().unwrap());
             }
         }
-        for (phase, histogram) in
-            [("admission", &op.admission), ("queue", &op.queue), ("device", &op.device), ("total", &op.total)]
-        {
-            let is_exposed = histogram.count() > 0 || device.phases.iter().any(|found| found == phase);
+        for phase in ["admission", "queue", "device", "total"] {
+            let histogram = &op[phase];
+            let is_available = elements(&device["phases"]).contains(&phase.into());
             let family = &families[&format!("biolat_{phase}_latency_seconds")];
-            if is_exposed || phase != "admission" {
+            if is_available || histogram["count"] != 0 || phase != "admission" {
                 assert_same_histogram(histogram, with(family, &labels).histogram.as_ref().unwrap());
             } else {
                 assert!(find(family, &labels).is_empty());
             }
             let labels = [labels[0], labels[1], ("phase", phase)];
-            assert_eq!(histogram.overflow as f64, of_op("biolat_latency_overflows_total", &labels));
+            let overflows = number("biolat_latency_overflows_total", &labels);
+            assert_eq!(histogram["overflow"].as_f64(), overflows.or(Some(0.0)));
         }
+    }
+}
+
+fn assert_workload_agrees_with_the_protobuf(
+    workload: &Value,
+    families: &BTreeMap<String, MetricFamily>,
+    number: &impl Fn(&str, &[(&str, &str)]) -> Option<f64>,
+) {
+    let of_workload = ("cgroup", workload["cgroup"].as_str().unwrap());
+    for LabelPair { name, value, .. } in &with(&families["biolat_workload_info"], &[of_workload]).label {
+        assert_eq!(workload[name], **value, "{name}");
+    }
+    for usage in elements(&workload["usage"]) {
+        let label = |name| (name, usage[name].as_str().unwrap());
+        let labels = [label("device"), label("op"), of_workload];
+        for (field, name) in [
+            ("bytes", "biolat_workload_io_bytes_total"),
+            ("errors", "biolat_workload_failed_ios_total"),
+            ("queue_seconds", "biolat_workload_queue_seconds_total"),
+            ("device_seconds", "biolat_workload_device_seconds_total"),
+        ] {
+            assert_eq!(usage[field].as_f64(), number(name, &labels).or(Some(0.0)), "{name}");
+        }
+        let encoded = with(&families["biolat_workload_latency_seconds"], &labels);
+        assert_same_histogram(&usage["total"], encoded.histogram.as_ref().unwrap());
     }
 }
 
@@ -727,33 +795,28 @@ fn output_is_the_recorded_one() {
 }
 
 /// The last bucket has the sizes above the range.
-fn assert_same_sizes(sizes: &SizeHistogram, bytes: u64, encoded: &Encoded) {
-    assert_eq!((sizes.count(), bytes as f64), (encoded.sample_count, encoded.sample_sum));
-    assert_eq!((sizes.zero, encoded.zero_threshold, encoded.schema), (encoded.zero_count, 256.0, 0));
-    let overflow = (sizes.overflow > 0).then_some((25, sizes.overflow));
-    assert_eq!(sizes.buckets.iter().copied().chain(overflow).collect::<Vec<_>>(), native(encoded));
-}
-
-fn assert_same_band(band: &BandHistogram, encoded: &Encoded) {
-    assert_eq!((band.count(), encoded.schema), (encoded.sample_count, 1));
-    let json = serde_json::to_value(band).unwrap();
-    let buckets: Vec<(i32, u64)> = serde_json::from_value(json["buckets"].clone()).unwrap();
-    let mut buckets: BTreeMap<_, _> = buckets.into_iter().collect();
-    match json["overflow"].as_u64().unwrap() {
-        0 => {}
-        overflow => *buckets.entry(20).or_default() += overflow,
-    }
-    assert_eq!(buckets.into_iter().collect::<Vec<_>>(), native(encoded));
-    assert_eq!(json["zero"].as_u64(), Some(encoded.zero_count));
+fn assert_same_sizes(sizes: &Value, bytes: &Value, encoded: &Encoded) {
+    assert_eq!(bytes.as_f64(), Some(encoded.sample_sum));
+    assert_eq!((encoded.zero_threshold, encoded.schema), (256.0, 0));
+    assert_same_buckets(sizes, encoded, 25);
+    let sizes = SizeHistogram::deserialize(sizes).unwrap();
+    assert_eq!(sizes.count(), encoded.sample_count);
 }
 
 /// The last bucket of a native histogram has the latencies above the range as well.
-fn assert_same_histogram(histogram: &Histogram, encoded: &Encoded) {
-    assert_eq!((histogram.count(), histogram.sum_seconds()), (encoded.sample_count, encoded.sample_sum));
-    assert_eq!(histogram.zero, encoded.zero_count);
-    let mut buckets: BTreeMap<i32, u64> = histogram.buckets.iter().copied().collect();
-    if histogram.overflow > 0 {
-        *buckets.entry(80).or_default() += histogram.overflow;
+fn assert_same_histogram(histogram: &Value, encoded: &Encoded) {
+    assert_eq!(histogram["count"], encoded.sample_count);
+    assert_eq!(histogram["seconds"], encoded.sample_sum);
+    assert_same_buckets(histogram, encoded, 10 << encoded.schema);
+}
+
+fn assert_same_buckets(histogram: &Value, encoded: &Encoded, last: i32) {
+    assert_eq!(histogram["zero"], encoded.zero_count);
+    let mut buckets: BTreeMap<i32, u64> =
+        Vec::deserialize(&histogram["buckets"]).unwrap().into_iter().collect();
+    let overflow = histogram["overflow"].as_u64().unwrap();
+    if overflow > 0 {
+        *buckets.entry(last).or_default() += overflow;
     }
     assert_eq!(buckets.into_iter().collect::<Vec<_>>(), native(encoded));
 }

@@ -13,7 +13,7 @@ use biolat_model::{
     histogram::Histogram,
     size_histogram::SizeHistogram,
     snapshot::{
-        CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo, SlowLog,
+        BandView, CpuSpread, DeviceView, Health, Inflight, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
         Snapshot,
     },
 };
@@ -44,9 +44,10 @@ fn sizes() -> impl Strategy<Value = SizesView> {
         .prop_map(|(requests, bands, cells, sum_ns)| {
             let cells = std::array::from_fn(|cell| if cell == BAND_CELLS - 1 { 0 } else { cells[cell] });
             let band = BandHistogram::from_cells(&cells, sum_ns.into());
+            let band = |name: &'static str| BandView { size: name.into(), device: band.clone() };
             SizesView {
                 requests: SizeHistogram::from_cells(&requests.map(u64::from)),
-                bands: bands.into_iter().map(|name| (name, band.clone())).collect(),
+                bands: bands.into_iter().map(band).collect(),
             }
         })
 }
@@ -60,7 +61,7 @@ fn series() -> impl Strategy<Value = Vec<SeriesView>> {
                 op: op.to_owned(),
                 bytes,
                 histograms: histograms.clone(),
-                errors: statuses.iter().map(|&status| (status, errors)).collect(),
+                errors: statuses.iter().map(|&status| (status.into(), errors)).collect(),
                 requeues: bytes / 3,
                 sizes: (bytes % 2 == 0).then(|| sizes.clone()),
                 ended_workload_ios: bytes / 5,
@@ -108,6 +109,7 @@ fn device() -> impl Strategy<Value = DeviceView> {
             },
             since: UNIX_EPOCH + Duration::from_millis(since.into()),
             phases,
+            lacks: String::new(),
             series,
             unseen: Group::ALL.into_iter().zip(missed.map(u64::from)).collect(),
             inflight: Inflight {
@@ -142,11 +144,11 @@ prop_compose! {
             op: op.to_owned(),
             sector,
             bytes,
-            status: "ok",
+            status: "ok".into(),
             // From a nanosecond to longer than the range.
             latencies: latencies.map(|ns| ns.map(|ns| Duration::from_nanos(ns >> (24 + ns % 40)))),
             cpu: bytes % 7,
-            cgroup: "/system.slice/a.service".to_owned(),
+            workload: None,
         }
     }
 }
@@ -173,13 +175,14 @@ prop_compose! {
             taken: UNIX_EPOCH + Duration::from_micros(taken),
             started: UNIX_EPOCH,
             devices,
-            workloads: None,
-            lost: lost.into_iter().map(|reason| (reason, count.into())).collect(),
-            slow: SlowLog { ios: numbered(ios), dropped: count.into() },
+            lost: lost.into_iter().map(|reason| (reason.into(), count.into())).collect(),
+            slow: numbered(ios),
+            slow_dropped: count.into(),
             health: Health { durations, failures: count.into(), ..Health::default() },
             probe: runs.map(|(runs, ns)| ProbeRuns { count: runs.into(), time: Duration::from_nanos(ns) }),
             process: Some(Process { resident_bytes: count.into(), ..Process::default() }),
             online_cpus: runs.map(|(runs, _)| runs as usize),
+            ..Snapshot::default()
         }
     }
 }
@@ -236,8 +239,9 @@ proptest! {
         for device in snapshot.devices.iter_mut().map(|view| &mut view.device) {
             let path = device.path.iter_mut();
             let path = path.flat_map(|path| [&mut path.of, &mut path.transport, &mut path.address, &mut path.state]);
+            let holders = Arc::make_mut(&mut device.stack).iter_mut().map(|holder| &mut holder.name);
             let texts = [&mut device.model, &mut device.serial, &mut device.firmware];
-            texts.into_iter().chain(path).for_each(|text| text.retain(|c| c.is_ascii() && !c.is_control()));
+            texts.into_iter().chain(path).chain(holders).for_each(|text| text.retain(|c| c.is_ascii() && !c.is_control()));
         }
         assert_json_agrees_with_the_protobuf(&snapshot);
     }

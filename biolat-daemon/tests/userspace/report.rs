@@ -20,8 +20,9 @@ use biolat_daemon::{
 };
 use biolat_model::{
     band_histogram::BandHistogram,
+    cgroup::Identity,
     size_histogram::SizeHistogram,
-    snapshot::{SizesView, Snapshot, WorkloadUsage, WorkloadView},
+    snapshot::{BandView, SizesView, Snapshot, WorkloadUsage, WorkloadView},
 };
 use flate2::{Compression, write::GzEncoder};
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,6 +41,7 @@ const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: serv
 fn collection(number: u64, started: SystemTime) -> Snapshot {
     let mut snapshot = snapshot(1);
     snapshot.started = started;
+    snapshot.interval = Duration::from_millis(200);
     snapshot.taken = started + Duration::from_millis(200 * number);
     for _ in 0..number {
         snapshot.health.durations.zero += 1;
@@ -60,7 +62,7 @@ fn collection(number: u64, started: SystemTime) -> Snapshot {
 /// So many requests of 4 KiB.
 fn sizes(count: u64) -> SizesView {
     let requests = SizeHistogram { zero: 0, buckets: vec![(12, count)], overflow: 0 };
-    SizesView { requests, bands: vec![("le_4KiB", latencies(count))] }
+    SizesView { requests, bands: vec![BandView { size: "le_4KiB".into(), device: latencies(count) }] }
 }
 
 fn latencies(count: u64) -> BandHistogram {
@@ -80,13 +82,8 @@ fn workload(count: u64, since: SystemTime) -> WorkloadView {
         device_ns: u128::from(count) * 900_000,
         latency: latencies(count),
     };
-    WorkloadView {
-        cgroup: "/system.slice/db.service".into(),
-        identity: Default::default(),
-        since,
-        is_gone: false,
-        usage: vec![usage],
-    }
+    let identity = Identity::default();
+    WorkloadView { usage: vec![usage], ..WorkloadView::new("/system.slice/db.service", &identity, since) }
 }
 
 /// A biolat with a collection every 200 ms, for as long as the process lives.
@@ -233,7 +230,7 @@ fn tables_by_workload() {
 /// An older daemon, or one with `--sizes off` or `--workloads off`.
 #[test]
 fn a_daemon_without_sizes_cpus_or_workloads() {
-    let older = Snapshot::of(&snapshot(1), "x", Duration::from_millis(200));
+    let older = Snapshot { interval: Duration::from_millis(200), ..snapshot(1) };
     let body = serde_json::to_vec(&older).unwrap();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     let address = server_of([head.as_bytes(), &body].concat().leak()).to_string();
@@ -415,7 +412,7 @@ fn hostile_answers_are_refused() {
         packed.write_all(&b"\"\",".repeat(350_000)).unwrap();
     }
     let packed = packed.finish().unwrap();
-    let idle = Snapshot::of(&collection(1, SystemTime::now()), "x", Duration::ZERO);
+    let idle = Snapshot { interval: Duration::ZERO, ..collection(1, SystemTime::now()) };
     for (body, encoding, expected) in [
         (packed, "gzip", "the answer is larger than 16 MiB"),
         (serde_json::to_vec(&idle).unwrap(), "identity", "malformed answer: it collects every 0 s"),

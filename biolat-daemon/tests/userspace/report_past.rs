@@ -13,7 +13,7 @@ use biolat_model::{
     cgroup::Identity,
     histogram::Histogram,
     size_histogram::SizeHistogram,
-    snapshot::{SeriesView, SizesView, SlowIo, SlowLog, WorkloadUsage, WorkloadView},
+    snapshot::{BandView, SeriesView, SizesView, SlowIo, WorkloadUsage, WorkloadView},
 };
 
 use crate::{
@@ -76,13 +76,9 @@ pub(crate) fn day(now: u64) -> SharedHistory {
                 let latency = Histogram { buckets: vec![(4, 7)], sum_ns: 28_000_000_000, ..Histogram::new() };
                 view.series[0].sizes = Some(SizesView {
                     requests: SizeHistogram { buckets: vec![(12, 7)], ..SizeHistogram::default() },
-                    bands: vec![("le_4KiB", latency.clone().into())],
+                    bands: vec![BandView { size: "le_4KiB".into(), device: latency.clone().into() }],
                 });
                 snapshot.workloads = Some(vec![WorkloadView {
-                    cgroup: POSTGRES.into(),
-                    identity: Identity::of_path(POSTGRES),
-                    since: snapshot.started,
-                    is_gone: false,
                     usage: vec![WorkloadUsage {
                         device: DRIVE.into(),
                         op: "read".into(),
@@ -92,11 +88,12 @@ pub(crate) fn day(now: u64) -> SharedHistory {
                         device_ns: 28_000_000_000,
                         latency: latency.into(),
                     }],
+                    ..WorkloadView::new(POSTGRES, &Identity::of_path(POSTGRES), snapshot.started)
                 }]);
             }
         }
         if minute == MINUTES - STALL + 1 {
-            snapshot.devices[5].series[1].errors = vec![("medium", 1)];
+            snapshot.devices[5].series[1].errors = [("medium".into(), 1)].into();
             let stalled = SlowIo {
                 number: 1,
                 completed: snapshot.taken - Duration::from_secs(20),
@@ -104,7 +101,7 @@ pub(crate) fn day(now: u64) -> SharedHistory {
                 op: "read".into(),
                 sector: 4096,
                 bytes: 4096,
-                status: "ok",
+                status: "ok".into(),
                 latencies: [
                     None,
                     None,
@@ -112,9 +109,9 @@ pub(crate) fn day(now: u64) -> SharedHistory {
                     Some(Duration::from_millis(3_999)),
                 ],
                 cpu: 2,
-                cgroup: POSTGRES.into(),
+                workload: Some(POSTGRES.into()),
             };
-            snapshot.slow = SlowLog { ios: [stalled].into(), dropped: 0 };
+            snapshot.slow = [stalled].into();
         }
         snapshot.health.durations.zero += 1;
         history.record(&Arc::new(snapshot.clone()), Duration::from_secs(1000 + 60 * minute));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use biolat_daemon::http::{ServeConfig, Service};
-use biolat_model::snapshot::{SlowIo, SlowLog, Snapshot};
+use biolat_model::snapshot::{SlowIo, Snapshot};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -33,10 +33,10 @@ fn io(number: u64) -> SlowIo {
         op: "write".into(),
         sector: 8 * number,
         bytes: 4096,
-        status,
+        status: status.into(),
         latencies: [None, None, None, Some(total)],
         cpu: 1,
-        cgroup: "/system.slice/a.service".to_owned(),
+        workload: None,
     }
 }
 
@@ -45,9 +45,11 @@ fn collection(number: u64, started: SystemTime) -> Snapshot {
     let latest = 2 * number;
     let ios = (latest.saturating_sub(10) + 1..=latest).map(io).collect();
     Snapshot {
+        interval: Duration::from_millis(200),
         started,
         taken: started + Duration::from_millis(200 * number),
-        slow: SlowLog { ios, dropped: latest },
+        slow: ios,
+        slow_dropped: latest,
         ..snapshot(1)
     }
 }
@@ -115,7 +117,7 @@ fn lines_of_json_are_those_of_the_api() {
     let expected = (first..).filter(|number| number % 2 == 1 || number % 4 == 0).take(8).collect::<Vec<_>>();
     assert_eq!(ios.iter().map(|io| io.number).collect::<Vec<_>>(), expected);
     assert!(first > 10, "a new one");
-    assert!(ios.iter().all(|io| io.status == "medium" || io.latency.total == Some(3.0)));
+    assert!(ios.iter().all(|io| io.status == "medium" || io.latencies[3] == Some(Duration::from_secs(3))));
     let _ = child.kill();
     let stderr = text(&child.wait_with_output().unwrap().stderr);
     assert!(stderr.contains("I/Os that take at least 2 s or fail from now on"), "{stderr}");

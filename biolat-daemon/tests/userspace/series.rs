@@ -44,7 +44,7 @@ fn drives(number: usize) -> Snapshot {
         view.device.serial = format!("S64HNE0R{seed:06}");
         view.device.wwid = format!("eui.{seed:032x}");
         view.series = vec![series("read", seed), series("write", seed + 9)];
-        view.unseen = Group::ALL.map(|group| (group, 0)).to_vec();
+        view.unseen = Group::ALL.map(|group| (group, 0)).into();
         view.inflight = Inflight { is_exact: true, ..Inflight::default() };
         view.spread = CpuSpread {
             completions: vec![1, 1],
@@ -59,8 +59,8 @@ fn drives(number: usize) -> Snapshot {
 /// Reads fail with two statuses, and the probe missed a write.
 fn with_faults(mut snapshot: Snapshot) -> Snapshot {
     for view in &mut snapshot.devices {
-        view.series[0].errors = vec![("medium", 500), ("timeout", 3)];
-        view.unseen = Group::ALL.map(|group| (group, u64::from(group == Group::Write))).to_vec();
+        view.series[0].errors = [("medium".into(), 500), ("timeout".into(), 3)].into();
+        view.unseen = Group::ALL.map(|group| (group, u64::from(group == Group::Write))).into();
     }
     snapshot
 }

@@ -7,6 +7,7 @@ mod day;
 mod drives;
 pub(super) mod host;
 mod limits;
+mod replay;
 mod series;
 
 use std::time::Duration;

@@ -65,6 +65,7 @@ pub enum Kind {
     Machine,
     /// None of these.
     #[default]
+    #[serde(other)]
     Other,
 }
 

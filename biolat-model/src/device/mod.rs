@@ -75,6 +75,7 @@ pub struct Device {
 
 /// State of writeback throttling, by `queue/wbt_lat_usec`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Throttling {
     /// Initialized, whether it throttles or is off: the kernel records when requests are dispatched.
     SetUp,
@@ -82,6 +83,7 @@ pub enum Throttling {
     CanBeSetUp,
     /// The kernel is built without it.
     #[default]
+    #[serde(other)]
     NotBuiltIn,
 }
 

@@ -10,8 +10,27 @@ pub(crate) fn serialize<S: Serializer>(time: &SystemTime, serializer: S) -> Resu
     serializer.serialize_f64(unix_seconds(*time))
 }
 
+/// To the microsecond, as it was written: a double has the time only to a fraction of one.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
     let since_epoch =
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)?;
-    UNIX_EPOCH.checked_add(since_epoch).ok_or_else(|| D::Error::custom("no such time"))
+    let rounded = since_epoch.saturating_add(Duration::from_nanos(500));
+    let microseconds = Duration::new(rounded.as_secs(), rounded.subsec_micros() * 1000);
+    UNIX_EPOCH.checked_add(microseconds).ok_or_else(|| D::Error::custom("no such time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use crate::snapshot::Snapshot;
+
+    #[test]
+    fn times_survive_to_the_microsecond() {
+        for microseconds in [0, 1, 1_700_000_005_500_123, 1_700_000_005_999_999, 1 << 52] {
+            let taken = UNIX_EPOCH + Duration::from_micros(microseconds);
+            let json = serde_json::to_vec(&Snapshot { taken, ..Snapshot::default() }).unwrap();
+            assert_eq!(serde_json::from_slice::<Snapshot>(&json).unwrap().taken, taken);
+        }
+    }
 }

@@ -99,7 +99,7 @@ function between(before, now) {
       }
     }
     const unseen = sum(difference(device.unseen, last?.unseen));
-    const cpus = (last ? Uint32Array : Float64Array).from(device.completions ?? [], (count, cpu) => Math.max(0, count - (last?.completions?.[cpu] ?? 0)));
+    const cpus = (last ? Uint32Array : Float64Array).from(device.completions, (count, cpu) => Math.max(0, count - (last?.completions[cpu] ?? 0)));
     // Idle devices are not kept: of hundreds, most are idle.
     if (ops.size || unseen) {
       delta.devices.set(device.name, { ops, unseen, cpus });
@@ -109,14 +109,14 @@ function between(before, now) {
   delta.workloads = workloadsBetween(same ? before : null, now, started);
   for (const { usage } of delta.workloads.values()) for (const { words } of usage) delta.words += words.length + OBJECT;
   delta.lost = difference(now.lost, same ? before.lost : {});
-  const was = same ? before.daemon : { cpu_seconds: null, collections: 0, collection_seconds: 0, probe: null };
+  const was = same ? before : null, { collections } = now.daemon;
   delta.daemon = {
     // After a restart, CPU time before the first collection does not belong to this range.
-    cpu: was.cpu_seconds === null ? null : now.daemon.cpu_seconds - was.cpu_seconds,
-    collections: now.daemon.collections - was.collections,
-    seconds: now.daemon.collection_seconds - was.collection_seconds,
-    runs: now.daemon.probe && now.daemon.probe.runs - (was.probe?.runs ?? 0),
-    runSeconds: now.daemon.probe && now.daemon.probe.seconds - (was.probe?.seconds ?? 0),
+    cpu: was?.process && now.process ? now.process.cpu_seconds - was.process.cpu_seconds : null,
+    collections: collections.count - (was?.daemon.collections.count ?? 0),
+    seconds: collections.seconds - (was?.daemon.collections.seconds ?? 0),
+    runs: now.probe && now.probe.runs - (was?.probe?.runs ?? 0),
+    runSeconds: now.probe && now.probe.seconds - (was?.probe?.seconds ?? 0),
   };
   return delta;
 }

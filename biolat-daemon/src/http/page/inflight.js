@@ -2,9 +2,9 @@
 
 /** Age of the oldest I/O, in seconds, beyond which a drive hangs. */
 const HUNG = 10;
-const ageOf = ({ inflight }) => inflight?.oldest_seconds ?? 0;
+const ageOf = ({ inflight }) => inflight.oldest_seconds;
 const isHung = (device) => ageOf(device) > HUNG;
-const inFlight = ({ inflight }) => (inflight ? inflight.read + inflight.write : null);
+const inFlight = ({ inflight }) => inflight.read + inflight.write;
 const age = (seconds) => (seconds < 1 ? latency(seconds) : duration(seconds));
 const oldest = (device) => (ageOf(device) > 0 ? `${device.inflight.exact ? '' : '≥ '}${age(ageOf(device))}` : NONE);
 

@@ -338,7 +338,7 @@ function showDevices(view) {
     row.classList.toggle('hung', isHung(device));
     setText(cells[2], number(known ? figures.all[TOTAL] / seconds : null));
     setText(cells[3], megabytes(known ? figures.bytes / seconds : null));
-    setText(cells[4], number(inFlight(device)), device.inflight ? `${many(device.inflight.read, 'read')}, ${number(device.inflight.write)} other` : '');
+    setText(cells[4], number(inFlight(device)), `${many(device.inflight.read, 'read')}, ${number(device.inflight.write)} other`);
     setText(cells[5], oldest(device));
     QUANTILES.forEach(([, q], place) => setText(cells[6 + place], ...percentile(figures.quantile(choice.phase, q))));
     setText(cells[10], percent(figures.queueShare));
@@ -432,15 +432,15 @@ function showLost({ snapshot, deltas }) {
 }
 
 function showCost({ snapshot, deltas }) {
-  const { daemon } = snapshot;
+  const { daemon, process } = snapshot;
   const add = (part, of = (delta) => delta.daemon[part]) => deltas.reduce((all, delta) => all + (of(delta) ?? 0), 0);
   const measured = deltas.filter((delta) => delta.daemon.cpu !== null);
   const cpuSeconds = sum(measured.map((delta) => delta.seconds)), made = add('collections'), runs = add('runs');
-  const [span, seconds, count] = deltas.length ? ['time shown', add('seconds'), made] : ['life of biolat', daemon.collection_seconds, daemon.collections];
+  const [span, seconds, count] = deltas.length ? ['time shown', add('seconds'), made] : ['life of biolat', daemon.collections.seconds, daemon.collections.count];
   pairs(at('cost'), [
     ['processor', cpuSeconds > 0 ? `${percent(add('cpu') / cpuSeconds)} of one CPU` : NONE, 'the daemon, in the time shown; without the probe, which runs in the kernel'],
     ...(runs > 0 ? [['probe', `${number(Math.round((add('runSeconds') / runs) * 1e9))} ns per I/O`, 'measured by the kernel (--probe-stats)']] : []),
-    ['memory', memory(daemon.resident_bytes), 'resident'],
+    ['memory', process ? memory(process.resident_bytes) : NONE, 'resident'],
     ['maps', memory(daemon.map_bytes), `in the kernel: room for ${daemon.slots} series`],
     ['collection', count > 0 ? latency(seconds / count) : NONE, `mean over the ${span}; one every ${duration(snapshot.interval)}`],
     ['failed collections', number(daemon.failures), 'since biolat started', daemon.failures > 0],

@@ -118,7 +118,7 @@ class SavedHistory {
     if (format !== SAVED_FORMAT) throw notSaved(name);
     if (version !== SAVED_VERSION) throw new Error(`${name} was saved by a newer biolat: open it in the page of that version.`);
     const { host, interval } = history;
-    const none = { version: 1, host, interval, taken: saved, started: 0, devices: [], workloads: null, lost: {}, daemon: { failures: 0, overruns: 0, collections: 0 } };
+    const none = { version: 1, host, interval, taken: saved, started: 0, devices: [], workloads: null, lost: {}, daemon: { failures: 0, overruns: 0, collections: { count: 0, seconds: 0 } } };
     Object.assign(this, { name, saved, latest: snapshot ?? none });
   }
 

@@ -8,124 +8,94 @@ use std::{
 
 use biolat_model::{
     api::{ApiHistory, ApiSlowLog, VERSION},
-    device::MultipathPath,
+    cgroup::Identity,
+    device::{Device, Holder, MultipathPath},
     histogram::Histogram,
-    period::{Period, Summary},
+    period::{KeptFrom, Period, Summary},
     size_histogram::SizeHistogram,
     snapshot::{
-        BandView, DeviceView, Inflight, ProbeRuns, SeriesView, SizesView, SlowIo, Snapshot, WorkloadUsage,
-        WorkloadView,
+        BandView, CpuSpread, DeviceView, Health, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
+        Snapshot, WorkloadRoom, WorkloadUsage, WorkloadView,
     },
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One of everything. Where keys are names of the kernel's, they are what the document calls them.
-fn everything() -> Snapshot {
+fn everything() -> Value {
     let histogram = || Histogram { buckets: vec![(0, 1)], ..Histogram::default() };
-    let op = Op {
-        op: String::new(),
-        bytes: 0,
-        errors: [("{status}".to_owned(), 1)].into(),
-        requeues: 0,
-        admission: histogram(),
-        queue: histogram(),
-        device: histogram(),
-        total: histogram(),
+    let series = SeriesView {
+        histograms: [histogram(), histogram(), histogram(), histogram()],
+        errors: [("{status}".into(), 1)].into(),
         sizes: Some(SizesView {
             requests: SizeHistogram { buckets: vec![(12, 1)], ..SizeHistogram::default() },
-            bands: vec![BandView { size: String::new(), device: histogram().into() }],
+            bands: vec![BandView { device: histogram().into(), ..BandView::default() }],
         }),
+        ..SeriesView::default()
     };
+    let holder = Holder { device: String::new(), kind: String::new(), name: String::new(), depth: 1 };
     let device = DeviceView {
-        name: String::new(),
-        model: String::new(),
-        serial: String::new(),
-        firmware: String::new(),
-        transport: String::new(),
-        scheduler: String::new(),
-        rotational: false,
-        holders: vec![String::new()],
-        path: Some(MultipathPath {
-            of: String::new(),
-            transport: String::new(),
-            address: String::new(),
-            state: String::new(),
-        }),
-        since: 0.0,
-        phases: vec![String::new()],
-        lacks: String::new(),
-        ops: vec![op],
-        unseen: [("{op}".to_owned(), 1)].into(),
-        inflight: Some(Inflight::default()),
-        completions: vec![1],
+        device: Device {
+            sequence: Some(0),
+            numa_node: Some(0),
+            path_of: Some(String::new()),
+            path: Some(MultipathPath::default()),
+            holders: vec![String::new()],
+            stack: [holder].into(),
+            ..Device::default()
+        },
+        phases: [true; 4],
+        series: vec![series],
+        spread: CpuSpread {
+            completions: vec![1],
+            effective_cpus: Some(0.0),
+            largest_share: Some(0.0),
+            off_node_share: Some(0.0),
+        },
+        ..DeviceView::default()
     };
-    let usage = WorkloadUsage {
-        device: String::new(),
-        op: String::new(),
-        bytes: 0,
-        errors: 0,
-        queue_seconds: 0.0,
-        device_seconds: 0.0,
-        total: histogram().into(),
-    };
-    let daemon = Daemon {
-        collections: 0,
-        collection_seconds: 0.0,
-        failures: 0,
-        overruns: 0,
-        slots: 0,
-        map_bytes: 0,
-        cpu_seconds: 0.0,
-        resident_bytes: 0,
-        probe: Some(ProbeRuns { runs: 0, seconds: 0.0 }),
-    };
-    Snapshot {
-        version: VERSION,
-        biolat: String::new(),
-        host: String::new(),
-        taken: 0.0,
-        started: 0.0,
-        interval: 0.0,
+    let usage = WorkloadUsage { latency: histogram().into(), ..WorkloadUsage::default() };
+    let workload = WorkloadView::new("", &Identity::default(), UNIX_EPOCH);
+    let snapshot = Snapshot {
         devices: vec![device],
-        workloads: Some(vec![WorkloadView { usage: vec![usage], ..WorkloadView::default() }]),
-        lost: [("{reason}".to_owned(), 1)].into(),
-        slow_dropped: 0,
-        daemon,
-    }
+        workloads: Some(vec![WorkloadView { usage: vec![usage], ..workload }]),
+        lost: [("{reason}".into(), 1)].into(),
+        health: Health {
+            durations: histogram(),
+            workload_room: Some(WorkloadRoom::default()),
+            ..Health::default()
+        },
+        probe: Some(ProbeRuns { count: 0, time: Duration::ZERO }),
+        process: Some(Process::default()),
+        online_cpus: Some(1),
+        ..Snapshot::default()
+    };
+    let mut value = serde_json::to_value(snapshot).unwrap();
+    value["devices"][0]["unseen"] = json!({"{op}": 1});
+    value
 }
 
 fn slow_log() -> ApiSlowLog {
     let io = SlowIo {
         number: 0,
-        completed: 0.0,
+        completed: UNIX_EPOCH,
         device: String::new(),
         op: String::new(),
         sector: 0,
         bytes: 0,
-        status: String::new(),
-        latency: ApiSlowLatency::default(),
+        status: "".into(),
+        latencies: [Some(Duration::ZERO); 4],
         cpu: 0,
-        workload: None,
+        workload: Some(String::new()),
     };
-    ApiSlowLog {
-        version: VERSION,
-        biolat: String::new(),
-        host: String::new(),
-        taken: 0.0,
-        started: 0.0,
-        interval: 0.0,
-        threshold: None,
-        dropped: 0,
-        ios: vec![io],
-    }
+    ApiSlowLog::of(&Snapshot { slow: [io].into(), ..Snapshot::default() }, Some(Duration::ZERO))
 }
 
 /// Devices and I/Os are those of the other documents.
 fn history() -> Value {
     let interval = Period {
-        began: 0.0,
-        taken: 0.0,
-        seconds: 0.0,
+        began: UNIX_EPOCH,
+        ended: UNIX_EPOCH,
+        length: Duration::ZERO,
         collections: 0,
         failures: 0,
         devices: Vec::new(),
@@ -138,34 +108,44 @@ fn history() -> Value {
             errors: 0,
             slowest_seconds: 0.0,
         }],
-        lost: [("{reason}".to_owned(), 1)].into(),
+        lost: [("{reason}".into(), 1)].into(),
         slow: Vec::new(),
         slow_dropped: 0,
     };
-    let mut history = ApiHistory::of("", Duration::ZERO, [UNIX_EPOCH; 2], None);
+    let kept = KeptFrom {
+        all: UNIX_EPOCH,
+        ten_seconds: UNIX_EPOCH,
+        collections: UNIX_EPOCH,
+        breakdown: Some(UNIX_EPOCH),
+    };
+    let mut history = ApiHistory::of("", Duration::ZERO, [UNIX_EPOCH; 2], Some(kept));
     history.intervals.push(interval);
     let mut value = serde_json::to_value(history).unwrap();
     for list in ["devices", "workloads", "slow"] {
-        value["intervals"][0][list] = Value::Array(vec![Value::Null]);
+        value["intervals"][0][list] = json!(["as elsewhere"]);
     }
     value
 }
 
+/// Objects that may be null have a row of their own.
+const MAY_BE_NULL: [&str; 4] = ["devices[].path", "daemon.workload_room", "probe", "process"];
+
 fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     // Histograms are explained once.
     let is_histogram = value.get("buckets").is_some();
-    if is_histogram || path == "daemon.probe" || path == "devices[].path" {
+    if is_histogram || MAY_BE_NULL.contains(&path) {
         found.insert(path.to_owned());
     }
     let path = if is_histogram { "histogram" } else { path };
     match value {
-        Value::Object(members) => {
+        Value::Object(members) if !members.is_empty() => {
             let dot = if path.is_empty() { "" } else { "." };
             members.iter().for_each(|(name, value)| fields(&format!("{path}{dot}{name}"), value, found));
         }
         Value::Array(elements) if !elements[0].is_number() => {
             elements.iter().for_each(|element| fields(&format!("{path}[]"), element, found));
         }
+        Value::Object(_) | Value::Null => panic!("{path} has no example"),
         _ => {
             found.insert(path.to_owned());
         }
@@ -174,7 +154,7 @@ fn fields(path: &str, value: &Value, found: &mut BTreeSet<String>) {
 
 #[test]
 fn every_field_is_in_the_document() {
-    assert_documented("Fields", &serde_json::to_value(everything()).unwrap());
+    assert_documented("Fields", &everything());
     assert_documented("Slow and failed I/Os", &serde_json::to_value(slow_log()).unwrap());
     assert_documented("History", &history());
 }

@@ -46,13 +46,8 @@ pub(crate) fn filled(devices: usize, collections: u64) -> (SharedHistory, System
     }
     for number in 1..=collections {
         snapshot.taken = began + Duration::from_secs(5 * number);
-        let mut workload = WorkloadView {
-            cgroup: "/system.slice/a.service".into(),
-            identity: Identity::of_path("/system.slice/a.service"),
-            since: began,
-            is_gone: false,
-            usage: Vec::new(),
-        };
+        let cgroup = "/system.slice/a.service";
+        let mut workload = WorkloadView::new(cgroup, &Identity::of_path(cgroup), began);
         for (device, series) in snapshot.devices.iter_mut().flat_map(|view| {
             let device = &view.device.name;
             view.series.iter_mut().map(move |series| (device, series))
@@ -125,28 +120,28 @@ async fn a_range_is_served() {
         (answer.ten_seconds_from, answer.collections_from),
         (answer.complete_from, answer.complete_from)
     );
-    let taken: Vec<_> = answer.intervals.iter().map(|interval| interval.taken - from).collect();
+    let taken: Vec<_> = answer.intervals.iter().map(|interval| seconds(interval.ended) - from).collect();
     assert_eq!(taken, [5.0, 10.0, 15.0, 20.0, 25.0]);
     let bytes: Vec<_> =
-        answer.intervals.iter().map(|interval| interval.devices[1].ops[0].bytes / 4096).collect();
+        answer.intervals.iter().map(|interval| interval.devices[1].series[0].bytes / 4096).collect();
     assert_eq!(bytes, [11, 12, 13, 14, 15]);
-    let op = &answer.intervals[0].devices[0].ops[0];
-    assert_eq!((op.total.count(), op.total.sum_ns), (160 * 11, 11_000));
+    let op = &answer.intervals[0].devices[0].series[0];
+    assert_eq!((op.histograms[3].count(), op.histograms[3].sum_ns), (160 * 11, 11_000));
     // By size and by workload, too: what no workload has done is that of others.
     assert_eq!(answer.breakdown_from, answer.complete_from);
     assert_eq!(op.sizes.as_ref().unwrap().requests.buckets, [(12, 160 * 11)]);
     let workloads = answer.intervals[0].workloads.as_ref().unwrap();
     let figures = workloads.iter().map(|workload| {
-        (workload.name.as_str(), workload.usage[0].bytes / 4096, workload.usage[0].total.count())
+        (workload.name.as_str(), workload.usage[0].bytes / 4096, workload.usage[0].latency.count())
     });
     assert_eq!(figures.collect::<Vec<_>>(), [("a.service", 11, 0), ("other", 0, 160 * 11)]);
     // Added up in steps, and with everything by default.
     let reply = server.get(&format!("{PATH}?from={from}&to={to}&step=15s"), "").await;
     let answer = document(&unchunked(&reply.body));
     let bytes: Vec<_> =
-        answer.intervals.iter().map(|interval| interval.devices[1].ops[0].bytes / 4096).collect();
+        answer.intervals.iter().map(|interval| interval.devices[1].series[0].bytes / 4096).collect();
     assert_eq!(bytes, [11 + 12 + 13, 14 + 15]);
-    assert_eq!(answer.intervals[0].seconds, 15.0);
+    assert_eq!(answer.intervals[0].length, Duration::from_secs(15));
     assert_eq!(document(&unchunked(&server.get(PATH, "").await.body)).intervals.len(), 20);
 }
 

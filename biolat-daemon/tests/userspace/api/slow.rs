@@ -8,7 +8,7 @@ use std::{
 use biolat_daemon::http::{Limits, ServeConfig};
 use biolat_model::{
     api::ApiSlowLog,
-    snapshot::{SlowIo, SlowLog, Snapshot},
+    snapshot::{SlowIo, Snapshot},
 };
 
 use crate::support::{
@@ -26,15 +26,15 @@ fn failed_write() -> SlowIo {
         op: "write".into(),
         sector: 1 << 40,
         bytes: 8192,
-        status: "medium",
+        status: "medium".into(),
         latencies: [None, Some(Duration::from_millis(250)), Some(Duration::from_secs(30)), None],
         cpu: 9,
-        cgroup: "/system.slice/a.service".to_owned(),
+        workload: Some("/system.slice/a.service".into()),
     }
 }
 
 fn with_log(ios: &[SlowIo]) -> Snapshot {
-    Snapshot { slow: SlowLog { ios: ios.into(), dropped: 3 }, ..snapshot(1) }
+    Snapshot { slow: ios.into(), slow_dropped: 3, ..snapshot(1) }
 }
 
 /// The document as the first release wrote it: see `older_and_newer_daemons_are_read`.
@@ -55,11 +55,11 @@ fn the_log_of_a_snapshot() {
         started: UNIX_EPOCH + Duration::from_secs(1),
         ..with_log(&[failed_write()])
     };
-    let log = ApiSlowLog::of(&snapshot, "example", Duration::from_secs(5), Some(Duration::from_millis(100)));
+    let log = ApiSlowLog::of(&snapshot, Some(Duration::from_millis(100)));
     let first: serde_json::Value = serde_json::from_str(FIRST).unwrap();
     assert_eq!(serde_json::to_value(&log).unwrap(), first);
     assert_eq!(serde_json::from_str::<ApiSlowLog>(FIRST).unwrap(), log);
-    assert_eq!(ApiSlowLog::of(&snapshot, "", Duration::from_secs(5), None).threshold, None);
+    assert_eq!(ApiSlowLog::of(&snapshot, None).threshold, None);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn absent_latencies_are_unknown() {
     let sparse =
         FIRST.replace(r#""admission": null, "queue": 0.25, "device": 30.0, "total": null"#, r#""later": 1"#);
     let log: ApiSlowLog = serde_json::from_str(&sparse).unwrap();
-    assert_eq!(log.ios[0].latency, ApiSlowLatency::default());
+    assert_eq!(log.ios[0].latencies, [None; 4]);
 }
 
 #[tokio::test]
@@ -86,10 +86,7 @@ async fn the_log_is_served() {
             reply.head
         );
         let read: ApiSlowLog = serde_json::from_slice(&reply.body).unwrap();
-        assert_eq!(
-            read,
-            ApiSlowLog::of(&snapshot, "example", serve_config().interval, Some(Duration::from_millis(50)))
-        );
+        assert_eq!(read, ApiSlowLog::of(&snapshot, Some(Duration::from_millis(50))));
         let etag = reply.head.lines().find_map(|line| line.strip_prefix("etag: w/")).unwrap().to_owned();
         let known = server.get(PATH, &format!("If-None-Match: {etag}\r\n")).await;
         assert_eq!((known.status, known.body.len()), (304, 0));
