@@ -168,7 +168,7 @@ pub struct SeriesView {
     /// Bytes transferred.
     pub bytes: u64,
     /// In the order of `Phase`.
-    #[serde(flatten, with = "per_phase")]
+    #[serde(rename = "latency", with = "per_phase")]
     pub histograms: [Histogram; PHASES],
     /// Failed completions by status, those that occurred.
     #[serde(deserialize_with = "sanitize::deserialize")]

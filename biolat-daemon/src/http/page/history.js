@@ -40,11 +40,11 @@ const difference = (now, before = {}) =>
 /** The difference of an op, with its histograms in one array. Growth within one delta fits into 32 bits; that since the start may not. */
 function opBetween(before, now, Words = before ? Uint32Array : Float64Array) {
   const words = [];
-  for (const phase of PHASES) appendGrowth(words, before ? before[phase] : EMPTY, now[phase]);
+  for (const phase of PHASES) appendGrowth(words, before ? before.latency[phase] : EMPTY, now.latency[phase]);
   return {
     bytes: now.bytes - (before?.bytes ?? 0),
     errors: sum(difference(now.errors, before?.errors)),
-    seconds: PHASES.map((phase) => now[phase].seconds - (before?.[phase].seconds ?? 0)),
+    seconds: PHASES.map((phase) => now.latency[phase].seconds - (before?.latency[phase].seconds ?? 0)),
     words: Words.from(words),
     // Of flushes and the like, nothing is kept.
     bands: now.sizes?.bands.length ? bandsBetween(before?.sizes, now.sizes, Words) : null,
@@ -53,8 +53,9 @@ function opBetween(before, now, Words = before ? Uint32Array : Float64Array) {
 
 /** What a workload did, as an op of a device: only its total latencies are counted. */
 const opOf = ({ bytes, errors, queue_seconds, device_seconds, total }) => ({
-  bytes, errors: { errors }, total: lastCells(total), admission: EMPTY,
-  queue: { ...EMPTY, seconds: queue_seconds }, device: { ...EMPTY, seconds: device_seconds },
+  bytes, errors: { errors }, latency: {
+    admission: EMPTY, queue: { ...EMPTY, seconds: queue_seconds }, device: { ...EMPTY, seconds: device_seconds }, total: lastCells(total),
+  },
 });
 
 /** What each workload did, by cgroup. Of a device that `started` has, all counters were zero. */

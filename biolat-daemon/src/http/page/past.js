@@ -29,7 +29,7 @@ function deltaOf(interval) {
     for (const op of device.ops) {
       kept.ops.push([op.op, opBetween(null, op, Uint32Array)]);
       // Its histograms are not needed any more.
-      for (const phase of PHASES) delete op[phase];
+      delete op.latency;
       op.sizes &&= {};
     }
     kept.unseen += sum(device.unseen);

@@ -42,7 +42,7 @@ const longest = ({ zero, buckets, overflow }) =>
 /** What the API has with `detail=summary`. */
 function summaryOf({ devices }) {
   return devices.flatMap(({ name: device, ops, inflight }) => {
-    const list = ops.map(({ op, errors, total }) => ({ device, op, errors: sum(errors), slowest_seconds: longest(total) })), oldest = ageOf({ inflight });
+    const list = ops.map(({ op, errors, latency }) => ({ device, op, errors: sum(errors), slowest_seconds: longest(latency.total) })), oldest = ageOf({ inflight });
     if (oldest > 0 && list.every((each) => each.slowest_seconds < oldest)) list.push({ device, op: 'in flight', errors: 0, slowest_seconds: oldest });
     return list;
   });
