@@ -6,14 +6,11 @@ use biolat_collect::cpus::CpuNodes;
 use biolat_common::series::Phase;
 use biolat_model::{device::Group, saturating::add, snapshot::Inflight};
 
-use super::{
-    options::ReportOptions,
-    window::{DeviceWindow, Figures, Window},
-};
+use super::window::{DeviceWindow, Figures, Window};
 
 /// Why the workloads are unknown.
-pub(super) const NO_WORKLOADS: &str = "no workloads are counted: that biolat runs with --workloads off, is older than this \
-                                       one, or its kernel does not tell the cgroup of an I/O";
+pub(super) const NO_WORKLOADS: &str = "no workloads are counted there: that biolat-daemon runs with --workloads off, or its \
+                                       kernel does not tell the cgroup of an I/O";
 
 /// What is shown of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,23 +45,6 @@ pub(super) struct Block<'a> {
 }
 
 impl Breakdown {
-    /// The breakdown that the options select, of a host with these nodes.
-    pub(super) fn of(options: &ReportOptions, nodes: &CpuNodes) -> Self {
-        let phases = match (options.phases, options.queued) {
-            (true, _) => Phase::ALL.to_vec(),
-            (false, true) => vec![Phase::Total],
-            (false, false) => vec![Phase::Device],
-        };
-        Self {
-            by_device: options.by_device,
-            by_op: options.by_op,
-            phases,
-            sizes: options.sizes,
-            cpus: options.cpus.then(|| nodes.clone()),
-            who: options.who,
-        }
-    }
-
     /// Whether there are tables instead of histograms.
     pub(super) fn has_tables(&self) -> bool {
         self.sizes || self.cpus.is_some() || self.who
@@ -80,11 +60,9 @@ impl Breakdown {
         let is_without_workloads = |device: &DeviceWindow| device.workloads.is_none();
         let without_workloads = !window.devices.is_empty() && window.devices.iter().all(is_without_workloads);
         if self.sizes && without_sizes {
-            Some(
-                "no sizes are counted there: that biolat runs with --sizes off, or is older than this option",
-            )
+            Some("no sizes are counted there: that biolat-daemon runs with --sizes off")
         } else if self.cpus.is_some() && without_cpus {
-            Some("completions by CPU are unknown: that biolat is older than this option")
+            Some("completions by CPU are unknown there")
         } else if self.who && without_workloads {
             Some(NO_WORKLOADS)
         } else {

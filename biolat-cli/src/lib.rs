@@ -1,48 +1,56 @@
-//! `biolat-daemon report`: latencies for the person at the terminal, measured by a probe of its own or read from a daemon.
+//! `biolat`: what the drives of a host do, for the person at the terminal. It asks a daemon, reads a saved history, or measures with
+//! a probe of its own.
 
 #![deny(unsafe_code)]
 
 mod bimodal;
 mod breakdown;
+pub mod cli;
 mod findings;
 mod intervals;
 mod json;
-pub mod option_values;
+mod now;
+mod open;
 mod options;
 mod output;
 mod past;
 mod past_time;
+mod progress;
 mod remote;
 mod saved;
-pub mod shared_options;
 mod sizes;
 mod slow;
 mod source;
 mod stop;
 mod stream;
 mod target;
-pub mod terminal;
 mod text;
 mod top;
 mod update;
+mod view;
 mod window;
 mod workloads;
 
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, bail};
+use biolat_daemon::{check, option_values::EXIT_USAGE};
+use biolat_model::interval;
+use biolat_system::{log_lines, rights, runtime, terminal};
 use log::LevelFilter;
 use tokio::{net::TcpStream, time::timeout};
 
-use biolat_system::{rights, runtime};
-pub use options::ReportOptions;
-
-use crate::option_values::EXIT_USAGE;
-use past::PastRange;
-use remote::Document;
-use source::Source;
+use cli::{
+    AtCommand, Cli, Command, CpusCommand, HistCommand, SinceCommand, SlowCommand, TableCommand, TopCommand,
+    WorstCommand,
+};
+use options::{CommonOptions, FileOption, RangeOptions, WindowOptions};
+use past::PastCommand;
+use remote::{Document, MAX_OUTAGE};
+use source::{Needs, Source};
 use stop::StopSignals;
-use target::PORT;
+use target::{PORT, Target};
+use view::{Table, View};
 
 /// The default length of a window.
 const WINDOW_OF_TOP: Duration = Duration::from_secs(1);
@@ -54,61 +62,192 @@ const WINDOW_OF_SLOW: Duration = Duration::from_secs(1);
 /// How long to try to connect to a daemon on this host.
 const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Reports until it is done or interrupted.
-pub fn run(options: &ReportOptions) -> Result<ExitCode> {
-    // What the collector logs of devices is part of the report.
+/// Runs a command until it is done or interrupted.
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    let Cli { command, common, length, .. } = cli;
+    if let Some(Command::Check(options)) = command {
+        return check::run(*options);
+    }
+    // What the collector logs of devices is part of the output.
     log::set_max_level(LevelFilter::Error);
     let _ = rights::raise();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime::block_on(&runtime, report(options));
+    let outcome = runtime::block_on(&runtime, dispatch(command, common, length));
     // A failing drive may block a thread forever: do not wait for it.
     runtime.shutdown_background();
     outcome
 }
 
-async fn report(options: &ReportOptions) -> Result<ExitCode> {
-    if options.top && !top::has_terminal() {
-        log::error!("--top needs a terminal as standard input and output: run it on one, or leave it out");
+async fn dispatch(command: Option<Command>, before: CommonOptions, length: Duration) -> Result<ExitCode> {
+    match command {
+        None => now::run(&before, length).await,
+        Some(Command::Hist(HistCommand { windows, histogram, range, file, common })) => {
+            let common = common.or(&before);
+            windows_of(View::of_histograms(&histogram, &common), windows, range, file, &common).await
+        }
+        Some(Command::Sizes(command)) => table(Table::Sizes, command, &before).await,
+        Some(Command::Who(command)) => table(Table::Who, command, &before).await,
+        Some(Command::Cpus(CpusCommand { windows, common })) => {
+            let common = common.or(&before);
+            let view = View::of_table(Table::Cpus, false, &common);
+            live(view, windows, &common).await
+        }
+        Some(Command::Slow(SlowCommand { at_least, milliseconds, common })) => {
+            let command = SlowCommand { at_least, milliseconds, common: common.or(&before) };
+            let mut stop = StopSignals::listen()?;
+            let needs = Needs { window: WINDOW_OF_SLOW, slow: Some(at_least.unwrap_or(interval::SLOW)) };
+            match open_source(&command.common, needs, MAX_OUTAGE, &mut stop).await? {
+                Some(source) => slow::run(source, &command, stop).await,
+                None => Ok(ExitCode::SUCCESS),
+            }
+        }
+        Some(Command::Top(command)) => {
+            top(TopCommand { common: command.common.or(&before), ..command }).await
+        }
+        Some(Command::At(AtCommand { at, length, every, histogram, file, common })) => {
+            let common = common.or(&before);
+            let range = RangeOptions { at: Some(at), length: Some(length), ..RangeOptions::default() };
+            let view = View::of_histograms(&histogram, &common);
+            past(PastCommand {
+                view,
+                range,
+                every,
+                is_worst: false,
+                file: file.file.as_deref(),
+                common: &common,
+            })
+            .await
+        }
+        Some(Command::Since(SinceCommand { since, until, every, histogram, file, common })) => {
+            let common = common.or(&before);
+            let range = RangeOptions { since: Some(since), until, ..RangeOptions::default() };
+            let view = View::of_histograms(&histogram, &common);
+            past(PastCommand {
+                view,
+                range,
+                every,
+                is_worst: false,
+                file: file.file.as_deref(),
+                common: &common,
+            })
+            .await
+        }
+        Some(Command::Worst(WorstCommand { range, milliseconds, file, common })) => {
+            let common = common.or(&before);
+            let view = View::of_table(Table::Who, milliseconds, &common);
+            past(PastCommand {
+                view,
+                range,
+                every: None,
+                is_worst: true,
+                file: file.file.as_deref(),
+                common: &common,
+            })
+            .await
+        }
+        Some(Command::Save(mut command)) => {
+            command.common = command.common.or(&before);
+            let mut stop = StopSignals::listen()?;
+            tokio::select! {
+                saved = past::save(&command) => saved,
+                () = stop.received() => Ok(ExitCode::SUCCESS),
+            }
+        }
+        Some(Command::Open(command)) => open::run(&command).await,
+        Some(Command::Check(options)) => check::run(*options),
+    }
+}
+
+async fn table(table: Table, command: TableCommand, before: &CommonOptions) -> Result<ExitCode> {
+    let TableCommand { windows, milliseconds, range, file, common } = command;
+    let common = common.or(before);
+    windows_of(View::of_table(table, milliseconds, &common), windows, range, file, &common).await
+}
+
+/// Windows of now or, if a file or a time is given, of the past.
+async fn windows_of(
+    view: View,
+    windows: WindowOptions,
+    range: RangeOptions,
+    file: FileOption,
+    common: &CommonOptions,
+) -> Result<ExitCode> {
+    if !range.is_given() && file.file.is_none() {
+        return live(view, windows, common).await;
+    }
+    if windows.count.is_some() || windows.timestamp {
+        log::error!("the past has no number of windows, and each has its time: leave out COUNT and -T");
         return Ok(EXIT_USAGE.into());
     }
+    let file = file.file.as_deref();
+    past(PastCommand { view, range, every: windows.interval, is_worst: false, file, common }).await
+}
+
+async fn live(view: View, windows: WindowOptions, common: &CommonOptions) -> Result<ExitCode> {
     let mut stop = StopSignals::listen()?;
-    if PastRange::is_given(options) {
-        return tokio::select! {
-            outcome = past::run(options) => outcome,
-            () = stop.received() => Ok(ExitCode::SUCCESS),
-        };
-    }
-    if options.slow.is_some() {
-        return match open(options, WINDOW_OF_SLOW, &mut stop).await? {
-            Some(source) => slow::run(source, options, stop).await,
-            None => Ok(ExitCode::SUCCESS),
-        };
-    }
-    let window = options.interval.unwrap_or(if options.top { WINDOW_OF_TOP } else { WINDOW });
-    match open(options, window, &mut stop).await? {
-        Some(source) if options.top => top::run(source, options).await,
-        Some(source) => stream::run(source, options, stop).await,
+    let needs = Needs { window: windows.interval.unwrap_or(WINDOW), slow: None };
+    let view = view.with_timestamp(windows.timestamp);
+    match open_source(common, needs, MAX_OUTAGE, &mut stop).await? {
+        Some(source) => stream::run(source, view, windows, !common.devices.devices.is_empty(), stop).await,
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Opens the source. None if a signal came first: a daemon may take long to answer, and a failing drive may block the start.
-async fn open<T: Document>(
-    options: &ReportOptions,
-    window: Duration,
+async fn top(command: TopCommand) -> Result<ExitCode> {
+    if !top::has_terminal() {
+        log::error!(
+            "biolat top needs a terminal as standard input and output: see biolat hist for other uses"
+        );
+        return Ok(EXIT_USAGE.into());
+    }
+    let mut stop = StopSignals::listen()?;
+    let needs = Needs { window: command.interval.unwrap_or(WINDOW_OF_TOP), slow: None };
+    // The table shows that the daemon is unreachable and for how long, until the user quits.
+    match open_source(&command.common, needs, Duration::MAX, &mut stop).await? {
+        Some(source) => top::run(source, &command).await,
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+async fn past(command: PastCommand<'_>) -> Result<ExitCode> {
+    let mut stop = StopSignals::listen()?;
+    tokio::select! {
+        shown = past::run(command) => shown,
+        () = stop.received() => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The daemon that is asked for, or an own probe; without the rights for one, the daemon of this host. None if a signal came
+/// first: a daemon may take long to answer, and a failing drive may block the start.
+async fn open_source<T: Document>(
+    options: &CommonOptions,
+    needs: Needs,
+    max_outage: Duration,
     stop: &mut StopSignals,
 ) -> Result<Option<Source<T>>> {
-    let opened = tokio::select! {
-        opened = Source::open(options, window) => opened,
-        () = stop.received() => return Ok(None),
+    let opened = async {
+        if let Some(target) = &options.source.host {
+            return Source::open_remote(target, options, needs, max_outage).await;
+        }
+        let error = match Source::open_own(options, needs).await {
+            Err(error) if is_daemon_here().await => error,
+            Err(error) => bail!("{}", without_daemon(&error)),
+            opened => return opened,
+        };
+        log_lines::write_text(&format!(
+            "cannot measure by itself ({error:#}); asking biolat-daemon on this host\n"
+        ));
+        Source::open_remote(&Target::here(), options, needs, max_outage).await
     };
-    match opened {
-        Err(error) if options.from.is_none() && is_daemon_here().await => bail!(
-            "{error:#}; or read the daemon that listens on port {PORT} of this host, which needs no privileges: \
-             biolat-daemon report --from localhost"
-        ),
-        source => source.map(Some),
+    tokio::select! {
+        opened = opened => opened.map(Some),
+        () = stop.received() => Ok(None),
     }
+}
+
+/// Why nothing can be measured on a host without a daemon.
+fn without_daemon(error: &anyhow::Error) -> String {
+    format!("{error:#}; no biolat-daemon listens on port {PORT} of this host: --host HOST asks another one")
 }
 
 /// Whether something listens on the daemon's port.

@@ -1,4 +1,4 @@
-//! `report --slow`: a line for each slow or failed I/O, as they are recorded.
+//! `biolat slow`: a line for each slow or failed I/O, as they are recorded.
 
 use std::{process::ExitCode, sync::Arc, time::SystemTime};
 
@@ -18,7 +18,7 @@ use biolat_system::{clock, log_lines};
 use tokio::sync::watch;
 
 use super::{
-    options::ReportOptions,
+    cli::SlowCommand,
     output::{closed, write},
     remote::Endpoint as _,
     source::Source,
@@ -30,23 +30,23 @@ use crate::terminal::{Highlight, Terminal, wrapped};
 /// Shows I/Os until it is stopped.
 pub(super) async fn run(
     source: Source<ApiSlowLog>,
-    options: &ReportOptions,
+    command: &SlowCommand,
     stop: StopSignals,
 ) -> Result<ExitCode> {
-    show_until_stopped(stop, |stopped| show(source, options, stopped)).await
+    show_until_stopped(stop, |stopped| show(source, command, stopped)).await
 }
 
 async fn show(
     mut source: Source<ApiSlowLog>,
-    options: &ReportOptions,
+    command: &SlowCommand,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<()> {
-    let output = Output::of(options)?;
+    let output = Output::of(command)?;
     let first = Arc::clone(&source.first);
     let Some(threshold) = first.threshold else {
-        bail!("no I/O is recorded there: that biolat runs with --slow off");
+        bail!("no I/O is recorded there: that biolat-daemon runs with --slow off");
     };
-    let is_remote = options.from.is_some();
+    let is_remote = source.is_remote();
     let mut follower = if is_remote { Follower::from_end(&first) } else { Follower::default() };
     let earlier = if is_remote { first.ios.iter().filter(|io| output.shows(io)).count() } else { 0 };
     output.begin(&source.about, threshold, earlier).await?;
@@ -118,14 +118,14 @@ struct Output {
 }
 
 impl Output {
-    fn of(options: &ReportOptions) -> Result<Self> {
-        let terminal = Terminal::of_stdout(options.color);
+    fn of(SlowCommand { at_least, milliseconds, common }: &SlowCommand) -> Result<Self> {
+        let terminal = Terminal::of_stdout(common.color);
         Ok(Self {
             terminal,
-            numbers: terminal.numbers(options.milliseconds),
-            json: options.json,
-            selection: options.selection()?,
-            at_least: options.slow.flatten().map(|time| time.as_secs_f64()),
+            numbers: terminal.numbers(*milliseconds),
+            json: common.json,
+            selection: common.devices.selection()?,
+            at_least: at_least.map(|time| time.as_secs_f64()),
         })
     }
 

@@ -7,18 +7,28 @@ use biolat_collect::{
     collector::{Handle, Settings},
     cpus::CpuNodes,
 };
-use biolat_model::{interval, snapshot::Snapshot, text::format, version};
+use biolat_model::{snapshot::Snapshot, text::format, version};
 use biolat_system::rights::{self, Role};
 use tokio::sync::watch;
 
 use super::{
-    options::ReportOptions,
+    options::CommonOptions,
     remote::{Document, Remote},
+    target::Target,
     update::Update,
 };
 
 /// The probe's counters are 32 bits wide and wrap: they are read at least this often, however long a window is.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What a command needs of a source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs {
+    /// The least length of a window.
+    pub(super) window: Duration,
+    /// From which latency on I/Os are recorded; none if none is needed.
+    pub(super) slow: Option<Duration>,
+}
 
 /// A source of snapshots.
 pub(super) struct Source<T = Snapshot> {
@@ -28,6 +38,8 @@ pub(super) struct Source<T = Snapshot> {
     pub(super) collections: u64,
     /// In words: `tracing with its own probe (biolat 0.1.0, kernel 6.18.0)`.
     pub(super) about: String,
+    /// In short: `local probe`, or the daemon's address.
+    pub(super) place: String,
     /// The NUMA node of each CPU; none is known of another host.
     pub(super) nodes: CpuNodes,
     origin: Origin<T>,
@@ -46,47 +58,63 @@ struct Own {
 }
 
 impl<T: Document> Source<T> {
-    /// Opens the source that the options name, for windows of at least this length. Afterwards the calling thread has no
-    /// capabilities, and with its own probe only the system calls that it needs for output, unless `--no-seccomp` is given.
-    pub(super) async fn open(options: &ReportOptions, window: Duration) -> Result<Self> {
-        match &options.from {
-            Some(target) => {
-                let remote: Remote<T> = Remote::open(target.clone(), options).await?;
-                rights::drop_privileges(Role::Serving, false)?;
-                let first = Arc::clone(&remote.first);
-                let about = format!(
-                    "reading biolat {} on {} at {target}, interval {}",
-                    first.biolat(),
-                    if first.host().is_empty() { "an unnamed host" } else { first.host() },
-                    format::duration(first.interval().as_secs_f64()),
-                );
-                // Rounded up, but for a hundredth of a collection.
-                let collections = (window.as_secs_f64() / first.interval().as_secs_f64().max(0.001) - 0.01)
-                    .ceil()
-                    .max(1.0) as u64;
-                Ok(Self {
-                    first,
-                    collections,
-                    about,
-                    nodes: CpuNodes::default(),
-                    origin: Origin::Remote(remote),
-                })
-            }
-            None => {
-                let collections = window.as_nanos().div_ceil(LONGEST_INTERVAL.as_nanos()).max(1) as u64;
-                let interval = window / u32::try_from(collections).unwrap_or(u32::MAX);
-                let mut own = Own::start(options, interval).await?;
-                let about = format!(
-                    "tracing with its own probe (biolat {}, kernel {})",
-                    version::VERSION,
-                    options.host.kernel_release().unwrap_or_default()
-                );
-                let nodes = CpuNodes::read(&options.host.sysfs);
-                rights::drop_privileges(Role::Tui, options.seccomp.is_enabled())?;
-                let first = own.next().await?;
-                Ok(Self { first, collections, about, nodes, origin: Origin::Own(own) })
-            }
-        }
+    /// Asks a running daemon. Afterwards the calling thread has no capabilities.
+    pub(super) async fn open_remote(
+        target: &Target,
+        options: &CommonOptions,
+        needs: Needs,
+        max_outage: Duration,
+    ) -> Result<Self> {
+        let remote: Remote<T> = Remote::open(target.clone(), options, max_outage).await?;
+        rights::drop_privileges(Role::Serving, false)?;
+        let first = Arc::clone(&remote.first);
+        let interval = first.interval().as_secs_f64();
+        let about = format!(
+            "biolat-daemon {} on {} at {target}, interval {}",
+            first.biolat(),
+            if first.host().is_empty() { "an unnamed host" } else { first.host() },
+            format::duration(interval),
+        );
+        // Rounded up, but for a hundredth of a collection.
+        let collections = (needs.window.as_secs_f64() / interval.max(0.001) - 0.01).ceil().max(1.0) as u64;
+        Ok(Self {
+            first,
+            collections,
+            about,
+            place: target.to_string(),
+            nodes: CpuNodes::default(),
+            origin: Origin::Remote(remote),
+        })
+    }
+
+    /// Attaches a probe of its own. Afterwards the calling thread has no capabilities, and only the system calls that it needs
+    /// for output, unless `--no-seccomp` is given.
+    pub(super) async fn open_own(options: &CommonOptions, needs: Needs) -> Result<Self> {
+        let collections = needs.window.as_nanos().div_ceil(LONGEST_INTERVAL.as_nanos()).max(1) as u64;
+        let interval = needs.window / u32::try_from(collections).unwrap_or(u32::MAX);
+        let host = options.machine.host();
+        let mut own = Own::start(options, interval, needs.slow).await?;
+        let about = format!(
+            "measuring on this host (biolat {}, kernel {})",
+            version::VERSION,
+            host.kernel_release().unwrap_or_default()
+        );
+        let nodes = CpuNodes::read(&host.sysfs);
+        rights::drop_privileges(Role::Tui, options.machine.seccomp.is_enabled())?;
+        let first = own.next().await?;
+        Ok(Self {
+            first,
+            collections,
+            about,
+            place: "local probe".to_owned(),
+            nodes,
+            origin: Origin::Own(own),
+        })
+    }
+
+    /// Whether it is a daemon.
+    pub(super) const fn is_remote(&self) -> bool {
+        matches!(self.origin, Origin::Remote(_))
     }
 
     /// The next update. Cancel-safe: only snapshots that a later one replaces are skipped. After an error there are no more.
@@ -112,15 +140,14 @@ impl<T: Document> Source<T> {
 }
 
 impl Own {
-    async fn start(options: &ReportOptions, interval: Duration) -> Result<Self> {
-        let slow = options.slow.map(|time| time.unwrap_or(interval::SLOW));
+    async fn start(options: &CommonOptions, interval: Duration, slow: Option<Duration>) -> Result<Self> {
         let settings = Settings {
-            host: options.host.clone(),
-            selection: options.selection()?.unwrap_or_default(),
+            host: options.machine.host(),
+            selection: options.devices.selection()?.unwrap_or_default(),
             probe: biolat_probe::Options { slow, ..biolat_probe::Options::default() },
             interval,
             kept: None,
-            seccomp: options.seccomp.is_enabled(),
+            seccomp: options.machine.seccomp.is_enabled(),
         };
         let collector = Handle::start(settings).await?;
         Ok(Self { snapshots: collector.snapshots(), collector, slow })

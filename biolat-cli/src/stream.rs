@@ -1,6 +1,6 @@
 //! Windows as they complete, until there are enough or the user stops it; then the findings.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use biolat_model::{snapshot::Snapshot, text::format};
@@ -8,32 +8,43 @@ use biolat_system::{clock, log_lines};
 use tokio::sync::watch;
 
 use super::{
-    breakdown::Breakdown,
     findings, json,
-    options::ReportOptions,
+    options::WindowOptions,
     output::{closed, write},
+    progress::Progress,
     source::Source,
     stop::{StopSignals, show_until_stopped},
     text,
-    text::TextStyle,
     update::Update,
+    view::View,
     window::Window,
 };
-use crate::terminal::{Highlight, Terminal, wrapped};
+use crate::terminal::{Highlight, wrapped};
 
 /// Shows windows.
-pub(super) async fn run(source: Source, options: &ReportOptions, stop: StopSignals) -> Result<ExitCode> {
-    show_until_stopped(stop, |stopped| show(source, options, stopped)).await
+pub(super) async fn run(
+    source: Source,
+    mut view: View,
+    options: WindowOptions,
+    has_devices: bool,
+    stop: StopSignals,
+) -> Result<ExitCode> {
+    view.breakdown.cpus = view.breakdown.cpus.map(|_| source.nodes.clone());
+    let output = Output { view, has_devices };
+    show_until_stopped(stop, |stopped| show(source, output, options, stopped)).await
 }
 
-async fn show(mut source: Source, options: &ReportOptions, mut stopped: watch::Receiver<bool>) -> Result<()> {
-    let terminal = Terminal::of_stdout(options.color);
-    let breakdown = Breakdown::of(options, &source.nodes);
-    if let Some(missing) = breakdown.missing(&Window::until(&source.first)) {
+async fn show(
+    mut source: Source,
+    output: Output,
+    options: WindowOptions,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<()> {
+    if let Some(missing) = output.view.breakdown.missing(&Window::until(&source.first)) {
         bail!("{missing}");
     }
-    let output = Output { terminal, breakdown, options };
-    output.begin(&source).await?;
+    output.begin(&source, options.interval).await?;
+    let mut progress = Progress::of_windows(&source, &options);
     let (first, mut last) = (Arc::clone(&source.first), Arc::clone(&source.first));
     let mut latest = Arc::clone(&last);
     let mut shown = 0;
@@ -52,8 +63,10 @@ async fn show(mut source: Source, options: &ReportOptions, mut stopped: watch::R
                 latest = source.last().await.unwrap_or(latest);
                 break;
             }
-            () = closed(output.terminal) => return Ok(()),
+            () = closed(output.view.style.terminal) => return Ok(()),
+            () = progress.tick() => continue,
         };
+        progress.clear();
         match update {
             Ok(Update::Snapshot(snapshot)) => latest = snapshot,
             Ok(Update::Retrying(error)) => {
@@ -86,34 +99,34 @@ fn is_whole(before: &Snapshot, after: &Snapshot, collections: u64) -> bool {
     after.taken != before.taken && (restarted || passed >= collections)
 }
 
-struct Output<'a> {
-    terminal: Terminal,
-    breakdown: Breakdown,
-    options: &'a ReportOptions,
+struct Output {
+    view: View,
+    /// Whether certain devices were asked for.
+    has_devices: bool,
 }
 
-impl Output<'_> {
+impl Output {
     /// What is measured and how; to standard error where standard output is JSON.
-    async fn begin(&self, source: &Source) -> Result<()> {
+    async fn begin(&self, source: &Source, interval: Option<Duration>) -> Result<()> {
         let mut lines = vec![source.about.clone()];
-        if let Some(wanted) = self.options.interval
+        if let Some(wanted) = interval
             && (source.window().as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() > 0.01
         {
             lines.push(format!(
-                "a window is {} instead of {}: that biolat collects every {} (its --interval)",
+                "a window is {} instead of {}: that biolat-daemon collects every {} (its --interval)",
                 format::duration(source.window().as_secs_f64()),
                 format::duration(wanted.as_secs_f64()),
                 format::duration(source.first.interval.as_secs_f64())
             ));
         }
-        if !self.options.devices.is_empty() && source.first.devices.is_empty() {
+        if self.has_devices && source.first.devices.is_empty() {
             lines.push("no device has a matching name (partitions are measured as part of their drive); one that appears will be shown".to_owned());
         }
-        if self.terminal.is_terminal {
+        if self.view.style.terminal.is_terminal {
             lines.push("Ctrl-C to stop".to_owned());
         }
         let text = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect::<String>();
-        if self.options.json {
+        if self.view.json {
             log_lines::write_text(&text);
             return Ok(());
         }
@@ -122,29 +135,22 @@ impl Output<'_> {
 
     async fn show(&self, before: &Snapshot, after: &Snapshot) -> Result<()> {
         let window = Window::between(before, after);
-        if self.options.json {
-            return write(json::line(&window, &after.host, &self.breakdown, None)?).await;
+        if self.view.json {
+            return write(json::line(&window, &after.host, &self.view.breakdown, None)?).await;
         }
         let mut text = String::from("\n");
-        if self.options.timestamp {
+        if self.view.timestamp {
             let clock = clock::local(window.ended);
-            text.push_str(&self.terminal.paint(Highlight::Strong, &clock));
+            text.push_str(&self.view.style.terminal.paint(Highlight::Strong, &clock));
             text.push('\n');
         }
-        let terminal = self.terminal;
-        let style = TextStyle {
-            terminal,
-            width: terminal.width(),
-            numbers: terminal.numbers(self.options.milliseconds),
-            fine: self.options.fine,
-        };
-        text.push_str(&text::window(&window, &self.breakdown, &style));
+        text.push_str(&text::window(&window, &self.view.breakdown, &self.view.style));
         write(text).await
     }
 
     /// The findings in all windows together.
     async fn end(&self, first: &Snapshot, last: &Snapshot) -> Result<()> {
-        if self.options.json {
+        if self.view.json {
             return Ok(());
         }
         if first.taken == last.taken {
@@ -155,10 +161,10 @@ impl Output<'_> {
             .await;
         }
         let window = Window::between(first, last);
-        let findings = findings::findings(&window, self.terminal.numbers(self.options.milliseconds));
+        let findings = findings::findings(&window, self.view.style.numbers);
         let since = if window.restarted { " since the restart of biolat" } else { "" };
         let title = format!("Findings in {}{since}:", format::duration(window.seconds));
-        let mut text = format!("\n{}\n", self.terminal.paint(Highlight::Strong, &title));
+        let mut text = format!("\n{}\n", self.view.style.terminal.paint(Highlight::Strong, &title));
         for finding in findings {
             text.push_str(&format!("- {}\n", self.wrapped(&finding, 2)));
         }
@@ -166,6 +172,6 @@ impl Output<'_> {
     }
 
     fn wrapped(&self, line: &str, indent: usize) -> String {
-        wrapped(line, self.terminal.width(), indent)
+        wrapped(line, self.view.style.width, indent)
     }
 }

@@ -28,6 +28,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// The daemon of this host.
+    pub(crate) fn here() -> Self {
+        let (user, password) = (None, None);
+        Self { tls: false, host: "localhost".to_owned(), port: PORT, prefix: String::new(), user, password }
+    }
+
     /// From a URL; `HOST` and `HOST:PORT` are short for one.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("'{}' is not a URL, as in http://db1:9976", without_password(text));

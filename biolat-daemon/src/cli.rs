@@ -1,11 +1,7 @@
 //! The command line as clap parses it. [`Cli::validate`] makes it a [`Config`].
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use biolat_cli::{
-    option_values::{OptionError, non_empty},
-    shared_options::{DeviceOptions, ListenOptions, PinOption, SeccompOptions, SizesOption, WorkloadsOption},
-};
 use biolat_history::HistoryLimits;
 use biolat_model::interval;
 use biolat_system::{
@@ -19,6 +15,8 @@ use crate::{
     config::Config,
     expose::{ClassicBuckets, HistogramFormat, HistogramKinds},
     http::ServeConfig,
+    option_values::{OptionError, non_empty},
+    shared_options::{DeviceOptions, ListenOptions, PinOption, SeccompOptions, SizesOption, WorkloadsOption},
     version,
 };
 
@@ -113,7 +111,7 @@ pub struct Cli {
     /// Keep in memory what came in each interval of so long, 1m to 168h; or off
     ///
     /// Every collection of the last 10 minutes, every 10 s of the last 2 hours, then every minute: /api/v1/history and
-    /// `biolat-daemon report --at` answer from it what happened at 03:00. It ends with the daemon, unless --history-file is given.
+    /// `biolat at` answer from it what happened at 03:00. It ends with the daemon, unless --history-file is given.
     #[arg(long, value_name = "TIME", env = "BIOLAT_HISTORY", hide_env_values = true, default_value = "26h", value_parser = parse_history)]
     pub history: HistoryAge,
 
@@ -139,7 +137,7 @@ pub struct Cli {
 
     /// Disable the live page: / becomes a static page, and /api/v1/events is not served
     ///
-    /// /api/v1/snapshot remains, for `biolat-daemon report --from` and other programs.
+    /// /api/v1/snapshot remains, for `biolat` and other programs.
     #[arg(long, env = "BIOLAT_NO_UI", hide_env_values = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     pub no_ui: bool,
@@ -197,8 +195,12 @@ pub enum Command {
     /// Check whether biolat works on this host, and show the fix for each failure
     #[command(long_about = check::ABOUT)]
     Check(Box<check::CheckOptions>),
-    /// Show latencies in the terminal, like biolatency
-    Report(Box<biolat_cli::ReportOptions>),
+    /// Was a command of the daemon once
+    #[command(hide = true, disable_help_flag = true)]
+    Report {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
     /// Remove what a daemon with --pin has left in a folder: its probe, which counts on, and its state
     Unpin {
         /// The folder of --pin

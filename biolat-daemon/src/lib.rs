@@ -12,5 +12,7 @@ pub mod expose;
 pub mod http;
 pub mod listen;
 mod net;
+pub mod option_values;
+pub mod shared_options;
 pub mod version;
 pub mod web_config;

@@ -2,15 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use std::{process::ExitCode, time::Duration};
+use std::{ffi::OsString, process::ExitCode, time::Duration};
 
-use biolat_cli::option_values::EXIT_USAGE;
 use biolat_collect::pins;
 use biolat_daemon::{
     check,
     cli::{Cli, Command},
     config::Config,
     daemon, listen,
+    option_values::{EXIT_USAGE, one_line},
     web_config::WebConfigError,
 };
 use biolat_system::{
@@ -42,7 +42,10 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         None => return run_daemon(cli),
         Some(Command::Check(options)) => check::run(*options),
-        Some(Command::Report(options)) => biolat_cli::run(&options),
+        Some(Command::Report { options }) => {
+            log::error!("{}", moved(&options));
+            return EXIT_USAGE.into();
+        }
         Some(Command::Unpin { folder }) => pins::unpin(&folder).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
@@ -71,12 +74,22 @@ fn run_daemon(cli: Cli) -> ExitCode {
     }
 }
 
-/// An error of clap, which has several lines and a hint where to find more, in one line.
-fn one_line(text: &str) -> String {
-    let message = text.split("\n\nUsage:").next().unwrap_or_default();
-    let message = message.split("\n\nFor more").next().unwrap_or_default();
-    let lines: Vec<_> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    format!("{} (see --help)", lines.join("; "))
+/// What the terminal tool is called now.
+fn moved(options: &[OsString]) -> String {
+    const COMMANDS: [(&str, &str); 8] = [
+        ("--worst", "worst"),
+        ("--at", "at TIME"),
+        ("--since", "since TIME"),
+        ("--save", "save FILE"),
+        ("--top", "top"),
+        ("--who", "who"),
+        ("--sizes", "sizes"),
+        ("--slow", "slow"),
+    ];
+    let is_given = |option: &str| options.iter().any(|given| given.to_string_lossy().starts_with(option));
+    let command = COMMANDS.iter().find(|(option, _)| is_given(option)).map_or("hist", |(_, command)| command);
+    let host = if is_given("--from") { " --host HOST" } else { "" };
+    format!("biolat-daemon report is the program biolat now: biolat {command}{host} (see biolat --help)")
 }
 
 fn serve(config: Config) -> anyhow::Result<()> {

@@ -12,4 +12,5 @@ pub mod process;
 pub mod rights;
 pub mod runtime;
 pub mod service_manager;
+pub mod terminal;
 pub mod wall_time;

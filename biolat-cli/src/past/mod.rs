@@ -11,11 +11,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context as _, Result, bail};
-use biolat_collect::cpus::CpuNodes;
+use anyhow::{Context as _, Result, anyhow, bail};
 use biolat_history::{HistoryLimits, Store, worst::Worst};
 use biolat_model::{
     api::ApiHistory,
+    device::Selection,
     period::Period,
     text::{format, time::unix_seconds},
 };
@@ -25,19 +25,21 @@ use biolat_system::{
 };
 
 use super::{
-    breakdown::Breakdown,
+    cli::SaveCommand,
     findings,
     intervals::Intervals,
     json,
-    options::ReportOptions,
+    options::{CommonOptions, RangeOptions, SourceOptions},
     output::{is_closed_pipe, write},
     remote,
     saved::{self, SavedHead},
     slow,
-    text::{self, TextStyle},
+    target::Target,
+    text,
+    view::View,
     window::Window,
 };
-use crate::terminal::{Highlight, Terminal, wrapped};
+use crate::terminal::{Highlight, wrapped};
 pub(super) use range::PastRange;
 
 /// The length of the intervals of which the worst are shown.
@@ -47,13 +49,33 @@ const WORST_STEP: Duration = Duration::from_secs(60);
 const MAX_SAVED_BYTES: usize = 1 << 30;
 const SAVED_LIMITS: HistoryLimits = HistoryLimits { age: Duration::MAX, bytes: usize::MAX };
 
-/// Shows or saves what the options select. A closed pipe is not an error.
-pub(super) async fn run(options: &ReportOptions) -> Result<ExitCode> {
-    let outcome = match (&options.load, &options.save) {
-        (Some(file), _) => show_saved(options, file).await,
-        (None, Some(file)) => save::run(options, file).await,
-        (None, None) => show_remote(options).await,
+/// What is shown of a history.
+pub(super) struct PastCommand<'a> {
+    pub(super) view: View,
+    pub(super) range: RangeOptions,
+    /// Divides the range into windows.
+    pub(super) every: Option<Duration>,
+    /// The worst minutes in place of windows.
+    pub(super) is_worst: bool,
+    pub(super) file: Option<&'a Path>,
+    pub(super) common: &'a CommonOptions,
+}
+
+/// Shows it. A closed pipe is not an error.
+pub(super) async fn run(command: PastCommand<'_>) -> Result<ExitCode> {
+    let shown = match command.file {
+        Some(file) => show_saved(command, file).await,
+        None => show_remote(command).await,
     };
+    unless_closed(shown)
+}
+
+/// Saves it.
+pub(super) async fn save(command: &SaveCommand) -> Result<ExitCode> {
+    unless_closed(save::run(command).await)
+}
+
+fn unless_closed(outcome: Result<()>) -> Result<ExitCode> {
     match outcome {
         Err(error) if is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
         outcome => outcome.map(|()| ExitCode::SUCCESS),
@@ -61,64 +83,82 @@ pub(super) async fn run(options: &ReportOptions) -> Result<ExitCode> {
 }
 
 /// A daemon adds up the intervals itself.
-async fn show_remote(options: &ReportOptions) -> Result<()> {
-    let target = options.from.clone().context("--from is missing")?;
+async fn show_remote(command: PastCommand<'_>) -> Result<()> {
+    let target = daemon(&command.common.source);
     rights::drop_privileges(Role::Serving, false)?;
-    let range = PastRange::of(options, SystemTime::now())?;
-    let query = if options.worst {
+    let range = PastRange::of(&command.range, command.is_worst, SystemTime::now())?;
+    let query = if command.is_worst {
         range.in_whole_minutes().query(&format!("step={}&detail=summary", WORST_STEP.as_secs()))
     } else {
-        range.query(&format!("step={}", range.step(options.interval).as_secs_f64()))
+        range.query(&format!("step={}", range.step(command.every).as_secs_f64()))
     };
     let place = format!("at {target}");
-    let mut intervals = remote::history(target, query, options, &env::temp_dir()).await?;
-    let mut output = Shown::of(options, range);
+    let history = remote::history(target, query, command.common, &env::temp_dir()).await;
+    let mut intervals = history.map_err(|error| with_next_step(error, &command.common.source))?;
+    let mut output = Shown::of(command, range);
     while let Some(interval) = intervals.next().await? {
         output.add(&intervals.head, &place, interval).await?;
     }
     output.end(&intervals.head, &place).await
 }
 
-async fn show_saved(options: &ReportOptions, file: &Path) -> Result<()> {
+/// The daemon whose history is read: one on this host, unless another is given.
+fn daemon(source: &SourceOptions) -> Target {
+    source.host.clone().unwrap_or_else(Target::here)
+}
+
+fn with_next_step(error: anyhow::Error, source: &SourceOptions) -> anyhow::Error {
+    match source.host {
+        Some(_) => error,
+        None => anyhow!("{error:#}; give --host HOST to ask another one: only a daemon keeps a history"),
+    }
+}
+
+async fn show_saved(command: PastCommand<'_>, file: &Path) -> Result<()> {
     let name = saved::name_of(file);
-    let mut intervals: Intervals<SavedHead> = saved::open(file, options.selection()?).await?;
-    rights::drop_privileges(Role::Serving, false)?;
-    let saved = intervals.head.saved;
-    let now = Duration::try_from_secs_f64(saved).ok().and_then(|saved| UNIX_EPOCH.checked_add(saved));
+    let (head, store) = read_saved(file, command.common.devices.selection()?).await?;
+    let now = Duration::try_from_secs_f64(head.saved).ok().and_then(|saved| UNIX_EPOCH.checked_add(saved));
     let now = now.with_context(|| format!("{name}: it is damaged: a wrong time"))?;
-    let range = PastRange::of(options, now)?;
-    let place = format!("in {name}, saved at {}", clock::local_with_date(saved));
-    let (selected, step) = if options.worst {
+    let range = PastRange::of(&command.range, command.is_worst, now)?;
+    let place = format!("in {name}, saved at {}", clock::local_with_date(head.saved));
+    let (selected, step) = if command.is_worst {
         (range.in_whole_minutes(), WORST_STEP)
     } else {
-        (range, range.step(options.interval))
+        (range, range.step(command.every))
     };
+    let mut output = Shown::of(command, range);
+    for sum in store.select(selected.from, selected.to).into_periods(Some(step)) {
+        output.add(&head.history, &place, sum).await?;
+    }
+    output.end(&head.history, &place).await
+}
+
+/// A file's head, and its intervals in a store.
+pub(super) async fn read_saved(file: &Path, selection: Option<Selection>) -> Result<(SavedHead, Store)> {
+    let mut intervals: Intervals<SavedHead> = saved::open(file, selection).await?;
+    rights::drop_privileges(Role::Serving, false)?;
     let mut store = Store::new(SAVED_LIMITS, Duration::ZERO);
     while let Some(interval) = intervals.next().await? {
         store.replay(interval);
         if store.bytes() > MAX_SAVED_BYTES {
-            bail!("{name}: it has more than {} GiB in memory", MAX_SAVED_BYTES >> 30);
+            bail!("{}: it has more than {} GiB in memory", saved::name_of(file), MAX_SAVED_BYTES >> 30);
         }
     }
-    let mut output = Shown::of(options, range);
-    for sum in store.select(selected.from, selected.to).into_periods(Some(step)) {
-        output.add(&intervals.head.history, &place, sum).await?;
-    }
-    output.end(&intervals.head.history, &place).await
+    Ok((intervals.head, store))
 }
 
 /// What is shown of intervals that come one after the other: each as a window, or the worst of all.
-struct Shown<'a> {
-    output: Output<'a>,
+struct Shown {
+    output: Output,
     range: PastRange,
     worst: Option<Worst>,
     is_empty: bool,
 }
 
-impl<'a> Shown<'a> {
-    fn of(options: &'a ReportOptions, range: PastRange) -> Self {
-        let worst = options.worst.then(Worst::default);
-        Self { output: Output::of(options), range, worst, is_empty: true }
+impl Shown {
+    fn of(command: PastCommand<'_>, range: PastRange) -> Self {
+        let worst = command.is_worst.then(Worst::default);
+        Self { output: Output { view: command.view }, range, worst, is_empty: true }
     }
 
     /// Adds an interval of a history that is in this place.
@@ -154,21 +194,11 @@ fn window_of(interval: &Period) -> Window {
     window
 }
 
-struct Output<'a> {
-    options: &'a ReportOptions,
-    terminal: Terminal,
-    style: TextStyle,
-    breakdown: Breakdown,
+struct Output {
+    view: View,
 }
 
-impl<'a> Output<'a> {
-    fn of(options: &'a ReportOptions) -> Self {
-        let terminal = Terminal::of_stdout(options.color);
-        let numbers = terminal.numbers(options.milliseconds);
-        let style = TextStyle { terminal, width: terminal.width(), numbers, fine: options.fine };
-        Self { options, terminal, style, breakdown: Breakdown::of(options, &CpuNodes::default()) }
-    }
-
+impl Output {
     /// What is read, and from when on it is complete; to standard error where standard output is JSON.
     async fn begin(
         &self,
@@ -178,13 +208,13 @@ impl<'a> Output<'a> {
         has_intervals: bool,
     ) -> Result<()> {
         let host = if history.host.is_empty() { "an unnamed host" } else { &history.host };
-        let about = format!("reading the history of biolat {} on {host} {place}", history.biolat);
-        let breakdown = self.breakdown.sizes || self.breakdown.who;
+        let about = format!("the history of biolat-daemon {} on {host} {place}", history.biolat);
+        let breakdown = self.view.breakdown.sizes || self.view.breakdown.who;
         let missing_breakdown = missing_breakdown(history, range).filter(|_| breakdown && has_intervals);
         let lines = [Some(about), missing(history, range, has_intervals), missing_breakdown];
         let lines: Vec<_> = lines.into_iter().flatten().collect();
         let text = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect::<String>();
-        if self.options.json {
+        if self.view.json {
             log_lines::write_text(&text);
             return Ok(());
         }
@@ -193,9 +223,9 @@ impl<'a> Output<'a> {
 
     async fn window(&self, history: &ApiHistory, interval: &Period) -> Result<()> {
         let window = window_of(interval);
-        if self.options.json {
+        if self.view.json {
             let slow = Some(interval.slow.as_slice());
-            return write(json::line(&window, &history.host, &self.breakdown, slow)?).await;
+            return write(json::line(&window, &history.host, &self.view.breakdown, slow)?).await;
         }
         let title = format!(
             "{} to {}, {}",
@@ -203,28 +233,31 @@ impl<'a> Output<'a> {
             clock::local(unix_seconds(interval.ended)),
             format::duration(interval.length.as_secs_f64())
         );
-        let mut text = format!("\n{}\n", self.terminal.paint(Highlight::Strong, &title));
+        let mut text = format!("\n{}\n", self.view.style.terminal.paint(Highlight::Strong, &title));
         if let Some(uncollected) = uncollected(interval, history.interval) {
             text.push_str(&format!("{}\n", self.wrapped(&uncollected, 0)));
         }
-        text.push_str(&text::window(&window, &self.breakdown, &self.style));
+        text.push_str(&text::window(&window, &self.view.breakdown, &self.view.style));
         if !interval.slow.is_empty() {
-            text.push_str(&format!("\n{}\n", self.terminal.paint(Highlight::Strong, "Slowest I/Os:")));
+            text.push_str(&format!(
+                "\n{}\n",
+                self.view.style.terminal.paint(Highlight::Strong, "Slowest I/Os:")
+            ));
             for io in &interval.slow {
-                text.push_str(&slow::line(io, self.terminal, self.style.numbers));
+                text.push_str(&slow::line(io, self.view.style.terminal, self.view.style.numbers));
                 text.push('\n');
             }
         }
         let title = format!("Findings in {}:", format::duration(window.seconds));
-        text.push_str(&format!("\n{}\n", self.terminal.paint(Highlight::Strong, &title)));
-        for finding in findings::findings(&window, self.style.numbers) {
+        text.push_str(&format!("\n{}\n", self.view.style.terminal.paint(Highlight::Strong, &title)));
+        for finding in findings::findings(&window, self.view.style.numbers) {
             text.push_str(&format!("- {}\n", self.wrapped(&finding, 2)));
         }
         write(text).await
     }
 
     fn wrapped(&self, line: &str, indent: usize) -> String {
-        wrapped(line, self.style.width, indent)
+        wrapped(line, self.view.style.width, indent)
     }
 }
 
@@ -248,7 +281,7 @@ fn missing(history: &ApiHistory, range: PastRange, has_intervals: bool) -> Optio
         return Some(format!("nothing is kept of that time: {begins}"));
     }
     if !has_intervals {
-        return Some("nothing is kept of that time: biolat or the machine did not run".to_owned());
+        return Some("nothing is kept of that time: biolat-daemon or the machine did not run".to_owned());
     }
     // The default goes back further than most daemons run.
     (asked_from + history.interval < from && !range.is_default).then_some(begins)

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use biolat_model::text::time::unix_seconds;
 use biolat_system::clock;
 
-use crate::{options::ReportOptions, past_time::PastTime};
+use crate::{options::RangeOptions, past_time::PastTime};
 
 /// How long a range is that begins at `--at`, and how far back `--worst` looks.
 const DEFAULT_LENGTH: Duration = Duration::from_secs(60);
@@ -25,14 +25,8 @@ pub(crate) struct PastRange {
 const END: Duration = Duration::from_secs(4_102_444_800);
 
 impl PastRange {
-    /// Whether the options are about the past.
-    pub(crate) fn is_given(options: &ReportOptions) -> bool {
-        let ReportOptions { at, since, worst, load, save, .. } = options;
-        at.is_some() || since.is_some() || *worst || load.is_some() || save.is_some()
-    }
-
-    /// The range of the options, or everything.
-    pub(crate) fn of(options: &ReportOptions, now: SystemTime) -> Result<Self> {
+    /// The range of the options; of the worst minutes the last day, else everything.
+    pub(crate) fn of(options: &RangeOptions, is_worst: bool, now: SystemTime) -> Result<Self> {
         let at = |time: &PastTime| time.at(now).map_err(|why| anyhow!("{why}"));
         let range = if let Some(from) = &options.at {
             let from = at(from)?;
@@ -41,7 +35,7 @@ impl PastRange {
         } else if let Some(from) = &options.since {
             let to = options.until.as_ref().map_or(Ok(now), at)?;
             Self { from: at(from)?, to, is_default: false }
-        } else if options.worst {
+        } else if is_worst {
             Self { from: now.checked_sub(DAY).unwrap_or(UNIX_EPOCH), to: now, is_default: true }
         } else {
             Self { from: UNIX_EPOCH, to: UNIX_EPOCH + END, is_default: true }

@@ -8,7 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use biolat_model::{
     api::{ApiHistory, ApiSlowLog},
     device::Selection,
@@ -20,20 +20,21 @@ use tempfile::NamedTempFile;
 
 use super::{PastRange, missing};
 use crate::{
+    cli::SaveCommand,
     intervals::{Intervals, select_workloads},
-    options::ReportOptions,
     remote::{self, Document},
     saved::{STANDARD_STREAM, SavedHead, SavedWriter, name_of},
 };
 
 /// Saves what the options select, and says what. Privileges are kept: root may write to any folder.
-pub(super) async fn run(options: &ReportOptions, file: &Path) -> Result<()> {
+pub(super) async fn run(command: &SaveCommand) -> Result<()> {
+    let file = &command.to;
     if file.as_os_str() == STANDARD_STREAM {
         if io::stdout().is_terminal() {
-            bail!("standard output is a terminal: give --save FILE, or redirect it");
+            bail!("standard output is a terminal: give a file, or redirect it");
         }
         let folder = std::env::temp_dir();
-        let about = save(options, &folder, &mut io::stdout().lock(), "to standard output").await?;
+        let about = save(command, &folder, &mut io::stdout().lock(), "to standard output").await?;
         log_lines::write_text(&about);
         return Ok(());
     }
@@ -54,7 +55,7 @@ pub(super) async fn run(options: &ReportOptions, file: &Path) -> Result<()> {
         tempfile::Builder::new().prefix(".biolat-").permissions(permissions).tempfile_in(folder)
     };
     let mut output = new_file().map_err(|error| unwritable(error.kind().into()))?;
-    let about = save(options, folder, &mut output, &format!("to {name}")).await?;
+    let about = save(command, folder, &mut output, &format!("to {name}")).await?;
     publish(output, file).map_err(unwritable)?;
     super::write(about).await
 }
@@ -66,13 +67,16 @@ fn publish(output: NamedTempFile, file: &Path) -> io::Result<()> {
 }
 
 /// Writes the file; returns what it has in words. What does not fit into memory is kept in a folder.
-async fn save(options: &ReportOptions, folder: &Path, output: &mut dyn Write, name: &str) -> Result<String> {
-    let target = options.from.clone().context("--from is missing")?;
+async fn save(command: &SaveCommand, folder: &Path, output: &mut dyn Write, name: &str) -> Result<String> {
+    let options = &command.common;
+    let target = super::daemon(&options.source);
     let now = SystemTime::now();
-    let range = PastRange::of(options, now)?;
-    let mut snapshot: Option<Snapshot> = remote::fetch(target.clone(), options).await?;
-    let mut slow: Option<ApiSlowLog> = remote::fetch(target.clone(), options).await?;
-    if let Some(selection) = options.selection()? {
+    let range = PastRange::of(&command.range, false, now)?;
+    let mut snapshot: Option<Snapshot> = remote::fetch(target.clone(), &options.source)
+        .await
+        .map_err(|error| super::with_next_step(error, &options.source))?;
+    let mut slow: Option<ApiSlowLog> = remote::fetch(target.clone(), &options.source).await?;
+    if let Some(selection) = options.devices.selection()? {
         snapshot.iter_mut().for_each(|snapshot| select(snapshot, &selection));
         if let Some(log) = &mut slow {
             log.ios = log.ios.iter().filter(|io| selection.shows(&io.device)).cloned().collect();

@@ -8,8 +8,8 @@ use biolat_system::clock;
 use super::Output;
 use crate::{output::write, terminal::Highlight};
 
-pub(super) async fn show(output: &Output<'_>, rows: &[WorstInterval]) -> Result<()> {
-    if !output.options.json {
+pub(super) async fn show(output: &Output, rows: &[WorstInterval]) -> Result<()> {
+    if !output.view.json {
         return write(table(output, rows)).await;
     }
     let lines = rows.iter().map(|row| Ok(serde_json::to_string(row)? + "\n"));
@@ -17,17 +17,17 @@ pub(super) async fn show(output: &Output<'_>, rows: &[WorstInterval]) -> Result<
     if lines.is_empty() { Ok(()) } else { write(lines).await }
 }
 
-fn table(output: &Output<'_>, rows: &[WorstInterval]) -> String {
+fn table(output: &Output, rows: &[WorstInterval]) -> String {
     let title = format!(
         "{:<19}  {:>7}  {:<12}  {:<9}  {:>8}  {:>10}  {:>8}  completed",
         "begin", "length", "device", "op", "slowest", "I/Os", "failed"
     );
-    let mut text = format!("\n{}\n", output.terminal.paint(Highlight::Strong, &title));
+    let mut text = format!("\n{}\n", output.view.style.terminal.paint(Highlight::Strong, &title));
     for row in rows {
         let failed = if row.errors == 0 {
             format!("{:>8}", "-")
         } else {
-            output.terminal.paint(Highlight::Bad, &format!("{:>8}", format::count(row.errors)))
+            output.view.style.terminal.paint(Highlight::Bad, &format!("{:>8}", format::count(row.errors)))
         };
         let ios = if row.op == IN_FLIGHT { "-".to_owned() } else { format::count(row.ios) };
         let line = format!(
@@ -36,7 +36,7 @@ fn table(output: &Output<'_>, rows: &[WorstInterval]) -> String {
             format::duration(row.seconds),
             row.device,
             row.op,
-            output.style.numbers.latency(row.latency),
+            output.view.style.numbers.latency(row.latency),
             row.completed.map(clock::local).unwrap_or_default(),
         );
         text.push_str(line.trim_end());

@@ -44,19 +44,19 @@ pub(crate) trait Document: Endpoint + DeserializeOwned + Serialize {
 impl Endpoint for Snapshot {
     const PATH: &'static str = PATH;
     const NAME: &'static str = "a snapshot";
-    const COMMAND: &'static str = "report --from";
+    const COMMAND: &'static str = "biolat --host";
 }
 
 impl Endpoint for ApiSlowLog {
     const PATH: &'static str = "/api/v1/slow";
     const NAME: &'static str = "a log of slow I/Os";
-    const COMMAND: &'static str = "report --slow";
+    const COMMAND: &'static str = "biolat slow";
 }
 
 impl Endpoint for ApiHistory {
     const PATH: &'static str = "/api/v1/history";
     const NAME: &'static str = "a history";
-    const COMMAND: &'static str = "report --at";
+    const COMMAND: &'static str = "biolat at";
 }
 
 impl Document for Snapshot {

@@ -19,7 +19,7 @@ use super::{
     client::{Client, is_gzip},
     connectable, history_answer,
 };
-use crate::{intervals::Intervals, options::ReportOptions, target::Target};
+use crate::{intervals::Intervals, options::CommonOptions, target::Target};
 
 /// What is kept in memory; a larger answer is kept in a temporary file.
 const IN_MEMORY: usize = 16 << 20;
@@ -37,11 +37,11 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 pub(crate) async fn history(
     target: Target,
     query: String,
-    options: &ReportOptions,
+    options: &CommonOptions,
     folder: &Path,
 ) -> Result<Intervals<ApiHistory>> {
     let about = target.to_string();
-    let mut client: Client<ApiHistory> = connectable(target, query, options)?;
+    let mut client: Client<ApiHistory> = connectable(target, query, &options.source)?;
     let mut kept = SpooledTempFile::new_in(IN_MEMORY, folder);
     let (_connection, answer) = client.answer().await?;
     let (head, body) = answer.into_parts();
@@ -51,7 +51,7 @@ pub(crate) async fn history(
     }
     client.keep(body, &mut kept, folder).await?;
     let is_gzip = is_gzip(&head);
-    Intervals::begin(options.selection()?, move |sink| {
+    Intervals::begin(options.devices.selection()?, move |sink| {
         let read = if is_gzip {
             history_answer::read(&mut GzDecoder::new(kept), sink)
         } else {

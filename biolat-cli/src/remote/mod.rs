@@ -19,7 +19,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{options::ReportOptions, target::Target, update::Update};
+use super::{
+    options::{CommonOptions, SourceOptions},
+    target::Target,
+    update::Update,
+};
 use client::{Client, Fetched};
 
 pub(super) use client::Versions;
@@ -33,7 +37,7 @@ const PASSWORD_VARIABLE: &str = "BIOLAT_PASSWORD";
 const FIRST_COLLECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a daemon that has answered before may be unreachable: it may be restarting.
-const MAX_OUTAGE: Duration = Duration::from_secs(30);
+pub(super) const MAX_OUTAGE: Duration = Duration::from_secs(30);
 
 /// How long the last request may take.
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,11 +51,9 @@ pub(super) struct Remote<T = Snapshot> {
 
 impl<T: Document> Remote<T> {
     /// Requests the first snapshot, and starts to poll for others.
-    pub(super) async fn open(target: Target, options: &ReportOptions) -> Result<Self> {
-        let client = connectable(target, String::new(), options)?;
-        // The table shows that the daemon is unreachable and for how long, until the user quits.
-        let max_outage = if options.top { Duration::MAX } else { MAX_OUTAGE };
-        let mut poll: Poll<T> = Poll { client, selection: options.selection()?, max_outage };
+    pub(super) async fn open(target: Target, options: &CommonOptions, max_outage: Duration) -> Result<Self> {
+        let client = connectable(target, String::new(), &options.source)?;
+        let mut poll: Poll<T> = Poll { client, selection: options.devices.selection()?, max_outage };
         let first = poll.first().await?;
         let (sender, updates) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel();
@@ -82,7 +84,7 @@ impl<T: Document> Remote<T> {
 }
 
 /// A document of now; none if there is none yet.
-pub(super) async fn fetch<T: Document>(target: Target, options: &ReportOptions) -> Result<Option<T>> {
+pub(super) async fn fetch<T: Document>(target: Target, options: &SourceOptions) -> Result<Option<T>> {
     match connectable::<T>(target, String::new(), options)?.fetch().await? {
         Fetched::New(document) => Ok(Some(*document)),
         Fetched::Same | Fetched::NotReady(_) => Ok(None),
@@ -90,7 +92,7 @@ pub(super) async fn fetch<T: Document>(target: Target, options: &ReportOptions) 
 }
 
 /// Does not connect yet.
-fn connectable<T: Endpoint>(target: Target, query: String, options: &ReportOptions) -> Result<Client<T>> {
+fn connectable<T: Endpoint>(target: Target, query: String, options: &SourceOptions) -> Result<Client<T>> {
     if options.ca_file.is_some() && !target.tls {
         bail!("--ca-file requires TLS: give https://{} instead of {target}", target.authority());
     }
@@ -179,7 +181,7 @@ impl<T: Document> Poll<T> {
 }
 
 /// User name and password.
-fn credentials(target: &Target, options: &ReportOptions) -> Result<Option<(String, String)>> {
+fn credentials(target: &Target, options: &SourceOptions) -> Result<Option<(String, String)>> {
     let user = options.user.clone().or_else(|| target.user.clone());
     let password = match &options.password_file {
         Some(path) => {

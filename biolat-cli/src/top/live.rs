@@ -17,7 +17,7 @@ use super::{
     state::{Action, MOST_COLLECTIONS, Shown, TopState},
     view::TopView,
 };
-use crate::{options::ReportOptions, source::Source, terminal::Terminal, update::Update, window::Window};
+use crate::{cli::TopCommand, source::Source, terminal::Terminal, update::Update, window::Window};
 
 /// Windows that are kept for the history.
 const HISTORY: usize = 60;
@@ -40,19 +40,18 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn of(source: &Source, options: &ReportOptions) -> Self {
-        let from = options.from.as_ref();
+    pub(super) fn of(source: &Source, TopCommand { count, common, .. }: &TopCommand) -> Self {
         Self {
             state: TopState::new(source.collections),
-            terminal: Terminal::of_stdout(options.color),
+            terminal: Terminal::of_stdout(common.color),
             host: source.first.host.clone(),
-            source: from.map_or_else(|| "local probe".to_owned(), ToString::to_string),
+            source: source.place.clone(),
             interval: source.first.interval,
             snapshots: VecDeque::from([Arc::clone(&source.first)]),
             windows: VecDeque::new(),
             updated: None,
             trouble: None,
-            left: options.count.map(|windows| windows.saturating_mul(source.collections)),
+            left: count.map(|windows| windows.saturating_mul(source.collections)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! `report --top`: a live table of devices, the worst at the top.
+//! `biolat top`: a live table of devices, the worst at the top.
 
 mod alternate_screen;
 mod columns;
@@ -28,7 +28,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{options::ReportOptions, source::Source};
+use super::{cli::TopCommand, source::Source};
 use alternate_screen::AlternateScreen;
 use input::{Event, Input};
 use live::Live;
@@ -42,9 +42,9 @@ pub(super) fn has_terminal() -> bool {
 }
 
 /// Shows the table until the user quits.
-pub(super) async fn run(mut source: Source, options: &ReportOptions) -> Result<ExitCode> {
+pub(super) async fn run(mut source: Source, command: &TopCommand) -> Result<ExitCode> {
     let mut input = Input::listen().context("cannot listen to keys and signals")?;
-    let mut live = Live::of(&source, options);
+    let mut live = Live::of(&source, command);
     let mut screen = AlternateScreen::enter().context(CANNOT_DRAW)?;
     // The age of the figures is on the screen.
     let mut clock = interval(Duration::from_secs(1));

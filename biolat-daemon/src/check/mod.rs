@@ -29,23 +29,27 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use biolat_cli::{
-    option_values::{EXIT_USAGE, OptionError},
-    shared_options::{DeviceOptions, ListenOptions, PinOption, SizesOption, WorkloadsOption},
-    terminal::{Color, Terminal},
-};
 use biolat_collect::{
     collector::slots_at_start,
     device::{self, IdKind},
 };
 use biolat_model::{device::Selection, interval};
 use biolat_probe::{in_whole_chunks, kernel::Kernel, release::Release, slot_bytes};
-use biolat_system::{host::Host, process::hard_limit, rights as own_rights};
+use biolat_system::{
+    host::Host,
+    process::hard_limit,
+    rights as own_rights,
+    terminal::{Color, Terminal},
+};
 use caps::Capability::CAP_SYS_RESOURCE;
 use clap::Args;
 use rustix::process::Resource;
 
-use crate::listen;
+use crate::{
+    listen,
+    option_values::{EXIT_USAGE, OptionError},
+    shared_options::{DeviceOptions, ListenOptions, PinOption, SizesOption, WorkloadsOption},
+};
 use finding::{Finding, Verdict, count};
 use memory::MapSize;
 use probe_load::Skipped;

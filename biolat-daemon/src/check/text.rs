@@ -1,7 +1,7 @@
 //! Findings for people: marks and colours on a terminal, words elsewhere; one line for each in a pipe.
 
-use biolat_cli::terminal::{Highlight, Terminal, wrapped};
 use biolat_model::text::sanitize;
+use biolat_system::terminal::{Highlight, Terminal, wrapped};
 
 use super::finding::{Finding, Fix, Verdict, count};
 
@@ -62,7 +62,7 @@ fn summary(findings: &[Finding]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use biolat_cli::terminal::Terminal;
+    use biolat_system::terminal::Terminal;
 
     use super::{Finding, report};
 

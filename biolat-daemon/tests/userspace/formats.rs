@@ -673,10 +673,7 @@ fn assert_device_agrees_with_the_protobuf(
         assert_eq!(device.pointer(field).unwrap().as_f64(), number(name, &[of_device]), "{name}");
     }
     for op in ["read", "write"] {
-        assert_eq!(
-            device["inflight"][op].as_f64(),
-            number("biolat_inflight_ios", &[of_device, ("op", op)])
-        );
+        assert_eq!(device["inflight"][op].as_f64(), number("biolat_inflight_ios", &[of_device, ("op", op)]));
     }
     let is_exact = number("biolat_oldest_inflight_exact", &[of_device]).is_none();
     assert_eq!(device["inflight"]["exact"], is_exact);
@@ -706,10 +703,9 @@ fn assert_device_agrees_with_the_protobuf(
             let labels = [labels[0], labels[1], ("status", status)];
             assert_eq!(Some(count), number("biolat_io_errors_total", &labels));
         }
-        for (field, name) in [
-            ("requeues", "biolat_requeues_total"),
-            ("ended_workload_ios", "biolat_workload_ended_ios_total"),
-        ] {
+        for (field, name) in
+            [("requeues", "biolat_requeues_total"), ("ended_workload_ios", "biolat_workload_ended_ios_total")]
+        {
             assert_eq!(op[field].as_f64(), number(name, &labels).or(Some(0.0)), "{name}");
         }
         let sizes = find(&families["biolat_io_size_bytes"], &labels);

@@ -26,6 +26,14 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     full.parse().map_err(|_| "give an address and a port, as in 127.0.0.1:9976 or [::1]:9976".to_owned())
 }
 
+/// An error of clap, which has several lines and a hint where to find more, in one line.
+pub fn one_line(text: &str) -> String {
+    let message = text.split("\n\nUsage:").next().unwrap_or_default();
+    let message = message.split("\n\nFor more").next().unwrap_or_default();
+    let lines: Vec<_> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    format!("{} (see --help)", lines.join("; "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse_address;

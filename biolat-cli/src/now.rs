@@ -1,0 +1,109 @@
+//! `biolat` without a command: what stands out on a host now, in sentences.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::{Result, bail};
+use biolat_common::series::Phase;
+use biolat_model::text::format;
+use biolat_system::log_lines;
+
+use super::{
+    LOCAL_TIMEOUT, findings, json,
+    options::{CommonOptions, HistogramOptions},
+    output::write,
+    progress::Progress,
+    remote::MAX_OUTAGE,
+    source::{Needs, Source},
+    stop::StopSignals,
+    target::Target,
+    update::Update,
+    view::View,
+    window::{Figures, Window},
+};
+use crate::terminal::{Highlight, wrapped};
+
+/// Measures so long, and says what stands out.
+pub(super) async fn run(options: &CommonOptions, length: Duration) -> Result<ExitCode> {
+    let mut stop = StopSignals::listen()?;
+    tokio::select! {
+        shown = show(options, length) => shown.map(|()| ExitCode::SUCCESS),
+        () = stop.received() => Ok(ExitCode::SUCCESS),
+    }
+}
+
+async fn show(options: &CommonOptions, length: Duration) -> Result<()> {
+    let view = View::of_histograms(&HistogramOptions::default(), options);
+    let mut source = open(options, Needs { window: length, slow: None }).await?;
+    if !options.json {
+        write(format!("{}\n", wrapped(&source.about, view.style.width, 0))).await?;
+    }
+    let first = Arc::clone(&source.first);
+    let mut progress = Progress::new(Some(source.window()));
+    let last = loop {
+        let update = tokio::select! {
+            update = source.next() => update?,
+            () = progress.tick() => continue,
+        };
+        match update {
+            Update::Snapshot(last) => {
+                let passed = last.taken.duration_since(first.taken).unwrap_or_default();
+                // Collections are not exactly on time.
+                if passed.as_secs_f64() > source.window().as_secs_f64() * 0.9 || last.started != first.started
+                {
+                    break last;
+                }
+            }
+            Update::Retrying(error) => {
+                progress.clear();
+                log_lines::write_text(&format!("{error}; retrying\n"));
+            }
+        }
+    };
+    progress.clear();
+    let window = Window::between(&first, &last);
+    if options.json {
+        return write(json::line(&window, &last.host, &view.breakdown, None)?).await;
+    }
+    let terminal = view.style.terminal;
+    let mut text = format!("\n{}\n", terminal.paint(Highlight::Strong, &summary(&window, &view)));
+    for finding in findings::findings(&window, view.style.numbers) {
+        text.push_str(&format!("- {}\n", wrapped(&finding, view.style.width, 2)));
+    }
+    write(text).await
+}
+
+/// The daemon that is asked for, else the one on this host, else an own probe.
+async fn open(options: &CommonOptions, needs: Needs) -> Result<Source> {
+    if let Some(target) = &options.source.host {
+        return Source::open_remote(target, options, needs, MAX_OUTAGE).await;
+    }
+    if !super::is_daemon_here().await {
+        let own = Source::open_own(options, needs).await;
+        return own.map_err(|error| anyhow::anyhow!("{}", super::without_daemon(&error)));
+    }
+    match Source::open_remote(&Target::here(), options, needs, LOCAL_TIMEOUT).await {
+        Ok(source) => Ok(source),
+        Err(refused) => match Source::open_own(options, needs).await {
+            Ok(source) => Ok(source),
+            Err(_) => bail!("{refused:#}; as root, biolat measures without the daemon"),
+        },
+    }
+}
+
+/// `5 s: 3 devices, 1,234 I/Os per second, p99 1.2 ms`.
+fn summary(window: &Window, view: &View) -> String {
+    let mut all = Figures::default();
+    for device in &window.devices {
+        all += &device.all();
+    }
+    let rate = window.rate(all.ios());
+    let devices = match window.devices.len() {
+        1 => "1 device".to_owned(),
+        devices => format!("{devices} devices"),
+    };
+    let rate =
+        if rate >= 10.0 || rate == 0.0 { format::count(rate.round() as u64) } else { format!("{rate:.1}") };
+    let p99 = all.of(Phase::Total).percentile(0.99);
+    let p99 = p99.map(|p99| format!(", p99 {}", view.style.numbers.bounds(p99))).unwrap_or_default();
+    format!("{}: {devices}, {rate} I/Os per second{p99}", format::duration(window.seconds))
+}
