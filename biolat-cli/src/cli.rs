@@ -31,7 +31,6 @@ Exit status: 0 when done or interrupted, 1 if it cannot run, 2 for a wrong optio
 #[derive(Parser, Debug)]
 #[command(name = "biolat", version = biolat_daemon::version::LONG, about = ABOUT, long_about = LONG_ABOUT)]
 #[command(after_help = EXAMPLES, max_term_width = 110, subcommand_value_name = "COMMAND", disable_help_flag = true)]
-#[command(disable_help_subcommand = true, propagate_version = false)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,

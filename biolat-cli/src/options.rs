@@ -56,11 +56,11 @@ impl CommonOptions {
 // The daemon that is asked.
 #[derive(Args, Clone, Debug)]
 pub struct SourceOptions {
-    /// Ask biolat-daemon on HOST, HOST:PORT or at a URL; needs no root
+    /// Ask biolat-daemon on HOST, HOST:PORT or at a URL; needs no root (or set BIOLAT_HOST)
     ///
     /// The port is 9976, and the protocol HTTP, unless a URL says otherwise. A window is then the interval between that daemon's
     /// collections (its --interval), or a multiple of it. A password in the URL is visible in the list of processes: see --user.
-    #[arg(long, value_name = "HOST", value_parser = Url, env = "BIOLAT_HOST", hide_env_values = true)]
+    #[arg(long, value_name = "HOST", value_parser = Url, env = "BIOLAT_HOST", hide_env = true)]
     #[arg(help_heading = "Source")]
     pub host: Option<Target>,
 
@@ -91,7 +91,7 @@ impl SourceOptions {
 // Which devices.
 #[derive(Args, Clone, Debug)]
 pub struct DeviceOptions {
-    /// Only devices whose whole name matches this regular expression, as nvme.*
+    /// Only devices whose whole name matches this regular expression, as in nvme.*
     ///
     /// Separate several with commas, or give it more than once. By default every device that has requests of its own but loop
     /// devices and floppy disks; of a daemon, every device that it shows.

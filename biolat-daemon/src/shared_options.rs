@@ -156,7 +156,7 @@ pub struct SeccompOptions {
     ///
     /// Once the probe is attached, biolat drops its capabilities and installs a seccomp filter that allows only the calls it
     /// makes. This option disables the filter, in case it breaks a debugger or an unusual C library.
-    #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true)]
+    #[arg(long, env = "BIOLAT_NO_SECCOMP", hide_env_values = true, hide_short_help = true)]
     #[arg(value_parser = clap::builder::FalseyValueParser::new())]
     no_seccomp: bool,
 }
