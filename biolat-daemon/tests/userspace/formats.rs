@@ -673,10 +673,7 @@ fn assert_device_agrees_with_the_protobuf(
         assert_eq!(device.pointer(field).unwrap().as_f64(), number(name, &[of_device]), "{name}");
     }
     for op in ["read", "write"] {
-        assert_eq!(
-            device["inflight"][op].as_f64(),
-            number("biolat_inflight_ios", &[of_device, ("op", op)])
-        );
+        assert_eq!(device["inflight"][op].as_f64(), number("biolat_inflight_ios", &[of_device, ("op", op)]));
     }
     let is_exact = number("biolat_oldest_inflight_exact", &[of_device]).is_none();
     assert_eq!(device["inflight"]["exact"], is_exact);
@@ -684,7 +681,8 @@ fn assert_device_agrees_with_the_protobuf(
     let errors = ops.iter().flat_map(|op| counts(&op["errors"])).map(|(_, count)| count).sum();
     assert_eq!(Some(errors), number("biolat_failed_ios_total", &[of_device]));
     for (over, exponent) in [("0.125", -3), ("1", 0), ("8", 3)] {
-        let above = |op: &Value| Histogram::deserialize(&op["total"]).unwrap().count_above(exponent);
+        let above =
+            |op: &Value| Histogram::deserialize(&op["latency"]["total"]).unwrap().count_above(exponent);
         let slow = ops.iter().map(above).sum::<u64>();
         if slow > 0 || exponent >= 0 {
             let exposed = number("biolat_slow_ios_total", &[of_device, ("over", over)]);
@@ -706,10 +704,9 @@ fn assert_device_agrees_with_the_protobuf(
             let labels = [labels[0], labels[1], ("status", status)];
             assert_eq!(Some(count), number("biolat_io_errors_total", &labels));
         }
-        for (field, name) in [
-            ("requeues", "biolat_requeues_total"),
-            ("ended_workload_ios", "biolat_workload_ended_ios_total"),
-        ] {
+        for (field, name) in
+            [("requeues", "biolat_requeues_total"), ("ended_workload_ios", "biolat_workload_ended_ios_total")]
+        {
             assert_eq!(op[field].as_f64(), number(name, &labels).or(Some(0.0)), "{name}");
         }
         let sizes = find(&families["biolat_io_size_bytes"], &labels);
@@ -728,7 +725,7 @@ fn assert_device_agrees_with_the_protobuf(
             }
         }
         for phase in ["admission", "queue", "device", "total"] {
-            let histogram = &op[phase];
+            let histogram = &op["latency"][phase];
             let is_available = elements(&device["phases"]).contains(&phase.into());
             let family = &families[&format!("biolat_{phase}_latency_seconds")];
             if is_available || histogram["count"] != 0 || phase != "admission" {

@@ -14,8 +14,8 @@ use biolat_model::{
     period::{KeptFrom, Period, Summary},
     size_histogram::SizeHistogram,
     snapshot::{
-        BandView, CpuSpread, DeviceView, Health, ProbeRuns, Process, SeriesView, SizesView, SlowIo,
-        Snapshot, WorkloadRoom, WorkloadUsage, WorkloadView,
+        BandView, CpuSpread, DeviceView, Health, ProbeRuns, Process, SeriesView, SizesView, SlowIo, Snapshot,
+        WorkloadRoom, WorkloadUsage, WorkloadView,
     },
 };
 use serde_json::{Value, json};
