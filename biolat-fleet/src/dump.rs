@@ -41,9 +41,9 @@ impl Dump {
                 debug_assert_eq!(Phase::Device as usize, 2);
                 let bands = series.sizes.into_iter().flat_map(|sizes| sizes.bands);
                 let bands =
-                    bands.map(|(size, latencies)| (size, BAND_SCHEMA, latencies.at_most_schema_1().clone()));
-                for (size, schema, latencies) in [("all", SCHEMA, device)].into_iter().chain(bands) {
-                    let key = [node.name(), &view.device.name, &series.op, size].map(str::to_owned);
+                    bands.map(|band| (band.size, BAND_SCHEMA, band.device.at_most_schema_1().clone()));
+                for (size, schema, latencies) in [("all".into(), SCHEMA, device)].into_iter().chain(bands) {
+                    let key = [node.name(), &view.device.name, &series.op, &size].map(str::to_owned);
                     let last = self.last.insert(key, (latencies.clone(), series.bytes));
                     let Some((before, bytes)) = last else { continue };
                     let window = latencies.since(&before);

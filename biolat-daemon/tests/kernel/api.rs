@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use biolat_model::snapshot::Snapshot;
+use biolat_common::series::Phase;
+use biolat_model::{snapshot::Snapshot, text::time::unix_seconds};
 use biolat_probe::release::Release;
 use biolat_system::host::Host;
 
@@ -36,7 +37,7 @@ fn both(daemon: &Daemon) -> (Snapshot, Figures) {
     let mut found = None;
     wait_for("the same collection in both", || {
         let (figures, (_, snapshot)) = (Figures::scrape(daemon.address), snapshot(daemon, "").unwrap());
-        let same = (figures.taken().as_secs_f64() - snapshot.taken).abs() < 1e-5;
+        let same = (figures.taken().as_secs_f64() - unix_seconds(snapshot.taken)).abs() < 1e-5;
         found = same.then_some((snapshot, figures));
         same
     });
@@ -44,8 +45,8 @@ fn both(daemon: &Daemon) -> (Snapshot, Figures) {
 }
 
 fn reads(snapshot: &Snapshot) -> u64 {
-    let ops = snapshot.devices.iter().flat_map(|device| &device.ops);
-    ops.filter(|op| op.op == "read").map(|op| op.total.count()).sum()
+    let ops = snapshot.devices.iter().flat_map(|device| &device.series);
+    ops.filter(|op| op.op == "read").map(|op| op.histograms[Phase::Total as usize].count()).sum()
 }
 
 #[test]
@@ -86,13 +87,13 @@ fn it_agrees_with_metrics_and_announces_collections() {
     wait_for("every read", || reads(&both(&daemon).0) >= reads(&first) + 4000);
 
     let (snapshot, figures) = both(&daemon);
-    let shown = snapshot.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>();
+    let shown = snapshot.devices.iter().map(|view| view.device.name.as_str()).collect::<Vec<_>>();
     assert_eq!(shown, [device.name.as_str()]);
     let mut series = 0;
-    for op in &snapshot.devices[0].ops {
+    for op in &snapshot.devices[0].series {
         let labels = [("device", device.name.as_str()), ("op", op.op.as_str())];
         assert_eq!(op.bytes as f64, figures.value("biolat_io_bytes_total", &labels));
-        for (phase, histogram) in [("queue", &op.queue), ("device", &op.device), ("total", &op.total)] {
+        for (phase, histogram) in ["queue", "device", "total"].into_iter().zip(&op.histograms[1..]) {
             let scraped = figures.histogram(phase, &device.name, &op.op).unwrap();
             assert_eq!(
                 (histogram.count(), histogram.sum_seconds()),
@@ -152,7 +153,7 @@ fn admission_is_known_before_linux_6_18_only() {
     assert_eq!(figures.has_phase(&device.name, "admission"), is_known);
     let labels = [("device", device.name.as_str())];
     assert_eq!(figures.metrics("biolat_admission_latency_seconds", &labels).is_empty(), !is_known);
-    assert_eq!(snapshot.devices[0].phases.iter().any(|phase| phase == "admission"), is_known);
+    assert_eq!(snapshot.devices[0].phases[Phase::Admission as usize], is_known);
     let report = thread::scope(|scope| {
         let from = daemon.address.to_string();
         let report = scope.spawn(move || {

@@ -6,6 +6,7 @@ use std::{
     thread,
 };
 
+use biolat_common::series::Phase;
 use biolat_model::snapshot::SlowIo;
 
 use crate::support::{
@@ -46,7 +47,7 @@ fn a_medium_error_counts_once_by_its_status() {
     assert_eq!(after.figures.errors(&drive.name, "read", "medium"), 2);
     assert_eq!(all_errors(&after.figures, &drive.name), 2);
     for record in failed_ios(&daemon, &drive.name, 2) {
-        let found = (record.sector, record.bytes, record.op.as_str(), record.status.as_str());
+        let found = (record.sector, record.bytes, record.op.as_str(), &*record.status);
         assert_eq!(found, (0x1230, 8192, "read", "medium"));
     }
 }
@@ -85,9 +86,9 @@ fn a_timeout_counts_once_by_its_status() {
     let mut records = failed_ios(&daemon, &disk.name, 4);
     records.sort_by_key(|record| record.sector);
     for (record, number) in records.iter().zip(0..) {
-        let found = (record.sector, record.bytes, record.op.as_str(), record.status.as_str());
+        let found = (record.sector, record.bytes, record.op.as_str(), &*record.status);
         assert_eq!(found, (number << 11, 4096, "read", "timeout"));
-        let total = record.latency.total.unwrap();
+        let total = record.latencies[Phase::Total as usize].unwrap().as_secs_f64();
         assert!((2.5..3.0).contains(&total), "{total} s");
     }
     let seconds = growth.seconds("device", "read");

@@ -5,14 +5,15 @@ use std::{
     fs,
     process::Command,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
+use biolat_common::series::Phase;
 use biolat_model::{
     api::ApiHistory,
     histogram::Histogram,
     period::Period,
-    snapshot::{SeriesView, Snapshot},
+    snapshot::{DeviceView, SeriesView, Snapshot},
 };
 use serde_json::Value;
 
@@ -66,7 +67,7 @@ fn a_stall_is_found_and_every_sum_is_exact() {
     let snapshot: Snapshot = get(&daemon, "/api/v1/snapshot");
     wait_for("an interval after the last I/O", || {
         let history: ApiHistory = get(&daemon, "/api/v1/history?from=-10s");
-        history.intervals.last().is_some_and(|interval| interval.taken > snapshot.taken)
+        history.intervals.last().is_some_and(|interval| interval.ended > snapshot.taken)
     });
     let ended = since_epoch();
 
@@ -86,7 +87,8 @@ fn a_stall_is_found_and_every_sum_is_exact() {
         assert_bytes(within, device, &before.diskstats, &after.diskstats, missed);
     }
     let stall = history.intervals.iter().flat_map(|interval| &interval.slow);
-    let stall: Vec<_> = stall.filter(|io| io.latency.total.is_some_and(|total| total > 3.0)).collect();
+    let stall: Vec<_> =
+        stall.filter(|io| io.latencies[Phase::Total as usize] > Some(Duration::from_secs(3))).collect();
     assert!(stall.iter().all(|io| io.device == name && io.op == "write"), "{stall:?}");
     assert!((1..=DEPTH as usize).contains(&stall.len()), "{stall:?}");
 
@@ -158,34 +160,31 @@ fn ios_of(windows: &[Value], device: &str) -> u64 {
 }
 
 fn intervals_since(history: &ApiHistory, began: Duration) -> &[Period] {
-    let first = history.intervals.partition_point(|interval| interval.taken < began.as_secs_f64());
+    let first = history.intervals.partition_point(|interval| interval.ended < UNIX_EPOCH + began);
     &history.intervals[first..]
 }
 
-fn ops<'a>(intervals: &'a [Period], device: &'a str) -> impl Iterator<Item = &'a Op> {
+fn ops<'a>(intervals: &'a [Period], device: &'a str) -> impl Iterator<Item = &'a SeriesView> {
     let devices = intervals.iter().flat_map(|interval| &interval.devices);
-    devices.filter(move |found| found.name == device).flat_map(|device| &device.ops)
+    devices.filter(move |found| found.device.name == device).flat_map(|device| &device.series)
 }
 
 pub(crate) fn ios(intervals: &[Period], device: &str) -> u64 {
-    ops(intervals, device).map(|op| op.total.count()).sum()
+    ops(intervals, device).map(|op| op.histograms[Phase::Total as usize].count()).sum()
 }
 
 /// What came in all intervals is what the counters are, bucket by bucket.
 pub(crate) fn assert_sums(intervals: &[Period], snapshot: &Snapshot) {
-    for device in &snapshot.devices {
-        for op in &device.ops {
+    for DeviceView { device, series, .. } in &snapshot.devices {
+        for op in series {
             let of_op = || ops(intervals, &device.name).filter(|found| found.op == op.op);
-            let sum = |phase: fn(&Op) -> &Histogram| {
-                let mut sum = Histogram::new();
-                of_op().for_each(|op| sum.add(phase(op)));
-                sum
-            };
             let (device, name) = (&device.name, &op.op);
             assert_eq!(of_op().map(|op| op.bytes).sum::<u64>(), op.bytes, "{device} {name}");
-            assert_eq!(sum(|op| &op.queue), op.queue, "{device} {name}");
-            assert_eq!(sum(|op| &op.device), op.device, "{device} {name}");
-            assert_eq!(sum(|op| &op.total), op.total, "{device} {name}");
+            for phase in [Phase::Queue, Phase::Device, Phase::Total] {
+                let mut sum = Histogram::new();
+                of_op().for_each(|op| sum.add(&op.histograms[phase as usize]));
+                assert_eq!(sum, op.histograms[phase as usize], "{device} {name}: {phase:?}");
+            }
         }
     }
 }
@@ -194,7 +193,7 @@ pub(crate) fn assert_sums(intervals: &[Period], snapshot: &Snapshot) {
 fn assert_bytes(intervals: &[Period], device: &str, before: &Stat, after: &Stat, missed: u64) {
     for group in GROUPS {
         let (Some(before), Some(after)) = (before.bytes(group), after.bytes(group)) else { continue };
-        let in_group = |op: &&Op| group.ops().any(|name| name == op.op);
+        let in_group = |op: &&SeriesView| group.ops().any(|name| name == op.op);
         let counted: u64 = ops(intervals, device).filter(in_group).map(|op| op.bytes).sum();
         let is_exact = counted == after - before;
         assert!(is_exact || missed > 0 && counted < after - before, "{device} {}: {counted}", group.name);

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use biolat_common::series::Phase;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -134,9 +135,9 @@ fn a_hung_device_is_known_in_one_collection() {
     records.sort_by_key(|record| record.sector);
     assert_eq!(records.len() as u64, WRITES, "{records:?}");
     for ((record, latency), number) in records.iter().zip(&latencies).zip(0..) {
-        let found = (record.sector, record.bytes, record.op.as_str(), record.status.as_str());
+        let found = (record.sector, record.bytes.into(), record.op.as_str(), &*record.status);
         assert_eq!(found, (number << 11, BLOCK, "write", "ok"));
-        let total = record.latency.total.unwrap();
+        let total = record.latencies[Phase::Total as usize].unwrap().as_secs_f64();
         assert!((latency - 0.1..=*latency).contains(&total), "{total} s, {latency} s for the writer");
     }
 }

@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use biolat_model::{api::ApiHistory, snapshot::Snapshot};
+use biolat_common::series::Phase;
+use biolat_model::{api::ApiHistory, histogram::Histogram, snapshot::Snapshot, text::time::unix_seconds};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -142,14 +143,16 @@ fn assert_whole(daemon: &Daemon, device: &str) {
     let _ = settled(daemon, device);
     let snapshot: Snapshot = get(daemon, "/api/v1/snapshot");
     wait_for("an interval after the last I/O", || {
-        history(daemon).intervals.last().is_some_and(|interval| interval.taken > snapshot.taken)
+        history(daemon).intervals.last().is_some_and(|interval| interval.ended > snapshot.taken)
     });
     let intervals = history(daemon).intervals;
-    let counted: u64 = snapshot.devices[0].ops.iter().map(|op| op.total.count()).sum();
+    let totals = snapshot.devices[0].series.iter().map(|op| &op.histograms[Phase::Total as usize]);
+    let counted: u64 = totals.map(Histogram::count).sum();
     assert_eq!(ios(&intervals, device), counted);
     assert_sums(&intervals, &snapshot);
     for pair in intervals.windows(2) {
-        assert!((pair[1].began - pair[0].taken).abs() < 0.01, "{} {}", pair[0].taken, pair[1].began);
+        let [ended, began] = [pair[0].ended, pair[1].began].map(unix_seconds);
+        assert!((began - ended).abs() < 0.01, "{ended} {began}");
     }
 }
 

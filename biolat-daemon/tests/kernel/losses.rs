@@ -108,7 +108,7 @@ fn reads(snapshot: &Snapshot, device: &str) -> u64 {
 }
 
 fn missed_reads(snapshot: &Snapshot, device: &str) -> u64 {
-    view(snapshot, device).unseen.iter().find(|(group, _)| *group == Group::Read).unwrap().1
+    view(snapshot, device).unseen[&Group::Read]
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn nothing_is_counted_twice_beside_the_understudy() {
     for _ in 0..5 {
         let snapshot = collector.collect().unwrap();
         counted = reads(&snapshot, &device.name) - before + missed_reads(&snapshot, &device.name);
-        lost = snapshot.lost.iter().find(|(reason, _)| *reason == "recursion").unwrap().1;
+        lost = snapshot.lost["recursion"];
     }
     let losses = collector.probe_mut().maps.losses().unwrap();
     println!("{counted} counted, {lost} lost, {} left, {} taken", losses[LEFT], losses[TAKEN]);

@@ -475,10 +475,10 @@ fn history_keeps_the_growth_of_each_collection() {
     let found = browser.evaluate(&format!(
         "(() => {{ {script}
         const histogram = (count) => ({{ count, seconds: 1, zero: 0, overflow: 0, buckets: [[-80, count]] }});
-        const device = (name, count, unseen) => ({{ name, since: 1, unseen: {{ read: unseen }},
-            ops: [{{ op: 'read', bytes: 0, errors: {{}}, admission: histogram(0), queue: histogram(count), device: histogram(count), total: histogram(count) }}] }});
-        const daemon = {{ cpu_seconds: 0, collections: 0, collection_seconds: 0, probe: null }};
-        const snapshot = (taken, devices) => ({{ started: 1, taken, interval: 1, lost: {{}}, daemon, devices }});
+        const device = (name, count, unseen) => ({{ name, since: 1, unseen: {{ read: unseen }}, completions: [],
+            ops: [{{ op: 'read', bytes: 0, errors: {{}}, latency: {{ admission: histogram(0), queue: histogram(count), device: histogram(count), total: histogram(count) }} }}] }});
+        const rest = {{ daemon: {{ collections: EMPTY }}, probe: null, process: null }};
+        const snapshot = (taken, devices) => ({{ started: 1, taken, interval: 1, lost: {{}}, ...rest, devices }});
         const life = 2 ** 32 + 5;
         const snapshots = [snapshot(2, []), snapshot(3, [device('a', life, 0)]), snapshot(4, [device('a', life + 3, 0), device('b', 0, 0)]),
             snapshot(5, [device('a', life + 3, 0), device('b', 0, 2)])];
@@ -504,8 +504,8 @@ fn a_drive_that_hangs_in_words() {
     // One collection a second until 100; the drive completes 5 I/Os in the one that ends at `last`.
     let found = browser.evaluate(&format!(
         "(() => {{ {script}
-        const total = opBetween(null, {{ bytes: 0, errors: {{}}, total: {{ ...EMPTY, buckets: [[-80, 5]] }},
-            admission: EMPTY, queue: EMPTY, device: EMPTY }});
+        const total = opBetween(null, {{ bytes: 0, errors: {{}},
+            latency: {{ admission: EMPTY, queue: EMPTY, device: EMPTY, total: {{ ...EMPTY, buckets: [[-80, 5]] }} }} }});
         const delta = (to, last) => ({{ from: to - 1, to, devices: new Map(to === last ? [['sda', {{ ops: new Map([['read', total]]) }}]] : []) }});
         const words = (count, oldest_seconds, exact, deltas, last) => {{
             const device = {{ name: 'sda', phases: ['total'], inflight: {{ read: count, write: 0, oldest_seconds, exact }} }};
@@ -590,7 +590,8 @@ fn assert_coarse(text: &str, index: i32, what: &str) {
 
 /// Completions of a device by CPU, since its counters were zero.
 fn completions(daemon: &Daemon, device: &str) -> Vec<u64> {
-    snapshot(daemon).devices.into_iter().find(|found| found.name == device).unwrap().completions
+    let mut devices = snapshot(daemon).devices.into_iter();
+    devices.find(|found| found.device.name == device).unwrap().spread.completions
 }
 
 fn snapshot(daemon: &Daemon) -> Snapshot {
@@ -735,9 +736,9 @@ fn bands_and_cpus_of_each_collection() {
         "(() => {{ {script}
         const band = (size, seconds, zero, buckets, overflow) => ({{ size, device: {{ count: 0, seconds, zero, buckets, overflow }} }});
         const snapshot = (taken, bands, completions) => ({{ started: 1, taken, interval: 1, lost: {{}},
-            daemon: {{ cpu_seconds: 0, collections: 0, collection_seconds: 0, probe: null }},
-            devices: [{{ name: 'a', since: 1, unseen: {{}}, completions, ops: [{{ op: 'read', bytes: taken, errors: {{}}, admission: EMPTY, queue: EMPTY,
-                device: EMPTY, total: EMPTY, sizes: {{ requests: {{}}, bands }} }}] }}] }});
+            daemon: {{ collections: EMPTY }}, probe: null, process: null,
+            devices: [{{ name: 'a', since: 1, unseen: {{}}, completions, ops: [{{ op: 'read', bytes: taken, errors: {{}},
+                latency: {{ admission: EMPTY, queue: EMPTY, device: EMPTY, total: EMPTY }}, sizes: {{ requests: {{}}, bands }} }}] }}] }});
         const history = new History();
         history.add(snapshot(2, [band('le_4KiB', 1, 1, [[-20, 7]], 0)], [5, 5]));
         history.add(snapshot(3, [band('le_4KiB', 2, 1, [[-20, 9]], 0), band('gt_1MiB', 3, 0, [[0, 1]], 1)], [8, 5, 1]));
@@ -800,7 +801,7 @@ fn workload_of(daemon: &Daemon, cgroup: &str, device: &str) -> BTreeMap<String, 
     let workloads = snapshot(daemon).workloads.expect("this kernel tells the cgroup of an I/O");
     let usage = workloads.iter().filter(|workload| workload.cgroup == cgroup).flat_map(|found| &found.usage);
     for usage in usage.filter(|usage| usage.device == device) {
-        let total = serde_json::to_value(&usage.total).unwrap();
+        let total = serde_json::to_value(&usage.latency).unwrap();
         if let Some(zero @ 1..) = total["zero"].as_u64() {
             *cells.entry(ZERO.to_string()).or_default() += zero;
         }
@@ -940,8 +941,8 @@ fn workloads_of_each_collection() {
             total: {{ count, seconds: 3 * count, zero: 0, overflow: 0, buckets: [[-20, count]] }} }});
         const workload = (cgroup, since, ...usage) => ({{ cgroup, name: cgroup.slice(1), kind: 'service', gone: false, since, usage }});
         const snapshot = (taken, since, ...workloads) => ({{ started: 1, taken, interval: 1, lost: {{}}, workloads,
-            daemon: {{ cpu_seconds: 0, collections: 0, collection_seconds: 0, probe: null }},
-            devices: ['a', 'b'].map((name) => ({{ name, since, unseen: {{}}, ops: [] }})) }});
+            daemon: {{ collections: EMPTY }}, probe: null, process: null,
+            devices: ['a', 'b'].map((name) => ({{ name, since, unseen: {{}}, completions: [], ops: [] }})) }});
         const history = new History();
         // One is renamed; one is new; one ends; at last, the devices are others.
         history.add(snapshot(2, 1, workload('/one', 1, use('a', 100)), workload('/old', 0.5, use('a', 5000))));

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use biolat_common::series::Phase;
+
 use crate::support::{
     block,
     daemon::{Daemon, wait_for},
@@ -168,10 +170,10 @@ fn io_that_times_out_is_in_flight_until_it_ends(end: End) {
     assert_eq!(records.len() as u64, IOS, "{records:?}");
     for ((record, io), number) in records.iter().zip(&ios).zip(0..) {
         let op = if number < READS { "read" } else { "write" };
-        let found = (record.sector, record.bytes, record.op.as_str(), record.status.as_str());
+        let found = (record.sector, record.bytes.into(), record.op.as_str(), &*record.status);
         assert_eq!(found, (number << 11, BLOCK, op, io.status()));
         assert_eq!(io.status(), status);
-        let total = record.latency.total.unwrap();
+        let total = record.latencies[Phase::Total as usize].unwrap().as_secs_f64();
         println!("{total:.3} s, {:.3} s for its thread: {found:?}", io.seconds);
         assert!(total >= 2.0 * TIMEOUT, "{total} s");
         assert!((io.seconds - TOLERANCE..=io.seconds).contains(&total), "{total} s");

@@ -681,7 +681,8 @@ fn assert_device_agrees_with_the_protobuf(
     let errors = ops.iter().flat_map(|op| counts(&op["errors"])).map(|(_, count)| count).sum();
     assert_eq!(Some(errors), number("biolat_failed_ios_total", &[of_device]));
     for (over, exponent) in [("0.125", -3), ("1", 0), ("8", 3)] {
-        let above = |op: &Value| Histogram::deserialize(&op["total"]).unwrap().count_above(exponent);
+        let above =
+            |op: &Value| Histogram::deserialize(&op["latency"]["total"]).unwrap().count_above(exponent);
         let slow = ops.iter().map(above).sum::<u64>();
         if slow > 0 || exponent >= 0 {
             let exposed = number("biolat_slow_ios_total", &[of_device, ("over", over)]);
@@ -724,7 +725,7 @@ fn assert_device_agrees_with_the_protobuf(
             }
         }
         for phase in ["admission", "queue", "device", "total"] {
-            let histogram = &op[phase];
+            let histogram = &op["latency"][phase];
             let is_available = elements(&device["phases"]).contains(&phase.into());
             let family = &families[&format!("biolat_{phase}_latency_seconds")];
             if is_available || histogram["count"] != 0 || phase != "admission" {

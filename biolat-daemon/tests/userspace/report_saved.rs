@@ -208,7 +208,10 @@ fn files_that_are_none() {
         ((head(plain) + END).into_bytes(), "it has 0 of 1 intervals"),
         ((whole.clone() + INTERVAL).into_bytes(), "it goes on after its end"),
         ((head(plain) + "{\"began\":1}\n" + END).into_bytes(), "interval 1: missing field"),
-        ((head(plain) + &INTERVAL.replace(":60,", ":-60,") + END).into_bytes(), "a time of -6e1 s"),
+        (
+            (head(plain) + &INTERVAL.replace(":60,", ":-60,") + END).into_bytes(),
+            "interval 1: cannot convert float seconds",
+        ),
         (head(|head| head["saved"] = json!(-1.0)).into_bytes(), "a wrong time"),
         (head(|head| head["saved"] = json!(1e300)).into_bytes(), "a wrong time"),
         (head(|head| head["history"]["interval"] = json!(0.0)).into_bytes(), "it collects every 0 s"),
@@ -294,14 +297,15 @@ fn crowded(devices: usize, per_line: usize) -> Vec<u8> {
     let lines = numbers.chunks(per_line).map(|numbers| {
         let op = |ios: u64| {
             json!({
-                "op": "read", "bytes": 4096, "errors": {}, "requeues": 0, "sizes": null, "queue": histogram(ios),
-                "device": histogram(ios), "total": histogram(ios),
+                "op": "read", "bytes": 4096, "errors": {}, "requeues": 0, "sizes": null,
+                "latency": {"queue": histogram(ios), "device": histogram(ios), "total": histogram(ios)},
             })
         };
         let device = |number: &usize| {
             json!({
                 "name": format!("sd{number}"), "model": "", "serial": "", "rotational": false, "holders": [], "since": 1.0,
                 "phases": ["queue", "device", "total"], "lacks": "", "ops": [op(600)], "unseen": {},
+                "inflight": {"read": 0, "write": 0, "oldest_seconds": 0.0, "exact": true},
             })
         };
         let workload = |number: &usize| {

@@ -9,7 +9,7 @@ use biolat_model::{
     band_histogram::BandHistogram,
     histogram::Histogram,
     size_histogram::SizeHistogram,
-    snapshot::{SeriesView, SizesView},
+    snapshot::{BandView, SeriesView, SizesView},
 };
 use rand::RngExt as _;
 use rand_distr::{Distribution as _, StandardNormal};
@@ -123,10 +123,11 @@ impl Counters {
             return None;
         }
         let bands = (0..BANDS)
-            .map(|band| {
-                (BAND_NAMES[band], BandHistogram::from_cells(&self.bands[band], self.band_sums[band]))
+            .map(|band| BandView {
+                size: BAND_NAMES[band].into(),
+                device: BandHistogram::from_cells(&self.bands[band], self.band_sums[band]),
             })
-            .filter(|(_, latencies)| !latencies.is_empty());
+            .filter(|band| !band.device.is_empty());
         Some(SeriesView {
             op: op.name().to_owned(),
             bytes: self.bytes,

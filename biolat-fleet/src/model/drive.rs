@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use biolat_model::{
     device::{Device, Group, Throttling},
-    snapshot::{CpuSpread, DeviceView, Inflight},
+    snapshot::{DeviceView, Inflight},
 };
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -324,9 +324,9 @@ impl Drive {
             since,
             phases: [false, true, true, true],
             series,
-            unseen: Group::ALL.map(|group| (group, 0)).to_vec(),
+            unseen: Group::ALL.map(|group| (group, 0)).into(),
             inflight: Inflight { reads, writes, oldest: Duration::from_secs_f64(age), is_exact: true },
-            spread: CpuSpread::default(),
+            ..DeviceView::default()
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use biolat_model::{
     device::Device,
-    snapshot::{Health, Process, SlowLog, Snapshot},
+    snapshot::{Process, Snapshot},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 
@@ -153,13 +153,10 @@ impl Node {
             taken: self.now,
             started: self.started,
             devices: self.drives.iter().map(|drive| drive.view(self.started)).collect(),
-            workloads: None,
-            lost: ["clock", "no_room", "recursion"].map(|reason| (reason, 0)).to_vec(),
-            slow: SlowLog::default(),
-            health: Health::default(),
-            probe: None,
+            lost: ["clock", "no_room", "recursion"].map(|reason| (reason.into(), 0)).into(),
             process: Some(Process { start_time_seconds, ..Process::default() }),
             online_cpus: Some(64),
+            ..Snapshot::default()
         }
     }
 }

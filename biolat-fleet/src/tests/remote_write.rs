@@ -6,7 +6,7 @@ use biolat_daemon::expose::{Format, HistogramFormat, ServerState, encode};
 use biolat_model::{
     device::Device,
     histogram::Histogram,
-    snapshot::{CpuSpread, DeviceView, Health, Inflight, SeriesView, SlowLog, Snapshot},
+    snapshot::{DeviceView, SeriesView, Snapshot},
 };
 use prost::Message as _;
 
@@ -36,21 +36,14 @@ fn exposition(reads: u64) -> Vec<u8> {
         since: START,
         phases: [true; 4],
         series: vec![series],
-        unseen: Vec::new(),
-        inflight: Inflight::default(),
-        spread: CpuSpread::default(),
+        ..DeviceView::default()
     };
     let snapshot = Snapshot {
         taken: START + Duration::from_secs(60),
         started: START,
         devices: vec![view],
-        workloads: None,
-        lost: Vec::new(),
-        slow: SlowLog::default(),
-        health: Health::default(),
-        probe: None,
-        process: None,
         online_cpus: Some(2),
+        ..Snapshot::default()
     };
     encode(&snapshot, ServerState::default(), HistogramFormat::default(), Format::Protobuf)
 }

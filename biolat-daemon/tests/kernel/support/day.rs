@@ -17,8 +17,7 @@ use biolat_model::{
     histogram::Histogram,
     size_histogram::SizeHistogram,
     snapshot::{
-        CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SizesView, SlowIo, SlowLog, Snapshot,
-        WorkloadUsage, WorkloadView,
+        BandView, DeviceView, Process, SeriesView, SizesView, SlowIo, Snapshot, WorkloadUsage, WorkloadView,
     },
 };
 use tokio::{net::TcpListener, runtime, sync::watch};
@@ -124,8 +123,8 @@ impl DayServer {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let thread = thread::spawn(move || {
+            let config = ServeConfig { host: snapshot.host.clone(), ..ServeConfig::default() };
             let (snapshots, seen) = watch::channel(Some(Arc::new(snapshot)));
-            let config = ServeConfig { host: "storage-1".into(), ..ServeConfig::default() };
             let mut service = Service::new(seen, config);
             if has_history {
                 service = service.with_history(history);
@@ -222,7 +221,7 @@ impl Day {
         }
         self.ios.insert(self.now, self.all_ios);
         if fails {
-            self.snapshot.devices[5].series[1].errors = vec![("ioerr", FAILED_WRITES)];
+            self.snapshot.devices[5].series[1].errors = [("ioerr".into(), FAILED_WRITES)].into();
         }
         if self.is_broken_down {
             self.snapshot.devices.iter_mut().flat_map(|view| &mut view.series).for_each(count_sizes);
@@ -247,12 +246,12 @@ impl Day {
             op: "read".into(),
             sector: 2048 * number,
             bytes: 4096,
-            status: "ok",
+            status: "ok".into(),
             latencies: [None, Some(Duration::from_micros(3)), total, total],
             cpu: 3,
-            cgroup: WORKLOADS[0].into(),
+            workload: Some(WORKLOADS[0].into()),
         };
-        self.snapshot.slow.ios = (1..=ios).map(io).collect::<Vec<_>>().into();
+        self.snapshot.slow = (1..=ios).map(io).collect();
     }
 }
 
@@ -286,7 +285,8 @@ fn add_ios(series: &mut SeriesView, seconds: u64, drive: usize, op: usize, numbe
 fn count_sizes(series: &mut SeriesView) {
     let [.., device, _] = &series.histograms;
     let requests = SizeHistogram { buckets: vec![(14, device.count())], ..SizeHistogram::default() };
-    series.sizes = Some(SizesView { requests, bands: vec![("le_16KiB", coarse(device))] });
+    let band = BandView { size: "le_16KiB".into(), device: coarse(device) };
+    series.sizes = Some(SizesView { requests, bands: vec![band] });
 }
 
 /// The same latencies with two buckets an octave.
@@ -308,18 +308,15 @@ fn workloads(snapshot: &Snapshot) -> Vec<WorkloadView> {
                 device: view.device.name.clone(),
                 op: series.op.clone(),
                 bytes: series.bytes,
-                errors: series.errors.iter().map(|(_, count)| count).sum(),
+                errors: series.errors.values().sum(),
                 queue_ns: queue.sum_ns,
                 device_ns: device.sum_ns,
                 latency: coarse(total),
             }
         };
         WorkloadView {
-            cgroup: WORKLOADS[number].into(),
-            identity: Identity::default(),
-            since: snapshot.started,
-            is_gone: false,
             usage: snapshot.devices.iter().map(usage).collect(),
+            ..WorkloadView::new(WORKLOADS[number], &Identity::default(), snapshot.started)
         }
     };
     let mut workloads = [0, 1].map(of_op).to_vec();
@@ -343,20 +340,16 @@ fn empty(now: u64) -> Snapshot {
         since: began,
         phases: [true; 4],
         series: vec![op("read"), op("write")],
-        unseen: Vec::new(),
-        inflight: Inflight::default(),
-        spread: CpuSpread::default(),
+        ..DeviceView::default()
     };
     Snapshot {
+        host: "storage-1".into(),
+        interval: ServeConfig::default().interval,
         taken: began,
         started: began,
         devices: (0..DRIVES).map(view).collect(),
-        workloads: None,
-        lost: Vec::new(),
-        slow: SlowLog::default(),
-        health: Health::default(),
-        probe: None,
         process: Some(Process::default()),
         online_cpus: Some(2),
+        ..Snapshot::default()
     }
 }

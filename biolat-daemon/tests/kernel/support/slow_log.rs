@@ -10,5 +10,5 @@ pub(crate) fn slow_ios(daemon: &Daemon, device: &str) -> Vec<SlowIo> {
     assert_eq!(answer.status, 200, "{}", answer.head);
     let log: ApiSlowLog = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!(log.dropped, 0);
-    log.ios.into_iter().filter(|io| io.device == device).collect()
+    log.ios.iter().filter(|io| io.device == device).cloned().collect()
 }

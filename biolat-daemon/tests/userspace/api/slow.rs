@@ -85,8 +85,8 @@ async fn the_log_is_served() {
             "{}",
             reply.head
         );
-        let read: ApiSlowLog = serde_json::from_slice(&reply.body).unwrap();
-        assert_eq!(read, ApiSlowLog::of(&snapshot, Some(Duration::from_millis(50))));
+        let log = ApiSlowLog::of(&snapshot, Some(Duration::from_millis(50)));
+        assert_eq!(reply.body, serde_json::to_vec(&log).unwrap());
         let etag = reply.head.lines().find_map(|line| line.strip_prefix("etag: w/")).unwrap().to_owned();
         let known = server.get(PATH, &format!("If-None-Match: {etag}\r\n")).await;
         assert_eq!((known.status, known.body.len()), (304, 0));

@@ -36,7 +36,7 @@ fn older_and_newer_daemons_are_read() {
     );
 
     let newer = first.replace("{\n", "{ \"added\": [{\"later\": 1}],\n");
-    assert_eq!(newer.matches("added").count(), 4, "in each object of several lines");
+    assert_eq!(newer.matches("added").count(), 5, "in each object of several lines");
     assert_eq!(serde_json::from_str::<Snapshot>(&newer).unwrap(), read);
 }
 
@@ -53,9 +53,8 @@ async fn the_snapshot_is_the_model() {
     assert_eq!((plain.status, header(&plain, "content-type")), (200, Some("application/json")));
     assert_eq!(header(&plain, "vary"), Some("accept-encoding"));
     assert_eq!(header(&plain, "cache-control"), Some("no-cache"));
-    let [read, expected]: [Value; 2] = [&plain.body, &serde_json::to_vec(&*snapshot).unwrap()]
-        .map(|json| serde_json::from_slice(json).unwrap());
-    assert_eq!(read, expected);
+    assert_eq!(plain.body, serde_json::to_vec(&*snapshot).unwrap());
+    let read: Value = serde_json::from_slice(&plain.body).unwrap();
     assert_eq!((&read["host"], &read["interval"]), (&"example".into(), &5.0.into()));
     assert_eq!(read["devices"].as_array().unwrap().len(), 3);
 

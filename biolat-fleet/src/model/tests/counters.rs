@@ -23,7 +23,7 @@ fn each_histogram_has_all_ios() {
     assert_eq!(view.bytes, 4096 * 1000 + 16384 * 500 + (7 << 20));
     let sizes = view.sizes.unwrap();
     assert_eq!((sizes.requests.zero, sizes.requests.count()), (1, 1508));
-    let bands: Vec<_> = sizes.bands.iter().map(|(name, band)| (*name, band.count())).collect();
+    let bands: Vec<_> = sizes.bands.iter().map(|band| (&*band.size, band.device.count())).collect();
     assert_eq!(bands, [("le_4KiB", 1000), ("le_16KiB", 500), ("le_1MiB", 7)]);
     let of = |phase: Phase| &view.histograms[phase as usize];
     for phase in [Phase::Queue, Phase::Device, Phase::Total] {

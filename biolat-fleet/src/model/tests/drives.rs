@@ -51,7 +51,7 @@ fn of(view: &DeviceView, op: Op) -> &SeriesView {
 /// The median of a band, in seconds: the middle of its bucket.
 fn median(view: &DeviceView, op: Op, band: &str) -> f64 {
     let sizes = of(view, op).sizes.as_ref().unwrap();
-    let (_, latencies) = sizes.bands.iter().find(|(name, _)| *name == band).unwrap();
+    let latencies = &sizes.bands.iter().find(|found| found.size == band).unwrap().device;
     interpolated(latencies.at_most_schema_1(), 4)
 }
 
@@ -93,7 +93,7 @@ fn histograms_agree_with_each_other() {
                 let upper: u64 = sizes.requests.buckets.iter().map(|&(i, count)| count << i).sum();
                 assert!(series.bytes <= upper && series.bytes >= upper / 2, "{} {upper}", series.bytes);
                 let mut bands = Histogram::new();
-                sizes.bands.iter().for_each(|(_, band)| bands.add(band.at_most_schema_1()));
+                sizes.bands.iter().for_each(|band| bands.add(band.device.at_most_schema_1()));
                 if series.op == "flush" {
                     assert_eq!((series.bytes, bands.count(), sizes.requests.zero), (0, 0, device.count()));
                 } else {
