@@ -1,9 +1,10 @@
 //! What the probe and the daemon share, and nothing else: the layout of every map and event, the bucket arithmetic, the
-//! reasons for a loss, and the layout of the running kernel's structs.
+//! reasons for a loss, and the constants in the probe's instructions.
 
 #![no_std]
 
 pub mod bucket;
+pub mod constants;
 pub mod event;
 pub mod inflight;
 pub mod kernel;

@@ -140,7 +140,7 @@ const _: () = {
 pub struct Key(u64);
 
 impl Key {
-    /// The series of `op` on the device with this id (see [`crate::kernel::Layout::disk_id`]). The id has at most 40 bits:
+    /// The series of `op` on the device with this id (see [`crate::kernel::KernelLayout::disk_id`]). The id has at most 40 bits:
     /// one derived from a device number has 32, and disk sequence numbers count the disks since boot.
     #[inline(always)]
     #[must_use]

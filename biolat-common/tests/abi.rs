@@ -1,8 +1,9 @@
 //! The ABI between probe and daemon, byte for byte. After a change here, rebuild the probe and note it in the changelog.
 
 use biolat_common::{
+    constants::{Constants, ProbeOptions},
     event::{Event, EventKind},
-    kernel::{Layout, directory_id},
+    kernel::{KernelLayout, directory_id},
     lost::{Counts, Reason},
     series::Key,
     slot::{Cell, SLOTS, TABLE_CELLS, table_cell},
@@ -52,11 +53,12 @@ fn ids_of_directories_differ_and_spread() {
 }
 
 #[test]
-fn losses_and_layout() {
+fn losses_and_constants() {
     assert_eq!(size_of::<Counts>(), 64);
     for (index, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(reason as usize, index);
     }
-    assert_eq!((size_of::<Layout>(), align_of::<Layout>()), (212, 4));
-    assert_eq!((offset_of!(Layout, status_is_errno), offset_of!(Layout, request_hctx)), (64, 144));
+    assert_eq!((size_of::<Constants>(), align_of::<Constants>()), (212, 4));
+    assert_eq!((size_of::<KernelLayout>(), size_of::<ProbeOptions>()), (192, 20));
+    assert_eq!((offset_of!(Constants, kernel.request_hctx), offset_of!(Constants, options)), (152, 192));
 }

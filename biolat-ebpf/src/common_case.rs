@@ -9,7 +9,7 @@ use biolat_common::{
 };
 
 use crate::{
-    layout::layout_const,
+    constants::option_const,
     maps::{self, Program},
     rare_case, record,
     request::{Completion, is_plain},
@@ -41,7 +41,7 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     if (now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at)) >= COMMON_LIMIT_NS {
         return false;
     }
-    let has_sizes = layout_const!(sizes) != 0;
+    let has_sizes = option_const!(sizes) != 0;
     // Parts of the request may have completed before.
     if has_sizes && (completion.bytes > size::COMMON_LIMIT || maps::may_have_parts(allocated_at)) {
         return false;
@@ -71,5 +71,5 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
 fn has_null(completion: &Completion) -> bool {
     !completion.has_disk()
         || !completion.has_bio()
-        || layout_const!(workload_slots) != 0 && !completion.has_cgroup()
+        || option_const!(workload_slots) != 0 && !completion.has_cgroup()
 }

@@ -14,8 +14,8 @@ use aya_ebpf::{
 use biolat_common::inflight::{Found, MAX_DESCRIPTOR, MAX_SLOTS, SLOTS_PER_RUN};
 
 use crate::{
+    constants::layout_const,
     kernel_memory::{read, read_u32, read_u64},
-    layout::layout_const,
     maps,
 };
 

@@ -1,6 +1,6 @@
 //! The probe. This file has its entries; `common_case` and `rare_case` record a completion, `marks` tells the understudy what has
 //! been recorded, `accounting` says what a completion means, `workload` who did it, `slow` sends records of single I/Os, `requeue` counts requeues, `request` reads kernel
-//! memory, `layout` has the constants that the daemon relocates, `maps` the maps. `inflight` and `cgroup_exists` are not
+//! memory, `constants` has those that the daemon relocates, `maps` the maps. `inflight` and `cgroup_exists` are not
 //! attached: the daemon runs them.
 
 #![cfg_attr(not(test), no_std, no_main)]
@@ -8,9 +8,9 @@
 
 mod accounting;
 mod common_case;
+mod constants;
 mod inflight;
 mod kernel_memory;
-mod layout;
 mod maps;
 mod marks;
 mod maximum;

@@ -195,7 +195,7 @@ pub(crate) fn series<P: Program>(slot: u32) -> Option<*mut Series> {
     found.map(<*mut _>::cast)
 }
 
-/// This CPU's counters by size of a series. They exist if the layout's `sizes` is 1.
+/// This CPU's counters by size of a series. They exist if the constant `sizes` is 1.
 #[inline(always)]
 pub(crate) fn sizes(series: *mut Series) -> *mut Sizes {
     // SAFETY: the value of the map is a `Counters`.

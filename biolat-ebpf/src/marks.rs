@@ -6,12 +6,12 @@
 use aya_ebpf::{EbpfContext as _, programs::BtfTracePointContext};
 use biolat_common::mark::{FRAME_BITS, Mark, PROBES, STALE_NS, place};
 
-use crate::{layout::layout_const, maps, request::Completion};
+use crate::{constants::option_const, maps, request::Completion};
 
 /// For the first program: marks the completion as recorded. `true`: the understudy has to record it.
 #[inline(always)]
 pub(crate) fn is_left(ctx: &BtfTracePointContext, now: u64) -> bool {
-    if layout_const!(mark_lines) == 0 || !maps::is_marking() {
+    if option_const!(mark_lines) == 0 || !maps::is_marking() {
         return false;
     }
     let is_left = mark_completion(frame(ctx), completion(ctx), now) == 0;
@@ -68,7 +68,7 @@ extern "C" fn take_mark(frame: u64, completion: u64) -> u32 {
 
 #[inline(always)]
 fn line_of(frame: u64) -> Option<*mut Mark> {
-    let first = place(frame, layout_const!(mark_lines));
+    let first = place(frame, option_const!(mark_lines));
     for step in 0..PROBES {
         let mark = line(first + step)?;
         // SAFETY: in bounds, and one number.
@@ -82,7 +82,7 @@ fn line_of(frame: u64) -> Option<*mut Mark> {
 /// Takes a line that is free, or that has not been used for long, for a frame. There may be none.
 #[inline(always)]
 fn claim(frame: u64, now: u64) -> Option<*mut Mark> {
-    let first = place(frame, layout_const!(mark_lines));
+    let first = place(frame, option_const!(mark_lines));
     for step in 0..PROBES {
         let mark = line(first + step)?;
         // SAFETY: in bounds; several CPUs may claim the line at a time, and one of them gets it.
@@ -132,7 +132,7 @@ unsafe fn replace(place: *mut u64, old: u64, new: u64) -> bool {
 
 #[inline(always)]
 fn line(number: u32) -> Option<*mut Mark> {
-    maps::mark(number & (layout_const!(mark_lines) - 1))
+    maps::mark(number & (option_const!(mark_lines) - 1))
 }
 
 /// The frame of the kernel's stack that has the programs' arguments: see [`FRAME_BITS`]. Never 0.

@@ -11,7 +11,7 @@ use biolat_common::{
 
 use crate::{
     accounting::Meaning,
-    layout::layout_const,
+    constants::option_const,
     maps::{self, EntryPointer, Program},
     record::{self, Latency},
     request::{Completion, accounting},
@@ -61,7 +61,7 @@ pub(crate) fn record<P: Program>(ctx: &BtfTracePointContext, now: u64) {
         if let Meaning::End = meaning {
             let device = record_latency::<P>(ctx, series, entry, &completion, whole, now);
             if let Some(device) = device
-                && layout_const!(sizes) != 0
+                && option_const!(sizes) != 0
             {
                 // SAFETY: this CPU's own counters; see `maps::series`.
                 record::any_size(unsafe { &mut *maps::sizes(counters) }, whole, device);
@@ -79,7 +79,7 @@ pub(crate) fn record<P: Program>(ctx: &BtfTracePointContext, now: u64) {
 /// The size of a request that has ended: the bytes of all its parts. Those of a part that is not the last one are kept.
 #[inline(always)]
 fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: bool) -> u32 {
-    if layout_const!(sizes) == 0 {
+    if option_const!(sizes) == 0 {
         return 0;
     }
     let (request, allocated_at) = (completion.address(), completion.allocated_at());
@@ -101,7 +101,7 @@ fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: 
 #[inline(always)]
 fn has_known_size(completion: &Completion, whole: u32) -> u64 {
     const WRITE: u32 = 1;
-    if layout_const!(sizes) == 0 {
+    if option_const!(sizes) == 0 {
         return u64::MAX;
     }
     let is_known = u64::from(whole | completion.op() & !WRITE);

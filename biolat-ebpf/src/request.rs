@@ -10,7 +10,7 @@ use biolat_common::{
 
 use crate::{
     accounting::Accounting,
-    layout::{field, layout_const},
+    constants::{field, layout_const},
 };
 
 /// The clock of the timestamps in `struct request`.
@@ -23,7 +23,7 @@ pub(crate) fn now() -> u64 {
 /// The tracepoint's arguments.
 pub(crate) struct Completion {
     request: *const u8,
-    /// The status as the tracepoint passes it: see [`biolat_common::kernel::Layout::status_is_errno`].
+    /// The status as the tracepoint passes it: see [`biolat_common::kernel::KernelLayout::status_is_errno`].
     pub(crate) status: i32,
     /// Bytes that are complete.
     pub(crate) bytes: u32,

@@ -5,7 +5,7 @@ use aya_ebpf::programs::BtfTracePointContext;
 use biolat_common::series::Key;
 
 use crate::{
-    layout::layout_const,
+    constants::layout_const,
     maps::{self, First},
     request::{Completion, is_plain},
 };

@@ -8,7 +8,7 @@ use biolat_common::{
 
 use crate::{
     accounting::Meaning,
-    layout::layout_const,
+    constants::option_const,
     maps::{self, Program},
     request::{Completion, accounting},
 };
@@ -17,7 +17,7 @@ use crate::{
 /// already when the daemon reads the record.
 #[inline(never)]
 pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
-    let limit_ms = layout_const!(slow_ms);
+    let limit_ms = option_const!(slow_ms);
     if limit_ms == 0 {
         return;
     }

@@ -7,8 +7,8 @@ use biolat_common::{
 };
 
 use crate::{
+    constants::{layout_const, option_const},
     kernel_memory::{read_u32, read_u64},
-    layout::layout_const,
     maps::{self, EntryPointer, First, Program, Understudy},
     request::Completion,
 };
@@ -17,7 +17,7 @@ use crate::{
 /// then the series itself has their bytes and times.
 #[inline(always)]
 pub(crate) fn entry<P: Program>(completion: &Completion, series: Cell) -> Option<EntryPointer> {
-    if layout_const!(workload_slots) == 0 || series.slot() >= layout_const!(workload_slots) {
+    if option_const!(workload_slots) == 0 || series.slot() >= option_const!(workload_slots) {
         return None;
     }
     let cgroup = completion.cgroup();
@@ -39,7 +39,7 @@ pub(crate) fn entry<P: Program>(completion: &Completion, series: Cell) -> Option
 
 #[inline(always)]
 fn tables() -> Tables {
-    Tables { slots: layout_const!(workload_slots), hashes: layout_const!(workload_hashes) }
+    Tables { slots: option_const!(workload_slots), hashes: option_const!(workload_hashes) }
 }
 
 /// The place of an entry: of the first I/O of a workload in an epoch, and of all whose entry is not in its first place.

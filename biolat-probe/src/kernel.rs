@@ -2,22 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use biolat_common::{
-    kernel::{Layout, bio_issue},
-    mark,
-    workload::Tables,
-};
+use biolat_common::kernel::{KernelLayout, bio_issue};
 
-use super::{
-    Options,
-    btf::{Btf, MalformedBtf},
-};
+use super::btf::{Btf, MalformedBtf};
 
 /// The kernel as its BTF describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// The layout that the probe is relocated to.
-    pub layout: Layout,
+    /// The layout of its structs.
+    pub layout: KernelLayout,
     /// The names of the ops by number: the kernel's names in lower case.
     pub ops: BTreeMap<u32, String>,
     /// Whether block statuses have the numbers of Linux 6.10 and later.
@@ -107,7 +100,7 @@ impl Kernel {
         let with_workloads = with_workload_members(&btf, layout);
         let layout = with_workloads.unwrap_or(layout);
         let layout = with_disk_id(&btf, layout)?;
-        let layout = Layout {
+        let layout = KernelLayout {
             cmd_flags: member("request", "cmd_flags")?,
             rq_flags: member("request", "rq_flags")?,
             data_len: member("request", "__data_len")?,
@@ -133,10 +126,6 @@ impl Kernel {
             queue_flags,
             queue_has_issue_times,
             requeue_argument: requeue_argument.unwrap_or(0),
-            slow_ms: 0,
-            sizes: 0,
-            workload_slots: 0,
-            workload_hashes: 0,
             ..layout
         };
         // The enumerator came with the change that renumbered the statuses.
@@ -150,30 +139,6 @@ impl Kernel {
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
         })
-    }
-
-    /// For a probe with these options.
-    #[must_use]
-    pub fn with(mut self, options: &Options) -> Self {
-        let milliseconds = options.slow.map_or(0, |slow| slow.as_millis());
-        self.layout.slow_ms = u32::try_from(milliseconds).unwrap_or(u32::MAX);
-        self.layout.sizes = u32::from(options.sizes);
-        self
-    }
-
-    /// For a probe with these tables of workloads, on so many possible CPUs.
-    #[must_use]
-    pub fn with_tables(mut self, tables: Tables, cpus: u64) -> Self {
-        self.layout.mark_lines = if self.refuses_runs { mark::lines(cpus as u32) } else { 0 };
-        self.layout.workload_slots = tables.slots;
-        self.layout.workload_hashes = tables.hashes;
-        self
-    }
-
-    /// Whether the probe counts requests by size.
-    #[must_use]
-    pub fn counts_sizes(&self) -> bool {
-        self.layout.sizes != 0
     }
 
     /// Whether the disk statistics of every device have its passthrough commands: those of Linux 5.5 to 5.17 have. Later
@@ -204,23 +169,23 @@ fn required_member(btf: &Btf<'_>, structure: &str, member: &str) -> Result<u32, 
 }
 
 /// Adds the members that tell the id of a disk: its sequence number or, before 5.15, the number of its directory in sysfs.
-fn with_disk_id(btf: &Btf<'_>, layout: Layout) -> Result<Layout, UnsupportedKernel> {
+fn with_disk_id(btf: &Btf<'_>, layout: KernelLayout) -> Result<KernelLayout, UnsupportedKernel> {
     if let Some(disk_id) = btf.member_offset("gendisk", "diskseq") {
-        return Ok(Layout { disk_id, id_is_sequence: 1, ..layout });
+        return Ok(KernelLayout { disk_id, id_is_sequence: 1, ..layout });
     }
     let member = |structure: &str, member: &str| required_member(btf, structure, member);
     let directory = member("device", "kobj")? + member("kobject", "sd")?;
     let part0 = member("gendisk", "part0")?;
     let layout = match btf.member_offset("hd_struct", "__dev") {
-        Some(device) => Layout { disk_directory: part0 + device + directory, ..layout },
-        None => Layout {
+        Some(device) => KernelLayout { disk_directory: part0 + device + directory, ..layout },
+        None => KernelLayout {
             disk_directory: member("block_device", "bd_device")? + directory,
             disk_part0: part0,
             part0_is_pointer: 1,
             ..layout
         },
     };
-    Ok(Layout { disk_id: member("kernfs_node", "id")?, ..layout })
+    Ok(KernelLayout { disk_id: member("kernfs_node", "id")?, ..layout })
 }
 
 /// `enum req_op`, until 6.0 `enum req_opf`.
@@ -260,8 +225,8 @@ fn requeue_argument(btf: &Btf<'_>) -> Option<u32> {
 }
 
 /// A layout of only the members that a walk over a device's requests in flight needs. `None` if one is missing.
-fn walk_members(btf: &Btf<'_>) -> Option<Layout> {
-    Some(Layout {
+fn walk_members(btf: &Btf<'_>) -> Option<KernelLayout> {
+    Some(KernelLayout {
         task_files: btf.member_offset("task_struct", "files")?,
         files_fdt: btf.member_offset("files_struct", "fdt")?,
         fdt_fd: btf.member_offset("fdtable", "fd")?,
@@ -274,16 +239,16 @@ fn walk_members(btf: &Btf<'_>) -> Option<Layout> {
         tags_nr: btf.member_offset("blk_mq_tags", "nr_tags")?,
         tags_static_rqs: btf.member_offset("blk_mq_tags", "static_rqs")?,
         request_hctx: btf.member_offset("request", "mq_hctx")?,
-        ..Layout::default()
+        ..KernelLayout::default()
     })
 }
 
 /// Adds the members that tell the cgroup of a request. `None` if one is missing, as without `CONFIG_BLK_CGROUP`.
-fn with_workload_members(btf: &Btf<'_>, layout: Layout) -> Option<Layout> {
+fn with_workload_members(btf: &Btf<'_>, layout: KernelLayout) -> Option<KernelLayout> {
     let css = btf.member_offset("blkcg", "css")?;
     let of_css = |member: &str| Some(css + btf.member_offset("cgroup_subsys_state", member)?);
     let online = u32::try_from(btf.enumerator("CSS_ONLINE")?).ok()?;
-    Some(Layout {
+    Some(KernelLayout {
         bio_blkg: btf.member_offset("bio", "bi_blkg")?,
         blkg_blkcg: btf.member_offset("blkcg_gq", "blkcg")?,
         blkcg_serial: of_css("serial_nr")?,
@@ -304,7 +269,7 @@ mod layouts;
 
 #[cfg(test)]
 mod tests {
-    use biolat_common::kernel::Layout;
+    use biolat_common::kernel::KernelLayout;
     use biolat_testing::btf::{Writer, modern, tracepoint, without_tracepoint};
 
     use super::{Kernel, UnsupportedKernel};
@@ -378,13 +343,13 @@ mod tests {
         let without = |member| Kernel::from_btf(&modern(member)).unwrap();
         let kernel = |layout| Kernel { layout, ..whole.clone() };
 
-        let no_alloc_time = Layout { alloc_time_ns: 0, has_alloc_time: 0, ..whole.layout };
+        let no_alloc_time = KernelLayout { alloc_time_ns: 0, has_alloc_time: 0, ..whole.layout };
         assert_eq!(without("alloc_time_ns"), kernel(no_alloc_time));
-        let no_issue = Layout { bio_issue: 0, bio_issue_kind: 0, ..whole.layout };
+        let no_issue = KernelLayout { bio_issue: 0, bio_issue_kind: 0, ..whole.layout };
         assert_eq!(without("bi_issue"), kernel(no_issue));
         assert_eq!(without("block_rq_requeue"), Kernel { has_requeue: false, ..whole.clone() });
 
-        let no_walk = Layout {
+        let no_walk = KernelLayout {
             task_files: 0,
             files_fdt: 0,
             fdt_fd: 0,
@@ -401,7 +366,7 @@ mod tests {
         };
         assert_eq!(without("mq_hctx"), Kernel { can_walk: false, ..kernel(no_walk) });
 
-        let no_workloads = Layout {
+        let no_workloads = KernelLayout {
             bio_blkg: 0,
             blkg_blkcg: 0,
             blkcg_serial: 0,

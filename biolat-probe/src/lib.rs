@@ -33,7 +33,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 use aya_log::EbpfLogger;
-use biolat_common::{inflight::Found, series::Key, slow::SlowRecord};
+use biolat_common::{constants::ProbeOptions, inflight::Found, mark, series::Key, slow::SlowRecord};
 use log::Log;
 
 pub use attached::ProbeFds;
@@ -80,6 +80,22 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The constants of a probe with these options, on this kernel and with this many slots.
+    fn for_kernel(&self, kernel: &Kernel, slots: u32) -> Result<ProbeOptions> {
+        let cpus = possible_cpus()?;
+        let slow_ms = self.slow.map_or(0, |slow| slow.as_millis());
+        let tables = workloads::tables(workloads_on(kernel, self.workloads), slots, cpus);
+        Ok(ProbeOptions {
+            slow_ms: u32::try_from(slow_ms).unwrap_or(u32::MAX),
+            sizes: u32::from(self.sizes),
+            workload_slots: tables.slots,
+            workload_hashes: tables.hashes,
+            mark_lines: if kernel.refuses_runs { mark::lines(cpus as u32) } else { 0 },
+        })
+    }
+}
+
 /// The attached probe. Dropping it removes it from the kernel, unless another process has its file descriptors too.
 pub struct Probe {
     programs: Programs,
@@ -89,6 +105,8 @@ pub struct Probe {
     pub maps: Maps,
     /// The running kernel.
     pub kernel: Kernel,
+    /// Its options.
+    pub options: Options,
     events: Events,
     slow: SlowRecords,
     inflight: InflightResult,
@@ -102,7 +120,7 @@ pub struct Probe {
 
 impl Probe {
     /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. `btf` describes the running
-    /// kernel, for which the options have been applied already. With `statistics` the kernel counts the probe's runs and run time until
+    /// kernel. With `statistics` the kernel counts the probe's runs and run time until
     /// the probe is dropped.
     pub fn attach(kernel: Kernel, btf: Vec<u8>, host: &Host, slots: u32, options: &Options) -> Result<Self> {
         let mut probe = Self::load(kernel, btf, host, slots, options, None)?;
@@ -124,7 +142,7 @@ impl Probe {
         let env = LoadEnv::of(host)?;
         let statistics = options.statistics.then(enable_statistics).transpose()?;
         let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots } =
-            env.load(&kernel, &btf, slots, options.workloads, map_fds)?;
+            env.load(&kernel, &btf, slots, options, map_fds)?;
         drop(btf);
         // Parsing BTF took some tens of megabytes.
         c_library::trim_heap();
@@ -133,6 +151,7 @@ impl Probe {
             links: None,
             maps,
             kernel,
+            options: *options,
             events,
             slow,
             inflight,
@@ -150,24 +169,23 @@ impl Probe {
         Ok(())
     }
 
-    /// Takes over a probe that is attached. It was loaded for the same kernel and with the same options, this many slots and
-    /// workloads among them. `taken_epoch` is the latest epoch that its former owner has taken of the workloads.
+    /// Takes over a probe that is attached. It was loaded for the same kernel and with these options and this many
+    /// slots. `taken_epoch` is the latest epoch that its former owner has taken of the workloads.
     pub fn take_over(
         kernel: Kernel,
         fds: ProbeFds,
         slots: u32,
-        workloads: u32,
+        options: &Options,
         taken_epoch: u64,
-        statistics: bool,
     ) -> Result<Self> {
-        let statistics = statistics.then(enable_statistics).transpose()?;
+        let statistics = options.statistics.then(enable_statistics).transpose()?;
         let Attached { programs, links, mut maps, chunks, understudy, cpus } = Attached::open(fds, slots)?;
         let (understudy_chunks, understudy_table) = understudy;
         let set = &mut maps;
         let (events, slow, inflight) =
             (Events::from_maps(set)?, SlowRecords::from_maps(set)?, InflightResult::from_maps(set)?);
         let grace_periods = GracePeriods::start()?;
-        let limit = workloads_on(&kernel, workloads);
+        let limit = workloads_on(&kernel, options.workloads);
         let tables = workloads::tables(limit, slots, cpus.get() as u64);
         let workloads = (limit > 0).then(|| -> Result<_> {
             let mut maps = WorkloadMaps::from_maps(set, tables, cpus, grace_periods.clone())?;
@@ -177,12 +195,13 @@ impl Probe {
         });
         let workloads = workloads.transpose()?;
         let chunks = [chunks, understudy_chunks];
-        let maps = Maps::of_attached_probe(set, slots, kernel.counts_sizes(), chunks, cpus, grace_periods)?;
+        let maps = Maps::of_attached_probe(set, slots, options.sizes, chunks, cpus, grace_periods)?;
         Ok(Self {
             programs,
             links: Some(links),
             maps,
             kernel,
+            options: *options,
             events,
             slow,
             inflight,
@@ -360,14 +379,11 @@ pub const MAP_LAYOUT: u32 = 1;
 pub const MAP_LAYOUT_WITH_UNDERSTUDY: u32 = 2;
 
 /// What tells this probe from others: its code, relocated to the running kernel and these options, and the sizes of its maps.
-pub fn identity(kernel: &Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> {
-    let cpus = possible_cpus()?;
-    let workloads = workloads_on(kernel, workloads);
-    let tables = workloads::tables(workloads, slots, cpus);
-    let kernel = kernel.clone().with_tables(tables, cpus);
+pub fn identity(kernel: &Kernel, slots: u32, options: &Options) -> Result<Vec<u8>> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    context.update(&object::of_kernel(&kernel, tables.places())?);
-    for number in [u64::from(slots), u64::from(workloads), cpus] {
+    context.update(&object::adapted(kernel, options.for_kernel(kernel, slots)?)?);
+    let workloads = workloads_on(kernel, options.workloads);
+    for number in [u64::from(slots), u64::from(workloads), possible_cpus()?] {
         context.update(&number.to_le_bytes());
     }
     Ok(context.finish().as_ref().to_vec())

@@ -20,6 +20,7 @@ use biolat_system::{host::Host, rights};
 use log::Log;
 
 use super::{
+    Options,
     events::Events,
     grace_periods::GracePeriods,
     inflight::InflightResult,
@@ -32,7 +33,7 @@ use super::{
     release::Release,
     slow::SlowRecords,
     sys::ProgramCounts,
-    workloads::{self, WorkloadMaps},
+    workloads::WorkloadMaps,
 };
 
 /// The probe in the kernel, not attached yet.
@@ -79,7 +80,7 @@ impl LoadEnv {
         kernel: &Kernel,
         btf: &Btf,
         slots: u32,
-        workloads: u32,
+        options: &Options,
         mut map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Loaded> {
         let mut slots = in_whole_chunks(slots);
@@ -87,7 +88,7 @@ impl LoadEnv {
             if let Some(of_last_attempt) = &mut map_fds {
                 of_last_attempt.clear();
             }
-            match load(kernel, btf, slots, workloads, map_fds.as_deref_mut()) {
+            match load(kernel, btf, slots, options, map_fds.as_deref_mut()) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
                     slots = in_whole_chunks(slots / 2)
@@ -132,10 +133,10 @@ pub fn test_load(
     btf: Vec<u8>,
     host: &Host,
     slots: u32,
-    workloads: u32,
+    options: &Options,
 ) -> Result<ProgramCounts> {
     let btf = parse_btf(btf)?;
-    LoadEnv::of(host)?.load(kernel, &btf, slots, workloads, None)?.programs.counts()
+    LoadEnv::of(host)?.load(kernel, &btf, slots, options, None)?.programs.counts()
 }
 
 /// A number of slots rounded up to whole chunks, and at least one chunk.
@@ -158,27 +159,26 @@ fn load(
     kernel: &Kernel,
     btf: &Btf,
     slots: u32,
-    workloads: u32,
+    options: &Options,
     map_fds: Option<&mut Vec<OwnedFd>>,
 ) -> Result<Loaded> {
-    let workloads = workloads_on(kernel, workloads);
-    let cpus = super::possible_cpus()?;
-    let tables = workloads::tables(workloads, slots, cpus);
-    let kernel = kernel.clone().with_tables(tables, cpus);
+    let probe_options = options.for_kernel(kernel, slots)?;
+    let tables = probe_options.tables();
+    let workloads = workloads_on(kernel, options.workloads);
     let mut object = EbpfLoader::new()
         .btf(None)
         .map_max_entries("SERIES", slots)
-        .map_max_entries("PARTS", if kernel.counts_sizes() { MAX_PARTS as u32 } else { 1 })
+        .map_max_entries("PARTS", if options.sizes { MAX_PARTS as u32 } else { 1 })
         .map_max_entries("WORKLOADS", tables.places())
-        .map_max_entries("MARKS", kernel.layout.mark_lines.max(1))
+        .map_max_entries("MARKS", probe_options.mark_lines.max(1))
         .map_max_entries("CGROUPS", workloads.max(1))
-        .load(&object::of_kernel(&kernel, tables.places())?)
+        .load(&object::adapted(kernel, probe_options)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
     let mut set = MapSet::Loaded(&mut object, map_fds);
     let events = Events::from_maps(&mut set)?;
     let grace_periods = GracePeriods::start()?;
-    let maps = Maps::of_new_probe(&mut set, slots, kernel.counts_sizes(), grace_periods.clone())?;
+    let maps = Maps::of_new_probe(&mut set, slots, options.sizes, grace_periods.clone())?;
     let slow = SlowRecords::from_maps(&mut set)?;
     let inflight = InflightResult::from_maps(&mut set)?;
     let workload_maps =

@@ -52,7 +52,7 @@ impl Collector {
         kept: Option<Kept>,
     ) -> Result<Self> {
         let types = kernel_btf(&host)?;
-        let kernel = Kernel::from_btf(&types)?.with(&options);
+        let kernel = Kernel::from_btf(&types)?;
         let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
         let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
         let Some(kept) = kept else {
@@ -63,8 +63,7 @@ impl Collector {
         let (mut collector, mut map_fds) = (None, Vec::new());
         if let Some(predecessor) = predecessor {
             let id = predecessor.id;
-            let is_same =
-                predecessor.state.probe == identity(&kernel, predecessor.state.slots, options.workloads)?;
+            let is_same = predecessor.state.probe == identity(&kernel, predecessor.state.slots, &options)?;
             let (host, selection) = (host.clone(), selection.clone());
             match Self::take_over(host, selection, &kernel, &options, &boot, predecessor) {
                 Ok((mut continued, predecessor)) => {
@@ -98,7 +97,7 @@ impl Collector {
                 Self::begin_anew(host, selection, found, kernel.clone(), types, &options, map_fds)?
             }
         };
-        let identity = identity(&kernel, collector.probe.first_slots(), options.workloads)?;
+        let identity = identity(&kernel, collector.probe.first_slots(), &options)?;
         let keep = Keep::new(store, &collector.probe, identity, options.workloads, boot)?;
         // The old probe is removed after the new one is kept: at any time there is one to continue with.
         collector.begin_to_keep(keep, &map_fds, &useless)?;
@@ -167,8 +166,8 @@ impl Collector {
         let of_new = (options.sizes, workloads_on(kernel, options.workloads));
         ensure_continuable(state.map_layout, of_old, of_new)?;
         let fds = std::mem::take(&mut predecessor.fds);
-        let (slots, limit, epoch) = (state.slots, state.workloads_limit, state.taken_epoch);
-        let mut probe = Probe::take_over(kernel.clone(), fds, slots, limit, epoch, options.statistics)?;
+        let options = Options { workloads: state.workloads_limit, ..*options };
+        let mut probe = Probe::take_over(kernel.clone(), fds, state.slots, &options, state.taken_epoch)?;
         let all_slots = probe.maps.slots();
         let (store, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state)?;
         let mut collector = Self::without_devices(host, selection, probe, time(state.started))?;

@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use aya::{Btf, EbpfLoader, programs::BtfTracePoint};
 use biolat_collect::collector::Collector;
+use biolat_common::constants::Constants;
 use biolat_model::device::Selection;
 use biolat_probe::{Options, kernel::Kernel, object};
 use biolat_system::host::Host;
@@ -79,12 +80,13 @@ impl Own {
     fn load(&self, program: &str) -> Result<Box<dyn std::any::Any>> {
         let btf =
             Btf::parse(&self.types, aya::Endianness::default()).context("cannot parse the kernel's BTF")?;
-        let layout = Kernel::from_btf(&self.types)?.layout;
+        let kernel = Kernel::from_btf(&self.types)?.layout;
+        let constants = Constants { kernel, ..Constants::default() };
         let object =
             std::fs::read(&self.object).with_context(|| format!("cannot read {}", self.object.display()))?;
         let mut object = EbpfLoader::new()
             .btf(None)
-            .load(&object::relocate(&object, layout)?)
+            .load(&object::relocate(&object, constants)?)
             .with_context(|| format!("cannot load {}", self.object.display()))?;
         let found =
             object.program_mut(program).with_context(|| format!("the bench has no program {program}"))?;

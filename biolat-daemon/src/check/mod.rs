@@ -198,13 +198,12 @@ impl Subjects {
                 } else if limit.as_ref().is_some_and(fails) {
                     probe_load::skipped(&Skipped::Memory)
                 } else {
-                    let kernel = kernel.with(&self.probe);
                     probe_load::tried(biolat_probe::test_load(
                         &kernel,
                         types,
                         &self.host,
                         map_size.slots,
-                        self.probe.workloads,
+                        &self.probe,
                     ))
                 }
             }

@@ -84,7 +84,7 @@ fn the_verifier_walks_few_instructions() {
     let host = Host::default();
     let types = kernel_btf(&host).unwrap();
     let options = Options { slow: Some(Duration::from_secs(1)), ..Options::default() };
-    let kernel = Kernel::from_btf(&types).unwrap().with(&options);
+    let kernel = Kernel::from_btf(&types).unwrap();
     for (workloads, most) in [(0, 20_000), (DEFAULT_WORKLOADS, 25_000)] {
         let probe = Probe::attach(kernel.clone(), types.clone(), &host, 4, &Options { workloads, ..options })
             .unwrap();
