@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use biolat_common::kernel::{KernelLayout, bio_issue};
 
-use super::btf::{Btf, MalformedBtf};
+use super::{
+    btf::{self, Btf, MalformedBtf},
+    programs::{COMPLETE, REQUEUE},
+};
 
 /// The kernel as its BTF describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +18,10 @@ pub struct Kernel {
     pub ops: BTreeMap<u32, String>,
     /// Whether block statuses have the numbers of Linux 6.10 and later.
     pub statuses_since_6_10: bool,
-    /// Whether the tracepoint `block_rq_requeue` exists, with arguments that the probe knows.
-    pub has_requeue: bool,
+    /// The type id of the tracepoint `block_rq_complete`.
+    pub complete: u32,
+    /// The type id of the tracepoint `block_rq_requeue`, if it exists with arguments that the probe knows.
+    pub requeue: Option<u32>,
     /// Whether the kernel refuses to run a program that is already running on the CPU: since 6.1, as tracing programs have this
     /// helper. All such kernels can compare and exchange numbers in programs.
     ///
@@ -75,8 +80,7 @@ impl Kernel {
     pub fn from_btf(bytes: &[u8]) -> Result<Self, UnsupportedKernel> {
         let btf = Btf::parse(bytes)?;
         // The first parameter of a tracepoint's function is its private data.
-        let status =
-            btf.parameter_type("btf_trace_block_rq_complete", 2).ok_or(UnsupportedKernel::NoTracepoint)?;
+        let status = btf.parameter_type(&tracepoint(COMPLETE), 2).ok_or(UnsupportedKernel::NoTracepoint)?;
         let member = |structure: &str, member: &str| required_member(&btf, structure, member);
         let flag = |name: &str, otherwise: u64| {
             let bit = u32::try_from(btf.enumerator(name).unwrap_or(otherwise)).ok();
@@ -134,11 +138,20 @@ impl Kernel {
             layout,
             ops,
             statuses_since_6_10,
-            has_requeue: requeue_argument.is_some(),
+            complete: btf.typedef_id(&tracepoint(COMPLETE)).ok_or(UnsupportedKernel::NoTracepoint)?,
+            requeue: requeue_argument.and_then(|_| btf.typedef_id(&tracepoint(REQUEUE))),
             refuses_runs: btf.enumerator("BPF_FUNC_user_ringbuf_drain").is_some(),
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
         })
+    }
+
+    /// The tracepoints for aya, at their ids in the kernel's BTF. aya looks up nothing else, and would need
+    /// 15 MiB to parse all of it.
+    pub fn tracepoints(&self) -> Result<aya::Btf, aya::BtfError> {
+        let requeue = self.requeue.map(|id| (id, tracepoint(REQUEUE)));
+        let typedefs = requeue.into_iter().chain([(self.complete, tracepoint(COMPLETE))]).collect();
+        aya::Btf::parse(&btf::of_typedefs(&typedefs), aya::Endianness::default())
     }
 
     /// Whether the disk statistics of every device have its passthrough commands: those of Linux 5.5 to 5.17 have. Later
@@ -161,6 +174,11 @@ impl Kernel {
     pub fn op_name(&self, op: u32) -> String {
         self.ops.get(&op).cloned().unwrap_or_else(|| format!("op_{op}"))
     }
+}
+
+/// The typedef of a tracepoint's function.
+fn tracepoint(name: &str) -> String {
+    format!("btf_trace_{name}")
 }
 
 fn required_member(btf: &Btf<'_>, structure: &str, member: &str) -> Result<u32, UnsupportedKernel> {
@@ -217,7 +235,7 @@ fn issue_time_flag(btf: &Btf<'_>) -> Option<(u32, u32)> {
 /// `None` if there is no tracepoint `block_rq_requeue`, or one with other arguments.
 fn requeue_argument(btf: &Btf<'_>) -> Option<u32> {
     // The first parameter is the tracepoint's private data.
-    match btf.parameter_count("btf_trace_block_rq_requeue")? {
+    match btf.parameter_count(&tracepoint(REQUEUE))? {
         2 => Some(0),
         3 => Some(1),
         _ => None,
@@ -269,6 +287,7 @@ mod layouts;
 
 #[cfg(test)]
 mod tests {
+    use aya_obj::btf::BtfKind;
     use biolat_common::kernel::KernelLayout;
     use biolat_testing::btf::{Writer, modern, tracepoint, without_tracepoint};
 
@@ -286,7 +305,7 @@ mod tests {
         assert_eq!((layout.op_flush, layout.op_passthrough, layout.status_is_errno), (2, 34, 0));
         assert_eq!((layout.sector, layout.alloc_time_ns, layout.has_alloc_time), (48, 96, 1));
         assert_eq!((layout.bio_issue, layout.bio_issue_kind), (64, 1));
-        assert_eq!((layout.requeue_argument, kernel.has_requeue), (0, true));
+        assert_eq!((layout.requeue_argument, kernel.requeue.is_some()), (0, true));
         assert_eq!((layout.task_files, layout.request_hctx, kernel.can_walk), (2000, 16, true));
         assert_eq!((layout.bio_blkg, layout.blkg_blkcg), (72, 40));
         assert_eq!((layout.blkcg_cgroup, layout.blkcg_flags, layout.blkcg_serial), (16, 100, 104));
@@ -334,7 +353,7 @@ mod tests {
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 4, 1 << 13));
         assert_eq!((layout.op_passthrough, layout.status_is_errno), (32, 1));
         assert_eq!((layout.sector, layout.has_alloc_time, layout.bio_issue_kind), (64, 0, 0));
-        assert_eq!((layout.requeue_argument, kernel.has_requeue), (1, true));
+        assert_eq!((layout.requeue_argument, kernel.requeue.is_some()), (1, true));
     }
 
     #[test]
@@ -347,7 +366,7 @@ mod tests {
         assert_eq!(without("alloc_time_ns"), kernel(no_alloc_time));
         let no_issue = KernelLayout { bio_issue: 0, bio_issue_kind: 0, ..whole.layout };
         assert_eq!(without("bi_issue"), kernel(no_issue));
-        assert_eq!(without("block_rq_requeue"), Kernel { has_requeue: false, ..whole.clone() });
+        assert_eq!(without("block_rq_requeue"), Kernel { requeue: None, ..whole.clone() });
 
         let no_walk = KernelLayout {
             task_files: 0,
@@ -379,6 +398,22 @@ mod tests {
             ..whole.layout
         };
         assert_eq!(without("bi_blkg"), Kernel { has_workloads: false, ..kernel(no_workloads) });
+    }
+
+    #[test]
+    fn aya_finds_the_tracepoints_at_the_ids_that_the_kernel_gives_them() {
+        let kernel = Kernel::from_btf(&modern("")).unwrap();
+        let id = |kernel: &Kernel, name: &str| {
+            kernel.tracepoints().unwrap().id_by_type_name_kind(name, BtfKind::Typedef).ok()
+        };
+        let types = modern("");
+        let all = aya::Btf::parse(&types, aya::Endianness::default()).unwrap();
+        for name in ["btf_trace_block_rq_complete", "btf_trace_block_rq_requeue"] {
+            let expected = all.id_by_type_name_kind(name, BtfKind::Typedef).unwrap();
+            assert_eq!(id(&kernel, name), Some(expected));
+        }
+        let kernel = Kernel { requeue: None, ..kernel };
+        assert_eq!(id(&kernel, "btf_trace_block_rq_requeue"), None);
     }
 
     #[test]

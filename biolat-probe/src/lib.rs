@@ -54,7 +54,7 @@ use attached::Attached;
 use events::Events;
 use inflight::InflightResult;
 use kernel::Kernel;
-use load::{LoadEnv, Loaded, parse_btf};
+use load::{LoadEnv, Loaded};
 use programs::{Links, Programs};
 use slow::SlowRecords;
 
@@ -119,11 +119,10 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. `btf` describes the running
-    /// kernel. With `statistics` the kernel counts the probe's runs and run time until
+    /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. With `statistics` the kernel counts the probe's runs and run time until
     /// the probe is dropped.
-    pub fn attach(kernel: Kernel, btf: Vec<u8>, host: &Host, slots: u32, options: &Options) -> Result<Self> {
-        let mut probe = Self::load(kernel, btf, host, slots, options, None)?;
+    pub fn attach(kernel: Kernel, host: &Host, slots: u32, options: &Options) -> Result<Self> {
+        let mut probe = Self::load(kernel, host, slots, options, None)?;
         probe.attach_loaded(host)?;
         Ok(probe)
     }
@@ -132,19 +131,16 @@ impl Probe {
     /// added to it, without those of the arrays of slots that are added later.
     pub fn load(
         kernel: Kernel,
-        btf: Vec<u8>,
         host: &Host,
         slots: u32,
         options: &Options,
         map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Self> {
-        let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
         let statistics = options.statistics.then(enable_statistics).transpose()?;
         let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots } =
-            env.load(&kernel, &btf, slots, options, map_fds)?;
-        drop(btf);
-        // Parsing BTF took some tens of megabytes.
+            env.load(&kernel, slots, options, map_fds)?;
+        // aya has parsed the kernel's BTF: see `load`.
         c_library::trim_heap();
         Ok(Self {
             programs,

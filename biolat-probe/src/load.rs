@@ -78,7 +78,6 @@ impl LoadEnv {
     pub(super) fn load(
         &self,
         kernel: &Kernel,
-        btf: &Btf,
         slots: u32,
         options: &Options,
         mut map_fds: Option<&mut Vec<OwnedFd>>,
@@ -88,7 +87,7 @@ impl LoadEnv {
             if let Some(of_last_attempt) = &mut map_fds {
                 of_last_attempt.clear();
             }
-            match load(kernel, btf, slots, options, map_fds.as_deref_mut()) {
+            match load(kernel, slots, options, map_fds.as_deref_mut()) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
                     slots = in_whole_chunks(slots / 2)
@@ -128,26 +127,14 @@ impl LoadEnv {
 const VERIFIER_LINES: usize = 50;
 
 /// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it without attaching it.
-pub fn test_load(
-    kernel: &Kernel,
-    btf: Vec<u8>,
-    host: &Host,
-    slots: u32,
-    options: &Options,
-) -> Result<ProgramCounts> {
-    let btf = parse_btf(btf)?;
-    LoadEnv::of(host)?.load(kernel, &btf, slots, options, None)?.programs.counts()
+pub fn test_load(kernel: &Kernel, host: &Host, slots: u32, options: &Options) -> Result<ProgramCounts> {
+    LoadEnv::of(host)?.load(kernel, slots, options, None)?.programs.counts()
 }
 
 /// A number of slots rounded up to whole chunks, and at least one chunk.
 #[must_use]
 pub fn in_whole_chunks(slots: u32) -> u32 {
     slots.next_multiple_of(CHUNK_SLOTS).clamp(CHUNK_SLOTS, SLOTS)
-}
-
-pub(super) fn parse_btf(btf: Vec<u8>) -> Result<Btf> {
-    Btf::parse(&btf, aya::Endianness::default())
-        .map_err(|error| anyhow!("cannot parse the kernel's BTF: {error}"))
 }
 
 /// How many workloads a probe for this kernel tells apart, of as many as there may be.
@@ -157,7 +144,6 @@ pub fn workloads_on(kernel: &Kernel, workloads: u32) -> u32 {
 
 fn load(
     kernel: &Kernel,
-    btf: &Btf,
     slots: u32,
     options: &Options,
     map_fds: Option<&mut Vec<OwnedFd>>,
@@ -166,6 +152,7 @@ fn load(
     let tables = probe_options.tables();
     let workloads = workloads_on(kernel, options.workloads);
     let mut object = EbpfLoader::new()
+        // It has parsed the kernel's BTF, which it does unasked. This probe has no relocations that need it.
         .btf(None)
         .map_max_entries("SERIES", slots)
         .map_max_entries("PARTS", if options.sizes { MAX_PARTS as u32 } else { 1 })
@@ -184,6 +171,7 @@ fn load(
     let workload_maps =
         (workloads > 0).then(|| WorkloadMaps::from_maps(&mut set, tables, maps.cpus(), grace_periods));
     let workload_maps = workload_maps.transpose()?;
+    let btf = &kernel.tracepoints().context("cannot write BTF for the loader")?;
     let complete = load_attachable(&mut object, programs::COMPLETE, programs::COMPLETE, btf)
         .context("cannot load the probe")?;
     // The probe works without the other programs.
@@ -194,8 +182,8 @@ fn load(
         .refuses_runs
         .then(|| load_attachable(&mut object, programs::UNDERSTUDY, programs::COMPLETE, btf))
         .and_then(|loaded| optional("completions that the kernel refuses the probe are lost", loaded));
-    let requeue = kernel.has_requeue;
-    let requeue = requeue.then(|| load_attachable(&mut object, programs::REQUEUE, programs::REQUEUE, btf));
+    let requeue = kernel.requeue;
+    let requeue = requeue.map(|_| load_attachable(&mut object, programs::REQUEUE, programs::REQUEUE, btf));
     let requeue = requeue.and_then(|loaded| optional("requeues are not counted", loaded));
     let inflight_program = kernel.can_walk.then(|| load_unattached(&mut object, programs::INFLIGHT));
     let inflight_program =

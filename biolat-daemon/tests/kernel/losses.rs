@@ -70,7 +70,7 @@ fn probe_without_dispatch_times() -> Probe {
     let zero = Btf::parse(&types).unwrap().member_offset("request", "alloc_time_ns").unwrap();
     kernel.layout.io_start_time_ns = zero;
     let options = Options { sizes: false, workloads: 0, ..Options::default() };
-    Probe::attach(kernel, types, &host(), 4, &options).unwrap()
+    Probe::attach(kernel, &host(), 4, &options).unwrap()
 }
 
 #[test]

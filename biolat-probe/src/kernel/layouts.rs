@@ -132,7 +132,7 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     };
     let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
     let known = [
-        ("has_requeue", u32::from(kernel.has_requeue)),
+        ("has_requeue", u32::from(kernel.requeue.is_some())),
         ("can_walk", u32::from(kernel.can_walk)),
         ("has_workloads", u32::from(kernel.has_workloads)),
         ("statuses_since_6_10", u32::from(kernel.statuses_since_6_10)),
