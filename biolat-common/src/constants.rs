@@ -16,7 +16,7 @@ pub struct Constants {
     pub options: ProbeOptions,
 }
 
-/// What the daemon chooses for a probe: its users' options, and the sizes of maps that follow from them.
+/// The daemon's choices for a probe: options, and the sizes of maps that follow from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ProbeOptions {

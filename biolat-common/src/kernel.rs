@@ -24,7 +24,7 @@ pub struct KernelLayout {
     pub disk_on_queue: u32,
     /// `gendisk.diskseq`, or `kernfs_node.id` where there is none (before 5.15).
     pub disk_id: u32,
-    /// `kobject.sd`, the directory in sysfs: within the disk, or within what `gendisk.part0` points to. This and the next two
+    /// `kobject.sd`, the directory in sysfs: within the disk, or within the block device that `gendisk.part0` points to. This and the next two
     /// are 0 where there is `diskseq`.
     pub disk_directory: u32,
     /// `gendisk.part0`, where it is a pointer.
@@ -53,18 +53,17 @@ pub struct KernelLayout {
     /// `bio.bi_issue`, or `bio.issue_time_ns` (6.18 and later), or 0 where there is neither (without
     /// `CONFIG_BLK_CGROUP`).
     pub bio_issue: u32,
-    /// What `bio_issue` is the offset of: 0 of nothing, 1 of `bi_issue`, whose low 51 bits are ns, 2 of
-    /// `issue_time_ns`.
+    /// The member at `bio_issue`, as one of the constants in [`bio_issue`].
     pub bio_issue_kind: u32,
     /// `request_queue.queue_flags`.
     pub queue_flags: u32,
-    /// `QUEUE_FLAG_BIO_ISSUE_TIME` as a mask, where `issue_time_ns` exists: it is set on queues with io.latency.
+    /// `QUEUE_FLAG_BIO_ISSUE_TIME` as a mask, on kernels with `issue_time_ns`; set on queues with io.latency.
     pub queue_has_issue_times: u32,
-    /// The index of the request among the arguments of the tracepoint `block_rq_requeue`: 0, or 1 where the queue comes
-    /// first (before 5.11).
+    /// The index of the request among the arguments of the tracepoint `block_rq_requeue`: 0, or 1 where the queue is the first
+    /// one (before 5.11).
     pub requeue_argument: u32,
-    /// `task_struct.files`. This and the members below are for a walk over a device's requests in flight; all are 0
-    /// where one of them is missing.
+    /// `task_struct.files`. This and the members up to `request_hctx` are for the walk over requests in flight; all are 0 if
+    /// one of them is missing.
     pub task_files: u32,
     /// `files_struct.fdt`.
     pub files_fdt: u32,
@@ -88,7 +87,7 @@ pub struct KernelLayout {
     pub tags_static_rqs: u32,
     /// `request.mq_hctx`.
     pub request_hctx: u32,
-    /// `bio.bi_blkg`. This and the members below are for workloads; all are 0 where one of them is missing.
+    /// `bio.bi_blkg`. This and the members below are for workloads; all are 0 if one of them is missing.
     pub bio_blkg: u32,
     /// `blkcg_gq.blkcg`.
     pub blkg_blkcg: u32,
@@ -114,19 +113,18 @@ pub mod bio_issue {
 
     /// No timestamp of the submission.
     pub const NONE: u32 = 0;
-    /// `bi_issue.value`: flags in the high bits, and nanoseconds.
+    /// `bi_issue.value`: nanoseconds in the low 51 bits, flags above.
     pub const VALUE: u32 = 1;
     /// `issue_time_ns`.
     pub const NANOSECONDS: u32 = 2;
-    /// The number of the high bits of [`VALUE`] that are not nanoseconds.
+    /// The number of flag bits in a [`VALUE`].
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h>
     const VALUE_FLAG_BITS: u32 = 13;
 
-    /// Nanoseconds from a [`VALUE`] to a timestamp; 0 if the timestamp is the earlier one, `None` if there is no value.
+    /// Nanoseconds from a [`VALUE`] to a timestamp; 0 if the timestamp is earlier, `None` if the value is 0.
     ///
-    /// The value has 51 bits of nanoseconds and wraps after 26 days. So does the difference, and is right unless the I/O
-    /// waited for 13 days.
+    /// The value wraps after 26 days. The difference is correct across a wrap, unless the I/O waited for 13 days.
     #[inline(always)]
     #[must_use]
     pub const fn wait(value: u64, timestamp: u64) -> Option<u64> {
@@ -142,7 +140,7 @@ pub mod bio_issue {
         use super::wait;
 
         #[test]
-        fn it_wraps_after_26_days() {
+        fn wait_across_a_wrap() {
             const WRAP: u64 = 1 << 51;
             const FLAGS: u64 = 0b101 << 60;
             for (submitted, allocated, expected) in [
@@ -164,9 +162,9 @@ pub mod bio_issue {
     }
 }
 
-/// The id of a device on kernels without disk sequence numbers, by the inode number of its directory in sysfs. The kernel
-/// numbers inodes of sysfs in turn, and each disk has about as many: mixing moves the bits that differ to the low end, which
-/// selects the cell of the table.
+/// The id of a device on kernels without disk sequence numbers, from the inode number of its directory in sysfs. sysfs
+/// numbers its inodes consecutively, and disks have about the same number of inodes: mixing moves the bits that differ to the
+/// low end, which selects the cell of the table.
 #[inline(always)]
 #[must_use]
 pub const fn directory_id(inode: u64) -> u64 {

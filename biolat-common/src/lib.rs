@@ -1,4 +1,4 @@
-//! What the probe and the daemon share, and nothing else: the layout of every map and event, the bucket arithmetic, the
+//! The ABI between the probe and the daemon: the layout of every map and event, the bucket arithmetic, the
 //! reasons for a loss, and the constants in the probe's instructions.
 
 #![no_std]
@@ -6,6 +6,7 @@
 pub mod bucket;
 pub mod constants;
 pub mod event;
+mod hash;
 pub mod inflight;
 pub mod kernel;
 pub mod lost;

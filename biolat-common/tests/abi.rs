@@ -40,11 +40,11 @@ fn an_event_is_16_bytes() {
 }
 
 #[test]
-fn ids_of_directories_differ_and_spread() {
+fn directory_ids_are_unique_and_spread() {
     let ids = (0..1 << 20).map(directory_id).collect::<std::collections::BTreeSet<_>>();
     assert_eq!(ids.len(), 1 << 20);
     assert_eq!((directory_id(0), ids.last()), (0, Some(&((1 << 20) - 1))));
-    // 32 disks, each with so many files and directories in sysfs.
+    // 32 disks, each with this number of files and directories in sysfs.
     for files in [64, 100, 128, 131, 256] {
         let cells = (0..32).map(|disk| table_cell(Key::new(directory_id(20_000 + disk * files), 0)));
         let distinct = cells.collect::<std::collections::BTreeSet<_>>().len();

@@ -43,7 +43,7 @@ macro_rules! constant {
 /// Reads a member of a kernel object, 4 or 8 bytes according to the type.
 ///
 /// The verifier tracks the type that the pointer has in the kernel. It rejects the program if the member is outside of
-/// that type; a load that faults, through a null pointer too, reads zero.
+/// that type; a load that faults, also through a null pointer, reads zero.
 #[cfg(target_arch = "bpf")]
 macro_rules! field {
     ($type:tt, $object:expr, $field:ident) => {{
