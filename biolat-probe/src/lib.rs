@@ -14,6 +14,7 @@ pub mod load_error;
 mod map_set;
 mod maps;
 pub mod object;
+mod options;
 mod programs;
 pub mod release;
 mod series_maps;
@@ -33,15 +34,15 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 use aya_log::EbpfLogger;
-use biolat_common::{constants::ProbeOptions, inflight::Found, mark, series::Key, slow::SlowRecord};
+use biolat_common::{inflight::Found, series::Key, slow::SlowRecord};
 use log::Log;
 
 pub use attached::ProbeFds;
 pub use cpus::MAX_CPUS;
 pub use grace_periods::GracePeriods;
-pub use load::workloads_on;
 pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;
+pub use options::{DEFAULT_WORKLOADS, Options, workloads_on};
 pub use series_maps::{SeriesMaps, SlotReading};
 pub use slot_arrays::{CountersValue, SlotBuffer};
 pub use state_map::StateMap;
@@ -57,44 +58,6 @@ use kernel::Kernel;
 use load::{LoadEnv, Loaded};
 use programs::{Links, Programs};
 use slow::SlowRecords;
-
-/// What the probe does besides counting latencies.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Whether the kernel measures the probe's run time.
-    pub statistics: bool,
-    /// I/Os that take so long are recorded, and those that fail; none: no I/O is.
-    pub slow: Option<Duration>,
-    /// Whether requests are counted by size.
-    pub sizes: bool,
-    /// How many workloads are told apart; 0: none.
-    pub workloads: u32,
-}
-
-/// How many workloads are told apart by default.
-pub const DEFAULT_WORKLOADS: u32 = 256;
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { statistics: false, slow: None, sizes: true, workloads: DEFAULT_WORKLOADS }
-    }
-}
-
-impl Options {
-    /// The constants of a probe with these options, on this kernel and with this many slots.
-    fn for_kernel(&self, kernel: &Kernel, slots: u32) -> Result<ProbeOptions> {
-        let cpus = possible_cpus()?;
-        let slow_ms = self.slow.map_or(0, |slow| slow.as_millis());
-        let tables = workloads::tables(workloads_on(kernel, self.workloads), slots, cpus);
-        Ok(ProbeOptions {
-            slow_ms: u32::try_from(slow_ms).unwrap_or(u32::MAX),
-            sizes: u32::from(self.sizes),
-            workload_slots: tables.slots,
-            workload_hashes: tables.hashes,
-            mark_lines: if kernel.refuses_runs { mark::lines(cpus as u32) } else { 0 },
-        })
-    }
-}
 
 /// The attached probe. Dropping it removes it from the kernel, unless another process has its file descriptors too.
 pub struct Probe {

@@ -20,7 +20,6 @@ use biolat_system::{host::Host, rights};
 use log::Log;
 
 use super::{
-    Options,
     events::Events,
     grace_periods::GracePeriods,
     inflight::InflightResult,
@@ -29,6 +28,7 @@ use super::{
     map_set::MapSet,
     maps::Maps,
     object,
+    options::{Options, workloads_on},
     programs::{self, Programs},
     release::Release,
     slow::SlowRecords,
@@ -135,11 +135,6 @@ pub fn test_load(kernel: &Kernel, host: &Host, slots: u32, options: &Options) ->
 #[must_use]
 pub fn in_whole_chunks(slots: u32) -> u32 {
     slots.next_multiple_of(CHUNK_SLOTS).clamp(CHUNK_SLOTS, SLOTS)
-}
-
-/// How many workloads a probe for this kernel tells apart, of as many as there may be.
-pub fn workloads_on(kernel: &Kernel, workloads: u32) -> u32 {
-    if kernel.has_workloads { workloads } else { 0 }
 }
 
 fn load(
