@@ -1,4 +1,4 @@
-//! Reads kernel memory at addresses whose type the verifier does not know.
+//! Reads kernel memory through addresses of which the verifier knows no type.
 
 use core::{
     ffi::c_void,
@@ -18,7 +18,7 @@ pub(crate) fn read_u32(object: u64, offset: u32) -> u32 {
     read(object + u64::from(offset))
 }
 
-/// Integers at an address; zeros if it cannot be read. The helper writes them itself, so that this has no branch.
+/// Integers at an address; zeros if it cannot be read. There is no branch: the helper itself writes zeros on a failure.
 #[inline(always)]
 pub(crate) fn read<T: Copy>(address: u64) -> T {
     let mut value = MaybeUninit::<T>::uninit();

@@ -51,20 +51,18 @@ impl Collector {
         options: Options,
         kept: Option<Kept>,
     ) -> Result<Self> {
-        let types = kernel_btf(&host)?;
-        let kernel = Kernel::from_btf(&types)?.with(&options);
+        let kernel = Kernel::from_btf(&kernel_btf(&host)?)?;
         let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
         let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
         let Some(kept) = kept else {
-            return Self::begin_anew(host, selection, found, kernel, types, &options, None);
+            return Self::begin_anew(host, selection, found, kernel, &options, None);
         };
         let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
         let (predecessor, mut store, mut useless) = Predecessor::find(kept);
         let (mut collector, mut map_fds) = (None, Vec::new());
         if let Some(predecessor) = predecessor {
             let id = predecessor.id;
-            let is_same =
-                predecessor.state.probe == identity(&kernel, predecessor.state.slots, options.workloads)?;
+            let is_same = predecessor.state.probe == identity(&kernel, predecessor.state.slots, &options)?;
             let (host, selection) = (host.clone(), selection.clone());
             match Self::take_over(host, selection, &kernel, &options, &boot, predecessor) {
                 Ok((mut continued, predecessor)) => {
@@ -72,7 +70,7 @@ impl Collector {
                     continued.keep = Some(Keep::of_predecessor(store, predecessor, &continued.probe));
                     let outcome = continued.continue_with(found.clone()).and_then(|()| match is_same {
                         true => Ok(()),
-                        false => continued.upgrade(&kernel, types.clone(), &options, &mut map_fds),
+                        false => continued.upgrade(&kernel, &options, &mut map_fds),
                     });
                     let Some(keep) = continued.keep.take() else { bail!("the state cannot be written") };
                     match outcome {
@@ -95,10 +93,10 @@ impl Collector {
             Some(collector) => collector,
             None => {
                 let map_fds = Some(&mut map_fds);
-                Self::begin_anew(host, selection, found, kernel.clone(), types, &options, map_fds)?
+                Self::begin_anew(host, selection, found, kernel.clone(), &options, map_fds)?
             }
         };
-        let identity = identity(&kernel, collector.probe.first_slots(), options.workloads)?;
+        let identity = identity(&kernel, collector.probe.first_slots(), &options)?;
         let keep = Keep::new(store, &collector.probe, identity, options.workloads, boot)?;
         // The old probe is removed after the new one is kept: at any time there is one to continue with.
         collector.begin_to_keep(keep, &map_fds, &useless)?;
@@ -106,15 +104,9 @@ impl Collector {
     }
 
     /// Replaces the probe of another version, or with other options, by this one's.
-    fn upgrade(
-        &mut self,
-        kernel: &Kernel,
-        types: Vec<u8>,
-        options: &Options,
-        map_fds: &mut Vec<OwnedFd>,
-    ) -> Result<()> {
+    fn upgrade(&mut self, kernel: &Kernel, options: &Options, map_fds: &mut Vec<OwnedFd>) -> Result<()> {
         let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
-        let new = Probe::load(kernel.clone(), types, &self.host, slots, options, Some(map_fds))?;
+        let new = Probe::load(kernel.clone(), &self.host, slots, options, Some(map_fds))?;
         // What the last daemon had switched away from and not taken.
         self.take_workloads()?;
         self.read_slow_records();
@@ -133,13 +125,12 @@ impl Collector {
         selection: Selection,
         found: Vec<Device>,
         kernel: Kernel,
-        types: Vec<u8>,
         options: &Options,
         map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Self> {
         let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
         let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
-        let mut probe = Probe::load(kernel, types, &host, slots, options, map_fds)?;
+        let mut probe = Probe::load(kernel, &host, slots, options, map_fds)?;
         probe.attach_loaded(&host)?;
         Self::new(host, selection, found, probe)
     }
@@ -167,8 +158,8 @@ impl Collector {
         let of_new = (options.sizes, workloads_on(kernel, options.workloads));
         ensure_continuable(state.map_layout, of_old, of_new)?;
         let fds = std::mem::take(&mut predecessor.fds);
-        let (slots, limit, epoch) = (state.slots, state.workloads_limit, state.taken_epoch);
-        let mut probe = Probe::take_over(kernel.clone(), fds, slots, limit, epoch, options.statistics)?;
+        let options = Options { workloads: state.workloads_limit, ..*options };
+        let mut probe = Probe::take_over(kernel.clone(), fds, state.slots, &options, state.taken_epoch)?;
         let all_slots = probe.maps.slots();
         let (store, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state)?;
         let mut collector = Self::without_devices(host, selection, probe, time(state.started))?;

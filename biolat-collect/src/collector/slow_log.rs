@@ -220,7 +220,7 @@ impl SlowIoLog {
 impl Collector {
     /// Whether the probe records I/Os at all.
     pub(super) fn records_slow_ios(&self) -> bool {
-        self.probe.kernel.layout.slow_ms != 0
+        self.probe.options.slow.is_some()
     }
 
     /// Empties the probe's ring buffer, which has room for a thousand records and some. Returns whether there were any.

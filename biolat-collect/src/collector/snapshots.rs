@@ -51,13 +51,13 @@ impl Collector {
 
     /// A device without reads or writes shows them with zeros, so that `increase()` sees their first ones.
     fn device_view(&self, id: u64, known: &KnownDevice) -> DeviceView {
-        let kernel = &self.probe.kernel;
+        let (kernel, sizes) = (&self.probe.kernel, self.probe.options.sizes);
         let mut series: Vec<SeriesView> = self
             .store
             .of_device(id)
             .map(|(key, totals)| SeriesView {
                 ended_workload_ios: self.workloads.ended(key),
-                ..totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10, kernel.counts_sizes())
+                ..totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10, sizes)
             })
             .collect();
         for op in ["write", "read"] {
@@ -66,7 +66,7 @@ impl Collector {
                     0,
                     SeriesView {
                         op: op.to_owned(),
-                        sizes: kernel.counts_sizes().then(SizesView::default),
+                        sizes: sizes.then(SizesView::default),
                         ..SeriesView::default()
                     },
                 );

@@ -69,7 +69,8 @@ fn probe_without_dispatch_times() -> Probe {
     let mut kernel = Kernel::from_btf(&types).unwrap();
     let zero = Btf::parse(&types).unwrap().member_offset("request", "alloc_time_ns").unwrap();
     kernel.layout.io_start_time_ns = zero;
-    Probe::attach(kernel, types, &host(), 4, &Options { workloads: 0, ..Options::default() }).unwrap()
+    let options = Options { sizes: false, workloads: 0, ..Options::default() };
+    Probe::attach(kernel, &host(), 4, &options).unwrap()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
 
-use biolat_common::kernel::Layout;
+use biolat_common::kernel::KernelLayout;
 use biolat_testing::btf::Writer;
 
 use super::{Kernel, UnsupportedKernel};
@@ -110,14 +110,11 @@ fn every_excerpt_has_its_column() {
     assert_eq!(excerpts.collect::<BTreeSet<_>>(), tested.collect());
 }
 
-/// A kernel in the order of the table. A new field of `Layout` does not compile until it is here.
+/// A kernel in the order of the table. A new field of `KernelLayout` does not compile until it is here.
 fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
-            // The daemon chooses these, not the kernel.
-            let Layout {
-                    $($member),*, slow_ms: _, sizes: _, workload_slots: _, workload_hashes: _, mark_lines: _,
-                } = kernel.layout;
+            let KernelLayout { $($member),* } = kernel.layout;
             [$((stringify!($member), $member)),*]
         }};
     }
@@ -135,7 +132,7 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     };
     let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
     let known = [
-        ("has_requeue", u32::from(kernel.has_requeue)),
+        ("has_requeue", u32::from(kernel.requeue.is_some())),
         ("can_walk", u32::from(kernel.can_walk)),
         ("has_workloads", u32::from(kernel.has_workloads)),
         ("statuses_since_6_10", u32::from(kernel.statuses_since_6_10)),

@@ -275,7 +275,7 @@ impl Collector {
             slow: self.slow.to_record(),
             collections: self.stats.to_record(),
             map_layout: self.probe.map_layout(),
-            sizes: self.probe.kernel.counts_sizes(),
+            sizes: self.probe.options.sizes,
             workloads_limit: keep.workloads,
             links: self.probe.link_fds().len() as u32,
             earlier: self.earlier.to_record(),
