@@ -208,7 +208,7 @@ impl RangeOptions {
 // A saved history instead of a daemon's.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FileOption {
-    /// Read a file that `biolat save` wrote instead of asking a daemon
+    /// Read a file of `biolat save` instead of asking a daemon
     ///
     /// Now is then the time at which the file was saved: for -2h, 03:00 and the end of --since. - is standard input.
     #[arg(long, value_name = "FILE", help_heading = "The past")]
