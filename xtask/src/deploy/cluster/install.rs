@@ -19,16 +19,16 @@ pub(super) fn test(cluster: &Cluster) -> Result<String> {
     Ok(format!("passes right after helm install and names {NODE}"))
 }
 
-/// The pod becomes ready with the chart's defaults. `check` and `biolat` work in it as the notes say.
+/// The pod becomes ready with the chart's defaults. `check` and `who` work in it as the notes say.
 pub(super) fn ready(cluster: &Cluster) -> Result<String> {
     let began = Instant::now();
     let release = Release::install(cluster, &[])?;
     release.wait()?;
     let seconds = began.elapsed().as_secs();
-    release.follow("/biolat check")?;
-    let printed = release.follow("/biolat --host")?;
-    ensure!(printed.contains(NODE), "biolat does not name {NODE}: {printed}");
-    Ok(format!("ready {seconds} s after helm install; check in it passes, and biolat names {NODE}"))
+    release.follow("/biolat-daemon check")?;
+    let who = release.follow("/biolat who")?;
+    ensure!(who.contains(NODE), "biolat who does not name {NODE}: {who}");
+    Ok(format!("ready {seconds} s after helm install; check in it passes, and biolat who names {NODE}"))
 }
 
 /// Another value replaces the pod.
