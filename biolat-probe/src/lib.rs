@@ -83,7 +83,7 @@ impl Default for Options {
 /// The attached probe. Dropping it removes it from the kernel, unless another process has its file descriptors too.
 pub struct Probe {
     programs: Programs,
-    /// None once it is detached.
+    /// None unless it is attached.
     links: Option<Links>,
     /// The maps.
     pub maps: Maps,
@@ -150,7 +150,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Takes over a probe that is attached. It was loaded for the same kernel and with the same options, this many slots and
+    /// Takes over a probe that another process has loaded, for the same kernel and with the same options, this many slots and
     /// workloads among them. `taken_epoch` is the latest epoch that its former owner has taken of the workloads.
     pub fn take_over(
         kernel: Kernel,
@@ -180,7 +180,7 @@ impl Probe {
         let maps = Maps::of_attached_probe(set, slots, kernel.counts_sizes(), chunks, cpus, grace_periods)?;
         Ok(Self {
             programs,
-            links: Some(links),
+            links,
             maps,
             kernel,
             events,
@@ -230,13 +230,13 @@ impl Probe {
         Ok(true)
     }
 
-    /// See [`MAP_LAYOUT`].
+    /// Whether it counts completions.
     #[must_use]
-    pub fn map_layout(&self) -> u32 {
-        if self.understudy_maps_from(0).is_empty() { MAP_LAYOUT } else { MAP_LAYOUT_WITH_UNDERSTUDY }
+    pub fn is_attached(&self) -> bool {
+        self.links.is_some()
     }
 
-    /// Detaches the programs; the maps stay. From then on the audit reports missed completions.
+    /// Detaches the programs, unless another process has their links too; the maps stay.
     pub fn detach(&mut self) {
         self.links = None;
     }
@@ -352,12 +352,6 @@ pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
 pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     sys::open_pinned(path)
 }
-
-/// The version of the layout of the maps: of keys, values and what they mean. A daemon can read the maps of a probe of another
-/// version of biolat if this is the same, or if it knows what this one has besides.
-pub const MAP_LAYOUT: u32 = 1;
-/// The version once the understudy has counters: a daemon that does not know these must not continue without them.
-pub const MAP_LAYOUT_WITH_UNDERSTUDY: u32 = 2;
 
 /// What tells this probe from others: its code, relocated to the running kernel and these options, and the sizes of its maps.
 pub fn identity(kernel: &Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> {

@@ -286,10 +286,12 @@ impl Collector {
         }
     }
 
-    fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {
+    /// Returns how many I/Os have completed since the last reading.
+    fn read_series(&mut self, index: &[(Key, u32)]) -> Result<u64> {
         let growth = self.store.read(&mut self.probe.maps, index, &mut self.reference)?;
         self.reference.clear();
         self.workloads.retain_series(|key| self.store.contains(key));
+        let completions = growth.values().map(|growth| growth.total).sum();
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
             self.workloads.add_without_room(growth.without_workload);
             if let Some(known) = self.devices.get_mut(&id) {
@@ -303,7 +305,7 @@ impl Collector {
         for (&id, known) in &mut self.devices {
             known.spread.set(self.store.completions(id), elapsed);
         }
-        Ok(())
+        Ok(completions)
     }
 
     /// Slots whose quarantine is over can be used again.

@@ -2,12 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    os::fd::OwnedFd,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use biolat_model::{
     device::{Device, Selection},
     epoch::time,
@@ -22,10 +21,10 @@ use super::{
     audit::Audit,
     id_kind,
     inflight::SurveyTurns,
-    keep::{Keep, Kept, Predecessor},
+    keep::{Keep, Kept, Predecessor, ProbeStore, ensure_continuable},
     reference::Reference,
     refusals::Refusals,
-    replace::{EarlierProbes, ensure_continuable},
+    replace::EarlierProbes,
     scan,
     series_store::SeriesStore,
     slots::slots_at_start,
@@ -55,93 +54,66 @@ impl Collector {
         let kernel = Kernel::from_btf(&types)?.with(&options);
         let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
         let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
+        let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
+        let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
         let Some(kept) = kept else {
-            return Self::begin_anew(host, selection, found, kernel, types, &options, None);
+            let probe = Probe::attach(kernel, types, &host, slots, &options)?;
+            return Self::new(host, selection, found, probe);
         };
         let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
-        let (predecessor, mut store, mut useless) = Predecessor::find(kept);
-        let (mut collector, mut map_fds) = (None, Vec::new());
+        let (predecessor, store, mut useless) = Predecessor::find(kept);
+        let store = Arc::new(store);
+        let mut last = None;
         if let Some(predecessor) = predecessor {
             let id = predecessor.id;
             let is_same =
                 predecessor.state.probe == identity(&kernel, predecessor.state.slots, options.workloads)?;
-            let (host, selection) = (host.clone(), selection.clone());
-            match Self::take_over(host, selection, &kernel, &options, &boot, predecessor) {
-                Ok((mut continued, predecessor)) => {
-                    // Before anything is changed, so that every new map is kept.
-                    continued.keep = Some(Keep::of_predecessor(store, predecessor, &continued.probe));
-                    let outcome = continued.continue_with(found.clone()).and_then(|()| match is_same {
-                        true => Ok(()),
-                        false => continued.upgrade(&kernel, types.clone(), &options, &mut map_fds),
-                    });
-                    let Some(keep) = continued.keep.take() else { bail!("the state cannot be written") };
-                    match outcome {
-                        Ok(()) if is_same => {
-                            log::info!("continuing where biolat ended, with its probe");
-                            keep.forget(&useless);
-                            continued.keep = Some(keep);
-                            return Ok(continued);
-                        }
-                        Ok(()) => collector = Some(continued),
-                        Err(reason) => log_reset(&reason),
-                    }
-                    store = keep.into_store();
+            let (host, selection, found) = (host.clone(), selection.clone(), found.clone());
+            let kept = (predecessor, Arc::clone(&store));
+            match Self::take_over(host, selection, &kernel, &options, &boot, kept, found) {
+                Ok(collector) if is_same && collector.probe.is_attached() => {
+                    log::info!("continuing where biolat ended, with its probe");
+                    useless.into_iter().for_each(|id| store.forget(id));
+                    return Ok(collector);
                 }
+                Ok(collector) => last = Some(collector),
                 Err(reason) => log_reset(&reason),
             }
             useless.push(id);
         }
-        let mut collector = match collector {
-            Some(collector) => collector,
-            None => {
-                let map_fds = Some(&mut map_fds);
-                Self::begin_anew(host, selection, found, kernel.clone(), types, &options, map_fds)?
+
+        let slots = last.as_ref().map_or(slots, |last| last.probe.maps.slots());
+        let mut map_fds = Vec::new();
+        let mut probe = Probe::load(kernel.clone(), types, &host, slots, &options, Some(&mut map_fds))?;
+        let identity = identity(&kernel, probe.first_slots(), options.workloads)?;
+        // Before the last probe is detached: if this one cannot be kept, that one counts on, for the next daemon.
+        let keep = Keep::of_loaded(Arc::clone(&store), &probe, &map_fds, identity, options.workloads, boot)?;
+        let continued = last.and_then(|mut last| match last.end_probe(&mut probe) {
+            Ok(detached) => Some((last, detached)),
+            Err(reason) => {
+                log_reset(&reason);
+                None
             }
-        };
-        let identity = identity(&kernel, collector.probe.first_slots(), options.workloads)?;
-        let keep = Keep::new(store, &collector.probe, identity, options.workloads, boot)?;
-        // The old probe is removed after the new one is kept: at any time there is one to continue with.
-        collector.begin_to_keep(keep, &map_fds, &useless)?;
-        Ok(collector)
-    }
-
-    /// Replaces the probe of another version, or with other options, by this one's.
-    fn upgrade(
-        &mut self,
-        kernel: &Kernel,
-        types: Vec<u8>,
-        options: &Options,
-        map_fds: &mut Vec<OwnedFd>,
-    ) -> Result<()> {
-        let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
-        let new = Probe::load(kernel.clone(), types, &self.host, slots, options, Some(map_fds))?;
-        // What the last daemon had switched away from and not taken.
-        self.take_workloads()?;
-        self.read_slow_records();
-        // If this process ends before the new probe is kept, the next one continues with the old one.
-        self.commit();
-        let gap = self.replace_probe(new)?;
-        log::info!(
-            "continuing where biolat ended, with a new probe, as its version or its options differ: for {gap:.1?} no \
-             probe counted, and what completed then is reported as missed"
-        );
-        Ok(())
-    }
-
-    fn begin_anew(
-        host: Host,
-        selection: Selection,
-        found: Vec<Device>,
-        kernel: Kernel,
-        types: Vec<u8>,
-        options: &Options,
-        map_fds: Option<&mut Vec<OwnedFd>>,
-    ) -> Result<Self> {
-        let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
-        let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
-        let mut probe = Probe::load(kernel, types, &host, slots, options, map_fds)?;
+        });
         probe.attach_loaded(&host)?;
-        Self::new(host, selection, found, probe)
+        let mut collector = match continued {
+            Some((mut last, detached)) => {
+                log::info!(
+                    "continuing where biolat ended, with a new probe, as its version or its options differ: for {:.1?} no \
+                     probe counted, and what completed then is reported as missed",
+                    detached.elapsed()
+                );
+                last.continue_with_probe(probe);
+                last
+            }
+            None => Self::new(host, selection, found, probe)?,
+        };
+        if let Some(keep) = keep {
+            collector.begin_to_keep(keep)?;
+        }
+        // At any time there is one to continue with.
+        useless.into_iter().for_each(|id| store.forget(id));
+        Ok(collector)
     }
 
     /// A collector for a probe that has just been attached, and the devices that were found before.
@@ -159,20 +131,21 @@ impl Collector {
         kernel: &Kernel,
         options: &Options,
         boot: &str,
-        mut predecessor: Predecessor,
-    ) -> Result<(Self, Predecessor)> {
+        (mut predecessor, store): (Predecessor, Arc<ProbeStore>),
+        found: Vec<Device>,
+    ) -> Result<Self> {
         let state = &predecessor.state;
         ensure!(state.boot == boot, "its probe is of another boot");
         let of_old = (state.sizes, workloads_on(kernel, state.workloads_limit));
         let of_new = (options.sizes, workloads_on(kernel, options.workloads));
-        ensure_continuable(state.map_layout, of_old, of_new)?;
+        ensure_continuable(of_old, of_new)?;
         let fds = std::mem::take(&mut predecessor.fds);
         let (slots, limit, epoch) = (state.slots, state.workloads_limit, state.taken_epoch);
         let mut probe = Probe::take_over(kernel.clone(), fds, slots, limit, epoch, options.statistics)?;
         let all_slots = probe.maps.slots();
-        let (store, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state)?;
+        let (series, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state)?;
         let mut collector = Self::without_devices(host, selection, probe, time(state.started))?;
-        collector.store = store;
+        collector.store = series;
         collector.continue_from(state).context("its state was not written by biolat")?;
         collector.kept_devices.clone_from(&state.devices);
         for series in ended {
@@ -180,13 +153,11 @@ impl Collector {
                 collector.unresolved_completions += series.completions;
             }
         }
-        Ok((collector, predecessor))
-    }
-
-    /// Continues with the devices that are found now.
-    fn continue_with(&mut self, found: Vec<Device>) -> Result<()> {
-        self.end_devices_that_are_gone(&found)?;
-        self.find_first(found)
+        // Before anything is changed, so that every new map is kept.
+        collector.keep = Some(Keep::of_predecessor(store, predecessor, &collector.probe));
+        collector.end_devices_that_are_gone(&found)?;
+        collector.find_first(found)?;
+        Ok(collector)
     }
 
     fn without_devices(host: Host, selection: Selection, probe: Probe, started: SystemTime) -> Result<Self> {

@@ -22,11 +22,6 @@ impl Reference {
         Self { slots, ..Self::default() }
     }
 
-    /// How many slots are counted by workload.
-    pub(super) fn slots(&self) -> u32 {
-        self.slots
-    }
-
     /// What the series do not have yet, for the next daemon.
     pub(super) fn records(&self) -> Vec<UsageRecord> {
         let record = |(&key, entry): (&Key, &Entry)| {

@@ -1,25 +1,21 @@
-//! Replaces the probe of the last daemon by another version of it: the totals continue, and what completes in between is missed,
-//! which the audit finds. Nothing is counted twice.
-//!
-//! The order makes sure of that. First the counts of the old probe end: the workloads' with their epoch, with which the series
-//! agree, and those of the other series with a reading. Then the new probe is attached. The kernel runs a completion by the list
-//! of programs that it found when it began with it: one that the old probe has counted before its end has the list from before
-//! the new one was attached.
+//! Replaces the probe of the last daemon by another version of it: the totals continue. The old probe is detached, and its counters
+//! are read at rest, before the new one is attached: nothing is counted twice. What completes in between is missed, which the
+//! audit finds.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use biolat_common::{lost::REASONS, series::Key};
-use biolat_probe::{
-    MAP_LAYOUT, MAP_LAYOUT_WITH_UNDERSTUDY, Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps,
-};
+use anyhow::{Result, bail};
+use biolat_common::lost::REASONS;
+use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps};
 
 use super::{
     Collector,
     reference::Reference,
-    slow_log,
     state::{numbers::array, record::EarlierRecord},
 };
+
+/// How long the last probe's links may take to be closed. systemd closes them when it has read the message.
+const DETACH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What was counted by probes that have been replaced. This one's counts are added.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,54 +72,52 @@ impl EarlierProbes {
 }
 
 impl Collector {
-    /// Replaces the probe by one that is loaded and not attached. Before, the state has to be written. Returns for how long no
-    /// probe has counted.
-    pub(super) fn replace_probe(&mut self, mut new: Probe) -> Result<Duration> {
-        for (key, slot) in self.probe.maps.index()? {
-            self.store.track(key, slot);
+    /// Ends the probe: detaches it, adds the rest of its counts, and moves the series to one that is loaded. Returns when the probe was
+    /// detached.
+    pub(super) fn end_probe(&mut self, next: &mut Probe) -> Result<Instant> {
+        // What the last daemon had switched away from and not taken.
+        self.take_workloads()?;
+        self.probe.detach();
+        // From now on the state says that there are no links: whoever continues with it attaches another probe.
+        self.commit();
+        let detached = Instant::now();
+        if let Some(keep) = &self.keep {
+            keep.remove_links()?;
         }
-        let keys: Vec<Key> = self.store.keys().collect();
-        self.store.create_in(&mut new.maps, &keys)?;
-
-        let earlier = EarlierProbes {
+        self.read_to_the_end()?;
+        self.read_slow_records();
+        self.earlier = EarlierProbes {
             losses: self.earlier.with_losses(self.probe.maps.losses()?),
             program: self.earlier.with_program(self.probe.program_counts()?),
             slow_dropped: self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?),
         };
-
-        // The end of the old probe's counts.
-        let requeues = self.store.requeues_before(&mut self.probe.maps, self.reference.slots())?;
-        let began = Instant::now();
-        let readings = self.store.readings_beyond(&mut self.probe.maps, self.reference.slots())?;
-        if let Some(maps) = &mut self.probe.workloads {
-            maps.begin_epoch()?;
-        }
-        // Programs take the time of a completion themselves: what has an earlier one was run by the list without the new probe.
-        let end = slow_log::monotonic_now();
-        new.attach_loaded(&self.host)?;
-        let gap = began.elapsed();
-
-        // What it has counted until then.
-        self.read_last_slow_records(end);
-        self.take_workloads()?;
-        let index = self.probe.maps.index()?;
-        self.store.read_last(&mut self.probe.maps, &index, readings, &requeues, &mut self.reference)?;
-        self.store.move_to(&mut new.maps)?;
-        self.reference = Reference::new(new.workloads.as_ref().map_or(0, WorkloadMaps::slots));
-        self.earlier = earlier;
-        self.probe = new;
-        Ok(gap)
+        self.store.move_to(&mut next.maps)?;
+        Ok(detached)
     }
-}
 
-/// Whether the totals of a probe with these options can be continued by one with others: sizes, and workloads, add up to the
-/// totals of a series, so both probes must count them, or neither.
-pub(super) fn ensure_continuable(map_layout: u32, of_old: (bool, u32), of_new: (bool, u32)) -> Result<()> {
-    ensure!(
-        (MAP_LAYOUT..=MAP_LAYOUT_WITH_UNDERSTUDY).contains(&map_layout),
-        "its probe has maps of another layout"
-    );
-    ensure!(of_old.0 == of_new.0, "--sizes has changed");
-    ensure!((of_old.1 == 0) == (of_new.1 == 0), "--workloads was switched on or off");
-    Ok(())
+    /// Reads the counters of a probe that is detached until nothing has completed since the last reading, which then has everything.
+    /// A store of links may take a moment to close them.
+    fn read_to_the_end(&mut self) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < DETACH_TIMEOUT {
+            self.switch_workloads()?;
+            self.probe.maps.wait_for_runs();
+            self.take_workloads()?;
+            let index = self.probe.maps.index()?;
+            let completions = self.read_series(&index)?;
+            // Before the tables are switched again.
+            self.commit();
+            if completions == 0 {
+                return Ok(());
+            }
+        }
+        bail!("its probe still counts: another process keeps it attached")
+    }
+
+    /// Continues with the probe that the series were moved to.
+    pub(super) fn continue_with_probe(&mut self, probe: Probe) {
+        self.reference = Reference::new(probe.workloads.as_ref().map_or(0, WorkloadMaps::slots));
+        self.probe = probe;
+        self.keep = None;
+    }
 }

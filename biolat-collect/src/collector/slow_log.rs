@@ -98,7 +98,7 @@ impl Clocks {
 }
 
 /// Now, by the clock of the kernel's timestamps.
-pub(super) fn monotonic_now() -> Duration {
+fn monotonic_now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
@@ -220,24 +220,13 @@ impl Collector {
     /// Empties the probe's ring buffer, which has room for a thousand records and some. Returns whether there were any.
     pub(super) fn read_slow_records(&mut self) -> bool {
         let records = self.probe.slow_records();
-        let is_empty = records.is_empty();
-        self.add_slow_records(records);
-        !is_empty
-    }
-
-    /// Reads the records of a probe that has been replaced: those from before another one was attached, which has the others too.
-    pub(super) fn read_last_slow_records(&mut self, end: Duration) {
-        let mut records = self.probe.slow_records();
-        records.retain(|record| Duration::from_nanos(record.completed_ns) < end);
-        self.add_slow_records(records);
-    }
-
-    fn add_slow_records(&mut self, records: Vec<SlowRecord>) {
-        if !records.is_empty() {
-            let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
-            let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
-            self.slow.add(records, Clocks::now(), &self.probe.kernel, device, cgroup);
+        if records.is_empty() {
+            return false;
         }
+        let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
+        let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
+        self.slow.add(records, Clocks::now(), &self.probe.kernel, device, cgroup);
+        true
     }
 
     /// Completes the log for a snapshot, after any scan for unknown devices.

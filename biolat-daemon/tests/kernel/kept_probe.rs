@@ -288,8 +288,8 @@ fn other_object(folder: &Folder) -> PathBuf {
     path
 }
 
-/// Another version, or other options, whose probe is another one, and back. What completes meanwhile is missed, at most 10 ms of it
-/// where CPUs are not emulated, and nothing is counted twice.
+/// Another version, or other options, whose probe is another one, and back. What completes meanwhile is missed, at most 100 ms
+/// of it where CPUs are not emulated, and nothing is counted twice.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn an_upgrade_and_back() {
@@ -297,9 +297,9 @@ fn an_upgrade_and_back() {
     let name = device.name.as_str();
     let _awake = Awake::all_cpus();
     let rounds = std::env::var("BIOLAT_TEST_UPGRADES").map_or(10, |rounds| rounds.parse().unwrap());
-    let longest = std::env::var("BIOLAT_TEST_GAP_MS").map_or(10, |ms| ms.parse().unwrap());
+    let longest = std::env::var("BIOLAT_TEST_GAP_MS").map_or(100, |ms| ms.parse().unwrap());
     // More I/Os per second than the load does at its fastest, which it is while no probe counts: on a host, and emulated.
-    let fastest = if longest > 10 { 30_000.0 } else { 300_000.0 };
+    let fastest = if longest > 100 { 30_000.0 } else { 300_000.0 };
     let longest = Duration::from_millis(longest);
     let folder = Folder::new("upgrade-object", true);
     let other_object = other_object(&folder);
@@ -356,7 +356,8 @@ fn an_upgrade_and_back() {
     }
 }
 
-/// A daemon that is killed when it has attached its probe, and has not kept it completely, leaves the one before to continue with.
+/// A daemon that is killed when it has attached its probe, and has not kept it completely, leaves the one before, which it has
+/// detached: the next one continues its counters. What has completed since is missed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn killed_in_the_middle_of_an_upgrade() {
@@ -366,7 +367,8 @@ fn killed_in_the_middle_of_an_upgrade() {
     let _awake = Awake::all_cpus();
     let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
     let before = settled(&daemon, name);
-    let (first, own) = (store.duplicate(), programs());
+    let (mut first, own) = (store.duplicate(), programs());
+    first.retain(|name, _| !name.ends_with("-links"));
     let target = Target::open(&device.path());
     target.read(50);
     drop(daemon);
@@ -382,10 +384,29 @@ fn killed_in_the_middle_of_an_upgrade() {
     assert!(log.iter().any(|line| line.contains("its probe was not kept completely")), "{log:#?}");
     let after = settled(&daemon, name);
     let growth = compare_but_for_recursion(name, &before, &after);
-    growth.assert_few_unseen();
     assert_eq!((growth.of(READ), growth.of(WRITE)), (100, 100));
-    wait_for("the other probe to be detached", || programs() == own);
+    assert!((100..102).contains(&growth.unseen), "{} missed", growth.unseen);
+    wait_for("the first probe to be removed", || programs().is_disjoint(&own));
     assert_eq!(store.names().len(), 4);
+}
+
+/// Another process has the links of the last probe, which counts on: nobody continues its counters.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_probe_that_stays_attached_is_not_continued() {
+    let device = LoopDevice::attach("attached", true);
+    let name = device.name.as_str();
+    let store = FdStore::new("attached-store");
+    drop(Daemon::start_command(&mut store.command(&arguments(name))));
+    let links = store.duplicate();
+    let other = [&arguments(name)[..], &["--slow", "100ms"]].concat();
+    let daemon = with_load(&device, || Daemon::start_command(&mut store.command(&other)));
+    let log = daemon.log();
+    assert!(log.iter().any(|line| line.contains("another process keeps it attached")), "{log:#?}");
+    let before = settled(&daemon, name);
+    Target::open(&device.path()).read(70);
+    assert_eq!(compare_but_for_recursion(name, &before, &settled(&daemon, name)).of(READ), 70);
+    drop(links);
 }
 
 /// The state of a later version, as a daemon finds it after a downgrade.

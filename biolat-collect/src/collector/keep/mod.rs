@@ -12,6 +12,7 @@ mod store;
 use std::{
     io,
     os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -31,7 +32,7 @@ use super::{
 };
 use store::FdKind;
 
-pub(super) use predecessor::Predecessor;
+pub(super) use predecessor::{Predecessor, ensure_continuable};
 pub use store::Kept;
 pub(super) use store::ProbeStore;
 
@@ -46,7 +47,7 @@ const STATE_BYTES: u64 = 8 << 10;
 
 /// What this daemon keeps.
 pub(super) struct Keep {
-    store: ProbeStore,
+    store: Arc<ProbeStore>,
     copies: Copies,
     /// How many files or maps the copies have been in.
     states: usize,
@@ -66,23 +67,44 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// Of a probe that this daemon has attached.
-    pub(super) fn new(
-        store: ProbeStore,
+    /// Of a probe that this daemon has loaded, and will attach. Everything is stored but the links: with them the probe is complete.
+    /// `None` if systemd does not store it.
+    pub(super) fn of_loaded(
+        store: Arc<ProbeStore>,
         probe: &Probe,
+        maps: &[OwnedFd],
         identity: Vec<u8>,
         workloads: u32,
         boot: String,
-    ) -> Result<Self> {
-        let copies = match &store {
+    ) -> Result<Option<Self>> {
+        let copies = match &*store {
             ProbeStore::Systemd(_) => Copies::create().context("cannot create a file in memory")?,
             ProbeStore::Pins(_) => Copies::create_map(STATE_BYTES)?,
         };
-        Ok(Self::of(store, copies, probe.id()?, identity, workloads, boot))
+        let keep = Self::of(store, copies, probe.id()?, identity, workloads, boot);
+        let maps: Vec<_> = maps.iter().map(|fd| fd.as_fd()).collect();
+        let add = |kind, fds: &[_]| keep.store.add(keep.id, kind, 0, fds);
+        let stored = add(FdKind::State, &[keep.copies.as_fd()])
+            .and_then(|()| add(FdKind::Maps, &maps))
+            .and_then(|()| add(FdKind::Programs, &probe.program_fds()));
+        keep.unless_failed(stored)
+    }
+
+    /// A systemd that does not answer is no reason not to measure; a folder that was asked for is.
+    fn unless_failed(self, stored: Result<()>) -> Result<Option<Self>> {
+        let Err(error) = stored else { return Ok(Some(self)) };
+        self.store.forget(self.id);
+        match *self.store {
+            ProbeStore::Systemd(_) => {
+                log::warn!("{error:#}: if biolat restarts, its counters start at zero");
+                Ok(None)
+            }
+            ProbeStore::Pins(_) => Err(error),
+        }
     }
 
     /// Of a probe that was taken over.
-    pub(super) fn of_predecessor(store: ProbeStore, predecessor: Predecessor, probe: &Probe) -> Self {
+    pub(super) fn of_predecessor(store: Arc<ProbeStore>, predecessor: Predecessor, probe: &Probe) -> Self {
         let Predecessor { copies, states, id, state, fds: _ } = predecessor;
         let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
         let (chunks, understudy_maps) =
@@ -91,7 +113,7 @@ impl Keep {
     }
 
     fn of(
-        store: ProbeStore,
+        store: Arc<ProbeStore>,
         copies: Copies,
         id: u32,
         identity: Vec<u8>,
@@ -117,7 +139,7 @@ impl Keep {
 
     /// What the collector's thread needs for it.
     pub(super) fn rights(&self) -> Keeping {
-        match &self.store {
+        match &*self.store {
             ProbeStore::Systemd(store) => {
                 Keeping::WithSystemd { socket: store.as_raw_fd(), state: self.copies.as_fd().as_raw_fd() }
             }
@@ -125,28 +147,14 @@ impl Keep {
         }
     }
 
-    /// The store, when another probe is to be kept instead of this one.
-    pub(super) fn into_store(self) -> ProbeStore {
-        self.store
-    }
-
     /// How long the last state took to write.
     pub(super) fn took(&self) -> Duration {
         self.took
     }
 
-    /// Stores the state and the probe. The links last: with them it is complete.
-    fn store_all(&mut self, probe: &Probe, maps: &[OwnedFd]) -> Result<()> {
-        let maps: Vec<_> = maps.iter().map(|fd| fd.as_fd()).collect();
-        self.store.add(self.id, FdKind::State, 0, &[self.copies.as_fd()])?;
-        self.store.add(self.id, FdKind::Maps, 0, &maps)?;
-        self.store.add(self.id, FdKind::Programs, 0, &probe.program_fds())?;
-        self.store.add(self.id, FdKind::Links, 0, &probe.link_fds())
-    }
-
-    /// Removes what is kept of probes that nobody continues with.
-    pub(super) fn forget(&self, probes: &[u32]) {
-        probes.iter().for_each(|&probe| self.store.forget(probe));
+    /// Removes the links, so that the probe is detached.
+    pub(super) fn remove_links(&self) -> Result<()> {
+        self.store.remove(self.id, FdKind::Links)
     }
 
     /// Keeps the link of the understudy, which was just attached: it is the last one.
@@ -201,26 +209,12 @@ impl Keep {
 }
 
 impl Collector {
-    /// Keeps everything for the next daemon, from now on, and removes what nobody continues with. A systemd that does not answer is
-    /// no reason not to measure; a folder that was asked for is.
-    pub(super) fn begin_to_keep(&mut self, mut keep: Keep, maps: &[OwnedFd], useless: &[u32]) -> Result<()> {
-        let kept = keep.commit(self).and_then(|()| keep.store_all(&self.probe, maps));
-        match (kept, &keep.store) {
-            (Ok(()), _) => {
-                keep.forget(useless);
-                self.keep = Some(keep);
-            }
-            (Err(error), ProbeStore::Systemd(_)) => {
-                log::warn!("{error:#}: if biolat restarts, its counters start at zero");
-                keep.forget(useless);
-                keep.forget(&[keep.id]);
-            }
-            // The next daemon continues with the last one's probe, which counts on.
-            (Err(error), ProbeStore::Pins(_)) => {
-                keep.forget(&[keep.id]);
-                return Err(error);
-            }
-        }
+    /// Keeps everything for the next daemon, from now on.
+    pub(super) fn begin_to_keep(&mut self, mut keep: Keep) -> Result<()> {
+        let committed = keep.commit(self);
+        let links = self.probe.link_fds();
+        let stored = committed.and_then(|()| keep.store.add(keep.id, FdKind::Links, 0, &links));
+        self.keep = keep.unless_failed(stored)?;
         Ok(())
     }
 
@@ -234,7 +228,7 @@ impl Collector {
             }
             if let Err(error) = keep.copies.invalidate() {
                 log::error!("cannot invalidate the state, not keeping it any more: {error}");
-                return keep.forget(&[keep.id]);
+                return keep.store.forget(keep.id);
             }
         }
         self.keep = Some(keep);
@@ -274,7 +268,6 @@ impl Collector {
             pending: self.reference.records(),
             slow: self.slow.to_record(),
             collections: self.stats.to_record(),
-            map_layout: self.probe.map_layout(),
             sizes: self.probe.kernel.counts_sizes(),
             workloads_limit: keep.workloads,
             links: self.probe.link_fds().len() as u32,

@@ -349,6 +349,29 @@ proptest! {
         model.settle();
     }
 
+    /// Completions of the last probe are counted until it is at rest, those of the next one from its first on.
+    #[test]
+    fn a_probe_that_is_replaced_loses_nothing(
+        before in vec(action(), 1..100),
+        after in vec(action(), 1..100),
+    ) {
+        let mut model = Model::new(Vec::new());
+        for action in &before {
+            model.act(action).unwrap();
+        }
+        model.settle();
+        let mut next = FakeKernel::default();
+        model.store.move_to(&mut next).unwrap();
+        next.expected = std::mem::take(&mut model.kernel.expected);
+        model.kernel = next;
+        model.check();
+        for action in &after {
+            model.act(action).unwrap();
+            model.check();
+        }
+        model.settle();
+    }
+
     #[test]
     fn failed_system_calls_lose_nothing(
         actions in vec(action(), 1..150),
