@@ -17,8 +17,11 @@ use biolat_common::inflight::{Found, SLOTS_PER_RUN};
 use biolat_model::snapshot::Inflight;
 use biolat_probe::Probe;
 
-use super::Collector;
-use crate::device::{diskstats::DiskStats, sysfs};
+use super::devices::Devices;
+use crate::device::{
+    diskstats::DiskStats,
+    sysfs::{hardware_queues, inflight},
+};
 
 /// The part of the time that surveys may take: eight tenths of a per cent of one CPU.
 const SHARE: u32 = 125;
@@ -154,14 +157,20 @@ impl InflightState {
     }
 }
 
-impl Collector {
+impl SurveyTurns {
     /// Looks for I/Os in flight on each device that is shown, by disk statistics that were read in this collection.
-    pub(super) fn look_for_inflight(&mut self, diskstats: &BTreeMap<u64, DiskStats>) {
+    pub(super) fn look(
+        &mut self,
+        devices: &mut Devices,
+        diskstats: &BTreeMap<u64, DiskStats>,
+        probe: &Probe,
+        sysfs: &Path,
+        interval: Duration,
+    ) {
         let now = Instant::now();
-        let mut turns = std::mem::take(&mut self.survey_turns);
-        turns.budget.refill(self.interval / SHARE);
+        self.budget.refill(interval / SHARE);
         let mut due = Vec::new();
-        for (&id, known) in &mut self.devices {
+        for (id, known) in devices.iter_mut() {
             let (name, state) = (&known.device.name, &mut known.inflight);
             // Without I/O statistics nothing seems to complete, and there are no timestamps.
             let Some(&diskstats) = diskstats.get(&id).filter(|_| known.device.iostats) else {
@@ -169,26 +178,24 @@ impl Collector {
                 continue;
             };
             (state.latest.reads, state.latest.writes) =
-                if diskstats.in_flight() > 0 { sysfs::inflight(&self.host.sysfs, name) } else { (0, 0) };
+                if diskstats.in_flight() > 0 { inflight(sysfs, name) } else { (0, 0) };
             let stalls = state.stalls(diskstats, now);
-            let requests = Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: name };
+            let requests = Requests { probe, sysfs, device: name };
             if let Some(oldest) = state.oldest.and_then(|oldest| requests.still_pending(oldest)) {
                 state.update(Some(Survey { requests: 1, oldest: Some(oldest) }), now);
-            } else if stalls && turns.budget.may_borrow() {
-                turns.budget.survey(&requests, state, now);
+            } else if stalls && self.budget.may_borrow() {
+                self.budget.survey(&requests, state, now);
             } else {
                 state.update(None, now);
                 due.push(id);
             }
         }
-        for id in after(&due, turns.last) {
-            let Some(known) = self.devices.get_mut(&id).filter(|_| turns.budget.is_left()) else { break };
-            let requests =
-                Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: &known.device.name };
-            turns.budget.survey(&requests, &mut known.inflight, now);
-            turns.last = id;
+        for id in after(&due, self.last) {
+            let Some(known) = devices.get_mut(id).filter(|_| self.budget.is_left()) else { break };
+            let requests = Requests { probe, sysfs, device: &known.device.name };
+            self.budget.survey(&requests, &mut known.inflight, now);
+            self.last = id;
         }
-        self.survey_turns = turns;
     }
 }
 
@@ -221,7 +228,7 @@ impl Requests<'_> {
             return None;
         }
         let mut survey = Survey::default();
-        for hardware_queue in sysfs::hardware_queues(self.sysfs, self.device)? {
+        for hardware_queue in hardware_queues(self.sysfs, self.device)? {
             let directory = match self.open(hardware_queue) {
                 Ok(directory) => directory,
                 // It has just been removed.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use biolat_common::lost::REASONS;
-use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps};
+use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _};
 
 use super::{
     Collector,
@@ -71,53 +71,52 @@ impl EarlierProbes {
     }
 }
 
-impl Collector {
-    /// Ends the probe: detaches it, adds the rest of its counts, and moves the series to one that is loaded. Returns when the probe was
-    /// detached.
-    pub(super) fn end_probe(&mut self, next: &mut Probe) -> Result<Instant> {
-        // What the last daemon had switched away from and not taken.
-        self.take_workloads()?;
-        self.probe.detach();
-        // From now on the state says that there are no links: whoever continues with it attaches another probe.
-        self.commit();
-        let detached = Instant::now();
-        if let Some(keep) = &self.keep {
-            keep.remove_links()?;
-        }
-        self.read_to_the_end()?;
-        self.read_slow_records();
-        self.earlier = EarlierProbes {
-            losses: self.earlier.with_losses(self.probe.maps.losses()?),
-            program: self.earlier.with_program(self.probe.program_counts()?),
-            slow_dropped: self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?),
-        };
-        self.store.move_to(&mut next.maps)?;
-        Ok(detached)
+/// Ends a probe: detaches it, adds the rest of its counts, and moves the series to one that is loaded. Returns when the probe was
+/// detached.
+pub(super) fn end_probe(collector: &mut Collector, next: &mut Probe) -> Result<Instant> {
+    // What the last daemon had switched away from and not taken.
+    collector.workloads.take(&mut collector.probe)?;
+    collector.probe.detach();
+    // From now on the state says that there are no links: whoever continues with it attaches another probe.
+    collector.commit();
+    let detached = Instant::now();
+    if let Some(keep) = &collector.keep {
+        keep.remove_links()?;
     }
+    read_to_the_end(collector)?;
+    collector.read_slow_records();
+    let Collector { probe, store, earlier, .. } = collector;
+    *earlier = EarlierProbes {
+        losses: earlier.with_losses(probe.maps.losses()?),
+        program: earlier.with_program(probe.program_counts()?),
+        slow_dropped: earlier.with_slow_dropped(probe.slow_records_dropped()?),
+    };
+    store.move_to(&mut next.maps)?;
+    Ok(detached)
+}
 
-    /// Reads the counters of a probe that is detached until nothing has completed since the last reading, which then has everything.
-    /// A store of links may take a moment to close them.
-    fn read_to_the_end(&mut self) -> Result<()> {
-        let began = Instant::now();
-        while began.elapsed() < DETACH_TIMEOUT {
-            self.switch_workloads()?;
-            self.probe.maps.wait_for_runs();
-            self.take_workloads()?;
-            let index = self.probe.maps.index()?;
-            let completions = self.read_series(&index)?;
-            // Before the tables are switched again.
-            self.commit();
-            if completions == 0 {
-                return Ok(());
-            }
+/// Reads the counters of a probe that is detached until nothing has completed since the last reading, which then has everything.
+/// A store of links may take a moment to close them.
+fn read_to_the_end(collector: &mut Collector) -> Result<()> {
+    let began = Instant::now();
+    while began.elapsed() < DETACH_TIMEOUT {
+        collector.switch_workloads()?;
+        collector.probe.maps.wait_for_runs();
+        collector.workloads.take(&mut collector.probe)?;
+        let index = collector.probe.maps.index()?;
+        let completions = collector.read_series(&index)?;
+        // Before the tables are switched again.
+        collector.commit();
+        if completions == 0 {
+            return Ok(());
         }
-        bail!("its probe still counts: another process keeps it attached")
     }
+    bail!("its probe still counts: another process keeps it attached")
+}
 
-    /// Continues with the probe that the series were moved to.
-    pub(super) fn continue_with_probe(&mut self, probe: Probe) {
-        self.reference = Reference::new(probe.workloads.as_ref().map_or(0, WorkloadMaps::slots));
-        self.probe = probe;
-        self.keep = None;
-    }
+/// Continues with the probe that the series were moved to.
+pub(super) fn continue_with_probe(collector: &mut Collector, probe: Probe) {
+    collector.workloads.reference = Reference::of(&probe);
+    collector.probe = probe;
+    collector.keep = None;
 }

@@ -13,7 +13,7 @@ use std::{
     io,
     os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
@@ -23,12 +23,17 @@ use biolat_system::rights::Keeping;
 use prost::Message as _;
 
 use super::{
-    Collector,
+    devices::Devices,
+    refusals::Refusals,
+    replace::EarlierProbes,
+    series_store::SeriesStore,
+    slow_log::SlowIoLog,
     state::{
         copies::Copies,
-        record::{DeviceRecord, FORMAT, State},
+        record::{FORMAT, State},
     },
-    thread::LogLimit,
+    thread::{CollectionStats, LogLimit},
+    workloads::Workloads,
 };
 use store::FdKind;
 
@@ -180,14 +185,22 @@ impl Keep {
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, collector: &mut Collector) -> Result<()> {
+    /// Keeps a probe that has just been attached: with its links it is complete.
+    pub(super) fn begin(mut self, parts: KeptParts<'_>) -> Result<Option<Self>> {
+        let links = parts.probe.link_fds();
+        let committed = self.write(parts);
+        let stored = committed.and_then(|()| self.store.add(self.id, FdKind::Links, 0, &links));
+        self.unless_failed(stored)
+    }
+
+    fn write(&mut self, mut parts: KeptParts<'_>) -> Result<()> {
         let began = Instant::now();
-        self.store_chunks(&collector.probe)?;
-        let state = collector.state(self);
+        self.store_chunks(parts.probe)?;
+        let state = parts.state(self);
         let written = self.copies.write(|buffer| {
             // A vector has room for any message.
             let _ = state.encode(buffer);
-            collector.append_records(buffer);
+            parts.append_records(buffer);
         });
         let written = match written {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => self.write_to_larger_map(),
@@ -208,52 +221,37 @@ impl Keep {
     }
 }
 
-impl Collector {
-    /// Keeps everything for the next daemon, from now on.
-    pub(super) fn begin_to_keep(&mut self, mut keep: Keep) -> Result<()> {
-        let committed = keep.commit(self);
-        let links = self.probe.link_fds();
-        let stored = committed.and_then(|()| keep.store.add(keep.id, FdKind::Links, 0, &links));
-        self.keep = keep.unless_failed(stored)?;
-        Ok(())
+/// Writes the state, if it is kept at all. After an error there is none, until the next one is written: an old one would be
+/// wrong.
+pub(super) fn commit(kept: &mut Option<Keep>, parts: KeptParts<'_>) {
+    let Some(keep) = kept else { return };
+    let Err(error) = keep.write(parts) else { return };
+    if keep.error_log.allows() {
+        log::error!("{error:#}: if biolat restarts now, its counters start at zero");
     }
-
-    /// Writes the state, if it is kept at all. After an error there is none, until the next one is written: an old one would be
-    /// wrong.
-    pub(super) fn commit(&mut self) {
-        let Some(mut keep) = self.keep.take() else { return };
-        if let Err(error) = keep.commit(self) {
-            if keep.error_log.allows() {
-                log::error!("{error:#}: if biolat restarts now, its counters start at zero");
-            }
-            if let Err(error) = keep.copies.invalidate() {
-                log::error!("cannot invalidate the state, not keeping it any more: {error}");
-                return keep.store.forget(keep.id);
-            }
-        }
-        self.keep = Some(keep);
+    if let Err(error) = keep.copies.invalidate() {
+        log::error!("cannot invalidate the state, not keeping it any more: {error}");
+        keep.store.forget(keep.id);
+        *kept = None;
     }
+}
 
-    /// Releases slots whose quarantine is over, or that are new, once the next daemon would know their baselines too.
-    pub(super) fn release_slots(&mut self) -> Result<()> {
-        if self.store.has_uncommitted() {
-            self.commit();
-        }
-        self.store.release_committed(&mut self.probe.maps)
-    }
+/// The parts of the collector that the next daemon continues.
+pub(super) struct KeptParts<'a> {
+    pub(super) started: SystemTime,
+    pub(super) probe: &'a Probe,
+    pub(super) devices: &'a Devices,
+    pub(super) store: &'a mut SeriesStore,
+    pub(super) workloads: &'a mut Workloads,
+    pub(super) slow: &'a mut SlowIoLog,
+    pub(super) refusals: &'a Refusals,
+    pub(super) earlier: EarlierProbes,
+    pub(super) stats: &'a CollectionStats,
+}
 
+impl KeptParts<'_> {
     /// The state without the records that are [appended](super::state::encoded).
     fn state(&self, keep: &Keep) -> State {
-        let devices = self.devices.iter().map(|(&id, known)| DeviceRecord {
-            id,
-            inode: known.device.inode,
-            name: known.device.name.clone(),
-            since: nanoseconds(known.since),
-            was_quiet: known.was_quiet,
-            has_dispatch_times: known.has_dispatch_times,
-            has_submission_times: known.has_submission_times,
-            audit: known.audit.as_ref().map(super::Audit::to_record),
-        });
         State {
             format: FORMAT,
             boot: keep.boot.clone(),
@@ -261,11 +259,11 @@ impl Collector {
             slots: self.probe.first_slots(),
             taken_epoch: self.probe.workloads.as_ref().map_or(0, WorkloadMaps::taken_epoch),
             started: nanoseconds(self.started),
-            unresolved_completions: self.unresolved_completions,
+            unresolved_completions: self.devices.unresolved_completions(),
             quarantined: self.store.quarantined_slots(),
-            devices: devices.collect(),
-            all_workloads: self.workloads.to_record(),
-            pending: self.reference.records(),
+            devices: self.devices.to_records(),
+            all_workloads: self.workloads.store.to_record(),
+            pending: self.workloads.reference.records(),
             slow: self.slow.to_record(),
             collections: self.stats.to_record(),
             sizes: self.probe.kernel.counts_sizes(),
@@ -279,7 +277,7 @@ impl Collector {
 
     fn append_records(&mut self, state: &mut Vec<u8>) {
         self.store.append_records(state);
-        self.workloads.append_workloads(state);
+        self.workloads.store.append_workloads(state);
         self.slow.append_ios(state);
     }
 }

@@ -1,0 +1,61 @@
+//! The devices as a snapshot has them.
+
+use biolat_common::series::Key;
+use biolat_model::snapshot::{DeviceView, SeriesView, SizesView};
+use biolat_probe::kernel::Kernel;
+
+use super::{
+    super::{audit::Audit, series_store::SeriesStore, totals::Totals, workloads::WorkloadStore},
+    Devices, KnownDevice,
+};
+use crate::cpus::CpuNodes;
+
+impl Devices {
+    /// Those that are shown, by name.
+    pub(in crate::collector) fn views(
+        &self,
+        store: &SeriesStore,
+        workloads: &WorkloadStore,
+        kernel: &Kernel,
+        cpu_nodes: &CpuNodes,
+    ) -> Vec<DeviceView> {
+        let view = |(id, known): (u64, &KnownDevice)| {
+            known.view(series_views(id, store, workloads, kernel), cpu_nodes)
+        };
+        let mut views: Vec<_> = self.shown().map(view).collect();
+        views.sort_by(|a, b| a.device.name.cmp(&b.device.name));
+        views
+    }
+}
+
+impl KnownDevice {
+    fn view(&self, series: Vec<SeriesView>, cpu_nodes: &CpuNodes) -> DeviceView {
+        let has_total = self.device.iostats;
+        let has_split = has_total && self.has_dispatch_times;
+        DeviceView {
+            device: self.device.clone(),
+            since: self.since,
+            phases: [has_total && self.has_submission_times, has_split, has_split, has_total],
+            series,
+            unseen: self.audit.as_ref().map(Audit::missed).unwrap_or_default(),
+            inflight: self.inflight.latest,
+            spread: self.spread.view(self.device.numa_node, cpu_nodes),
+        }
+    }
+}
+
+/// A device without reads or writes shows them with zeros, so that `increase()` sees their first ones.
+fn series_views(id: u64, store: &SeriesStore, workloads: &WorkloadStore, kernel: &Kernel) -> Vec<SeriesView> {
+    let view = |(key, totals): (Key, &Totals)| SeriesView {
+        ended_workload_ios: workloads.ended(key),
+        ..totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10, kernel.counts_sizes())
+    };
+    let mut series: Vec<SeriesView> = store.of_device(id).map(view).collect();
+    for op in ["write", "read"] {
+        if !series.iter().any(|view| view.op == op) {
+            let sizes = kernel.counts_sizes().then(SizesView::default);
+            series.insert(0, SeriesView { op: op.to_owned(), sizes, ..SeriesView::default() });
+        }
+    }
+    series
+}
