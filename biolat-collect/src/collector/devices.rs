@@ -11,6 +11,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
+use anyhow::Result;
 use biolat_common::series::Key;
 use biolat_model::{
     device::{Device, Selection},
@@ -18,10 +19,11 @@ use biolat_model::{
 };
 use biolat_system::host::Host;
 
-use super::{audit::Audit, inflight::InflightState, spread::Spread, state::record::DeviceRecord};
+use super::{audit::Audit, spread::Spread, state::record::DeviceRecord};
 use crate::device::IdKind;
 
-pub(super) use scans::scan;
+/// What a scan has found, and when it began.
+type ScanResult = (Instant, Result<Vec<Device>>);
 
 /// How many devices that are gone are remembered.
 const GONE_DEVICES: usize = 100;
@@ -41,7 +43,7 @@ pub(super) struct Devices {
     unresolved_completions: u64,
     /// When the devices were scanned; `None` if a scan is due.
     scanned: Option<Instant>,
-    scan_result: Arc<Mutex<Option<scans::ScanResult>>>,
+    scan_result: Arc<Mutex<Option<ScanResult>>>,
     /// When the latest scan began whose result is known here.
     known_scan_began: Instant,
 }
@@ -58,7 +60,6 @@ pub(super) struct KnownDevice {
     pub(super) has_dispatch_times: bool,
     /// Whether the kernel records when I/O is submitted, judging by the latest ones.
     pub(super) has_submission_times: bool,
-    pub(super) inflight: InflightState,
     pub(super) spread: Spread,
 }
 

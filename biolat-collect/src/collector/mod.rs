@@ -31,11 +31,8 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use biolat_common::series::Key;
-use biolat_model::{
-    device::{Device, Selection},
-    snapshot::{Health, ProbeRuns, Snapshot, WorkloadView},
-};
-use biolat_probe::{Options, Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps};
+use biolat_model::snapshot::{Health, ProbeRuns, Snapshot, WorkloadView};
+use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps};
 use biolat_system::{
     host::Host,
     process,
@@ -47,7 +44,7 @@ use crate::{
     device::diskstats::DiskStats,
 };
 use devices::Devices;
-use inflight::SurveyTurns;
+use inflight::Surveys;
 use keep::{Keep, KeptParts};
 use losses::Losses;
 use refusals::Refusals;
@@ -76,7 +73,7 @@ pub struct Collector {
     store: SeriesStore,
     slots: SlotSupply,
     workloads: Workloads,
-    survey_turns: SurveyTurns,
+    surveys: Surveys,
     slow: SlowIoLog,
     refusals: Refusals,
     /// What was counted by probes that this one has replaced.
@@ -91,16 +88,6 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
-    pub fn attach(host: Host, selection: Selection, options: Options) -> Result<Self> {
-        origin::begin(host, selection, options, None)
-    }
-
-    /// A collector for a probe that has just been attached, and the devices that were found before.
-    pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
-        origin::for_new_probe(host, selection, found, probe)
-    }
-
     pub fn probe_mut(&mut self) -> &mut Probe {
         &mut self.probe
     }
@@ -155,8 +142,7 @@ impl Collector {
         self.requeue_misses = program.requeue_misses;
         let lost = self.losses(program.recursion_misses)?;
         self.devices.audit(diskstats, &self.store, &self.probe.kernel, lost.accounted);
-        let (sysfs, turns) = (&self.host.sysfs, &mut self.survey_turns);
-        turns.look(&mut self.devices, diskstats, &self.probe, sysfs, self.interval);
+        self.surveys.look(&self.devices, diskstats, &self.probe, &self.host.sysfs, self.interval);
         self.devices.expire_unresolved(&mut self.store, &mut self.probe)?;
         self.end_quarantine()?;
         self.provide_series();
@@ -272,11 +258,12 @@ impl Collector {
 
     fn snapshot(&self, lost: Losses, program: ProgramCounts) -> Snapshot {
         let Self { devices, store, workloads, .. } = self;
+        let inflight = |id| self.surveys.latest(id);
         let runs = ProbeRuns { count: program.runs, time: Duration::from_nanos(program.run_time_ns) };
         Snapshot {
             taken: SystemTime::now(),
             started: self.started,
-            devices: devices.views(store, &workloads.store, &self.probe.kernel, &self.cpu_nodes),
+            devices: devices.views(store, &workloads.store, &self.probe.kernel, &self.cpu_nodes, inflight),
             workloads: self.probe.workloads.as_ref().map(|maps| self.workload_views(maps.slots())),
             lost: lost.by_reason,
             slow: self.slow.snapshot(),

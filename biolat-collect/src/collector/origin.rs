@@ -1,7 +1,6 @@
 //! How a collector begins: with a probe that it attaches, or where the last daemon has ended, with the probe of that one.
 
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -16,8 +15,8 @@ use biolat_system::host::Host;
 
 use super::{
     Collector,
-    devices::{Devices, scan},
-    inflight::SurveyTurns,
+    devices::Devices,
+    inflight::Surveys,
     keep::{Keep, Kept, Predecessor, ProbeStore, ensure_continuable},
     refusals::Refusals,
     replace::{EarlierProbes, continue_with_probe, end_probe},
@@ -29,7 +28,24 @@ use super::{
     thread::CollectionStats,
     workloads::Workloads,
 };
-use crate::{cpus::CpuNodes, device::IdKind};
+use crate::{
+    cpus::CpuNodes,
+    device::{IdKind, scan_with_stacks},
+};
+
+impl Collector {
+    /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
+    pub fn attach(host: Host, selection: Selection, options: Options) -> Result<Self> {
+        begin(host, selection, options, None)
+    }
+
+    /// A collector for a probe that has just been attached, and the devices that were found before.
+    pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
+        let mut collector = without_devices(host, selection, probe, SystemTime::now())?;
+        find_first(&mut collector, found)?;
+        Ok(collector)
+    }
+}
 
 /// Attaches the probe or, if the last daemon has kept one that is the same, continues with that. Keeps its own for the next
 /// one.
@@ -41,13 +57,13 @@ pub(super) fn begin(
 ) -> Result<Collector> {
     let types = kernel_btf(&host)?;
     let kernel = Kernel::from_btf(&types)?.with(&options);
-    let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
+    let found = scan_with_stacks(&host, id_kind(&kernel), |_| None)?;
     let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
     let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
     let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
     let Some(kept) = kept else {
         let probe = Probe::attach(kernel, types, &host, slots, &options)?;
-        return for_new_probe(host, selection, found, probe);
+        return Collector::new(host, selection, found, probe);
     };
     let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
     let (predecessor, store, mut useless) = Predecessor::find(kept);
@@ -95,25 +111,13 @@ pub(super) fn begin(
             continue_with_probe(&mut last, probe);
             last
         }
-        None => for_new_probe(host, selection, found, probe)?,
+        None => Collector::new(host, selection, found, probe)?,
     };
     if let Some(keep) = keep {
         collector.keep = keep.begin(collector.kept_parts())?;
     }
     // At any time there is one to continue with.
     useless.into_iter().for_each(|id| store.forget(id));
-    Ok(collector)
-}
-
-/// A collector for a probe that has just been attached, and the devices that were found before.
-pub(super) fn for_new_probe(
-    host: Host,
-    selection: Selection,
-    found: Vec<Device>,
-    probe: Probe,
-) -> Result<Collector> {
-    let mut collector = without_devices(host, selection, probe, SystemTime::now())?;
-    find_first(&mut collector, found)?;
     Ok(collector)
 }
 
@@ -158,7 +162,7 @@ fn without_devices(host: Host, selection: Selection, probe: Probe, started: Syst
         store: SeriesStore::default(),
         slots: SlotSupply::default(),
         workloads: Workloads::new(started, &probe),
-        survey_turns: SurveyTurns::default(),
+        surveys: Surveys::default(),
         slow: SlowIoLog::default(),
         refusals: Refusals::default(),
         earlier: EarlierProbes::default(),

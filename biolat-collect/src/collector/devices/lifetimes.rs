@@ -11,7 +11,6 @@ use biolat_probe::Probe;
 
 use super::{
     super::{
-        inflight::InflightState,
         series_store::{EndedSeries, SeriesStore},
         spread::Spread,
         state::record::DeviceRecord,
@@ -136,7 +135,6 @@ impl Devices {
                 was_quiet: false,
                 has_dispatch_times: device.throttling == Throttling::SetUp,
                 has_submission_times: probe.kernel.records_submission(),
-                inflight: InflightState::default(),
                 spread: Spread::of(store.completions(device.id)),
                 device,
             };

@@ -6,34 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
-use biolat_model::device::Device;
+use anyhow::Result;
 use biolat_probe::Probe;
-use biolat_system::host::Host;
 
 use super::{
     super::{series_store::SeriesStore, sysfs_thread::SysfsThread},
     Devices, KnownDevice,
 };
-use crate::device::{self, IdKind, diskstats::DiskStats, paths, sysfs};
+use crate::device::{diskstats::DiskStats, paths, scan_with_stacks, sysfs};
 
 /// Without uevents, devices are scanned after this.
 const SCAN_INTERVAL: Duration = Duration::from_secs(30);
-
-/// What a scan has found, and when it began.
-pub(super) type ScanResult = (Instant, Result<Vec<Device>>);
-
-pub(in crate::collector) fn scan(
-    host: &Host,
-    ids: IdKind,
-    known: &BTreeMap<u64, Device>,
-) -> Result<Vec<Device>> {
-    let mut found = device::scan(&host.sysfs, ids, |id| known.get(&id)).with_context(|| {
-        format!("cannot list the block devices in {}", host.sysfs.join("block").display())
-    })?;
-    device::read_stacks(host, &mut found).context("cannot read what is stacked on block devices")?;
-    Ok(found)
-}
 
 impl Devices {
     pub(in crate::collector) fn is_scan_due(&self) -> bool {
@@ -49,11 +32,12 @@ impl Devices {
     ) -> Result<()> {
         self.take_scan(store, probe)?;
         let (host, ids) = (self.host.clone(), self.ids);
-        let known = self.known.iter().map(|(&id, known)| (id, known.device.clone())).collect();
+        let known: BTreeMap<_, _> =
+            self.known.iter().map(|(&id, known)| (id, known.device.clone())).collect();
         let scanned = Arc::clone(&self.scan_result);
         sysfs.read(move || {
             let began = Instant::now();
-            let found = scan(&host, ids, &known);
+            let found = scan_with_stacks(&host, ids, |id| known.get(&id));
             *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, found));
         });
         self.take_scan(store, probe)?;

@@ -1,7 +1,7 @@
 //! The devices as a snapshot has them.
 
 use biolat_common::series::Key;
-use biolat_model::snapshot::{DeviceView, SeriesView, SizesView};
+use biolat_model::snapshot::{DeviceView, Inflight, SeriesView, SizesView};
 use biolat_probe::kernel::Kernel;
 
 use super::{
@@ -18,9 +18,10 @@ impl Devices {
         workloads: &WorkloadStore,
         kernel: &Kernel,
         cpu_nodes: &CpuNodes,
+        inflight: impl Fn(u64) -> Inflight,
     ) -> Vec<DeviceView> {
         let view = |(id, known): (u64, &KnownDevice)| {
-            known.view(series_views(id, store, workloads, kernel), cpu_nodes)
+            known.view(series_views(id, store, workloads, kernel), inflight(id), cpu_nodes)
         };
         let mut views: Vec<_> = self.shown().map(view).collect();
         views.sort_by(|a, b| a.device.name.cmp(&b.device.name));
@@ -29,7 +30,7 @@ impl Devices {
 }
 
 impl KnownDevice {
-    fn view(&self, series: Vec<SeriesView>, cpu_nodes: &CpuNodes) -> DeviceView {
+    fn view(&self, series: Vec<SeriesView>, inflight: Inflight, cpu_nodes: &CpuNodes) -> DeviceView {
         let has_total = self.device.iostats;
         let has_split = has_total && self.has_dispatch_times;
         DeviceView {
@@ -38,7 +39,7 @@ impl KnownDevice {
             phases: [has_total && self.has_submission_times, has_split, has_split, has_total],
             series,
             unseen: self.audit.as_ref().map(Audit::missed).unwrap_or_default(),
-            inflight: self.inflight.latest,
+            inflight,
             spread: self.spread.view(self.device.numa_node, cpu_nodes),
         }
     }
