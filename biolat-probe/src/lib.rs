@@ -21,6 +21,7 @@ mod slot_arrays;
 mod slow;
 mod state_map;
 mod sys;
+mod takeover;
 mod workloads;
 
 use std::{
@@ -42,6 +43,7 @@ pub use grace_periods::GracePeriods;
 pub use load::workloads_on;
 pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;
+pub use programs::Links;
 pub use series_maps::{SeriesMaps, SlotReading};
 pub use slot_arrays::{CountersValue, SlotBuffer};
 pub use state_map::StateMap;
@@ -55,8 +57,9 @@ use events::Events;
 use inflight::InflightResult;
 use kernel::Kernel;
 use load::{LoadEnv, Loaded, parse_btf};
-use programs::{Links, Programs};
+use programs::Programs;
 use slow::SlowRecords;
+use takeover::Takeover;
 
 /// What the probe does besides counting latencies.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +88,8 @@ pub struct Probe {
     programs: Programs,
     /// None unless it is attached.
     links: Option<Links>,
+    /// None unless it can be attached; an error if it cannot replace another probe.
+    takeover: Option<Result<Takeover>>,
     /// The maps.
     pub maps: Maps,
     /// The running kernel.
@@ -123,7 +128,7 @@ impl Probe {
         let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
         let statistics = options.statistics.then(enable_statistics).transpose()?;
-        let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots } =
+        let Loaded { programs, takeover, maps, events, slow, inflight, workloads, logger, slots } =
             env.load(&kernel, &btf, slots, options.workloads, map_fds)?;
         drop(btf);
         // Parsing BTF took some tens of megabytes.
@@ -131,6 +136,7 @@ impl Probe {
         Ok(Self {
             programs,
             links: None,
+            takeover: Some(takeover),
             maps,
             kernel,
             events,
@@ -145,9 +151,19 @@ impl Probe {
 
     /// Attaches the probe that was loaded.
     pub fn attach_loaded(&mut self, host: &Host) -> Result<()> {
+        self.takeover = None;
         let attached = self.programs.attach();
         self.links = Some(attached.or_else(|error| Err(LoadEnv::of(host)?.explain(error)))?);
         Ok(())
+    }
+
+    /// Attaches the probe that was loaded in place of one with these links, once no other process has them. Returns for how long
+    /// neither was attached: not while this waits.
+    pub fn replace(&mut self, last: Links) -> Result<Duration> {
+        let takeover = self.takeover.take().context("the probe is attached")??;
+        let (links, gap) = takeover.replace(last, &self.programs)?;
+        self.links = Some(links);
+        Ok(gap)
     }
 
     /// Takes over a probe that another process has loaded, for the same kernel and with the same options, this many slots and
@@ -181,6 +197,7 @@ impl Probe {
         Ok(Self {
             programs,
             links,
+            takeover: None,
             maps,
             kernel,
             events,
@@ -236,9 +253,9 @@ impl Probe {
         self.links.is_some()
     }
 
-    /// Detaches the programs, unless another process has their links too; the maps stay.
-    pub fn detach(&mut self) {
-        self.links = None;
+    /// What attaches the programs, until it is dropped. The maps stay.
+    pub fn take_links(&mut self) -> Option<Links> {
+        self.links.take()
     }
 
     /// The slots that it was loaded with.

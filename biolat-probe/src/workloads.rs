@@ -321,7 +321,7 @@ impl WorkloadMaps {
 
 /// Whether a cgroup still exists.
 pub(super) fn exists(programs: &Programs, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
-    let result = programs::run(programs.cgroup_exists.as_ref(), [cgroup.css, workload])
+    let result = programs::run(programs.cgroup_exists.as_ref(), &[cgroup.css, workload])
         .context("cannot look whether a cgroup exists")?;
     Ok(result == 1)
 }

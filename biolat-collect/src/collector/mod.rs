@@ -207,12 +207,10 @@ impl Collector {
         self.slow.read(&mut self.probe, &self.devices, &self.workloads.store)
     }
 
-    /// Returns how many I/Os have completed since the last reading.
-    fn read_series(&mut self, index: &[(Key, u32)]) -> Result<u64> {
+    fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {
         let growth = self.store.read(&mut self.probe.maps, index, &mut self.workloads.reference)?;
         self.workloads.reference.clear();
         self.workloads.store.retain_series(|key| self.store.contains(key));
-        let completions = growth.values().map(|growth| growth.total).sum();
         for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
             self.workloads.store.add_without_room(growth.without_workload);
             if let Some(known) = self.devices.get_mut(id) {
@@ -226,7 +224,7 @@ impl Collector {
         for (id, known) in self.devices.iter_mut() {
             known.spread.set(self.store.completions(id), elapsed);
         }
-        Ok(completions)
+        Ok(())
     }
 
     fn losses(&mut self, refused: u64) -> Result<Losses> {

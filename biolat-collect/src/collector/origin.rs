@@ -19,7 +19,7 @@ use super::{
     inflight::Surveys,
     keep::{Keep, Kept, Predecessor, ProbeStore, ensure_continuable},
     refusals::Refusals,
-    replace::{EarlierProbes, continue_with_probe, end_probe},
+    replace::{EarlierProbes, continue_with_probe, replace_probe},
     series_store::SeriesStore,
     slots::{SlotSupply, slots_at_start},
     slow_log::SlowIoLog,
@@ -93,20 +93,22 @@ pub(super) fn begin(
     let identity = identity(&kernel, probe.first_slots(), options.workloads)?;
     // Before the last probe is detached: if this one cannot be kept, that one counts on, for the next daemon.
     let keep = Keep::of_loaded(Arc::clone(&store), &probe, &map_fds, identity, options.workloads, boot)?;
-    let continued = last.and_then(|mut last| match end_probe(&mut last, &mut probe) {
-        Ok(detached) => Some((last, detached)),
+    let continued = last.and_then(|mut last| match replace_probe(&mut last, &mut probe) {
+        Ok(gap) => Some((last, gap)),
         Err(reason) => {
             log_reset(&reason);
             None
         }
     });
-    probe.attach_loaded(&host)?;
+    if !probe.is_attached() {
+        probe.attach_loaded(&host)?;
+    }
     let mut collector = match continued {
-        Some((mut last, detached)) => {
+        Some((mut last, gap)) => {
+            let gap = gap.map_or_else(|| "some time".to_owned(), |gap| format!("{gap:.1?}"));
             log::info!(
-                "continuing where biolat ended, with a new probe, as its version or its options differ: for {:.1?} no \
-                 probe counted, and what completed then is reported as missed",
-                detached.elapsed()
+                "continuing where biolat ended, with a new probe, because its version or its options differ: for {gap} no probe \
+                 counted, and what completed then is reported as missed"
             );
             continue_with_probe(&mut last, probe);
             last

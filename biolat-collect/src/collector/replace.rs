@@ -1,10 +1,10 @@
-//! Replaces the probe of the last daemon by another version of it: the totals continue. The old probe is detached, and its counters
-//! are read at rest, before the new one is attached: nothing is counted twice. What completes in between is missed, which the
-//! audit finds.
+//! Replaces the probe of the last daemon by another version of it: the totals continue. The new one is attached in place of the old
+//! one, whose counters are read when they are at rest: nothing is counted twice. What completes in between is missed, which the audit
+//! finds.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use biolat_common::lost::REASONS;
 use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _};
 
@@ -13,9 +13,6 @@ use super::{
     reference::Reference,
     state::{numbers::array, record::EarlierRecord},
 };
-
-/// How long the last probe's links may take to be closed. systemd closes them when it has read the message.
-const DETACH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What was counted by probes that have been replaced. This one's counts are added.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,47 +68,43 @@ impl EarlierProbes {
     }
 }
 
-/// Ends a probe: detaches it, adds the rest of its counts, and moves the series to one that is loaded. Returns when the probe was
-/// detached.
-pub(super) fn end_probe(collector: &mut Collector, next: &mut Probe) -> Result<Instant> {
+/// Attaches a probe that is loaded in place of the collector's, adds the rest of the counts of that one, and moves the series. Returns
+/// for how long neither was attached; `None` if the last one had no links any more, then the new one is not attached yet.
+pub(super) fn replace_probe(collector: &mut Collector, next: &mut Probe) -> Result<Option<Duration>> {
     // What the last daemon had switched away from and not taken.
     collector.workloads.take(&mut collector.probe)?;
-    collector.probe.detach();
+    let links = collector.probe.take_links();
     // From now on the state says that there are no links: whoever continues with it attaches another probe.
     collector.commit();
-    let detached = Instant::now();
-    if let Some(keep) = &collector.keep {
+    if let (Some(_), Some(keep)) = (&links, &collector.keep) {
         keep.remove_links()?;
     }
-    read_to_the_end(collector)?;
-    collector.read_slow_records();
-    let Collector { probe, store, earlier, .. } = collector;
+    let gap = links.map(|links| next.replace(links)).transpose()?;
+    read_at_rest(collector)?;
+    collector.store.move_to(&mut next.maps)?;
+    Ok(gap)
+}
+
+/// Reads the counters of a probe that is detached for the last time.
+fn read_at_rest(collector: &mut Collector) -> Result<()> {
+    collector.probe.maps.wait_for_runs();
+    collector.switch_workloads()?;
+    collector.workloads.take(&mut collector.probe)?;
+    let index = collector.probe.maps.index()?;
+    // After two readings without a change, nothing is left out as incomplete.
+    for _ in 0..3 {
+        collector.read_series(&index)?;
+    }
+    if collector.read_slow_records() {
+        collector.commit();
+    }
+    let Collector { probe, earlier, .. } = collector;
     *earlier = EarlierProbes {
         losses: earlier.with_losses(probe.maps.losses()?),
         program: earlier.with_program(probe.program_counts()?),
         slow_dropped: earlier.with_slow_dropped(probe.slow_records_dropped()?),
     };
-    store.move_to(&mut next.maps)?;
-    Ok(detached)
-}
-
-/// Reads the counters of a probe that is detached until nothing has completed since the last reading, which then has everything.
-/// A store of links may take a moment to close them.
-fn read_to_the_end(collector: &mut Collector) -> Result<()> {
-    let began = Instant::now();
-    while began.elapsed() < DETACH_TIMEOUT {
-        collector.switch_workloads()?;
-        collector.probe.maps.wait_for_runs();
-        collector.workloads.take(&mut collector.probe)?;
-        let index = collector.probe.maps.index()?;
-        let completions = collector.read_series(&index)?;
-        // Before the tables are switched again.
-        collector.commit();
-        if completions == 0 {
-            return Ok(());
-        }
-    }
-    bail!("its probe still counts: another process keeps it attached")
+    Ok(())
 }
 
 /// Continues with the probe that the series were moved to.

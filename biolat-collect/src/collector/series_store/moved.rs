@@ -3,20 +3,23 @@
 use anyhow::{Result, ensure};
 use biolat_probe::SeriesMaps;
 
-use super::SeriesStore;
+use super::{SeriesStore, TrackedSeries};
 
 impl SeriesStore {
-    /// Continues its series in the maps of a probe that is not attached yet. The counters of the last one are not read any more.
+    /// Continues its series in the maps of another probe, in which every slot was zero at first. That probe may have created some.
     pub(in crate::collector) fn move_to(&mut self, maps: &mut impl SeriesMaps) -> Result<()> {
         let mut moved = Self::default();
-        for (key, mut tracked) in std::mem::take(&mut self.series) {
+        for &key in self.series.keys() {
             while !moved.create(maps, key)? {
                 ensure!(moved.grow(maps)?, "there are too many series");
                 moved.release_committed(maps)?;
             }
-            tracked.totals.restart();
-            if let Some(created) = moved.series.get_mut(&key) {
-                created.totals = tracked.totals;
+        }
+        for (key, slot) in maps.index()? {
+            let created = moved.track(key, slot);
+            if let Some(TrackedSeries { mut totals, .. }) = self.series.remove(&key) {
+                totals.restart();
+                created.totals = totals;
             }
         }
         *self = moved;
