@@ -11,8 +11,9 @@ use biolat_model::{
     band_histogram::BandHistogram,
     device::Group,
     histogram::{Bounds, Histogram},
+    name::Name,
     snapshot::{Inflight, SlowIo},
-    text::{Name, format::NumberFormat},
+    text::format::NumberFormat,
 };
 use serde::Serialize;
 

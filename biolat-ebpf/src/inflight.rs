@@ -6,15 +6,12 @@
 
 use core::mem::size_of;
 
-use aya_ebpf::{
-    helpers::{bpf_get_current_task, bpf_ktime_get_ns},
-    programs::RawTracePointContext,
-};
-use biolat_common::inflight::{Found, MAX_DESCRIPTOR, MAX_SLOTS, SLOTS_PER_RUN};
+use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::RawTracePointContext};
+use biolat_common::inflight::{Found, MAX_SLOTS, SLOTS_PER_RUN};
 
 use crate::{
     constants::layout_const,
-    kernel_memory::{read, read_u32, read_u64},
+    kernel_memory::{open_file, present, read, read_u32, read_u64},
     maps,
 };
 
@@ -130,22 +127,9 @@ fn allocated_at(request: u64, hardware_queue: u64) -> u64 {
 /// The hardware queue whose directory in sysfs is open at this file descriptor of the daemon.
 #[inline(always)]
 fn hardware_queue(descriptor: u64) -> Option<u64> {
-    if descriptor >= MAX_DESCRIPTOR {
-        return None;
-    }
-    // SAFETY: the helper has no argument and no precondition.
-    let task = unsafe { bpf_get_current_task() };
-    let files = present(read_u64(task, layout_const!(task_files)))?;
-    let table = present(read_u64(files, layout_const!(files_fdt)))?;
-    let files = present(read_u64(table, layout_const!(fdt_fd)))?;
-    let file = present(read(files + descriptor * size_of::<u64>() as u64))?;
+    let file = open_file(descriptor)?;
     let inode = present(read_u64(file, layout_const!(file_inode)))?;
     let node = present(read_u64(inode, layout_const!(inode_private)))?;
     let kobject = present(read_u64(node, layout_const!(kernfs_priv)))?;
     Some(kobject - u64::from(layout_const!(hctx_kobj)))
-}
-
-#[inline(always)]
-fn present(address: u64) -> Option<u64> {
-    (address != 0).then_some(address)
 }

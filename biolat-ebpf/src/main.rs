@@ -1,7 +1,8 @@
 //! The probe. This file has the entry points of its programs. `common_case` and `rare_case` record a completion. `marks` tells the
 //! understudy which completions have been recorded, `accounting` decides what a completion means, `workload` finds the counters of
 //! a cgroup, `slow` sends records of single I/Os, `requeue` counts requeues. `request` reads kernel memory, `constants` has the
-//! constants that the daemon relocates, `maps` the maps. `inflight` and `cgroup_exists` are not attached: the daemon runs them.
+//! constants that the daemon relocates, `maps` the maps. `inflight`, `cgroup_exists` and `link_references`
+//! are not attached: the daemon runs them.
 
 #![cfg_attr(not(test), no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
@@ -20,6 +21,7 @@ mod record;
 mod request;
 mod requeue;
 mod slow;
+mod takeover;
 mod workload;
 
 use core::ffi::c_void;
@@ -88,4 +90,22 @@ fn inflight(ctx: RawTracePointContext) -> i32 {
 #[unsafe(link_section = "raw_tp/block_rq_complete")]
 extern "C" fn cgroup_exists(ctx: *mut c_void) -> i32 {
     workload::exists(&RawTracePointContext::new(ctx))
+}
+
+/// How many hold a link. Nothing triggers it but the daemon, with the arguments that [`takeover::link_references`] names.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tp/block_rq_complete")]
+extern "C" fn link_references(ctx: *mut c_void) -> i32 {
+    takeover::link_references(&RawTracePointContext::new(ctx))
+}
+
+/// Keeps the tracepoint in use during a takeover, with the next one: the kernel attaches one program only once before 6.10.
+#[btf_tracepoint(function = "block_rq_complete")]
+fn placeholder(_: BtfTracePointContext) -> i32 {
+    0
+}
+
+#[btf_tracepoint(function = "block_rq_complete")]
+fn other_placeholder(_: BtfTracePointContext) -> i32 {
+    0
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::text::Name;
+use crate::name::Name;
 
 pub fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);

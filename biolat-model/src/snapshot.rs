@@ -11,14 +11,14 @@ use biolat_common::series::{PHASES, Phase};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::VERSION,
     band_histogram::BandHistogram,
     cgroup::Identity,
     device::{Device, Group},
     histogram::Histogram,
     json::{per_phase, phase_names, seconds, seconds_of_ns, seconds_per_phase, unix_time},
+    name::Name,
     size_histogram::SizeHistogram,
-    text::{Name, sanitize},
+    text::sanitize,
     version,
 };
 
@@ -28,7 +28,7 @@ pub const HUNG: Duration = Duration::from_secs(10);
 /// Everything that is exposed of one collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// [`VERSION`].
+    /// [`version::API`].
     pub version: u32,
     /// The version of the biolat that took it.
     #[serde(deserialize_with = "sanitize::deserialize")]
@@ -76,7 +76,7 @@ pub struct Snapshot {
 impl Default for Snapshot {
     fn default() -> Self {
         Self {
-            version: VERSION,
+            version: version::API,
             biolat: Name::Borrowed(version::VERSION),
             host: String::new(),
             interval: Duration::ZERO,

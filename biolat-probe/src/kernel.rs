@@ -31,6 +31,19 @@ pub struct Kernel {
     pub can_walk: bool,
     /// Whether requests name the cgroup that the kernel charges.
     pub has_workloads: bool,
+    /// Where the kernel counts the references to a link that is open.
+    pub link_members: Option<LinkMembers>,
+}
+
+/// Offsets of the members that lead from an open file to the references to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkMembers {
+    /// `file.f_ref`, or `file.f_count` (before 6.13).
+    pub file_count: u32,
+    /// `file.private_data`.
+    pub file_private: u32,
+    /// `bpf_link.refcnt`.
+    pub link_count: u32,
 }
 
 /// Why the probe cannot run on this kernel.
@@ -143,6 +156,7 @@ impl Kernel {
             refuses_runs: btf.enumerator("BPF_FUNC_user_ringbuf_drain").is_some(),
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
+            link_members: link_members(&btf),
         })
     }
 
@@ -258,6 +272,15 @@ fn walk_members(btf: &Btf<'_>) -> Option<KernelLayout> {
         tags_static_rqs: btf.member_offset("blk_mq_tags", "static_rqs")?,
         request_hctx: btf.member_offset("request", "mq_hctx")?,
         ..KernelLayout::default()
+    })
+}
+
+/// `None` if one is missing.
+fn link_members(btf: &Btf<'_>) -> Option<LinkMembers> {
+    Some(LinkMembers {
+        file_count: ["f_ref", "f_count"].iter().find_map(|name| btf.member_offset("file", name))?,
+        file_private: btf.member_offset("file", "private_data")?,
+        link_count: btf.member_offset("bpf_link", "refcnt")?,
     })
 }
 

@@ -22,6 +22,7 @@ mod slot_arrays;
 mod slow;
 mod state_map;
 mod sys;
+mod takeover;
 mod workloads;
 
 use std::{
@@ -43,6 +44,7 @@ pub use grace_periods::GracePeriods;
 pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;
 pub use options::{DEFAULT_WORKLOADS, Options, workloads_on};
+pub use programs::Links;
 pub use series_maps::{SeriesMaps, SlotReading};
 pub use slot_arrays::{CountersValue, SlotBuffer};
 pub use state_map::StateMap;
@@ -56,14 +58,17 @@ use events::Events;
 use inflight::InflightResult;
 use kernel::Kernel;
 use load::{LoadEnv, Loaded};
-use programs::{Links, Programs};
+use programs::Programs;
 use slow::SlowRecords;
+use takeover::Takeover;
 
 /// The attached probe. Dropping it removes it from the kernel, unless another process has its file descriptors too.
 pub struct Probe {
     programs: Programs,
-    /// None once it is detached.
+    /// None unless it is attached.
     links: Option<Links>,
+    /// None unless it can be attached; an error if it cannot replace another probe.
+    takeover: Option<Result<Takeover>>,
     /// The maps.
     pub maps: Maps,
     /// The running kernel.
@@ -101,13 +106,14 @@ impl Probe {
     ) -> Result<Self> {
         let env = LoadEnv::of(host)?;
         let statistics = options.statistics.then(enable_statistics).transpose()?;
-        let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots } =
+        let Loaded { programs, takeover, maps, events, slow, inflight, workloads, logger, slots } =
             env.load(&kernel, slots, options, map_fds)?;
         // aya has parsed the kernel's BTF: see `load`.
         c_library::trim_heap();
         Ok(Self {
             programs,
             links: None,
+            takeover: Some(takeover),
             maps,
             kernel,
             options: *options,
@@ -123,12 +129,22 @@ impl Probe {
 
     /// Attaches the probe that was loaded.
     pub fn attach_loaded(&mut self, host: &Host) -> Result<()> {
+        self.takeover = None;
         let attached = self.programs.attach();
         self.links = Some(attached.or_else(|error| Err(LoadEnv::of(host)?.explain(error)))?);
         Ok(())
     }
 
-    /// Takes over a probe that is attached. It was loaded for the same kernel and with these options and this many
+    /// Attaches the probe that was loaded in place of one with these links, once no other process has them. Returns for how long
+    /// neither was attached: not while this waits.
+    pub fn replace(&mut self, last: Links) -> Result<Duration> {
+        let takeover = self.takeover.take().context("the probe is attached")??;
+        let (links, gap) = takeover.replace(last, &self.programs)?;
+        self.links = Some(links);
+        Ok(gap)
+    }
+
+    /// Takes over a probe that another process has loaded, for the same kernel, with these options and this many
     /// slots. `taken_epoch` is the latest epoch that its former owner has taken of the workloads.
     pub fn take_over(
         kernel: Kernel,
@@ -157,7 +173,8 @@ impl Probe {
         let maps = Maps::of_attached_probe(set, slots, options.sizes, chunks, cpus, grace_periods)?;
         Ok(Self {
             programs,
-            links: Some(links),
+            links,
+            takeover: None,
             maps,
             kernel,
             options: *options,
@@ -208,15 +225,15 @@ impl Probe {
         Ok(true)
     }
 
-    /// See [`MAP_LAYOUT`].
+    /// Whether it counts completions.
     #[must_use]
-    pub fn map_layout(&self) -> u32 {
-        if self.understudy_maps_from(0).is_empty() { MAP_LAYOUT } else { MAP_LAYOUT_WITH_UNDERSTUDY }
+    pub fn is_attached(&self) -> bool {
+        self.links.is_some()
     }
 
-    /// Detaches the programs; the maps stay. From then on the audit reports missed completions.
-    pub fn detach(&mut self) {
-        self.links = None;
+    /// What attaches the programs, until it is dropped. The maps stay.
+    pub fn take_links(&mut self) -> Option<Links> {
+        self.links.take()
     }
 
     /// The slots that it was loaded with.
@@ -330,12 +347,6 @@ pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
 pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     sys::open_pinned(path)
 }
-
-/// The version of the layout of the maps: of keys, values and what they mean. A daemon can read the maps of a probe of another
-/// version of biolat if this is the same, or if it knows what this one has besides.
-pub const MAP_LAYOUT: u32 = 1;
-/// The version once the understudy has counters: a daemon that does not know these must not continue without them.
-pub const MAP_LAYOUT_WITH_UNDERSTUDY: u32 = 2;
 
 /// What tells this probe from others: its code, relocated to the running kernel and these options, and the sizes of its maps.
 pub fn identity(kernel: &Kernel, slots: u32, options: &Options) -> Result<Vec<u8>> {

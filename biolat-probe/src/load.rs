@@ -33,12 +33,15 @@ use super::{
     release::Release,
     slow::SlowRecords,
     sys::ProgramCounts,
+    takeover::{self, Takeover},
     workloads::WorkloadMaps,
 };
 
 /// The probe in the kernel, not attached yet.
 pub(super) struct Loaded {
     pub(super) programs: Programs,
+    /// An error if it cannot replace another probe.
+    pub(super) takeover: Result<Takeover>,
     pub(super) maps: Maps,
     pub(super) events: Events,
     pub(super) slow: SlowRecords,
@@ -187,8 +190,18 @@ fn load(
         workload_maps.is_some().then(|| load_unattached(&mut object, programs::CGROUP_EXISTS));
     let cgroup_exists =
         cgroup_exists.and_then(|loaded| optional("whether a cgroup is gone is unknown", loaded));
+    let takeover = load_takeover(kernel, &mut object, btf);
     let programs = Programs { complete, understudy, requeue, inflight: inflight_program, cgroup_exists };
-    Ok(Loaded { programs, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
+    Ok(Loaded { programs, takeover, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
+}
+
+fn load_takeover(kernel: &Kernel, object: &mut Ebpf, btf: &Btf) -> Result<Takeover> {
+    let members = kernel.link_members.filter(|_| kernel.can_walk);
+    let members = members.context("this kernel does not show the references to a link")?;
+    let [one, other] =
+        takeover::PLACEHOLDERS.map(|name| load_attachable(object, name, programs::COMPLETE, btf));
+    let link_references = load_unattached(object, takeover::LINK_REFERENCES)?;
+    Ok(Takeover { placeholders: [one?, other?], link_references, members })
 }
 
 /// Loads a program that can be attached to a tracepoint.

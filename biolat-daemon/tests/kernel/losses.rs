@@ -125,7 +125,7 @@ fn the_audit_notices_a_detached_probe() {
     let before = collector.collect().unwrap();
     assert_eq!((reads(&before, &device.name), missed_reads(&before, &device.name)), (100, 0));
 
-    collector.probe_mut().detach();
+    drop(collector.probe_mut().take_links());
     target.read(250);
     wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) == accounted + 350);
     let after = collector.collect().unwrap();

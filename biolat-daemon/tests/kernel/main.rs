@@ -60,6 +60,7 @@ mod soak_restarts;
 mod stacks;
 mod support;
 mod systemd;
+mod takeover;
 mod timeouts;
 mod top;
 mod unthrottled;
