@@ -99,7 +99,6 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "page", on_host: true, needs: BROWSER, guests: &[] },
     Suite { name: "page_history", on_host: true, needs: BROWSER, guests: &[] },
     Suite { name: "page_resilience", on_host: true, needs: BROWSER, guests: &[] },
-    Suite { name: "page_saved", on_host: true, needs: BROWSER, guests: &[] },
     // `cargo xtask deploy grafana` runs it and has its requirements.
     Suite { name: "dashboards", on_host: false, needs: &[], guests: &[] },
     Suite { name: "drives", on_host: false, needs: &[], guests: &[Standard] },

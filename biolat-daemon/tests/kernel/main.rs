@@ -40,7 +40,6 @@ mod nvme_hotplug;
 mod page;
 mod page_history;
 mod page_resilience;
-mod page_saved;
 mod peers;
 mod pins;
 mod possible_cpus;
