@@ -64,18 +64,34 @@ const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Runs a command until it is done or interrupted.
 pub fn run(cli: Cli) -> Result<ExitCode> {
-    let Cli { command, common, length, .. } = cli;
-    if let Some(Command::Check(options)) = command {
+    let Cli { command, mut common, length, .. } = cli;
+    if length.is_some() && command.is_some() {
+        return Ok(usage_error("--for before a command has no effect: give the length after it"));
+    }
+    if let Some(Command::Check(mut options)) = command {
+        if common.source.host.is_some() {
+            return Ok(usage_error("biolat check is about this host: run it there in place of --host"));
+        }
+        options.json |= common.json;
         return check::run(*options);
     }
+    common.source = match common.source.or_environment() {
+        Ok(source) => source,
+        Err(why) => return Ok(usage_error(&why)),
+    };
     // What the collector logs of devices is part of the output.
     log::set_max_level(LevelFilter::Error);
     let _ = rights::raise();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime::block_on(&runtime, dispatch(command, common, length));
+    let outcome = runtime::block_on(&runtime, dispatch(command, common, length.unwrap_or(WINDOW)));
     // A failing drive may block a thread forever: do not wait for it.
     runtime.shutdown_background();
     outcome
+}
+
+fn usage_error(what: &str) -> ExitCode {
+    log::error!("{what} (see --help)");
+    EXIT_USAGE.into()
 }
 
 async fn dispatch(command: Option<Command>, before: CommonOptions, length: Duration) -> Result<ExitCode> {
@@ -176,8 +192,9 @@ async fn windows_of(
         return live(view, windows, common).await;
     }
     if windows.count.is_some() || windows.timestamp {
-        log::error!("the past has no number of windows, and each has its time: leave out COUNT and -T");
-        return Ok(EXIT_USAGE.into());
+        return Ok(usage_error(
+            "the past has no number of windows, and each has its time: leave out COUNT and -T",
+        ));
     }
     let file = file.file.as_deref();
     past(PastCommand { view, range, every: windows.interval, is_worst: false, file, common }).await
@@ -195,10 +212,9 @@ async fn live(view: View, windows: WindowOptions, common: &CommonOptions) -> Res
 
 async fn top(command: TopCommand) -> Result<ExitCode> {
     if !top::has_terminal() {
-        log::error!(
-            "biolat top needs a terminal as standard input and output: see biolat hist for other uses"
-        );
-        return Ok(EXIT_USAGE.into());
+        return Ok(usage_error(
+            "biolat top needs a terminal as standard input and output: biolat hist and biolat who write to files and pipes",
+        ));
     }
     let mut stop = StopSignals::listen()?;
     let needs = Needs { window: command.interval.unwrap_or(WINDOW_OF_TOP), slow: None };

@@ -120,7 +120,7 @@ fn what_the_daemon_does_not_count_is_one_line() {
     let text = window(&seen(older()), &sizes(), &style(false, 200));
     assert!(text.starts_with("no sizes are counted there: ") && text.lines().count() == 1, "{text}");
     let text = window(&seen(older()), &cpus(&[]), &style(false, 200));
-    assert!(text.starts_with("completions by CPU are unknown: ") && text.lines().count() == 1, "{text}");
+    assert!(text.starts_with("completions by CPU are unknown there") && text.lines().count() == 1, "{text}");
 }
 
 /// Latencies below and above the range, and one octave only.

@@ -100,6 +100,6 @@ fn a_long_table_is_cut() {
 #[test]
 fn without_workloads_or_without_io() {
     let why = text(None, false, 200);
-    assert!(why.starts_with("no workloads are counted: ") && why.lines().count() == 1, "{why}");
+    assert!(why.starts_with("no workloads are counted there: ") && why.lines().count() == 1, "{why}");
     assert_eq!(text(Some(vec![]), false, 80), "no I/O completed in 5 s\n");
 }
