@@ -181,7 +181,9 @@ fn on_a_terminal(width: usize, environment: &[(&str, &str)], arguments: &str) ->
     command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm-256color");
     let output = command.envs(environment.iter().copied()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+    // What was written in the place of the progress.
+    let text: String = text.lines().map(|line| format!("{}\n", line.rsplit('\r').next().unwrap())).collect();
     assert!(output.status.success(), "{text}");
     text
 }
