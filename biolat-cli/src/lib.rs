@@ -36,9 +36,8 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::{Result, bail};
 use biolat_daemon::{check, option_values::EXIT_USAGE};
 use biolat_model::interval;
-use biolat_system::{log_lines, rights, runtime, terminal};
+use biolat_system::{log_lines, rights, runtime};
 use log::LevelFilter;
-use tokio::{net::TcpStream, time::timeout};
 
 use cli::{
     AtCommand, Cli, Command, CpusCommand, HistCommand, SinceCommand, SlowCommand, TableCommand, TopCommand,
@@ -47,9 +46,9 @@ use cli::{
 use options::{CommonOptions, FileOption, RangeOptions, WindowOptions};
 use past::PastCommand;
 use remote::{Document, MAX_OUTAGE};
-use source::{Needs, Source};
+use source::{Needs, Source, is_daemon_here, without_daemon};
 use stop::StopSignals;
-use target::{PORT, Target};
+use target::Target;
 use view::{Table, View};
 
 /// The default length of a window.
@@ -58,9 +57,6 @@ const WINDOW: Duration = Duration::from_secs(5);
 
 /// How often slow I/Os are read.
 const WINDOW_OF_SLOW: Duration = Duration::from_secs(1);
-
-/// How long to try to connect to a daemon on this host.
-const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Runs a command until it is done or interrupted.
 pub fn run(cli: Cli) -> Result<ExitCode> {
@@ -261,20 +257,10 @@ async fn open_source<T: Document>(
     }
 }
 
-/// Why nothing can be measured on a host without a daemon.
-fn without_daemon(error: &anyhow::Error) -> String {
-    format!("{error:#}; no biolat-daemon listens on port {PORT} of this host: --host HOST asks another one")
-}
-
-/// Whether something listens on the daemon's port.
-async fn is_daemon_here() -> bool {
-    matches!(timeout(LOCAL_TIMEOUT, TcpStream::connect(("localhost", PORT))).await, Ok(Ok(_)))
-}
-
 /// What `report -P` and `report --sizes --cpus --who` print of two snapshots.
 #[cfg(test)]
 fn text_of(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
-    let terminal = terminal::Terminal { color: false, unicode: true, is_terminal: true };
+    let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
     let numbers = terminal.numbers(false);
     let window = window::Window::between(before, after);
     let style = text::TextStyle { terminal, width: 80, numbers, fine: true };
@@ -293,7 +279,7 @@ fn json_line(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::sn
 /// What `report --slow` prints of an I/O.
 #[cfg(test)]
 fn slow_line(io: &biolat_model::snapshot::SlowIo) -> String {
-    let terminal = terminal::Terminal { color: false, unicode: true, is_terminal: true };
+    let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
     slow::line(io, terminal, terminal.numbers(false))
 }
 

@@ -11,7 +11,6 @@ use biolat_common::series::{PHASES, Phase};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::VERSION,
     band_histogram::BandHistogram,
     cgroup::Identity,
     device::{Device, Group},
@@ -28,7 +27,7 @@ pub const HUNG: Duration = Duration::from_secs(10);
 /// Everything that is exposed of one collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// [`VERSION`].
+    /// [`version::API`].
     pub version: u32,
     /// The version of the biolat that took it.
     #[serde(deserialize_with = "sanitize::deserialize")]
@@ -76,7 +75,7 @@ pub struct Snapshot {
 impl Default for Snapshot {
     fn default() -> Self {
         Self {
-            version: VERSION,
+            version: version::API,
             biolat: Name::Borrowed(version::VERSION),
             host: String::new(),
             interval: Duration::ZERO,

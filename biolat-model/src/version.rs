@@ -1,3 +1,6 @@
-//! The version of this build.
+//! The versions of this build and of its API.
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The version of the documents of the API.
+pub const API: u32 = 1;

@@ -22,6 +22,7 @@ use biolat_model::{
 use biolat_system::{
     clock, log_lines,
     rights::{self, Role},
+    terminal::{Highlight, wrapped},
 };
 
 use super::{
@@ -39,7 +40,6 @@ use super::{
     view::View,
     window::Window,
 };
-use crate::terminal::{Highlight, wrapped};
 pub(super) use range::PastRange;
 
 /// The length of the intervals of which the worst are shown.

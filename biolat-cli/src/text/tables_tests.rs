@@ -2,10 +2,11 @@
 
 use biolat_collect::cpus::CpuNodes;
 use biolat_model::snapshot::{DeviceView, SeriesView};
+use biolat_system::terminal::Terminal;
 use biolat_testing::samples;
 
 use super::{TextStyle, window};
-use crate::{breakdown::Breakdown, terminal::Terminal, window::Window};
+use crate::{breakdown::Breakdown, window::Window};
 
 fn style(unicode: bool, width: usize) -> TextStyle {
     let terminal = Terminal { color: false, unicode, is_terminal: unicode };

@@ -1,10 +1,11 @@
 //! What the tables by workload look like.
 
 use biolat_model::snapshot::{Snapshot, WorkloadView};
+use biolat_system::terminal::Terminal;
 use biolat_testing::samples::{self, usage, workload};
 
 use super::{TextStyle, window};
-use crate::{breakdown::Breakdown, terminal::Terminal, window::Window};
+use crate::{breakdown::Breakdown, window::Window};
 
 fn style(unicode: bool, width: usize) -> TextStyle {
     let terminal = Terminal { color: false, unicode, is_terminal: unicode };

@@ -1,6 +1,7 @@
 //! The workloads of the selected row's device, below the table: all ops together, whatever the table shows.
 
 use biolat_model::text::format::{short_count, short_number, short_share};
+use biolat_system::terminal::wrapped;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -14,7 +15,6 @@ use super::{
 };
 use crate::{
     breakdown::NO_WORKLOADS,
-    terminal::wrapped,
     window::{DeviceWindow, Window},
     workloads::WorkloadWindow,
 };

@@ -9,5 +9,4 @@ mod slow;
 pub use history::ApiHistory;
 pub use slow::ApiSlowLog;
 
-/// The version of these documents.
-pub const VERSION: u32 = 1;
+pub use crate::version::API as VERSION;
