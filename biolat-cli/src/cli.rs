@@ -38,9 +38,9 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// How long to measure
-    #[arg(long = "for", value_name = "TIME", value_parser = window, default_value = "5s")]
-    pub length: Duration,
+    /// How long to measure [default: 5s]
+    #[arg(long = "for", value_name = "TIME", value_parser = window)]
+    pub length: Option<Duration>,
 
     #[command(flatten)]
     pub common: CommonOptions,

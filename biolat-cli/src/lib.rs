@@ -36,9 +36,8 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::{Result, bail};
 use biolat_daemon::{check, option_values::EXIT_USAGE};
 use biolat_model::interval;
-use biolat_system::{log_lines, rights, runtime, terminal};
+use biolat_system::{log_lines, rights, runtime};
 use log::LevelFilter;
-use tokio::{net::TcpStream, time::timeout};
 
 use cli::{
     AtCommand, Cli, Command, CpusCommand, HistCommand, SinceCommand, SlowCommand, TableCommand, TopCommand,
@@ -47,9 +46,9 @@ use cli::{
 use options::{CommonOptions, FileOption, RangeOptions, WindowOptions};
 use past::PastCommand;
 use remote::{Document, MAX_OUTAGE};
-use source::{Needs, Source};
+use source::{Needs, Source, is_daemon_here, without_daemon};
 use stop::StopSignals;
-use target::{PORT, Target};
+use target::Target;
 use view::{Table, View};
 
 /// The default length of a window.
@@ -59,23 +58,36 @@ const WINDOW: Duration = Duration::from_secs(5);
 /// How often slow I/Os are read.
 const WINDOW_OF_SLOW: Duration = Duration::from_secs(1);
 
-/// How long to try to connect to a daemon on this host.
-const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
-
 /// Runs a command until it is done or interrupted.
 pub fn run(cli: Cli) -> Result<ExitCode> {
-    let Cli { command, common, length, .. } = cli;
-    if let Some(Command::Check(options)) = command {
+    let Cli { command, mut common, length, .. } = cli;
+    if length.is_some() && command.is_some() {
+        return Ok(usage_error("--for before a command has no effect: give the length after it"));
+    }
+    if let Some(Command::Check(mut options)) = command {
+        if common.source.host.is_some() {
+            return Ok(usage_error("biolat check is about this host: run it there in place of --host"));
+        }
+        options.json |= common.json;
         return check::run(*options);
     }
+    common.source = match common.source.or_environment() {
+        Ok(source) => source,
+        Err(why) => return Ok(usage_error(&why)),
+    };
     // What the collector logs of devices is part of the output.
     log::set_max_level(LevelFilter::Error);
     let _ = rights::raise();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime::block_on(&runtime, dispatch(command, common, length));
+    let outcome = runtime::block_on(&runtime, dispatch(command, common, length.unwrap_or(WINDOW)));
     // A failing drive may block a thread forever: do not wait for it.
     runtime.shutdown_background();
     outcome
+}
+
+fn usage_error(what: &str) -> ExitCode {
+    log::error!("{what} (see --help)");
+    EXIT_USAGE.into()
 }
 
 async fn dispatch(command: Option<Command>, before: CommonOptions, length: Duration) -> Result<ExitCode> {
@@ -176,8 +188,9 @@ async fn windows_of(
         return live(view, windows, common).await;
     }
     if windows.count.is_some() || windows.timestamp {
-        log::error!("the past has no number of windows, and each has its time: leave out COUNT and -T");
-        return Ok(EXIT_USAGE.into());
+        return Ok(usage_error(
+            "the past has no number of windows, and each has its time: leave out COUNT and -T",
+        ));
     }
     let file = file.file.as_deref();
     past(PastCommand { view, range, every: windows.interval, is_worst: false, file, common }).await
@@ -195,10 +208,9 @@ async fn live(view: View, windows: WindowOptions, common: &CommonOptions) -> Res
 
 async fn top(command: TopCommand) -> Result<ExitCode> {
     if !top::has_terminal() {
-        log::error!(
-            "biolat top needs a terminal as standard input and output: see biolat hist for other uses"
-        );
-        return Ok(EXIT_USAGE.into());
+        return Ok(usage_error(
+            "biolat top needs a terminal as standard input and output: biolat hist and biolat who write to files and pipes",
+        ));
     }
     let mut stop = StopSignals::listen()?;
     let needs = Needs { window: command.interval.unwrap_or(WINDOW_OF_TOP), slow: None };
@@ -245,20 +257,10 @@ async fn open_source<T: Document>(
     }
 }
 
-/// Why nothing can be measured on a host without a daemon.
-fn without_daemon(error: &anyhow::Error) -> String {
-    format!("{error:#}; no biolat-daemon listens on port {PORT} of this host: --host HOST asks another one")
-}
-
-/// Whether something listens on the daemon's port.
-async fn is_daemon_here() -> bool {
-    matches!(timeout(LOCAL_TIMEOUT, TcpStream::connect(("localhost", PORT))).await, Ok(Ok(_)))
-}
-
 /// What `biolat hist -P`, `sizes`, `cpus` and `who` print of two snapshots.
 #[cfg(test)]
 fn text_of(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
-    let terminal = terminal::Terminal { color: false, unicode: true, is_terminal: true };
+    let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
     let numbers = terminal.numbers(false);
     let window = window::Window::between(before, after);
     let style = text::TextStyle { terminal, width: 80, numbers, fine: true };
@@ -277,7 +279,7 @@ fn json_line(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::sn
 /// What `biolat slow` prints of an I/O.
 #[cfg(test)]
 fn slow_line(io: &biolat_model::snapshot::SlowIo) -> String {
-    let terminal = terminal::Terminal { color: false, unicode: true, is_terminal: true };
+    let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
     slow::line(io, terminal, terminal.numbers(false))
 }
 

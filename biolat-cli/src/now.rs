@@ -2,25 +2,27 @@
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use biolat_common::series::Phase;
 use biolat_model::text::format;
-use biolat_system::log_lines;
+use biolat_system::{
+    log_lines,
+    terminal::{Highlight, wrapped},
+};
 
 use super::{
-    LOCAL_TIMEOUT, findings, json,
+    findings, json,
     options::{CommonOptions, HistogramOptions},
     output::write,
     progress::Progress,
     remote::MAX_OUTAGE,
-    source::{Needs, Source},
+    source::{LOCAL_TIMEOUT, Needs, Source, is_daemon_here, without_daemon},
     stop::StopSignals,
     target::Target,
     update::Update,
     view::View,
     window::{Figures, Window},
 };
-use crate::terminal::{Highlight, wrapped};
 
 /// Measures so long, and says what stands out.
 pub(super) async fn run(options: &CommonOptions, length: Duration) -> Result<ExitCode> {
@@ -77,9 +79,9 @@ async fn open(options: &CommonOptions, needs: Needs) -> Result<Source> {
     if let Some(target) = &options.source.host {
         return Source::open_remote(target, options, needs, MAX_OUTAGE).await;
     }
-    if !super::is_daemon_here().await {
+    if !is_daemon_here().await {
         let own = Source::open_own(options, needs).await;
-        return own.map_err(|error| anyhow::anyhow!("{}", super::without_daemon(&error)));
+        return own.map_err(|error| anyhow!("{}", without_daemon(&error)));
     }
     match Source::open_remote(&Target::here(), options, needs, LOCAL_TIMEOUT).await {
         Ok(source) => Ok(source),

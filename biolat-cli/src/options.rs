@@ -60,24 +60,39 @@ pub struct SourceOptions {
     ///
     /// HOST stands for http://HOST:9976. A window is then the interval between that daemon's collections (its --interval), or a
     /// multiple of it. A password in the URL is visible in the process list: use --user instead.
-    #[arg(long, value_name = "HOST", value_parser = Url, env = "BIOLAT_HOST", hide_env = true)]
-    #[arg(help_heading = "Source")]
+    #[arg(long, value_name = "HOST", value_parser = Url, help_heading = "Source")]
     pub host: Option<Target>,
 
     /// User name, if that daemon requires one; the password is read from BIOLAT_PASSWORD or --password-file
-    #[arg(long, value_name = "NAME", requires = "host", help_heading = "Source", hide_short_help = true)]
+    #[arg(long, value_name = "NAME", help_heading = "Source", hide_short_help = true)]
     pub user: Option<String>,
 
     /// File with the password on its first line
-    #[arg(long, value_name = "FILE", requires = "host", help_heading = "Source", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", help_heading = "Source", hide_short_help = true)]
     pub password_file: Option<PathBuf>,
 
     /// PEM file with the certificates to trust instead of the system's: the CA's, or the server's own
-    #[arg(long, value_name = "FILE", requires = "host", help_heading = "Source", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", help_heading = "Source", hide_short_help = true)]
     pub ca_file: Option<PathBuf>,
 }
 
+/// The environment variable of `--host`.
+const HOST_VARIABLE: &str = "BIOLAT_HOST";
+
 impl SourceOptions {
+    /// With the host of the environment, if none is given. Not by clap, for which it would come before a `--host` that is given
+    /// before the command.
+    pub fn or_environment(self) -> Result<Self, String> {
+        let named = || std::env::var(HOST_VARIABLE).ok().filter(|host| !host.is_empty());
+        let host = match (self.host, named()) {
+            (None, Some(host)) => {
+                Some(Target::parse(&host).map_err(|why| format!("{HOST_VARIABLE}: {why}"))?)
+            }
+            (host, _) => host,
+        };
+        Ok(Self { host, ..self })
+    }
+
     fn or(self, before: &Self) -> Self {
         Self {
             host: self.host.or_else(|| before.host.clone()),
@@ -212,6 +227,7 @@ pub struct FileOption {
     ///
     /// Now is then the time at which the file was saved: for -2h, 03:00 and the end of --since. - is standard input.
     #[arg(long, value_name = "FILE", help_heading = "The past")]
+    #[arg(conflicts_with_all = ["host", "user", "password_file", "ca_file", "has_loops"])]
     pub file: Option<PathBuf>,
 }
 
@@ -278,3 +294,6 @@ fn devices(text: &str) -> Result<String, String> {
         Err(bad) => Err(format!("'{text}' is not a regular expression: {}", bad.reason)),
     }
 }
+
+#[cfg(test)]
+mod tests;

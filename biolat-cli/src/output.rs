@@ -7,13 +7,12 @@ use std::{
 };
 
 use anyhow::Result;
+use biolat_system::terminal::Terminal;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     stdio::stdout,
 };
 use tokio::task::spawn_blocking;
-
-use crate::terminal::Terminal;
 
 /// Writes to standard output, in another thread: a pipe may be full, a terminal may be stopped, and signals are still obeyed.
 pub(super) async fn write(text: String) -> Result<()> {

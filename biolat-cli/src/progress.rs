@@ -17,7 +17,8 @@ pub(super) struct Progress {
     began: Instant,
     /// When it is over; none if it goes on until Ctrl-C.
     length: Option<Duration>,
-    is_drawn: bool,
+    /// The characters that are drawn.
+    drawn: usize,
 }
 
 impl Progress {
@@ -28,7 +29,7 @@ impl Progress {
             clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
             clock
         });
-        Self { clock, began: Instant::now(), length, is_drawn: false }
+        Self { clock, began: Instant::now(), length, drawn: 0 }
     }
 
     /// Of one window, or of several of a known number; others show that they go on.
@@ -59,17 +60,18 @@ impl Progress {
 
     /// Removes it from the terminal, before other output.
     pub(super) fn clear(&mut self) {
-        if self.is_drawn {
+        if self.drawn > 0 {
             self.draw("");
-            self.is_drawn = false;
+            self.draw("");
         }
     }
 
+    /// Without escape sequences, which not every terminal has.
     fn draw(&mut self, text: &str) {
         // A terminal that is gone shows nothing more.
-        let _ = write!(stderr(), "\r\u{1b}[K{text}");
+        let _ = write!(stderr(), "\r{text:<0$}", self.drawn);
         let _ = stderr().flush();
-        self.is_drawn = true;
+        self.drawn = text.chars().count();
     }
 }
 

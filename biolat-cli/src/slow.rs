@@ -14,7 +14,10 @@ use biolat_model::{
         time::unix_seconds,
     },
 };
-use biolat_system::{clock, log_lines};
+use biolat_system::{
+    clock, log_lines,
+    terminal::{Highlight, Terminal, wrapped},
+};
 use tokio::sync::watch;
 
 use super::{
@@ -25,7 +28,6 @@ use super::{
     stop::{StopSignals, show_until_stopped},
     update::Update,
 };
-use crate::terminal::{Highlight, Terminal, wrapped};
 
 /// Shows I/Os until it is stopped.
 pub(super) async fn run(
@@ -243,10 +245,10 @@ mod tests {
     use std::time::Duration;
 
     use biolat_model::{api::ApiSlowLog, snapshot::SlowIo};
+    use biolat_system::terminal::Terminal;
     use biolat_testing::samples::{at, slow_io, slow_log};
 
     use super::{Follower, line, notes};
-    use crate::terminal::Terminal;
 
     fn numbered(numbers: std::ops::RangeInclusive<u64>) -> ApiSlowLog {
         slow_log(numbers.map(|number| slow_io(number, "sda")).collect())

@@ -9,17 +9,20 @@ use biolat_collect::{
 };
 use biolat_model::{snapshot::Snapshot, text::format, version};
 use biolat_system::rights::{self, Role};
-use tokio::sync::watch;
+use tokio::{net::TcpStream, sync::watch, time::timeout};
 
 use super::{
     options::CommonOptions,
     remote::{Document, Remote},
-    target::Target,
+    target::{PORT, Target},
     update::Update,
 };
 
 /// The probe's counters are 32 bits wide and wrap: they are read at least this often, however long a window is.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long to try to connect to a daemon on this host.
+pub(super) const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// What a command needs of a source.
 #[derive(Clone, Copy, Debug)]
@@ -172,4 +175,14 @@ impl Own {
         self.collector.collect_and_stop().await;
         self.latest()
     }
+}
+
+/// Why nothing can be measured on a host without a daemon.
+pub(super) fn without_daemon(error: &anyhow::Error) -> String {
+    format!("{error:#}; no biolat-daemon listens on port {PORT} of this host: --host HOST asks another one")
+}
+
+/// Whether something listens on the daemon's port.
+pub(super) async fn is_daemon_here() -> bool {
+    matches!(timeout(LOCAL_TIMEOUT, TcpStream::connect(("localhost", PORT))).await, Ok(Ok(_)))
 }

@@ -4,7 +4,10 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use biolat_model::{snapshot::Snapshot, text::format};
-use biolat_system::{clock, log_lines};
+use biolat_system::{
+    clock, log_lines,
+    terminal::{Highlight, wrapped},
+};
 use tokio::sync::watch;
 
 use super::{
@@ -19,7 +22,6 @@ use super::{
     view::View,
     window::Window,
 };
-use crate::terminal::{Highlight, wrapped};
 
 /// Shows windows.
 pub(super) async fn run(

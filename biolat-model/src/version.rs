@@ -1,4 +1,4 @@
-//! The version of this build.
+//! The versions of this build and of its API.
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

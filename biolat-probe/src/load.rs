@@ -64,9 +64,11 @@ impl LoadEnv {
         let release = Release::of(host).unwrap_or(Release(u32::MAX, 0));
         release.supported().map_err(anyhow::Error::msg)?;
         if let Ok(Some(lacking)) = rights::missing_capabilities() {
+            let program = std::env::current_exe().unwrap_or_else(|_| "<path of the program>".into());
             bail!(
                 "loading the probe requires CAP_BPF and CAP_PERFMON, and this process lacks {lacking}: \
-                 run as root, or grant them: setcap cap_bpf,cap_perfmon+p <path of biolat-daemon>"
+                 run as root, or grant them: setcap cap_bpf,cap_perfmon+p {}",
+                program.display()
             );
         }
         let memlock = if release <= Release::LAST_WITH_MEMLOCK {

@@ -135,7 +135,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "systemd", on_host: true, needs: &[], guests: &[Standard] },
     Suite { name: "web", on_host: true, needs: &[Requirement::Program("curl", "curl")], guests: &[] },
     Suite {
-        name: "report",
+        name: "hist",
         on_host: true,
         needs: &[
             FIO,
@@ -144,7 +144,7 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
         guests: &[],
     },
-    Suite { name: "report_findings", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
+    Suite { name: "findings", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite {
         name: "top",
         on_host: true,
@@ -170,11 +170,11 @@ pub(crate) const SUITES: &[Suite] = &[
 const ON_NEWEST_KERNEL_ONLY: [&str; 12] = [
     "check",
     "completions_alert",
+    "findings",
     "kept_probe",
     "multipath_alert",
     "pins",
     "possible_cpus",
-    "report_findings",
     "restarts",
     "scale",
     "series_limits",

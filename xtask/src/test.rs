@@ -111,7 +111,7 @@ impl Tests {
             }
             return left_out.refuse(self.strict);
         }
-        let build = if self.released { Build::released()? } else { Build::Debug };
+        let build = if self.released { Build::released()? } else { Build::debug()? };
         let HostRun { run, outcome } = tests_of(&build, self.strict, &self.filters, |suite| suite.on_host)?;
         left_out.extend(&run.skipped);
         if self.write {
@@ -164,7 +164,7 @@ pub(crate) struct HostRun {
     pub(crate) outcome: Result<()>,
 }
 
-/// How the kernel tests and their daemon are built.
+/// How the kernel tests and the programs that they run are built.
 enum Build {
     /// Not optimized, and with checks of overflows.
     Debug,
@@ -173,6 +173,12 @@ enum Build {
 }
 
 impl Build {
+    /// Cargo builds the daemon along with its tests, but not the terminal tool.
+    fn debug() -> Result<Self> {
+        run(&mut cargo(&["build", "--locked", "--bin", "biolat"]))?;
+        Ok(Self::Debug)
+    }
+
     fn released() -> Result<Self> {
         Ok(Self::Released(TestBinaries::build(Architecture::of_host()?)?))
     }

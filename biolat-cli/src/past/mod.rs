@@ -22,6 +22,7 @@ use biolat_model::{
 use biolat_system::{
     clock, log_lines,
     rights::{self, Role},
+    terminal::{Highlight, wrapped},
 };
 
 use super::{
@@ -39,7 +40,6 @@ use super::{
     view::View,
     window::Window,
 };
-use crate::terminal::{Highlight, wrapped};
 pub(super) use range::PastRange;
 
 /// The length of the intervals of which the worst are shown.
@@ -357,7 +357,7 @@ mod tests {
             said(&history, range(1, 2))
                 .starts_with("nothing is kept of that time: the history begins at 1970")
         );
-        assert!(said(&history, range(2000, 2010)).ends_with("biolat or the machine did not run"));
+        assert!(said(&history, range(2000, 2010)).ends_with("biolat-daemon or the machine did not run"));
         history.intervals.push(interval());
         assert!(said(&history, range(500, 2000)).starts_with("the history begins at 1970-01-01"));
         assert_eq!(said(&history, range(996, 2000)), "");

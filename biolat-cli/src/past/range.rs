@@ -88,49 +88,47 @@ mod tests {
     use clap::Parser as _;
 
     use super::PastRange;
-    use crate::ReportOptions;
+    use crate::options::RangeOptions;
 
     #[derive(clap::Parser)]
-    struct Cli {
+    struct TestCommand {
         #[command(flatten)]
-        options: ReportOptions,
+        range: RangeOptions,
     }
 
     fn at(seconds: u64) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    fn error(line: &str) -> String {
-        let cli = Cli::parse_from(["report", "--from", "db1"].into_iter().chain(line.split_whitespace()));
-        PastRange::of(&cli.options, at(1_700_000_000)).unwrap_err().to_string()
+    fn of(line: &str, is_worst: bool) -> Result<(SystemTime, SystemTime), String> {
+        let command = TestCommand::parse_from(["test"].into_iter().chain(line.split_whitespace()));
+        let range = PastRange::of(&command.range, is_worst, at(1_700_000_000));
+        range.map(|range| (range.from, range.to)).map_err(|error| error.to_string())
     }
 
-    fn range(line: &str) -> Option<(SystemTime, SystemTime)> {
-        let cli = Cli::parse_from(["report", "--from", "db1"].into_iter().chain(line.split_whitespace()));
-        PastRange::is_given(&cli.options).then(|| {
-            let range = PastRange::of(&cli.options, at(1_700_000_000)).unwrap();
-            (range.from, range.to)
-        })
+    fn range(line: &str) -> (SystemTime, SystemTime) {
+        of(line, false).unwrap()
     }
 
     #[test]
     fn ranges() {
-        assert_eq!(range(""), None);
-        assert_eq!(range("--at 1600000000"), Some((at(1_600_000_000), at(1_600_000_060))));
-        assert_eq!(range("--at 1600000000 --for 5m"), Some((at(1_600_000_000), at(1_600_000_300))));
-        assert_eq!(range("--since 1600000000"), Some((at(1_600_000_000), at(1_700_000_000))));
-        assert_eq!(
-            range("--since 1600000000 --until 1600000001"),
-            Some((at(1_600_000_000), at(1_600_000_001)))
-        );
-        assert_eq!(range("--worst"), Some((at(1_700_000_000 - 93_600), at(1_700_000_000))));
-        assert_eq!(range("--worst --since 1600000000"), Some((at(1_600_000_000), at(1_700_000_000))));
-        assert_eq!(range("--since -2h"), Some((at(1_700_000_000 - 7200), at(1_700_000_000))));
-        assert_eq!(range("--save a"), Some((at(0), at(4_102_444_800))));
+        assert_eq!(range("--at 1600000000"), (at(1_600_000_000), at(1_600_000_060)));
+        assert_eq!(range("--at 1600000000 --for 5m"), (at(1_600_000_000), at(1_600_000_300)));
+        assert_eq!(range("--since 1600000000"), (at(1_600_000_000), at(1_700_000_000)));
+        assert_eq!(range("--since 1600000000 --until 1600000001"), (at(1_600_000_000), at(1_600_000_001)));
+        assert_eq!(range("--since -2h"), (at(1_700_000_000 - 7200), at(1_700_000_000)));
     }
 
     #[test]
-    fn what_is_no_range() {
+    fn without_a_time_it_is_everything_and_of_the_worst_a_day() {
+        assert_eq!(range(""), (at(0), at(4_102_444_800)));
+        assert_eq!(of("", true), Ok((at(1_700_000_000 - 93_600), at(1_700_000_000))));
+        assert_eq!(of("--since 1600000000", true), Ok((at(1_600_000_000), at(1_700_000_000))));
+    }
+
+    #[test]
+    fn errors() {
+        let error = |line| of(line, false).unwrap_err();
         assert_eq!(error("--since 1600000000 --until 1600000000"), "--since must be before --until");
         assert!(error("--at 1700000001").ends_with(" is in the future"));
     }

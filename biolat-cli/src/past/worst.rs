@@ -3,10 +3,10 @@
 use anyhow::Result;
 use biolat_history::worst::WorstInterval;
 use biolat_model::{period::IN_FLIGHT, text::format};
-use biolat_system::clock;
+use biolat_system::{clock, terminal::Highlight};
 
 use super::Output;
-use crate::{output::write, terminal::Highlight};
+use crate::output::write;
 
 pub(super) async fn show(output: &Output, rows: &[WorstInterval]) -> Result<()> {
     if !output.view.json {

@@ -140,14 +140,19 @@ impl<T: Endpoint> Client<T> {
     async fn connect(&self) -> Result<SendRequest<Empty<Bytes>>> {
         let target = &self.target;
         let stream = timeout(REQUEST_TIMEOUT, TcpStream::connect((target.host.as_str(), target.port)));
-        let stream =
-            stream.await.map_err(|_| self.too_slow("connecting", REQUEST_TIMEOUT))?.map_err(|error| {
-                let hint = match error.kind() {
-                    io::ErrorKind::ConnectionRefused => ": is biolat-daemon running there, on that port?",
-                    _ => "",
-                };
-                anyhow!("cannot connect to {target}: {error}{hint}")
-            })?;
+        let slow = |_| {
+            anyhow!("{}: is that host up, and its port open?", self.too_slow("connecting", REQUEST_TIMEOUT))
+        };
+        let stream = stream.await.map_err(slow)?.map_err(|error| {
+            let hint = match error.kind() {
+                io::ErrorKind::ConnectionRefused => ": is biolat-daemon running there, on that port?",
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => ": is that host up?",
+                // Not of a system call, but of the look-up of a name.
+                _ if error.raw_os_error().is_none() => ": is that its name?",
+                _ => "",
+            };
+            anyhow!("cannot connect to {target}: {error}{hint}")
+        })?;
         let _ = stream.set_nodelay(true);
         let Some(config) = &self.tls else { return self.http(stream).await };
         let name = ServerName::try_from(target.host.clone())
@@ -176,7 +181,7 @@ impl<T: Endpoint> Client<T> {
     async fn request(&self, connection: &mut SendRequest<Empty<Bytes>>) -> Result<Response<Incoming>> {
         let mut request = Request::get(format!("{}{}{}", self.target.prefix, T::PATH, self.query))
             .header(HOST, self.target.authority())
-            .header(USER_AGENT, concat!("biolat-daemon/", env!("CARGO_PKG_VERSION")))
+            .header(USER_AGENT, concat!("biolat/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT_ENCODING, "gzip");
         for (name, value) in [(AUTHORIZATION, &self.authorization), (IF_NONE_MATCH, &self.tag)] {
             if let Some(value) = value {
@@ -184,8 +189,9 @@ impl<T: Endpoint> Client<T> {
             }
         }
         let answer = timeout(REQUEST_TIMEOUT, connection.send_request(request.body(Empty::new())?));
-        let answer = answer.await.map_err(|_| self.too_slow("the answer", REQUEST_TIMEOUT))?;
-        answer.map_err(|error| match tls_error(&error) {
+        let slow =
+            |_| anyhow!("{}: is that biolat-daemon's port?", self.too_slow("the answer", REQUEST_TIMEOUT));
+        answer.await.map_err(slow)?.map_err(|error| match tls_error(&error) {
             Some(error) => anyhow!("{} refused the connection: {}", self.target, tls::explain(error)),
             None => anyhow!(error).context(format!("{} does not answer", self.target)),
         })

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use biolat_collect::cpus::CpuNodes;
 use biolat_model::{saturating::sum, text::format};
+use biolat_system::terminal::wrapped;
 
 use super::{INDENT, TextStyle, full_device_name};
-use crate::{terminal::wrapped, window::Window};
+use crate::window::Window;
 
 /// The longest bar, in characters.
 const LONGEST_BAR: usize = 40;

@@ -19,13 +19,13 @@ use biolat_model::{
     losses,
     text::format::{self, NumberFormat},
 };
+use biolat_system::terminal::{Highlight, Terminal, wrapped};
 
 use super::{
     breakdown::{Block, Breakdown},
     findings::{inflight, missing_admission, overdue},
     window::{DeviceWindow, Window},
 };
-use crate::terminal::{Highlight, Terminal, wrapped};
 
 /// The percentiles that are shown.
 const SHARES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];

@@ -7,11 +7,11 @@ use biolat_common::{
     series::Phase,
 };
 use biolat_model::{band_histogram::BandHistogram, saturating::add, text::format};
+use biolat_system::terminal::{Highlight, wrapped};
 
 use super::{INDENT, TextStyle, full_device_name};
 use crate::{
     sizes::{SizeWindow, range},
-    terminal::{Highlight, wrapped},
     window::{DeviceWindow, Window},
 };
 

@@ -2,10 +2,11 @@
 
 use biolat_collect::cpus::CpuNodes;
 use biolat_model::snapshot::{DeviceView, SeriesView};
+use biolat_system::terminal::Terminal;
 use biolat_testing::samples;
 
 use super::{TextStyle, window};
-use crate::{breakdown::Breakdown, terminal::Terminal, window::Window};
+use crate::{breakdown::Breakdown, window::Window};
 
 fn style(unicode: bool, width: usize) -> TextStyle {
     let terminal = Terminal { color: false, unicode, is_terminal: unicode };
@@ -120,7 +121,7 @@ fn what_the_daemon_does_not_count_is_one_line() {
     let text = window(&seen(older()), &sizes(), &style(false, 200));
     assert!(text.starts_with("no sizes are counted there: ") && text.lines().count() == 1, "{text}");
     let text = window(&seen(older()), &cpus(&[]), &style(false, 200));
-    assert!(text.starts_with("completions by CPU are unknown: ") && text.lines().count() == 1, "{text}");
+    assert!(text.starts_with("completions by CPU are unknown there") && text.lines().count() == 1, "{text}");
 }
 
 /// Latencies below and above the range, and one octave only.

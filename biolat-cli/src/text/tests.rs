@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use biolat_common::series::Phase;
 use biolat_model::{device::Group, snapshot::Inflight};
+use biolat_system::terminal::Terminal;
 use biolat_testing::samples;
 
 use super::{TextStyle, window};
-use crate::{breakdown::Breakdown, terminal::Terminal, window::Window};
+use crate::{breakdown::Breakdown, window::Window};
 
 fn style(unicode: bool, width: usize, fine: bool) -> TextStyle {
     let terminal = Terminal { color: false, unicode, is_terminal: unicode };

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use biolat_common::series::Phase;
 use biolat_model::text::format;
+use biolat_system::terminal::{Highlight, wrapped};
 
 use super::{INDENT, TextStyle, full_device_name, sizes::ERROR_PERCENT};
 use crate::{
-    terminal::{Highlight, wrapped},
     window::{DeviceWindow, Window},
     workloads::{ROOT, WorkloadWindow},
 };

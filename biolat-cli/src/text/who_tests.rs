@@ -1,10 +1,11 @@
 //! What the tables by workload look like.
 
 use biolat_model::snapshot::{Snapshot, WorkloadView};
+use biolat_system::terminal::Terminal;
 use biolat_testing::samples::{self, usage, workload};
 
 use super::{TextStyle, window};
-use crate::{breakdown::Breakdown, terminal::Terminal, window::Window};
+use crate::{breakdown::Breakdown, window::Window};
 
 fn style(unicode: bool, width: usize) -> TextStyle {
     let terminal = Terminal { color: false, unicode, is_terminal: unicode };
@@ -100,6 +101,6 @@ fn a_long_table_is_cut() {
 #[test]
 fn without_workloads_or_without_io() {
     let why = text(None, false, 200);
-    assert!(why.starts_with("no workloads are counted: ") && why.lines().count() == 1, "{why}");
+    assert!(why.starts_with("no workloads are counted there: ") && why.lines().count() == 1, "{why}");
     assert_eq!(text(Some(vec![]), false, 80), "no I/O completed in 5 s\n");
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use biolat_model::{snapshot::Snapshot, text::format::rounded_duration};
-use biolat_system::log_lines;
+use biolat_system::{log_lines, terminal::Terminal};
 use ratatui::{buffer::Buffer, crossterm::event::KeyEvent};
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     state::{Action, MOST_COLLECTIONS, Shown, TopState},
     view::TopView,
 };
-use crate::{cli::TopCommand, source::Source, terminal::Terminal, update::Update, window::Window};
+use crate::{cli::TopCommand, source::Source, update::Update, window::Window};
 
 /// Windows that are kept for the history.
 const HISTORY: usize = 60;

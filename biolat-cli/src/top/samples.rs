@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use biolat_model::histogram::Histogram;
+use biolat_system::terminal::Terminal;
 use ratatui::{
     buffer::Buffer,
     crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
@@ -15,10 +16,7 @@ use super::{
     state::{Action, Shown, TopState},
     view::TopView,
 };
-use crate::{
-    terminal::Terminal,
-    window::{DeviceWindow, Figures, OpWindow, Window},
-};
+use crate::window::{DeviceWindow, Figures, OpWindow, Window};
 
 /// Latencies by the exponent of the power of two of a second that they end at.
 fn histogram(octaves: &[(i32, u64)]) -> Histogram {

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use biolat_model::text::format::NumberFormat;
+use biolat_system::terminal::Terminal;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -10,7 +11,7 @@ use ratatui::{
 };
 
 use super::{row::TopRow, state::TopState};
-use crate::{terminal::Terminal, window::Window};
+use crate::window::Window;
 
 /// Everything that is shown.
 pub(super) struct TopView<'a> {

@@ -1,6 +1,7 @@
 //! The workloads of the selected row's device, below the table: all ops together, whatever the table shows.
 
 use biolat_model::text::format::{short_count, short_number, short_share};
+use biolat_system::terminal::wrapped;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -14,7 +15,6 @@ use super::{
 };
 use crate::{
     breakdown::NO_WORKLOADS,
-    terminal::wrapped,
     window::{DeviceWindow, Window},
     workloads::WorkloadWindow,
 };
@@ -232,7 +232,8 @@ postgresql.serv…   10%   100  13ms     3";
         let sees = person.sees(80, 24);
         assert_eq!(sees[7], "sda workloads");
         assert!(
-            sees[8].starts_with("no workloads are counted: that biolat runs with --workloads off"),
+            sees[8]
+                .starts_with("no workloads are counted there: that biolat-daemon runs with --workloads off"),
             "{sees:#?}"
         );
         assert!(sees[9].ends_with("the cgroup of an I/O"), "{sees:#?}");

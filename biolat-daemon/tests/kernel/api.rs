@@ -15,7 +15,7 @@ use biolat_probe::release::Release;
 use biolat_system::host::Host;
 
 use crate::support::{
-    daemon::{self, Daemon, program, wait_for},
+    daemon::{self, Daemon, biolat, wait_for},
     figures::Figures,
     http, load,
     loop_device::LoopDevice,
@@ -130,15 +130,10 @@ fn the_node_name_replaces_the_host_name() {
         let document: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(document["host"], "node1", "{path}");
     }
-    let report = |arguments: &[&str]| {
-        let output =
-            Command::new(program()).args(["report", "-d", &device.name]).args(arguments).output().unwrap();
-        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
-    };
-    let from = report(&["--from", &daemon.address.to_string(), "0.2", "1"]);
-    assert!(from.contains(" on node1 at http://127.0.0.1:"), "{from}");
-    let own = report(&["--node-name", "node2", "--json", "0.2", "1"]);
-    assert!(own.contains(r#""host":"node2""#), "{own}");
+    let host = daemon.address.to_string();
+    let output = Command::new(biolat()).args(["hist", "--host", &host, "0.2", "1"]).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains(" on node1 at http://127.0.0.1:"), "{shown}");
 }
 
 /// Since Linux 6.18 only with io.cost, which no device here has. A figure that is missing is not taken for a wait of zero.
@@ -154,18 +149,18 @@ fn admission_is_known_before_linux_6_18_only() {
     let labels = [("device", device.name.as_str())];
     assert_eq!(figures.metrics("biolat_admission_latency_seconds", &labels).is_empty(), !is_known);
     assert_eq!(snapshot.devices[0].phases[Phase::Admission as usize], is_known);
-    let report = thread::scope(|scope| {
-        let from = daemon.address.to_string();
-        let report = scope.spawn(move || {
-            Command::new(program()).args(["report", "--from", &from, "--phases", "3", "1"]).output().unwrap()
+    let output = thread::scope(|scope| {
+        let host = daemon.address.to_string();
+        let running = scope.spawn(move || {
+            Command::new(biolat()).args(["hist", "--host", &host, "--phases", "3", "1"]).output().unwrap()
         });
-        while !report.is_finished() {
+        while !running.is_finished() {
             load::Target::open(&device.path()).read(20);
             thread::sleep(Duration::from_millis(10));
         }
-        report.join().unwrap()
+        running.join().unwrap()
     });
-    let text = String::from_utf8(report.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     let missing =
         "the wait before a request exists (throttling, wait for a tag) is not recorded by this kernel";
     assert_eq!(text.contains(missing), !is_known, "{text}");

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::support::{
     Folder,
     awake::Awake,
-    daemon::{Daemon, program, wait_for},
+    daemon::{Daemon, biolat, wait_for},
     diskstats::{GROUPS, Stat},
     fio::Writers,
     freezable::Freezable,
@@ -92,24 +92,24 @@ fn a_stall_is_found_and_every_sum_is_exact() {
     assert!(stall.iter().all(|io| io.device == name && io.op == "write"), "{stall:?}");
     assert!((1..=DEPTH as usize).contains(&stall.len()), "{stall:?}");
 
-    // Reports, of the daemon and of a file.
+    // In the terminal, of the daemon and of a file.
     let folder = Folder::new("saved-history", true);
     let file = folder.0.join("history.gz");
     let (address, file) = (daemon.address.to_string(), file.to_str().unwrap());
     let saving = Instant::now();
-    let about = report(&["--from", &address, "--save", file]);
+    let about = output(&["save", file, "--host", &address]);
     eprintln!("{about}{} bytes in {:?}", fs::metadata(file).unwrap().len(), saving.elapsed());
     let (from, to) = (format!("{:.6}", began.as_secs_f64()), format!("{:.6}", ended.as_secs_f64()));
     let at = format!("{:.6}", stalled_at.as_secs_f64());
     let ways: [&[&str]; 5] = [
-        &["--worst", "-j", "--since", &from, "--until", &to],
-        &["--since", &from, "--until", &to, "-jDF"],
-        &["--since", &from, "--until", &to, "-jD", "5"],
-        &["--at", &at, "--for", "10s", "-DF"],
-        &["--worst", "--since", &from, "--until", &to],
+        &["worst", "-j", "--since", &from, "--until", &to],
+        &["since", &from, "--until", &to, "-jDF"],
+        &["since", &from, "--until", &to, "-jD", "--every", "5"],
+        &["at", &at, "--for", "10s", "-DF"],
+        &["worst", "--since", &from, "--until", &to],
     ];
-    for source in [["--from", &address], ["--load", file]] {
-        let shown = ways.map(|way| report(&[&source[..], way].concat()));
+    for source in [["--host", &address], ["--file", file]] {
+        let shown = ways.map(|way| output(&[way, &source[..]].concat()));
         assert_worst(&shown[0], name, stalled_at);
         let whole = windows(&shown[1]);
         assert_eq!(whole.len(), 1);
@@ -132,7 +132,7 @@ fn a_stall_is_found_and_every_sum_is_exact() {
     // Nothing comes any more: the sums are the same whenever they are asked for.
     for way in [ways[1], ways[0]] {
         let told =
-            [["--from", &address], ["--load", file]].map(|source| report(&[&source[..], way].concat()));
+            [["--host", &address], ["--file", file]].map(|source| output(&[way, &source[..]].concat()));
         assert_eq!(told[0], told[1], "{way:?}");
     }
 }
@@ -143,8 +143,8 @@ pub(crate) fn get<T: serde::de::DeserializeOwned>(daemon: &Daemon, path: &str) -
     serde_json::from_slice(&answer.body).unwrap()
 }
 
-fn report(arguments: &[&str]) -> String {
-    let output = Command::new(program()).arg("report").args(arguments).output().unwrap();
+fn output(arguments: &[&str]) -> String {
+    let output = Command::new(biolat()).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{
     awake::Awake,
     browser::Browser,
-    daemon::{Daemon, program, wait_for},
+    daemon::{Daemon, biolat, wait_for},
     diskstats::{READ, Stat, WRITE},
     figures::{Figures, grown, index_of},
     freezable::Freezable,
@@ -51,9 +51,9 @@ fn assert_hung_in_the_api(daemon: &Daemon, device: &str, at_least: Duration) {
     assert!(inflight["oldest_seconds"].as_f64().unwrap() >= at_least.as_secs_f64(), "{inflight}");
 }
 
-fn assert_hung_in_a_report(daemon: &Daemon, device: &str) {
-    let from = daemon.address.to_string();
-    let output = Command::new(program()).args(["report", "--from", &from, "1", "1"]).output().unwrap();
+fn assert_hung_in_hist(daemon: &Daemon, device: &str) {
+    let host = daemon.address.to_string();
+    let output = Command::new(biolat()).args(["hist", "--host", &host, "1", "1"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let expected = format!("{device}: {WRITES} I/Os in flight, none completed in ");
     let line = text.lines().find(|line| line.starts_with(&expected));
@@ -93,7 +93,7 @@ fn a_hung_device_is_known_in_one_collection() {
         assert_hung(&first, name, submitted);
         let until_one_second = (submitted + Duration::from_secs(1)).saturating_sub(since_epoch());
         thread::sleep(until_one_second);
-        assert_hung_in_a_report(&daemon, name);
+        assert_hung_in_hist(&daemon, name);
         assert_hung_in_the_api(&daemon, name, Duration::from_secs(1));
         thread::sleep((submitted + HANG).saturating_sub(since_epoch()));
         let last = daemon.fresh();

@@ -15,7 +15,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::support::{
     Folder,
-    daemon::{Daemon, program, wait_for},
+    daemon::{Daemon, biolat, program, wait_for},
     figures::{Figures, PROTOBUF},
     http,
     load::{StopFlag, Target},
@@ -218,23 +218,26 @@ fn without_further_threads_requests_are_answered() {
     assert!(!daemon.log().iter().any(|line| line.contains("panicked")), "{:?}", daemon.log());
 }
 
-/// A thread that cannot be started is one line, whichever thread it is, of the daemon and of `report`.
+/// A thread that cannot be started is one line, whichever thread it is, of the daemon and of `biolat`.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn too_low_a_limit_of_threads_is_one_line() {
     let folder = Folder::new("no-threads", true);
     let cgroup = Cgroup::new("pids", ["pids.max", "pids.max"], 1);
     let history = format!("--history-file {}", folder.0.join("history").display());
-    for arguments in ["--interval 100ms", &history, "report 1 1", "report --from localhost:1 1 1"] {
-        let listen = if arguments.starts_with("--") { "--listen 127.0.0.1:0" } else { "" };
+    let daemon =
+        ["--interval 100ms", &history].map(|options| (program(), format!("--listen 127.0.0.1:0 {options}")));
+    let terminal = ["hist 1 1", "hist --host localhost:1 1 1", "worst --host localhost:1"];
+    let terminal = terminal.map(|command| (biolat(), command.to_owned()));
+    for (program, arguments) in daemon.into_iter().chain(terminal) {
         let mut refused = 0;
         for limit in 1..20 {
             cgroup.set("pids.max", limit);
             let script = format!(
-                "echo $$ > {}/cgroup.procs && exec timeout --foreground 3 \"$0\" {arguments} {listen}",
+                "echo $$ > {}/cgroup.procs && exec timeout --foreground 3 \"$0\" {arguments}",
                 cgroup.0.display()
             );
-            let output = Command::new("sh").args(["-c", &script]).arg(program()).output().unwrap();
+            let output = Command::new("sh").args(["-c", &script]).arg(&program).output().unwrap();
             let log = String::from_utf8(output.stderr).unwrap();
             // timeout cannot start the daemon.
             if log.contains("fork system call failed") {

@@ -1,5 +1,5 @@
 //! A device whose latency depends on the size of a request by more than its bytes explain, and one where it does not: what
-//! the metrics, the words of `report` and the panels of the dashboard tell of both.
+//! the metrics, the findings of `biolat` and the panels of the dashboard tell of both.
 
 use std::{
     collections::BTreeMap,
@@ -12,12 +12,12 @@ use std::{
 use serde_json::Value;
 
 use crate::support::{
+    biolat::Biolat,
     daemon::{Daemon, wait_for},
     figures::Figures,
     load::Target,
     nbd::Nbd,
     prometheus::{Prometheus, alert_rule_with, recording_rules_with},
-    report::Report,
 };
 
 const ALERT: &str = "BlockDeviceSlowForSize";
@@ -27,10 +27,10 @@ const DASHBOARD: &str = include_str!("../../../deploy/grafana/biolat.json");
 /// Sizes in bytes, and their bands.
 const SIZES: [(usize, &str); 3] = [(4 << 10, "le_4KiB"), (64 << 10, "le_64KiB"), (256 << 10, "le_256KiB")];
 
-/// I/Os of each size and op: more than the 30 that `report` compares.
+/// I/Os of each size and op: more than the 30 that `biolat` compares.
 const ROUNDS: usize = 40;
 
-/// The report's probe reads the clock of each I/O after the daemon's probe, in between which an emulated CPU may have to wait: so
+/// The probe of `biolat` reads the clock of each I/O after the daemon's probe, in between which an emulated CPU may have to wait: so
 /// many seconds in all I/Os of a size.
 const LATER: f64 = 0.02;
 
@@ -117,9 +117,9 @@ fn mean(figures: &Figures, device: &str, op: &str, band: &str) -> f64 {
     latencies.sample_sum / latencies.sample_count as f64
 }
 
-/// The findings of `report` on slow sizes.
-fn findings(report: &str) -> Vec<String> {
-    let findings = report.split("Findings in").nth(1).unwrap_or_else(|| panic!("{report}"));
+/// The findings on slow sizes.
+fn findings(text: &str) -> Vec<String> {
+    let findings = text.split("Findings in").nth(1).unwrap_or_else(|| panic!("{text}"));
     let findings = findings.replace("\n  ", " ");
     findings.lines().filter(|line| line.contains("what the size explains")).map(str::to_owned).collect()
 }
@@ -204,12 +204,12 @@ fn a_device_that_is_slow_for_large_requests() {
     let daemon =
         Daemon::start(&["--interval", "500ms", "--format", "native", "--device", &devices.join("|")]);
     let prometheus = prometheus(&daemon);
-    let report = Report::start("size-latency", &["-d", &devices.join(",")]);
+    let running = Biolat::start("size-latency", &["hist", "-d", &devices.join(",")]);
     thread::scope(|scope| {
         scope.spawn(|| large.load());
         scope.spawn(|| all.load());
     });
-    let text = report.end();
+    let text = running.end();
     let figures = daemon.fresh();
     large.check(&figures);
     all.check(&figures);

@@ -1,4 +1,4 @@
-//! `report --top` in an emulated terminal.
+//! `biolat top` in an emulated terminal.
 
 use std::{
     net::SocketAddr,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::support::{
-    daemon::{Daemon, command, program},
+    daemon::{Daemon, biolat, command, program},
     loop_device::LoopDevice,
     terminal::{Screen, Terminal},
 };
@@ -74,7 +74,7 @@ fn the_slow_device_is_at_the_top() {
     let (fast, slow) = (Busy::fast(), Busy::slow());
     let (fast, slow) = (fast.device.name.as_str(), slow.device.name.as_str());
     let both = format!("{fast}|{slow}");
-    let mut terminal = Terminal::run(&program(), &["report", "--top", "--device", &both]);
+    let mut terminal = Terminal::run(&biolat(), &["top", "--device", &both]);
     let is_live = |screen: &Screen| screen.shows("LIVE") && screen.shows(fast) && screen.shows(slow);
     let screen = terminal.wait_for("the slow device at the top", |s| is_live(s) && first_row(s) == slow);
     assert!(screen.alternate && !screen.cursor && !screen.restored, "{screen:?}");
@@ -116,9 +116,9 @@ fn the_slow_device_is_at_the_top() {
     assert!(screen.is_restored() && screen.status == Some(0), "{screen:?}");
 }
 
-/// `report --top` with its own probe, in its sandbox.
+/// `biolat top` with its own probe, in its sandbox.
 fn start_top() -> Terminal {
-    let mut terminal = Terminal::run(&program(), &["report", "--top", "0.2"]);
+    let mut terminal = Terminal::run(&biolat(), &["top", "0.2"]);
     let screen = terminal.wait_for("the table", |s| s.shows("LIVE") && s.shows("DEVICE"));
     assert!(screen.alternate && !screen.cursor && !screen.restored, "{screen:?}");
     terminal
@@ -145,7 +145,7 @@ fn the_terminal_is_restored_however_it_ends() {
 #[ignore = "needs root and Python's pyte: cargo xtask test"]
 fn it_goes_to_the_background_and_comes_back() {
     let mut terminal = Terminal::run("bash".as_ref(), &["--norc", "--noprofile", "-i"]);
-    let command = format!("PS1='ready$ '; '{}' report --top 0.2\n", program().to_str().unwrap());
+    let command = format!("PS1='ready$ '; '{}' top 0.2\n", biolat().to_str().unwrap());
     terminal.press(&command);
     let is_table = |s: &Screen| s.alternate && !s.cursor && s.shows("LIVE") && s.shows("DEVICE");
     terminal.wait_for("the table", is_table);
@@ -181,7 +181,7 @@ fn a_lost_daemon_is_reported_and_retried() {
     let daemon = Daemon::start_command(command(&["--interval", "200ms"]).stdout(Stdio::null()));
     let address = daemon.address;
     let url = format!("http://{address}");
-    let mut terminal = Terminal::run(&program(), &["report", "--top", "--from", &url]);
+    let mut terminal = Terminal::run(&biolat(), &["top", "--host", &url]);
     let screen = terminal.wait_for("the table", |s| s.shows("LIVE") && s.shows("0 s old"));
     assert!(screen.shows(&url), "{screen:?}");
     drop(daemon);
@@ -192,14 +192,4 @@ fn a_lost_daemon_is_reported_and_retried() {
     terminal.press("q");
     let screen = terminal.wait_for("its end", |s| s.state == "ended");
     assert!(screen.is_restored() && screen.status == Some(0), "{screen:?}");
-}
-
-#[test]
-#[ignore = "needs root: cargo xtask test"]
-fn without_a_terminal_it_fails() {
-    let output = Command::new(program()).args(["report", "--top"]).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
-    assert!(stderr.starts_with("error: --top needs a terminal"), "{stderr}");
-    assert!(output.stdout.is_empty());
 }

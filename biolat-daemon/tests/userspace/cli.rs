@@ -54,6 +54,23 @@ fn usage_errors_exit_with_2() {
     fails(&["--device-exclude", "("], 2, &["--device-exclude '('", "not a regular expression"]);
 }
 
+/// The terminal tool was a command of the daemon.
+#[test]
+fn report_names_the_command_of_biolat() {
+    for (arguments, command) in [
+        (&[][..], "biolat hist (see"),
+        (&["-DF", "1", "10"], "biolat hist (see"),
+        (&["--who", "5"], "biolat who (see"),
+        (&["--slow=100ms"], "biolat slow (see"),
+        (&["--top", "--from", "db1"], "biolat top --host HOST (see"),
+        (&["--from=db1", "--at", "03:00"], "biolat at TIME --host HOST (see"),
+        (&["--load", "x", "--worst"], "biolat worst (see"),
+        (&["--from", "db1", "--save", "x"], "biolat save FILE --host HOST (see"),
+    ] {
+        fails(&[&["report"], arguments].concat(), 2, &["report is the program biolat now", command]);
+    }
+}
+
 #[test]
 fn environment_variables_are_validated() {
     let output =

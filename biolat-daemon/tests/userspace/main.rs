@@ -1,4 +1,4 @@
-//! Tests that need neither the probe nor root: the command line, the HTTP server, its formats and API, `check` and `report`.
+//! Tests that need neither the probe nor root: the command line, the HTTP server, its formats and API, and `check`.
 //! `clients` and `exemplars` need other programs and are ignored unless `cargo xtask test` runs them.
 
 #![forbid(unsafe_code)]
@@ -19,10 +19,6 @@ mod formats;
 mod http;
 mod properties;
 mod reload;
-mod report;
-mod report_past;
-mod report_saved;
-mod report_slow;
 mod series;
 #[path = "../support/mod.rs"]
 mod support;

@@ -30,7 +30,8 @@ const ALWAYS_THERE: &[&str] =
 #[test]
 fn every_client_test_and_program_is_required() {
     let tests = root().join("biolat-daemon/tests");
-    for entry in fs::read_dir(tests.join("userspace")).unwrap().map(Result::unwrap) {
+    let userspace = [tests.join("userspace"), root().join("biolat-cli/tests/userspace")];
+    for entry in userspace.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(Result::unwrap) {
         let Some(name) =
             entry.file_name().to_str().and_then(|name| name.strip_suffix(".rs")).map(str::to_owned)
         else {

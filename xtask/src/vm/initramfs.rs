@@ -1,4 +1,4 @@
-//! The guest's initramfs: the tests, the daemon, kernel modules and a few programs.
+//! The guest's initramfs: the tests, biolat's programs, kernel modules and a few other programs.
 //!
 //! An initramfs may consist of several archives: those that do not depend on the tests are built once.
 
@@ -17,7 +17,7 @@ use super::{kernels::Kernel, programs::Programs};
 use crate::{
     folder::make_empty,
     host::{self, tool},
-    process::output,
+    process::{output, run},
     static_build::{self, Architecture, static_cargo},
     suites,
 };
@@ -199,11 +199,13 @@ pub(super) fn switch(folder: &Path) -> Result<Vec<u8>> {
     archive.finish()
 }
 
-/// An archive of the test binary, the daemon, the tools of the tests of these names, and an init that runs these tests.
+/// An archive of the test binary, the daemon, the terminal tool, the tools of the tests of these names, and an init that runs
+/// these tests.
 pub(super) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     archive.add(&built.tests, Path::new("/biolat/tests"))?;
     archive.add(&built.daemon, Path::new("/biolat/biolat-daemon"))?;
+    archive.add(&built.biolat(), Path::new("/biolat/biolat"))?;
     archive.add(&built.cells, Path::new("/biolat/cells.o"))?;
     let programs = Programs::of(built.architecture)?;
     for path in suites::tools(names) {
@@ -233,7 +235,7 @@ pub(crate) struct TestBinaries {
 }
 
 impl TestBinaries {
-    /// Builds the test binary, the daemon and the object of the `buckets` test.
+    /// Builds the test binary, the programs that it runs and the object of the `buckets` test.
     pub(crate) fn build(architecture: Architecture) -> Result<Self> {
         let mut command = static_cargo("rustc", "biolat-daemon", architecture)?;
         command.args(["--release", "--test", "kernel", "--message-format=json-render-diagnostics", "--"]);
@@ -246,10 +248,17 @@ impl TestBinaries {
         let tests = messages.lines().filter(|line| line.contains(r#""kind":["test"]"#));
         let tests = tests.filter_map(|line| field(line, "executable")).next_back();
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
+        let mut command = static_cargo("build", "biolat-cli", architecture)?;
+        run(command.args(["--release", "--bin", "biolat"]))?;
         // Cargo builds the daemon along with its tests. Another one shows whether they fail.
         let daemon = env::var_os("BIOLAT_TEST_DAEMON").map(PathBuf::from);
         let daemon = daemon.unwrap_or_else(|| static_build::folder(architecture).join("biolat-daemon"));
         Ok(Self { architecture, tests, daemon, cells: crate::ebpf::build_cells()? })
+    }
+
+    /// The terminal tool, which lies beside the daemon.
+    fn biolat(&self) -> PathBuf {
+        static_build::folder(self.architecture).join("biolat")
     }
 
     /// A command that runs the tests on this machine, as root.

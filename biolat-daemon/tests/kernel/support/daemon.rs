@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     io::{BufRead as _, BufReader},
     net::SocketAddr,
+    path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -25,6 +26,11 @@ pub(crate) struct Daemon {
 /// Path of the daemon: `BIOLAT_TEST_DAEMON` on a machine that did not build it.
 pub(crate) fn program() -> OsString {
     std::env::var_os("BIOLAT_TEST_DAEMON").unwrap_or_else(|| env!("CARGO_BIN_EXE_biolat-daemon").into())
+}
+
+/// Path of the terminal tool, which lies beside the daemon.
+pub(crate) fn biolat() -> OsString {
+    PathBuf::from(program()).with_file_name("biolat").into()
 }
 
 /// The daemon's command, on any free port.

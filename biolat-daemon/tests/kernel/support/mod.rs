@@ -1,6 +1,7 @@
 //! Shared by the kernel tests: devices, load with a known count, daemons and their metrics.
 
 pub(crate) mod awake;
+pub(crate) mod biolat;
 pub(crate) mod block;
 pub(crate) mod bpf;
 pub(crate) mod bpf_file_system;
@@ -34,7 +35,6 @@ pub(crate) mod prometheus;
 #[path = "../../support/prometheus.rs"]
 mod prometheus_server;
 pub(crate) mod rcu_reader;
-pub(crate) mod report;
 pub(crate) mod scsi_debug;
 pub(crate) mod settled;
 pub(crate) mod slow_log;

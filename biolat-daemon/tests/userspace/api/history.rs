@@ -8,12 +8,7 @@ use std::{
 
 use biolat_daemon::http::Limits;
 use biolat_history::{HistoryLimits, SharedHistory};
-use biolat_model::{
-    api::ApiHistory,
-    cgroup::Identity,
-    size_histogram::SizeHistogram,
-    snapshot::{SizesView, Snapshot, WorkloadUsage, WorkloadView},
-};
+use biolat_model::{api::ApiHistory, snapshot::Snapshot};
 use flate2::read::GzDecoder;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -21,61 +16,12 @@ use tokio::{
 };
 
 use crate::support::{
+    history::filled,
     server::{Reply, Server},
     snapshots::snapshot,
 };
 
 const PATH: &str = "/api/v1/history";
-
-/// So many collections of these devices, one every 5 s, until now. Each came with as many reads as the one before, and one more.
-pub(crate) fn filled(devices: usize, collections: u64) -> (SharedHistory, SystemTime) {
-    let history = SharedHistory::new(
-        HistoryLimits { age: Duration::from_secs(93_600), bytes: 64 << 20 },
-        Duration::ZERO,
-    );
-    let now =
-        UNIX_EPOCH + Duration::from_secs(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs());
-    let began = now - Duration::from_secs(5 * collections);
-    let mut snapshot = snapshot(devices);
-    snapshot.started = began;
-    for view in &mut snapshot.devices {
-        view.since = began;
-        view.series.iter_mut().for_each(|series| {
-            (series.bytes, series.histograms) = Default::default();
-        });
-    }
-    for number in 1..=collections {
-        snapshot.taken = began + Duration::from_secs(5 * number);
-        let cgroup = "/system.slice/a.service";
-        let mut workload = WorkloadView::new(cgroup, &Identity::of_path(cgroup), began);
-        for (device, series) in snapshot.devices.iter_mut().flat_map(|view| {
-            let device = &view.device.name;
-            view.series.iter_mut().map(move |series| (device, series))
-        }) {
-            series.bytes += 4096 * number;
-            series.sizes = Some(SizesView {
-                requests: SizeHistogram {
-                    buckets: vec![(12, 160 * number * (number + 1) / 2)],
-                    ..SizeHistogram::default()
-                },
-                bands: Vec::new(),
-            });
-            workload.usage.push(WorkloadUsage {
-                device: device.clone(),
-                op: series.op.clone(),
-                bytes: series.bytes,
-                ..WorkloadUsage::default()
-            });
-            for histogram in &mut series.histograms {
-                histogram.buckets = (-100..60).map(|index| (index, number * (number + 1) / 2)).collect();
-                histogram.sum_ns += u128::from(number) * 1000;
-            }
-        }
-        snapshot.workloads = Some(vec![workload]);
-        history.record(&Arc::new(snapshot.clone()), Duration::from_secs(1000 + 5 * number));
-    }
-    (history, now)
-}
 
 fn document(body: &[u8]) -> ApiHistory {
     serde_json::from_slice(body).unwrap()

@@ -1,10 +1,10 @@
-//! The findings of `report` on devices whose latency is known.
+//! The findings of `biolat` on devices whose latency is known.
 
 use std::{thread, time::Duration};
 
 use crate::support::{
-    block, cgroup::Hierarchy, daemon::Daemon, load::Target, nbd::Nbd, null_blk::NullBlk,
-    prometheus::Prometheus, report::Report,
+    biolat::Biolat, block, cgroup::Hierarchy, daemon::Daemon, load::Target, nbd::Nbd, null_blk::NullBlk,
+    prometheus::Prometheus,
 };
 
 const READS: u64 = 600;
@@ -22,12 +22,12 @@ fn read_all(disks: &[&NullBlk]) {
 
 fn findings(disks: &[&NullBlk], name: &str) -> String {
     let names: Vec<_> = disks.iter().map(|disk| disk.name.as_str()).collect();
-    let report = Report::start(name, &["-d", &names.join(",")]);
+    let running = Biolat::start(name, &["hist", "-d", &names.join(",")]);
     read_all(disks);
-    in_words(&report.end())
+    in_words(&running.end())
 }
 
-/// The findings of a report, each in one line.
+/// The findings at its end, each in one line.
 fn in_words(text: &str) -> String {
     text.split("Findings in").nth(1).unwrap_or_else(|| panic!("{text}")).replace("\n  ", " ")
 }
@@ -84,7 +84,7 @@ fn a_noisy_neighbor_is_named() {
     let [backup, database] = ["/backup.service", "/database.service"].map(|path| hierarchy.create(path));
     let daemon = Daemon::start(&["--interval", "500ms", "--format", "native", "--device", &device.name]);
     let prometheus = Prometheus::in_guest("prometheus-neighbor", daemon.address, &[]);
-    let report = Report::start("neighbor", &["--who", "-d", &device.name]);
+    let running = Biolat::start("neighbor", &["who", "-d", &device.name]);
     let file = device.path().display().to_string();
     let fio = |options: &str| {
         let fixed = "--name=load --direct=1 --ioengine=psync --thread --size=64m --time_based --runtime=8";
@@ -107,7 +107,7 @@ fn a_noisy_neighbor_is_named() {
         found.unwrap()["value"][1].as_str().unwrap().parse::<f64>().unwrap()
     };
     assert!(share("/backup.service") > 0.75 && share("/database.service") < 0.25, "{shares:?}");
-    let text = report.end();
+    let text = running.end();
     println!("{text}");
     let table = text.split_once("workloads by share of the drive's time").unwrap().1;
     let place = |workload| table.find(workload).unwrap_or_else(|| panic!("no {workload}: {text}"));

@@ -1,11 +1,11 @@
-//! `report --save` and `--load`: what a file tells is what the daemon told, and a file that is none is one clear line.
+//! `biolat save` and `--file`: what a file tells is what the daemon told, and a file that is none is one clear line.
 
 use std::{
     fs,
     io::{Read as _, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -13,20 +13,12 @@ use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde_json::{Value, json};
 
 use crate::{
-    report::{command, fails, server_of, text},
-    report_past::{DRIVE, MINUTES, STALL, date, day, now},
-    support::{certificates::Folder, server::BackgroundServer, snapshots::snapshot},
+    past::{DRIVE, MINUTES, STALL, date, day, now},
+    support::{
+        PROGRAM, certificates::Folder, fails, is_refused, run, run_in_400_mib, server::BackgroundServer,
+        server_of, snapshots::snapshot, text, unwrapped, works,
+    },
 };
-
-fn run(arguments: &[&str]) -> Output {
-    command(arguments).output().unwrap()
-}
-
-fn works(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -42,7 +34,7 @@ fn unzipped(path: &Path) -> String {
 
 fn saved(folder: &Folder, from: SocketAddr) -> PathBuf {
     let path = folder.0.join("db1.biolat.gz");
-    works(&["--from", &from.to_string(), "--save", path.to_str().unwrap()]);
+    works(&["save", path.to_str().unwrap(), "--host", &from.to_string()]);
     path
 }
 
@@ -65,32 +57,35 @@ fn a_file_tells_what_the_daemon_told() {
     let (clock, since) = (date(stall, "%H:%M"), (stall - 120).to_string());
     let until = (stall + 300).to_string();
     for arguments in [
-        &["--worst"][..],
-        &["--worst", "-j"],
-        &["--worst", "--since", &since, "--until", &until],
-        &["--at", &clock, "--for", "5m", "-D"],
-        &["--at", &clock, "-DF", "-P", "-m"],
-        &["--at", &(stall + 20).to_string(), "--for", "5s", "-F"],
-        &["--since", &since, "--until", &until, "-D", "60"],
-        &["--since", &since, "--until", &until, "-jDF", "90"],
-        &["--since", "1000000000", "-j"],
-        &["--since", "1000000000", "-d", DRIVE, "-jD", "3600"],
-        &["--since", "1000000000", "--fine", "-Q"],
+        &["worst"][..],
+        &["worst", "-j"],
+        &["worst", "--since", &since, "--until", &until],
+        &["at", &clock, "--for", "5m", "-D"],
+        &["at", &clock, "-DF", "-P", "-m"],
+        &["at", &(stall + 20).to_string(), "--for", "5s", "-F"],
+        &["since", &since, "--until", &until, "-D", "--every", "60"],
+        &["since", &since, "--until", &until, "-jDF", "--every", "90"],
+        &["since", "1000000000", "-j"],
+        &["since", "1000000000", "-d", DRIVE, "-jD", "--every", "3600"],
+        &["since", "1000000000", "--fine", "-Q"],
+        &["hist", "--at", &clock, "--for", "5m", "-DF"],
+        &["who", "--at", &clock],
+        &["sizes", "--since", &since, "--until", &until, "60"],
     ] {
-        let live = works(&[&["--from", &from.to_string()], arguments].concat());
-        let loaded = works(&[&["--load", file.to_str().unwrap()], arguments].concat());
+        let live = works(&[arguments, &["--host", &from.to_string()]].concat());
+        let loaded = works(&[arguments, &["--file", file.to_str().unwrap()]].concat());
         assert_eq!(shown(&loaded), shown(&live), "{arguments:?}");
         assert!(!shown(&live).is_empty(), "{arguments:?}");
     }
-    for arguments in [["--load", file.to_str().unwrap()], ["--from", &from.to_string()]] {
-        let before = works(&[&arguments[..], &["--at", "1000000000"]].concat());
+    for source in [["--file", file.to_str().unwrap()], ["--host", &from.to_string()]] {
+        let before = works(&[&["at", "1000000000"], &source[..]].concat());
         assert!(before.contains("nothing is kept of that time: the history begins at 20"), "{before}");
     }
-    let all = works(&["--load", file.to_str().unwrap(), "-D"]);
-    let unwrapped = all.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(unwrapped.contains(&format!("on example in {}, saved at ", file.display())), "{all}");
+    let all = works(&["hist", "--file", file.to_str().unwrap(), "-D"]);
+    let about = format!("on example in {}, saved at ", file.display());
+    assert!(unwrapped(&all).contains(&about), "{all}");
     assert!(all.contains(&format!("{} I/O in ", "86,407")), "60 a minute, and 7: {all}");
-    let json = works(&["--load", file.to_str().unwrap(), "-jD", "60"]);
+    let json = works(&["hist", "--file", file.to_str().unwrap(), "-jD", "60"]);
     assert_eq!(json.lines().count() as u64, MINUTES);
 }
 
@@ -112,27 +107,22 @@ fn lines_of_a_file() {
     assert_eq!(head["slow"]["ios"], json!([]));
     assert_eq!(lines.last(), Some(&json!({"end": {"intervals": MINUTES}})));
     // The intervals are those of the API.
-    let rest =
-        [&folder.0.join("range.gz").to_string_lossy()[..], "--at", &(now - 300).to_string(), "--for", "3m"]
-            .map(str::to_owned);
-    let rest: Vec<_> = rest.iter().map(String::as_str).collect();
-    let about = works(&[&["--from", &from.to_string(), "--save"], &rest[..]].concat());
+    let (file, began) = (folder.0.join("range.gz"), (now - 300).to_string());
+    let range = ["--at", &began, "--for", "3m", "--host", &from.to_string()];
+    let about = works(&[&["save", file.to_str().unwrap()], &range[..]].concat());
     assert!(about.starts_with("saved 3 intervals of example to "), "{about}");
-    let part = unzipped(Path::new(rest[0]));
+    let part = unzipped(&file);
     let part: Vec<Value> = part.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(part[1..4], lines[lines.len() - 6..lines.len() - 3]);
     assert_eq!(part[0]["history"]["from"].as_f64(), Some((now - 300) as f64));
     // Of one device, in the snapshot too.
     let one = folder.0.join("one.gz");
-    works(&["--from", &from.to_string(), "-d", DRIVE, "--save", one.to_str().unwrap()]);
+    works(&["save", one.to_str().unwrap(), "--host", &from.to_string(), "-d", DRIVE]);
     let one = unzipped(&one);
     assert!(one.contains(DRIVE) && !one.contains("nvme0n1"));
     // Of another one, and through pipes.
-    let script = "\"$0\" report --from $1 -d nvme0n1 --save - | \"$0\" report --load - -jD";
-    let output = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_biolat-daemon"), &from.to_string()])
-        .output()
-        .unwrap();
+    let script = "\"$0\" save - --host $1 -d nvme0n1 | \"$0\" hist --file - -jD";
+    let output = Command::new("sh").args(["-c", script, PROGRAM, &from.to_string()]).output().unwrap();
     let window: Value = serde_json::from_slice(&output.stdout).unwrap();
     let blocks = window["blocks"].as_array().unwrap();
     assert_eq!((blocks.len(), &blocks[0]["ios"]), (1, &json!(86_400)));
@@ -145,7 +135,7 @@ fn a_recorded_file_is_read() {
     let fixture =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/userspace/fixtures/saved_history_1.jsonl.gz");
     let fixture = fixture.to_str().unwrap();
-    let json = works(&["--load", fixture, "-jDF", "--since", "1767582000", "60"]);
+    let json = works(&["since", "1767582000", "--file", fixture, "-jDF", "--every", "60"]);
     let windows: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let figures = |window: &Value| {
         let block = &window["blocks"][0];
@@ -155,7 +145,7 @@ fn a_recorded_file_is_read() {
     assert_eq!(windows.iter().map(figures).collect::<Vec<_>>(), expected);
     assert_eq!(windows[0]["slow"][0]["workload"], "/system.slice/postgresql.service");
     assert_eq!((&windows[0]["host"], &windows[0]["ended"]), (&json!("db1"), &json!(1_767_582_060.0)));
-    let worst = works(&["--load", fixture, "--worst", "-j"]);
+    let worst = works(&["worst", "--file", fixture, "-j"]);
     let worst: Value = serde_json::from_str(worst.lines().next().unwrap()).unwrap();
     let expected = (&json!("nvme3n1"), &json!(3.999), &json!(1_767_582_000.0));
     assert_eq!((&worst["device"], &worst["latency"], &worst["began"]), expected);
@@ -212,39 +202,33 @@ fn files_that_are_none() {
             (head(plain) + &INTERVAL.replace(":60,", ":-60,") + END).into_bytes(),
             "interval 1: cannot convert float seconds",
         ),
-        (head(|head| head["saved"] = json!(-1.0)).into_bytes(), "a wrong time"),
-        (head(|head| head["saved"] = json!(1e300)).into_bytes(), "a wrong time"),
+        ((head(|head| head["saved"] = json!(-1.0)) + INTERVAL + END).into_bytes(), "a wrong time"),
+        ((head(|head| head["saved"] = json!(1e300)) + INTERVAL + END).into_bytes(), "a wrong time"),
         (head(|head| head["history"]["interval"] = json!(0.0)).into_bytes(), "it collects every 0 s"),
         (gzip(&bomb), "a line is longer than 32 MiB"),
     ] {
         let path = folder.0.join("file");
         fs::write(&path, content).unwrap();
-        // 400 MiB of address space.
-        let output = Command::new("sh")
-            .args(["-c", "ulimit -v 400000; exec \"$0\" report --load \"$1\" --worst"])
-            .arg(env!("CARGO_BIN_EXE_biolat-daemon"))
-            .arg(&path)
-            .output()
-            .unwrap();
+        let output = run_in_400_mib("\"$0\" worst --file \"$1\"", &[path.to_str().unwrap()]);
         fails(&output, &[&path.display().to_string(), expected]);
     }
     let path = folder.0.join("file");
     fs::write(&path, whole).unwrap();
-    assert!(works(&["--load", path.to_str().unwrap(), "--worst"]).contains("no I/O"));
+    assert!(works(&["worst", "--file", path.to_str().unwrap()]).contains("no I/O"));
     let lost = format!("{{\"lost\":{{\"clock\":{}}},", u64::MAX / 2 + 1);
     let lost = INTERVAL.replace("\"lost\":{},", "").replacen('{', &lost, 1);
     fs::write(&path, head(plain) + &lost + &lost + &END.replace('1', "2")).unwrap();
-    let sum = works(&["--load", path.to_str().unwrap(), "60"]);
+    let sum = works(&["hist", "--file", path.to_str().unwrap(), "60"]);
     assert!(sum.contains("18,446,744,073,709,551,615 clock"), "{sum}");
-    fails(&run(&["--load", folder.0.to_str().unwrap()]), &["Is a directory"]);
-    fails(&run(&["--load", "/nonexistent/file"]), &["cannot open /nonexistent/file", "No such file"]);
+    fails(&run(&["hist", "--file", folder.0.to_str().unwrap()]), &["Is a directory"]);
+    fails(&run(&["who", "--file", "/nonexistent/file"]), &["cannot open /nonexistent/file", "No such file"]);
 }
 
 #[test]
 fn places_that_cannot_be_written() {
     let folder = Folder::new("saved-places");
     let from = server(now()).to_string();
-    let save = |file: &Path| run(&["--from", &from, "--save", file.to_str().unwrap()]);
+    let save = |file: &Path| run(&["save", file.to_str().unwrap(), "--host", &from]);
     let existing = folder.write("existing", "precious");
     fails(&save(&existing), &["existing exists: give another name, or remove it"]);
     assert_eq!(fs::read_to_string(&existing).unwrap(), "precious");
@@ -253,17 +237,22 @@ fn places_that_cannot_be_written() {
     fails(&save(Path::new("/proc/biolat.gz")), &["cannot write /proc/biolat.gz: "]);
     fails(&save(&existing.join("file")), &["cannot write "]);
     // A file system that is full after 4 KiB.
+    let full = folder.0.join("full");
     let output = Command::new("sh")
-        .args(["-c", "ulimit -f 8; exec \"$0\" report --from \"$1\" --save \"$2\""])
-        .arg(env!("CARGO_BIN_EXE_biolat-daemon"))
-        .args([&from, folder.0.join("full").to_str().unwrap()])
+        .args([
+            "-c",
+            "ulimit -f 8; exec \"$0\" save \"$1\" --host \"$2\"",
+            PROGRAM,
+            full.to_str().unwrap(),
+            &from,
+        ])
         .output()
         .unwrap();
     fails(&output, &["cannot write to ", "full: File too large"]);
     // A daemon that is cut off in the middle.
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"version\":1,\"biolat\"";
     let half = server_of(half).to_string();
-    let cut = run(&["--from", &half, "--save", folder.0.join("cut").to_str().unwrap()]);
+    let cut = run(&["save", folder.0.join("cut").to_str().unwrap(), "--host", &half]);
     fails(&cut, &["closed the connection within its answer"]);
     let names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["existing"], "nothing is left");
@@ -271,18 +260,17 @@ fn places_that_cannot_be_written() {
 
 #[test]
 fn wrong_options() {
-    for arguments in [
-        &["--save", "x"][..],
-        &["--load", "x", "--from", "db1"],
-        &["--load", "x", "--save", "y"],
-        &["--load", "x", "--user", "alice"],
-        &["--load", "x", "--top"],
-        &["--load", "x", "--slow"],
-        &["--from", "db1", "--save", "x", "--worst"],
-        &["--from", "db1", "--save", "x", "-j"],
-        &["--from", "db1", "--save", "x", "5"],
+    for (arguments, expected) in [
+        (&["save"][..], "<FILE>"),
+        (&["hist", "--file", "x", "--host", "db1"], "cannot be used with"),
+        (&["who", "--file", "x", "--user", "alice"], "cannot be used with"),
+        (&["top", "--file", "x"], "unexpected argument '--file'"),
+        (&["slow", "--file", "x"], "unexpected argument '--file'"),
+        (&["save", "x", "--file", "y"], "unexpected argument '--file'"),
+        (&["save", "x", "5"], "unexpected argument '5'"),
+        (&["hist", "--file", "x", "5", "3"], "leave out COUNT and -T"),
     ] {
-        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+        is_refused(&run(arguments), &[expected]);
     }
 }
 
@@ -345,9 +333,9 @@ fn a_file_with_thousands_of_devices_is_read_in_proportion_to_its_length() {
         let path = folder.0.join(format!("{devices}-{per_line}"));
         fs::write(&path, crowded(devices, per_line)).unwrap();
         let path = path.to_str().unwrap();
-        [&["-D"][..], &["--worst"]].map(|options| {
+        [&["since", "1000000000", "-D"][..], &["worst", "--since", "1000000000"]].map(|command| {
             let began = Instant::now();
-            let arguments = [&["--load", path, "--since", "1000000000"], options].concat();
+            let arguments = [command, &["--file", path]].concat();
             let output = run(&arguments);
             assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
             began.elapsed()

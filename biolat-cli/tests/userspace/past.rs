@@ -1,4 +1,4 @@
-//! `report --at`, `--since` and `--worst` on a server with a synthetic day, in which one drive stalled for four seconds.
+//! `at`, `since` and `worst` on a server with a synthetic day, in which one drive stalled for four seconds.
 
 use std::{
     net::SocketAddr,
@@ -16,13 +16,14 @@ use biolat_model::{
     snapshot::{BandView, SeriesView, SizesView, SlowIo, WorkloadUsage, WorkloadView},
 };
 
-use crate::{
-    api::history::filled,
-    report::{command, fails, server_of, text},
-    support::{
-        server::BackgroundServer,
-        snapshots::{serve_config, snapshot},
-    },
+use crate::support::{
+    fails,
+    history::filled,
+    is_refused, run, run_in_400_mib,
+    server::BackgroundServer,
+    server_of,
+    snapshots::{serve_config, snapshot},
+    text, unwrapped, works,
 };
 
 pub(crate) const MINUTES: u64 = 24 * 60;
@@ -123,10 +124,9 @@ fn biolat(history: SharedHistory) -> SocketAddr {
     BackgroundServer::of_history(None, history).address
 }
 
-fn report(address: SocketAddr, arguments: &[&str]) -> String {
-    let output = command(&[&["--from", &address.to_string()], arguments].concat()).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
+/// The output of a command that asks this daemon.
+fn of(address: SocketAddr, arguments: &[&str]) -> String {
+    works(&[arguments, &["--host", &address.to_string()]].concat())
 }
 
 /// A time of day in this host's time zone, as `date` writes it.
@@ -143,9 +143,9 @@ fn the_stall_is_found() {
     let stall = now - 60 * STALL;
 
     // Without knowing when.
-    let worst = report(address, &["--worst"]);
+    let worst = of(address, &["worst"]);
     let lines: Vec<_> = worst.lines().collect();
-    assert!(lines[0].starts_with("reading the history of biolat"), "{worst}");
+    assert!(lines[0].starts_with("the history of biolat-daemon "), "{worst}");
     let row = lines.iter().find(|line| line.contains(DRIVE)).unwrap();
     assert_eq!(
         lines.iter().position(|line| line == row),
@@ -162,28 +162,33 @@ fn the_stall_is_found() {
     assert_eq!(failed.len(), 1, "{worst}");
 
     // By its time of day.
-    let window = report(address, &["--at", &date(stall, "%H:%M"), "--for", "5m", "-D"]);
+    let window = of(address, &["at", &date(stall, "%H:%M"), "--for", "5m", "-D"]);
     assert!(window.contains(&format!("{time} to {}, 300 s", date(stall + 300, "%H:%M:%S"))), "{window}");
     assert!(window.contains("Slowest I/Os:") && window.contains("postgresql.service"), "{window}");
     assert!(window.contains("Findings in 300 s:"), "{window}");
     // 8 drives with 60 reads a minute.
     assert!(window.matches("  300 I/O in ").count() == 7 && window.contains("  307 I/O in "), "{window}");
 
+    // hist has the same.
+    let at = ["--at", &date(stall, "%H:%M"), "--for", "5m", "-D"];
+    assert_eq!(of(address, &[&["hist"], &at[..]].concat()), window);
+
     // By size and by workload, as live: what was not counted by workload is that of others.
     let at_stall = ["--at", &date(stall, "%H:%M"), "--for", "1m"];
-    let sizes = report(address, &[&at_stall[..], &["--sizes"]].concat());
+    let sizes = of(address, &[&["sizes"], &at_stall[..]].concat());
     assert!(sizes.contains(&format!("{DRIVE} read: device latency by size")), "{sizes}");
     let columns = |line: &str| line.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
     assert!(sizes.lines().any(|line| columns(line) == "up to 4 KiB 7 4.00"), "{sizes}");
-    let who = report(address, &[&at_stall[..], &["--who"]].concat());
+    let who = of(address, &[&["who"], &at_stall[..]].concat());
     let rows: Vec<_> = who.lines().skip_while(|line| !line.starts_with(DRIVE)).skip(2).collect();
     assert!(rows[0].starts_with("  postgresql.service  ") && rows[1].starts_with("  other  "), "{who}");
     assert!(rows.iter().any(|row| row.starts_with("  67 I/O in 60 s")), "{who}");
 
     // As JSON, minute by minute: one has it.
     let since = stall - 120;
-    let json =
-        report(address, &["--since", &since.to_string(), "--until", &(since + 300).to_string(), "-jD", "60"]);
+    let (since, until) = (since.to_string(), (since + 300).to_string());
+    let json = of(address, &["since", &since, "--until", &until, "-jD", "--every", "60"]);
+    assert_eq!(of(address, &["hist", "--since", &since, "--until", &until, "-jD", "60"]), json);
     let lines: Vec<serde_json::Value> =
         json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 5);
@@ -194,33 +199,28 @@ fn the_stall_is_found() {
     };
     assert_eq!(lines.iter().map(of_drive).collect::<Vec<_>>(), [(60, 0), (60, 0), (67, 1), (60, 0), (60, 0)]);
     assert_eq!(lines[2]["ended"].as_f64(), Some((stall + 60) as f64));
-    let worst = report(address, &["--worst", "-j"]);
+    let worst = of(address, &["worst", "-j"]);
     let first: serde_json::Value = serde_json::from_str(worst.lines().next().unwrap()).unwrap();
     assert_eq!((first["device"].as_str(), first["latency"].as_f64()), (Some(DRIVE), Some(3.999)));
     // Of one device only.
-    assert!(!report(address, &["--worst", "-d", "nvme0n1"]).contains(DRIVE));
+    assert!(!of(address, &["worst", "-d", "nvme0n1"]).contains(DRIVE));
 }
 
 #[test]
 fn what_is_not_kept_is_said() {
     let now = now();
     let address = biolat(day(now));
-    let before = report(address, &["--at", &(now - 60 * MINUTES - 600).to_string()]);
+    let before = of(address, &["at", &(now - 60 * MINUTES - 600).to_string()]);
     let begins = format!("the history begins at {}", date(now - 60 * MINUTES, "%Y-%m-%d %H:%M:%S"));
-    let unwrapped = before.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(unwrapped.contains(&format!("nothing is kept of that time: {begins}")), "{before}");
-    let later = [&now.to_string()[..], "--for", "5m"];
-    let _ = report(address, &[&["--at"], &later[..]].concat());
-    let refused = |arguments: &[&str]| {
-        command(&[&["--from", &address.to_string()], arguments].concat()).output().unwrap()
-    };
-    fails(&refused(&["--at", &(now + 3600).to_string()]), &["is in the future"]);
+    assert!(unwrapped(&before).contains(&format!("nothing is kept of that time: {begins}")), "{before}");
+    let _ = of(address, &["at", &now.to_string(), "--for", "5m"]);
+    let output = run(&["at", &(now + 3600).to_string(), "--host", &address.to_string()]);
+    fails(&output, &["is in the future"]);
     let off = BackgroundServer::start(None, |seen| Service::new(seen, serve_config())).address;
-    let output = command(&["--from", &off.to_string(), "--worst"]).output().unwrap();
-    fails(&output, &["--history off disables the history"]);
+    fails(&run(&["worst", "--host", &off.to_string()]), &["--history off disables the history"]);
     let old = server_of(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").to_string();
-    let output = command(&["--from", &old, "--at", "-1h"]).output().unwrap();
-    fails(&output, &["has no /api/v1/history", "one older than", "`report --at`"]);
+    let output = run(&["at", "-1h", "--host", &old]);
+    fails(&output, &["has no /api/v1/history", "one older than", "`biolat at`"]);
 }
 
 /// An answer that is larger than any other: it is read one interval after the other.
@@ -228,12 +228,7 @@ fn what_is_not_kept_is_said() {
 fn an_answer_of_any_size() {
     let (history, _) = filled(30, 100);
     let address = biolat(history).to_string();
-    // 400 MiB of address space.
-    let script = "ulimit -v 400000; exec \"$0\" report --from $1 --since -1h -jDF 5";
-    let output = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_biolat-daemon"), &address])
-        .output()
-        .unwrap();
+    let output = run_in_400_mib("\"$0\" since -1h --host \"$1\" -jDF --every 5", &[&address]);
     let json = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(json.len() > 20 << 20, "{} bytes", json.len());
@@ -278,11 +273,7 @@ fn answers_that_are_no_history() {
         (HEAD.replace("Connection: close", "Content-Length: 9000"), "it ends an answer after two minutes"),
     ] {
         let address = server_of(answer.into_bytes().leak()).to_string();
-        let output = Command::new("sh")
-            .args(["-c", "ulimit -v 400000; exec \"$0\" report --from $1 --since -1h"])
-            .args([env!("CARGO_BIN_EXE_biolat-daemon"), &address])
-            .output()
-            .unwrap();
+        let output = run_in_400_mib("\"$0\" since -1h --host \"$1\"", &[&address]);
         fails(&output, &[expected]);
     }
 }
@@ -290,15 +281,14 @@ fn answers_that_are_no_history() {
 #[test]
 fn wrong_options() {
     for (arguments, expected) in [
-        (&["--at", "03:00"][..], "--from"),
-        (&["--from", "db1", "--at", "25:00"], "give a time as in 03:00"),
-        (&["--from", "db1", "--at", "03:00", "--since", "02:00"], "cannot be used with"),
-        (&["--from", "db1", "--until", "02:00"], "--since"),
-        (&["--from", "db1", "--worst", "--who"], "cannot be used with"),
-        (&["--from", "db1", "--at", "03:00", "--cpus"], "cannot be used with"),
+        (&["at", "25:00", "--host", "db1"][..], "give a time as in 03:00"),
+        (&["hist", "--at", "03:00", "--since", "02:00"], "cannot be used with"),
+        (&["who", "--until", "02:00"], "--since"),
+        (&["worst", "--who"], "unexpected argument '--who'"),
+        (&["cpus", "--at", "03:00"], "unexpected argument '--at'"),
+        (&["hist", "--at", "03:00", "5", "3"], "leave out COUNT and -T"),
+        (&["who", "--since", "03:00", "-T"], "leave out COUNT and -T"),
     ] {
-        let output = command(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(2));
-        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+        is_refused(&run(arguments), &[expected]);
     }
 }

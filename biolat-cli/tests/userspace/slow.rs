@@ -1,4 +1,4 @@
-//! `report --slow --from` on a server with a synthetic log.
+//! `biolat slow` on a server with a synthetic log.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -11,12 +11,12 @@ use biolat_daemon::http::{ServeConfig, Service};
 use biolat_model::snapshot::{SlowIo, Snapshot};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{
-    report::{command, fails, server_of, text},
-    support::{
-        server::BackgroundServer,
-        snapshots::{serve_config, snapshot},
-    },
+use crate::support::{
+    command, fails, is_refused, run,
+    server::BackgroundServer,
+    server_of,
+    snapshots::{serve_config, snapshot},
+    text,
 };
 
 /// I/Os of sda and sdb take turns. Every fourth fails at once, the others take 1.5 s and 3 s.
@@ -66,7 +66,7 @@ fn biolat(slow: Option<Duration>) -> SocketAddr {
     address
 }
 
-/// A running report and its output.
+/// A running command and its output.
 fn following(arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -78,7 +78,7 @@ const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 #[test]
 fn new_ios_are_followed_until_ctrl_c() {
     let address = biolat(SECOND).to_string();
-    let (child, mut lines) = following(&["--slow", "--from", &address, "-d", "sda"]);
+    let (child, mut lines) = following(&["slow", "--host", &address, "-d", "sda"]);
     // Two lines, one of which is wrapped.
     let about = lines.by_ref().take(3).collect::<Vec<_>>().join(" ");
     assert!(about.contains(&format!("on example at http://{address}, interval 200 ms")), "{about}");
@@ -110,7 +110,7 @@ fn new_ios_are_followed_until_ctrl_c() {
 #[test]
 fn lines_of_json_are_those_of_the_api() {
     let address = biolat(SECOND).to_string();
-    let (mut child, lines) = following(&["--slow=2s", "-j", "--from", &address]);
+    let (mut child, lines) = following(&["slow", "2s", "-j", "--host", &address]);
     let ios: Vec<SlowIo> = lines.take(8).map(|line| serde_json::from_str(&line).unwrap()).collect();
     assert!(ios.is_sorted_by(|before, after| before.number < after.number));
     let first = ios[0].number;
@@ -127,22 +127,19 @@ fn lines_of_json_are_those_of_the_api() {
 #[test]
 fn daemons_without_a_log() {
     let not_found = server_of(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").to_string();
-    let report = |address: &str| command(&["--slow", "--from", address]).output().unwrap();
-    fails(&report(&not_found), &["has no /api/v1/slow", "one older than", "`report --slow`"]);
+    let follow = |address: &str| run(&["slow", "--host", address]);
+    fails(&follow(&not_found), &["has no /api/v1/slow", "one older than", "`biolat slow`"]);
     let off = biolat(None).to_string();
-    fails(&report(&off), &["no I/O is recorded there: that biolat runs with --slow off"]);
+    fails(&follow(&off), &["no I/O is recorded there: that biolat-daemon runs with --slow off"]);
 }
 
 #[test]
 fn wrong_options() {
     for (arguments, expected) in [
-        (&["--slow", "--top"][..], "cannot be used with"),
-        (&["--slow", "5"], "cannot be used with"),
-        (&["--slow=10ms"], "give a time from 33ms to 1000s"),
+        (&["slow", "10ms"][..], "give a time from 33ms to 1000s"),
+        (&["slow", "1s", "5"], "unexpected argument '5'"),
+        (&["slow", "--phases"], "unexpected argument '--phases'"),
     ] {
-        let output = command(arguments).output().unwrap();
-        let stderr = text(&output.stderr);
-        assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
-        assert!(stderr.contains(expected), "{stderr}");
+        is_refused(&run(arguments), &[expected]);
     }
 }

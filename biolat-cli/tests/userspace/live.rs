@@ -1,11 +1,11 @@
-//! `report --from` on servers with synthetic snapshots: needs neither the probe nor privileges.
+//! Windows of now, from servers with synthetic snapshots.
 
 use std::{
     fs,
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, Write as _},
     net::{SocketAddr, TcpListener},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Output, Stdio},
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -27,12 +27,17 @@ use biolat_model::{
 use flate2::{Compression, write::GzEncoder};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::certificates::{Authority, Folder};
-use crate::support::server::BackgroundServer;
-use crate::support::snapshots::{serve_config, snapshot};
+use crate::support::{
+    certificates::{Authority, Folder},
+    command, fails, run, run_in_400_mib,
+    server::BackgroundServer,
+    server_of,
+    snapshots::{serve_config, snapshot},
+    text, unwrapped,
+};
 
 /// Reads and bytes per collection.
-const READS: u64 = 40;
+pub(crate) const READS: u64 = 40;
 const BYTES: u64 = 4096 * READS;
 
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
@@ -87,7 +92,7 @@ fn workload(count: u64, since: SystemTime) -> WorkloadView {
 }
 
 /// A biolat with a collection every 200 ms, for as long as the process lives.
-fn biolat(config: Option<&Path>) -> SocketAddr {
+pub(crate) fn biolat(config: Option<&Path>) -> SocketAddr {
     let web_config = config.map(|path| WebConfig::open(path).unwrap());
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     let server = BackgroundServer::start(Some(collection(1, started)), move |seen| {
@@ -103,56 +108,12 @@ fn biolat(config: Option<&Path>) -> SocketAddr {
     address
 }
 
-/// A server that answers every request with these bytes.
-pub(crate) fn server_of(bytes: &'static [u8]) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            thread::spawn(move || {
-                let _ = stream.read(&mut [0; 4096]);
-                let _ = stream.write_all(bytes);
-            });
-        }
-    });
-    address
-}
-
-pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_biolat-daemon"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BIOLAT_")) {
-        command.env_remove(name);
-    }
-    command.env_remove("COLUMNS").arg("report").args(arguments);
-    command
-}
-
-fn report(arguments: &[&str]) -> Output {
-    command(arguments).output().unwrap()
-}
-
 /// One window at most.
 fn once(arguments: &[&str]) -> Output {
-    report(&[arguments, &["200ms", "1"]].concat())
+    run(&[arguments, &["200ms", "1"]].concat())
 }
 
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// Checks the exit code and the one line on standard error.
-pub(crate) fn fails(output: &Output, expected: &[&str]) {
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(output.stdout.is_empty() && !stderr.contains("panicked"), "{stderr}");
-    for part in expected {
-        assert!(stderr.contains(part), "{stderr} does not contain: {part}");
-    }
-}
-
-fn works(output: &Output) {
+fn shows_the_reads(output: &Output) {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
     assert!(stdout.contains("p50 935 us"), "{stdout}{stderr}");
@@ -161,7 +122,7 @@ fn works(output: &Output) {
 #[test]
 fn windows_are_of_whole_collections() {
     let address = biolat(None).to_string();
-    let output = report(&["--from", &address, "-j", "400ms", "3"]);
+    let output = run(&["hist", "--host", &address, "-j", "400ms", "3"]);
     assert_eq!(output.status.code(), Some(0));
     let lines: Vec<serde_json::Value> =
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -189,38 +150,38 @@ fn windows_are_of_whole_collections() {
 #[test]
 fn tables_by_size_and_cpu() {
     let address = biolat(None).to_string();
-    let output = once(&["--from", &address, "--sizes", "--cpus"]);
-    let stdout = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
-    for line in [
-        "nvme0n1 read: device latency by size\n",
-        "  up to 4 KiB  ",
-        "  900 us  ",
-        "  CPU 1  ",
-        "  100 % ***",
+    for (table, lines) in [
+        ("sizes", &["nvme0n1 read: device latency by size\n", "  up to 4 KiB  ", "  900 us  "][..]),
+        ("cpus", &["  CPU 1  ", "  100 % ***", "effective CPUs 1.0"]),
     ] {
-        assert!(stdout.contains(line), "{line} is not in:\n{stdout}");
+        let stdout = text(&once(&[table, "--host", &address]).stdout);
+        for line in lines {
+            assert!(stdout.contains(line), "{line} is not in:\n{stdout}");
+        }
+        assert!(!stdout.contains("every device and op"), "{stdout}");
     }
-    assert!(stdout.contains("effective CPUs 1.0") && !stdout.contains("every device and op"), "{stdout}");
-    let output = once(&["--from", &address, "--sizes", "--cpus", "-j"]);
-    let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let ios = &line["blocks"][0]["ios"];
-    assert_eq!(&line["sizes"][0]["requests"][0], &serde_json::json!([2048, 4096, ios]));
-    assert_eq!(&line["sizes"][0]["bands"][0]["count"], ios);
-    assert_eq!(line["cpus"], serde_json::json!({"nvme0n1": [0, ios]}));
+    let json = |table| -> serde_json::Value {
+        serde_json::from_slice(&once(&[table, "--host", &address, "-j"]).stdout).unwrap()
+    };
+    let sizes = json("sizes");
+    let ios = &sizes["blocks"][0]["ios"];
+    assert_eq!(&sizes["sizes"][0]["requests"][0], &serde_json::json!([2048, 4096, ios]));
+    assert_eq!(&sizes["sizes"][0]["bands"][0]["count"], ios);
+    let cpus = json("cpus");
+    assert_eq!(cpus["cpus"], serde_json::json!({"nvme0n1": [0, cpus["blocks"][0]["ios"]]}));
 }
 
 #[test]
 fn tables_by_workload() {
     let address = biolat(None).to_string();
-    let output = once(&["--from", &address, "--who"]);
+    let output = once(&["who", "--host", &address]);
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
     for line in ["nvme0n1: workloads by share of the drive's time\n", "db.service", "  100 % ***"] {
         assert!(stdout.contains(line), "{line} is not in:\n{stdout}");
     }
     assert!(!stdout.contains("every device and op"), "{stdout}");
-    let output = once(&["--from", &address, "--who", "-j"]);
+    let output = once(&["who", "--host", &address, "-j"]);
     let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let (who, block) = (&line["who"][0], &line["blocks"][0]);
     assert_eq!((&who["cgroup"], &who["share"]), (&"/system.slice/db.service".into(), &1.0.into()));
@@ -235,22 +196,46 @@ fn a_daemon_without_sizes_cpus_or_workloads() {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     let address = server_of([head.as_bytes(), &body].concat().leak()).to_string();
     for json in [&[][..], &["-j"]] {
-        let run = |view| once(&[&["--from", &address, view], json].concat());
-        fails(&run("--sizes"), &["no sizes are counted there: that biolat runs with --sizes off"]);
-        fails(&run("--cpus"), &["completions by CPU are unknown: that biolat is older"]);
-        fails(&run("--who"), &["no workloads are counted: that biolat runs with --workloads off"]);
+        let run = |table| once(&[&[table, "--host", &address], json].concat());
+        fails(&run("sizes"), &["no sizes are counted there: that biolat-daemon runs with --sizes off"]);
+        fails(&run("cpus"), &["completions by CPU are unknown there"]);
+        fails(&run("who"), &["no workloads are counted there: that biolat-daemon runs with --workloads off"]);
+    }
+}
+
+/// A host may be given before the command, after it, or in the environment, of which the first that is given counts.
+#[test]
+fn the_host_is_given_in_three_ways() {
+    let (address, wrong) = (biolat(None).to_string(), "127.0.0.1:1");
+    let who = ["who", "200ms", "1"];
+    for (host, arguments) in [
+        (None, &["--host", &address, who[0], who[1], who[2]][..]),
+        (None, &[who[0], "--host", &address, who[1], who[2]]),
+        (None, &["--host", wrong, who[0], who[1], who[2], "--host", &address]),
+        (Some(&*address), &who),
+        (Some(wrong), &["--host", &address, who[0], who[1], who[2]]),
+        (Some(wrong), &[who[0], "--host", &address, who[1], who[2]]),
+        (Some(""), &["--host", &address, who[0], who[1], who[2]]),
+    ] {
+        let mut command = command(arguments);
+        let output = command.envs(host.map(|host| ("BIOLAT_HOST", host))).output().unwrap();
+        let stdout = text(&output.stdout);
+        assert!(output.status.success(), "{host:?}, {arguments:?}: {}", text(&output.stderr));
+        let about = format!("on example at http://{address}, interval 200 ms");
+        assert!(unwrapped(&stdout).contains(&about), "{stdout}");
+        assert!(stdout.contains("workloads by share of the drive's time"), "{stdout}");
     }
 }
 
 #[test]
 fn an_interval_below_that_of_the_daemon_is_reported_and_no_window_is_empty() {
     let address = biolat(None).to_string();
-    let output = report(&["--from", &address, "100ms", "3"]);
-    works(&output);
+    let output = run(&["hist", "--host", &address, "100ms", "3"]);
+    shows_the_reads(&output);
     let stdout = text(&output.stdout);
     // A window has two collections if this machine was slow.
-    let words = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    let expected = "ms instead of 100 ms: that biolat collects every 200 ms (its --interval)";
+    let words = unwrapped(&stdout);
+    let expected = "ms instead of 100 ms: that biolat-daemon collects every 200 ms (its --interval)";
     assert!(words.contains(expected), "{stdout}");
     assert!(!stdout.contains("no I/O"), "{stdout}");
     assert!(stdout.is_ascii() && stdout.lines().all(|line| line.len() <= 80), "{stdout}");
@@ -261,12 +246,12 @@ fn an_interval_below_that_of_the_daemon_is_reported_and_no_window_is_empty() {
 #[test]
 fn ctrl_c_prints_the_window_and_succeeds() {
     let address = biolat(None).to_string();
-    for arguments in [&["--from", &address][..], &["--from", &address, "1h"]] {
+    for arguments in [&["hist", "--host", &address][..], &["hist", "--host", &address, "1h"]] {
         let child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         thread::sleep(Duration::from_millis(1500));
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();
-        works(&output);
+        shows_the_reads(&output);
         assert!(text(&output.stdout).contains("Findings in"), "{}", text(&output.stdout));
     }
 }
@@ -275,7 +260,8 @@ fn ctrl_c_prints_the_window_and_succeeds() {
 fn ctrl_c_ends_it_while_the_server_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let child = command(&["--from", &address]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child =
+        command(&["hist", "--host", &address]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (_connection, _) = silent.accept().unwrap();
     let began = Instant::now();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -292,7 +278,7 @@ fn a_stalled_output_obeys_signals() {
     let mut filler = writer.try_clone().unwrap();
     // More than fits: it waits until the test ends.
     thread::spawn(move || filler.write_all(&[b'x'; 2 << 20]));
-    let mut child = command(&["--from", &address, "200ms"])
+    let mut child = command(&["hist", "--host", &address, "200ms"])
         .stdout(writer.try_clone().unwrap())
         .stderr(writer)
         .spawn()
@@ -316,13 +302,13 @@ fn a_stalled_output_obeys_signals() {
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
     let address = biolat(None).to_string();
-    let mut child: Child = command(&["--from", &address, "200ms"])
+    let mut child: Child = command(&["hist", "--host", &address, "200ms"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().starts_with("reading biolat "));
+    assert!(lines.next().unwrap().unwrap().starts_with("biolat-daemon "));
     drop(lines);
     let began = Instant::now();
     let output = child.wait_with_output().unwrap();
@@ -332,32 +318,34 @@ fn a_closed_pipe_ends_it_quietly() {
 
 #[test]
 fn passwords() {
-    let folder = Folder::new("report-passwords");
+    let folder = Folder::new("cli-passwords");
     let hash = bcrypt::hash("geheim: @%", 5).unwrap();
     let config = folder.write("web.yml", &format!("basic_auth_users:\n  alice: {hash}\n"));
     let address = biolat(Some(&config));
     let url = format!("http://{address}");
     let file = folder.write("password", "geheim: @%\n");
-    let user = ["--from", &url, "--user", "alice", "200ms", "1"];
-    works(&command(&user).env("BIOLAT_PASSWORD", "geheim: @%").output().unwrap());
-    works(&report(&[&user[..], &["--password-file", file.to_str().unwrap()]].concat()));
+    let user = ["hist", "--host", &url, "--user", "alice", "200ms", "1"];
+    shows_the_reads(&command(&user).env("BIOLAT_PASSWORD", "geheim: @%").output().unwrap());
+    shows_the_reads(&run(&[&user[..], &["--password-file", file.to_str().unwrap()]].concat()));
     let whole = format!("http://alice:geheim%3a%20%40%25@{address}");
-    works(&report(&["--from", &whole, "200ms", "1"]));
-    works(&command(&["--from", &whole, "200ms", "1"]).env("BIOLAT_PASSWORD", "another's").output().unwrap());
-    fails(&once(&["--from", &url]), &["requires a password", "--user", "BIOLAT_PASSWORD"]);
-    fails(&report(&user), &["no password for alice"]);
+    shows_the_reads(&run(&["hist", "--host", &whole, "200ms", "1"]));
+    shows_the_reads(
+        &command(&["hist", "--host", &whole, "200ms", "1"])
+            .env("BIOLAT_PASSWORD", "another's")
+            .output()
+            .unwrap(),
+    );
+    fails(&once(&["hist", "--host", &url]), &["requires a password", "--user", "BIOLAT_PASSWORD"]);
+    fails(&run(&user), &["no password for alice"]);
     let wrong = command(&user).env("BIOLAT_PASSWORD", "falsch").output().unwrap();
     fails(&wrong, &["rejects this user name and password"]);
     assert!(!text(&wrong.stderr).contains("falsch"));
-    fails(
-        &report(&[&user[..], &["--password-file", "/nonexistent"]].concat()),
-        &["cannot read /nonexistent"],
-    );
+    fails(&run(&[&user[..], &["--password-file", "/nonexistent"]].concat()), &["cannot read /nonexistent"]);
 }
 
 #[test]
 fn https() {
-    let folder = Folder::new("report-tls");
+    let folder = Folder::new("cli-tls");
     let authority = Authority::new("biolat's own");
     authority.issue("server").write(&folder);
     let trusted = folder.write("authority.pem", authority.pem());
@@ -366,40 +354,42 @@ fn https() {
     let config = folder.write("web.yml", TLS);
     let address = biolat(Some(&config));
     let url = format!("https://{address}");
-    works(&report(&["--from", &url, "--ca-file", trusted, "200ms", "1"]));
+    shows_the_reads(&run(&["hist", "--host", &url, "--ca-file", trusted, "200ms", "1"]));
     // The server's own certificate instead of a CA's is enough too.
     let own = folder.0.join("server.pem");
-    works(&report(&["--from", &url, "--ca-file", own.to_str().unwrap(), "200ms", "1"]));
-    for by in [&["--from", &url][..], &["--from", &url, "--ca-file", untrusted.to_str().unwrap()]] {
+    shows_the_reads(&run(&["hist", "--host", &url, "--ca-file", own.to_str().unwrap(), "200ms", "1"]));
+    for by in
+        [&["hist", "--host", &url][..], &["hist", "--host", &url, "--ca-file", untrusted.to_str().unwrap()]]
+    {
         fails(&once(by), &["no TLS connection to", "CA that is not trusted here", "--ca-file"]);
     }
     // The user means to use TLS: without it, a password would be sent in plain text.
     fails(
-        &once(&["--from", &address.to_string(), "--ca-file", trusted]),
+        &once(&["hist", "--host", &address.to_string(), "--ca-file", trusted]),
         &["--ca-file requires TLS", "give https://"],
     );
     let other_name = format!("https://localhost:{}", address.port());
     for file in [trusted, own.to_str().unwrap()] {
-        fails(&once(&["--from", &other_name, "--ca-file", file]), &["for another name"]);
+        fails(&once(&["hist", "--host", &other_name, "--ca-file", file]), &["for another name"]);
     }
     fails(
-        &report(&["--from", &url, "--ca-file", config.to_str().unwrap()]),
+        &run(&["hist", "--host", &url, "--ca-file", config.to_str().unwrap()]),
         &["contains no PEM certificate"],
     );
-    fails(&once(&["--from", &format!("https://{}", biolat(None))]), &["does not speak TLS"]);
-    fails(&once(&["--from", &format!("http://{address}")]), &["answers 400"]);
+    fails(&once(&["hist", "--host", &format!("https://{}", biolat(None))]), &["does not speak TLS"]);
+    fails(&once(&["hist", "--host", &format!("http://{address}")]), &["answers 400"]);
 }
 
 #[test]
 fn a_certificate_that_has_expired() {
-    let folder = Folder::new("report-expired");
+    let folder = Folder::new("cli-expired");
     let authority = Authority::new("biolat's own");
     authority.issue_expired("server").write(&folder);
     let config = folder.write("web.yml", TLS);
     let url = format!("https://{}", biolat(Some(&config)));
     let trusted = folder.write("authority.pem", authority.pem());
     for file in [trusted, folder.0.join("server.pem")] {
-        fails(&once(&["--from", &url, "--ca-file", file.to_str().unwrap()]), &["has expired"]);
+        fails(&once(&["hist", "--host", &url, "--ca-file", file.to_str().unwrap()]), &["has expired"]);
     }
 }
 
@@ -423,13 +413,8 @@ fn hostile_answers_are_refused() {
         );
         let answer = [head.as_bytes(), &body].concat();
         let began = Instant::now();
-        // 400 MiB of address space.
-        let output = Command::new("sh")
-            .args(["-c", "ulimit -v 400000; exec \"$0\" report --from \"$1\" 200ms 1"])
-            .arg(env!("CARGO_BIN_EXE_biolat-daemon"))
-            .arg(server_of(answer.leak()).to_string())
-            .output()
-            .unwrap();
+        let address = server_of(answer.leak()).to_string();
+        let output = run_in_400_mib("\"$0\" hist --host \"$1\" 200ms 1", &[&address]);
         fails(&output, &[expected]);
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
@@ -460,7 +445,7 @@ fn answers_that_do_not_end_are_given_up() {
         half,
     ] {
         let (address, began) = (server_of(answer.leak()), Instant::now());
-        fails(&once(&["--from", &address.to_string()]), &[]);
+        fails(&once(&["hist", "--host", &address.to_string()]), &[]);
         assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     }
 }
@@ -468,7 +453,10 @@ fn answers_that_do_not_end_are_given_up() {
 #[test]
 fn servers_that_are_not_a_compatible_biolat() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    fails(&once(&["--from", &free.to_string()]), &["Connection refused", "is biolat-daemon running there"]);
+    fails(
+        &once(&["hist", "--host", &free.to_string()]),
+        &["Connection refused", "is biolat-daemon running there"],
+    );
     for (bytes, expected) in [
         (&b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..], "it is not biolat, or one older than"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "not a snapshot of biolat"),
@@ -483,7 +471,7 @@ fn servers_that_are_not_a_compatible_biolat() {
         (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer"),
         (b"", "does not answer"),
     ] {
-        let output = once(&["--from", &server_of(bytes).to_string()]);
+        let output = once(&["hist", "--host", &server_of(bytes).to_string()]);
         fails(&output, &[expected]);
     }
 }

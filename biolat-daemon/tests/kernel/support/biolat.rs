@@ -1,4 +1,4 @@
-//! A running `biolat-daemon report`.
+//! A running `biolat`.
 
 use std::{
     fs::File,
@@ -11,34 +11,35 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
     Folder,
-    daemon::{program, wait_for},
+    daemon::{biolat, wait_for},
 };
 
-/// A report without an end, which Ctrl-C ends.
-pub(crate) struct Report {
+/// A command without an end, which Ctrl-C ends.
+pub(crate) struct Biolat {
     child: Child,
     output: PathBuf,
     _folder: Folder,
 }
 
-impl Report {
+impl Biolat {
     /// Starts it and waits until it measures.
     pub(crate) fn start(name: &str, arguments: &[&str]) -> Self {
         let folder = Folder::new(name, true);
         let (output, messages) = (folder.0.join("output"), folder.0.join("messages"));
-        let mut command = Command::new(program());
-        command.arg("report").args(arguments).stdin(Stdio::null());
+        let mut command = Command::new(biolat());
+        command.args(arguments).stdin(Stdio::null());
         command.stdout(File::create(&output).unwrap()).stderr(File::create(&messages).unwrap());
-        let report = Self { child: command.spawn().unwrap(), output, _folder: folder };
+        let running = Self { child: command.spawn().unwrap(), output, _folder: folder };
         let printed = || {
             let read = |path| std::fs::read_to_string(path).unwrap();
-            format!("{}{}", read(&report.output), read(&messages))
+            format!("{}{}", read(&running.output), read(&messages))
         };
-        wait_for("the report to begin", || {
+        wait_for("biolat to begin", || {
             let printed = printed();
-            printed.contains("tracing with its own probe") || printed.contains("reading biolat")
+            printed.contains("measuring on this host")
+                || printed.contains(concat!("biolat-daemon ", env!("CARGO_PKG_VERSION")))
         });
-        report
+        running
     }
 
     /// Ends it with Ctrl-C; returns its output.
@@ -52,7 +53,7 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for Biolat {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! `report` on real I/O agrees with the disk statistics, the daemon and biolatency.
+//! `biolat hist` on real I/O agrees with the disk statistics, the daemon and biolatency.
 
 use std::{
     process::{Command, Output, Stdio},
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::support::{
     awake::Awake,
-    daemon::{Daemon, program},
+    biolat::Biolat,
+    daemon::{Daemon, biolat},
     diskstats::{READ, Stat, WRITE},
     figures::grown,
     load::{self, Target},
     loop_device::LoopDevice,
-    report::Report,
 };
 
 const READS: u64 = 1000;
@@ -40,29 +40,29 @@ fn in_buckets(block: &Value, phase: &str) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// Reports with their own probe and from a daemon's API, in several windows, agree with the daemon's /metrics and diskstats,
+/// Windows of a probe of its own and from a daemon's API, in several windows, agree with the daemon's /metrics and diskstats,
 /// but for completions that one of the probes missed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn its_histograms_agree_with_diskstats_and_the_daemon() {
-    let device = LoopDevice::attach("report", true);
+    let device = LoopDevice::attach("hist", true);
     let name = device.name.as_str();
     let daemon = Daemon::of(name);
     let awake = Awake::all_cpus();
     Target::open(&device.path()).read(1);
-    // Else the first figures of the report from the daemon may be from before this read.
+    // Else the first figures from the daemon may be from before this read.
     daemon.fresh();
-    let (from, arguments) = (daemon.address.to_string(), ["-jDF", "300ms", "-d", name]);
-    let own = Report::start("own", &arguments);
-    let remote = Report::start("remote", &[&["--from", &from][..], &arguments].concat());
-    // Earlier I/O is not in the first window: both reports have their first figures by now.
+    let (host, arguments) = (daemon.address.to_string(), ["hist", "-jDF", "300ms", "-d", name]);
+    let own = Biolat::start("own", &arguments);
+    let remote = Biolat::start("remote", &[&arguments[..], &["--host", &host]].concat());
+    // Earlier I/O is not in the first window: both have their first figures by now.
     let (before, stat_before) = (daemon.fresh(), Stat::of(name));
     load::mixed(&device.path());
     let (after, stat) = (daemon.fresh(), Stat::of(name));
     drop(awake);
     thread::sleep(Duration::from_millis(900));
-    for (report, by_the_same_probe) in [(own, false), (remote, true)] {
-        let text = report.end();
+    for (running, by_the_same_probe) in [(own, false), (remote, true)] {
+        let text = running.end();
         let windows = lines(&text);
         assert!(windows.len() >= 2, "windows: {}", windows.len());
         for (op, group) in [("read", READ), ("write", WRITE)] {
@@ -144,11 +144,11 @@ fn its_distribution_agrees_with_biolatency() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let report = Report::start("peer-report", &["-jD", "-d", name]);
+    let running = Biolat::start("peer", &["hist", "-jD", "-d", name]);
     thread::sleep(Duration::from_millis(700));
     target.read(READS);
     let Output { stdout, .. } = peer.wait_with_output().unwrap();
-    let windows = lines(&report.end());
+    let windows = lines(&running.end());
     let rows = biolatency_rows(&String::from_utf8(stdout).unwrap());
     let block = &windows[0]["blocks"][0];
     let ours = in_buckets(block, "device");
@@ -173,15 +173,17 @@ fn its_distribution_agrees_with_biolatency() {
     }
 }
 
-/// The output of a report in a terminal of this width, which `script` emulates.
+/// The output of a command in a terminal of this width, which `script` emulates.
 fn on_a_terminal(width: usize, environment: &[(&str, &str)], arguments: &str) -> String {
-    let program = program();
-    let line = format!("stty cols {width}; exec {} report {arguments}", program.to_str().unwrap());
+    let program = biolat();
+    let line = format!("stty cols {width}; exec {} {arguments}", program.to_str().unwrap());
     let mut command = Command::new("script");
     command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm-256color");
     let output = command.envs(environment.iter().copied()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+    // What was written in the place of the progress.
+    let text: String = text.lines().map(|line| format!("{}\n", line.rsplit('\r').next().unwrap())).collect();
     assert!(output.status.success(), "{text}");
     text
 }
@@ -215,7 +217,7 @@ fn it_adapts_to_the_terminal() {
         let utf8 = ("LANG", "C.UTF-8");
         for width in [80, 120] {
             for options in ["-DF 500ms 1", "-P 500ms 1", "--fine -QT 500ms 1"] {
-                let text = on_a_terminal(width, &[utf8], &format!("{options} -d {}", device.name));
+                let text = on_a_terminal(width, &[utf8], &format!("hist {options} -d {}", device.name));
                 assert!(text.contains('█') && text.contains("µs") && text.contains("\x1b["), "{text}");
                 for line in text.lines().map(without_colours) {
                     assert!(line.chars().count() <= width, "{width}: {line}");
@@ -224,7 +226,7 @@ fn it_adapts_to_the_terminal() {
                 assert!(widest > Some(width - 20), "{width} columns are not used: {text}");
             }
         }
-        let arguments = format!("500ms 1 -d {}", device.name);
+        let arguments = format!("hist 500ms 1 -d {}", device.name);
         for environment in [&[("NO_COLOR", "1"), utf8][..], &[("TERM", "dumb"), utf8]] {
             let text = on_a_terminal(80, environment, &arguments);
             assert!(text.contains('█') && !text.contains("\x1b["), "{environment:?}: {text}");

@@ -1,0 +1,64 @@
+//! `biolat` without a command: what stands out, in sentences.
+
+use std::{
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    live::{READS, biolat},
+    support::{command, is_refused, run, text, unwrapped, works},
+};
+
+#[test]
+fn what_stands_out_is_said_in_sentences() {
+    let address = biolat(None).to_string();
+    let stdout = works(&["--host", &address, "--for", "1s"]);
+    let words = unwrapped(&stdout);
+    assert!(words.contains(&format!(" on example at http://{address}, interval 200 ms")), "{stdout}");
+    // 40 reads in 200 ms, each of which takes about a millisecond.
+    let summary = stdout.lines().find(|line| line.contains(" I/Os per second")).unwrap();
+    let (_, figures) = summary.split_once(": ").unwrap();
+    let (rate, p99) =
+        figures.strip_prefix("1 device, ").unwrap().split_once(" I/Os per second, p99 ").unwrap();
+    assert_eq!((rate, p99), ("200", "935 us"), "{stdout}");
+    let findings: Vec<_> = stdout.lines().skip_while(|line| *line != summary).skip(1).collect();
+    assert!(findings[0].starts_with("- ") && stdout.contains("Nothing stands out"), "{stdout}");
+    assert!(stdout.is_ascii() && stdout.lines().all(|line| line.len() <= 80), "{stdout}");
+    assert!(!stdout.contains("every device and op"), "no histogram: {stdout}");
+}
+
+#[test]
+fn its_json_is_the_window() {
+    let address = biolat(None).to_string();
+    let stdout = works(&["--host", &address, "--for", "400ms", "-j"]);
+    let window: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let collections = (window["seconds"].as_f64().unwrap() / 0.2).round() as u64;
+    assert!(collections >= 2, "{window}");
+    assert_eq!(
+        (&window["host"], &window["blocks"][0]["ios"]),
+        (&"example".into(), &(READS * collections).into())
+    );
+}
+
+#[test]
+fn ctrl_c_ends_it() {
+    let address = biolat(None).to_string();
+    let mut command = command(&["--host", &address, "--for", "1h"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    let began = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn its_length_is_not_that_of_a_command() {
+    is_refused(&run(&["--for", "10s", "hist"]), &["--for before a command has no effect"]);
+    is_refused(&run(&["--for", "soon"]), &["--for"]);
+}
