@@ -6,6 +6,7 @@ use std::{fs, io, path::Path, process::Command};
 /// The page's scripts, concatenated in this order.
 const SCRIPT: [&str; 14] = [
     "figures.js",
+    "saved.js",
     "history.js",
     "inflight.js",
     "connection.js",
@@ -18,7 +19,6 @@ const SCRIPT: [&str; 14] = [
     "slow.js",
     "cell.js",
     "page.js",
-    "saved.js",
 ];
 
 fn main() -> io::Result<()> {

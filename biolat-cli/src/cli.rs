@@ -11,22 +11,25 @@ use crate::{
     past_time::PastTime,
 };
 
-const ABOUT: &str = "What the drives of a host do: latency, hangs, errors, and who does the I/O";
+const ABOUT: &str = "Block I/O latency, hangs and errors by drive, and who does the I/O";
 
-const LONG_ABOUT: &str = "Shows the latency of block I/O, now or in the last day, on this host or another.
+const LONG_ABOUT: &str = "Shows block I/O latency, now or in the last day, on this host or another.
 
-Without a command it says in sentences what stands out. It asks biolat-daemon on this host, on --host, or reads a file of \
-`biolat save`; without a daemon it measures by itself, which needs root or the capabilities CAP_BPF and CAP_PERFMON.";
+Without a command, measures for 5 s and says in sentences what stands out. It asks biolat-daemon on this host; if none runs \
+here, it measures by itself. hist, sizes, cpus, who, slow and top measure by themselves; without the privileges for that, \
+they ask the daemon on this host. Measuring needs root, or the capabilities CAP_BPF and CAP_PERFMON.
+
+The past comes from a daemon's history, or from a file that `biolat save` wrote. --host asks a daemon elsewhere.";
 
 const EXAMPLES: &str = "\
 Examples:
-  biolat                            what stands out on this host now
-  biolat hist -D -F 1 10            ten histograms of a second, by device and op
-  biolat who 5                      which services and containers do the I/O, every 5 s
-  biolat at 03:00 --for 5m          what happened at three
-  biolat worst --host db1           the worst minutes of the last day on db1
+  biolat                      what stands out on this host now
+  biolat hist -D -F 1 10      ten one-second windows, a histogram per device and op
+  biolat who 5                which services and containers do the I/O, every 5 s
+  biolat at 03:00 --for 5m    what happened from 03:00 to 03:05
+  biolat worst --host db1     the worst minutes of the last day on db1
 
-Exit status: 0 when done or interrupted, 1 if it cannot run, 2 for a wrong option.";
+Exit status: 0 when done or interrupted, 1 on failure, 2 for a wrong option.";
 
 #[derive(Parser, Debug)]
 #[command(name = "biolat", version = biolat_daemon::version::LONG, about = ABOUT, long_about = LONG_ABOUT)]
@@ -42,38 +45,39 @@ pub struct Cli {
     #[command(flatten)]
     pub common: CommonOptions,
 
-    /// Print help; the manual page says more
+    /// Print help; the manual page has the details
     #[arg(short, long, action = ArgAction::HelpShort, global = true)]
     help: Option<bool>,
 }
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Histograms of latency, like biolatency
+    /// Latency histograms, with biolatency's options
     Hist(HistCommand),
     /// Latency by request size
     Sizes(TableCommand),
-    /// The CPUs on which requests complete
+    /// Which CPUs complete the requests
     Cpus(CpusCommand),
-    /// The services, containers and sessions that do the I/O
+    /// Which services, containers and sessions do the I/O
     ///
-    /// A workload is the cgroup that the kernel charges. The root cgroup has the kernel's own I/O (journal, metadata, flushes)
-    /// and that of processes there. With cgroup v2, a cgroup without the io controller is counted with its nearest ancestor
-    /// that has it: `biolat check` names these. Those that keep the drive busy longest come first.
+    /// A workload is the cgroup that the kernel charges with the I/O. The root cgroup has the kernel's own I/O (journal,
+    /// metadata, flushes) and the I/O of processes in it. With cgroup v2, a cgroup without the io controller is counted with
+    /// its nearest ancestor that has it; `biolat check` names these. Workloads are sorted by how long they keep the drive busy.
     Who(TableCommand),
-    /// A line for each I/O that is slow or fails, as it completes
+    /// Each slow or failed I/O, as it completes
     Slow(SlowCommand),
-    /// A live table of devices, the worst first
+    /// A live table of devices, worst first
     Top(TopCommand),
-    /// What happened at a time of the last day: biolat at 03:00
+    /// What happened at a time in the last day: biolat at 03:00
     At(AtCommand),
-    /// What has happened since then: biolat since -2h
+    /// What has happened since a time: biolat since -2h
     Since(SinceCommand),
-    /// The worst minutes of the last day: the longest latencies, hangs, errors
+    /// The worst minutes of the last day: longest latencies, hangs, errors
     Worst(WorstCommand),
-    /// Save the history of a daemon to a file, to attach it to a ticket
+    /// Save a daemon's history to a file, for a ticket or for later
     ///
-    /// Compressed JSON lines (see docs/history.md), with serial numbers of drives and names of workloads.
+    /// The file is JSON lines, compressed with gzip (see docs/history.md). It contains the drives' serial numbers and the
+    /// names of workloads.
     Save(SaveCommand),
     /// Show a saved history in the browser
     Open(OpenCommand),
@@ -121,7 +125,7 @@ pub struct CpusCommand {
 
 #[derive(Args, Debug)]
 pub struct SlowCommand {
-    /// From this latency on, 33ms to 1000s [default: 1s, or what the daemon records]
+    /// Shortest latency that counts as slow, 33ms to 1000s [default: 1s, or the daemon's --slow]
     #[arg(value_name = "TIME", value_parser = interval::parse_slow)]
     pub at_least: Option<Duration>,
     /// Latencies in milliseconds
@@ -133,7 +137,7 @@ pub struct SlowCommand {
 
 #[derive(Args, Debug)]
 pub struct TopCommand {
-    /// Length of a window [default: 1s]
+    /// Window length [default: 1s]
     #[arg(value_parser = window)]
     pub interval: Option<Duration>,
     /// Number of windows [default: until q]
@@ -145,15 +149,15 @@ pub struct TopCommand {
 
 #[derive(Args, Debug)]
 pub struct AtCommand {
-    /// 03:00, 2026-01-05T03:00:00Z, -2h
+    /// When: 03:00, -2h or 2026-01-05T03:00:00Z
     ///
-    /// 03:00 is a time of today or yesterday by the clock of this host.
+    /// 03:00 is today's by this host's clock, or yesterday's if today's is still to come.
     #[arg(value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     pub at: PastTime,
-    /// How long from then on
+    /// How long, starting at TIME
     #[arg(long = "for", value_name = "TIME", value_parser = window, default_value = "1m")]
     pub length: Duration,
-    /// Divide it into windows of this length
+    /// Split that into windows of this length
     #[arg(long, value_name = "TIME", value_parser = window)]
     pub every: Option<Duration>,
     #[command(flatten)]
@@ -166,15 +170,15 @@ pub struct AtCommand {
 
 #[derive(Args, Debug)]
 pub struct SinceCommand {
-    /// 03:00, 2026-01-05T03:00:00Z, -2h
+    /// When: 03:00, -2h or 2026-01-05T03:00:00Z
     ///
-    /// 03:00 is a time of today or yesterday by the clock of this host.
+    /// 03:00 is today's by this host's clock, or yesterday's if today's is still to come.
     #[arg(value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     pub since: PastTime,
-    /// The end [default: now]
+    /// End of the range [default: now]
     #[arg(long, value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     pub until: Option<PastTime>,
-    /// Divide it into windows of this length
+    /// Split that into windows of this length
     #[arg(long, value_name = "TIME", value_parser = window)]
     pub every: Option<Duration>,
     #[command(flatten)]
@@ -200,7 +204,7 @@ pub struct WorstCommand {
 
 #[derive(Args, Debug)]
 pub struct SaveCommand {
-    /// The file, which must not exist; - for standard output
+    /// File to create; it must not exist yet. - for standard output
     #[arg(value_name = "FILE")]
     pub to: PathBuf,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! A window as one line of JSON, for programs: `docs/report.md` describes it.
+//! A window as one line of JSON, for programs: `docs/terminal.md` describes it.
 
 mod sizes;
 mod who;
@@ -11,8 +11,9 @@ use biolat_model::{
     band_histogram::BandHistogram,
     device::Group,
     histogram::{Bounds, Histogram},
+    name::Name,
     snapshot::{Inflight, SlowIo},
-    text::{Name, format::NumberFormat},
+    text::format::NumberFormat,
 };
 use serde::Serialize;
 
@@ -31,13 +32,13 @@ struct WindowJson<'a> {
     host: &'a str,
     restarted: bool,
     blocks: Vec<BlockJson<'a>>,
-    /// By device and op, with `--sizes`.
+    /// By device and op, of `biolat sizes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<Vec<SizesJson<'a>>>,
-    /// By device, with `--cpus`.
+    /// By device, of `biolat cpus`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<BTreeMap<&'a str, &'a [u64]>>,
-    /// By device and workload, with `--who`.
+    /// By device and workload, of `biolat who`.
     #[serde(skip_serializing_if = "Option::is_none")]
     who: Option<Vec<WorkloadJson<'a>>>,
     /// By device, of those that have any.

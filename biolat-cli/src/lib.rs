@@ -257,7 +257,7 @@ async fn open_source<T: Document>(
     }
 }
 
-/// What `report -P` and `report --sizes --cpus --who` print of two snapshots.
+/// What `biolat hist -P`, `sizes`, `cpus` and `who` print of two snapshots.
 #[cfg(test)]
 fn text_of(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
     let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
@@ -269,14 +269,14 @@ fn text_of(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snap
     texts.concat() + &findings::findings(&window, numbers).join("\n")
 }
 
-/// What `report -j --sizes --cpus --who` prints of two snapshots.
+/// What `biolat sizes -j`, `cpus -j` and `who -j` print of two snapshots.
 #[cfg(test)]
 fn json_line(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::snapshot::Snapshot) -> String {
     let window = window::Window::between(before, after);
     json::line(&window, &after.host, &everything(), None).unwrap()
 }
 
-/// What `report --slow` prints of an I/O.
+/// What `biolat slow` prints of an I/O.
 #[cfg(test)]
 fn slow_line(io: &biolat_model::snapshot::SlowIo) -> String {
     let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };

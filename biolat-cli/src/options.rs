@@ -1,4 +1,4 @@
-//! Options that several commands have. Short ones are those of biolatency.
+//! Options that several commands share. The short names are biolatency's.
 
 // The structs have no doc comments: clap would use them as the help text of the command that has these options.
 
@@ -25,7 +25,7 @@ pub struct CommonOptions {
     #[arg(short, long, help_heading = "Output")]
     pub json: bool,
 
-    /// When to use colours; NO_COLOR in the environment turns them off too
+    /// When to use colours; NO_COLOR in the environment also turns them off
     #[arg(
         long,
         value_name = "WHEN",
@@ -56,22 +56,22 @@ impl CommonOptions {
 // The daemon that is asked.
 #[derive(Args, Clone, Debug)]
 pub struct SourceOptions {
-    /// Ask biolat-daemon on HOST, HOST:PORT or at a URL; needs no root (or set BIOLAT_HOST)
+    /// Ask the daemon on HOST, HOST:PORT or at a URL; needs no root [env: BIOLAT_HOST]
     ///
-    /// The port is 9976, and the protocol HTTP, unless a URL says otherwise. A window is then the interval between that daemon's
-    /// collections (its --interval), or a multiple of it. A password in the URL is visible in the list of processes: see --user.
+    /// HOST stands for http://HOST:9976. A window is then the interval between that daemon's collections (its --interval), or a
+    /// multiple of it. A password in the URL is visible in the process list: use --user instead.
     #[arg(long, value_name = "HOST", value_parser = Url, help_heading = "Source")]
     pub host: Option<Target>,
 
-    /// User name, if that daemon requires a password: give it in BIOLAT_PASSWORD or --password-file
+    /// User name, if that daemon requires one; the password is read from BIOLAT_PASSWORD or --password-file
     #[arg(long, value_name = "NAME", help_heading = "Source", hide_short_help = true)]
     pub user: Option<String>,
 
-    /// File whose first line is the password
+    /// File with the password on its first line
     #[arg(long, value_name = "FILE", help_heading = "Source", hide_short_help = true)]
     pub password_file: Option<PathBuf>,
 
-    /// PEM file of certificates to trust instead of the system's: the CA's, or the server's own
+    /// PEM file with the certificates to trust instead of the system's: the CA's, or the server's own
     #[arg(long, value_name = "FILE", help_heading = "Source", hide_short_help = true)]
     pub ca_file: Option<PathBuf>,
 }
@@ -106,14 +106,14 @@ impl SourceOptions {
 // Which devices.
 #[derive(Args, Clone, Debug)]
 pub struct DeviceOptions {
-    /// Only devices whose whole name matches this regular expression, as in nvme.*
+    /// Only devices whose whole name matches REGEX, such as nvme.*
     ///
-    /// Separate several with commas, or give it more than once. By default every device that has requests of its own but loop
-    /// devices and floppy disks; of a daemon, every device that it shows.
+    /// Separate several with commas, or repeat the option. The default is every device that has requests of its own, except
+    /// loop devices and floppy disks; for a daemon, every device that it shows.
     #[arg(short, long = "device", value_name = "REGEX", value_parser = devices)]
     pub devices: Vec<String>,
 
-    /// Loop devices that have a file attached, too
+    /// Include loop devices that have a file attached
     #[arg(long = "loop", conflicts_with = "host", hide_short_help = true)]
     pub has_loops: bool,
 }
@@ -148,7 +148,7 @@ pub struct MachineOptions {
     #[arg(help_heading = "Measuring on this host", hide_short_help = true)]
     procfs: PathBuf,
 
-    /// Directory with the links that the kubelet makes to the logs of containers, for the names of pods
+    /// Directory of the kubelet's links to container logs, for the names of pods
     #[arg(long, value_name = "DIR", env = "BIOLAT_CONTAINER_LOGS", hide_env_values = true)]
     #[arg(
         default_value = "/var/log/containers",
@@ -176,7 +176,7 @@ impl MachineOptions {
 // Windows of now.
 #[derive(Args, Clone, Debug)]
 pub struct WindowOptions {
-    /// Length of a window: seconds, or a time such as 500ms, 1s, 2m [default: one window until Ctrl-C]
+    /// Window length: seconds, or with a unit as in 500ms or 2m [default: one window until Ctrl-C]
     #[arg(value_parser = window)]
     pub interval: Option<Duration>,
 
@@ -184,7 +184,7 @@ pub struct WindowOptions {
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
-    /// Print the time at the end of each window
+    /// Print the time at which each window ends
     #[arg(short = 'T', long)]
     pub timestamp: bool,
 }
@@ -192,23 +192,23 @@ pub struct WindowOptions {
 // A time in the past instead.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RangeOptions {
-    /// A minute of the past instead of now: 03:00, 2026-01-05T03:00:00Z, -2h
+    /// A past time instead of now: 03:00, -2h or 2026-01-05T03:00:00Z
     ///
-    /// 03:00 is a time of today or yesterday by the clock of this host.
+    /// 03:00 is today's by this host's clock, or yesterday's if today's is still to come.
     #[arg(long, value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["since", "until"], help_heading = "The past")]
     pub at: Option<PastTime>,
 
-    /// How long from --at on [default: 1m]
+    /// How long, starting at --at [default: 1m]
     #[arg(long = "for", value_name = "TIME", requires = "at", value_parser = window, help_heading = "The past")]
     pub length: Option<Duration>,
 
-    /// Everything since that time
+    /// Everything since a past time
     #[arg(long, value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     #[arg(help_heading = "The past")]
     pub since: Option<PastTime>,
 
-    /// The end of --since [default: now]
+    /// End of the range that --since begins [default: now]
     #[arg(long, value_name = "TIME", requires = "since", value_parser = PastTime::parse, allow_hyphen_values = true)]
     #[arg(help_heading = "The past")]
     pub until: Option<PastTime>,
@@ -223,10 +223,9 @@ impl RangeOptions {
 // A saved history instead of a daemon's.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FileOption {
-    /// Read FILE, which `biolat save` wrote, instead of asking a daemon
+    /// Read a file of `biolat save` instead of asking a daemon
     ///
-    /// What is relative to now, such as -2h, 03:00 or the end of --since, is relative to when the file was saved. FILE may be -
-    /// for standard input.
+    /// Now is then the time at which the file was saved: for -2h, 03:00 and the end of --since. - is standard input.
     #[arg(long, value_name = "FILE", help_heading = "The past")]
     #[arg(conflicts_with_all = ["host", "user", "password_file", "ca_file", "has_loops"])]
     pub file: Option<PathBuf>,
@@ -235,27 +234,27 @@ pub struct FileOption {
 // How a histogram looks.
 #[derive(Args, Clone, Debug, Default)]
 pub struct HistogramOptions {
-    /// A histogram for each device
+    /// One histogram per device
     #[arg(short = 'D', long)]
     pub by_device: bool,
 
-    /// A histogram for each op: read, write, flush, …
+    /// One histogram per op: read, write, flush, …
     #[arg(short = 'F', long)]
     pub by_op: bool,
 
-    /// Include the time in the queue: total latency instead of device latency
+    /// Include OS queue time: total latency instead of device latency
     #[arg(short = 'Q', long, conflicts_with = "phases")]
     pub queued: bool,
 
     /// Admission, queue, device and total latency side by side
     ///
     /// Admission is the wait before a request exists: for writeback throttling, io.cost, io.latency, or a free tag. It is not
-    /// part of the total, and some kernels do not record it. A wait for io.max is in no latency since Linux 5.18: see the
+    /// part of the total, and some kernels do not record it. Since Linux 5.18 no latency includes a wait for io.max: see the
     /// cgroup's io.pressure and io.stat.
     #[arg(short = 'P', long)]
     pub phases: bool,
 
-    /// A row for each bucket: eight per power of two
+    /// One row per bucket, eight per power of two
     #[arg(long, hide_short_help = true)]
     pub fine: bool,
 

@@ -1,4 +1,4 @@
-//! Standard output, as a report writes to it: no reader delays a signal.
+//! Standard output, as biolat writes to it: no reader delays a signal.
 
 use std::{
     future::pending,

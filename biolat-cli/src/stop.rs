@@ -1,4 +1,4 @@
-//! The end of a report: signals, and a pipe that its reader has closed.
+//! How a command ends: signals, and a pipe that its reader has closed.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::{
 
 use super::output::is_closed_pipe;
 
-/// The signals that stop a report. Created first, so that they never have their default action.
+/// The signals that stop a command. Created first, so that they never have their default action.
 pub(super) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,

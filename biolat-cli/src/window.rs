@@ -9,10 +9,11 @@ use biolat_common::series::{PHASES, Phase};
 use biolat_model::{
     device::Group,
     histogram::Histogram,
+    name::Name,
     period::Period,
     saturating,
     snapshot::{DeviceView, Inflight, SeriesView, Snapshot, WorkloadView},
-    text::{Name, time::unix_seconds},
+    text::time::unix_seconds,
 };
 
 use super::{

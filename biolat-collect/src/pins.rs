@@ -111,6 +111,17 @@ impl Pins {
         Ok(())
     }
 
+    /// Removes the files of a probe that begin with a name.
+    pub fn remove_kind(&self, probe: &str, name: &str) -> Result<()> {
+        let folder = self.folder.join(probe);
+        let is_of_kind = |entry: &Entry| !entry.is_folder && entry.name.split('-').next() == Some(name);
+        for entry in entries(&folder)?.iter().filter(|entry| is_of_kind(entry)) {
+            let path = folder.join(&entry.name);
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// Removes all that is kept of a probe. The links first: then the probe does not count any more.
     pub fn remove(&self, probe: &str) -> Result<()> {
         let folder = self.folder.join(probe);

@@ -3,14 +3,14 @@
 //!
 //! A latency lies in native bucket `i` when `2^((i-1)/8) < seconds <= 2^(i/8)`. The eight boundaries of an
 //! octave, in nanoseconds and shifted so that their top bit is bit 39, are the same eight numbers in every
-//! octave. The top bits of a latency, shifted the same way, select one of 16 segments, each of which holds at most
-//! one of those numbers. One table look-up, one addition and its carry give the number of boundaries below.
+//! octave. The top bits of a latency, shifted the same way, select one of 16 segments, each of which contains at most
+//! one boundary. One table lookup, one addition and its carry give the number of boundaries below.
 //!
-//! The common case has no branch: the probe inlines three copies, and each branch would double the paths that the
-//! kernel's verifier walks and cost mispredictions.
+//! The common case has no branches: the probe inlines three copies, and each branch would double the paths that the
+//! kernel's verifier walks, and be mispredicted.
 
-/// Cells of one histogram in the kernel. Those above [`OVERFLOW`] stay zero: with 256 cells a mask bounds the
-/// index, without a comparison.
+/// Cells of one histogram in the kernel. Cells above [`OVERFLOW`] stay zero: with 256 cells a mask bounds the index,
+/// without a comparison.
 pub const CELLS: usize = 256;
 
 /// Cells `0..FIRST` together are the zero bucket, at or below 2^-20 s. Eight of them need no special case.
@@ -144,7 +144,7 @@ mod tests {
     };
 
     #[test]
-    fn the_ends_of_the_range() {
+    fn range_limits() {
         assert!(cell(0) < FIRST && cell(1) < FIRST && cell(511) < FIRST && cell(512) < FIRST);
         assert_eq!(cell(ZERO_BUCKET_NS), FIRST - 1);
         assert_eq!(cell(ZERO_BUCKET_NS + 1), FIRST);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_case_finds_the_same_cell() {
+    fn common_cell_equals_cell() {
         for ns in (0..COMMON_LIMIT_NS).step_by(7).chain(COMMON_LIMIT_NS - 100..COMMON_LIMIT_NS) {
             assert_eq!(common_cell(ns), cell(ns), "{ns} ns");
         }

@@ -4,17 +4,17 @@ use core::mem::{align_of, size_of};
 
 use crate::series::Key;
 
-/// Bytes of the ring buffer; the loader rounds it up to whole pages. Events that find it full are dropped.
+/// Bytes of the ring buffer; the loader rounds it up to whole pages. Events are dropped while it is full.
 pub const RING_BYTES: usize = 4096;
 
 /// The largest number of events in the ring buffer at one time: each has a header of 8 bytes.
 pub const MAX_EVENTS: usize = RING_BYTES / (8 + size_of::<Event>());
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EventKind {
-    /// No slot was free for a new series, so that its completion was lost.
+    /// No slot was free for a new series, and its completion was lost.
     NoRoom = 1,
 }
 
@@ -41,7 +41,7 @@ impl Event {
         Self { kind: kind as u32, padding: 0, key }
     }
 
-    /// An event that was read from the ring buffer. `None` if it has another size.
+    /// Decodes an event from the ring buffer. `None` if the size is wrong.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let &[k0, k1, k2, k3, p0, p1, p2, p3, ref key @ ..] =
@@ -53,7 +53,7 @@ impl Event {
         })
     }
 
-    /// What happened. `None` if the kind is unknown.
+    /// The kind. `None` if the kind is unknown.
     #[must_use]
     pub const fn kind(self) -> Option<EventKind> {
         const NO_ROOM: u32 = EventKind::NoRoom as u32;
@@ -76,7 +76,7 @@ mod tests {
     use crate::series::Key;
 
     #[test]
-    fn other_sizes_and_kinds_are_no_events() {
+    fn wrong_sizes_and_kinds_are_rejected() {
         assert_eq!(Event::from_bytes(&[1; 15]), None);
         assert_eq!(Event::from_bytes(&[1; 17]), None);
         assert_eq!(Event::from_bytes(&[0; 16]).unwrap().kind(), None);

@@ -1,13 +1,9 @@
-//! What the probe needs to know of the running kernel: offsets and constants that the daemon writes into the probe's
-//! instructions before it loads them, see [`Layout::relocate`]. A branch on one of them costs nothing, as the
-//! verifier removes the side not taken.
-
-use core::mem::size_of;
+//! The layout of the running kernel's structs, as far as the probe needs it.
 
 /// Offsets of struct members, masks of flags and numbers of ops, all from the kernel's BTF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Layout {
+pub struct KernelLayout {
     /// `request.cmd_flags`.
     pub cmd_flags: u32,
     /// `request.rq_flags`.
@@ -28,9 +24,13 @@ pub struct Layout {
     pub disk_on_queue: u32,
     /// `gendisk.diskseq`, or `kernfs_node.id` where there is none (before 5.15).
     pub disk_id: u32,
-    /// `kobject.sd`, the directory in sysfs: within the disk, or within what `gendisk.part0` points to. Like the members of
-    /// `part0` below, 0 where there is `diskseq`.
+    /// `kobject.sd`, the directory in sysfs: within the disk, or within the block device that `gendisk.part0` points to. This and the next two
+    /// are 0 where there is `diskseq`.
     pub disk_directory: u32,
+    /// `gendisk.part0`, where it is a pointer.
+    pub disk_part0: u32,
+    /// 1 where `gendisk.part0` is a pointer (from 5.11 on), 0 where it is a part of the disk.
+    pub part0_is_pointer: u32,
     /// 1 where a device's id is its disk sequence number, 0 where it is derived from the number of its directory in sysfs.
     /// Neither is ever reused.
     pub id_is_sequence: u32,
@@ -53,18 +53,17 @@ pub struct Layout {
     /// `bio.bi_issue`, or `bio.issue_time_ns` (6.18 and later), or 0 where there is neither (without
     /// `CONFIG_BLK_CGROUP`).
     pub bio_issue: u32,
-    /// What `bio_issue` is the offset of: 0 of nothing, 1 of `bi_issue`, whose low 51 bits are ns, 2 of
-    /// `issue_time_ns`.
+    /// The member at `bio_issue`, as one of the constants in [`bio_issue`].
     pub bio_issue_kind: u32,
     /// `request_queue.queue_flags`.
     pub queue_flags: u32,
-    /// `QUEUE_FLAG_BIO_ISSUE_TIME` as a mask, where `issue_time_ns` exists: it is set on queues with io.latency.
+    /// `QUEUE_FLAG_BIO_ISSUE_TIME` as a mask, on kernels with `issue_time_ns`; set on queues with io.latency.
     pub queue_has_issue_times: u32,
-    /// The index of the request among the arguments of the tracepoint `block_rq_requeue`: 0, or 1 where the queue comes
-    /// first (before 5.11).
+    /// The index of the request among the arguments of the tracepoint `block_rq_requeue`: 0, or 1 where the queue is the first
+    /// one (before 5.11).
     pub requeue_argument: u32,
-    /// `task_struct.files`. This and the members below are for a walk over a device's requests in flight; all are 0
-    /// where one of them is missing.
+    /// `task_struct.files`. This and the members up to `request_hctx` are for the walk over requests in flight; all are 0 if
+    /// one of them is missing.
     pub task_files: u32,
     /// `files_struct.fdt`.
     pub files_fdt: u32,
@@ -88,15 +87,7 @@ pub struct Layout {
     pub tags_static_rqs: u32,
     /// `request.mq_hctx`.
     pub request_hctx: u32,
-    /// Not of the kernel but the daemon's choice: I/Os that take so many milliseconds are recorded one by one; 0: none.
-    pub slow_ms: u32,
-    /// The daemon's choice, too: 1 if requests are counted by size.
-    pub sizes: u32,
-    /// The daemon's choice: how many slots are counted by workload; 0: none.
-    pub workload_slots: u32,
-    /// How many values the hash of [`crate::workload::Tables`] has.
-    pub workload_hashes: u32,
-    /// `bio.bi_blkg`. This and the members below are for workloads; all are 0 where one of them is missing.
+    /// `bio.bi_blkg`. This and the members below are for workloads; all are 0 if one of them is missing.
     pub bio_blkg: u32,
     /// `blkcg_gq.blkcg`.
     pub blkg_blkcg: u32,
@@ -114,33 +105,26 @@ pub struct Layout {
     pub kernfs_name: u32,
     /// `kernfs_node.__parent`, or `kernfs_node.parent` (before 6.15).
     pub kernfs_parent: u32,
-    /// `gendisk.part0`, where it is a pointer.
-    pub disk_part0: u32,
-    /// 1 where `gendisk.part0` is a pointer (from 5.11 on), 0 where it is a part of the disk.
-    pub part0_is_pointer: u32,
-    /// The daemon's choice: lines of [`crate::mark`], a power of two; 0: there is no understudy.
-    pub mark_lines: u32,
 }
 
-/// Values of [`Layout::bio_issue_kind`].
+/// Values of [`KernelLayout::bio_issue_kind`].
 pub mod bio_issue {
     use crate::bucket::positive;
 
     /// No timestamp of the submission.
     pub const NONE: u32 = 0;
-    /// `bi_issue.value`: flags in the high bits, and nanoseconds.
+    /// `bi_issue.value`: nanoseconds in the low 51 bits, flags above.
     pub const VALUE: u32 = 1;
     /// `issue_time_ns`.
     pub const NANOSECONDS: u32 = 2;
-    /// The number of the high bits of [`VALUE`] that are not nanoseconds.
+    /// The number of flag bits in a [`VALUE`].
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/include/linux/blk_types.h>
     const VALUE_FLAG_BITS: u32 = 13;
 
-    /// Nanoseconds from a [`VALUE`] to a timestamp; 0 if the timestamp is the earlier one, `None` if there is no value.
+    /// Nanoseconds from a [`VALUE`] to a timestamp; 0 if the timestamp is earlier, `None` if the value is 0.
     ///
-    /// The value has 51 bits of nanoseconds and wraps after 26 days. So does the difference, and is right unless the I/O
-    /// waited for 13 days.
+    /// The value wraps after 26 days. The difference is correct across a wrap, unless the I/O waited for 13 days.
     #[inline(always)]
     #[must_use]
     pub const fn wait(value: u64, timestamp: u64) -> Option<u64> {
@@ -156,7 +140,7 @@ pub mod bio_issue {
         use super::wait;
 
         #[test]
-        fn it_wraps_after_26_days() {
+        fn wait_across_a_wrap() {
             const WRAP: u64 = 1 << 51;
             const FLAGS: u64 = 0b101 << 60;
             for (submitted, allocated, expected) in [
@@ -178,96 +162,11 @@ pub mod bio_issue {
     }
 }
 
-/// Placeholder of a layout constant: the immediate of a 32-bit move, plus the index of the layout's field.
-pub const CONST_PLACEHOLDER: i32 = 0x6b1a_7a00;
-
-/// Placeholder of a member's offset: the offset of a load, plus the index of the layout's field.
-pub const OFFSET_PLACEHOLDER: i32 = 0x6b00;
-
-const FIELDS: usize = size_of::<Layout>() / size_of::<u32>();
-
-/// Opcodes that carry placeholders: `w = immediate`, and loads of 4 and 8 bytes.
-///
-/// <https://www.kernel.org/doc/html/v6.12/bpf/standardization/instruction-set.html>
-const MOVE: u8 = 0xb4;
-const LOADS: [u8; 2] = [0x61, 0x79];
-
-impl Layout {
-    /// The fields by index.
-    const fn fields(self) -> [u32; FIELDS] {
-        // SAFETY: `repr(C)`, and every field is a `u32`.
-        unsafe { core::mem::transmute(self) }
-    }
-
-    /// Replaces the placeholders in a program's instructions by this kernel's values; returns how many there were.
-    /// `None` if a placeholder names no field, or an offset does not fit into a load.
-    pub fn relocate(self, code: &mut [u8]) -> Option<usize> {
-        let fields = self.fields();
-        let mut relocated = 0;
-        for instruction in code.as_chunks_mut::<8>().0 {
-            let offset = i16::from_le_bytes([instruction[2], instruction[3]]);
-            let number = i32::from_le_bytes([instruction[4], instruction[5], instruction[6], instruction[7]]);
-            if instruction[0] == MOVE && number & !0xff == CONST_PLACEHOLDER {
-                let field = fields.get((number & 0xff) as usize)?;
-                instruction[4..].copy_from_slice(&field.to_le_bytes());
-            } else if LOADS.contains(&instruction[0]) && i32::from(offset) & !0xff == OFFSET_PLACEHOLDER {
-                let field = *fields.get((offset & 0xff) as usize)?;
-                instruction[2..4].copy_from_slice(&i16::try_from(field).ok()?.to_le_bytes());
-            } else {
-                continue;
-            }
-            relocated += 1;
-        }
-        Some(relocated)
-    }
-}
-
-/// The id of a device on kernels without disk sequence numbers, by the inode number of its directory in sysfs. The kernel
-/// numbers inodes of sysfs in turn, and each disk has about as many: mixing moves the bits that differ to the low end, which
-/// selects the cell of the table.
+/// The id of a device on kernels without disk sequence numbers, from the inode number of its directory in sysfs. sysfs
+/// numbers its inodes consecutively, and disks have about the same number of inodes: mixing moves the bits that differ to the
+/// low end, which selects the cell of the table.
 #[inline(always)]
 #[must_use]
 pub const fn directory_id(inode: u64) -> u64 {
     inode ^ inode >> 8
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{CONST_PLACEHOLDER, Layout, OFFSET_PLACEHOLDER};
-
-    fn instruction(code: u8, offset: i32, number: i32) -> [u8; 8] {
-        let ([o0, o1], [n0, n1, n2, n3]) = ((offset as i16).to_le_bytes(), number.to_le_bytes());
-        [code, 0x21, o0, o1, n0, n1, n2, n3]
-    }
-
-    #[test]
-    fn placeholders_become_the_values_of_the_layout() {
-        let layout = Layout { rq_flags: 28, status_is_errno: 1, io_stat: 1 << 31, ..Layout::default() };
-        let code = |io_stat: i32, errno: i32, flags: i32| {
-            [
-                instruction(0xb4, 0, io_stat),
-                instruction(0x61, flags, 0),
-                // A 64-bit move and a store have no placeholders.
-                instruction(0xb7, 0, CONST_PLACEHOLDER),
-                instruction(0x63, OFFSET_PLACEHOLDER, 0),
-                instruction(0xb4, 0, errno),
-                instruction(0x79, flags, 0),
-            ]
-            .concat()
-        };
-        let mut relocated = code(CONST_PLACEHOLDER + 13, CONST_PLACEHOLDER + 16, OFFSET_PLACEHOLDER + 1);
-        assert_eq!(layout.relocate(&mut relocated), Some(4));
-        assert_eq!(relocated, code(i32::MIN, 1, 28));
-        assert_eq!(layout.relocate(&mut relocated), Some(0));
-    }
-
-    #[test]
-    fn an_unknown_field_and_a_far_offset_are_refused() {
-        let too_far = Layout { cmd_flags: 40_000, ..Layout::default() };
-        assert_eq!(too_far.relocate(&mut instruction(0x79, OFFSET_PLACEHOLDER, 0)), None);
-        assert_eq!(
-            Layout::default().relocate(&mut instruction(0xb4, 0, CONST_PLACEHOLDER + super::FIELDS as i32)),
-            None
-        );
-    }
 }

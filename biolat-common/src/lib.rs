@@ -1,10 +1,12 @@
-//! What the probe and the daemon share, and nothing else: the layout of every map and event, the bucket arithmetic, the
-//! reasons for a loss, and the layout of the running kernel's structs.
+//! The ABI between the probe and the daemon: the layout of every map and event, the bucket arithmetic, the
+//! reasons for a loss, and the constants in the probe's instructions.
 
 #![no_std]
 
 pub mod bucket;
+pub mod constants;
 pub mod event;
+mod hash;
 pub mod inflight;
 pub mod kernel;
 pub mod lost;

@@ -17,7 +17,7 @@ pub enum Reason {
     Clock = 4,
 }
 
-/// Entries of [`Counts`]; more than there are reasons, so that a new reason does not change the layout.
+/// Entries of [`Counts`]. There are fewer reasons: a new one does not change the layout.
 pub const REASONS: usize = 8;
 
 /// Losses by [`Reason`] on one CPU.
@@ -25,8 +25,8 @@ pub type Counts = [u64; REASONS];
 
 /// The entry of [`Counts`] for completions that the first program leaves to the understudy. They are not losses.
 pub const LEFT: usize = 6;
-/// The entry of [`Counts`] for completions that the understudy records: those that were left to it, and those for which the kernel
-/// refused to run the first program.
+/// The entry of [`Counts`] for completions that the understudy records: completions that were left to it, and completions for which
+/// the kernel refused to run the first program.
 pub const TAKEN: usize = 7;
 
 impl Reason {
@@ -45,7 +45,7 @@ impl Reason {
         }
     }
 
-    /// Whether the kernel accounts such a completion in diskstats, so that the audit must not report it as missed.
+    /// Whether the kernel accounts such a completion in diskstats. The audit must not report it as missed.
     #[must_use]
     pub const fn is_accounted(self) -> bool {
         matches!(self, Self::NoRoom | Self::Clock)

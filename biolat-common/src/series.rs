@@ -1,4 +1,4 @@
-//! One series: what one CPU has counted of one device and one op. The value of the per-CPU maps.
+//! The counters of one device and op on one CPU: the value of the per-CPU maps.
 
 use core::mem::{align_of, offset_of, size_of};
 
@@ -39,7 +39,7 @@ impl Phase {
 
 /// Counters of one series on one CPU. They only grow, and wrap: the daemon adds differences.
 ///
-/// Nothing is stored that can be derived. The sum of the total is `queue_ns + device_ns + unsplit_ns`, and a
+/// Nothing is stored that can be derived: the sum of the total is `queue_ns + device_ns + unsplit_ns`, and a
 /// histogram's count is the sum of its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -50,7 +50,7 @@ pub struct Series {
     pub device_ns: u64,
     /// Nanoseconds from allocation to completion, of requests without a dispatch timestamp.
     pub unsplit_ns: u64,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
     /// Nanoseconds before the allocation, of requests with a timestamp of their submission.
     pub admission_ns: u64,
@@ -63,7 +63,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series without any count.
+    /// All counters at zero.
     pub const ZERO: Self = Self {
         queue_ns: 0,
         device_ns: 0,
@@ -76,7 +76,7 @@ impl Series {
     };
 }
 
-/// Both patterns name every field and have no `..`: a new field does not compile until it is merged and compared.
+/// Both patterns name every field and have no `..`, so adding a field does not compile until it is handled here.
 #[deny(unused_variables)]
 impl Series {
     /// Adds the counters of another CPU. The sums wrap like the counters.
@@ -96,7 +96,7 @@ impl Series {
         }
     }
 
-    /// How much the counters have grown since `earlier`, across a wrap too.
+    /// The growth of the counters since `earlier`, also across a wrap.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let Self { queue_ns, device_ns, unsplit_ns, bytes, admission_ns, errors, requeues, cells } = earlier;
@@ -134,14 +134,14 @@ const _: () = {
     assert!(size_of::<Series>() == 128 + CELLS * PHASES * 4);
 };
 
-/// The identity of a series: a device and an op in one number, so that the table and the index compare it in one step.
+/// The identity of a series: a device and an op in one number, which the table and the index compare in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Key(u64);
 
 impl Key {
-    /// The series of `op` on the device with this id (see [`crate::kernel::Layout::disk_id`]). The id has at most 40 bits:
-    /// one derived from a device number has 32, and disk sequence numbers count the disks since boot.
+    /// The series of `op` on the device with this id (see [`crate::kernel::KernelLayout::disk_id`]). The id has at most 40 bits:
+    /// disk sequence numbers and inode numbers of sysfs count from boot.
     #[inline(always)]
     #[must_use]
     pub const fn new(device: u64, op: u32) -> Self {

@@ -11,7 +11,7 @@ use crate::{bucket, series::Series};
 /// 2^(n+8) bytes, and the last one for more than 16 MiB.
 pub const CELLS: usize = 18;
 
-/// The largest size in the first cell.
+/// The upper bound of the first cell.
 pub const ZERO_BUCKET_BYTES: u32 = 1 << ZERO_EXPONENT;
 
 /// The upper bound of the first cell, as a power of two of a byte.
@@ -26,7 +26,7 @@ pub const COMMON_LIMIT: u32 = 1 << TOP_EXPONENT;
 /// Ranges of sizes, each with its own latencies.
 pub const BANDS: usize = 6;
 
-/// The names of the bands: up to which size they reach.
+/// The names of the bands, by their upper bounds.
 pub const BAND_NAMES: [&str; BANDS] = ["le_4KiB", "le_16KiB", "le_64KiB", "le_256KiB", "le_1MiB", "gt_1MiB"];
 
 /// Cells of a band's histogram.
@@ -44,7 +44,7 @@ impl Place {
         Self((cell | band(cell) << 5) as u8)
     }
 
-    /// The same place, after `change`.
+    /// Applies a function to the encoded place.
     #[inline(always)]
     #[must_use]
     pub fn map(self, change: impl FnOnce(u8) -> u8) -> Self {
@@ -66,8 +66,7 @@ impl Place {
     }
 }
 
-/// The place of a size. Indexed by the number of whole units of 256 bytes below it, up to 255; in the
-/// second half by 256 times that.
+/// The places of sizes. The index into the first half is `(bytes - 1) / 256`, into the second half `(bytes - 1) / 65536`.
 static PLACES: [Place; 512] = {
     let mut table = [Place::new(0); 512];
     let mut index = 0;
@@ -106,21 +105,21 @@ pub const fn band(cell: usize) -> usize {
     if band < BANDS { band } else { BANDS - 1 }
 }
 
-/// The cells of the size histogram that belong to a band. The first cell belongs to none.
+/// The cells of the size histogram that belong to a band. The first cell belongs to no band.
 #[must_use]
 pub const fn cells_of_band(band: usize) -> core::ops::Range<usize> {
     let start = if band == 0 { 1 } else { 2 * band + 3 };
     start..if band == BANDS - 1 { CELLS } else { 2 * band + 5 }
 }
 
-/// The cell of a band's histogram, from that of [`crate::bucket`].
+/// The cell of a band's histogram, from the cell of [`crate::bucket`].
 #[inline(always)]
 #[must_use]
 pub const fn band_cell(cell: usize) -> usize {
     (cell / 4) & (BAND_CELLS - 1)
 }
 
-/// What one CPU has counted of the sizes of one series. The counters only grow, and wrap.
+/// Counters by size, of one series on one CPU. They only grow, and wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sizes {
@@ -128,20 +127,20 @@ pub struct Sizes {
     pub band_ns: [u64; BANDS],
     /// Requests by the cell of their size, see [`place`].
     pub requests: [u32; CELLS],
-    /// Device latencies by band and [`band_cell`], of requests with data; total latencies of those without a dispatch
-    /// timestamp.
+    /// Latencies of requests with data by band and [`band_cell`]: device latencies, or total latencies of requests without a
+    /// dispatch timestamp.
     pub bands: [[u32; BAND_CELLS]; BANDS],
     /// Requests in [`Self::bands`] without a dispatch timestamp.
     pub undispatched: u64,
 }
 
 impl Sizes {
-    /// Without any count.
+    /// All counters at zero.
     pub const ZERO: Self =
         Self { band_ns: [0; BANDS], requests: [0; CELLS], bands: [[0; BAND_CELLS]; BANDS], undispatched: 0 };
 }
 
-/// Both patterns name every field and have no `..`: a new field does not compile until it is merged and compared.
+/// Both patterns name every field and have no `..`, so adding a field does not compile until it is handled here.
 #[deny(unused_variables)]
 impl Sizes {
     /// Adds the counters of another CPU.
@@ -159,7 +158,7 @@ impl Sizes {
         }
     }
 
-    /// How much the counters have grown since `earlier`, across a wrap too.
+    /// The growth of the counters since `earlier`, also across a wrap.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let Self { band_ns, requests, bands, undispatched } = earlier;
@@ -178,7 +177,7 @@ impl Sizes {
     }
 }
 
-/// What one CPU has counted of one series: the value of the per-CPU maps. With `--sizes off` it is the series alone.
+/// All counters of one series on one CPU: the value of the per-CPU maps. With `--sizes off` it is the series alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counters {
@@ -189,7 +188,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Without any count.
+    /// All counters at zero.
     pub const ZERO: Self = Self { series: Series::ZERO, sizes: Sizes::ZERO };
 
     /// Adds other counters.
@@ -198,7 +197,7 @@ impl Counters {
         self.sizes.merge(&other.sizes);
     }
 
-    /// How much the counters have grown since `earlier`, across a wrap too.
+    /// The growth of the counters since `earlier`, also across a wrap.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self { series: self.series.since(&earlier.series), sizes: self.sizes.since(&earlier.sizes) }
@@ -209,13 +208,13 @@ impl Counters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Parts {
-    /// The allocation of the request, which tells it from an earlier one in the same place.
+    /// When the request was allocated: distinguishes it from an earlier request at the same address.
     pub allocated_at: u64,
-    /// Their bytes.
+    /// The bytes of its parts.
     pub bytes: u64,
 }
 
-/// Requests that may be complete in part at the same time. With more, the longest unchanged one is forgotten.
+/// How many partially completed requests are tracked. Beyond that, the least recently updated one is forgotten.
 pub const MAX_PARTS: usize = 2048;
 
 /// The ABI between probe and daemon.
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_are_named_by_their_largest_size() {
+    fn bands_are_named_after_their_upper_bounds() {
         let name = |bytes| BAND_NAMES[place(bytes).band()];
         for (kib, own, next) in [
             (4, "le_4KiB", "le_16KiB"),
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_with_data_is_of_one_band() {
+    fn every_cell_with_data_belongs_to_one_band() {
         let mut cells = (0..BANDS).flat_map(|band| cells_of_band(band).map(move |cell| (cell, band)));
         assert!((1..CELLS).all(|cell| cells.next() == Some((cell, band(cell)))));
         assert_eq!(cells.next(), None);
@@ -276,7 +275,7 @@ mod tests {
 
     /// The zero bucket and the overflow are whole cells of a band, and each bucket ends where one of schema 3 ends.
     #[test]
-    fn four_cells_are_one_of_a_band() {
+    fn four_cells_make_one_band_cell() {
         assert_eq!(band_cell(bucket::FIRST - 1) + 1, band_cell(bucket::FIRST));
         assert_eq!(band_cell(bucket::OVERFLOW - 1) + 1, band_cell(bucket::OVERFLOW));
         assert_eq!(bucket::native_index(bucket::FIRST).rem_euclid(4), 1);

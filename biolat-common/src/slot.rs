@@ -1,23 +1,23 @@
 //! Where the counters of a series are. A slot is an index into a per-CPU array, whose size the daemon chooses when it
-//! loads the probe. Further slots are in chunks, arrays of a few slots that the daemon creates on demand and that cost
-//! one more look-up. So memory follows the series in use.
+//! loads the probe. Further slots are in chunks, arrays of a few slots that the daemon creates on demand and that cost one
+//! more lookup. So memory is proportional to the series in use.
 //!
 //! The table answers the common case in one load: a cell holds a key and its slot in one number, and only the daemon
-//! writes it. The index (a hash map of the same keys) is authoritative, and the probe creates a series nowhere else. A
-//! cell that is empty or holds another key costs a look-up in the index and nothing else.
+//! writes it. The index, a hash map of the same keys, is authoritative, and the only place where the probe creates a series. A
+//! cell that is empty or holds another key costs a lookup in the index.
 
 use crate::series::Key;
 
 /// Slots of one chunk.
 pub const CHUNK_SLOTS: u32 = 4;
-/// Upper limit of chunks, those included that the first slots replace.
+/// Upper limit of chunks, including those whose slots are in the first array.
 pub const CHUNKS: u32 = 1024;
 /// Upper limit of series.
 pub const SLOTS: u32 = CHUNK_SLOTS * CHUNKS;
 /// Cells of the table: few enough for the kernel to allocate it physically contiguous.
 pub const TABLE_CELLS: u32 = 2048;
 
-/// A cell of the table: a key and the slot of its series. Zero is an empty cell, as no device has the id zero.
+/// A cell of the table: a key and the slot of its series. Zero is an empty cell, because no device has the id zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Cell(u64);
@@ -39,7 +39,7 @@ impl Cell {
         Self(bits)
     }
 
-    /// Whether a new series replaces the one in this cell. The lower the number of an op, the more often it is used.
+    /// Whether a new series replaces the one in this cell. Ops with lower numbers are more frequent.
     #[must_use]
     pub const fn yields_to(self, key: Key) -> bool {
         self.0 == Self::EMPTY.0 || Key::from_bits(self.0 >> 16).op() > key.op()
@@ -72,8 +72,8 @@ impl Cell {
     }
 }
 
-/// The only cell that can hold this key. Reads, writes and flushes of one device share a cache line; they collide only
-/// with rare ops of devices with near ids, and with devices whose id is 256 off.
+/// The only cell that can hold this key. Reads, writes and flushes of one device share a cache line; they collide only with
+/// rare ops of devices with similar ids, and with devices whose ids differ by a multiple of 256.
 #[inline(always)]
 #[must_use]
 pub const fn table_cell(key: Key) -> u32 {

@@ -4,24 +4,24 @@ use core::mem::{align_of, size_of};
 
 use crate::series::Key;
 
-/// Bytes of the ring buffer: over a thousand records. Records that find it full are dropped and counted.
+/// Bytes of the ring buffer: more than a thousand records. Records are dropped and counted while it is full.
 pub const RING_BYTES: usize = 128 << 10;
 
-/// Bytes of one record in the ring buffer, with its header.
+/// Bytes of one record in the ring buffer, including its header.
 pub const RECORD_BYTES: usize = 8 + size_of::<SlowRecord>();
 
-/// A latency that the kernel has no timestamps for.
+/// A latency for which the kernel has no timestamps.
 pub const UNKNOWN_NS: u64 = u64::MAX;
 
-/// An I/O that took long or failed.
+/// An I/O that was slow or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct SlowRecord {
-    /// When it completed, by the clock of the timestamps.
+    /// When it completed, on the clock of the request's timestamps.
     pub completed_ns: u64,
     /// Its series.
     pub key: Key,
-    /// The first sector, of 512 bytes. Of an I/O that completes in parts, that of the last part.
+    /// The first sector, in units of 512 bytes. If the I/O completed in parts, the first sector of the last part.
     pub sector: u64,
     /// From submission to allocation, or [`UNKNOWN_NS`].
     pub admission_ns: u64,
@@ -31,7 +31,7 @@ pub struct SlowRecord {
     pub total_ns: u64,
     /// Reserved for the workload that the kernel charges; 0.
     pub workload: u64,
-    /// Bytes that were complete at its end. Of an I/O that completes in parts, those of the last part.
+    /// The bytes of the completion. If the I/O completed in parts, the bytes of the last part.
     pub bytes: u32,
     /// The block status: see [`crate::status`].
     pub status: u32,
@@ -48,7 +48,7 @@ const _: () = {
 };
 
 impl SlowRecord {
-    /// A record that was read from the ring buffer. `None` if it has another size.
+    /// Decodes a record from the ring buffer. `None` if the size is wrong.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, rest) = bytes.as_chunks::<8>();
@@ -82,7 +82,7 @@ mod tests {
     use crate::series::Key;
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn decodes_an_encoded_record() {
         let record = SlowRecord {
             completed_ns: 1,
             key: Key::new(45, 1),

@@ -1,12 +1,12 @@
 //! Block statuses (`BLK_STS_*`): macros, and so not in BTF.
 //!
-//! Numbers up to 13 have never changed. Linux 6.10 removed `BLK_STS_ZONE_RESOURCE` and renumbered those after it;
+//! Statuses up to 13 have never changed. Linux 6.10 removed `BLK_STS_ZONE_RESOURCE` and renumbered the statuses after it;
 //! see `include/linux/blk_types.h`.
 
-/// Error counters of a series. The last one also counts every status beyond.
+/// Error counters of a series. The last one also counts every higher status.
 pub const STATUSES: usize = 21;
 
-/// Names of statuses up to 13, the same on every kernel: the kernel's names in lower case.
+/// Names of statuses up to 13, which are the same on every kernel: the kernel's names in lower case.
 const STABLE: [&str; 14] = [
     "ok",
     "notsupp",
@@ -28,7 +28,7 @@ const SINCE_6_10: [&str; 6] =
 const BEFORE_6_10: [&str; 5] =
     ["zone_resource", "zone_open_resource", "zone_active_resource", "offline", "duration_limit"];
 
-/// The name of a status, with the numbers of 6.10 and later or with those before.
+/// The name of a status, by the numbers of 6.10 and later, or by the earlier numbers.
 #[must_use]
 pub fn name(status: usize, since_6_10: bool) -> &'static str {
     let moved: &[&str] = if since_6_10 { &SINCE_6_10 } else { &BEFORE_6_10 };

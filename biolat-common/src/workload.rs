@@ -1,23 +1,23 @@
-//! Who does the I/O: counters by workload and series. A workload is the cgroup that the kernel charges.
+//! Counters by workload and series. A workload is the cgroup that the kernel charges.
 //!
-//! Each CPU has two tables of entries, which the probe uses by turns: the daemon switches to the other one with the epoch,
-//! waits for the runs that began before, and reads the one that is at rest. So what it reads is complete, and each I/O is in
-//! exactly one reading. An entry of an earlier epoch is free: nobody clears it but its next user.
+//! Each CPU has two tables of entries, used alternately: the daemon switches tables by incrementing the epoch, waits for the
+//! runs that began before, and reads the idle table. So it reads complete I/Os, and each I/O once. An entry of an earlier
+//! epoch is free; its next user clears it.
 
 use core::mem::{offset_of, size_of};
 
-use crate::{size::BAND_CELLS, slot::Cell};
+use crate::{hash::spread, size::BAND_CELLS, slot::Cell};
 
-/// The workload of I/Os for which the kernel names no cgroup, such as flushes: the kernel itself. No cgroup has this number.
+/// The workload of I/Os without a cgroup, such as flushes: the kernel itself. No cgroup has this serial number.
 pub const KERNEL: u64 = 0;
 
-/// The workload of I/Os that have no entry of their own: all others.
+/// Stands for all workloads without an entry of their own.
 pub const OTHER: u64 = u64::MAX;
 
-/// Places where an entry can be: the first is that of its hash, the others follow.
+/// The number of places to try for an entry, beginning with the one that its hash selects.
 pub const PROBES: u32 = 8;
 
-/// What one CPU has counted of one workload and series in one epoch.
+/// The counters of one workload and series on one CPU, in one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Entry {
@@ -25,7 +25,7 @@ pub struct Entry {
     pub workload: u64,
     /// The series and its slot, as [`Cell::bits`].
     pub series: u64,
-    /// The epoch that the counts are of.
+    /// The epoch of the counts.
     pub epoch: u64,
     /// Nanoseconds in the queue, of requests with both timestamps.
     pub queue_ns: u64,
@@ -33,7 +33,7 @@ pub struct Entry {
     pub device_ns: u64,
     /// Nanoseconds from allocation to completion, of requests without a dispatch timestamp.
     pub unsplit_ns: u64,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
     /// Completions that failed.
     pub errors: u64,
@@ -42,7 +42,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry that nobody has used.
+    /// An unused entry.
     pub const ZERO: Self = Self::new(0, Cell::EMPTY, 0);
 
     /// A new entry.
@@ -70,7 +70,7 @@ impl Entry {
     }
 }
 
-/// The pattern names every field and has no `..`: a new field does not compile until it is merged.
+/// The pattern names every field and has no `..`, so adding a field does not compile until it is merged.
 #[deny(unused_variables)]
 impl Entry {
     /// Adds the counts of another CPU.
@@ -93,13 +93,13 @@ const _: () = {
     assert!(size_of::<Entry>() == 320);
 };
 
-/// The entries of one CPU: both tables, one after the other. A table has, for each of the first slots, the entry of [`OTHER`];
-/// entries found by hash follow.
+/// The entries of one CPU: both tables, one after the other. A table begins with an entry of [`OTHER`] for each of the first
+/// slots; entries found by hash follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
     /// How many slots are counted by workload.
     pub slots: u32,
-    /// How many values the hash has.
+    /// The number of hash values.
     pub hashes: u32,
 }
 
@@ -111,7 +111,7 @@ impl Tables {
         self.slots + self.hashes + PROBES - 1
     }
 
-    /// Entries of both tables; at least one, as no map is empty.
+    /// Entries of both tables; at least one, because a map cannot be empty.
     #[must_use]
     pub const fn places(self) -> u32 {
         if self.slots == 0 { 1 } else { 2 * self.entries() }
@@ -128,9 +128,7 @@ impl Tables {
     #[inline(always)]
     #[must_use]
     pub const fn place(self, workload: u64, series: Cell, epoch: u64) -> u32 {
-        /// 2^64 divided by the golden ratio: neighbouring numbers are far apart.
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let hash = (workload.wrapping_mul(SPREAD) ^ series.bits()).wrapping_mul(SPREAD) >> 32;
+        let hash = spread(spread(workload) ^ series.bits()) >> 32;
         self.start(epoch) + self.slots + ((hash * self.hashes as u64) >> 32) as u32
     }
 
@@ -142,33 +140,33 @@ impl Tables {
     }
 }
 
-/// No place of both tables is so far: a power of two, so that the probe needs no branch to stay below it.
+/// Upper limit of places in both tables. A power of two, so that a mask bounds the index without a branch.
 pub const MAX_PLACES: u32 = (MAX_BYTES_OF_CPU / size_of::<Entry>() as u64).next_power_of_two() as u32;
 
-/// The number of places of the understudy's tables in the object, which the daemon replaces before it loads the probe.
+/// Stands in the object for the number of places of the understudy's tables. The daemon replaces it before it loads the probe.
 pub const PLACES_PLACEHOLDER: usize = 0x6b_1a7a;
 
-/// Bytes of both tables of one CPU at most.
+/// Upper limit of the bytes of both tables of one CPU.
 pub const MAX_BYTES_OF_CPU: u64 = 4 << 20;
 
-/// For each place of both tables, the low half of the latest epoch in which a CPU has created an entry there.
+/// For each place of both tables, the low half of the latest epoch in which any CPU has created an entry there.
 pub type Places = [u32; MAX_PLACES as usize];
 
-/// Levels of a cgroup's path that are recorded, from its own name upwards.
+/// The number of path components that are recorded of a cgroup, from its own name upwards.
 pub const LEVELS: usize = 10;
 
-/// Bytes of a name, with the zero at its end.
+/// Bytes of a name, including the terminating zero.
 pub const NAME_BYTES: usize = 128;
 
-/// Which cgroup a serial number belongs to.
+/// The cgroup with a serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Cgroup {
-    /// The address of its state, to look later whether it still exists.
+    /// The address of its `cgroup_subsys_state`, to check later whether it still exists.
     pub css: u64,
     /// Not 0: the daemon asks the probe to record the names again.
     pub is_stale: u64,
-    /// The names of its directory and of those above; empty above the root.
+    /// The names of its directory and its ancestors; empty above the root.
     pub names: [[u8; NAME_BYTES]; LEVELS],
 }
 
@@ -179,7 +177,7 @@ mod tests {
     use super::{KERNEL, OTHER, PROBES, Tables};
     use crate::{series::Key, slot::Cell};
 
-    /// Each place that is tried is in the table of its epoch, and beyond the entries of the others.
+    /// Every candidate place is in the table of its epoch, after the entries of `OTHER`.
     #[test]
     fn places_are_in_the_table() {
         let tables = Tables { slots: 12, hashes: 100 };
@@ -194,7 +192,7 @@ mod tests {
         }
     }
 
-    /// As many workloads as half of the places: few have to share one.
+    /// With half as many workloads as places, few share a place.
     #[test]
     fn workloads_are_spread() {
         let tables = Tables { slots: 0, hashes: 512 };

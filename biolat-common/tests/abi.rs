@@ -1,8 +1,9 @@
 //! The ABI between probe and daemon, byte for byte. After a change here, rebuild the probe and note it in the changelog.
 
 use biolat_common::{
+    constants::{Constants, ProbeOptions},
     event::{Event, EventKind},
-    kernel::{Layout, directory_id},
+    kernel::{KernelLayout, directory_id},
     lost::{Counts, Reason},
     series::Key,
     slot::{Cell, SLOTS, TABLE_CELLS, table_cell},
@@ -39,11 +40,11 @@ fn an_event_is_16_bytes() {
 }
 
 #[test]
-fn ids_of_directories_differ_and_spread() {
+fn directory_ids_are_unique_and_spread() {
     let ids = (0..1 << 20).map(directory_id).collect::<std::collections::BTreeSet<_>>();
     assert_eq!(ids.len(), 1 << 20);
     assert_eq!((directory_id(0), ids.last()), (0, Some(&((1 << 20) - 1))));
-    // 32 disks, each with so many files and directories in sysfs.
+    // 32 disks, each with this number of files and directories in sysfs.
     for files in [64, 100, 128, 131, 256] {
         let cells = (0..32).map(|disk| table_cell(Key::new(directory_id(20_000 + disk * files), 0)));
         let distinct = cells.collect::<std::collections::BTreeSet<_>>().len();
@@ -52,11 +53,12 @@ fn ids_of_directories_differ_and_spread() {
 }
 
 #[test]
-fn losses_and_layout() {
+fn losses_and_constants() {
     assert_eq!(size_of::<Counts>(), 64);
     for (index, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(reason as usize, index);
     }
-    assert_eq!((size_of::<Layout>(), align_of::<Layout>()), (212, 4));
-    assert_eq!((offset_of!(Layout, status_is_errno), offset_of!(Layout, request_hctx)), (64, 144));
+    assert_eq!((size_of::<Constants>(), align_of::<Constants>()), (212, 4));
+    assert_eq!((size_of::<KernelLayout>(), size_of::<ProbeOptions>()), (192, 20));
+    assert_eq!((offset_of!(Constants, kernel.request_hctx), offset_of!(Constants, options)), (152, 192));
 }

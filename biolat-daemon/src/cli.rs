@@ -224,6 +224,7 @@ impl Cli {
             per_cpu: self.per_cpu,
             created: self.openmetrics_created,
             live: !self.no_ui,
+            saved: None,
         };
         let history_file = non_empty(self.history_file);
         if history_file.is_some() && self.history.0.is_none() {

@@ -76,11 +76,13 @@ fn run_daemon(cli: Cli) -> ExitCode {
 
 /// What the terminal tool is called now.
 fn moved(options: &[OsString]) -> String {
-    const COMMANDS: [(&str, &str); 8] = [
+    const COMMANDS: [(&str, &str); 10] = [
         ("--worst", "worst"),
         ("--at", "at TIME"),
         ("--since", "since TIME"),
         ("--save", "save FILE"),
+        ("--load", "since -26h --file FILE"),
+        ("--cpus", "cpus"),
         ("--top", "top"),
         ("--who", "who"),
         ("--sizes", "sizes"),

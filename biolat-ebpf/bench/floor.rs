@@ -6,8 +6,8 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 #[allow(unused_macros, unused_imports, reason = "the floor needs no constants")]
-#[path = "../src/layout.rs"]
-mod layout;
+#[path = "../src/constants.rs"]
+mod constants;
 #[path = "../src/object.rs"]
 mod object;
 
@@ -18,7 +18,7 @@ use aya_ebpf::{
     programs::BtfTracePointContext,
 };
 
-use layout::field;
+use constants::field;
 
 #[btf_map]
 static SUM: PerCpuArray<u64, 1> = PerCpuArray::new();

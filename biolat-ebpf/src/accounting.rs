@@ -1,6 +1,6 @@
-//! What a completion is to the kernel's disk statistics, as a pure function of numbers that tests on the host can run.
+//! How the kernel's disk statistics account a completion: a pure function, tested on the host.
 
-/// The numbers of the running kernel that decide it.
+/// The constants of the running kernel that it depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct Accounting {
     /// `RQF_FLUSH_SEQ` as a mask.
@@ -13,12 +13,12 @@ pub(crate) struct Accounting {
     pub(crate) op_passthrough: u32,
 }
 
-/// What a completion is to diskstats.
+/// What a completion means for diskstats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// The end of a request: one I/O.
     End,
-    /// A part of a request: its bytes count, the request continues.
+    /// A part of a request: its bytes are accounted, the request continues.
     Part,
     /// The kernel neither accounts the request nor sets its timestamps.
     NotAccounted,
@@ -27,8 +27,8 @@ pub(crate) enum Meaning {
 }
 
 impl Accounting {
-    /// Follows `blk_account_io_done()` and `blk_account_io_flush()`. `flags` are `RQF_*`, `bytes` are now complete of
-    /// `remaining`, and `has_bio` says whether a bio waits for the end of the request.
+    /// Follows `blk_account_io_done()` and `blk_account_io_flush()`. `flags` are `RQF_*`, `bytes` of `remaining` complete now,
+    /// and `has_bio` says whether a bio waits for the end of the request.
     ///
     /// <https://github.com/torvalds/linux/blob/v6.12/block/blk-mq.c#L974>
     /// <https://github.com/torvalds/linux/blob/v6.12/block/blk-flush.c#L126>
@@ -45,16 +45,16 @@ impl Accounting {
             return Meaning::Part;
         }
         if remaining == 0 && !self.is_passthrough(op) && !has_bio {
-            // Request-based dm ends its request when the clone has moved all bytes, and then once more with none left:
-            // https://github.com/torvalds/linux/blob/v6.12/drivers/md/dm-rq.c#L76. A request that regularly ends
+            // Request-based dm ends its request when the clone has transferred all bytes, and again with no bytes left:
+            // https://github.com/torvalds/linux/blob/v6.12/drivers/md/dm-rq.c#L76. A request that normally ends
             // without bytes, an empty flush or a flush sequence, still has its bio.
             return Meaning::Duplicate;
         }
         Meaning::End
     }
 
-    /// Whether the status of this completion is that of a request. A step of a flush sequence that fails ends the
-    /// sequence, and the request reports the error at its own end.
+    /// Whether this completion has the status of its request. If a step of a flush sequence fails, the sequence ends, and
+    /// the request reports the error at its own end.
     #[inline(always)]
     pub(crate) fn reports_status(self, flags: u32, op: u32) -> bool {
         self.is_flush(op) || !self.is_in_flush_sequence(flags)

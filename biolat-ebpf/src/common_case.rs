@@ -1,6 +1,6 @@
-//! The common case: a request that completes as a whole and successfully, with both timestamps, of a series that is in
-//! the table, and not unusually slow. It calls no helper but the clock and writes only this CPU's counters. Everything
-//! else is left to `rare_case`.
+//! The common case: a request of a series in the table that completes successfully, as a whole, with both timestamps, in
+//! less than 33 ms. Its only helper call reads the clock, and it writes only this CPU's counters. `rare_case` handles
+//! everything else.
 
 use biolat_common::{
     bucket::{COMMON_LIMIT_NS, ZERO_BUCKET_NS},
@@ -9,14 +9,14 @@ use biolat_common::{
 };
 
 use crate::{
-    layout::layout_const,
+    constants::option_const,
     maps::{self, Program},
     rare_case, record,
     request::{Completion, is_plain},
     workload,
 };
 
-/// Records the completion. `false`: it is not the common case, and nothing was recorded.
+/// Records the completion. Returns `false`, and records nothing, if it is not the common case.
 #[inline(always)]
 pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     if completion.status != 0
@@ -37,12 +37,12 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     let Some(cell) = maps::series_in_table(Key::new(completion.device(), completion.op())) else {
         return false;
     };
-    // If a timestamp is later than the completion, its difference is very large.
+    // If a timestamp is later than the completion, the difference wraps and is very large.
     if (now.wrapping_sub(allocated_at) | now.wrapping_sub(issued_at)) >= COMMON_LIMIT_NS {
         return false;
     }
-    let has_sizes = layout_const!(sizes) != 0;
-    // Parts of the request may have completed before.
+    let has_sizes = option_const!(sizes) != 0;
+    // Parts of the request may have completed earlier.
     if has_sizes && (completion.bytes > size::COMMON_LIMIT || maps::may_have_parts(allocated_at)) {
         return false;
     }
@@ -57,19 +57,19 @@ pub(crate) fn record<P: Program>(completion: &Completion, now: u64) -> bool {
     }
     match completion.admission() {
         None => {}
-        Some(admission) if admission <= ZERO_BUCKET_NS => record::no_admission(series, admission),
+        Some(admission) if admission <= ZERO_BUCKET_NS => record::zero_admission(series, admission),
         Some(admission) if admission < COMMON_LIMIT_NS => record::common_admission(series, admission),
         Some(admission) => rare_case::record_admission(series, admission),
     }
     true
 }
 
-/// Whether one of the pointers that the common case follows is null. A load through one reads zero, on many kernels by an exception.
-/// Before 6.4 ("bpf: ensure main program has an extable") a kernel may not find what handles it in the entry of a program, which
-/// all of this is a part of, and crash. It always does in other functions, such as those of the rare case.
+/// Whether one of the pointers that the common case follows is null. A load through a null pointer reads zero, on many kernels by
+/// an exception. Before 6.4 ("bpf: ensure main program has an extable") a kernel may not find the exception's table entry in a
+/// main program, which contains all of this, and crash. It finds it in subprograms, such as the rare case.
 #[inline(always)]
 fn has_null(completion: &Completion) -> bool {
     !completion.has_disk()
         || !completion.has_bio()
-        || layout_const!(workload_slots) != 0 && !completion.has_cgroup()
+        || option_const!(workload_slots) != 0 && !completion.has_cgroup()
 }

@@ -1,29 +1,24 @@
-//! Looks at the requests of one hardware queue that have not completed. The daemon runs it, nothing else does: it adds no
-//! instruction to an I/O.
+//! Looks at the requests in flight of one hardware queue. Only the daemon runs it: it adds no instruction to an I/O.
 //!
-//! The daemon names the hardware queue by a file descriptor of its directory in sysfs: so the kernel has found the queue,
-//! it exists, and no address is needed. A request may end, and its memory may become another request, while it is looked
-//! at. The order of the reads makes sure that its timestamp is never that of an earlier request: see [`allocated_at`].
+//! The daemon names the hardware queue by a file descriptor of its directory in sysfs. So the kernel has resolved the queue,
+//! and no address is needed. A request may end during the run, and its memory may become another request. The order of the
+//! reads ensures that a timestamp never belongs to an earlier request: see [`allocated_at`].
 
 use core::mem::size_of;
 
-use aya_ebpf::{
-    helpers::{bpf_get_current_task, bpf_ktime_get_ns},
-    programs::RawTracePointContext,
-};
-use biolat_common::inflight::{Found, MAX_DESCRIPTOR, MAX_SLOTS, SLOTS_PER_RUN};
+use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::RawTracePointContext};
+use biolat_common::inflight::{Found, MAX_SLOTS, SLOTS_PER_RUN};
 
 use crate::{
-    kernel_memory::{read, read_u32, read_u64},
-    layout::layout_const,
+    constants::layout_const,
+    kernel_memory::{open_file, present, read, read_u32, read_u64},
     maps,
 };
 
-/// Pointers to requests that are read at once.
+/// The number of request pointers that are read at once.
 const BATCH: usize = 16;
 
-/// Looks at up to [`SLOTS_PER_RUN`] slots and writes what it has found to the map. Arguments: a file descriptor, and the
-/// first slot.
+/// Looks at up to [`SLOTS_PER_RUN`] slots and writes the result to the map. Arguments: a file descriptor, and the first slot.
 #[inline(always)]
 pub(crate) fn look(ctx: &RawTracePointContext) {
     let (descriptor, first): (u64, u64) = (ctx.arg(0), ctx.arg(1));
@@ -32,7 +27,7 @@ pub(crate) fn look(ctx: &RawTracePointContext) {
     let found = unsafe { &mut *found };
     *found = Found { slots: 0, requests: 0, oldest_allocated_at: 0, now: 0 };
     let Some(hardware_queue) = hardware_queue(descriptor) else { return };
-    // With a scheduler, requests have tags of its own, and may not have been dispatched yet.
+    // With a scheduler, requests have the scheduler's tags, and may not have been dispatched yet.
     let scheduler_tags = read_u64(hardware_queue, layout_const!(hctx_sched_tags));
     let tags = match scheduler_tags {
         0 => read_u64(hardware_queue, layout_const!(hctx_tags)),
@@ -52,14 +47,14 @@ pub(crate) fn look(ctx: &RawTracePointContext) {
         if slot >= u64::from(slots) {
             break;
         }
-        // The array is as long as there are slots; what is read beyond is not used.
+        // The array has one element per slot; elements beyond its end are ignored.
         let pointers: [u64; BATCH] = read(requests + slot * size_of::<u64>() as u64);
         for (index, &request) in pointers.iter().enumerate() {
             if slot + index as u64 >= u64::from(slots) {
                 break;
             }
-            // Most slots are free: they take no call.
-            if is_of(request, hardware_queue) {
+            // Most slots are free: no call for them.
+            if belongs_to(request, hardware_queue) {
                 match pending_since(request, hardware_queue) {
                     NOT_PENDING => {}
                     allocated_at => count(found, allocated_at),
@@ -71,8 +66,8 @@ pub(crate) fn look(ctx: &RawTracePointContext) {
     found.now = unsafe { bpf_ktime_get_ns() };
 }
 
-/// Counts a request. What has been found so far stays in the map and never in a register: the verifier, which does not know
-/// what a map holds, would walk the rest for each value that a register may have.
+/// Counts a request. The result is kept in the map and never in a register: the verifier does not track values in maps, but would
+/// walk the rest of the program for each value that a register may have.
 #[inline(always)]
 fn count(found: &mut Found, allocated_at: u64) {
     let (requests, oldest) = (&raw mut found.requests, &raw mut found.oldest_allocated_at);
@@ -89,25 +84,25 @@ fn count(found: &mut Found, allocated_at: u64) {
 /// Not a timestamp.
 const NOT_PENDING: u64 = u64::MAX;
 
-/// When a request of this hardware queue was allocated, as [`allocated_at`] says; [`NOT_PENDING`] if it has completed.
+/// When a request of this hardware queue was allocated, see [`allocated_at`]; [`NOT_PENDING`] if it has completed.
 ///
-/// A global function, for the verifier walks it once. Inlined, it would be walked again for each slot, and several times: of its
-/// branches the verifier does not see that they lead to the same state.
+/// A global function, because the verifier walks it once. Inlined, it would be walked several times for each slot: the verifier
+/// does not see that its branches lead to the same state.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pending_since(request: u64, hardware_queue: u64) -> u64 {
     if has_io(request) { allocated_at(request, hardware_queue) } else { NOT_PENDING }
 }
 
-/// Whether a request is of this hardware queue. The kernel forgets the hardware queue when it frees the request.
+/// Whether a request belongs to this hardware queue. The kernel clears the pointer when it frees the request.
 #[inline(always)]
-fn is_of(request: u64, hardware_queue: u64) -> bool {
+fn belongs_to(request: u64, hardware_queue: u64) -> bool {
     read_u64(request, layout_const!(request_hctx)) == hardware_queue
 }
 
-/// Whether a request has an I/O that has not completed, dispatched or not: a bio, which the kernel forgets when it ends it. A flush
-/// that the kernel makes itself has none, but the request that waits for it has. Requests that the disk statistics do not count
-/// are left out, such as a drive's own commands, which may take hours.
+/// Whether a request has an I/O in flight, dispatched or not: a bio, which the kernel clears at the end of the I/O. A flush request
+/// of the kernel has none, but the request that waits for the flush has. Requests that the disk statistics do not account are
+/// excluded, such as a drive's own commands, which may take hours.
 #[inline(always)]
 fn has_io(request: u64) -> bool {
     read_u64(request, layout_const!(bio)) != 0
@@ -115,39 +110,26 @@ fn has_io(request: u64) -> bool {
         && read_u32(request, layout_const!(cmd_flags)) & 0xff < layout_const!(op_passthrough)
 }
 
-/// When a pending request was allocated; 0 if it has ended meanwhile, or the kernel took no timestamp.
+/// When a pending request was allocated; 0 if it has ended since, or the kernel took no timestamp.
 ///
-/// A request has its timestamp before it has a bio, so that a timestamp that is read later is its own, or that of a later
-/// request. The second read is for CPUs that reorder reads: they cannot delay it for so long.
+/// The kernel sets the timestamp of a request before its bio. So a timestamp that is read after the bio belongs to this request
+/// or to a later one. The second read is for CPUs that reorder reads: they cannot delay it for that long.
 #[inline(always)]
 fn allocated_at(request: u64, hardware_queue: u64) -> u64 {
     let first = read_u64(request, layout_const!(start_time_ns));
-    if !is_of(request, hardware_queue) || !has_io(request) {
+    if !belongs_to(request, hardware_queue) || !has_io(request) {
         return 0;
     }
     let again = read_u64(request, layout_const!(start_time_ns));
     if first > again { first } else { again }
 }
 
-/// The hardware queue whose directory in sysfs this file descriptor of the daemon has open.
+/// The hardware queue whose directory in sysfs is open at this file descriptor of the daemon.
 #[inline(always)]
 fn hardware_queue(descriptor: u64) -> Option<u64> {
-    if descriptor >= MAX_DESCRIPTOR {
-        return None;
-    }
-    // SAFETY: the helper has no argument and no precondition.
-    let task = unsafe { bpf_get_current_task() };
-    let files = present(read_u64(task, layout_const!(task_files)))?;
-    let table = present(read_u64(files, layout_const!(files_fdt)))?;
-    let files = present(read_u64(table, layout_const!(fdt_fd)))?;
-    let file = present(read(files + descriptor * size_of::<u64>() as u64))?;
+    let file = open_file(descriptor)?;
     let inode = present(read_u64(file, layout_const!(file_inode)))?;
     let node = present(read_u64(inode, layout_const!(inode_private)))?;
     let kobject = present(read_u64(node, layout_const!(kernfs_priv)))?;
     Some(kobject - u64::from(layout_const!(hctx_kobj)))
-}
-
-#[inline(always)]
-fn present(address: u64) -> Option<u64> {
-    (address != 0).then_some(address)
 }

@@ -23,17 +23,16 @@ use biolat_common::{
 
 use crate::maximum::Maximum;
 
-/// The counters of a series without their type. With `--sizes off` the daemon makes it shorter, see
-/// `biolat-probe/src/object.rs`.
-/// The kernel accepts a map into the array of maps only if it matches the template here,
-/// and from 5.15 to 6.1 a map whose value has the BTF of a struct does not match one without BTF, as the daemon creates
-/// them.
+/// The counters of a series, untyped. With `--sizes off` the daemon makes it shorter, see `biolat-probe/src/object.rs`.
+///
+/// The kernel accepts a map into the array of maps only if it matches the template here. From 5.15 to 6.1 a template whose value has
+/// the BTF of a struct does not match a map without BTF, and the daemon's maps have none.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.1/kernel/bpf/map_in_map.c#L86>
 type Untyped = [u64; size_of::<Counters>() / 8];
 
-/// One of the two programs that record completions. Each has counters of its own, and the kernel does not run a program while it
-/// runs on the same CPU: nothing else writes a CPU's counters of a program.
+/// One of the two programs that record completions. Each has counters of its own, and the kernel does not run a program that is
+/// already running on the CPU: nothing else writes a program's counters of this CPU.
 pub(crate) trait Program {
     const IS_UNDERSTUDY: bool;
 }
@@ -41,7 +40,7 @@ pub(crate) trait Program {
 /// Records each completion.
 pub(crate) enum First {}
 
-/// Records those that the kernel refused the first one.
+/// Records completions for which the kernel refused to run the first program.
 pub(crate) enum Understudy {}
 
 impl Program for First {
@@ -70,7 +69,7 @@ static SERIES: PerCpuArray<Untyped, { CHUNK_SLOTS as usize }> = PerCpuArray::new
 static MORE: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
     ArrayOfMaps::new();
 
-/// The understudy's counters: all of them are added by the daemon, when it attaches that.
+/// The understudy's counters: the daemon adds all of them when it attaches the understudy.
 #[btf_map]
 static SERIES_2: ArrayOfMaps<PerCpuArray<Untyped, { CHUNK_SLOTS as usize }>, { CHUNKS as usize }> =
     ArrayOfMaps::new();
@@ -81,8 +80,7 @@ static LOST: PerCpuArray<Counts, 1> = PerCpuArray::new();
 #[btf_map]
 static LOST_2: PerCpuArray<Counts, 1> = PerCpuArray::new();
 
-/// What the first program has recorded, by the frame that it was called from: see [`crate::marks`]. The daemon sets the number of
-/// lines when it loads the probe.
+/// Marks of recorded completions, by stack frame: see [`crate::marks`]. The daemon sets the number of lines when it loads the probe.
 #[btf_map]
 static MARKS: Array<Mark, 1> = Array::new();
 
@@ -96,7 +94,7 @@ static EVENTS: RingBuf<Event, RING_BYTES> = RingBuf::new();
 #[btf_map]
 static SLOW: RingBuf<SlowRecord, { slow::RING_BYTES }> = RingBuf::new();
 
-/// Records that found [`SLOW`] full.
+/// Records dropped because [`SLOW`] was full.
 #[btf_map]
 static DROPPED: PerCpuArray<u64, 1> = PerCpuArray::new();
 
@@ -107,14 +105,14 @@ static DROPPED_2: PerCpuArray<u64, 1> = PerCpuArray::new();
 #[btf_map]
 static PARTS: LruHashMap<u64, Parts, MAX_PARTS> = LruHashMap::new();
 
-/// The latest allocation of a request of which a part has completed, not counting steps of flush sequences. No map of its own, so
-/// that the common case reads it with one load.
+/// The latest allocation of a request of which a part has completed, not counting steps of flush sequences. A global and not a map
+/// of its own: the common case reads it with one load.
 static PARTS_UNTIL: Maximum = Maximum::new();
 
 /// A number that the probe only reads.
 struct Number(UnsafeCell<u64>);
 
-// SAFETY: it is read as a whole.
+// SAFETY: it is read in one load.
 unsafe impl Sync for Number {}
 
 /// The result of the latest run of [`crate::inflight::look`].
@@ -125,13 +123,13 @@ static INFLIGHT: Array<Found, 1> = Array::new();
 #[btf_map]
 static WORKLOADS: PerCpuArray<Entry, 1> = PerCpuArray::new();
 
-/// The understudy's tables of workloads: one map, of the same size, which the daemon adds when it attaches that. Its entries have no
-/// type for the reason given at [`Untyped`].
+/// The understudy's tables of workloads: one map of the same size, which the daemon adds when it attaches the understudy. Its
+/// entries are untyped for the reason given at [`Untyped`].
 #[btf_map]
 static WORKLOADS_2: ArrayOfMaps<PerCpuArray<[u64; size_of::<Entry>() / 8], PLACES_PLACEHOLDER>, 1> =
     ArrayOfMaps::new();
 
-/// The latest epoch in which any CPU has created each entry of [`WORKLOADS`]. One value, so that the daemon reads them at once.
+/// The latest epoch in which any CPU has created each entry of [`WORKLOADS`]. A single value, which the daemon reads in one call.
 #[btf_map]
 static WORKLOADS_USED: Array<Places, 1> = Array::new();
 
@@ -139,14 +137,14 @@ static WORKLOADS_USED: Array<Places, 1> = Array::new();
 #[btf_map]
 static CGROUPS: HashMap<u64, Cgroup, 1> = HashMap::new();
 
-/// Room to make an entry of [`CGROUPS`].
+/// Buffers for new entries of [`CGROUPS`].
 #[btf_map]
 static CGROUP_BUFFER: PerCpuArray<Cgroup, 1> = PerCpuArray::new();
 
 #[btf_map]
 static CGROUP_BUFFER_2: PerCpuArray<Cgroup, 1> = PerCpuArray::new();
 
-/// Only the daemon writes it. It is not zero at first, so that it is not in the same map as what the probe writes.
+/// Only the daemon writes it. Its initial value is not zero, which keeps it out of `.bss`, where the probe writes.
 static EPOCH: Number = Number(UnsafeCell::new(1));
 
 const BPF_NOEXIST: u64 = 1;
@@ -159,7 +157,7 @@ pub(crate) fn series_in_table(key: Key) -> Option<Cell> {
     cell.is_of(key).then_some(cell)
 }
 
-/// The slot of a series, which is created if it does not exist. `None`: no slot is free.
+/// The slot of a series; creates the series if necessary. `None` if no slot is free.
 #[inline(always)]
 pub(crate) fn slot_or_new(key: Key) -> Option<u32> {
     let bits = key.bits();
@@ -170,7 +168,7 @@ pub(crate) fn slot_or_new(key: Key) -> Option<u32> {
     if INDEX.insert(bits, slot, BPF_NOEXIST).is_ok() {
         return Some(slot);
     }
-    // Another CPU was first, or the index is full: return the slot.
+    // Another CPU was faster, or the index is full: return the slot.
     let _ = FREE.push(slot, 0);
     slot_in_index(bits)
 }
@@ -181,8 +179,8 @@ fn slot_in_index(bits: u64) -> Option<u32> {
     unsafe { INDEX.get(bits) }.copied()
 }
 
-/// This CPU's counters of a slot. Nothing else writes them: since Linux 6.1 the kernel does not run the probe while it
-/// runs on the same CPU. Before, an interrupt could; a count may then be lost, which the audit finds.
+/// This CPU's counters of a slot. Nothing else writes them: since Linux 6.1 the kernel does not run a program that is already
+/// running on the CPU. Earlier kernels may, in an interrupt; then a count may be lost, which the audit detects.
 ///
 /// <https://github.com/torvalds/linux/commit/05b24ff9b2cfabfcfd951daaa915a036ab53c9e1>
 #[inline(always)]
@@ -195,14 +193,14 @@ pub(crate) fn series<P: Program>(slot: u32) -> Option<*mut Series> {
     found.map(<*mut _>::cast)
 }
 
-/// This CPU's counters by size of a series. They exist if the layout's `sizes` is 1.
+/// This CPU's counters by size of a series. They exist if the constant `sizes` is 1.
 #[inline(always)]
 pub(crate) fn sizes(series: *mut Series) -> *mut Sizes {
     // SAFETY: the value of the map is a `Counters`.
     unsafe { &raw mut (*series.cast::<Counters>()).sizes }
 }
 
-/// Whether a request that was allocated at this time may be complete in part.
+/// Whether parts of a request that was allocated at this time may have completed.
 #[inline(always)]
 pub(crate) fn may_have_parts(allocated_at: u64) -> bool {
     allocated_at <= PARTS_UNTIL.get()
@@ -216,14 +214,13 @@ pub(crate) fn add_part(request: u64, allocated_at: u64, bytes: u32) {
     let _ = PARTS.insert(request, parts, 0);
 }
 
-/// Remembers that a part of a request that was allocated at this time is complete. The run for its end finds that, as it comes
-/// later.
+/// Notes that a part of a request that was allocated at this time has completed. The run at its end comes later and sees it.
 #[inline(always)]
-pub(crate) fn remember_part(allocated_at: u64) {
+pub(crate) fn note_part(allocated_at: u64) {
     PARTS_UNTIL.raise(allocated_at);
 }
 
-/// The bytes of a request that has ended, without its last part.
+/// Removes and returns the bytes of a request's earlier parts.
 #[inline(always)]
 pub(crate) fn take_parts(request: u64, allocated_at: u64) -> u64 {
     let bytes = bytes_of_parts(request, allocated_at);
@@ -240,7 +237,7 @@ fn bytes_of_parts(request: u64, allocated_at: u64) -> u64 {
     }
 }
 
-/// Counts a completion that is in no histogram; returns this CPU's count for the reason.
+/// Counts a lost completion; returns this CPU's count for the reason.
 #[inline(always)]
 pub(crate) fn count_lost<P: Program>(reason: Reason) -> u64 {
     count::<P>(reason as usize)
@@ -262,7 +259,7 @@ pub(crate) fn count_taken() {
 fn count<P: Program>(index: usize) -> u64 {
     let map = if P::IS_UNDERSTUDY { &LOST_2 } else { &LOST };
     let Some(counts) = map.get_ptr_mut(0) else { return 0 };
-    // SAFETY: this CPU's own cell, in bounds as every index is below `REASONS`.
+    // SAFETY: this CPU's own cell, in bounds because every index is below `REASONS`.
     unsafe {
         let count = (*counts).as_mut_ptr().add(index);
         *count += 1;
@@ -289,7 +286,7 @@ pub(crate) fn mark(line: u32) -> Option<*mut Mark> {
     MARKS.get_ptr_mut(line)
 }
 
-/// Sends an event to the daemon, which reads it in its next collection. If the ring buffer is full, it is dropped.
+/// Sends an event, which the daemon reads in its next collection. It is dropped if the ring buffer is full.
 #[inline(always)]
 pub(crate) fn send(event: Event) {
     if let Some(mut entry) = EVENTS.reserve(0) {
@@ -298,7 +295,7 @@ pub(crate) fn send(event: Event) {
     }
 }
 
-/// Sends the record of an I/O, which the daemon reads within a second. If the ring buffer is full, it is dropped and counted.
+/// Sends the record of an I/O, which the daemon reads within a second. It is dropped and counted if the ring buffer is full.
 #[inline(always)]
 pub(crate) fn send_slow<P: Program>(record: SlowRecord) {
     if let Some(mut entry) = SLOW.reserve(0) {
@@ -310,7 +307,7 @@ pub(crate) fn send_slow<P: Program>(record: SlowRecord) {
     }
 }
 
-/// Where [`crate::inflight::look`] writes what it has found.
+/// The result of [`crate::inflight::look`].
 #[inline(always)]
 pub(crate) fn found() -> Option<*mut Found> {
     INFLIGHT.get_ptr_mut(0)
@@ -332,12 +329,12 @@ pub(crate) fn workload<P: Program>(place: u32) -> Option<EntryPointer> {
     WORKLOADS.get_ptr_mut(place).and_then(EntryPointer::new)
 }
 
-/// An entry. In an `Option` it has one register: with two, the verifier may find one of them without a value.
+/// An entry. An `Option` of it takes one register: with two, the verifier may find one of them uninitialized.
 pub(crate) type EntryPointer = NonNull<Entry>;
 
-/// Remembers that the entry at a place is in use; returns the place.
+/// Notes that the entry at a place is in use; returns the place.
 ///
-/// A function of its own for the verifier, which would otherwise walk on from each place that may have been found.
+/// A global function: otherwise the verifier would walk the rest of the program for each possible place.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn mark_workload(place: u32, epoch: u64) -> u32 {
@@ -360,13 +357,13 @@ pub(crate) fn is_record_stale(workload: u64) -> Option<bool> {
     CGROUPS.get_ptr(workload).map(|cgroup| unsafe { (*cgroup).is_stale } != 0)
 }
 
-/// Records a cgroup, in place of its earlier record. `false`: there is no room for a new one.
+/// Records a cgroup, replacing its earlier record. `false` if there is no room for a new record.
 #[inline(always)]
 pub(crate) fn insert_cgroup(workload: u64, cgroup: &Cgroup) -> bool {
     CGROUPS.insert(workload, cgroup, 0).is_ok()
 }
 
-/// Remembers the cgroup of the I/O that this run of the probe is about, by its address.
+/// Keeps the address of the current I/O's cgroup for [`cgroup_buffer`].
 #[inline(always)]
 pub(crate) fn set_current_cgroup<P: Program>(css: u64) {
     if let Some(cgroup) = cgroup_buffer::<P>() {
@@ -375,7 +372,7 @@ pub(crate) fn set_current_cgroup<P: Program>(css: u64) {
     }
 }
 
-/// This CPU's room to make an entry for [`insert_cgroup`].
+/// This CPU's buffer for [`insert_cgroup`].
 #[inline(always)]
 pub(crate) fn cgroup_buffer<P: Program>() -> Option<*mut Cgroup> {
     if P::IS_UNDERSTUDY { CGROUP_BUFFER_2.get_ptr_mut(0) } else { CGROUP_BUFFER.get_ptr_mut(0) }

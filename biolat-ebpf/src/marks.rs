@@ -1,17 +1,17 @@
-//! What the first program has recorded, for the understudy: see [`biolat_common::mark`]. The first program writes its frame's line
-//! before it records a completion. The understudy, which the kernel calls next and from the same frame, finds there whether it did.
+//! Marks of recorded completions, for the understudy: see [`biolat_common::mark`]. The first program writes its frame's line before it
+//! records a completion. The kernel calls the understudy next, from the same frame; it finds the mark there.
 //!
 //! If there is no line for a frame, the first program leaves the completion to the understudy.
 
 use aya_ebpf::{EbpfContext as _, programs::BtfTracePointContext};
 use biolat_common::mark::{FRAME_BITS, Mark, PROBES, STALE_NS, place};
 
-use crate::{layout::layout_const, maps, request::Completion};
+use crate::{constants::option_const, maps, request::Completion};
 
-/// For the first program: marks the completion as recorded. `true`: the understudy has to record it.
+/// For the first program: marks the completion as recorded. `true` if it leaves the completion to the understudy.
 #[inline(always)]
-pub(crate) fn is_left(ctx: &BtfTracePointContext, now: u64) -> bool {
-    if layout_const!(mark_lines) == 0 || !maps::is_marking() {
+pub(crate) fn mark_or_leave(ctx: &BtfTracePointContext, now: u64) -> bool {
+    if option_const!(mark_lines) == 0 || !maps::is_marking() {
         return false;
     }
     let is_left = mark_completion(frame(ctx), completion(ctx), now) == 0;
@@ -27,9 +27,9 @@ pub(crate) fn is_recorded(ctx: &BtfTracePointContext) -> bool {
     take_mark(frame(ctx), completion(ctx)) != 0
 }
 
-/// Writes the line of a frame; 0: it has none, and gets none.
+/// Writes the line of a frame; 0 if there is no line for it.
 ///
-/// Global functions, which the kernel verifies once.
+/// This and [`take_mark`] are global functions, which the kernel verifies once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn mark_completion(frame: u64, completion: u64, now: u64) -> u32 {
@@ -44,12 +44,12 @@ extern "C" fn mark_completion(frame: u64, completion: u64, now: u64) -> u32 {
     unsafe {
         (&raw mut (*mark).at).write_volatile(now);
         (&raw mut (*mark).completion).write_volatile(completion);
-        // Another frame may have found it stale until now.
+        // Another frame may have claimed it while it was stale.
         u32::from(!is_new || (&raw const (*mark).frame).read_volatile() == frame)
     }
 }
 
-/// Takes the mark from the line of a frame; 0: there is none, or another one.
+/// Removes the mark of a completion from the line of its frame; 0 if it is not there.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn take_mark(frame: u64, completion: u64) -> u32 {
@@ -60,7 +60,7 @@ extern "C" fn take_mark(frame: u64, completion: u64) -> u32 {
         if marked.read_volatile() != completion {
             return 0;
         }
-        // The next completion may be that of an equal request.
+        // The next completion may have the same number.
         marked.write_volatile(0);
     }
     1
@@ -68,7 +68,7 @@ extern "C" fn take_mark(frame: u64, completion: u64) -> u32 {
 
 #[inline(always)]
 fn line_of(frame: u64) -> Option<*mut Mark> {
-    let first = place(frame, layout_const!(mark_lines));
+    let first = place(frame, option_const!(mark_lines));
     for step in 0..PROBES {
         let mark = line(first + step)?;
         // SAFETY: in bounds, and one number.
@@ -79,13 +79,13 @@ fn line_of(frame: u64) -> Option<*mut Mark> {
     None
 }
 
-/// Takes a line that is free, or that has not been used for long, for a frame. There may be none.
+/// Claims a line for a frame: one that is free or stale. `None` if there is none.
 #[inline(always)]
 fn claim(frame: u64, now: u64) -> Option<*mut Mark> {
-    let first = place(frame, layout_const!(mark_lines));
+    let first = place(frame, option_const!(mark_lines));
     for step in 0..PROBES {
         let mark = line(first + step)?;
-        // SAFETY: in bounds; several CPUs may claim the line at a time, and one of them gets it.
+        // SAFETY: in bounds; several CPUs may try to claim the line at the same time, and one succeeds.
         unsafe {
             let owner = (&raw const (*mark).frame).read_volatile();
             let used = (&raw const (*mark).at).read_volatile();
@@ -100,17 +100,17 @@ fn claim(frame: u64, now: u64) -> Option<*mut Mark> {
     None
 }
 
-/// Writes a number if the old one is there, in one step.
+/// Atomically replaces a number by a new one, if it is the old one.
 ///
 /// # Safety
 ///
-/// The place must be in bounds.
+/// The address must be in bounds.
 #[inline(always)]
 unsafe fn replace(place: *mut u64, old: u64, new: u64) -> bool {
     #[cfg(target_arch = "bpf")]
     {
         let found: u64;
-        // SAFETY: the caller vouches for the place. `core` has this for no target on which some processors lack it.
+        // SAFETY: guaranteed by the caller. `core` has no compare-and-exchange for BPF, because older BPF versions lack it.
         unsafe {
             core::arch::asm!(
                 "r0 = cmpxchg_64({place} + 0, r0, {new})",
@@ -132,26 +132,26 @@ unsafe fn replace(place: *mut u64, old: u64, new: u64) -> bool {
 
 #[inline(always)]
 fn line(number: u32) -> Option<*mut Mark> {
-    maps::mark(number & (layout_const!(mark_lines) - 1))
+    maps::mark(number & (option_const!(mark_lines) - 1))
 }
 
-/// The frame of the kernel's stack that has the programs' arguments: see [`FRAME_BITS`]. Never 0.
+/// The kernel stack frame with the programs' arguments: see [`FRAME_BITS`]. Never 0.
 #[inline(always)]
 fn frame(ctx: &BtfTracePointContext) -> u64 {
     number(ctx.as_ptr().cast()) >> FRAME_BITS
 }
 
-/// This completion of this request. Never 0.
+/// Identifies this completion of this request. Never 0.
 #[inline(always)]
 fn completion(ctx: &BtfTracePointContext) -> u64 {
     let request = Completion::of_request(ctx.arg(0));
-    // Sectors and bytes change with each part of a request, and the time with each of its lives.
+    // Sector and bytes change with each part of a request; the timestamp changes when its memory is reused.
     let bytes = u64::from(request.remaining_bytes()) << 32;
     let life = request.allocated_at().rotate_left(20) ^ request.sector().rotate_left(48) ^ bytes;
     number(request.pointer()) ^ life | 1
 }
 
-/// A pointer as a number: the kernel has it that only the difference of two pointers is one.
+/// A pointer as a number: to the verifier, only the difference of two pointers is a number.
 #[inline(always)]
 fn number(pointer: *const u8) -> u64 {
     #[cfg(target_arch = "bpf")]

@@ -1,10 +1,10 @@
-//! A number that any CPU may raise and none lowers, however long a run is preempted in between. Reading it costs one load.
+//! A number that any CPU can raise and no CPU ever lowers, even if a run is preempted in between. Reading it costs one load.
 
 use core::cell::UnsafeCell;
 
 pub(crate) struct Maximum(UnsafeCell<u64>);
 
-// SAFETY: it is read as a whole, and written by atomic instructions only.
+// SAFETY: it is read in one load, and written only by atomic instructions.
 unsafe impl Sync for Maximum {}
 
 impl Maximum {
@@ -18,11 +18,11 @@ impl Maximum {
         unsafe { self.0.get().read_volatile() }
     }
 
-    /// Raises it to this value at least. To this value exactly, unless another CPU raises it at the same moment: then the difference
-    /// is added, which cannot fail, and both together may exceed it by about the time between their values.
+    /// Raises it at least to this value. Exactly to this value, unless another CPU raises it at the same moment: then the difference
+    /// is added, which cannot fail, and the result may exceed the larger value by about the difference between both.
     ///
-    /// Where the kernel cannot compile compare-and-exchange, the daemon removes it (`without_compare_exchange` in
-    /// `biolat-probe/src/object.rs`). Two CPUs then may exceed it by more, which sends more requests to the rare case.
+    /// If the kernel does not support compare-and-exchange, the daemon removes it (`without_compare_exchange` in
+    /// `biolat-probe/src/object.rs`). Then the result may exceed the value by more, which sends more requests to the rare case.
     #[inline(always)]
     pub(crate) fn raise(&self, to: u64) {
         let seen = self.get();
@@ -78,7 +78,7 @@ impl Maximum {
 
     #[cfg(not(target_arch = "bpf"))]
     fn atomic(&self) -> &core::sync::atomic::AtomicU64 {
-        // SAFETY: an aligned number that lives as long as `self`, and is written by atomic instructions only.
+        // SAFETY: an aligned number that lives as long as `self`, and is written only by atomic instructions.
         unsafe { core::sync::atomic::AtomicU64::from_ptr(self.0.get()) }
     }
 }
@@ -89,9 +89,9 @@ mod tests {
 
     use super::Maximum;
 
-    /// Threads raise it in turns, each to values of its own, and may be preempted anywhere.
+    /// Each thread raises it to distinct values, and may be preempted anywhere.
     #[test]
-    fn it_never_goes_back() {
+    fn never_decreases() {
         const THREADS: u64 = 8;
         const VALUES: u64 = 200_000;
         let maximum = Maximum::new();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cpu_raises_it_exactly() {
+    fn exact_on_one_cpu() {
         let maximum = Maximum::new();
         for (to, expected) in [(5, 5), (3, 5), (u64::MAX, u64::MAX), (0, u64::MAX)] {
             maximum.raise(to);

@@ -1,4 +1,4 @@
-//! Every completion that is not the common case. This code is out of line and complete: it could record every request.
+//! All other completions. This code is out of line and complete: it could record every request.
 
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::warn;
@@ -11,7 +11,7 @@ use biolat_common::{
 
 use crate::{
     accounting::Meaning,
-    layout::layout_const,
+    constants::option_const,
     maps::{self, EntryPointer, Program},
     record::{self, Latency},
     request::{Completion, accounting},
@@ -61,7 +61,7 @@ pub(crate) fn record<P: Program>(ctx: &BtfTracePointContext, now: u64) {
         if let Meaning::End = meaning {
             let device = record_latency::<P>(ctx, series, entry, &completion, whole, now);
             if let Some(device) = device
-                && layout_const!(sizes) != 0
+                && option_const!(sizes) != 0
             {
                 // SAFETY: this CPU's own counters; see `maps::series`.
                 record::any_size(unsafe { &mut *maps::sizes(counters) }, whole, device);
@@ -69,25 +69,25 @@ pub(crate) fn record<P: Program>(ctx: &BtfTracePointContext, now: u64) {
         }
     } else if let Meaning::End = meaning {
         let lost = maps::count_lost::<P>(Reason::NoRoom);
-        // At each power of two: the daemon is notified, and not flooded.
+        // At each power of two, which does not flood the daemon.
         if lost.is_power_of_two() {
             maps::send(Event::new(EventKind::NoRoom, key));
         }
     }
 }
 
-/// The size of a request that has ended: the bytes of all its parts. Those of a part that is not the last one are kept.
+/// The size of a request that has ended: the bytes of all its parts. Keeps the bytes of earlier parts.
 #[inline(always)]
 fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: bool) -> u32 {
-    if layout_const!(sizes) == 0 {
+    if option_const!(sizes) == 0 {
         return 0;
     }
     let (request, allocated_at) = (completion.address(), completion.allocated_at());
     if let Meaning::Part = meaning {
         maps::add_part(request, allocated_at, completion.bytes);
-        // The end of a flush sequence has no bytes left, and is no common case.
+        // The end of a flush sequence has no bytes left, so it is never the common case.
         if !is_in_flush_sequence {
-            maps::remember_part(allocated_at);
+            maps::note_part(allocated_at);
         }
         return 0;
     }
@@ -95,20 +95,20 @@ fn whole_bytes(completion: &Completion, meaning: Meaning, is_in_flush_sequence: 
     if whole > u64::from(u32::MAX) { u32::MAX } else { whole as u32 }
 }
 
-/// All bits, unless this is a read or write whose parts completed before the probe was attached. That one has neither size nor band,
-/// and so only a total latency: the bands always add up to the device latencies. Reads and writes that have no data at all are not
-/// dispatched. No branch, which would double the paths that the verifier walks.
+/// All bits set, unless this is a read or write whose parts completed before the probe was attached. Its size and band are unknown,
+/// and only its total latency is recorded: so the bands add up to the device latencies. Reads and writes without any data are never
+/// dispatched. No branch, because that would double the paths that the verifier walks.
 #[inline(always)]
 fn has_known_size(completion: &Completion, whole: u32) -> u64 {
     const WRITE: u32 = 1;
-    if layout_const!(sizes) == 0 {
+    if option_const!(sizes) == 0 {
         return u64::MAX;
     }
     let is_known = u64::from(whole | completion.op() & !WRITE);
     (is_known.wrapping_neg().cast_signed() >> 63).cast_unsigned()
 }
 
-/// Records the latency of a request. `None`: it is lost.
+/// Records the latency of a request. `None` if it is lost.
 #[inline(always)]
 fn record_latency<P: Program>(
     ctx: &BtfTracePointContext,
@@ -155,7 +155,7 @@ pub(crate) fn record_admission(series: &mut Series, admission: u64) {
     record::admission(series, admission);
 }
 
-/// Out of line, as writing a message is longer than everything else here.
+/// Out of line, because writing a message takes more code than everything else here.
 #[inline(never)]
 fn warn_of_clock(ctx: &BtfTracePointContext) {
     warn!(ctx, "a kernel timestamp is later than the completion of its request: lost, reason clock");

@@ -9,11 +9,11 @@ use biolat_common::{
 
 use crate::maps::EntryPointer;
 
-/// The three phases of a request that took less than [`biolat_common::bucket::COMMON_LIMIT_NS`], counted from either
-/// timestamp; returns the device latency.
+/// The three phases of a request that took less than [`biolat_common::bucket::COMMON_LIMIT_NS`] since either timestamp; returns
+/// the device latency.
 ///
-/// The block layer caches its clock for a batch, so that `issued_at` may be a little earlier than `allocated_at`: the
-/// queue latency is then 0. Queue and device always add up to the total.
+/// The block layer caches its clock for a batch, so `issued_at` may be slightly earlier than `allocated_at`: the queue latency is
+/// then 0. Queue and device always add up to the total.
 #[inline(always)]
 pub(crate) fn common_phases(
     series: &mut Series,
@@ -61,7 +61,7 @@ pub(crate) fn common_size(sizes: &mut Sizes, bytes: u32, device: u64) {
     count_size(sizes, size::common_place(bytes), device, common_cell(device));
 }
 
-/// What is known of the latency of a request.
+/// The latency of a request, as far as it is known.
 #[derive(Clone, Copy)]
 pub(crate) enum Latency {
     Device(u64),
@@ -69,7 +69,7 @@ pub(crate) enum Latency {
     Total(u64),
 }
 
-/// The size of any request. One without data is in no band: an empty flush is accounted as a write, and is never
+/// The size of any request. A request without data is in no band: an empty flush is accounted as a write, and is never
 /// dispatched.
 #[inline(always)]
 pub(crate) fn any_size(sizes: &mut Sizes, bytes: u32, latency: Latency) {
@@ -88,10 +88,10 @@ pub(crate) fn any_size(sizes: &mut Sizes, bytes: u32, latency: Latency) {
     count_size(sizes, place, ns, cell(in_range(ns)));
 }
 
-/// No index is out of range, but the verifier does not know the values of tables: it has to see comparisons.
+/// No index is out of range, but the verifier does not know the values in tables: it requires comparisons.
 #[inline(always)]
 fn count_size(sizes: &mut Sizes, place: Place, device: u64, latency_cell: usize) {
-    let place = place.map(of_unknown_range);
+    let place = place.map(with_unknown_range);
     if let Some(requests) = sizes.requests.get_mut(place.cell())
         && let Some(latencies) = sizes.bands.get_mut(place.band())
         && let Some(ns) = sizes.band_ns.get_mut(place.band())
@@ -103,9 +103,9 @@ fn count_size(sizes: &mut Sizes, place: Place, device: u64, latency_cell: usize)
     }
 }
 
-/// The wait before the allocation, if it is in the zero bucket, as it nearly always is: that needs no arithmetic.
+/// The wait before the allocation, if it is in the zero bucket. It nearly always is, and that needs no arithmetic.
 #[inline(always)]
-pub(crate) fn no_admission(series: &mut Series, admission: u64) {
+pub(crate) fn zero_admission(series: &mut Series, admission: u64) {
     series.admission_ns = series.admission_ns.wrapping_add(admission);
     count(series, Phase::Admission, 0);
 }
@@ -117,15 +117,15 @@ pub(crate) fn common_admission(series: &mut Series, admission: u64) {
     count(series, Phase::Admission, common_cell(admission));
 }
 
-/// The wait before the allocation, however long it took.
+/// The wait before the allocation, of any length.
 #[inline(always)]
 pub(crate) fn admission(series: &mut Series, admission: u64) {
     series.admission_ns = series.admission_ns.wrapping_add(admission);
     count(series, Phase::Admission, cell(in_range(admission)));
 }
 
-/// The three phases of a request with both timestamps, however long it took. It shares no code with [`common_phases`]:
-/// with shared code the compiler derives a bound of the sums and drops a mask that the verifier needs.
+/// The three phases of a request with both timestamps, of any length. Shares no code with [`common_phases`]: with shared code the
+/// compiler derives a bound for the sums, and removes a mask that the verifier needs.
 #[inline(always)]
 pub(crate) fn all_phases(series: &mut Series, entry: Option<EntryPointer>, queue: u64, device: u64) {
     let total_cell = cell(in_range(queue.wrapping_add(device)));
@@ -163,7 +163,7 @@ pub(crate) fn total_only(series: &mut Series, entry: Option<EntryPointer>, total
     count(series, Phase::Total, total_cell);
 }
 
-/// The bytes of a completion, and whether it has failed, of a request or a part of one.
+/// The bytes of a completion, of a request or a part of one, and its failure.
 #[inline(always)]
 pub(crate) fn bytes(series: &mut Series, entry: Option<EntryPointer>, bytes: u32, has_failed: bool) {
     match entry {
@@ -177,13 +177,13 @@ pub(crate) fn bytes(series: &mut Series, entry: Option<EntryPointer>, bytes: u32
     }
 }
 
-/// The same number, of which the compiler no longer knows a range: it keeps comparisons that it could decide.
+/// Hides the range of a number from the compiler, which then keeps comparisons that are always true.
 #[inline(always)]
-fn of_unknown_range(number: u8) -> u8 {
+fn with_unknown_range(number: u8) -> u8 {
     #[cfg(target_arch = "bpf")]
     {
         let mut wide = u64::from(number);
-        // SAFETY: moves a register to itself. Without an instruction, two line numbers have the same place.
+        // SAFETY: moves a register to itself. Without an instruction, two line numbers would have the same address.
         unsafe {
             core::arch::asm!("{0} = {0}", inout(reg) wide, options(pure, nomem, nostack, preserves_flags))
         };

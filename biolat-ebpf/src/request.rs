@@ -1,5 +1,4 @@
-//! The only place that reads kernel memory: plain loads through pointers whose type the verifier tracks, at offsets that
-//! the daemon found in the running kernel's BTF.
+//! Reads requests: plain loads through pointers whose type the verifier tracks, at offsets from the running kernel's BTF.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::BtfTracePointContext};
 use biolat_common::{
@@ -10,7 +9,7 @@ use biolat_common::{
 
 use crate::{
     accounting::Accounting,
-    layout::{field, layout_const},
+    constants::{field, layout_const},
 };
 
 /// The clock of the timestamps in `struct request`.
@@ -23,9 +22,9 @@ pub(crate) fn now() -> u64 {
 /// The tracepoint's arguments.
 pub(crate) struct Completion {
     request: *const u8,
-    /// The status as the tracepoint passes it: see [`biolat_common::kernel::Layout::status_is_errno`].
+    /// The status as the tracepoint passes it: see [`biolat_common::kernel::KernelLayout::status_is_errno`].
     pub(crate) status: i32,
-    /// Bytes that are complete.
+    /// The bytes that complete now.
     pub(crate) bytes: u32,
 }
 
@@ -41,7 +40,7 @@ impl Completion {
         self.request
     }
 
-    /// A request that has not completed.
+    /// A request outside of its completion.
     #[inline(always)]
     pub(crate) fn of_request(request: *const u8) -> Self {
         Self { request, status: 0, bytes: 0 }
@@ -65,7 +64,7 @@ impl Completion {
         if status < STATUSES { status } else { STATUSES - 1 }
     }
 
-    /// Bytes of the request that were not complete before.
+    /// The bytes of the request that had not completed before.
     #[inline(always)]
     pub(crate) fn remaining_bytes(&self) -> u32 {
         field!(u32, self.request, data_len)
@@ -77,14 +76,14 @@ impl Completion {
         !self.bio().is_null()
     }
 
-    /// Whether there is a disk with an id. NVMe's admin commands have none.
+    /// Whether there is a disk with an id. NVMe admin commands have no disk.
     #[inline(always)]
     pub(crate) fn has_disk(&self) -> bool {
         !self.disk().is_null()
             && (layout_const!(id_is_sequence) != 0 || !self.part0().is_null() && !self.directory().is_null())
     }
 
-    /// Whether the first bio, which has to exist, has a cgroup. Passthrough commands have none.
+    /// Whether the first bio has a cgroup; there must be a bio. Passthrough commands have no cgroup.
     #[inline(always)]
     pub(crate) fn has_cgroup(&self) -> bool {
         !self.cgroup_on_queue().is_null()
@@ -114,15 +113,15 @@ impl Completion {
         field!(u64, self.request, io_start_time_ns)
     }
 
-    /// Nanoseconds from the submission of the first bio to the allocation of the request, where the kernel has a timestamp
-    /// of the former. If a bio that was submitted later is the first one, after a merge, it did not wait.
+    /// Nanoseconds from the submission of the first bio to the allocation of the request, if the kernel has a timestamp of the
+    /// submission. A bio that was submitted later and merged in front did not wait.
     #[inline(always)]
     pub(crate) fn admission(&self) -> Option<u64> {
         let submitted_at = match layout_const!(bio_issue_kind) {
             bio_issue::VALUE => {
                 return bio_issue::wait(field!(u64, self.bio(), bio_issue), self.allocated_at());
             }
-            // The flag tells without a look at the bio, which may not be in the cache.
+            // Testing the flag avoids reading the bio, which may not be in the cache.
             bio_issue::NANOSECONDS if self.has_submission_times() => field!(u64, self.bio(), bio_issue),
             _ if layout_const!(has_alloc_time) != 0 => field!(u64, self.request, alloc_time_ns),
             _ => 0,
@@ -130,26 +129,26 @@ impl Completion {
         (submitted_at != 0).then_some(positive(self.allocated_at().wrapping_sub(submitted_at)))
     }
 
-    /// Whether the kernel records when bios for this queue are submitted.
+    /// Whether the kernel takes timestamps of the bios submitted to this queue.
     #[inline(always)]
     fn has_submission_times(&self) -> bool {
         let queue = field!(u64, self.request, queue_or_disk) as *const u8;
         field!(u32, queue, queue_flags) & layout_const!(queue_has_issue_times) != 0
     }
 
-    /// The first bio that is not complete; may be null.
+    /// The first bio that has not completed; may be null.
     #[inline(always)]
     fn bio(&self) -> *const u8 {
         field!(u64, self.request, bio) as *const u8
     }
 
-    /// The cgroup that the kernel charges, by the first bio that is not complete; null if there is none.
+    /// The cgroup that the kernel charges with the first bio that has not completed; may be null.
     #[inline(always)]
     pub(crate) fn cgroup(&self) -> *const u8 {
         field!(u64, self.cgroup_on_queue(), blkg_blkcg) as *const u8
     }
 
-    /// What the cgroup is to the queue: `struct blkcg_gq`.
+    /// The cgroup's state on the queue: `struct blkcg_gq`.
     #[inline(always)]
     fn cgroup_on_queue(&self) -> *const u8 {
         field!(u64, self.bio(), bio_blkg) as *const u8
@@ -161,13 +160,13 @@ impl Completion {
         field!(u64, cgroup, blkcg_serial)
     }
 
-    /// The first sector that is not complete.
+    /// The first sector that has not completed.
     #[inline(always)]
     pub(crate) fn sector(&self) -> u64 {
         field!(u64, self.request, sector)
     }
 
-    /// The id of the disk; 0 if there is none. Where it is the number of the directory in sysfs, it is 0 once that is removed.
+    /// The id of the disk; 0 if there is none. An id from the inode number of the directory in sysfs is 0 once that is removed.
     #[inline(always)]
     pub(crate) fn device(&self) -> u64 {
         if layout_const!(id_is_sequence) != 0 {
@@ -183,7 +182,7 @@ impl Completion {
         field!(u64, self.part0(), disk_directory) as *const u8
     }
 
-    /// What has the directory of the disk: its first partition, which is the whole disk, or the disk.
+    /// The object with the disk's directory: the partition 0, which is the whole disk, or the disk.
     #[inline(always)]
     fn part0(&self) -> *const u8 {
         if layout_const!(part0_is_pointer) != 0 {
@@ -206,13 +205,13 @@ impl Completion {
     }
 }
 
-/// Whether the kernel accounts a request with these flags, and it is not part of a flush sequence.
+/// Whether the kernel accounts a request with these flags, and the request is not part of a flush sequence.
 #[inline(always)]
 pub(crate) fn is_plain(flags: u32) -> bool {
     flags & (layout_const!(flush_sequence) | layout_const!(io_stat)) == layout_const!(io_stat)
 }
 
-/// What this kernel accounts.
+/// The accounting of this kernel.
 #[inline(always)]
 pub(crate) fn accounting() -> Accounting {
     Accounting {

@@ -1,11 +1,11 @@
-//! Requests that go back to the queue after their dispatch: the driver was busy, retries after an error, or uses another
+//! Requests that return to the queue after their dispatch: the driver was busy, retries after an error, or uses another
 //! path.
 
 use aya_ebpf::programs::BtfTracePointContext;
 use biolat_common::series::Key;
 
 use crate::{
-    layout::layout_const,
+    constants::layout_const,
     maps::{self, First},
     request::{Completion, is_plain},
 };
@@ -18,7 +18,7 @@ pub(crate) fn count(ctx: &BtfTracePointContext) {
     } else {
         Completion::of_request(ctx.arg(1))
     };
-    // A load through a null pointer could crash the kernel here, too: see `common_case::has_null`.
+    // A load through a null pointer could crash the kernel here as well: see `common_case::has_null`.
     if !request.has_disk() || !is_plain(request.flags()) {
         return;
     }

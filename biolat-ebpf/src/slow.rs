@@ -1,4 +1,4 @@
-//! Records of single I/Os that were slow or failed. Only the rare case sends them.
+//! Records of slow and failed I/Os. Only the rare case sends them.
 
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, programs::BtfTracePointContext};
 use biolat_common::{
@@ -8,16 +8,16 @@ use biolat_common::{
 
 use crate::{
     accounting::Meaning,
-    layout::layout_const,
+    constants::option_const,
     maps::{self, Program},
     request::{Completion, accounting},
 };
 
-/// Sends a record if the daemon wants records, and the request failed, or ended and took long. The counters have the I/O
-/// already when the daemon reads the record.
+/// Sends a record if `--slow` is on and the request failed, or ended and was slow. The I/O has been counted before the daemon reads
+/// its record.
 #[inline(never)]
 pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
-    let limit_ms = layout_const!(slow_ms);
+    let limit_ms = option_const!(slow_ms);
     if limit_ms == 0 {
         return;
     }
@@ -31,7 +31,7 @@ pub(crate) fn send_if_slow<P: Program>(ctx: &BtfTracePointContext, now: u64) {
     let (op, flags, device) = (completion.op(), completion.flags(), completion.device());
     let accounting = accounting();
     let has_failed = completion.status != 0 && accounting.reports_status(flags, op);
-    // The latency is known, and in the histograms, once the request has ended.
+    // The latency is known, and counted, once the request has ended.
     let total_ns = match accounting.meaning(
         flags,
         op,

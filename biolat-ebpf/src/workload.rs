@@ -1,4 +1,4 @@
-//! Who does the I/O: finds the counters of a workload and series, see [`biolat_common::workload`].
+//! Finds the counters of a workload and series: see [`biolat_common::workload`].
 
 use aya_ebpf::{helpers::generated::bpf_probe_read_kernel_str, programs::RawTracePointContext};
 use biolat_common::{
@@ -7,17 +7,17 @@ use biolat_common::{
 };
 
 use crate::{
+    constants::{layout_const, option_const},
     kernel_memory::{read_u32, read_u64},
-    layout::layout_const,
     maps::{self, EntryPointer, First, Program, Understudy},
     request::Completion,
 };
 
 /// This CPU's entry for the workload of a completion and a series. `None` if I/Os of this series are not counted by workload:
-/// then the series itself has their bytes and times.
+/// their bytes and times are then counted in the series.
 #[inline(always)]
 pub(crate) fn entry<P: Program>(completion: &Completion, series: Cell) -> Option<EntryPointer> {
-    if layout_const!(workload_slots) == 0 || series.slot() >= layout_const!(workload_slots) {
+    if option_const!(workload_slots) == 0 || series.slot() >= option_const!(workload_slots) {
         return None;
     }
     let cgroup = completion.cgroup();
@@ -39,13 +39,13 @@ pub(crate) fn entry<P: Program>(completion: &Completion, series: Cell) -> Option
 
 #[inline(always)]
 fn tables() -> Tables {
-    Tables { slots: layout_const!(workload_slots), hashes: layout_const!(workload_hashes) }
+    Tables { slots: option_const!(workload_slots), hashes: option_const!(workload_hashes) }
 }
 
-/// The place of an entry: of the first I/O of a workload in an epoch, and of all whose entry is not in its first place.
+/// The place of an entry. Called for the first I/O of a workload in an epoch, and for entries that are not in their first place.
 ///
-/// The kernel verifies a global function once, and not for each state in which it is called. Its arguments are numbers: the cgroup
-/// is in this CPU's buffer.
+/// The kernel verifies a global function once, and not for each state in which it is called. Its arguments have to be numbers, so
+/// the cgroup is in this CPU's buffer.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn find_or_create(workload: u64, series: u64, epoch: u64) -> u32 {
@@ -75,13 +75,13 @@ fn place<P: Program>(workload: u64, series: u64, epoch: u64) -> u32 {
             break;
         }
     }
-    if owner != OTHER && owner != KERNEL && !is_recorded::<P>(owner) {
+    if owner != OTHER && owner != KERNEL && !ensure_recorded::<P>(owner) {
         (place, owner) = (tables().other(series.slot(), epoch), OTHER);
     }
     if let Some(entry) = maps::workload::<P>(place) {
         // SAFETY: this CPU's own entry, see `maps::workload`.
         unsafe {
-            // The entry of the others may be of an earlier series in the same slot: then the device of that one is gone.
+            // The entry of `OTHER` may be left from an earlier series in the same slot, of a device that is gone.
             if !entry.as_ref().is_of(owner, series, epoch) {
                 entry.write(Entry::new(owner, series, epoch));
                 return maps::mark_workload(place, epoch);
@@ -91,18 +91,18 @@ fn place<P: Program>(workload: u64, series: u64, epoch: u64) -> u32 {
     place
 }
 
-/// Records a cgroup at its first I/O, and again when its record is stale. `false`: there is no room.
+/// Records a cgroup at its first I/O, and again when its record is stale. `false` if there is no room.
 #[inline(always)]
-fn is_recorded<P: Program>(workload: u64) -> bool {
+fn ensure_recorded<P: Program>(workload: u64) -> bool {
     let stale = maps::is_record_stale(workload);
     match stale {
         Some(false) => true,
-        // If the record cannot be replaced now, the stale one keeps its room.
+        // If the record cannot be replaced now, the stale one stays.
         _ => record_cgroup::<P>(workload) || stale.is_some(),
     }
 }
 
-/// Records who a workload is, by the cgroup in this CPU's buffer. `false`: there is no room.
+/// Records the names of a workload, from the cgroup in this CPU's buffer. `false` if there is no room.
 #[inline(never)]
 fn record_cgroup<P: Program>(workload: u64) -> bool {
     let Some(record) = maps::cgroup_buffer::<P>() else { return false };
@@ -111,7 +111,7 @@ fn record_cgroup<P: Program>(workload: u64) -> bool {
     let mut node = read_u64(read_u64(record.css, layout_const!(blkcg_cgroup)), layout_const!(cgroup_node));
     for name in &mut record.names {
         let parent = read_u64(node, layout_const!(kernfs_parent));
-        // The root has a name, too. No branch, which would double the paths that the verifier walks.
+        // The root has a name as well, which is skipped. No branch, because that would double the paths that the verifier walks.
         let is_below_root = (parent | parent.wrapping_neg()).cast_signed() >> 63;
         let text = read_u64(node, layout_const!(kernfs_name)) & is_below_root.cast_unsigned();
         // SAFETY: the helper writes as many bytes at most, and zeros if the text cannot be read.
@@ -125,7 +125,7 @@ fn record_cgroup<P: Program>(workload: u64) -> bool {
 #[inline(always)]
 pub(crate) fn exists(ctx: &RawTracePointContext) -> i32 {
     let (css, workload): (u64, u64) = (ctx.arg(0), ctx.arg(1));
-    // What has been at this address may be gone: then there is another serial number, or nothing.
+    // The cgroup may be gone: then the memory has another serial number, or cannot be read.
     let is_online = read_u32(css, layout_const!(blkcg_flags)) & layout_const!(css_online) != 0;
     i32::from(is_online && read_u64(css, layout_const!(blkcg_serial)) == workload)
 }

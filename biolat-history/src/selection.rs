@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use biolat_model::{
     device::Group,
+    name::Name,
     period::Period,
     snapshot::{CpuSpread, DeviceView, SeriesView, WorkloadUsage, WorkloadView},
-    text::Name,
 };
 
 use super::{

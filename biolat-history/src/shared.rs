@@ -20,7 +20,13 @@ impl SharedHistory {
     /// Without any interval, at this time by a clock that is never set.
     #[must_use]
     pub fn new(limits: HistoryLimits, now: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Store::new(limits, now))))
+        Self::of(Store::new(limits, now))
+    }
+
+    /// With the intervals of a store.
+    #[must_use]
+    pub fn of(store: Store) -> Self {
+        Self(Arc::new(Mutex::new(store)))
     }
 
     /// Adds an interval, see [`Store::record`].

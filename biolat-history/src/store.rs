@@ -365,6 +365,14 @@ impl Store {
         Some(KeptFrom { all: minutes.unwrap_or(ten_seconds), ten_seconds, collections, breakdown })
     }
 
+    /// The earliest begin and the latest end of all intervals. None without any.
+    #[must_use]
+    pub fn range(&self) -> Option<[SystemTime; 2]> {
+        let began = self.intervals().map(Interval::began_us).min()?;
+        let ended = self.intervals().map(|interval| interval.ended_us).max()?;
+        Some([began, ended].map(at))
+    }
+
     /// The intervals in a range of the wall clock: those that have their middle in it or, if they are long, any part. If there is
     /// none, the one that has the middle of the range.
     #[must_use]

@@ -11,6 +11,7 @@ pub mod histogram;
 pub mod interval;
 mod json;
 pub mod losses;
+pub mod name;
 pub mod period;
 pub mod saturating;
 pub mod shell;

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     histogram::{Bounds, Histogram},
     json::{seconds, unix_time},
+    name::Name,
     saturating::sum,
     snapshot::{DeviceView, Health, SlowIo, Snapshot, WorkloadView},
-    text::{Name, sanitize},
+    text::sanitize,
 };
 
 /// From when on there are intervals of each tier.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::name::Name;
+
 pub fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
@@ -11,10 +13,7 @@ pub fn sum<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
 }
 
 /// Adds counts with a name each.
-pub fn add_named<'a, N: Clone + Ord + 'a>(
-    sums: &mut BTreeMap<N, u64>,
-    counts: impl IntoIterator<Item = (&'a N, &'a u64)>,
-) {
+pub fn add_named<'a>(sums: &mut BTreeMap<Name, u64>, counts: impl IntoIterator<Item = (&'a Name, &'a u64)>) {
     for (name, count) in counts {
         match sums.get_mut(name) {
             Some(sum) => add(sum, *count),

@@ -16,8 +16,9 @@ use crate::{
     device::{Device, Group},
     histogram::Histogram,
     json::{per_phase, phase_names, seconds, seconds_of_ns, seconds_per_phase, unix_time},
+    name::Name,
     size_histogram::SizeHistogram,
-    text::{Name, sanitize},
+    text::sanitize,
     version,
 };
 

@@ -32,7 +32,8 @@ pub struct ProbeFds {
 /// What they are.
 pub(super) struct Attached {
     pub(super) programs: Programs,
-    pub(super) links: Links,
+    /// None of a probe that was detached.
+    pub(super) links: Option<Links>,
     pub(super) maps: MapSet<'static>,
     /// The arrays of slots that were added after the start.
     pub(super) chunks: Vec<MapData>,
@@ -72,8 +73,8 @@ impl Attached {
                 of_understudy = Some(link);
             }
         }
-        let of_complete = of_complete.context("the link is missing")?;
-        let links = Links { complete: of_complete, understudy: of_understudy, requeue: of_requeue };
+        let links =
+            of_complete.map(|complete| Links { complete, understudy: of_understudy, requeue: of_requeue });
         let (mut maps, mut ids) = named(fds.maps)?;
         let chunks = inner_maps(&mut maps, &mut ids, MORE, slots / CHUNK_SLOTS);
         let understudy_chunks = inner_maps(&mut maps, &mut ids, UNDERSTUDY_SERIES, 0);

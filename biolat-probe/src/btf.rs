@@ -3,7 +3,7 @@
 //!
 //! Format: <https://docs.kernel.org/bpf/btf.html>
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
@@ -142,6 +142,16 @@ impl<'a> Btf<'a> {
         Some(self.prototype(typedef)?.count)
     }
 
+    /// The type id of a typedef.
+    #[must_use]
+    pub fn typedef_id(&self, name: &str) -> Option<u32> {
+        let at = self
+            .typedefs
+            .iter()
+            .find(|&&at| self.record_at(at as usize).is_some_and(|record| self.is(record.name, name)))?;
+        Some(self.records.binary_search(at).ok()? as u32 + 1)
+    }
+
     fn prototype(&self, typedef: &str) -> Option<TypeRecord<'a>> {
         let pointer = self.record(self.named(&self.typedefs, typedef).next()?.size_or_type)?;
         self.record(pointer.size_or_type).filter(|prototype| prototype.kind == KIND_FUNC_PROTO)
@@ -219,6 +229,21 @@ impl<'a> Btf<'a> {
         let end = rest.iter().position(|&byte| byte == 0)?;
         std::str::from_utf8(&rest[..end]).ok()
     }
+}
+
+/// BTF that has only these typedefs, by id. They are of no type, as are all other ids.
+pub(crate) fn of_typedefs(typedefs: &BTreeMap<u32, String>) -> Vec<u8> {
+    const RECORD: usize = 12;
+    let (mut types, mut strings) = (Vec::new(), vec![0]);
+    for (&id, name) in typedefs {
+        types.resize((id as usize - 1) * RECORD, 0);
+        let record = [strings.len() as u32, KIND_TYPEDEF << 24, 0];
+        types.extend(record.iter().flat_map(|word| word.to_le_bytes()));
+        strings.extend(name.bytes().chain([0]));
+    }
+    let (types_len, strings_len) = (types.len() as u32, strings.len() as u32);
+    let header = [u32::from(MAGIC) | 1 << 16, HEADER as u32, 0, types_len, types_len, strings_len];
+    header.iter().flat_map(|word| word.to_le_bytes()).chain(types).chain(strings).collect()
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

@@ -36,7 +36,7 @@ impl InflightResult {
         first: u32,
     ) -> Result<Found> {
         let descriptor = hardware_queue.as_raw_fd().cast_unsigned();
-        programs::run(programs.inflight.as_ref(), [u64::from(descriptor), u64::from(first)])
+        programs::run(programs.inflight.as_ref(), &[u64::from(descriptor), u64::from(first)])
             .context("cannot look at the requests in flight")?;
         let FoundValue(found) = self.0.get(&0, 0).context("cannot read the requests in flight")?;
         if found.slots == 0 {

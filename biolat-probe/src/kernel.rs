@@ -2,28 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use biolat_common::{
-    kernel::{Layout, bio_issue},
-    mark,
-    workload::Tables,
-};
+use biolat_common::kernel::{KernelLayout, bio_issue};
 
 use super::{
-    Options,
-    btf::{Btf, MalformedBtf},
+    btf::{self, Btf, MalformedBtf},
+    programs::{COMPLETE, REQUEUE},
 };
 
 /// The kernel as its BTF describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// The layout that the probe is relocated to.
-    pub layout: Layout,
+    /// The layout of its structs.
+    pub layout: KernelLayout,
     /// The names of the ops by number: the kernel's names in lower case.
     pub ops: BTreeMap<u32, String>,
     /// Whether block statuses have the numbers of Linux 6.10 and later.
     pub statuses_since_6_10: bool,
-    /// Whether the tracepoint `block_rq_requeue` exists, with arguments that the probe knows.
-    pub has_requeue: bool,
+    /// The type id of the tracepoint `block_rq_complete`.
+    pub complete: u32,
+    /// The type id of the tracepoint `block_rq_requeue`, if it exists with arguments that the probe knows.
+    pub requeue: Option<u32>,
     /// Whether the kernel refuses to run a program that is already running on the CPU: since 6.1, as tracing programs have this
     /// helper. All such kernels can compare and exchange numbers in programs.
     ///
@@ -33,6 +31,19 @@ pub struct Kernel {
     pub can_walk: bool,
     /// Whether requests name the cgroup that the kernel charges.
     pub has_workloads: bool,
+    /// Where the kernel counts the references to a link that is open.
+    pub link_members: Option<LinkMembers>,
+}
+
+/// Offsets of the members that lead from an open file to the references to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkMembers {
+    /// `file.f_ref`, or `file.f_count` (before 6.13).
+    pub file_count: u32,
+    /// `file.private_data`.
+    pub file_private: u32,
+    /// `bpf_link.refcnt`.
+    pub link_count: u32,
 }
 
 /// Why the probe cannot run on this kernel.
@@ -82,8 +93,7 @@ impl Kernel {
     pub fn from_btf(bytes: &[u8]) -> Result<Self, UnsupportedKernel> {
         let btf = Btf::parse(bytes)?;
         // The first parameter of a tracepoint's function is its private data.
-        let status =
-            btf.parameter_type("btf_trace_block_rq_complete", 2).ok_or(UnsupportedKernel::NoTracepoint)?;
+        let status = btf.parameter_type(&tracepoint(COMPLETE), 2).ok_or(UnsupportedKernel::NoTracepoint)?;
         let member = |structure: &str, member: &str| required_member(&btf, structure, member);
         let flag = |name: &str, otherwise: u64| {
             let bit = u32::try_from(btf.enumerator(name).unwrap_or(otherwise)).ok();
@@ -107,7 +117,7 @@ impl Kernel {
         let with_workloads = with_workload_members(&btf, layout);
         let layout = with_workloads.unwrap_or(layout);
         let layout = with_disk_id(&btf, layout)?;
-        let layout = Layout {
+        let layout = KernelLayout {
             cmd_flags: member("request", "cmd_flags")?,
             rq_flags: member("request", "rq_flags")?,
             data_len: member("request", "__data_len")?,
@@ -133,10 +143,6 @@ impl Kernel {
             queue_flags,
             queue_has_issue_times,
             requeue_argument: requeue_argument.unwrap_or(0),
-            slow_ms: 0,
-            sizes: 0,
-            workload_slots: 0,
-            workload_hashes: 0,
             ..layout
         };
         // The enumerator came with the change that renumbered the statuses.
@@ -145,35 +151,21 @@ impl Kernel {
             layout,
             ops,
             statuses_since_6_10,
-            has_requeue: requeue_argument.is_some(),
+            complete: btf.typedef_id(&tracepoint(COMPLETE)).ok_or(UnsupportedKernel::NoTracepoint)?,
+            requeue: requeue_argument.and_then(|_| btf.typedef_id(&tracepoint(REQUEUE))),
             refuses_runs: btf.enumerator("BPF_FUNC_user_ringbuf_drain").is_some(),
             can_walk: walk.is_some(),
             has_workloads: with_workloads.is_some(),
+            link_members: link_members(&btf),
         })
     }
 
-    /// For a probe with these options.
-    #[must_use]
-    pub fn with(mut self, options: &Options) -> Self {
-        let milliseconds = options.slow.map_or(0, |slow| slow.as_millis());
-        self.layout.slow_ms = u32::try_from(milliseconds).unwrap_or(u32::MAX);
-        self.layout.sizes = u32::from(options.sizes);
-        self
-    }
-
-    /// For a probe with these tables of workloads, on so many possible CPUs.
-    #[must_use]
-    pub fn with_tables(mut self, tables: Tables, cpus: u64) -> Self {
-        self.layout.mark_lines = if self.refuses_runs { mark::lines(cpus as u32) } else { 0 };
-        self.layout.workload_slots = tables.slots;
-        self.layout.workload_hashes = tables.hashes;
-        self
-    }
-
-    /// Whether the probe counts requests by size.
-    #[must_use]
-    pub fn counts_sizes(&self) -> bool {
-        self.layout.sizes != 0
+    /// The tracepoints for aya, at their ids in the kernel's BTF. aya looks up nothing else, and would need
+    /// 15 MiB to parse all of it.
+    pub fn tracepoints(&self) -> Result<aya::Btf, aya::BtfError> {
+        let requeue = self.requeue.map(|id| (id, tracepoint(REQUEUE)));
+        let typedefs = requeue.into_iter().chain([(self.complete, tracepoint(COMPLETE))]).collect();
+        aya::Btf::parse(&btf::of_typedefs(&typedefs), aya::Endianness::default())
     }
 
     /// Whether the disk statistics of every device have its passthrough commands: those of Linux 5.5 to 5.17 have. Later
@@ -198,29 +190,34 @@ impl Kernel {
     }
 }
 
+/// The typedef of a tracepoint's function.
+fn tracepoint(name: &str) -> String {
+    format!("btf_trace_{name}")
+}
+
 fn required_member(btf: &Btf<'_>, structure: &str, member: &str) -> Result<u32, UnsupportedKernel> {
     btf.member_offset(structure, member)
         .ok_or_else(|| UnsupportedKernel::Missing(format!("member {member} in struct {structure}")))
 }
 
 /// Adds the members that tell the id of a disk: its sequence number or, before 5.15, the number of its directory in sysfs.
-fn with_disk_id(btf: &Btf<'_>, layout: Layout) -> Result<Layout, UnsupportedKernel> {
+fn with_disk_id(btf: &Btf<'_>, layout: KernelLayout) -> Result<KernelLayout, UnsupportedKernel> {
     if let Some(disk_id) = btf.member_offset("gendisk", "diskseq") {
-        return Ok(Layout { disk_id, id_is_sequence: 1, ..layout });
+        return Ok(KernelLayout { disk_id, id_is_sequence: 1, ..layout });
     }
     let member = |structure: &str, member: &str| required_member(btf, structure, member);
     let directory = member("device", "kobj")? + member("kobject", "sd")?;
     let part0 = member("gendisk", "part0")?;
     let layout = match btf.member_offset("hd_struct", "__dev") {
-        Some(device) => Layout { disk_directory: part0 + device + directory, ..layout },
-        None => Layout {
+        Some(device) => KernelLayout { disk_directory: part0 + device + directory, ..layout },
+        None => KernelLayout {
             disk_directory: member("block_device", "bd_device")? + directory,
             disk_part0: part0,
             part0_is_pointer: 1,
             ..layout
         },
     };
-    Ok(Layout { disk_id: member("kernfs_node", "id")?, ..layout })
+    Ok(KernelLayout { disk_id: member("kernfs_node", "id")?, ..layout })
 }
 
 /// `enum req_op`, until 6.0 `enum req_opf`.
@@ -252,7 +249,7 @@ fn issue_time_flag(btf: &Btf<'_>) -> Option<(u32, u32)> {
 /// `None` if there is no tracepoint `block_rq_requeue`, or one with other arguments.
 fn requeue_argument(btf: &Btf<'_>) -> Option<u32> {
     // The first parameter is the tracepoint's private data.
-    match btf.parameter_count("btf_trace_block_rq_requeue")? {
+    match btf.parameter_count(&tracepoint(REQUEUE))? {
         2 => Some(0),
         3 => Some(1),
         _ => None,
@@ -260,8 +257,8 @@ fn requeue_argument(btf: &Btf<'_>) -> Option<u32> {
 }
 
 /// A layout of only the members that a walk over a device's requests in flight needs. `None` if one is missing.
-fn walk_members(btf: &Btf<'_>) -> Option<Layout> {
-    Some(Layout {
+fn walk_members(btf: &Btf<'_>) -> Option<KernelLayout> {
+    Some(KernelLayout {
         task_files: btf.member_offset("task_struct", "files")?,
         files_fdt: btf.member_offset("files_struct", "fdt")?,
         fdt_fd: btf.member_offset("fdtable", "fd")?,
@@ -274,16 +271,25 @@ fn walk_members(btf: &Btf<'_>) -> Option<Layout> {
         tags_nr: btf.member_offset("blk_mq_tags", "nr_tags")?,
         tags_static_rqs: btf.member_offset("blk_mq_tags", "static_rqs")?,
         request_hctx: btf.member_offset("request", "mq_hctx")?,
-        ..Layout::default()
+        ..KernelLayout::default()
+    })
+}
+
+/// `None` if one is missing.
+fn link_members(btf: &Btf<'_>) -> Option<LinkMembers> {
+    Some(LinkMembers {
+        file_count: ["f_ref", "f_count"].iter().find_map(|name| btf.member_offset("file", name))?,
+        file_private: btf.member_offset("file", "private_data")?,
+        link_count: btf.member_offset("bpf_link", "refcnt")?,
     })
 }
 
 /// Adds the members that tell the cgroup of a request. `None` if one is missing, as without `CONFIG_BLK_CGROUP`.
-fn with_workload_members(btf: &Btf<'_>, layout: Layout) -> Option<Layout> {
+fn with_workload_members(btf: &Btf<'_>, layout: KernelLayout) -> Option<KernelLayout> {
     let css = btf.member_offset("blkcg", "css")?;
     let of_css = |member: &str| Some(css + btf.member_offset("cgroup_subsys_state", member)?);
     let online = u32::try_from(btf.enumerator("CSS_ONLINE")?).ok()?;
-    Some(Layout {
+    Some(KernelLayout {
         bio_blkg: btf.member_offset("bio", "bi_blkg")?,
         blkg_blkcg: btf.member_offset("blkcg_gq", "blkcg")?,
         blkcg_serial: of_css("serial_nr")?,
@@ -304,7 +310,8 @@ mod layouts;
 
 #[cfg(test)]
 mod tests {
-    use biolat_common::kernel::Layout;
+    use aya_obj::btf::BtfKind;
+    use biolat_common::kernel::KernelLayout;
     use biolat_testing::btf::{Writer, modern, tracepoint, without_tracepoint};
 
     use super::{Kernel, UnsupportedKernel};
@@ -321,7 +328,7 @@ mod tests {
         assert_eq!((layout.op_flush, layout.op_passthrough, layout.status_is_errno), (2, 34, 0));
         assert_eq!((layout.sector, layout.alloc_time_ns, layout.has_alloc_time), (48, 96, 1));
         assert_eq!((layout.bio_issue, layout.bio_issue_kind), (64, 1));
-        assert_eq!((layout.requeue_argument, kernel.has_requeue), (0, true));
+        assert_eq!((layout.requeue_argument, kernel.requeue.is_some()), (0, true));
         assert_eq!((layout.task_files, layout.request_hctx, kernel.can_walk), (2000, 16, true));
         assert_eq!((layout.bio_blkg, layout.blkg_blkcg), (72, 40));
         assert_eq!((layout.blkcg_cgroup, layout.blkcg_flags, layout.blkcg_serial), (16, 100, 104));
@@ -369,7 +376,7 @@ mod tests {
         assert_eq!((layout.flush_sequence, layout.io_stat), (1 << 4, 1 << 13));
         assert_eq!((layout.op_passthrough, layout.status_is_errno), (32, 1));
         assert_eq!((layout.sector, layout.has_alloc_time, layout.bio_issue_kind), (64, 0, 0));
-        assert_eq!((layout.requeue_argument, kernel.has_requeue), (1, true));
+        assert_eq!((layout.requeue_argument, kernel.requeue.is_some()), (1, true));
     }
 
     #[test]
@@ -378,13 +385,13 @@ mod tests {
         let without = |member| Kernel::from_btf(&modern(member)).unwrap();
         let kernel = |layout| Kernel { layout, ..whole.clone() };
 
-        let no_alloc_time = Layout { alloc_time_ns: 0, has_alloc_time: 0, ..whole.layout };
+        let no_alloc_time = KernelLayout { alloc_time_ns: 0, has_alloc_time: 0, ..whole.layout };
         assert_eq!(without("alloc_time_ns"), kernel(no_alloc_time));
-        let no_issue = Layout { bio_issue: 0, bio_issue_kind: 0, ..whole.layout };
+        let no_issue = KernelLayout { bio_issue: 0, bio_issue_kind: 0, ..whole.layout };
         assert_eq!(without("bi_issue"), kernel(no_issue));
-        assert_eq!(without("block_rq_requeue"), Kernel { has_requeue: false, ..whole.clone() });
+        assert_eq!(without("block_rq_requeue"), Kernel { requeue: None, ..whole.clone() });
 
-        let no_walk = Layout {
+        let no_walk = KernelLayout {
             task_files: 0,
             files_fdt: 0,
             fdt_fd: 0,
@@ -401,7 +408,7 @@ mod tests {
         };
         assert_eq!(without("mq_hctx"), Kernel { can_walk: false, ..kernel(no_walk) });
 
-        let no_workloads = Layout {
+        let no_workloads = KernelLayout {
             bio_blkg: 0,
             blkg_blkcg: 0,
             blkcg_serial: 0,
@@ -414,6 +421,22 @@ mod tests {
             ..whole.layout
         };
         assert_eq!(without("bi_blkg"), Kernel { has_workloads: false, ..kernel(no_workloads) });
+    }
+
+    #[test]
+    fn aya_finds_the_tracepoints_at_the_ids_that_the_kernel_gives_them() {
+        let kernel = Kernel::from_btf(&modern("")).unwrap();
+        let id = |kernel: &Kernel, name: &str| {
+            kernel.tracepoints().unwrap().id_by_type_name_kind(name, BtfKind::Typedef).ok()
+        };
+        let types = modern("");
+        let all = aya::Btf::parse(&types, aya::Endianness::default()).unwrap();
+        for name in ["btf_trace_block_rq_complete", "btf_trace_block_rq_requeue"] {
+            let expected = all.id_by_type_name_kind(name, BtfKind::Typedef).unwrap();
+            assert_eq!(id(&kernel, name), Some(expected));
+        }
+        let kernel = Kernel { requeue: None, ..kernel };
+        assert_eq!(id(&kernel, "btf_trace_block_rq_requeue"), None);
     }
 
     #[test]

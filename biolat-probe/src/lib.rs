@@ -14,6 +14,7 @@ pub mod load_error;
 mod map_set;
 mod maps;
 pub mod object;
+mod options;
 mod programs;
 pub mod release;
 mod series_maps;
@@ -21,6 +22,7 @@ mod slot_arrays;
 mod slow;
 mod state_map;
 mod sys;
+mod takeover;
 mod workloads;
 
 use std::{
@@ -39,9 +41,10 @@ use log::Log;
 pub use attached::ProbeFds;
 pub use cpus::MAX_CPUS;
 pub use grace_periods::GracePeriods;
-pub use load::workloads_on;
 pub use load::{in_whole_chunks, test_load};
 pub use maps::Maps;
+pub use options::{DEFAULT_WORKLOADS, Options, workloads_on};
+pub use programs::Links;
 pub use series_maps::{SeriesMaps, SlotReading};
 pub use slot_arrays::{CountersValue, SlotBuffer};
 pub use state_map::StateMap;
@@ -54,41 +57,24 @@ use attached::Attached;
 use events::Events;
 use inflight::InflightResult;
 use kernel::Kernel;
-use load::{LoadEnv, Loaded, parse_btf};
-use programs::{Links, Programs};
+use load::{LoadEnv, Loaded};
+use programs::Programs;
 use slow::SlowRecords;
-
-/// What the probe does besides counting latencies.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Whether the kernel measures the probe's run time.
-    pub statistics: bool,
-    /// I/Os that take so long are recorded, and those that fail; none: no I/O is.
-    pub slow: Option<Duration>,
-    /// Whether requests are counted by size.
-    pub sizes: bool,
-    /// How many workloads are told apart; 0: none.
-    pub workloads: u32,
-}
-
-/// How many workloads are told apart by default.
-pub const DEFAULT_WORKLOADS: u32 = 256;
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { statistics: false, slow: None, sizes: true, workloads: DEFAULT_WORKLOADS }
-    }
-}
+use takeover::Takeover;
 
 /// The attached probe. Dropping it removes it from the kernel, unless another process has its file descriptors too.
 pub struct Probe {
     programs: Programs,
-    /// None once it is detached.
+    /// None unless it is attached.
     links: Option<Links>,
+    /// None unless it can be attached; an error if it cannot replace another probe.
+    takeover: Option<Result<Takeover>>,
     /// The maps.
     pub maps: Maps,
     /// The running kernel.
     pub kernel: Kernel,
+    /// Its options.
+    pub options: Options,
     events: Events,
     slow: SlowRecords,
     inflight: InflightResult,
@@ -101,11 +87,10 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. `btf` describes the running
-    /// kernel, for which the options have been applied already. With `statistics` the kernel counts the probe's runs and run time until
+    /// Loads the probe with this many slots, rounded up to whole chunks, and attaches it. With `statistics` the kernel counts the probe's runs and run time until
     /// the probe is dropped.
-    pub fn attach(kernel: Kernel, btf: Vec<u8>, host: &Host, slots: u32, options: &Options) -> Result<Self> {
-        let mut probe = Self::load(kernel, btf, host, slots, options, None)?;
+    pub fn attach(kernel: Kernel, host: &Host, slots: u32, options: &Options) -> Result<Self> {
+        let mut probe = Self::load(kernel, host, slots, options, None)?;
         probe.attach_loaded(host)?;
         Ok(probe)
     }
@@ -114,25 +99,24 @@ impl Probe {
     /// added to it, without those of the arrays of slots that are added later.
     pub fn load(
         kernel: Kernel,
-        btf: Vec<u8>,
         host: &Host,
         slots: u32,
         options: &Options,
         map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Self> {
-        let btf = parse_btf(btf)?;
         let env = LoadEnv::of(host)?;
         let statistics = options.statistics.then(enable_statistics).transpose()?;
-        let Loaded { programs, maps, events, slow, inflight, workloads, logger, slots } =
-            env.load(&kernel, &btf, slots, options.workloads, map_fds)?;
-        drop(btf);
-        // Parsing BTF took some tens of megabytes.
+        let Loaded { programs, takeover, maps, events, slow, inflight, workloads, logger, slots } =
+            env.load(&kernel, slots, options, map_fds)?;
+        // aya has parsed the kernel's BTF: see `load`.
         c_library::trim_heap();
         Ok(Self {
             programs,
             links: None,
+            takeover: Some(takeover),
             maps,
             kernel,
+            options: *options,
             events,
             slow,
             inflight,
@@ -145,29 +129,38 @@ impl Probe {
 
     /// Attaches the probe that was loaded.
     pub fn attach_loaded(&mut self, host: &Host) -> Result<()> {
+        self.takeover = None;
         let attached = self.programs.attach();
         self.links = Some(attached.or_else(|error| Err(LoadEnv::of(host)?.explain(error)))?);
         Ok(())
     }
 
-    /// Takes over a probe that is attached. It was loaded for the same kernel and with the same options, this many slots and
-    /// workloads among them. `taken_epoch` is the latest epoch that its former owner has taken of the workloads.
+    /// Attaches the probe that was loaded in place of one with these links, once no other process has them. Returns for how long
+    /// neither was attached: not while this waits.
+    pub fn replace(&mut self, last: Links) -> Result<Duration> {
+        let takeover = self.takeover.take().context("the probe is attached")??;
+        let (links, gap) = takeover.replace(last, &self.programs)?;
+        self.links = Some(links);
+        Ok(gap)
+    }
+
+    /// Takes over a probe that another process has loaded, for the same kernel, with these options and this many
+    /// slots. `taken_epoch` is the latest epoch that its former owner has taken of the workloads.
     pub fn take_over(
         kernel: Kernel,
         fds: ProbeFds,
         slots: u32,
-        workloads: u32,
+        options: &Options,
         taken_epoch: u64,
-        statistics: bool,
     ) -> Result<Self> {
-        let statistics = statistics.then(enable_statistics).transpose()?;
+        let statistics = options.statistics.then(enable_statistics).transpose()?;
         let Attached { programs, links, mut maps, chunks, understudy, cpus } = Attached::open(fds, slots)?;
         let (understudy_chunks, understudy_table) = understudy;
         let set = &mut maps;
         let (events, slow, inflight) =
             (Events::from_maps(set)?, SlowRecords::from_maps(set)?, InflightResult::from_maps(set)?);
         let grace_periods = GracePeriods::start()?;
-        let limit = workloads_on(&kernel, workloads);
+        let limit = workloads_on(&kernel, options.workloads);
         let tables = workloads::tables(limit, slots, cpus.get() as u64);
         let workloads = (limit > 0).then(|| -> Result<_> {
             let mut maps = WorkloadMaps::from_maps(set, tables, cpus, grace_periods.clone())?;
@@ -177,12 +170,14 @@ impl Probe {
         });
         let workloads = workloads.transpose()?;
         let chunks = [chunks, understudy_chunks];
-        let maps = Maps::of_attached_probe(set, slots, kernel.counts_sizes(), chunks, cpus, grace_periods)?;
+        let maps = Maps::of_attached_probe(set, slots, options.sizes, chunks, cpus, grace_periods)?;
         Ok(Self {
             programs,
-            links: Some(links),
+            links,
+            takeover: None,
             maps,
             kernel,
+            options: *options,
             events,
             slow,
             inflight,
@@ -230,15 +225,15 @@ impl Probe {
         Ok(true)
     }
 
-    /// See [`MAP_LAYOUT`].
+    /// Whether it counts completions.
     #[must_use]
-    pub fn map_layout(&self) -> u32 {
-        if self.understudy_maps_from(0).is_empty() { MAP_LAYOUT } else { MAP_LAYOUT_WITH_UNDERSTUDY }
+    pub fn is_attached(&self) -> bool {
+        self.links.is_some()
     }
 
-    /// Detaches the programs; the maps stay. From then on the audit reports missed completions.
-    pub fn detach(&mut self) {
-        self.links = None;
+    /// What attaches the programs, until it is dropped. The maps stay.
+    pub fn take_links(&mut self) -> Option<Links> {
+        self.links.take()
     }
 
     /// The slots that it was loaded with.
@@ -353,21 +348,12 @@ pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     sys::open_pinned(path)
 }
 
-/// The version of the layout of the maps: of keys, values and what they mean. A daemon can read the maps of a probe of another
-/// version of biolat if this is the same, or if it knows what this one has besides.
-pub const MAP_LAYOUT: u32 = 1;
-/// The version once the understudy has counters: a daemon that does not know these must not continue without them.
-pub const MAP_LAYOUT_WITH_UNDERSTUDY: u32 = 2;
-
 /// What tells this probe from others: its code, relocated to the running kernel and these options, and the sizes of its maps.
-pub fn identity(kernel: &Kernel, slots: u32, workloads: u32) -> Result<Vec<u8>> {
-    let cpus = possible_cpus()?;
-    let workloads = workloads_on(kernel, workloads);
-    let tables = workloads::tables(workloads, slots, cpus);
-    let kernel = kernel.clone().with_tables(tables, cpus);
+pub fn identity(kernel: &Kernel, slots: u32, options: &Options) -> Result<Vec<u8>> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    context.update(&object::of_kernel(&kernel, tables.places())?);
-    for number in [u64::from(slots), u64::from(workloads), cpus] {
+    context.update(&object::adapted(kernel, options.for_kernel(kernel, slots)?)?);
+    let workloads = workloads_on(kernel, options.workloads);
+    for number in [u64::from(slots), u64::from(workloads), possible_cpus()?] {
         context.update(&number.to_le_bytes());
     }
     Ok(context.finish().as_ref().to_vec())

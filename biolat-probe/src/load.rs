@@ -28,16 +28,20 @@ use super::{
     map_set::MapSet,
     maps::Maps,
     object,
+    options::{Options, workloads_on},
     programs::{self, Programs},
     release::Release,
     slow::SlowRecords,
     sys::ProgramCounts,
-    workloads::{self, WorkloadMaps},
+    takeover::{self, Takeover},
+    workloads::WorkloadMaps,
 };
 
 /// The probe in the kernel, not attached yet.
 pub(super) struct Loaded {
     pub(super) programs: Programs,
+    /// An error if it cannot replace another probe.
+    pub(super) takeover: Result<Takeover>,
     pub(super) maps: Maps,
     pub(super) events: Events,
     pub(super) slow: SlowRecords,
@@ -79,9 +83,8 @@ impl LoadEnv {
     pub(super) fn load(
         &self,
         kernel: &Kernel,
-        btf: &Btf,
         slots: u32,
-        workloads: u32,
+        options: &Options,
         mut map_fds: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Loaded> {
         let mut slots = in_whole_chunks(slots);
@@ -89,7 +92,7 @@ impl LoadEnv {
             if let Some(of_last_attempt) = &mut map_fds {
                 of_last_attempt.clear();
             }
-            match load(kernel, btf, slots, workloads, map_fds.as_deref_mut()) {
+            match load(kernel, slots, options, map_fds.as_deref_mut()) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) if slots > CHUNK_SLOTS && is_shortage(&error) => {
                     slots = in_whole_chunks(slots / 2)
@@ -129,15 +132,8 @@ impl LoadEnv {
 const VERIFIER_LINES: usize = 50;
 
 /// Loads the probe like [`super::Probe::attach`], so that the kernel verifies it, and unloads it without attaching it.
-pub fn test_load(
-    kernel: &Kernel,
-    btf: Vec<u8>,
-    host: &Host,
-    slots: u32,
-    workloads: u32,
-) -> Result<ProgramCounts> {
-    let btf = parse_btf(btf)?;
-    LoadEnv::of(host)?.load(kernel, &btf, slots, workloads, None)?.programs.counts()
+pub fn test_load(kernel: &Kernel, host: &Host, slots: u32, options: &Options) -> Result<ProgramCounts> {
+    LoadEnv::of(host)?.load(kernel, slots, options, None)?.programs.counts()
 }
 
 /// A number of slots rounded up to whole chunks, and at least one chunk.
@@ -146,46 +142,36 @@ pub fn in_whole_chunks(slots: u32) -> u32 {
     slots.next_multiple_of(CHUNK_SLOTS).clamp(CHUNK_SLOTS, SLOTS)
 }
 
-pub(super) fn parse_btf(btf: Vec<u8>) -> Result<Btf> {
-    Btf::parse(&btf, aya::Endianness::default())
-        .map_err(|error| anyhow!("cannot parse the kernel's BTF: {error}"))
-}
-
-/// How many workloads a probe for this kernel tells apart, of as many as there may be.
-pub fn workloads_on(kernel: &Kernel, workloads: u32) -> u32 {
-    if kernel.has_workloads { workloads } else { 0 }
-}
-
 fn load(
     kernel: &Kernel,
-    btf: &Btf,
     slots: u32,
-    workloads: u32,
+    options: &Options,
     map_fds: Option<&mut Vec<OwnedFd>>,
 ) -> Result<Loaded> {
-    let workloads = workloads_on(kernel, workloads);
-    let cpus = super::possible_cpus()?;
-    let tables = workloads::tables(workloads, slots, cpus);
-    let kernel = kernel.clone().with_tables(tables, cpus);
+    let probe_options = options.for_kernel(kernel, slots)?;
+    let tables = probe_options.tables();
+    let workloads = workloads_on(kernel, options.workloads);
     let mut object = EbpfLoader::new()
+        // It has parsed the kernel's BTF, which it does unasked. This probe has no relocations that need it.
         .btf(None)
         .map_max_entries("SERIES", slots)
-        .map_max_entries("PARTS", if kernel.counts_sizes() { MAX_PARTS as u32 } else { 1 })
+        .map_max_entries("PARTS", if options.sizes { MAX_PARTS as u32 } else { 1 })
         .map_max_entries("WORKLOADS", tables.places())
-        .map_max_entries("MARKS", kernel.layout.mark_lines.max(1))
+        .map_max_entries("MARKS", probe_options.mark_lines.max(1))
         .map_max_entries("CGROUPS", workloads.max(1))
-        .load(&object::of_kernel(&kernel, tables.places())?)
+        .load(&object::adapted(kernel, probe_options)?)
         .context("cannot load the probe")?;
     let logger = EbpfLogger::init(&mut object).context("cannot read the probe's messages")?;
     let mut set = MapSet::Loaded(&mut object, map_fds);
     let events = Events::from_maps(&mut set)?;
     let grace_periods = GracePeriods::start()?;
-    let maps = Maps::of_new_probe(&mut set, slots, kernel.counts_sizes(), grace_periods.clone())?;
+    let maps = Maps::of_new_probe(&mut set, slots, options.sizes, grace_periods.clone())?;
     let slow = SlowRecords::from_maps(&mut set)?;
     let inflight = InflightResult::from_maps(&mut set)?;
     let workload_maps =
         (workloads > 0).then(|| WorkloadMaps::from_maps(&mut set, tables, maps.cpus(), grace_periods));
     let workload_maps = workload_maps.transpose()?;
+    let btf = &kernel.tracepoints().context("cannot write BTF for the loader")?;
     let complete = load_attachable(&mut object, programs::COMPLETE, programs::COMPLETE, btf)
         .context("cannot load the probe")?;
     // The probe works without the other programs.
@@ -196,8 +182,8 @@ fn load(
         .refuses_runs
         .then(|| load_attachable(&mut object, programs::UNDERSTUDY, programs::COMPLETE, btf))
         .and_then(|loaded| optional("completions that the kernel refuses the probe are lost", loaded));
-    let requeue = kernel.has_requeue;
-    let requeue = requeue.then(|| load_attachable(&mut object, programs::REQUEUE, programs::REQUEUE, btf));
+    let requeue = kernel.requeue;
+    let requeue = requeue.map(|_| load_attachable(&mut object, programs::REQUEUE, programs::REQUEUE, btf));
     let requeue = requeue.and_then(|loaded| optional("requeues are not counted", loaded));
     let inflight_program = kernel.can_walk.then(|| load_unattached(&mut object, programs::INFLIGHT));
     let inflight_program =
@@ -206,8 +192,18 @@ fn load(
         workload_maps.is_some().then(|| load_unattached(&mut object, programs::CGROUP_EXISTS));
     let cgroup_exists =
         cgroup_exists.and_then(|loaded| optional("whether a cgroup is gone is unknown", loaded));
+    let takeover = load_takeover(kernel, &mut object, btf);
     let programs = Programs { complete, understudy, requeue, inflight: inflight_program, cgroup_exists };
-    Ok(Loaded { programs, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
+    Ok(Loaded { programs, takeover, maps, events, slow, inflight, workloads: workload_maps, logger, slots })
+}
+
+fn load_takeover(kernel: &Kernel, object: &mut Ebpf, btf: &Btf) -> Result<Takeover> {
+    let members = kernel.link_members.filter(|_| kernel.can_walk);
+    let members = members.context("this kernel does not show the references to a link")?;
+    let [one, other] =
+        takeover::PLACEHOLDERS.map(|name| load_attachable(object, name, programs::COMPLETE, btf));
+    let link_references = load_unattached(object, takeover::LINK_REFERENCES)?;
+    Ok(Takeover { placeholders: [one?, other?], link_references, members })
 }
 
 /// Loads a program that can be attached to a tracepoint.

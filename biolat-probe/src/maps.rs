@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "reads of maps write to buffers")]
 
-use std::{iter, os::fd::BorrowedFd, time::Duration};
+use std::{os::fd::BorrowedFd, time::Duration};
 
 use anyhow::{Context as _, Result};
 use aya::maps::{Array, ArrayOfMaps, HashMap, IterableMap as _, Map, MapData, MapError, PerCpuArray, Queue};
@@ -22,7 +22,6 @@ use super::{
 };
 
 const LOST: &str = "LOST";
-/// The understudy's; none of an earlier version's probe.
 const UNDERSTUDY_LOST: &str = "LOST_2";
 /// The understudy's map of arrays of slots.
 pub(super) const UNDERSTUDY_SERIES: &str = "SERIES_2";
@@ -45,8 +44,7 @@ pub struct Maps {
     slots: Box<dyn SlotArrays>,
     /// The arrays of slots that are added later.
     more: ArrayOfMaps<MapData>,
-    /// None of an earlier version's probe.
-    understudy: Option<UnderstudyMaps>,
+    understudy: UnderstudyMaps,
     cpus: PossibleCpus,
     losses: Vec<Counts>,
     /// Waits for runs of the probe.
@@ -124,7 +122,7 @@ impl Maps {
             lost,
             slots: slot_arrays::from_map(set.take("SERIES")?, slots, sizes, cpus)?,
             more: array_of_maps(set.take(MORE)?)?,
-            understudy: UnderstudyMaps::from_maps(set).ok(),
+            understudy: UnderstudyMaps::from_maps(set)?,
             cpus,
             losses: Vec::new(),
             grace_periods,
@@ -143,20 +141,18 @@ impl Maps {
 
     /// Adds counters of the understudy for each slot.
     pub(super) fn add_understudy_chunks(&mut self) -> Result<()> {
-        let understudy = self.understudy.as_mut().context("the probe has no maps for the understudy")?;
-        self.slots.add_understudy_chunks(&mut understudy.series)
+        self.slots.add_understudy_chunks(&mut self.understudy.series)
     }
 
     /// Makes the first program mark what it records. `true`: all of its runs do; it may take one that is preempted longer than the
     /// timeout to end.
     pub(super) fn begin_marking(&mut self, timeout: Duration) -> Result<bool> {
         const CONTEXT: &str = "cannot make the probe mark what it records";
-        let understudy = self.understudy.as_mut().context(CONTEXT)?;
-        let runs_before = match understudy.runs_before_marking {
+        let runs_before = match self.understudy.runs_before_marking {
             Some(grace_period) => grace_period,
             None => {
-                understudy.marking.set(0, 1, 0).context(CONTEXT)?;
-                *understudy.runs_before_marking.insert(self.grace_periods.request())
+                self.understudy.marking.set(0, 1, 0).context(CONTEXT)?;
+                *self.understudy.runs_before_marking.insert(self.grace_periods.request())
             }
         };
         Ok(self.grace_periods.wait(runs_before, timeout))
@@ -189,7 +185,7 @@ impl Maps {
     /// that the understudy has taken.
     pub fn losses(&mut self) -> Result<Counts> {
         let mut sum = [0_u64; REASONS];
-        for map in iter::once(&self.lost).chain(self.understudy.as_ref().map(|maps| &maps.lost)) {
+        for map in [&self.lost, &self.understudy.lost] {
             self.cpus.read(map, 0, &mut self.losses).context("cannot read the losses")?;
             for cpu in &self.losses {
                 for (sum, count) in sum.iter_mut().zip(cpu) {
@@ -263,10 +259,6 @@ impl SeriesMaps for Maps {
 
     fn read(&mut self, slot: u32) -> Result<SlotReading> {
         self.slots.read(slot)
-    }
-
-    fn read_all(&mut self, slots: &[u32]) -> Result<Vec<SlotReading>> {
-        self.slots.read_all(slots)
     }
 
     fn request_grace_period(&mut self) -> u64 {

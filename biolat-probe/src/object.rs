@@ -1,10 +1,15 @@
-//! The probe's object file, and its relocation to the running kernel's layout.
+//! The probe's object file, and how it is adapted to the running kernel and the probe's options.
 
 use std::{borrow::Cow, ops::Range, path::Path};
 
 use anyhow::{Context as _, Result};
 use aya::include_bytes_aligned;
-use biolat_common::{kernel::Layout, series::Series, size::Counters, workload::PLACES_PLACEHOLDER};
+use biolat_common::{
+    constants::{Constants, ProbeOptions},
+    series::Series,
+    size::Counters,
+    workload::PLACES_PLACEHOLDER,
+};
 use object::{Object as _, ObjectSection as _, SectionKind};
 
 use super::kernel::Kernel;
@@ -12,9 +17,9 @@ use super::kernel::Kernel;
 /// The compiled probe. `cargo xtask ebpf` builds it and writes its manifest.
 static OBJECT: &[u8] = include_bytes_aligned!("../object/biolat.bpf.o");
 
-/// The shipped probe, or one that a developer chose, relocated to this kernel's layout. So many places have the tables of workloads.
-pub(super) fn of_kernel(kernel: &Kernel, places: u32) -> Result<Vec<u8>> {
-    let layout = kernel.layout;
+/// The shipped probe, or one that a developer chose, for this kernel and with these options.
+pub(super) fn adapted(kernel: &Kernel, options: ProbeOptions) -> Result<Vec<u8>> {
+    let constants = Constants { kernel: kernel.layout, options };
     let object: Cow<'_, [u8]> = match std::env::var_os("BIOLAT_PROBE_OBJECT") {
         None => OBJECT.into(),
         Some(path) => {
@@ -23,13 +28,14 @@ pub(super) fn of_kernel(kernel: &Kernel, places: u32) -> Result<Vec<u8>> {
             std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?.into()
         }
     };
-    let mut relocated = relocate(&object, layout).context("the probe's object does not match this daemon")?;
+    let mut relocated =
+        relocate(&object, constants).context("the probe's object does not match this daemon")?;
     if !kernel.refuses_runs {
         without_compare_exchange(&mut relocated)?;
     }
-    let relocated = with_array_length(relocated, PLACES_PLACEHOLDER as u32, places)
+    let relocated = with_array_length(relocated, PLACES_PLACEHOLDER as u32, options.tables().places())
         .context("the probe's object has no table of workloads for the understudy")?;
-    if layout.sizes != 0 { Ok(relocated) } else { without_sizes(relocated) }
+    if options.sizes != 0 { Ok(relocated) } else { without_sizes(relocated) }
 }
 
 /// Makes the values of the maps of series as short as a series without counters by size. aya takes their size from the
@@ -94,22 +100,22 @@ fn code_sections(object: &[u8]) -> Result<Vec<Range<usize>>> {
     sections.map(|section| section.file_range().map(range).context("a code section has no bytes")).collect()
 }
 
-/// Writes the layout into the code of an object.
-pub fn relocate(object: &[u8], layout: Layout) -> Result<Vec<u8>> {
+/// Writes the constants into the code of an object.
+pub fn relocate(object: &[u8], constants: Constants) -> Result<Vec<u8>> {
     let mut relocated = object.to_vec();
     let mut placeholders = 0;
     for range in code_sections(object)? {
         let code = relocated.get_mut(range).context("a code section is truncated")?;
-        placeholders += layout.relocate(code).context("unknown layout field, or an offset beyond 32767")?;
+        placeholders += constants.relocate(code).context("an unknown constant, or an offset beyond 32767")?;
     }
-    (placeholders > 0).then_some(relocated).context("its code has no layout placeholders")
+    (placeholders > 0).then_some(relocated).context("its code has no placeholders of constants")
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use biolat_common::kernel::Layout;
+    use biolat_common::constants::Constants;
     use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind};
 
     use super::{COMPARE_EXCHANGE, OBJECT, relocate, without_compare_exchange};
@@ -184,14 +190,14 @@ mod tests {
 
     #[test]
     fn the_shipped_probe_is_relocated_once() {
-        let object = relocate(OBJECT, Layout::default()).unwrap();
+        let object = relocate(OBJECT, Constants::default()).unwrap();
         assert_eq!(object.len(), OBJECT.len());
-        let again = relocate(&object, Layout::default()).unwrap_err();
-        assert_eq!(again.to_string(), "its code has no layout placeholders");
+        let again = relocate(&object, Constants::default()).unwrap_err();
+        assert_eq!(again.to_string(), "its code has no placeholders of constants");
     }
 
     #[test]
     fn other_bytes_are_refused() {
-        assert!(relocate(b"no object", Layout::default()).is_err());
+        assert!(relocate(b"no object", Constants::default()).is_err());
     }
 }

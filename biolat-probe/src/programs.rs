@@ -31,7 +31,7 @@ pub(super) struct Programs {
 }
 
 /// Programs are attached for as long as any process has these open.
-pub(super) struct Links {
+pub struct Links {
     pub(super) complete: OwnedFd,
     /// Attached by the collector when it is needed.
     pub(super) understudy: Option<OwnedFd>,
@@ -40,12 +40,16 @@ pub(super) struct Links {
 
 impl Programs {
     pub(super) fn attach(&self) -> Result<Links> {
-        let complete = sys::attach(self.complete.as_fd()).context("cannot attach the probe")?;
-        let requeue = self.requeue.as_ref().and_then(|program| {
-            let attached = sys::attach(program.as_fd());
-            attached.inspect_err(|error| log::warn!("requeues are not counted: {error}")).ok()
-        });
-        Ok(Links { complete, understudy: None, requeue })
+        Ok(Links { complete: self.attach_complete()?, understudy: None, requeue: self.attach_requeue() })
+    }
+
+    pub(super) fn attach_complete(&self) -> Result<OwnedFd> {
+        sys::attach(self.complete.as_fd()).context("cannot attach the probe")
+    }
+
+    pub(super) fn attach_requeue(&self) -> Option<OwnedFd> {
+        let attached = sys::attach(self.requeue.as_ref()?.as_fd());
+        attached.inspect_err(|error| log::warn!("requeues are not counted: {error}")).ok()
     }
 
     /// The kernel's counts of the program that runs at each completion, with the misses of the one that counts requeues.
@@ -79,7 +83,7 @@ impl Links {
 }
 
 /// Runs a program that nothing triggers; returns its result.
-pub(super) fn run(program: Option<&OwnedFd>, arguments: [u64; 2]) -> io::Result<u32> {
+pub(super) fn run(program: Option<&OwnedFd>, arguments: &[u64]) -> io::Result<u32> {
     let program = program.ok_or(io::ErrorKind::Unsupported)?;
     sys::run(program.as_fd(), arguments)
 }

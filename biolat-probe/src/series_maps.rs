@@ -49,11 +49,6 @@ pub trait SeriesMaps {
     /// The counters of a slot.
     fn read(&mut self, slot: u32) -> Result<SlotReading>;
 
-    /// The counters of several slots, read as fast as possible.
-    fn read_all(&mut self, slots: &[u32]) -> Result<Vec<SlotReading>> {
-        slots.iter().map(|&slot| self.read(slot)).collect()
-    }
-
     /// Asks for a grace period that begins after this call; returns its number.
     fn request_grace_period(&mut self) -> u64;
 

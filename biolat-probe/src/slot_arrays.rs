@@ -2,11 +2,7 @@
 
 #![allow(unsafe_code, reason = "aya::Pod is an unsafe trait, and reads of maps write to buffers")]
 
-use std::{
-    os::fd::{AsFd as _, BorrowedFd},
-    panic::resume_unwind,
-    thread,
-};
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use anyhow::{Context as _, Result, ensure};
 use aya::maps::{Array, ArrayOfMaps, IterableMap as _, Map, MapData, PerCpuArray};
@@ -138,8 +134,6 @@ pub(super) trait SlotArrays: Send {
     fn chunks_from(&self, first: usize) -> Vec<BorrowedFd<'_>>;
     /// The counters of a slot.
     fn read(&mut self, slot: u32) -> Result<SlotReading>;
-    /// The counters of several slots, as fast as possible: with all CPUs.
-    fn read_all(&self, slots: &[u32]) -> Result<Vec<SlotReading>>;
 }
 
 /// Takes the array out of a map with so many slots. With `sizes` its values have the counters by size.
@@ -155,9 +149,6 @@ pub(super) fn from_map(map: Map, slots: u32, sizes: bool, cpus: PossibleCpus) ->
 pub(super) const fn value_bytes(sizes: bool) -> usize {
     if sizes { size_of::<CountersValue>() } else { size_of::<SeriesValue>() }
 }
-
-/// Fewer bytes are not worth a thread of their own: these take about a millisecond to read.
-const MIN_BYTES_PER_THREAD: u64 = 2 << 20;
 
 struct Arrays<V: aya::Pod> {
     /// The slots that exist from the start, and their number.
@@ -192,25 +183,12 @@ impl<V: SlotValue> Arrays<V> {
         Ok((chunk.context("the index has a slot that does not exist")?, beyond % CHUNK_SLOTS))
     }
 
-    fn read_with(&self, buffer: &mut SlotBuffer<V>, slot: u32) -> Result<SlotReading> {
-        let (map, index) = self.find(slot)?;
-        let mut reading = buffer.read(map, index, self.cpus)?;
-        if let Some(map) = self.understudy.get((slot / CHUNK_SLOTS) as usize) {
-            let taken = buffer.read(map, slot % CHUNK_SLOTS, self.cpus)?;
-            reading.sum.merge(&taken.sum);
-            for (sum, count) in reading.completions.iter_mut().zip(taken.completions) {
-                *sum = sum.wrapping_add(count);
-            }
-        }
-        Ok(reading)
-    }
-
     fn new_chunk() -> Result<PerCpuArray<MapData, V>> {
         PerCpuArray::create(CHUNK_SLOTS, 0).context("cannot create a map for more series")
     }
 }
 
-impl<V: SlotValue + Send + Sync> SlotArrays for Arrays<V> {
+impl<V: SlotValue + Send> SlotArrays for Arrays<V> {
     fn slots(&self) -> u32 {
         self.first_slots + self.chunks.len() as u32 * CHUNK_SLOTS
     }
@@ -262,34 +240,16 @@ impl<V: SlotValue + Send + Sync> SlotArrays for Arrays<V> {
 
     fn read(&mut self, slot: u32) -> Result<SlotReading> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let reading = self.read_with(&mut buffer, slot);
-        self.buffer = buffer;
-        reading
-    }
-
-    fn read_all(&self, slots: &[u32]) -> Result<Vec<SlotReading>> {
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        let bytes = slots.len() as u64 * self.slot_bytes();
-        let threads = (bytes / MIN_BYTES_PER_THREAD).clamp(1, cpus as u64) as usize;
-        let read = |slots: &[u32]| -> Result<Vec<_>> {
-            let mut buffer = SlotBuffer::default();
-            slots.iter().map(|&slot| self.read_with(&mut buffer, slot)).collect()
-        };
-        if threads == 1 {
-            return read(slots);
-        }
-        thread::scope(|scope| {
-            let start = |part| (part, thread::Builder::new().spawn_scoped(scope, move || read(part)));
-            let parts: Vec<_> = slots.chunks(slots.len().div_ceil(threads)).map(start).collect();
-            let mut readings = Vec::with_capacity(slots.len());
-            for (part, started) in parts {
-                readings.append(&mut match started {
-                    Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic))?,
-                    // There may be a limit of threads.
-                    Err(_) => read(part)?,
-                });
+        let (map, index) = self.find(slot)?;
+        let mut reading = buffer.read(map, index, self.cpus)?;
+        if let Some(map) = self.understudy.get((slot / CHUNK_SLOTS) as usize) {
+            let taken = buffer.read(map, slot % CHUNK_SLOTS, self.cpus)?;
+            reading.sum.merge(&taken.sum);
+            for (sum, count) in reading.completions.iter_mut().zip(taken.completions) {
+                *sum = sum.wrapping_add(count);
             }
-            Ok(readings)
-        })
+        }
+        self.buffer = buffer;
+        Ok(reading)
     }
 }

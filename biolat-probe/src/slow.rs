@@ -1,7 +1,5 @@
 //! Records of single I/Os that were slow or failed, read from their ring buffer.
 
-use std::iter;
-
 use anyhow::{Context as _, Result};
 use aya::maps::{MapData, PerCpuArray, RingBuf};
 use biolat_common::slow::{RECORD_BYTES, RING_BYTES, SlowRecord};
@@ -12,8 +10,7 @@ use super::{cpus::PossibleCpus, map_set::MapSet};
 pub(super) struct SlowRecords {
     ring: RingBuf<MapData>,
     dropped: PerCpuArray<MapData, u64>,
-    /// The understudy's; none of an earlier version's probe.
-    understudy_dropped: Option<PerCpuArray<MapData, u64>>,
+    understudy_dropped: PerCpuArray<MapData, u64>,
     buffer: Vec<u64>,
 }
 
@@ -22,7 +19,7 @@ impl SlowRecords {
         Ok(Self {
             ring: maps.take("SLOW")?.try_into()?,
             dropped: maps.take("DROPPED")?.try_into()?,
-            understudy_dropped: maps.take("DROPPED_2").ok().map(TryInto::try_into).transpose()?,
+            understudy_dropped: maps.take("DROPPED_2")?.try_into()?,
             buffer: Vec::new(),
         })
     }
@@ -40,7 +37,7 @@ impl SlowRecords {
     /// Records that found the ring buffer full.
     pub(super) fn dropped(&mut self, cpus: PossibleCpus) -> Result<u64> {
         let mut sum = 0;
-        for map in iter::once(&self.dropped).chain(&self.understudy_dropped) {
+        for map in [&self.dropped, &self.understudy_dropped] {
             cpus.read(map, 0, &mut self.buffer).context("cannot read the dropped records")?;
             sum += self.buffer.iter().sum::<u64>();
         }

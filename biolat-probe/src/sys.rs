@@ -182,11 +182,11 @@ pub(super) fn create_array_of_maps(inner: &MapData) -> io::Result<OwnedFd> {
 }
 
 /// Runs a raw tracepoint program with these arguments; returns its result.
-pub(super) fn run(program: BorrowedFd<'_>, arguments: [u64; 2]) -> io::Result<u32> {
+pub(super) fn run(program: BorrowedFd<'_>, arguments: &[u64]) -> io::Result<u32> {
     /// As many as a tracepoint can have.
     const ARGUMENTS: usize = 12;
     let mut context = [0_u64; ARGUMENTS];
-    context[..arguments.len()].copy_from_slice(&arguments);
+    context[..arguments.len()].copy_from_slice(arguments);
     let mut attr = zeroed();
     attr.test.prog_fd = program.as_raw_fd().cast_unsigned();
     attr.test.ctx_in = context.as_ptr() as u64;

@@ -112,8 +112,8 @@ enum Resting {
 /// The maps.
 pub struct WorkloadMaps {
     entries: PerCpuArray<MapData, EntryValue>,
-    /// The map that the understudy's tables are added to; none of an earlier version's probe.
-    understudy: Option<ArrayOfMaps<MapData>>,
+    /// The map that the understudy's tables are added to.
+    understudy: ArrayOfMaps<MapData>,
     /// The understudy's tables; none before it is attached.
     understudy_entries: Option<PerCpuArray<MapData, EntryValue>>,
     used: Array<MapData, PlacesValue>,
@@ -144,10 +144,10 @@ impl WorkloadMaps {
         ensure!(entries.len() >= tables.places(), "the probe's tables of workloads are too small");
         let cgroups: HashMap<_, _, _> = take("CGROUPS")?.try_into()?;
         let room = cgroups.map().info().context("cannot read the size of a map")?.max_entries();
-        let understudy = take(UNDERSTUDY_WORKLOADS).ok().map(ArrayOfMaps::try_from).transpose()?;
+        let understudy = take(UNDERSTUDY_WORKLOADS)?;
         Ok(Self {
             entries,
-            understudy,
+            understudy: ArrayOfMaps::try_from(understudy)?,
             understudy_entries: None,
             used: take("WORKLOADS_USED")?.try_into()?,
             // SAFETY: integers, for which zero is valid. Not made on the stack, which would keep its pages.
@@ -193,8 +193,9 @@ impl WorkloadMaps {
         }
         let entries: PerCpuArray<_, EntryValue> = PerCpuArray::create(self.tables.places(), 0)
             .context("cannot create the understudy's tables of workloads")?;
-        let map = self.understudy.as_mut().context("the probe has no map for the understudy's workloads")?;
-        map.set(0, entries.map(), 0).context("cannot add tables of workloads to the understudy")?;
+        self.understudy
+            .set(0, entries.map(), 0)
+            .context("cannot add tables of workloads to the understudy")?;
         self.understudy_entries = Some(entries);
         Ok(())
     }
@@ -320,7 +321,7 @@ impl WorkloadMaps {
 
 /// Whether a cgroup still exists.
 pub(super) fn exists(programs: &Programs, workload: u64, cgroup: &SeenCgroup) -> Result<bool> {
-    let result = programs::run(programs.cgroup_exists.as_ref(), [cgroup.css, workload])
+    let result = programs::run(programs.cgroup_exists.as_ref(), &[cgroup.css, workload])
         .context("cannot look whether a cgroup exists")?;
     Ok(result == 1)
 }

@@ -8,7 +8,7 @@ use clap::Args;
 // of the command that has these options.
 #[derive(Args, Clone, Debug)]
 pub struct Host {
-    /// Name of this host in the API, in `report` and on the page [default: the kernel's host name]
+    /// Name of this host in the API, in `biolat` and on the page [default: the kernel's host name]
     ///
     /// In a pod that is the name of the pod: give the node's.
     #[arg(long, value_name = "NAME", env = "BIOLAT_NODE_NAME", hide_env_values = true)]

@@ -6,5 +6,7 @@ pub mod btf;
 pub mod generated_docs;
 pub mod samples;
 mod tree;
+mod waiting;
 
 pub use tree::Tree;
+pub use waiting::wait_for;

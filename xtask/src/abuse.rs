@@ -27,7 +27,6 @@ pub(crate) fn abuse(minutes: u32) -> Result<()> {
         "pins::",
         "killed_while_hung::",
         "history_file::",
-        "page_saved::hostile_files",
         "workloads::a_live_cgroup_keeps_its_room",
         "soak::",
         "soak_restarts::",

@@ -99,7 +99,6 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "page", on_host: true, needs: BROWSER, guests: &[] },
     Suite { name: "page_history", on_host: true, needs: BROWSER, guests: &[] },
     Suite { name: "page_resilience", on_host: true, needs: BROWSER, guests: &[] },
-    Suite { name: "page_saved", on_host: true, needs: BROWSER, guests: &[] },
     // `cargo xtask deploy grafana` runs it and has its requirements.
     Suite { name: "dashboards", on_host: false, needs: &[], guests: &[] },
     Suite { name: "drives", on_host: false, needs: &[], guests: &[Standard] },
@@ -128,6 +127,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "device_churn", on_host: true, needs: &[], guests: &[] },
     Suite { name: "kept_counters", on_host: true, needs: &[ANY_PROMETHEUS], guests: &[] },
     Suite { name: "kept_probe", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
+    Suite { name: "takeover", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "killed_while_hung", on_host: true, needs: &[EXT4, FSFREEZE, BPFTOOL], guests: &[] },
     Suite { name: "pins", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
     Suite { name: "restarts", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },

@@ -87,12 +87,19 @@ impl Tests {
                 Some(missing) => left_out.add(format!("tests with other programs, {module}"), missing),
             }
         }
+        let no_browser = host::missing(suites::BROWSER);
+        if let Some(missing) = &no_browser {
+            left_out.add("tests with other programs, biolat open".to_owned(), missing.clone());
+        }
         left_out.refuse(self.strict)?;
         if can_run {
-            run(command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus")))
-        } else {
-            Ok(())
+            run(command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus")))?;
         }
+        if no_browser.is_none() {
+            let mut pages = cargo(&["test", "--locked", "--test", "open", "--", "--ignored"]);
+            run(pages.env("BIOLAT_TEST_PYTHON", host::python()))?;
+        }
+        Ok(())
     }
 
     fn run_on_kernel(&self, left_out: &mut LeftOut) -> Result<()> {

@@ -8,7 +8,7 @@ use biolat_system::clock;
 
 use crate::{options::RangeOptions, past_time::PastTime};
 
-/// How long a range is that begins at `--at`, and how far back `--worst` looks.
+/// How long a range is that begins at `--at`, and how far back `biolat worst` looks.
 const DEFAULT_LENGTH: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(26 * 3600);
 

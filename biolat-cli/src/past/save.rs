@@ -1,4 +1,4 @@
-//! `report --save`: the history of a daemon, as it keeps it, into a file.
+//! `biolat save`: the history of a daemon, as it keeps it, into a file.
 
 use std::{
     fs::Permissions,

@@ -1,4 +1,4 @@
-//! The documents of the API that a report reads.
+//! The documents of the API that biolat reads from a daemon.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The servers that a client of `report --from` trusts.
+//! The servers that `biolat --host` trusts.
 
 use std::{
     path::{Path, PathBuf},

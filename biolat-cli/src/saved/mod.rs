@@ -1,4 +1,4 @@
-//! Files of `report --save`: a history as lines of JSON. `docs/history.md` describes them.
+//! Files of `biolat save`: a history as lines of JSON. `docs/history.md` describes them.
 
 mod reader;
 mod writer;

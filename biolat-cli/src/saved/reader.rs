@@ -35,13 +35,14 @@ pub(crate) async fn open(path: &Path, selection: Option<Selection>) -> Result<In
     let path = path.to_owned();
     Intervals::begin(selection, move |sink| {
         let name = name_of(&path);
-        if path.as_os_str() == STANDARD_STREAM {
-            return read(&mut io::stdin().lock(), sink).context(name);
-        }
+        let mut input: Box<dyn Read> = if path.as_os_str() == STANDARD_STREAM {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(File::open(&path).with_context(|| format!("cannot open {name}"))?)
+        };
         // Root may open any file, and needs nothing more to read it.
-        let mut file = File::open(&path).with_context(|| format!("cannot open {name}"))?;
         rights::drop_privileges(Role::Serving, false)?;
-        read(&mut file, sink).context(name)
+        read(&mut input, sink).context(name)
     })
     .await
 }
@@ -100,7 +101,7 @@ fn head_of(line: &[u8]) -> Result<SavedHead> {
     let format: Option<FormatLine> = serde_json::from_slice(line).ok();
     let format = format.filter(|line| line.format == FORMAT);
     let FormatLine { format_version, .. } =
-        format.context("it is not a history that `biolat-daemon report --save` wrote")?;
+        format.context("it is not a history that `biolat save` wrote")?;
     if format_version != FORMAT_VERSION {
         bail!(
             "it has version {format_version} of the format, and biolat {} reads version {FORMAT_VERSION}: use a newer biolat",

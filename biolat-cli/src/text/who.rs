@@ -23,7 +23,7 @@ const SHORTEST_NAME: usize = 12;
 
 /// Below a table that has the root cgroup.
 const ABOUT_ROOT: &str = "root cgroup: the kernel's own I/O (journal, metadata, flushes), and that of processes there and of \
-                          cgroups without the io controller (biolat-daemon check)";
+                          cgroups without the io controller (biolat check)";
 
 /// The titles of numbers; the last one is shown if there are errors.
 const TITLES: [&str; 7] = ["share", "IOPS", "MB/s", "depth", "p50", "p99", "errors"];

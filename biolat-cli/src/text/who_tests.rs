@@ -55,7 +55,7 @@ sda (Fast Drive 9): workloads by share of the drive's time
   postgresql.service  4.9 % ▋                50.0   0.2    0.6  13.1 ms  13.1 ms
   root cgroup         0.8 % ▏                1.00  <0.1    0.1   105 ms   105 ms
   root cgroup: the kernel's own I/O (journal, metadata, flushes), and that of
-  processes there and of cgroups without the io controller (biolat-daemon check)
+  processes there and of cgroups without the io controller (biolat check)
   40,255 I/O in 5 s, 8,051/s, mean depth 13, percentiles (total latency) ±19 %
 ";
     assert_eq!(text(Some(busy()), true, 80), expected);
@@ -69,7 +69,7 @@ sda (Fast Drive 9): workloads by share of the drive's time
   root cgroup      0.8 %   1.00  <0.1    0.1   105 ms   105 ms      12
   root cgroup: the kernel's own I/O (journal, metadata, flushes), and
   that of processes there and of cgroups without the io controller
-  (biolat-daemon check)
+  (biolat check)
   40,255 I/O in 5 s, 8,051/s, mean depth 13, percentiles (total
   latency) +-19 %
 ";

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    Collector, Kept,
+    Collector, Kept, origin,
     thread::{CollectorCommand, run},
 };
 use crate::{device::uevent::Uevents, scrapes::Scrapes};
@@ -64,10 +64,10 @@ impl Handle {
         let scrapes = Scrapes::default();
         let counted = scrapes.clone();
         let attach = move || -> Result<Collector> {
-            let mut collector = Collector::begin(host, selection, probe, kept)?;
+            let mut collector = origin::begin(host, selection, probe, kept)?;
             // The loader is the larger part of it.
             c_library::unmap_code();
-            collector.scrapes = counted;
+            collector.workloads.scrapes = counted;
             collector.drop_privileges(seccomp)?;
             Ok(collector)
         };

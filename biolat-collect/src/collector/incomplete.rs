@@ -35,85 +35,18 @@ impl Kind {
 /// Reduces the growth of the counters of all CPUs, and of the completions on each, to the I/Os of the reference, which are
 /// complete. The counters themselves have neither bytes nor times.
 pub(super) fn limit_to(reference: &Entry, growth: &mut Counters, completions: &mut [u32], kind: Kind) {
-    limit_totals(reference, growth);
-    limit_the_rest(reference, growth, completions, kind);
-    if kind.has_no_undispatched(&growth.sizes) {
-        reduce_device_time(&mut growth.sizes, reference.device_ns);
-    }
-}
-
-/// The same for the last reading of a slot: no later one has the late I/Os, those that completed after the reference was taken.
-/// Which ones these are is known of the latencies alone. Of everything else they have as much as all I/Os on average.
-pub(super) fn limit_last_to(reference: &Entry, growth: &mut Counters, completions: &mut [u32], kind: Kind) {
-    let all = *growth;
-    limit_totals(reference, growth);
-    leave_out_late(&all, growth, kind, reference);
-    limit_the_rest(reference, growth, completions, kind);
-    leave_out_times(&all, growth);
-    if kind.has_no_undispatched(&growth.sizes) {
-        scale_device_time(&mut growth.sizes, reference.device_ns);
-    }
-}
-
-fn limit_totals(reference: &Entry, growth: &mut Counters) {
     let groups = growth.series.cells.chunks_mut(bucket::CELLS / size::BAND_CELLS);
     for (group, &count) in groups.zip(&reference.cells) {
         reduce(group.iter_mut().map(|cell| &mut cell[Phase::Total as usize]), u64::from(count));
     }
-}
-
-fn limit_the_rest(reference: &Entry, growth: &mut Counters, completions: &mut [u32], kind: Kind) {
     let series = &mut growth.series;
     reduce(&mut series.errors, reference.errors);
     let own = [series.device_ns, series.unsplit_ns];
     (series.device_ns, series.unsplit_ns) = (reference.device_ns, reference.unsplit_ns);
     leave_incomplete(growth, completions, kind);
     [growth.series.device_ns, growth.series.unsplit_ns] = own;
-}
-
-/// Leaves out as many I/Os of each kind as have been left out of all, and all of a kind that the reference lacks.
-fn leave_out_late(all: &Counters, growth: &mut Counters, kind: Kind, reference: &Entry) {
-    let [kept, all] = [&*growth, all].map(|counters| count(&counters.series, Phase::Total));
-    if kept == all {
-        return;
-    }
-    let part = |count: u64| kept.min((u128::from(count) * u128::from(kept) / u128::from(all)) as u64);
-    let undispatched = |count| if reference.unsplit_ns == 0 { 0 } else { part(count) };
-    let Counters { series, sizes } = growth;
-    let admitted = count(series, Phase::Admission);
-    reduce_phase(series, Phase::Admission, kept - part(all.saturating_sub(admitted)));
-    let split = split(series);
-    if kind.has_sizes {
-        let all_data = with_data(sizes);
-        let empty = u64::from(sizes.requests[0]);
-        let kept_empty = if kind.is_read_or_write { undispatched(empty) } else { part(empty) };
-        // Late I/Os may be incomplete: what is kept of each kind makes up all that are kept.
-        let data = kept - kept_empty.max(kept.saturating_sub(all_data)).min(empty);
-        let data = data.max(u64::from(reference.device_ns > 0));
-        reduce_bands(sizes, all_data.saturating_sub(data));
-        let without_dispatch = undispatched(sizes.undispatched).max(data.saturating_sub(split));
-        sizes.undispatched = without_dispatch.min(sizes.undispatched);
-    }
-    if !kind.only_data_is_split() {
-        let split = kept - undispatched(all.saturating_sub(split));
-        for phase in [Phase::Queue, Phase::Device] {
-            reduce_phase(series, phase, split);
-        }
-    }
-}
-
-/// Leaves out the times of I/Os that were left out of the phase and of the bands, by the means.
-fn leave_out_times(all: &Counters, growth: &mut Counters) {
-    let part = |ns: u64, ios: [u64; 2]| {
-        let [kept, all] = ios.map(u128::from);
-        // Without I/Os it is the time of one that was counted before.
-        (u128::from(ns) * kept).checked_div(all).map_or(ns, |part| part as u64)
-    };
-    let admitted = [&*growth, all].map(|counters| count(&counters.series, Phase::Admission));
-    growth.series.admission_ns = part(all.series.admission_ns, admitted);
-    for band in 0..BANDS {
-        let ios = [&*growth, all].map(|counters| sum(&counters.sizes.bands[band]));
-        growth.sizes.band_ns[band] = part(all.sizes.band_ns[band], ios);
+    if kind.has_no_undispatched(&growth.sizes) {
+        reduce_device_time(&mut growth.sizes, reference.device_ns);
     }
 }
 
@@ -205,22 +138,6 @@ fn reduce_device_time(sizes: &mut Sizes, to: u64) {
     }
 }
 
-/// Scales the time in the device of all bands together to this. What is missing by rounding gets the band with the most I/Os.
-fn scale_device_time(sizes: &mut Sizes, to: u64) {
-    let Sizes { band_ns, bands, .. } = sizes;
-    let sum_ns = band_ns.iter().map(|&ns| u128::from(ns)).sum::<u128>();
-    for ns in band_ns.iter_mut() {
-        *ns = (u128::from(*ns) * u128::from(to)).checked_div(sum_ns).unwrap_or(0) as u64;
-    }
-    let missing = to - band_ns.iter().sum::<u64>();
-    let of_bands = band_ns.iter_mut().zip(bands.iter().map(sum));
-    if let Some((ns, ios)) = of_bands.max_by_key(|(ns, ios)| (*ios, **ns))
-        && ios + *ns > 0
-    {
-        *ns += missing;
-    }
-}
-
 /// A number that grows with each of the counters.
 pub(super) fn amount(counters: &Counters) -> u64 {
     let Counters { series, sizes } = counters;
@@ -258,7 +175,7 @@ mod tests {
 
     use biolat_common::workload::Entry;
 
-    use super::{Kind, count, leave_incomplete, limit_last_to, limit_to, sum};
+    use super::{Kind, count, leave_incomplete, limit_to, sum};
 
     /// How the probe counts one I/O: each step writes one counter.
     #[derive(Clone, Debug)]
@@ -372,15 +289,14 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// In each round, some I/Os complete before the tables of workloads are switched, and some while the counters are read. After
-        /// the last one, nobody counts those.
+        /// In each round, some I/Os complete before the tables of workloads are switched, and some while the counters are read.
         #[test]
         fn counts_are_those_of_the_workloads(
             rounds in vec((vec(io(), 0..10), vec(io(), 0..6)), 1..8),
         ) {
             let (mut counters, mut last) = (Counters::ZERO, Counters::ZERO);
             let (mut all, mut late) = (Vec::new(), Vec::new());
-            for (number, (complete, torn)) in rounds.iter().enumerate() {
+            for (complete, torn) in &rounds {
                 for io in complete {
                     io.count(&mut counters, [true; 8]);
                 }
@@ -402,8 +318,7 @@ mod tests {
                     is_read_or_write: true,
                     has_undispatched: last.sizes.undispatched > 0,
                 };
-                let limit = if number + 1 == rounds.len() { limit_last_to } else { limit_to };
-                limit(&expected, &mut growth, &mut [], kind);
+                limit_to(&expected, &mut growth, &mut [], kind);
                 last.merge(&growth);
                 let Counters { series, sizes } = &last;
                 let sums = reference(all.iter().copied());

@@ -17,8 +17,11 @@ use biolat_common::inflight::{Found, SLOTS_PER_RUN};
 use biolat_model::snapshot::Inflight;
 use biolat_probe::Probe;
 
-use super::Collector;
-use crate::device::{diskstats::DiskStats, sysfs};
+use super::devices::Devices;
+use crate::device::{
+    diskstats::DiskStats,
+    sysfs::{hardware_queues, inflight},
+};
 
 /// The part of the time that surveys may take: eight tenths of a per cent of one CPU.
 const SHARE: u32 = 125;
@@ -31,8 +34,8 @@ const SURVEY_LASTS: Duration = Duration::from_secs(10);
 
 /// What is known of a device between two collections.
 #[derive(Default)]
-pub(super) struct InflightState {
-    pub(super) latest: Inflight,
+struct InflightState {
+    latest: Inflight,
     oldest: Option<Pending>,
     /// Since when there have been I/Os in flight, and none has completed.
     stalled_since: Option<Instant>,
@@ -80,9 +83,10 @@ fn pending(place: Place, found: &Found) -> Option<Pending> {
     (allocated_at != 0).then_some(Pending { place, allocated_at, age })
 }
 
-/// Whose turn it is to be surveyed, and how long that may take.
+/// What is known of each device, whose turn it is to be surveyed, and how long that may take.
 #[derive(Default)]
-pub(super) struct SurveyTurns {
+pub(super) struct Surveys {
+    states: BTreeMap<u64, InflightState>,
     /// The device that was surveyed last.
     last: u64,
     budget: Budget,
@@ -154,41 +158,50 @@ impl InflightState {
     }
 }
 
-impl Collector {
+impl Surveys {
     /// Looks for I/Os in flight on each device that is shown, by disk statistics that were read in this collection.
-    pub(super) fn look_for_inflight(&mut self, diskstats: &BTreeMap<u64, DiskStats>) {
-        let now = Instant::now();
-        let mut turns = std::mem::take(&mut self.survey_turns);
-        turns.budget.refill(self.interval / SHARE);
-        let mut due = Vec::new();
-        for (&id, known) in &mut self.devices {
-            let (name, state) = (&known.device.name, &mut known.inflight);
+    pub(super) fn look(
+        &mut self,
+        devices: &Devices,
+        diskstats: &BTreeMap<u64, DiskStats>,
+        probe: &Probe,
+        sysfs: &Path,
+        interval: Duration,
+    ) {
+        let (now, Self { states, last, budget }) = (Instant::now(), self);
+        budget.refill(interval / SHARE);
+        let (mut before, mut due) = (std::mem::take(states), Vec::new());
+        for (id, known) in devices.shown() {
+            let name = &known.device.name;
             // Without I/O statistics nothing seems to complete, and there are no timestamps.
-            let Some(&diskstats) = diskstats.get(&id).filter(|_| known.device.iostats) else {
-                *state = InflightState::default();
-                continue;
-            };
+            let Some(&diskstats) = diskstats.get(&id).filter(|_| known.device.iostats) else { continue };
+            let state = states.entry(id).insert_entry(before.remove(&id).unwrap_or_default()).into_mut();
             (state.latest.reads, state.latest.writes) =
-                if diskstats.in_flight() > 0 { sysfs::inflight(&self.host.sysfs, name) } else { (0, 0) };
+                if diskstats.in_flight() > 0 { inflight(sysfs, name) } else { (0, 0) };
             let stalls = state.stalls(diskstats, now);
-            let requests = Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: name };
+            let requests = Requests { probe, sysfs, device: name };
             if let Some(oldest) = state.oldest.and_then(|oldest| requests.still_pending(oldest)) {
                 state.update(Some(Survey { requests: 1, oldest: Some(oldest) }), now);
-            } else if stalls && turns.budget.may_borrow() {
-                turns.budget.survey(&requests, state, now);
+            } else if stalls && budget.may_borrow() {
+                budget.survey(&requests, state, now);
             } else {
                 state.update(None, now);
                 due.push(id);
             }
         }
-        for id in after(&due, turns.last) {
-            let Some(known) = self.devices.get_mut(&id).filter(|_| turns.budget.is_left()) else { break };
-            let requests =
-                Requests { probe: &self.probe, sysfs: &self.host.sysfs, device: &known.device.name };
-            turns.budget.survey(&requests, &mut known.inflight, now);
-            turns.last = id;
+        for id in after(&due, *last) {
+            let (Some(known), Some(state), true) = (devices.get(id), states.get_mut(&id), budget.is_left())
+            else {
+                break;
+            };
+            budget.survey(&Requests { probe, sysfs, device: &known.device.name }, state, now);
+            *last = id;
         }
-        self.survey_turns = turns;
+    }
+
+    /// The I/Os in flight of a device.
+    pub(super) fn latest(&self, id: u64) -> Inflight {
+        self.states.get(&id).map(|state| state.latest).unwrap_or_default()
     }
 }
 
@@ -221,7 +234,7 @@ impl Requests<'_> {
             return None;
         }
         let mut survey = Survey::default();
-        for hardware_queue in sysfs::hardware_queues(self.sysfs, self.device)? {
+        for hardware_queue in hardware_queues(self.sysfs, self.device)? {
             let directory = match self.open(hardware_queue) {
                 Ok(directory) => directory,
                 // It has just been removed.

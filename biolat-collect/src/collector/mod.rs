@@ -3,11 +3,12 @@
 //! the number of scrapes.
 
 mod audit;
+mod devices;
 mod handle;
 mod incomplete;
 mod inflight;
 mod keep;
-mod lifetimes;
+mod losses;
 mod origin;
 mod reference;
 mod refusals;
@@ -15,7 +16,6 @@ mod replace;
 mod series_store;
 mod slots;
 mod slow_log;
-mod snapshots;
 mod spread;
 mod state;
 mod sysfs_thread;
@@ -25,134 +25,66 @@ mod workload_totals;
 mod workloads;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    collections::BTreeMap,
     time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
 use biolat_common::series::Key;
-use biolat_model::{
-    device::{Device, Group, Selection},
-    losses::{CountedBy, LOSS_REASONS, LossReason},
-    snapshot::Snapshot,
-    text::Name,
-};
-use biolat_probe::{Probe, SeriesMaps as _, kernel::Kernel};
+use biolat_model::snapshot::{Health, ProbeRuns, Snapshot, WorkloadView};
+use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps};
 use biolat_system::{
     host::Host,
+    process,
     rights::{self, Role},
 };
 
 use crate::{
-    cpus::CpuNodes,
-    device::{self, IdKind, diskstats::DiskStats, paths, sysfs},
-    scrapes::Scrapes,
+    cpus::{CpuNodes, online_cpus},
+    device::diskstats::DiskStats,
 };
-use audit::Audit;
-use inflight::{InflightState, SurveyTurns};
-use keep::Keep;
-use reference::Reference;
+use devices::Devices;
+use inflight::Surveys;
+use keep::{Keep, KeptParts};
+use losses::Losses;
 use refusals::Refusals;
 use replace::EarlierProbes;
 use series_store::SeriesStore;
-use slow_log::{GoneDevices, SlowIoLog};
-use spread::Spread;
-use state::record::DeviceRecord;
+use slots::{SlotSupply, create_foreseen};
+use slow_log::SlowIoLog;
 use sysfs_thread::SysfsThread;
-use workloads::WorkloadStore;
+use thread::CollectionStats;
+use workloads::Workloads;
 
 pub use handle::{Handle, Settings};
 pub use keep::Kept;
 pub use slots::slots_at_start;
 
-/// Without uevents, devices are scanned after this.
-const SCAN_INTERVAL: Duration = Duration::from_secs(30);
-
-/// The collector's state.
+/// The collector: its parts, which a collection visits in turn.
 pub struct Collector {
     host: Host,
-    selection: Selection,
-    probe: Probe,
-    started: SystemTime,
-    /// When the devices were scanned; `None` if a scan is due.
-    scanned: Option<Instant>,
-    devices: BTreeMap<u64, KnownDevice>,
-    sysfs: SysfsThread,
-    scan_result: Arc<Mutex<Option<ScanResult>>>,
-    /// When the latest scan began whose result is known here.
-    known_scan_began: Instant,
-    store: SeriesStore,
-    /// Devices that the probe has seen and no scan has found, and since when.
-    unresolved_devices: BTreeMap<u64, Instant>,
-    /// Completions of devices that were gone before a scan found them.
-    unresolved_completions: u64,
-    /// Whether the last attempt to add slots failed.
-    grow_failed: bool,
-    /// Series that the probe has reported to have no slot, to be logged.
-    no_room: BTreeSet<Key>,
-    logged_no_room: BTreeSet<Key>,
     /// Time between two collections.
     interval: Duration,
-    survey_turns: SurveyTurns,
-    slow: SlowIoLog,
-    workloads: WorkloadStore,
-    reference: Reference,
-    scrapes: Scrapes,
-    /// When the names of pods were read.
-    pod_names_read: Option<Instant>,
+    probe: Probe,
+    started: SystemTime,
+    devices: Devices,
+    sysfs: SysfsThread,
     cpu_nodes: CpuNodes,
-    /// When the counters were read last.
-    read: Option<Instant>,
-    gone: GoneDevices,
-    stats: thread::CollectionStats,
+    store: SeriesStore,
+    slots: SlotSupply,
+    workloads: Workloads,
+    surveys: Surveys,
+    slow: SlowIoLog,
+    refusals: Refusals,
     /// What was counted by probes that this one has replaced.
     earlier: EarlierProbes,
     /// Requeues that the kernel did not show to the probe.
     requeue_misses: u64,
-    refusals: Refusals,
+    /// When the counters were read last.
+    read: Option<Instant>,
+    stats: CollectionStats,
     /// None if nothing is kept for the next daemon.
     keep: Option<Keep>,
-    /// Devices that the last daemon knew, until they are found here.
-    kept_devices: Vec<DeviceRecord>,
-}
-
-/// What a scan has found, and when it began.
-type ScanResult = (Instant, Result<Vec<Device>>);
-
-/// A device that the last scan has found.
-struct KnownDevice {
-    device: Device,
-    shown: bool,
-    since: SystemTime,
-    audit: Option<Audit>,
-    /// Whether the device has been quiet during a collection, so that the audit's baseline is exact.
-    was_quiet: bool,
-    /// Whether the kernel records when requests are dispatched, judging by the latest ones.
-    has_dispatch_times: bool,
-    /// Whether the kernel records when I/O is submitted, judging by the latest ones.
-    has_submission_times: bool,
-    inflight: InflightState,
-    spread: Spread,
-}
-
-/// Completions in no histogram.
-struct Losses {
-    by_reason: BTreeMap<Name, u64>,
-    /// Those that diskstats accounts, over all devices.
-    accounted: u64,
-}
-
-fn scan(host: &Host, ids: IdKind, known: &BTreeMap<u64, Device>) -> Result<Vec<Device>> {
-    let mut found = device::scan(&host.sysfs, ids, |id| known.get(&id)).with_context(|| {
-        format!("cannot list the block devices in {}", host.sysfs.join("block").display())
-    })?;
-    device::read_stacks(host, &mut found).context("cannot read what is stacked on block devices")?;
-    Ok(found)
-}
-
-fn id_kind(kernel: &Kernel) -> IdKind {
-    if kernel.layout.id_is_sequence != 0 { IdKind::Diskseq } else { IdKind::Directory }
 }
 
 impl Collector {
@@ -171,36 +103,6 @@ impl Collector {
         rights::drop_privileges(Role::Collecting { keeping }, filter)
     }
 
-    /// Scans the devices now. If that blocks, they stay as they are; a scan that ends late counts next time.
-    fn rescan(&mut self) -> Result<()> {
-        self.take_scan()?;
-        let (host, ids) = (self.host.clone(), id_kind(&self.probe.kernel));
-        let known = self.devices.iter().map(|(&id, known)| (id, known.device.clone())).collect();
-        let scanned = Arc::clone(&self.scan_result);
-        self.sysfs.read(move || {
-            let began = Instant::now();
-            let found = scan(&host, ids, &known);
-            *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, found));
-        });
-        self.take_scan()?;
-        self.scanned = Some(Instant::now());
-        self.end_quarantine()?;
-        self.provide_slots();
-        self.create_foreseen_series();
-        Ok(())
-    }
-
-    /// Takes over what a scan has found, if one has ended.
-    fn take_scan(&mut self) -> Result<()> {
-        let found = self.scan_result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((began, found)) = found else { return Ok(()) };
-        // After an error, the next collection scans again.
-        self.scanned = None;
-        self.reconcile(found?)?;
-        self.known_scan_began = began;
-        Ok(())
-    }
-
     /// One collection.
     pub fn collect(&mut self) -> Result<Snapshot> {
         let begun = self.begin_collection()?;
@@ -210,12 +112,12 @@ impl Collector {
     /// The first part of a collection, up to the point where it waits for runs of the probe that are in progress. Returns the disk
     /// statistics.
     fn begin_collection(&mut self) -> Result<BTreeMap<u64, DiskStats>> {
-        if self.scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_INTERVAL) {
+        if self.devices.is_scan_due() {
             self.rescan()?;
         }
         // Before the counters, so that these have each I/O of the log.
         self.read_slow_records();
-        let diskstats = self.read_diskstats();
+        let diskstats = self.devices.read_diskstats(&mut self.sysfs);
         self.switch_workloads()?;
         Ok(diskstats)
     }
@@ -223,88 +125,46 @@ impl Collector {
     /// The rest of a collection. It waits for those runs if they have not ended.
     fn finish_collection(&mut self, diskstats: &BTreeMap<u64, DiskStats>) -> Result<Snapshot> {
         // Before the series, which then have all I/Os of the workloads.
-        self.read_workloads()?;
+        self.workloads.read(&mut self.probe, &mut self.sysfs, &self.host)?;
         let mut index = self.probe.maps.index()?;
         self.probe.flush_log();
-        self.no_room.extend(self.probe.without_room());
-        if index.iter().map(|(key, _)| key).chain(&self.no_room).any(|key| self.is_unresolved(*key)) {
+        let no_room = self.slots.add_no_room(self.probe.without_room());
+        if index.iter().map(|(key, _)| key).chain(no_room).any(|key| self.devices.is_unresolved(*key)) {
             self.rescan()?;
             // The scan may have ended series, whose slots must not be read as theirs any more.
             index = self.probe.maps.index()?;
         }
         self.read_series(&index)?;
-        self.complete_slow_log()?;
+        self.slow.complete(&mut self.probe, &self.devices, &self.workloads.store, &self.earlier)?;
         let program = self.probe.program_counts()?;
         self.attach_understudy(program.recursion_misses);
         let program = self.earlier.with_program(program);
         self.requeue_misses = program.requeue_misses;
         let lost = self.losses(program.recursion_misses)?;
-        self.audit_devices(diskstats, &lost);
-        self.look_for_inflight(diskstats);
-        self.expire_unresolved_devices()?;
+        self.devices.audit(diskstats, &self.store, &self.probe.kernel, lost.accounted);
+        self.surveys.look(&self.devices, diskstats, &self.probe, &self.host.sysfs, self.interval);
+        self.devices.expire_unresolved(&mut self.store, &mut self.probe)?;
         self.end_quarantine()?;
-        self.provide_slots();
-        self.create_foreseen_series();
-        self.log_no_room();
+        self.provide_series();
+        self.slots.log_no_room(&self.devices, &self.probe.kernel);
         Ok(self.snapshot(lost, program))
     }
 
-    /// Of the devices that are shown, to be read before the counters: see [`audit`]. A device that has just gone has none;
-    /// the next scan removes it.
-    fn read_diskstats(&mut self) -> BTreeMap<u64, DiskStats> {
-        self.read_attributes();
-        let mut diskstats = BTreeMap::new();
-        for (&id, known) in self.devices.iter().filter(|(_, known)| known.shown) {
-            match DiskStats::read(&self.host.sysfs, &known.device) {
-                Ok(read) => {
-                    diskstats.insert(id, read);
-                }
-                Err(_) => self.scanned = None,
-            }
-        }
-        diskstats
-    }
-
-    /// What may change of a device that is shown without a uevent. If reading it blocks, it stays as it was.
-    fn read_attributes(&mut self) {
-        let shown = self.devices.iter().filter(|(_, known)| known.shown);
-        let devices: Vec<_> =
-            shown.map(|(&id, known)| (id, known.device.name.clone(), known.device.path.is_some())).collect();
-        let root = self.host.sysfs.clone();
-        let read = move || {
-            let attributes = |(id, name, is_path): (u64, String, bool)| {
-                let state = is_path.then(|| paths::state(&root, &name));
-                (id, sysfs::iostats_enabled(&root, &name).ok(), state)
-            };
-            devices.into_iter().map(attributes).collect::<Vec<_>>()
-        };
-        for (id, iostats, state) in self.sysfs.read(read).unwrap_or_default() {
-            let Some(KnownDevice { device, .. }) = self.devices.get_mut(&id) else { continue };
-            device.iostats = iostats.unwrap_or(device.iostats);
-            if let (Some(path), Some(state)) = (&mut device.path, state) {
-                path.state = state;
-            }
-        }
-    }
-
-    fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {
-        let growth = self.store.read(&mut self.probe.maps, index, &mut self.reference)?;
-        self.reference.clear();
-        self.workloads.retain_series(|key| self.store.contains(key));
-        for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
-            self.workloads.add_without_room(growth.without_workload);
-            if let Some(known) = self.devices.get_mut(&id) {
-                known.has_dispatch_times = growth.split > 0;
-                if growth.bytes > 0 && !self.probe.kernel.records_submission() {
-                    known.has_submission_times = growth.admitted > 0;
-                }
-            }
-        }
-        let elapsed = self.read.replace(Instant::now()).map(|read| read.elapsed()).unwrap_or_default();
-        for (&id, known) in &mut self.devices {
-            known.spread.set(self.store.completions(id), elapsed);
-        }
+    /// Scans the devices now. If that blocks, they stay as they are; a scan that ends late counts next time.
+    fn rescan(&mut self) -> Result<()> {
+        self.devices.scan(&mut self.sysfs, &mut self.store, &mut self.probe)?;
+        self.end_quarantine()?;
+        self.provide_series();
         Ok(())
+    }
+
+    /// Provides slots, and the series of the devices that are shown.
+    fn provide_series(&mut self) {
+        self.slots.provide(&mut self.store, &mut self.probe.maps, &self.devices);
+        if let Err(error) = self.release_slots() {
+            log::debug!("cannot release slots, trying again with the next collection: {error:#}");
+        }
+        create_foreseen(&mut self.store, &mut self.probe.maps, &self.devices);
     }
 
     /// Slots whose quarantine is over can be used again.
@@ -313,59 +173,136 @@ impl Collector {
         self.release_slots()
     }
 
-    /// Losses by reason, including reasons without any.
+    /// Releases slots whose quarantine is over, or that are new, once the next daemon would know their baselines too.
+    fn release_slots(&mut self) -> Result<()> {
+        if self.store.has_uncommitted() {
+            self.commit();
+        }
+        self.store.release_committed(&mut self.probe.maps)
+    }
+
+    /// Switches the tables of workloads, for [`Workloads::read`].
+    fn switch_workloads(&mut self) -> Result<()> {
+        if self.probe.workloads.as_ref().is_some_and(|maps| !maps.is_taken()) {
+            // What a collection that failed, or the last daemon, has left. The next daemon has to know that it was taken before its
+            // table is used again.
+            self.workloads.take(&mut self.probe)?;
+            self.commit();
+        }
+        self.workloads.switch(&mut self.probe)
+    }
+
+    /// Whether what was counted until the switch can be taken. Waits for that, if it does not take longer than the timeout.
+    fn workloads_are_at_rest(&self, timeout: Duration) -> bool {
+        self.probe.workloads.as_ref().is_none_or(|maps| maps.wait_for_rest(timeout))
+    }
+
+    /// Whether the probe records I/Os at all.
+    fn records_slow_ios(&self) -> bool {
+        self.probe.options.slow.is_some()
+    }
+
+    /// Reads the records of slow I/Os. Returns whether there were any.
+    fn read_slow_records(&mut self) -> bool {
+        self.slow.read(&mut self.probe, &self.devices, &self.workloads.store)
+    }
+
+    fn read_series(&mut self, index: &[(Key, u32)]) -> Result<()> {
+        let growth = self.store.read(&mut self.probe.maps, index, &mut self.workloads.reference)?;
+        self.workloads.reference.clear();
+        self.workloads.store.retain_series(|key| self.store.contains(key));
+        for (id, growth) in growth.into_iter().filter(|(_, growth)| growth.total > 0) {
+            self.workloads.store.add_without_room(growth.without_workload);
+            if let Some(known) = self.devices.get_mut(id) {
+                known.has_dispatch_times = growth.split > 0;
+                if growth.bytes > 0 && !self.probe.kernel.records_submission() {
+                    known.has_submission_times = growth.admitted > 0;
+                }
+            }
+        }
+        let elapsed = self.read.replace(Instant::now()).map(|read| read.elapsed()).unwrap_or_default();
+        for (id, known) in self.devices.iter_mut() {
+            known.spread.set(self.store.completions(id), elapsed);
+        }
+        Ok(())
+    }
+
     fn losses(&mut self, refused: u64) -> Result<Losses> {
         let counts = self.earlier.with_losses(self.probe.maps.losses()?);
-        let perhaps_lost = self.refusals.read(refused, &counts);
-        let (mut by_reason, mut accounted) = (BTreeMap::new(), 0);
-        for LossReason { name, counted_by, .. } in LOSS_REASONS {
-            let count = match counted_by {
-                CountedBy::Probe(reason) => counts[*reason as usize],
-                CountedBy::Kernel => self.refusals.lost(),
-                CountedBy::Collector => self.unresolved_completions,
-            };
-            by_reason.insert(Name::Borrowed(name), count);
-            accounted += if counted_by.is_accounted() { count } else { 0 };
-        }
-        accounted += perhaps_lost - self.refusals.lost();
-        Ok(Losses { by_reason, accounted })
+        let unresolved = self.devices.unresolved_completions();
+        Ok(Losses::new(&counts, refused, &mut self.refusals, unresolved))
     }
 
-    /// Audits each device. `diskstats` were read before the counters. If they are the same after them, the device was quiet,
-    /// and the audit's baseline is exact.
-    fn audit_devices(&mut self, diskstats: &BTreeMap<u64, DiskStats>, lost: &Losses) {
-        let counted = self.counted();
-        for (id, known) in &mut self.devices {
-            if known.device.has_clones || !known.shown {
-                continue;
-            }
-            let counted = counted.get(id).copied().unwrap_or_default();
-            let before = diskstats.get(id);
-            if !known.was_quiet {
-                let Ok(after) = DiskStats::read(&self.host.sysfs, &known.device) else { continue };
-                match &mut known.audit {
-                    Some(audit) => audit.tighten(&counted, &after),
-                    None => known.audit = Some(Audit::open(&counted, &after, lost.accounted)),
-                }
-                known.was_quiet = before.is_some_and(|before| before.has_same_completions(&after));
-            }
-            if let (Some(audit), Some(before)) = (&mut known.audit, before) {
-                audit.check(before, &counted, lost.accounted);
-            }
+    /// Writes the state, if it is kept at all.
+    fn commit(&mut self) {
+        let mut keep = self.keep.take();
+        keep::commit(&mut keep, self.kept_parts());
+        self.keep = keep;
+    }
+
+    fn kept_parts(&mut self) -> KeptParts<'_> {
+        KeptParts {
+            started: self.started,
+            probe: &self.probe,
+            devices: &self.devices,
+            store: &mut self.store,
+            workloads: &mut self.workloads,
+            slow: &mut self.slow,
+            refusals: &self.refusals,
+            earlier: self.earlier,
+            stats: &self.stats,
         }
     }
 
-    /// What the probe has counted, in the groups of the disk statistics.
-    fn counted(&self) -> BTreeMap<u64, DiskStats> {
-        let mut counted: BTreeMap<u64, DiskStats> = BTreeMap::new();
-        for (key, totals) in self.store.iter() {
-            let accounts_passthrough = self.probe.kernel.accounts_passthrough()
-                || self.devices.get(&key.device()).is_some_and(|known| known.device.accounts_passthrough);
-            let name = self.probe.kernel.op_name(key.op());
-            if let Some(group) = Group::of(key.op(), &name, accounts_passthrough) {
-                counted.entry(key.device()).or_default().add(group, totals.count());
-            }
+    fn snapshot(&self, lost: Losses, program: ProgramCounts) -> Snapshot {
+        let Self { devices, store, workloads, .. } = self;
+        let inflight = |id| self.surveys.latest(id);
+        let runs = ProbeRuns { count: program.runs, time: Duration::from_nanos(program.run_time_ns) };
+        Snapshot {
+            taken: SystemTime::now(),
+            started: self.started,
+            devices: devices.views(store, &workloads.store, &self.probe, &self.cpu_nodes, inflight),
+            host: self.host.name(),
+            interval: self.interval,
+            workloads: self.probe.workloads.as_ref().map(|maps| self.workload_views(maps.slots())),
+            lost: lost.by_reason,
+            slow: self.slow.ios(),
+            slow_dropped: self.slow.dropped(),
+            health: self.health(),
+            probe: self.probe.has_statistics().then_some(runs),
+            process: process::read(&self.host.procfs),
+            online_cpus: online_cpus(&self.host.sysfs),
+            ..Snapshot::default()
         }
-        counted
+    }
+
+    /// So many slots are counted by workload.
+    fn workload_views(&self, slots: u32) -> Vec<WorkloadView> {
+        let beyond = self.store.in_slots_from(slots).map(|(key, totals)| (key, totals.of_all_workloads()));
+        let shown = |id| self.devices.get(id).filter(|known| known.shown);
+        self.workloads.store.views(
+            &beyond.collect::<Vec<_>>(),
+            self.started,
+            |id| shown(id).map(|known| known.device.name.as_str()),
+            |op| self.probe.kernel.op_name(op),
+        )
+    }
+
+    /// Statistics of the collector.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let slots = self.probe.maps.slots();
+        let maps = self.probe.workloads.as_ref();
+        Health {
+            durations: self.stats.histogram(),
+            last_success: self.stats.last_success,
+            wait: self.stats.wait,
+            failures: self.stats.failures,
+            overruns: self.stats.overruns,
+            lost_requeues: self.requeue_misses,
+            slots: u64::from(slots),
+            map_bytes: self.probe.maps.bytes() + maps.map_or(0, WorkloadMaps::bytes),
+            workload_room: maps.map(|maps| self.workloads.store.room(maps.room())),
+        }
     }
 }

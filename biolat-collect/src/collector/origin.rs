@@ -1,291 +1,202 @@
 //! How a collector begins: with a probe that it attaches, or where the last daemon has ended, with the probe of that one.
 
 use std::{
-    collections::BTreeMap,
-    os::fd::OwnedFd,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use biolat_model::{
     device::{Device, Selection},
     epoch::time,
 };
-use biolat_probe::{
-    Options, Probe, WorkloadMaps, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on,
-};
+use biolat_probe::{Options, Probe, identity, kernel::Kernel, kernel_btf, slot_bytes, workloads_on};
 use biolat_system::host::Host;
 
 use super::{
-    Collector, KnownDevice,
-    audit::Audit,
-    id_kind,
-    inflight::SurveyTurns,
-    keep::{Keep, Kept, Predecessor},
-    reference::Reference,
+    Collector,
+    devices::Devices,
+    inflight::Surveys,
+    keep::{Keep, Kept, Predecessor, ProbeStore, ensure_continuable},
     refusals::Refusals,
-    replace::{EarlierProbes, ensure_continuable},
-    scan,
+    replace::{EarlierProbes, continue_with_probe, replace_probe},
     series_store::SeriesStore,
-    slots::slots_at_start,
-    slow_log::{GoneDevices, SlowIoLog},
-    state::record::{DeviceRecord, State},
+    slots::{SlotSupply, slots_at_start},
+    slow_log::SlowIoLog,
+    state::record::State,
     sysfs_thread::SysfsThread,
     thread::CollectionStats,
-    workloads::WorkloadStore,
+    workloads::Workloads,
 };
-use crate::{cpus::CpuNodes, scrapes::Scrapes};
+use crate::{
+    cpus::CpuNodes,
+    device::{IdKind, scan_with_stacks},
+};
 
 impl Collector {
     /// Attaches the probe. The devices are scanned before: with some drives, reading their identity is an I/O.
     pub fn attach(host: Host, selection: Selection, options: Options) -> Result<Self> {
-        Self::begin(host, selection, options, None)
-    }
-
-    /// Attaches the probe or, if the last daemon has kept one that is the same, continues with that. Keeps its own for the next
-    /// one.
-    pub(super) fn begin(
-        host: Host,
-        selection: Selection,
-        options: Options,
-        kept: Option<Kept>,
-    ) -> Result<Self> {
-        let types = kernel_btf(&host)?;
-        let kernel = Kernel::from_btf(&types)?.with(&options);
-        let found = scan(&host, id_kind(&kernel), &BTreeMap::new())?;
-        let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
-        let Some(kept) = kept else {
-            return Self::begin_anew(host, selection, found, kernel, types, &options, None);
-        };
-        let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
-        let (predecessor, mut store, mut useless) = Predecessor::find(kept);
-        let (mut collector, mut map_fds) = (None, Vec::new());
-        if let Some(predecessor) = predecessor {
-            let id = predecessor.id;
-            let is_same =
-                predecessor.state.probe == identity(&kernel, predecessor.state.slots, options.workloads)?;
-            let (host, selection) = (host.clone(), selection.clone());
-            match Self::take_over(host, selection, &kernel, &options, &boot, predecessor) {
-                Ok((mut continued, predecessor)) => {
-                    // Before anything is changed, so that every new map is kept.
-                    continued.keep = Some(Keep::of_predecessor(store, predecessor, &continued.probe));
-                    let outcome = continued.continue_with(found.clone()).and_then(|()| match is_same {
-                        true => Ok(()),
-                        false => continued.upgrade(&kernel, types.clone(), &options, &mut map_fds),
-                    });
-                    let Some(keep) = continued.keep.take() else { bail!("the state cannot be written") };
-                    match outcome {
-                        Ok(()) if is_same => {
-                            log::info!("continuing where biolat ended, with its probe");
-                            keep.forget(&useless);
-                            continued.keep = Some(keep);
-                            return Ok(continued);
-                        }
-                        Ok(()) => collector = Some(continued),
-                        Err(reason) => log_reset(&reason),
-                    }
-                    store = keep.into_store();
-                }
-                Err(reason) => log_reset(&reason),
-            }
-            useless.push(id);
-        }
-        let mut collector = match collector {
-            Some(collector) => collector,
-            None => {
-                let map_fds = Some(&mut map_fds);
-                Self::begin_anew(host, selection, found, kernel.clone(), types, &options, map_fds)?
-            }
-        };
-        let identity = identity(&kernel, collector.probe.first_slots(), options.workloads)?;
-        let keep = Keep::new(store, &collector.probe, identity, options.workloads, boot)?;
-        // The old probe is removed after the new one is kept: at any time there is one to continue with.
-        collector.begin_to_keep(keep, &map_fds, &useless)?;
-        Ok(collector)
-    }
-
-    /// Replaces the probe of another version, or with other options, by this one's.
-    fn upgrade(
-        &mut self,
-        kernel: &Kernel,
-        types: Vec<u8>,
-        options: &Options,
-        map_fds: &mut Vec<OwnedFd>,
-    ) -> Result<()> {
-        let slots = self.store.keys().count().max(self.probe.maps.slots() as usize) as u32;
-        let new = Probe::load(kernel.clone(), types, &self.host, slots, options, Some(map_fds))?;
-        // What the last daemon had switched away from and not taken.
-        self.take_workloads()?;
-        self.read_slow_records();
-        // If this process ends before the new probe is kept, the next one continues with the old one.
-        self.commit();
-        let gap = self.replace_probe(new)?;
-        log::info!(
-            "continuing where biolat ended, with a new probe, as its version or its options differ: for {gap:.1?} no \
-             probe counted, and what completed then is reported as missed"
-        );
-        Ok(())
-    }
-
-    fn begin_anew(
-        host: Host,
-        selection: Selection,
-        found: Vec<Device>,
-        kernel: Kernel,
-        types: Vec<u8>,
-        options: &Options,
-        map_fds: Option<&mut Vec<OwnedFd>>,
-    ) -> Result<Self> {
-        let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
-        let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
-        let mut probe = Probe::load(kernel, types, &host, slots, options, map_fds)?;
-        probe.attach_loaded(&host)?;
-        Self::new(host, selection, found, probe)
+        begin(host, selection, options, None)
     }
 
     /// A collector for a probe that has just been attached, and the devices that were found before.
     pub fn new(host: Host, selection: Selection, found: Vec<Device>, probe: Probe) -> Result<Self> {
-        let mut collector = Self::without_devices(host, selection, probe, SystemTime::now())?;
-        collector.find_first(found)?;
+        let mut collector = without_devices(host, selection, probe, SystemTime::now())?;
+        find_first(&mut collector, found)?;
         Ok(collector)
     }
+}
 
-    /// A collector that continues with the probe and the state of the last daemon. Fails if that is of another kernel, or this
-    /// version cannot read it.
-    fn take_over(
-        host: Host,
-        selection: Selection,
-        kernel: &Kernel,
-        options: &Options,
-        boot: &str,
-        mut predecessor: Predecessor,
-    ) -> Result<(Self, Predecessor)> {
-        let state = &predecessor.state;
-        ensure!(state.boot == boot, "its probe is of another boot");
-        let of_old = (state.sizes, workloads_on(kernel, state.workloads_limit));
-        let of_new = (options.sizes, workloads_on(kernel, options.workloads));
-        ensure_continuable(state.map_layout, of_old, of_new)?;
-        let fds = std::mem::take(&mut predecessor.fds);
-        let (slots, limit, epoch) = (state.slots, state.workloads_limit, state.taken_epoch);
-        let mut probe = Probe::take_over(kernel.clone(), fds, slots, limit, epoch, options.statistics)?;
-        let all_slots = probe.maps.slots();
-        let (store, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state)?;
-        let mut collector = Self::without_devices(host, selection, probe, time(state.started))?;
-        collector.store = store;
-        collector.continue_from(state).context("its state was not written by biolat")?;
-        collector.kept_devices.clone_from(&state.devices);
-        for series in ended {
-            if !collector.kept_devices.iter().any(|kept| kept.id == series.key.device()) {
-                collector.unresolved_completions += series.completions;
+/// Attaches the probe or, if the last daemon has kept one that is the same, continues with that. Keeps its own for the next
+/// one.
+pub(super) fn begin(
+    host: Host,
+    selection: Selection,
+    options: Options,
+    kept: Option<Kept>,
+) -> Result<Collector> {
+    let kernel = Kernel::from_btf(&kernel_btf(&host)?)?;
+    let found = scan_with_stacks(&host, id_kind(&kernel), |_| None)?;
+    let selection = selection.for_devices(found.iter().map(|device| device.name.as_str()));
+    let shown = found.iter().filter(|device| selection.shows(&device.name)).count();
+    let slots = slots_at_start(shown, slot_bytes(options.sizes)?);
+    let Some(kept) = kept else {
+        let probe = Probe::attach(kernel, &host, slots, &options)?;
+        return Collector::new(host, selection, found, probe);
+    };
+    let boot = host.boot_id().context("cannot read the kernel's id of this boot")?;
+    let (predecessor, store, mut useless) = Predecessor::find(kept);
+    let store = Arc::new(store);
+    let mut last = None;
+    if let Some(predecessor) = predecessor {
+        let id = predecessor.id;
+        let is_same = predecessor.state.probe == identity(&kernel, predecessor.state.slots, &options)?;
+        let (host, selection, found) = (host.clone(), selection.clone(), found.clone());
+        let kept = (predecessor, Arc::clone(&store));
+        match take_over(host, selection, &kernel, &options, &boot, kept, found) {
+            Ok(collector) if is_same && collector.probe.is_attached() => {
+                log::info!("continuing where biolat ended, with its probe");
+                useless.into_iter().for_each(|id| store.forget(id));
+                return Ok(collector);
             }
+            Ok(collector) => last = Some(collector),
+            Err(reason) => log_reset(&reason),
         }
-        Ok((collector, predecessor))
+        useless.push(id);
     }
 
-    /// Continues with the devices that are found now.
-    fn continue_with(&mut self, found: Vec<Device>) -> Result<()> {
-        self.end_devices_that_are_gone(&found)?;
-        self.find_first(found)
+    let slots = last.as_ref().map_or(slots, |last| last.probe.maps.slots());
+    let mut map_fds = Vec::new();
+    let mut probe = Probe::load(kernel.clone(), &host, slots, &options, Some(&mut map_fds))?;
+    let identity = identity(&kernel, probe.first_slots(), &options)?;
+    // Before the last probe is detached: if this one cannot be kept, that one counts on, for the next daemon.
+    let keep = Keep::of_loaded(Arc::clone(&store), &probe, &map_fds, identity, options.workloads, boot)?;
+    let continued = last.and_then(|mut last| match replace_probe(&mut last, &mut probe) {
+        Ok(gap) => Some((last, gap)),
+        Err(reason) => {
+            log_reset(&reason);
+            None
+        }
+    });
+    if !probe.is_attached() {
+        probe.attach_loaded(&host)?;
     }
-
-    fn without_devices(host: Host, selection: Selection, probe: Probe, started: SystemTime) -> Result<Self> {
-        let cpu_nodes = CpuNodes::read(&host.sysfs);
-        let reference = Reference::new(probe.workloads.as_ref().map_or(0, WorkloadMaps::slots));
-        Ok(Self {
-            host,
-            selection,
-            probe,
-            started,
-            scanned: Some(Instant::now()),
-            devices: BTreeMap::new(),
-            sysfs: SysfsThread::start()?,
-            scan_result: Arc::default(),
-            known_scan_began: Instant::now(),
-            store: SeriesStore::default(),
-            unresolved_devices: BTreeMap::new(),
-            unresolved_completions: 0,
-            grow_failed: false,
-            no_room: Default::default(),
-            logged_no_room: Default::default(),
-            interval: Duration::ZERO,
-            survey_turns: SurveyTurns::default(),
-            slow: SlowIoLog::default(),
-            workloads: WorkloadStore::new(started),
-            reference,
-            scrapes: Scrapes::default(),
-            pod_names_read: None,
-            cpu_nodes,
-            read: None,
-            gone: GoneDevices::default(),
-            stats: CollectionStats::default(),
-            earlier: EarlierProbes::default(),
-            requeue_misses: 0,
-            refusals: Refusals::default(),
-            keep: None,
-            kept_devices: Vec::new(),
-        })
-    }
-
-    /// The devices that were found before the probe was attached.
-    fn find_first(&mut self, found: Vec<Device>) -> Result<()> {
-        let left_out = found.iter().filter(|device| self.selection.leaves_out(&device.name)).count();
-        if left_out > 0 {
+    let mut collector = match continued {
+        Some((mut last, gap)) => {
+            let gap = gap.map_or_else(|| "some time".to_owned(), |gap| format!("{gap:.1?}"));
             log::info!(
-                "{left_out} loop devices or floppy disks are not shown: --loop or --device selects them"
+                "continuing where biolat ended, with a new probe, because its version or its options differ: for {gap} no probe \
+                 counted, and what completed then is reported as missed"
             );
+            continue_with_probe(&mut last, probe);
+            last
         }
-        self.reconcile(found)?;
-        self.provide_slots();
-        self.create_foreseen_series();
-        if !self.devices.values().any(|known| known.shown) {
-            log::warn!(
-                "no block device to show yet; devices that appear will be shown, loop devices with --loop"
-            );
-        }
-        Ok(())
+        None => Collector::new(host, selection, found, probe)?,
+    };
+    if let Some(keep) = keep {
+        collector.keep = keep.begin(collector.kept_parts())?;
     }
+    // At any time there is one to continue with.
+    useless.into_iter().for_each(|id| store.forget(id));
+    Ok(collector)
+}
 
-    /// Takes over what the state has besides series and devices. `None` if it is not one.
-    fn continue_from(&mut self, state: &State) -> Option<()> {
-        self.workloads = WorkloadStore::from_records(&state.all_workloads, &state.workloads, Instant::now())?;
-        self.reference.continue_from(&state.pending)?;
-        self.earlier = EarlierProbes::from_record(&state.earlier)?;
-        self.refusals = Refusals::continue_from(state.recursion);
-        self.unresolved_completions = state.unresolved_completions;
-        self.slow = SlowIoLog::from_records(&state.slow, state.slow_ios.clone())?;
-        self.stats = CollectionStats::from_record(&state.collections)?;
-        Some(())
-    }
+/// A collector that continues with the probe and the state of the last daemon. Fails if that is of another kernel, or this
+/// version cannot read it.
+fn take_over(
+    host: Host,
+    selection: Selection,
+    kernel: &Kernel,
+    options: &Options,
+    boot: &str,
+    (mut predecessor, store): (Predecessor, Arc<ProbeStore>),
+    found: Vec<Device>,
+) -> Result<Collector> {
+    let state = &predecessor.state;
+    ensure!(state.boot == boot, "its probe is of another boot");
+    let of_old = (state.sizes, workloads_on(kernel, state.workloads_limit));
+    let of_new = (options.sizes, workloads_on(kernel, options.workloads));
+    ensure_continuable(of_old, of_new)?;
+    let fds = std::mem::take(&mut predecessor.fds);
+    let options = Options { workloads: state.workloads_limit, ..*options };
+    let mut probe = Probe::take_over(kernel.clone(), fds, state.slots, &options, state.taken_epoch)?;
+    let all_slots = probe.maps.slots();
+    let (series, ended) = SeriesStore::continue_from(&mut probe.maps, all_slots, state)?;
+    let mut collector = without_devices(host, selection, probe, time(state.started))?;
+    collector.store = series;
+    continue_from(&mut collector, state).context("its state was not written by biolat")?;
+    collector.devices.add_ended(&ended);
+    // Before anything is changed, so that every new map is kept.
+    collector.keep = Some(Keep::of_predecessor(store, predecessor, &collector.probe));
+    find_first(&mut collector, found)?;
+    Ok(collector)
+}
 
-    /// Ends the series of devices that the last daemon knew, and that are not found any more.
-    fn end_devices_that_are_gone(&mut self, found: &[Device]) -> Result<()> {
-        let is_found = |kept: &DeviceRecord| {
-            found.iter().any(|device| device.id == kept.id && device.inode == kept.inode)
-        };
-        while let Some(place) = self.kept_devices.iter().position(|kept| !is_found(kept)) {
-            let kept = self.kept_devices.swap_remove(place);
-            self.store.end(&mut self.probe.maps, kept.id, |_| {})?;
-            if self.selection.shows(&kept.name) {
-                log::info!("device {} is gone", kept.name);
-            }
-        }
-        Ok(())
-    }
+fn without_devices(host: Host, selection: Selection, probe: Probe, started: SystemTime) -> Result<Collector> {
+    Ok(Collector {
+        interval: Duration::ZERO,
+        started,
+        devices: Devices::new(host.clone(), selection, id_kind(&probe.kernel)),
+        sysfs: SysfsThread::start()?,
+        cpu_nodes: CpuNodes::read(&host.sysfs),
+        store: SeriesStore::default(),
+        slots: SlotSupply::default(),
+        workloads: Workloads::new(started, &probe),
+        surveys: Surveys::default(),
+        slow: SlowIoLog::default(),
+        refusals: Refusals::default(),
+        earlier: EarlierProbes::default(),
+        requeue_misses: 0,
+        read: None,
+        stats: CollectionStats::default(),
+        keep: None,
+        host,
+        probe,
+    })
+}
+
+fn find_first(collector: &mut Collector, found: Vec<Device>) -> Result<()> {
+    let Collector { devices, store, probe, .. } = collector;
+    devices.find_first(found, store, probe)?;
+    collector.provide_series();
+    Ok(())
+}
+
+/// Takes over what the state has besides series. `None` if it is not one.
+fn continue_from(collector: &mut Collector, state: &State) -> Option<()> {
+    collector.devices.continue_from(&state.devices, state.unresolved_completions);
+    collector.workloads.continue_from(state)?;
+    collector.earlier = EarlierProbes::from_record(&state.earlier)?;
+    collector.refusals = Refusals::continue_from(state.recursion);
+    collector.slow = SlowIoLog::from_records(&state.slow, state.slow_ios.clone())?;
+    collector.stats = CollectionStats::from_record(&state.collections)?;
+    Some(())
 }
 
 fn log_reset(reason: &anyhow::Error) {
     log::warn!("cannot continue where biolat ended, counters start at zero: {reason:#}");
 }
 
-impl KnownDevice {
-    /// Continues what the last daemon knew of the same device.
-    pub(super) fn continue_from(&mut self, kept: &DeviceRecord) {
-        self.since = time(kept.since);
-        self.was_quiet = kept.was_quiet;
-        self.has_dispatch_times = kept.has_dispatch_times;
-        self.has_submission_times = kept.has_submission_times;
-        self.audit = kept.audit.as_ref().and_then(Audit::from_record);
-        self.was_quiet &= self.audit.is_some();
-    }
+fn id_kind(kernel: &Kernel) -> IdKind {
+    if kernel.layout.id_is_sequence != 0 { IdKind::Diskseq } else { IdKind::Directory }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use biolat_common::{series::Key, workload::Entry};
-use biolat_probe::EpochCounts;
+use biolat_probe::{EpochCounts, Probe, WorkloadMaps};
 
 use super::{state::record::UsageRecord, workload_totals::WorkloadTotals};
 
@@ -18,13 +18,10 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    pub(super) fn new(slots: u32) -> Self {
+    /// For this probe.
+    pub(super) fn of(probe: &Probe) -> Self {
+        let slots = probe.workloads.as_ref().map_or(0, WorkloadMaps::slots);
         Self { slots, ..Self::default() }
-    }
-
-    /// How many slots are counted by workload.
-    pub(super) fn slots(&self) -> u32 {
-        self.slots
     }
 
     /// What the series do not have yet, for the next daemon.

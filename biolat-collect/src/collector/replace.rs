@@ -1,23 +1,16 @@
-//! Replaces the probe of the last daemon by another version of it: the totals continue, and what completes in between is missed,
-//! which the audit finds. Nothing is counted twice.
-//!
-//! The order makes sure of that. First the counts of the old probe end: the workloads' with their epoch, with which the series
-//! agree, and those of the other series with a reading. Then the new probe is attached. The kernel runs a completion by the list
-//! of programs that it found when it began with it: one that the old probe has counted before its end has the list from before
-//! the new one was attached.
+//! Replaces the probe of the last daemon by another version of it: the totals continue. The new one is attached in place of the old
+//! one, whose counters are read when they are at rest: nothing is counted twice. What completes in between is missed, which the audit
+//! finds.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use biolat_common::{lost::REASONS, series::Key};
-use biolat_probe::{
-    MAP_LAYOUT, MAP_LAYOUT_WITH_UNDERSTUDY, Probe, ProgramCounts, SeriesMaps as _, WorkloadMaps,
-};
+use anyhow::Result;
+use biolat_common::lost::REASONS;
+use biolat_probe::{Probe, ProgramCounts, SeriesMaps as _};
 
 use super::{
     Collector,
     reference::Reference,
-    slow_log,
     state::{numbers::array, record::EarlierRecord},
 };
 
@@ -75,55 +68,48 @@ impl EarlierProbes {
     }
 }
 
-impl Collector {
-    /// Replaces the probe by one that is loaded and not attached. Before, the state has to be written. Returns for how long no
-    /// probe has counted.
-    pub(super) fn replace_probe(&mut self, mut new: Probe) -> Result<Duration> {
-        for (key, slot) in self.probe.maps.index()? {
-            self.store.track(key, slot);
-        }
-        let keys: Vec<Key> = self.store.keys().collect();
-        self.store.create_in(&mut new.maps, &keys)?;
-
-        let earlier = EarlierProbes {
-            losses: self.earlier.with_losses(self.probe.maps.losses()?),
-            program: self.earlier.with_program(self.probe.program_counts()?),
-            slow_dropped: self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?),
-        };
-
-        // The end of the old probe's counts.
-        let requeues = self.store.requeues_before(&mut self.probe.maps, self.reference.slots())?;
-        let began = Instant::now();
-        let readings = self.store.readings_beyond(&mut self.probe.maps, self.reference.slots())?;
-        if let Some(maps) = &mut self.probe.workloads {
-            maps.begin_epoch()?;
-        }
-        // Programs take the time of a completion themselves: what has an earlier one was run by the list without the new probe.
-        let end = slow_log::monotonic_now();
-        new.attach_loaded(&self.host)?;
-        let gap = began.elapsed();
-
-        // What it has counted until then.
-        self.read_last_slow_records(end);
-        self.take_workloads()?;
-        let index = self.probe.maps.index()?;
-        self.store.read_last(&mut self.probe.maps, &index, readings, &requeues, &mut self.reference)?;
-        self.store.move_to(&mut new.maps)?;
-        self.reference = Reference::new(new.workloads.as_ref().map_or(0, WorkloadMaps::slots));
-        self.earlier = earlier;
-        self.probe = new;
-        Ok(gap)
+/// Attaches a probe that is loaded in place of the collector's, adds the rest of the counts of that one, and moves the series. Returns
+/// for how long neither was attached; `None` if the last one had no links any more, then the new one is not attached yet.
+pub(super) fn replace_probe(collector: &mut Collector, next: &mut Probe) -> Result<Option<Duration>> {
+    // What the last daemon had switched away from and not taken.
+    collector.workloads.take(&mut collector.probe)?;
+    let links = collector.probe.take_links();
+    // From now on the state says that there are no links: whoever continues with it attaches another probe.
+    collector.commit();
+    if let (Some(_), Some(keep)) = (&links, &collector.keep) {
+        keep.remove_links()?;
     }
+    let gap = links.map(|links| next.replace(links)).transpose()?;
+    read_at_rest(collector)?;
+    collector.store.move_to(&mut next.maps)?;
+    Ok(gap)
 }
 
-/// Whether the totals of a probe with these options can be continued by one with others: sizes, and workloads, add up to the
-/// totals of a series, so both probes must count them, or neither.
-pub(super) fn ensure_continuable(map_layout: u32, of_old: (bool, u32), of_new: (bool, u32)) -> Result<()> {
-    ensure!(
-        (MAP_LAYOUT..=MAP_LAYOUT_WITH_UNDERSTUDY).contains(&map_layout),
-        "its probe has maps of another layout"
-    );
-    ensure!(of_old.0 == of_new.0, "--sizes has changed");
-    ensure!((of_old.1 == 0) == (of_new.1 == 0), "--workloads was switched on or off");
+/// Reads the counters of a probe that is detached for the last time.
+fn read_at_rest(collector: &mut Collector) -> Result<()> {
+    collector.probe.maps.wait_for_runs();
+    collector.switch_workloads()?;
+    collector.workloads.take(&mut collector.probe)?;
+    let index = collector.probe.maps.index()?;
+    // After two readings without a change, nothing is left out as incomplete.
+    for _ in 0..3 {
+        collector.read_series(&index)?;
+    }
+    if collector.read_slow_records() {
+        collector.commit();
+    }
+    let Collector { probe, earlier, .. } = collector;
+    *earlier = EarlierProbes {
+        losses: earlier.with_losses(probe.maps.losses()?),
+        program: earlier.with_program(probe.program_counts()?),
+        slow_dropped: earlier.with_slow_dropped(probe.slow_records_dropped()?),
+    };
     Ok(())
+}
+
+/// Continues with the probe that the series were moved to.
+pub(super) fn continue_with_probe(collector: &mut Collector, probe: Probe) {
+    collector.workloads.reference = Reference::of(&probe);
+    collector.probe = probe;
+    collector.keep = None;
 }

@@ -24,6 +24,8 @@ use super::{
     totals::{Growth, Totals},
 };
 
+pub(super) use kept::EndedSeries;
+
 #[derive(Default)]
 pub(super) struct SeriesStore {
     series: BTreeMap<Key, TrackedSeries>,

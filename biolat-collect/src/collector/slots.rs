@@ -1,8 +1,11 @@
 //! Slots of the probe's maps: how many there have to be, and the series that get one in advance.
 
-use biolat_common::{series::Key, slot::SLOTS};
+use std::collections::BTreeSet;
 
-use super::Collector;
+use biolat_common::{series::Key, slot::SLOTS};
+use biolat_probe::{Maps, kernel::Kernel};
+
+use super::{devices::Devices, series_store::SeriesStore};
 
 /// Slots kept free for unforeseen series: as many as fit into this, within bounds.
 const SPARE_BYTES: u64 = 1 << 20;
@@ -17,23 +20,33 @@ pub fn slots_at_start(devices: usize, slot_bytes: u64) -> u32 {
     (2 * devices as u64 + spare(slot_bytes)).min(u64::from(SLOTS)) as u32
 }
 
-impl Collector {
+/// Adds slots, and creates series in them in advance.
+#[derive(Default)]
+pub(super) struct SlotSupply {
+    /// Whether the last attempt to add slots failed.
+    has_failed: bool,
+    /// Series that the probe has reported to have no slot, to be logged.
+    no_room: BTreeSet<Key>,
+    logged_no_room: BTreeSet<Key>,
+}
+
+impl SlotSupply {
     /// Adds slots until there is one for reads and one for writes of each device that is shown, and some to spare. If that
     /// fails, new series are counted as lost; existing ones continue.
     ///
     /// Unresolved devices and slots in quarantine get at most as many again as there are to spare: devices may come and go
     /// faster than their series end, and maps are never freed.
-    pub(super) fn provide_slots(&mut self) {
-        let foreseen = self.foreseen().count();
-        let spare = spare(self.probe.maps.slot_bytes());
-        let unresolved = self.store.keys().filter(|key| self.is_unresolved(*key)).count();
-        let named = self.store.keys().count() - unresolved;
-        let transient = (unresolved + self.store.quarantined()) as u64;
+    pub(super) fn provide(&mut self, store: &mut SeriesStore, maps: &mut Maps, devices: &Devices) {
+        let foreseen = foreseen(store, devices).count();
+        let spare = spare(maps.slot_bytes());
+        let unresolved = store.keys().filter(|key| devices.is_unresolved(*key)).count();
+        let named = store.keys().count() - unresolved;
+        let transient = (unresolved + store.quarantined()) as u64;
         let needed = (named + foreseen) as u64 + spare + transient.min(spare);
-        while u64::from(self.probe.maps.slots()) < needed {
-            let problem = match self.store.grow(&mut self.probe.maps) {
+        while u64::from(maps.slots()) < needed {
+            let problem = match store.grow(maps) {
                 Ok(true) => {
-                    self.grow_failed = false;
+                    self.has_failed = false;
                     continue;
                 }
                 Ok(false) => {
@@ -45,47 +58,50 @@ impl Collector {
                     format!("cannot create maps for new series, their I/O will be counted as lost: {error:#}")
                 }
             };
-            if !std::mem::replace(&mut self.grow_failed, true) {
+            if !std::mem::replace(&mut self.has_failed, true) {
                 log::error!("{problem}");
             }
             break;
         }
-        if let Err(error) = self.release_slots() {
-            log::debug!("cannot release slots, trying again with the next collection: {error:#}");
-        }
     }
 
-    /// The series of reads and writes of each device that is shown, as far as they do not exist yet.
-    fn foreseen(&self) -> impl Iterator<Item = Key> {
-        let shown = self.devices.iter().filter(|(_, known)| known.shown);
-        shown.flat_map(|(&id, _)| [Key::new(id, 0), Key::new(id, 1)]).filter(|key| !self.store.contains(*key))
-    }
-
-    /// Creates the series of reads and writes of each device that is shown. One that cannot be created now is created by the probe
-    /// at its first I/O.
-    pub(super) fn create_foreseen_series(&mut self) {
-        let foreseen: Vec<_> = self.foreseen().collect();
-        for key in foreseen {
-            match self.store.create(&mut self.probe.maps, key) {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => return log::debug!("cannot create a series in advance: {error:#}"),
-            }
-        }
+    /// Adds series that the probe has reported to have no slot. Returns all that are to be logged.
+    pub(super) fn add_no_room(&mut self, keys: BTreeSet<Key>) -> &BTreeSet<Key> {
+        self.no_room.extend(keys);
+        &self.no_room
     }
 
     /// Logs each series that there was no slot for, once. Series of unresolved devices are not logged.
-    pub(super) fn log_no_room(&mut self) {
+    pub(super) fn log_no_room(&mut self, devices: &Devices, kernel: &Kernel) {
         for key in std::mem::take(&mut self.no_room) {
-            match self.devices.get(&key.device()) {
+            match devices.get(key.device()) {
                 Some(known) if self.logged_no_room.insert(key) => log::warn!(
                     "there was no slot for {} of {}: its completions until now are counted as lost (no_room)",
-                    self.probe.kernel.op_name(key.op()),
+                    kernel.op_name(key.op()),
                     known.device.name
                 ),
                 _ => {}
             }
         }
-        self.logged_no_room.retain(|key| self.devices.contains_key(&key.device()));
+        self.logged_no_room.retain(|key| !devices.is_unresolved(*key));
+    }
+}
+
+/// The series of reads and writes of each device that is shown, as far as they do not exist yet.
+fn foreseen(store: &SeriesStore, devices: &Devices) -> impl Iterator<Item = Key> {
+    let keys = devices.shown().flat_map(|(id, _)| [Key::new(id, 0), Key::new(id, 1)]);
+    keys.filter(|key| !store.contains(*key))
+}
+
+/// Creates the series of reads and writes of each device that is shown. One that cannot be created now is created by the probe
+/// at its first I/O.
+pub(super) fn create_foreseen(store: &mut SeriesStore, maps: &mut Maps, devices: &Devices) {
+    let foreseen: Vec<_> = foreseen(store, devices).collect();
+    for key in foreseen {
+        match store.create(maps, key) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return log::debug!("cannot create a series in advance: {error:#}"),
+        }
     }
 }

@@ -3,7 +3,7 @@
 mod kept;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -17,16 +17,13 @@ use biolat_model::snapshot::SlowIo;
 use biolat_probe::{Probe, kernel::Kernel};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Collector, KnownDevice, state::encoded::Encoded, workloads::WorkloadStore};
+use super::{devices::Devices, replace::EarlierProbes, state::encoded::Encoded, workloads::WorkloadStore};
 
 /// How many I/Os are kept.
 const KEPT: usize = 1000;
 
 /// How many are recorded within a second at most, so that a drive that fails all I/O costs little.
 const PER_SECOND: u32 = 1000;
-
-/// How many devices that are gone are remembered.
-const GONE_DEVICES: usize = 100;
 
 #[derive(Default)]
 pub(super) struct SlowIoLog {
@@ -46,19 +43,6 @@ pub(super) struct SlowIoLog {
     encoded: Encoded,
 }
 
-/// The latest devices that are gone: an I/O may fail after its device has disappeared.
-#[derive(Default)]
-pub(super) struct GoneDevices(VecDeque<KnownDevice>);
-
-impl GoneDevices {
-    pub(super) fn add(&mut self, device: KnownDevice) {
-        self.0.push_back(device);
-        if self.0.len() > GONE_DEVICES {
-            self.0.pop_front();
-        }
-    }
-}
-
 /// The device of a record.
 #[derive(Clone, Copy)]
 enum RecordDevice<'a> {
@@ -68,9 +52,8 @@ enum RecordDevice<'a> {
 }
 
 impl<'a> RecordDevice<'a> {
-    fn find(id: u64, devices: &'a BTreeMap<u64, KnownDevice>, gone: &'a GoneDevices) -> Self {
-        let gone = || gone.0.iter().rev().find(|known| known.device.id == id);
-        match devices.get(&id).or_else(gone) {
+    fn find(id: u64, devices: &'a Devices) -> Self {
+        match devices.find(id) {
             Some(known) if known.shown => Self::Shown(&known.device.name),
             Some(_) => Self::Hidden,
             None => Self::Unknown,
@@ -98,7 +81,7 @@ impl Clocks {
 }
 
 /// Now, by the clock of the kernel's timestamps.
-pub(super) fn monotonic_now() -> Duration {
+fn monotonic_now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
@@ -123,6 +106,33 @@ impl RateLimit {
 }
 
 impl SlowIoLog {
+    /// Empties the probe's ring buffer, which has room for a thousand records and some. Returns whether there were any.
+    pub(super) fn read(&mut self, probe: &mut Probe, devices: &Devices, workloads: &WorkloadStore) -> bool {
+        let records = probe.slow_records();
+        if records.is_empty() {
+            return false;
+        }
+        let device = |id| RecordDevice::find(id, devices);
+        self.add(records, Clocks::now(), &probe.kernel, device, |number| {
+            cgroup_path(workloads, probe, number)
+        });
+        true
+    }
+
+    /// Completes the log for a snapshot, after any scan for unknown devices.
+    pub(super) fn complete(
+        &mut self,
+        probe: &mut Probe,
+        devices: &Devices,
+        workloads: &WorkloadStore,
+        earlier: &EarlierProbes,
+    ) -> Result<()> {
+        let device = |id| RecordDevice::find(id, devices);
+        self.resolve(&probe.kernel, device, |number| cgroup_path(workloads, probe, number));
+        self.share(earlier.with_slow_dropped(probe.slow_records_dropped()?));
+        Ok(())
+    }
+
     /// Adds the probe's records since the last call, in order of completion. Those of unknown devices wait for
     /// [`resolve`](Self::resolve).
     fn add<'a>(
@@ -214,45 +224,6 @@ impl SlowIoLog {
     /// How many were not recorded.
     pub(super) const fn dropped(&self) -> u64 {
         self.dropped + self.dropped_by_probe
-    }
-}
-
-impl Collector {
-    /// Whether the probe records I/Os at all.
-    pub(super) fn records_slow_ios(&self) -> bool {
-        self.probe.kernel.layout.slow_ms != 0
-    }
-
-    /// Empties the probe's ring buffer, which has room for a thousand records and some. Returns whether there were any.
-    pub(super) fn read_slow_records(&mut self) -> bool {
-        let records = self.probe.slow_records();
-        let is_empty = records.is_empty();
-        self.add_slow_records(records);
-        !is_empty
-    }
-
-    /// Reads the records of a probe that has been replaced: those from before another one was attached, which has the others too.
-    pub(super) fn read_last_slow_records(&mut self, end: Duration) {
-        let mut records = self.probe.slow_records();
-        records.retain(|record| Duration::from_nanos(record.completed_ns) < end);
-        self.add_slow_records(records);
-    }
-
-    fn add_slow_records(&mut self, records: Vec<SlowRecord>) {
-        if !records.is_empty() {
-            let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
-            let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
-            self.slow.add(records, Clocks::now(), &self.probe.kernel, device, cgroup);
-        }
-    }
-
-    /// Completes the log for a snapshot, after any scan for unknown devices.
-    pub(super) fn complete_slow_log(&mut self) -> Result<()> {
-        let device = |id| RecordDevice::find(id, &self.devices, &self.gone);
-        let cgroup = |number| cgroup_path(&self.workloads, &self.probe, number);
-        self.slow.resolve(&self.probe.kernel, device, cgroup);
-        self.slow.share(self.earlier.with_slow_dropped(self.probe.slow_records_dropped()?));
-        Ok(())
     }
 }
 

@@ -138,68 +138,74 @@ pub(super) fn run(
     snapshots: &watch::Sender<Option<Arc<Snapshot>>>,
 ) {
     collector.interval = interval;
-    let mut next = Instant::now();
-    let mut earliest_rescan = next;
-    let mut rescan: Option<Instant> = None;
+    let mut timers = Timers::now();
+    let mut begun = None;
     loop {
-        let mut begun = Some(collector.begin_to_collect());
-        let mut quarantine = None;
-        let next_slow_records = || Instant::now() + SLOW_RECORDS_INTERVAL;
-        let mut slow_records = collector.records_slow_ios().then(next_slow_records);
-        loop {
-            let is_at_rest = begun.is_some() && collector.workloads_are_at_rest(REST_TIMEOUT);
-            collector.publish_long_wait(begun.is_some() && !is_at_rest, snapshots);
-            if let Some(collection) = begun.take_if(|_| is_at_rest) {
-                collector.finish_and_publish(collection, interval, snapshots);
-                // A collection that took too long delays the next one; missed ones are not made up for.
-                next = (next + interval).max(Instant::now());
-                quarantine = collector.next_release();
+        if begun.is_none() && Instant::now() >= timers.collection {
+            begun = Some(collector.begin_to_collect());
+            timers.begin_collection(&collector);
+        }
+        let is_at_rest = begun.is_some() && collector.workloads_are_at_rest(REST_TIMEOUT);
+        collector.publish_long_wait(begun.is_some() && !is_at_rest, snapshots);
+        if let Some(collection) = begun.take_if(|_| is_at_rest) {
+            collector.finish_and_publish(collection, interval, snapshots);
+            // A collection that took too long delays the next one; missed ones are not made up for.
+            timers.collection = (timers.collection + interval).max(Instant::now());
+            timers.release = collector.next_release();
+        }
+        collector.probe.maps.grace_periods.log_long_wait();
+        collector.do_what_is_due(&mut timers);
+        // While a collection waits for runs of the probe, `workloads_are_at_rest` does.
+        let wait = if begun.is_some() { Duration::ZERO } else { timers.wait() };
+        match commands.recv_timeout(wait) {
+            Ok(CollectorCommand::Rescan) => {
+                timers.rescan.get_or_insert(timers.earliest_rescan);
             }
-            collector.probe.maps.grace_periods.log_long_wait();
-            let now = Instant::now();
-            if begun.is_none() && now >= next {
-                break;
-            }
-            if slow_records.is_some_and(|due| now >= due) {
-                if collector.read_slow_records() {
-                    collector.commit();
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(CollectorCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                if let Some(collection) = begun {
+                    collector.finish_and_publish(collection, interval, snapshots);
                 }
-                slow_records = Some(next_slow_records());
-                continue;
-            }
-            if rescan.is_some_and(|due| now >= due) {
-                rescan = None;
-                if let Err(error) = collector.rescan() {
-                    log::error!("{error:#}");
-                }
-                earliest_rescan = Instant::now() + RESCAN_INTERVAL;
-                quarantine = collector.next_release();
-                continue;
-            }
-            if quarantine.is_some_and(|due| now >= due) {
-                // An error here recurs on the next collection, which logs it.
-                quarantine = collector.end_quarantine().ok().and_then(|()| collector.next_release());
-                continue;
-            }
-            // While a collection waits for runs of the probe, `workloads_are_at_rest` does.
-            let wake = if begun.is_some() { now } else { next };
-            let wake = [slow_records, rescan, quarantine].into_iter().flatten().fold(wake, Instant::min);
-            match commands.recv_timeout(wake - now) {
-                Ok(CollectorCommand::Rescan) => {
-                    rescan.get_or_insert(earliest_rescan);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(CollectorCommand::Stop) | Err(RecvTimeoutError::Disconnected) => {
-                    if let Some(collection) = begun {
-                        collector.finish_and_publish(collection, interval, snapshots);
-                    }
-                    let last = collector.begin_to_collect();
-                    collector.finish_and_publish(last, interval, snapshots);
-                    return;
-                }
+                let last = collector.begin_to_collect();
+                collector.finish_and_publish(last, interval, snapshots);
+                return;
             }
         }
     }
+}
+
+/// When the thread has something to do.
+struct Timers {
+    collection: Instant,
+    slow_records: Option<Instant>,
+    rescan: Option<Instant>,
+    earliest_rescan: Instant,
+    /// To look for slots that can be released.
+    release: Option<Instant>,
+}
+
+impl Timers {
+    fn now() -> Self {
+        let now = Instant::now();
+        Self { collection: now, slow_records: None, rescan: None, earliest_rescan: now, release: None }
+    }
+
+    /// A collection begins with the records of slow I/Os, and ends with the slots.
+    fn begin_collection(&mut self, collector: &Collector) {
+        self.slow_records = collector.records_slow_ios().then(|| Instant::now() + SLOW_RECORDS_INTERVAL);
+        self.release = None;
+    }
+
+    /// How long there is nothing to do.
+    fn wait(&self) -> Duration {
+        let timers = [self.slow_records, self.rescan, self.release].into_iter().flatten();
+        timers.fold(self.collection, Instant::min).saturating_duration_since(Instant::now())
+    }
+}
+
+/// Takes out what is due.
+fn is_due(timer: &mut Option<Instant>) -> bool {
+    timer.take_if(|due| Instant::now() >= *due).is_some()
 }
 
 /// A collection that has begun.
@@ -214,6 +220,27 @@ impl Collector {
     fn begin_to_collect(&mut self) -> BegunCollection {
         let (at, waited) = (Instant::now(), self.probe.maps.grace_periods.waited());
         BegunCollection { at, waited, diskstats: self.begin_collection() }
+    }
+
+    /// What is due besides a collection.
+    fn do_what_is_due(&mut self, timers: &mut Timers) {
+        if is_due(&mut timers.slow_records) {
+            if self.read_slow_records() {
+                self.commit();
+            }
+            timers.slow_records = Some(Instant::now() + SLOW_RECORDS_INTERVAL);
+        }
+        if is_due(&mut timers.rescan) {
+            if let Err(error) = self.rescan() {
+                log::error!("{error:#}");
+            }
+            timers.earliest_rescan = Instant::now() + RESCAN_INTERVAL;
+            timers.release = self.next_release();
+        }
+        if is_due(&mut timers.release) {
+            // An error here recurs on the next collection, which logs it.
+            timers.release = self.end_quarantine().ok().and_then(|()| self.next_release());
+        }
     }
 
     /// When to look again for slots that can be released.

@@ -23,7 +23,7 @@ use biolat_model::{
 use biolat_probe::SlotReading;
 
 use super::{
-    incomplete::{Kind, amount, leave_incomplete, limit_last_to, limit_to},
+    incomplete::{Kind, amount, leave_incomplete, limit_to},
     state::{encoded::Encoded, record::ReadingRecord},
     workload_totals::WorkloadTotals,
 };
@@ -129,16 +129,6 @@ impl Totals {
 
     /// Adds the growth since the last collection. If all workloads together have done `reference`, it is limited to their I/Os.
     pub fn add(&mut self, now: SlotReading, reference: Option<&Entry>) -> Growth {
-        self.add_limited(now, reference, false)
-    }
-
-    /// The same for the last reading of a slot. Without a reference, an I/O that a CPU is counting at that moment may be in some sums
-    /// and in no count: at most one on each CPU.
-    pub(super) fn add_last(&mut self, now: SlotReading, reference: Option<&Entry>) {
-        self.add_limited(now, reference, true);
-    }
-
-    fn add_limited(&mut self, now: SlotReading, reference: Option<&Entry>, is_last: bool) -> Growth {
         let before = (self.left_out, self.is_unchanged, self.completions.len());
         let mut growth = now.sum.since(&self.last.sum);
         self.completions.resize(now.completions.len(), 0);
@@ -156,7 +146,6 @@ impl Totals {
             has_undispatched: self.sizes.undispatched > 0,
         };
         match reference {
-            Some(reference) if is_last => limit_last_to(reference, &mut growth, &mut completions, kind),
             Some(reference) => limit_to(reference, &mut growth, &mut completions, kind),
             None if was_unchanged && self.is_unchanged => {}
             None => leave_incomplete(&mut growth, &mut completions, kind),
@@ -329,8 +318,7 @@ impl SizeTotals {
 mod tests {
     use biolat_common::{
         series::Phase,
-        size::{self, Counters, Sizes},
-        workload::Entry,
+        size::{Counters, Sizes},
     };
     use biolat_model::snapshot::BandView;
     use biolat_probe::SlotReading;
@@ -367,56 +355,6 @@ mod tests {
         assert_eq!(totals.add(reading(counters), None).total, 0);
         assert_eq!(totals.add(reading(counters), None).total, 1);
         assert_eq!(totals.add(reading(counters), None).total, 0);
-    }
-
-    /// Four writes with data and four empty flushes, and two more writes that completed after the workloads had ended: nobody has those.
-    #[test]
-    fn the_last_reading_has_as_much_of_each_kind_as_of_all() {
-        let mut counters = Counters::ZERO;
-        counters.series.cells[100] = [6, 6, 6, 10];
-        counters.series.admission_ns = 600;
-        counters.sizes.requests[0] = 4;
-        // Two sizes, one much slower.
-        (counters.sizes.requests[4], counters.sizes.requests[16]) = (3, 3);
-        let bands = [size::band(4), size::band(16)];
-        for (band, ns) in bands.into_iter().zip([30, 3000]) {
-            counters.sizes.bands[band][25] = 3;
-            counters.sizes.band_ns[band] = ns;
-        }
-        let mut reference = Entry::ZERO;
-        reference.cells[25] = 8;
-        (reference.device_ns, reference.unsplit_ns) = (2020, 80);
-        let mut totals = Totals::from_baseline(1, SlotReading::ZERO);
-        totals.add_last(reading(counters), Some(&reference));
-        assert_eq!(totals.cells[100], [5, 5, 5, 8]);
-        let sizes = &totals.sizes;
-        assert_eq!((sizes.requests[0], sizes.requests.iter().sum::<u64>()), (3, 8));
-        assert_eq!(totals.admission_ns, 500);
-        assert_eq!(bands.map(|band| sizes.bands[band][25]).iter().sum::<u64>(), 5);
-        assert_eq!(sizes.band_ns.iter().sum::<u128>(), 2020);
-        let ns = bands.map(|band| sizes.band_ns[band]);
-        assert!((10..=30).contains(&ns[0]) && (1900..2011).contains(&ns[1]), "{ns:?}");
-    }
-
-    /// Two I/Os that were dispatched, and a late one that was not.
-    #[test]
-    fn the_last_reading_has_no_kind_that_the_workloads_lack() {
-        let mut counters = Counters::ZERO;
-        counters.series.cells[100] = [3, 2, 2, 3];
-        counters.series.admission_ns = 300;
-        counters.sizes.requests[4] = 3;
-        counters.sizes.bands[0][25] = 3;
-        counters.sizes.band_ns[0] = 600;
-        counters.sizes.undispatched = 1;
-        let mut reference = Entry::ZERO;
-        reference.cells[25] = 2;
-        reference.device_ns = 400;
-        let mut totals = Totals::from_baseline(1, SlotReading::ZERO);
-        totals.add_last(reading(counters), Some(&reference));
-        assert_eq!((totals.cells[100], totals.admission_ns), ([2, 2, 2, 2], 200));
-        let sizes = &totals.sizes;
-        assert_eq!((sizes.requests[4], sizes.bands[0][25], sizes.band_ns[0]), (2, 2, 400));
-        assert_eq!(sizes.undispatched, 0);
     }
 
     #[test]

@@ -25,6 +25,8 @@ use biolat_probe::{EpochCounts, SeenCgroup};
 use super::{state::encoded::Encoded, workload_totals::WorkloadTotals};
 use gone::Gone;
 
+pub(super) use reading::Workloads;
+
 /// After this, the path of a cgroup is read again: with cgroup v1 it may have another name.
 const RENAME_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -11,4 +11,20 @@ mod transport;
 pub mod uevent;
 
 pub use scan::{IdKind, scan};
-pub use stack::read_stacks;
+
+use anyhow::{Context as _, Result};
+use biolat_model::device::Device;
+use biolat_system::host::Host;
+
+/// A [`scan()`] with what is stacked on each device.
+pub fn scan_with_stacks<'a>(
+    host: &Host,
+    ids: IdKind,
+    known: impl Fn(u64) -> Option<&'a Device>,
+) -> Result<Vec<Device>> {
+    let mut found = scan(&host.sysfs, ids, known).with_context(|| {
+        format!("cannot list the block devices in {}", host.sysfs.join("block").display())
+    })?;
+    stack::read_stacks(host, &mut found).context("cannot read what is stacked on block devices")?;
+    Ok(found)
+}

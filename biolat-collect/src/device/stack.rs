@@ -23,7 +23,7 @@ const MAX_DEPTH: u32 = 16;
 const MAX_HOLDERS: usize = 128;
 
 /// Finds out what sits on each of these devices. What disappears meanwhile is left out.
-pub fn read_stacks(host: &Host, devices: &mut [Device]) -> io::Result<()> {
+pub(super) fn read_stacks(host: &Host, devices: &mut [Device]) -> io::Result<()> {
     let mut layers = Layers { sysfs: &host.sysfs, mounts: Mounts::read(host)?, known: BTreeMap::new() };
     for device in devices {
         device.stack = layers.stack(&device.name, device.path_of.as_deref())?.into();

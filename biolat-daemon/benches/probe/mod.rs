@@ -17,7 +17,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use biolat_probe::kernel_btf;
+use biolat_probe::{kernel::Kernel, kernel_btf};
 use biolat_system::host::Host;
 use clap::Parser;
 use serde_json::json;
@@ -59,8 +59,8 @@ pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     let object = std::env::var_os("BIOLAT_BENCH_FLOOR").context("run it with: cargo xtask bench probe")?;
-    let types = kernel_btf(&Host::default())?;
-    let own = Own { object: object.into(), types };
+    let kernel = Kernel::from_btf(&kernel_btf(&Host::default())?)?;
+    let own = Own { object: object.into(), kernel };
     let target = options.path.clone().map_or_else(Target::scratch, Target::named)?;
     let path = target.path.display().to_string();
     let subjects = subjects(options);

@@ -9,8 +9,9 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use aya::{Btf, EbpfLoader, programs::BtfTracePoint};
+use aya::{EbpfLoader, programs::BtfTracePoint};
 use biolat_collect::collector::Collector;
+use biolat_common::constants::Constants;
 use biolat_model::device::Selection;
 use biolat_probe::{Options, kernel::Kernel, object};
 use biolat_system::host::Host;
@@ -39,10 +40,10 @@ pub(crate) struct Running {
     pub(crate) programs: BTreeSet<u32>,
 }
 
-/// The bench's own object, and the BTF that loading it requires.
+/// The bench's own object, and the kernel that it is loaded into.
 pub(crate) struct Own {
     pub(crate) object: PathBuf,
-    pub(crate) types: Vec<u8>,
+    pub(crate) kernel: Kernel,
 }
 
 impl Subject {
@@ -77,19 +78,19 @@ impl Subject {
 
 impl Own {
     fn load(&self, program: &str) -> Result<Box<dyn std::any::Any>> {
-        let btf =
-            Btf::parse(&self.types, aya::Endianness::default()).context("cannot parse the kernel's BTF")?;
-        let layout = Kernel::from_btf(&self.types)?.layout;
+        let constants = Constants { kernel: self.kernel.layout, ..Constants::default() };
         let object =
             std::fs::read(&self.object).with_context(|| format!("cannot read {}", self.object.display()))?;
         let mut object = EbpfLoader::new()
             .btf(None)
-            .load(&object::relocate(&object, layout)?)
+            .load(&object::relocate(&object, constants)?)
             .with_context(|| format!("cannot load {}", self.object.display()))?;
         let found =
             object.program_mut(program).with_context(|| format!("the bench has no program {program}"))?;
         let found: &mut BtfTracePoint = found.try_into()?;
-        found.load("block_rq_complete", &btf).with_context(|| format!("cannot load {program}"))?;
+        found
+            .load("block_rq_complete", &self.kernel.tracepoints()?)
+            .with_context(|| format!("cannot load {program}"))?;
         found.attach().with_context(|| format!("cannot attach {program}"))?;
         Ok(Box::new(object))
     }

@@ -20,7 +20,7 @@ use biolat_daemon::{
 use biolat_model::{
     device::{Device, Group},
     histogram::Histogram,
-    snapshot::{CpuSpread, DeviceView, Health, Inflight, Process, SeriesView, SlowLog, Snapshot},
+    snapshot::{DeviceView, Inflight, Process, SeriesView, Snapshot},
 };
 use clap::Parser;
 use serde_json::{Value, json};
@@ -175,21 +175,18 @@ fn snapshot(devices: usize) -> Snapshot {
         since,
         phases: [true; 4],
         series: vec![series(number, "read"), series(number, "write")],
-        unseen: Group::ALL.map(|group| (group, 0)).to_vec(),
+        unseen: Group::ALL.map(|group| (group, 0)).into(),
         inflight: Inflight { is_exact: true, ..Inflight::default() },
-        spread: CpuSpread::default(),
+        ..DeviceView::default()
     };
     Snapshot {
         taken: since,
         started: since,
         devices: (0..devices).map(view).collect(),
-        workloads: None,
-        lost: ["clock", "no_room", "recursion"].map(|reason| (reason, 0)).to_vec(),
-        slow: SlowLog::default(),
-        health: Health::default(),
-        probe: None,
+        lost: ["clock", "no_room", "recursion"].map(|reason| (reason.into(), 0)).into(),
         process: Some(Process::default()),
         online_cpus: Some(2),
+        ..Snapshot::default()
     }
 }
 

@@ -55,8 +55,8 @@ pub(super) fn recursion(kernel: &Kernel) -> Finding {
     Finding::note(ID, SUBJECT, text).step("boot a kernel of 6.1 or later")
 }
 
-/// The parsed BTF and its bytes; `None` if BTF cannot be read.
-pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Option<(Kernel, Vec<u8>)>) {
+/// The kernel and the size of its BTF; `None` if that cannot be read.
+pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Option<(Kernel, usize)>) {
     const ID: &str = "kernel.btf";
     const SUBJECT: &str = "BTF";
     let named = path.display();
@@ -75,7 +75,7 @@ pub(super) fn types(path: &Path, read: io::Result<Vec<u8>>) -> (Vec<Finding>, Op
     };
     let fine = Finding::ok(ID, SUBJECT, named.to_string());
     match Kernel::from_btf(&bytes) {
-        Ok(kernel) => (vec![fine, tracepoint(Ok(()))], Some((kernel, bytes))),
+        Ok(kernel) => (vec![fine, tracepoint(Ok(()))], Some((kernel, bytes.len()))),
         Err(UnsupportedKernel::Malformed(malformed)) => {
             let finding = Finding::fail(ID, SUBJECT, format!("{named}: {malformed}"));
             (vec![finding.step("give the mount point of this kernel's sysfs with --sysfs")], None)

@@ -190,25 +190,23 @@ impl Subjects {
         let devices = self.devices(kernel.as_ref().map(|(kernel, _)| kernel), known, process.user == 0);
         let refuses_runs = kernel.as_ref().is_some_and(|(kernel, _)| kernel.refuses_runs);
         let map_size = map_size(devices.shown, &self.probe, refuses_runs)?;
-        let needed = map_size.peak(kernel.as_ref().map_or(0, |(_, types)| types.len()));
+        let needed = map_size.peak(kernel.as_ref().map_or(0, |(_, btf_bytes)| *btf_bytes));
 
         let rights = rights::capabilities(&process, &program());
         let limit = memory::limit(memory::group_limit(sysfs, procfs), needed);
         let fails = |finding: &Finding| finding.verdict == Verdict::Fail;
         let loaded = match kernel {
-            Some((kernel, types)) if is_supported => {
+            Some((kernel, _)) if is_supported => {
                 if fails(&rights) {
                     probe_load::skipped(&Skipped::Rights)
                 } else if limit.as_ref().is_some_and(fails) {
                     probe_load::skipped(&Skipped::Memory)
                 } else {
-                    let kernel = kernel.with(&self.probe);
                     probe_load::tried(biolat_probe::test_load(
                         &kernel,
-                        types,
                         &self.host,
                         map_size.slots,
-                        self.probe.workloads,
+                        &self.probe,
                     ))
                 }
             }

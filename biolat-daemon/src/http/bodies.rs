@@ -21,7 +21,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::ServeConfig;
+use super::serve_config::ServeConfig;
 
 /// What a body is: the path and the content type.
 pub(super) type Representation = (&'static str, &'static str);

@@ -5,7 +5,7 @@ mod query;
 
 use std::{sync::Arc, time::SystemTime};
 
-use biolat_model::api::ApiHistory;
+use biolat_model::{api::ApiHistory, text::time::unix_seconds};
 use http_body_util::{Either, combinators::UnsyncBoxBody};
 use hyper::{
     Response, StatusCode,
@@ -34,7 +34,9 @@ pub(super) fn respond(
     let Some(history) = &service.history else {
         return text(StatusCode::NOT_FOUND, "not found: --history off disables the history\n");
     };
-    let HistoryQuery { from, to, step, is_summary } = match HistoryQuery::parse(query, SystemTime::now()) {
+    let config = service.bodies.config();
+    let now = config.saved.as_ref().map_or_else(SystemTime::now, |saved| saved.saved);
+    let HistoryQuery { from, to, step, is_summary } = match HistoryQuery::parse(query, now) {
         Ok(query) => query,
         Err(why) => return text(StatusCode::BAD_REQUEST, format!("bad request: {why}\n")),
     };
@@ -44,8 +46,10 @@ pub(super) fn respond(
     };
     let (selection, kept_from) = history.select(from, to);
     let gzip = negotiate::gzip(headers);
-    let config = service.bodies.config();
-    let head = ApiHistory::of(&config.host, config.interval, [from, to], kept_from);
+    let head = match &config.saved {
+        Some(saved) => ApiHistory { from: unix_seconds(from), to: unix_seconds(to), ..saved.head.clone() },
+        None => ApiHistory::of(&config.host, config.interval, [from, to], kept_from),
+    };
     let writer = Writer::new(&head, selection.into_periods(step), is_summary, gzip);
     let encoder = Arc::clone(&service.history_encoder);
     let body = UnsyncBoxBody::new(HistoryBody::new(writer, encoder, reader, slot.begin_parts()));

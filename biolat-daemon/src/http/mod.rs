@@ -14,62 +14,29 @@ pub mod negotiate;
 mod page;
 mod responses;
 mod routes;
+mod serve_config;
 mod tracked_stream;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use biolat_collect::scrapes::Scrapes;
 use biolat_history::SharedHistory;
-use biolat_model::{interval, snapshot::Snapshot};
+use biolat_model::snapshot::Snapshot;
 use tokio::sync::{Semaphore, watch};
 
-use crate::{expose::HistogramFormat, web_config::WebConfig};
+use crate::web_config::WebConfig;
 use bodies::BodyCache;
 use page::DayTable;
 
 pub use connections::serve;
 pub use limits::Limits;
-
-/// How snapshots are served.
-#[derive(Clone, Debug)]
-pub struct ServeConfig {
-    /// How `/metrics` encodes histograms.
-    pub histograms: HistogramFormat,
-    /// The host's name.
-    pub host: String,
-    /// Time between collections.
-    pub interval: Duration,
-    /// From how long on an I/O is slow; none: no I/O is recorded.
-    pub slow: Option<Duration>,
-    /// Whether `/metrics` has completions by CPU.
-    pub per_cpu: bool,
-    /// Whether OpenMetrics has `_created` lines.
-    pub created: bool,
-    /// Whether the page has its script, and there is an event stream.
-    pub live: bool,
-}
-
-/// The defaults of the command line.
-impl Default for ServeConfig {
-    fn default() -> Self {
-        Self {
-            histograms: HistogramFormat::default(),
-            host: String::new(),
-            interval: Duration::from_secs(5),
-            slow: Some(interval::SLOW),
-            per_cpu: false,
-            created: false,
-            live: true,
-        }
-    }
-}
+pub use serve_config::{SavedHistory, ServeConfig};
 
 /// Responds to requests. Clones share the cached bodies.
 #[derive(Clone)]
 pub struct Service {
     bodies: Arc<BodyCache>,
     scrapes: Scrapes,
-    live: bool,
     history: Option<SharedHistory>,
     history_readers: Arc<Semaphore>,
     /// Its permit is for reading a part of the history: a scrape never waits for one.
@@ -82,11 +49,9 @@ impl Service {
     /// Serves the latest of these snapshots.
     #[must_use]
     pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, config: ServeConfig) -> Self {
-        let live = config.live;
         Self {
             bodies: Arc::new(BodyCache::new(snapshots, config)),
             scrapes: Scrapes::default(),
-            live,
             history: None,
             history_readers: Arc::new(Semaphore::new(history::READERS)),
             history_encoder: Arc::new(Semaphore::new(1)),
@@ -98,8 +63,9 @@ impl Service {
     /// Serves what came in each interval, too.
     #[must_use]
     pub fn with_history(self, history: SharedHistory) -> Self {
-        let day_table = Some(Arc::new(DayTable::new(history.clone(), Arc::clone(&self.history_encoder))));
-        Self { history: Some(history), day_table, ..self }
+        let range = self.bodies.config().saved.as_ref().map(|saved| saved.range);
+        let day_table = DayTable::new(history.clone(), range, Arc::clone(&self.history_encoder));
+        Self { history: Some(history), day_table: Some(Arc::new(day_table)), ..self }
     }
 
     /// Counts scrapes here.

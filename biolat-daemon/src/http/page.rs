@@ -18,9 +18,12 @@ use biolat_model::{
     text::{
         format::{NumberFormat, duration},
         sanitize,
+        time::unix_seconds,
     },
 };
+use biolat_system::clock;
 
+use super::serve_config::{SavedHistory, ServeConfig};
 use crate::version;
 
 // Embedded by `build.rs`. The script is one module; browsers without support for modules ignore it.
@@ -54,25 +57,31 @@ fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())))
 }
 
-/// The page: with the script, or without (`--no-ui`). `day` is the table of the worst of the last day, `links` are paths and
-/// descriptions of the other endpoints.
+/// The page: with the script, or without (`--no-ui`). `day` is the table of the worst minutes, `links` are paths and descriptions of
+/// the other endpoints.
 pub(super) fn render<'a>(
     snapshot: Option<&Snapshot>,
     day: &str,
-    live: bool,
+    ServeConfig { live, saved, .. }: &ServeConfig,
     links: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> String {
+    // For the script.
+    let times = saved.as_ref().map(|SavedHistory { saved, range: [from, to], .. }| {
+        let [saved, from, to] = [saved, from, to].map(|time| unix_seconds(*time));
+        format!(" data-saved=\"{saved}\" data-from=\"{from}\" data-to=\"{to}\"")
+    });
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"en\"{}>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>biolat</title>\n\
-         <link rel=\"icon\" href=\"{ICON}\">\n<style>{STYLE}</style>\n"
+         <link rel=\"icon\" href=\"{ICON}\">\n<style>{STYLE}</style>\n",
+        times.unwrap_or_default()
     );
-    if live {
+    if *live {
         page.push_str(LIVE);
     }
-    plain(&mut page, snapshot, day);
+    plain(&mut page, snapshot, day, saved.as_ref());
     footer(&mut page, links);
-    if live {
+    if *live {
         let _ = writeln!(page, "<script type=\"module\">{}</script>", *SCRIPT);
     }
     page
@@ -88,26 +97,36 @@ fn footer<'a>(page: &mut String, links: impl Iterator<Item = (&'a str, &'a str)>
     page.push_str("</footer>\n");
 }
 
-fn plain(page: &mut String, snapshot: Option<&Snapshot>, day: &str) {
+fn plain(page: &mut String, snapshot: Option<&Snapshot>, day: &str, saved: Option<&SavedHistory>) {
     page.push_str("<main id=\"plain\">\n<h1>biolat</h1>\n");
+    if let Some(SavedHistory { saved, head, .. }) = saved {
+        let saved = clock::local_with_date(unix_seconds(*saved));
+        let host = if head.host.is_empty() { "an unnamed host" } else { &head.host };
+        let _ = writeln!(page, "<p>The history of {}, saved at {saved}; not live.</p>", escape(host));
+    }
     match snapshot {
         None => page.push_str("<p>No data yet: the first collection has not finished.</p>\n"),
+        Some(snapshot) if snapshot.devices.is_empty() && saved.is_some() => {}
         Some(snapshot) if snapshot.devices.is_empty() => {
             page.push_str("<p>There is no block device to show. New devices appear here.</p>\n");
         }
-        Some(snapshot) => devices(page, snapshot),
+        Some(snapshot) => devices(page, snapshot, saved.is_some()),
     }
     page.push_str(day);
     page.push_str("</main>\n");
 }
 
-fn devices(page: &mut String, snapshot: &Snapshot) {
+fn devices(page: &mut String, snapshot: &Snapshot, is_saved: bool) {
     let life = snapshot.taken.duration_since(snapshot.started).unwrap_or_default();
-    let _ = writeln!(
-        page,
-        "<p>Total latency since biolat started {} ago. Reload the page for new values.</p>",
-        duration(life.as_secs_f64())
-    );
+    let life = duration(life.as_secs_f64());
+    let _ = if is_saved {
+        writeln!(page, "<p>Total latency in the {life} from the start of biolat to the save.</p>")
+    } else {
+        writeln!(
+            page,
+            "<p>Total latency since biolat started {life} ago. Reload the page for new values.</p>"
+        )
+    };
     for view in snapshot.devices.iter().filter(|view| view.inflight.is_hung()) {
         let _ = writeln!(page, "<p class=\"bad\">{}</p>", escape(&overdue(view)));
     }
@@ -194,7 +213,7 @@ mod tests {
         snapshot::{DeviceView, HUNG, Inflight, Process, SeriesView, Snapshot},
     };
 
-    use super::super::routes::links;
+    use super::super::{routes::links, serve_config::ServeConfig};
     use super::{LIVE, SCRIPT, STYLE, content_security_policy, hash, percentile, render};
 
     fn snapshot(name: &str, histogram: &Histogram) -> Snapshot {
@@ -222,11 +241,20 @@ mod tests {
         }
     }
 
+    fn with_script(live: bool) -> ServeConfig {
+        ServeConfig { live, ..ServeConfig::default() }
+    }
+
+    fn page_of(snapshot: Option<&Snapshot>, live: bool) -> String {
+        let config = with_script(live);
+        render(snapshot, "", &config, links(&config))
+    }
+
     #[test]
     fn attributes_of_a_drive_are_escaped() {
         let snapshot = snapshot("<script>\"&\u{202e}", &Histogram::new());
         for live in [true, false] {
-            let page = render(Some(&snapshot), "", live, links(live));
+            let page = page_of(Some(&snapshot), live);
             assert!(page.contains("<td>sda<td>&lt;script&gt;&quot;&amp;\u{fffd}<td class=\"n\">0"), "{page}");
             assert_eq!(page.matches("<script").count(), usize::from(live));
         }
@@ -234,32 +262,32 @@ mod tests {
 
     #[test]
     fn a_device_that_hangs_is_named() {
-        let page_of = |inflight| {
+        let hanging = |inflight| {
             let mut snapshot = snapshot("", &Histogram::new());
             snapshot.devices[0].inflight = inflight;
             snapshot.devices[0].series.push(SeriesView { op: "write".to_owned(), ..SeriesView::default() });
-            render(Some(&snapshot), "", false, links(false))
+            page_of(Some(&snapshot), false)
         };
         let inflight =
             Inflight { reads: 3, writes: 9, oldest: Duration::from_millis(16_400), is_exact: true };
-        let page = page_of(inflight);
+        let page = hanging(inflight);
         assert!(
             page.contains("<p class=\"bad\">sda: 12 I/Os in flight, the oldest for 16.4 s.</p>"),
             "{page}"
         );
         assert!(page.contains("<td class=\"n\">12<td class=\"n\">16.4 s<td>read"), "{page}");
         assert!(page.contains("<td class=\"n\"><td class=\"n\"><td>write"), "{page}");
-        let page = page_of(Inflight { is_exact: false, ..inflight });
+        let page = hanging(Inflight { is_exact: false, ..inflight });
         assert!(page.contains("sda: 12 I/Os in flight, none completed for at least 16.4 s."), "{page}");
         assert!(page.contains("<td class=\"n\">12<td class=\"n\">≥ 16.4 s<td>read"), "{page}");
-        let page = page_of(Inflight { oldest: Duration::from_secs(3), ..inflight });
+        let page = hanging(Inflight { oldest: Duration::from_secs(3), ..inflight });
         assert!(page.contains("3.00 s<td>read") && !page.contains("class=\"bad\""), "{page}");
-        assert!(page_of(Inflight::default()).contains("<td class=\"n\">0<td class=\"n\">–<td>read"));
+        assert!(hanging(Inflight::default()).contains("<td class=\"n\">0<td class=\"n\">–<td>read"));
     }
 
     #[test]
     fn the_content_security_policy_allows_style_and_script() {
-        let page = render(None, "", true, links(true));
+        let page = page_of(None, true);
         let between = |start: &str, end: &str| {
             let (_, rest) = page.split_once(start).unwrap();
             hash(rest.split_once(end).unwrap().0)
@@ -277,8 +305,8 @@ mod tests {
     #[test]
     fn the_page_links_to_every_endpoint() {
         for live in [true, false] {
-            let page = render(None, "", live, links(live));
-            for (path, _) in links(live) {
+            let page = page_of(None, live);
+            for (path, _) in links(&with_script(live)) {
                 assert!(page.contains(&format!("<a href=\"{path}\">{path}</a>")), "{path}");
             }
         }
@@ -294,7 +322,7 @@ mod tests {
     #[test]
     fn the_page_is_small() {
         let size = STYLE.len() + LIVE.len() + SCRIPT.len();
-        assert!(size < 119 << 10, "{size} bytes");
+        assert!(size < 112 << 10, "{size} bytes");
     }
 
     #[test]

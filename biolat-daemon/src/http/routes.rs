@@ -45,8 +45,22 @@ pub(super) struct Route {
 /// When a route exists.
 enum Available {
     Always,
-    /// Not with `--no-ui`, which responds 404 with this text.
-    WithPage(&'static str),
+    /// Not of a saved history.
+    Live,
+    /// Live, but not with `--no-ui`, which responds 404 with this text.
+    LiveWithPage(&'static str),
+}
+
+impl Route {
+    /// Why it does not exist; none if it does.
+    fn missing(&self, config: &ServeConfig) -> Option<&'static str> {
+        match self.available {
+            Available::Always => None,
+            _ if config.saved.is_some() => Some("not found: this is a saved history, not a daemon\n"),
+            Available::Live => None,
+            Available::LiveWithPage(otherwise) => (!config.live).then_some(otherwise),
+        }
+    }
 }
 
 type Handler = for<'a> fn(&'a Call<'a>) -> Pin<Box<dyn Future<Output = HttpResponse> + Send + 'a>>;
@@ -57,7 +71,7 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         path: "/metrics",
         methods: READ_ONLY,
-        available: Available::Always,
+        available: Available::Live,
         description: "metrics for Prometheus, in the format that Accept asks for; 503 before the first collection",
         handler: |call| Box::pin(metrics(call)),
     },
@@ -65,7 +79,7 @@ pub(super) static ROUTES: &[Route] = &[
         path: "/api/v1/snapshot",
         methods: READ_ONLY,
         available: Available::Always,
-        description: "the same values as JSON; 304 if If-None-Match names the latest snapshot; 503 before the first \
+        description: "the latest values as JSON; 304 if If-None-Match names the latest snapshot; 503 before the first \
                       collection",
         handler: |call| Box::pin(snapshot(call)),
     },
@@ -87,7 +101,7 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/events",
         methods: READ_ONLY,
-        available: Available::WithPage(
+        available: Available::LiveWithPage(
             "not found: --no-ui disables the event stream; poll /api/v1/snapshot instead\n",
         ),
         description: "a stream with one event for each collection; 503 if there are too many streams; 404 with --no-ui",
@@ -96,7 +110,7 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         path: "/-/healthy",
         methods: READ_ONLY,
-        available: Available::Always,
+        available: Available::Live,
         description: "200 while collections succeed or wait for a run of the probe, 503 if none has for 60 s or, if that is \
                       longer, for 3 intervals",
         handler: |call| Box::pin(healthy(call)),
@@ -104,7 +118,7 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         path: "/-/ready",
         methods: READ_ONLY,
-        available: Available::Always,
+        available: Available::Live,
         description: "200 once there is a snapshot and while collections succeed, else 503, also while one has waited that long",
         handler: |call| Box::pin(ready(call)),
     },
@@ -117,14 +131,14 @@ pub(super) static ROUTES: &[Route] = &[
     },
 ];
 
-/// The routes that exist with or without the page's script.
-pub(super) fn available(live: bool) -> impl Iterator<Item = &'static Route> {
-    ROUTES.iter().filter(move |route| live || matches!(route.available, Available::Always))
+/// The routes that exist.
+pub(super) fn available(config: &ServeConfig) -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().filter(|route| route.missing(config).is_none())
 }
 
 /// Path and description of every other route that exists, for the page at `/`.
-pub(super) fn links(live: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
-    available(live).filter(|route| route.path != "/").map(|route| (route.path, route.description))
+pub(super) fn links(config: &ServeConfig) -> impl Iterator<Item = (&'static str, &'static str)> {
+    available(config).filter(|route| route.path != "/").map(|route| (route.path, route.description))
 }
 
 /// A request that has been admitted.
@@ -146,12 +160,10 @@ pub(super) async fn respond(call: &Call<'_>) -> HttpResponse {
     if !methods.contains(call.method) {
         return method_not_allowed(methods);
     }
-    match route {
-        None => not_found(call),
-        Some(Route { available: Available::WithPage(otherwise), .. }) if !call.service.live => {
-            text(StatusCode::NOT_FOUND, *otherwise)
-        }
-        Some(route) => (route.handler)(call).await,
+    let Some(route) = route else { return not_found(call) };
+    match route.missing(call.service.bodies.config()) {
+        Some(why) => text(StatusCode::NOT_FOUND, why),
+        None => (route.handler)(call).await,
     }
 }
 
@@ -168,7 +180,8 @@ fn method_not_allowed(methods: &[Method]) -> HttpResponse {
 /// Names the paths that exist: those of the API to a client that looked for the API.
 fn not_found(call: &Call<'_>) -> HttpResponse {
     let is_api = call.path == "/api" || call.path.starts_with("/api/");
-    let routes = available(call.service.live).filter(|route| !is_api || route.path.starts_with("/api/"));
+    let routes =
+        available(call.service.bodies.config()).filter(|route| !is_api || route.path.starts_with("/api/"));
     let paths: Vec<_> = routes.map(|route| route.path).collect();
     text(StatusCode::NOT_FOUND, format!("not found; available paths: {}\n", paths.join(", ")))
 }
@@ -301,26 +314,26 @@ impl Figures {
 
 async fn index(call: &Call<'_>) -> HttpResponse {
     const HTML: &str = "text/html; charset=utf-8";
-    let live = call.service.live;
+    let config = call.service.bodies.config();
     let mut response = match call.service.bodies.snapshot() {
         Some(_) => {
             let day = match call.service.day_table.clone() {
                 Some(table) => table.html().await,
                 None => Arc::default(),
             };
-            let encode = move |snapshot: &Snapshot, _: &ServeConfig| {
-                page::render(Some(snapshot), &day, live, links(live)).into()
+            let encode = move |snapshot: &Snapshot, config: &ServeConfig| {
+                page::render(Some(snapshot), &day, config, links(config)).into()
             };
             match body(call, ("/", HTML), encode).await {
                 Ok((_, response)) => response,
                 Err(error) => return error,
             }
         }
-        None => full(page::render(None, "", live, links(live)), HTML, false),
+        None => full(page::render(None, "", config, links(config)), HTML, false),
     };
     set(&mut response, VARY, "Accept-Encoding");
     set(&mut response, CACHE_CONTROL, "no-store");
-    set(&mut response, CONTENT_SECURITY_POLICY, page::content_security_policy(live));
+    set(&mut response, CONTENT_SECURITY_POLICY, page::content_security_policy(config.live));
     response
 }
 
@@ -378,7 +391,8 @@ mod tests {
 
     use biolat_testing::generated_docs;
 
-    use super::{Available, ROUTES, available};
+    use super::{ROUTES, available};
+    use crate::http::serve_config::ServeConfig;
 
     #[test]
     fn paths_are_unique() {
@@ -389,14 +403,10 @@ mod tests {
 
     #[test]
     fn without_the_page_there_are_no_events() {
-        let gone: Vec<_> = ROUTES
-            .iter()
-            .filter(|route| matches!(route.available, Available::WithPage(_)))
-            .map(|r| r.path)
-            .collect();
-        assert_eq!(gone, ["/api/v1/events"]);
-        assert!(available(false).all(|route| !gone.contains(&route.path)));
-        assert_eq!(available(true).count(), ROUTES.len());
+        let without_page = ServeConfig { live: false, ..ServeConfig::default() };
+        let gone = ROUTES.iter().filter(|route| route.missing(&without_page).is_some());
+        assert_eq!(gone.map(|route| route.path).collect::<Vec<_>>(), ["/api/v1/events"]);
+        assert_eq!(available(&ServeConfig::default()).count(), ROUTES.len());
     }
 
     #[test]

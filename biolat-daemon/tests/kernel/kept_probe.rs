@@ -2,12 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::File,
     os::unix::fs::FileExt as _,
-    path::PathBuf,
     process::{Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::support::{
@@ -46,12 +45,12 @@ impl Random {
 
 const INTERVAL: [&str; 2] = ["--interval", "100ms"];
 
-fn arguments(device: &str) -> [&str; 4] {
+pub(crate) fn arguments(device: &str) -> [&str; 4] {
     [INTERVAL[0], INTERVAL[1], "--device", device]
 }
 
 /// The counters of a device never shrink.
-fn assert_grown(device: &str, before: &Figures, after: &Figures) {
+pub(crate) fn assert_grown(device: &str, before: &Figures, after: &Figures) {
     for group in [READ, WRITE] {
         let (before, after) = (before.count(device, group), after.count(device, group));
         assert!(after >= before, "{} of {device}: {before}, then {after}", group.name);
@@ -65,7 +64,7 @@ fn assert_grown(device: &str, before: &Figures, after: &Figures) {
     }
 }
 
-fn created(figures: &Figures, device: &str) -> BTreeMap<String, String> {
+pub(crate) fn created(figures: &Figures, device: &str) -> BTreeMap<String, String> {
     let created = |op: &str| {
         let histogram = figures.histogram("total", device, op).unwrap();
         format!("{:?}", histogram.start_timestamp.as_ref().unwrap())
@@ -74,7 +73,7 @@ fn created(figures: &Figures, device: &str) -> BTreeMap<String, String> {
 }
 
 /// A daemon that continues where the last one has ended.
-fn continued(store: &FdStore, arguments: &[&str]) -> Daemon {
+pub(crate) fn continued(store: &FdStore, arguments: &[&str]) -> Daemon {
     let daemon = Daemon::start_command(&mut store.command(arguments));
     let continues = daemon.log().iter().any(|line| line.contains("continuing where biolat ended"));
     assert!(continues, "{:#?}", daemon.log());
@@ -82,7 +81,7 @@ fn continued(store: &FdStore, arguments: &[&str]) -> Daemon {
 }
 
 /// Reads and writes until it is dropped.
-fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
+pub(crate) fn with_load<T>(device: &LoopDevice, run: impl FnOnce() -> T) -> T {
     let stop = StopFlag::default();
     thread::scope(|scope| {
         let _stopper = stop.set_on_drop();
@@ -261,102 +260,8 @@ fn a_state_that_is_broken_is_not_continued() {
     }
 }
 
-/// For how long no probe has counted, by the log of a daemon that has replaced it.
-fn gap(log: &[String]) -> Duration {
-    let line = log.iter().find_map(|line| {
-        line.split_once("as its version or its options differ: for ")?.1.split_once(" no probe")
-    });
-    let (gap, _) = line.unwrap_or_else(|| panic!("{log:#?}"));
-    let unit = gap.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-    let seconds = match unit {
-        "ns" => 1e-9,
-        "µs" => 1e-6,
-        "ms" => 1e-3,
-        _ => 1.0,
-    };
-    Duration::from_secs_f64(seconds * gap.strip_suffix(unit).unwrap().parse::<f64>().unwrap())
-}
-
-/// The object of another version: one that is given, or this one's with a few bytes behind it, which nobody reads.
-fn other_object(folder: &Folder) -> PathBuf {
-    if let Some(given) = std::env::var_os("BIOLAT_TEST_OTHER_OBJECT") {
-        return given.into();
-    }
-    let path = folder.0.join("other.bpf.o");
-    fs::write(&path, [include_bytes!("../../../biolat-probe/object/biolat.bpf.o"), &[0; 8][..]].concat())
-        .unwrap();
-    path
-}
-
-/// Another version, or other options, whose probe is another one, and back. What completes meanwhile is missed, at most 10 ms of it
-/// where CPUs are not emulated, and nothing is counted twice.
-#[test]
-#[ignore = "needs root: cargo xtask test"]
-fn an_upgrade_and_back() {
-    let device = LoopDevice::attach("upgrade", true);
-    let name = device.name.as_str();
-    let _awake = Awake::all_cpus();
-    let rounds = std::env::var("BIOLAT_TEST_UPGRADES").map_or(10, |rounds| rounds.parse().unwrap());
-    let longest = std::env::var("BIOLAT_TEST_GAP_MS").map_or(10, |ms| ms.parse().unwrap());
-    // More I/Os per second than the load does at its fastest, which it is while no probe counts: on a host, and emulated.
-    let fastest = if longest > 10 { 30_000.0 } else { 300_000.0 };
-    let longest = Duration::from_millis(longest);
-    let folder = Folder::new("upgrade-object", true);
-    let other_object = other_object(&folder);
-    for workloads in ["256", "off"] {
-        let store = FdStore::new("upgrade-store");
-        let base = [&arguments(name)[..], &["--workloads", workloads]].concat();
-        let other = [&base[..], &["--slow", "100ms"]].concat();
-        let mut daemon = Daemon::start_command(&mut store.command(&base));
-        let before = settled(&daemon, name);
-        let created_before = created(&before.figures, name);
-        let (mut missed, mut done) = (0, 0);
-        for round in 0..rounds {
-            let (stored, own) = (store.names(), programs());
-            let next = || {
-                let mut command = store.command(if round % 4 == 0 { &other } else { &base });
-                if round % 4 == 2 {
-                    command.env("BIOLAT_PROBE_OBJECT", &other_object);
-                }
-                Daemon::start_command(&mut command)
-            };
-            let began = Instant::now();
-            let last;
-            (daemon, last) = with_load(&device, || {
-                thread::sleep(Duration::from_millis(300));
-                let last = Figures::scrape(daemon.address);
-                if round % 3 == 0 {
-                    drop(daemon);
-                } else {
-                    daemon.terminate();
-                }
-                let daemon = next();
-                thread::sleep(Duration::from_millis(300));
-                (daemon, last)
-            });
-            let took = began.elapsed();
-            let gap = gap(&daemon.log());
-            assert!(gap < longest, "no probe has counted for {gap:.1?}");
-            assert_grown(name, &last, &Figures::scrape(daemon.address));
-            let after = settled(&daemon, name);
-            let growth = compare_but_for_recursion(name, &before, &after);
-            assert_eq!(created(&after.figures, name), created_before);
-            let (all, unseen) = (growth.of(READ) + growth.of(WRITE), growth.unseen);
-            println!(
-                "{workloads} workloads: {} missed of {} in {took:.1?}, gap {gap:.1?}, {} lost to recursion",
-                unseen - missed,
-                all - done,
-                growth.lost("recursion"),
-            );
-            assert!((unseen - missed) as f64 <= 20.0 + fastest * gap.as_secs_f64());
-            (missed, done) = (unseen, all);
-            wait_for("the old probe to be detached", || programs().is_disjoint(&own));
-            assert!(store.names().keys().all(|name| !stored.contains_key(name)) && store.names().len() == 4);
-        }
-    }
-}
-
-/// A daemon that is killed when it has attached its probe, and has not kept it completely, leaves the one before to continue with.
+/// A daemon that is killed when it has attached its probe, and has not kept it completely, leaves the one before, which it has
+/// detached: the next one continues its counters. What has completed since is missed.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn killed_in_the_middle_of_an_upgrade() {
@@ -366,7 +271,8 @@ fn killed_in_the_middle_of_an_upgrade() {
     let _awake = Awake::all_cpus();
     let daemon = Daemon::start_command(&mut store.command(&arguments(name)));
     let before = settled(&daemon, name);
-    let (first, own) = (store.duplicate(), programs());
+    let (mut first, own) = (store.duplicate(), programs());
+    first.retain(|name, _| !name.ends_with("-links"));
     let target = Target::open(&device.path());
     target.read(50);
     drop(daemon);
@@ -382,9 +288,9 @@ fn killed_in_the_middle_of_an_upgrade() {
     assert!(log.iter().any(|line| line.contains("its probe was not kept completely")), "{log:#?}");
     let after = settled(&daemon, name);
     let growth = compare_but_for_recursion(name, &before, &after);
-    growth.assert_few_unseen();
     assert_eq!((growth.of(READ), growth.of(WRITE)), (100, 100));
-    wait_for("the other probe to be detached", || programs() == own);
+    assert!((100..102).contains(&growth.unseen), "{} missed", growth.unseen);
+    wait_for("the first probe to be removed", || programs().is_disjoint(&own));
     assert_eq!(store.names().len(), 4);
 }
 

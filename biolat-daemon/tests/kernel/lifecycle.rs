@@ -82,18 +82,16 @@ fn the_kernel_measures_the_probe_on_request() {
 #[ignore = "needs root: cargo xtask test"]
 fn the_verifier_walks_few_instructions() {
     let host = Host::default();
-    let types = kernel_btf(&host).unwrap();
     let options = Options { slow: Some(Duration::from_secs(1)), ..Options::default() };
-    let kernel = Kernel::from_btf(&types).unwrap().with(&options);
+    let kernel = Kernel::from_btf(&kernel_btf(&host).unwrap()).unwrap();
     for (workloads, most) in [(0, 20_000), (DEFAULT_WORKLOADS, 25_000)] {
-        let probe = Probe::attach(kernel.clone(), types.clone(), &host, 4, &Options { workloads, ..options })
-            .unwrap();
+        let probe = Probe::attach(kernel.clone(), &host, 4, &Options { workloads, ..options }).unwrap();
         let walked = probe.program_counts().unwrap().verified_instructions;
         println!("the verifier walked {walked} instructions, with {workloads} workloads");
         // Before Linux 5.16 the kernel does not report it.
         assert!(walked == 0 || (500..most).contains(&walked), "{walked}");
     }
-    let _probe = Probe::attach(kernel, types, &host, 4, &Options { workloads: 0, ..options }).unwrap();
+    let _probe = Probe::attach(kernel, &host, 4, &Options { workloads: 0, ..options }).unwrap();
     // A program of another process may end while the kernel's list is read.
     let loaded = loaded_programs().flatten().filter(|program| program.name() == b"inflight");
     let walked = loaded.max_by_key(ProgramInfo::id).unwrap().verified_instruction_count().unwrap_or(0);

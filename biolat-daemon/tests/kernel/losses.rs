@@ -69,7 +69,8 @@ fn probe_without_dispatch_times() -> Probe {
     let mut kernel = Kernel::from_btf(&types).unwrap();
     let zero = Btf::parse(&types).unwrap().member_offset("request", "alloc_time_ns").unwrap();
     kernel.layout.io_start_time_ns = zero;
-    Probe::attach(kernel, types, &host(), 4, &Options { workloads: 0, ..Options::default() }).unwrap()
+    let options = Options { sizes: false, workloads: 0, ..Options::default() };
+    Probe::attach(kernel, &host(), 4, &options).unwrap()
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn the_audit_notices_a_detached_probe() {
     let before = collector.collect().unwrap();
     assert_eq!((reads(&before, &device.name), missed_reads(&before, &device.name)), (100, 0));
 
-    collector.probe_mut().detach();
+    drop(collector.probe_mut().take_links());
     target.read(250);
     wait_for("the disk statistics", || Stat::of(&device.name).completions(READ) == accounted + 350);
     let after = collector.collect().unwrap();

@@ -360,9 +360,18 @@ fn refused_requeues_are_counted() {
     let began = Instant::now();
     drive.inject(Fault::Busy, 2);
     load(&[drive.name.as_str(); 4], &Reader::open, || {
-        while refused_requeues(daemon.pid()) == 0 && began.elapsed() < LONGEST {
-            thread::sleep(Duration::from_millis(100));
-        }
+        let stop = StopFlag::default();
+        thread::scope(|scope| {
+            let _stop = stop.set_on_drop();
+            // Preempts the others wherever they are, and has requeues of its own.
+            scope.spawn(|| {
+                become_realtime();
+                read_on_cpu(&mut Reader::open(&drive.name), &stop);
+            });
+            while refused_requeues(daemon.pid()) == 0 && began.elapsed() < LONGEST {
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
     });
     drive.inject(Fault::Busy, 0);
     let figures = settled(&daemon, &drive.name).figures;

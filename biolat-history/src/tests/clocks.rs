@@ -23,6 +23,9 @@ fn set_by(seconds: f64) {
     host.wait(7200.0).collect(&mut store);
     let periods: Vec<_> = store.select(at(0.0), at(4e9)).into_periods(None).collect();
     assert_eq!(sums(periods.iter().cloned()), difference(&first, &last), "clock set by {seconds} s");
+    let began = periods.iter().map(|period| period.began).min().unwrap();
+    let ended = periods.iter().map(|period| period.ended).max().unwrap();
+    assert_eq!(store.range(), Some([began, ended]));
     // Labels are right for the time that they were made: none is across the jump.
     let busy: Vec<_> = periods.iter().filter(|period| !period.devices.is_empty()).collect();
     let rates: Vec<_> = busy

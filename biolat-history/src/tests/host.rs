@@ -185,7 +185,7 @@ pub(crate) type Sums = BTreeMap<(String, String), Sum>;
 impl Sum {
     fn add(&mut self, series: &SeriesView) {
         self.bytes += series.bytes;
-        self.errors += series.errors.iter().map(|(_, count)| count).sum::<u64>();
+        self.errors += series.errors.values().sum::<u64>();
         self.histograms.iter_mut().zip(&series.histograms).for_each(|(sum, came)| sum.add(came));
         if let Some(sizes) = &series.sizes {
             for (cell, count) in sizes.requests.cells().into_iter().enumerate() {

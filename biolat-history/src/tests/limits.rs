@@ -72,7 +72,7 @@ fn detail_goes_first_and_the_oldest_last() {
 fn no_room_for_a_single_interval() {
     let mut store = store_of(100);
     three_hours(&mut store);
-    assert_eq!((store.kept_from(), store.bytes()), (None, 0));
+    assert_eq!((store.kept_from(), store.range(), store.bytes()), (None, None, 0));
     assert_eq!(store.select(at(0.0), at(4e9)).into_periods(None).count(), 0);
 }
 

@@ -9,4 +9,5 @@ mod slow;
 pub use history::ApiHistory;
 pub use slow::ApiSlowLog;
 
+/// The version of these documents.
 pub use crate::version::API as VERSION;

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     json::{seconds, unix_time},
+    name::Name,
     snapshot::{SlowIo, Snapshot},
-    text::{Name, sanitize},
+    text::sanitize,
 };
 
 /// The latest slow and failed I/Os.

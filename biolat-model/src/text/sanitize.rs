@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-use super::Name;
+use crate::name::Name;
 
 /// Characters that have no shape of their own: formats, line and paragraph separators, and those that Unicode has ignored by
 /// default. Some reorder the text around them (U+202E), some hide that two names differ (U+200B).

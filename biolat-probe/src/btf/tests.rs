@@ -1,8 +1,10 @@
 //! BTF built byte by byte, as the format's documentation specifies.
 
+use std::collections::BTreeMap;
+
 use biolat_testing::btf::Writer;
 
-use super::{Btf, MalformedBtf};
+use super::{Btf, MalformedBtf, of_typedefs};
 
 #[test]
 fn members_values_and_parameters() {
@@ -16,7 +18,7 @@ fn members_values_and_parameters() {
     let status = writer.typedef("blk_status_t", int);
     let prototype = writer.prototype(&[int, int, status]);
     let pointer = writer.pointer(prototype);
-    writer.typedef("btf_trace_x", pointer);
+    let x = writer.typedef("btf_trace_x", pointer);
     let bytes = writer.finish();
 
     let btf = Btf::parse(&bytes).unwrap();
@@ -32,9 +34,18 @@ fn members_values_and_parameters() {
     assert_eq!(btf.parameter_type("btf_trace_x", 2), Some("blk_status_t"));
     assert_eq!(btf.parameter_type("btf_trace_x", 3), Some(""));
     assert_eq!(btf.parameter_type("btf_trace_y", 0), None);
+    assert_eq!((btf.typedef_id("btf_trace_x"), btf.typedef_id("btf_trace_y")), (Some(x), None));
     assert_eq!(btf.parameter_count("btf_trace_x"), Some(3));
     assert_eq!(btf.parameter_count("btf_trace_y"), None);
     assert_eq!(btf.parameter_count("blk_status_t"), None);
+}
+
+#[test]
+fn typedefs_have_their_ids() {
+    let typedefs = BTreeMap::from([(7, "a".to_owned()), (9, "b".to_owned()), (10, "c".to_owned())]);
+    let bytes = of_typedefs(&typedefs);
+    let btf = Btf::parse(&bytes).unwrap();
+    assert_eq!(["a", "b", "c", "d"].map(|name| btf.typedef_id(name)), [Some(7), Some(9), Some(10), None]);
 }
 
 #[test]

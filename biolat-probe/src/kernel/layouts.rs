@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
 
-use biolat_common::kernel::Layout;
+use biolat_common::kernel::KernelLayout;
 use biolat_testing::btf::Writer;
 
-use super::{Kernel, UnsupportedKernel};
+use super::{Kernel, LinkMembers, UnsupportedKernel};
 
 /// Its BTF does not describe tracepoints.
 const REFUSED: &str = "5.4";
@@ -25,7 +25,7 @@ const KERNELS: [&str; 13] =
 
 // A column per kernel.
 #[rustfmt::skip]
-const RESOLVED: [(&str, [u32; KERNELS.len()]); 54] = [
+const RESOLVED: [(&str, [u32; KERNELS.len()]); 57] = [
     //                        5.10   5.11   5.13   5.16   5.19    6.1    6.7    6.8   6.11   6.12   6.18    7.1    7.3
     ("cmd_flags",           [   24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24,    24]),
     ("rq_flags",            [   28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28,    28]),
@@ -78,6 +78,9 @@ const RESOLVED: [(&str, [u32; KERNELS.len()]); 54] = [
     ("kernfs_parent",       [    8,     8,     0,     8,     8,     8,     8,     8,     8,     8,     8,     8,     8]),
     ("disk_part0",          [    0,    56,    64,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("part0_is_pointer",    [    0,     1,     1,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
+    ("file_count",          [   56,    56,    56,    56,    56,    56,    24,    24,    24,     0,   176,   168,   168]),
+    ("file_private",        [  200,   200,   200,   200,   200,   200,   200,   200,   200,    32,    24,    24,    24]),
+    ("link_count",          [    0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0,     0]),
     ("has_requeue",         [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("can_walk",            [    1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
     ("has_workloads",       [    1,     1,     0,     1,     1,     1,     1,     1,     1,     1,     1,     1,     1]),
@@ -110,14 +113,11 @@ fn every_excerpt_has_its_column() {
     assert_eq!(excerpts.collect::<BTreeSet<_>>(), tested.collect());
 }
 
-/// A kernel in the order of the table. A new field of `Layout` does not compile until it is here.
+/// A kernel in the order of the table. A new field of `KernelLayout` does not compile until it is here.
 fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
     macro_rules! members {
         ($($member:ident),*) => {{
-            // The daemon chooses these, not the kernel.
-            let Layout {
-                    $($member),*, slow_ms: _, sizes: _, workload_slots: _, workload_hashes: _, mark_lines: _,
-                } = kernel.layout;
+            let KernelLayout { $($member),* } = kernel.layout;
             [$((stringify!($member), $member)),*]
         }};
     }
@@ -133,9 +133,13 @@ fn resolved(kernel: &Kernel) -> Vec<(&'static str, u32)> {
         bio_blkg, blkg_blkcg, blkcg_serial, blkcg_cgroup, blkcg_flags, css_online,
         cgroup_node, kernfs_name, kernfs_parent, disk_part0, part0_is_pointer
     };
+    let LinkMembers { file_count, file_private, link_count } = kernel.link_members.unwrap();
     let op = |name: &'static str| (name, *kernel.ops.iter().find(|(_, op)| *op == name).unwrap().0);
     let known = [
-        ("has_requeue", u32::from(kernel.has_requeue)),
+        ("file_count", file_count),
+        ("file_private", file_private),
+        ("link_count", link_count),
+        ("has_requeue", u32::from(kernel.requeue.is_some())),
         ("can_walk", u32::from(kernel.can_walk)),
         ("has_workloads", u32::from(kernel.has_workloads)),
         ("statuses_since_6_10", u32::from(kernel.statuses_since_6_10)),

@@ -254,7 +254,7 @@ function(config) {
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} gets more I/O than it can handle',
         description: 'I/O waits for admission and in the queue {{ $value | printf "%.1f" }} times as long as the drive then takes.',
-        runbook: 'On the node: biolat-daemon report --who --from localhost names who does the I/O',
+        runbook: 'On the node: biolat who 10 1 names who does the I/O',
       },
     },
     {

@@ -35,7 +35,7 @@ function(config) {
       annotations: {
         summary: '{{ $labels.device }} on {{ $labels.instance }} is slow for requests of one size',
         description: 'Its {{ $labels.op }}s of size {{ $labels.size }} take {{ $value | humanizeDuration }} on average in {{ $labels.model }}, more than %s times as long as those of the next smaller sizes, which are a fourth as large.' % words(config.slowForSizeFactor),
-        runbook: 'On the node: biolat-daemon report --sizes -d {{ $labels.device }} 10 1',
+        runbook: 'On the node: biolat sizes -d {{ $labels.device }} 10 1',
       },
     },
   ],

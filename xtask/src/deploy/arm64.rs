@@ -20,14 +20,14 @@ pub(super) fn check() -> Result<()> {
     let release = dist::release()?;
     let arm64 = release.artifacts.iter().find(|each| each.architecture.name == "arm64");
     let arm64 = arm64.context("no arm64 artifacts were built: see above")?;
-    let here = output(Command::new(&release.for_host()?.binary).arg("--version"))?;
-    let there = output(Command::new(EMULATOR).arg(&arm64.binary).arg("--version"))?;
+    let here = output(Command::new(&release.for_host()?.binaries[0]).arg("--version"))?;
+    let there = output(Command::new(EMULATOR).arg(&arm64.binaries[0]).arg("--version"))?;
     if here != there {
         bail!("biolat-daemon --version prints {there:?} on arm64, {here:?} on this machine");
     }
-    output(Command::new(EMULATOR).arg(&arm64.binary).arg("--help"))?;
+    output(Command::new(EMULATOR).arg(&arm64.binaries[0]).arg("--help"))?;
     // It fails on missing privileges or loading the probe: the emulator has no bpf(2).
-    let ended = Command::new(EMULATOR).arg(&arm64.binary).args(["--listen", "127.0.0.1:0"]).output()?;
+    let ended = Command::new(EMULATOR).arg(&arm64.binaries[0]).args(["--listen", "127.0.0.1:0"]).output()?;
     let printed = String::from_utf8_lossy(&ended.stderr);
     if ended.status.code() != Some(1)
         || !printed.lines().last().is_some_and(|line| line.starts_with("error: "))

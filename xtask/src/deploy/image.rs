@@ -7,6 +7,7 @@ mod podman;
 mod runc;
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -23,6 +24,7 @@ use crate::{
     host::Requirement,
     process::{output, root, run},
     static_build::Architecture,
+    static_build::PROGRAMS,
 };
 use bpf_folder::BpfFolder;
 use drive::Drive;
@@ -189,18 +191,21 @@ fn unpack(image: &Path, artifacts: &Artifacts, folder: &Path) -> Result<()> {
     run(tar.arg(&system).arg("--file").arg(blob(&manifest["layers"][0])))?;
     let files =
         output(Command::new("find").arg(&system).args(["-mindepth", "1", "-printf", "%P %U:%G %m\n"]))?;
-    if files.trim() != "biolat-daemon 0:0 755" {
-        bail!("the image holds more than the binary: {files}");
+    let files: BTreeSet<_> = files.lines().collect();
+    if files != BTreeSet::from(["biolat 0:0 755", "biolat-daemon 0:0 755"]) {
+        bail!("the image holds more than the programs: {files:?}");
     }
-    let binary = system.join("biolat-daemon");
-    ensure!(
-        fs::read(&binary)? == fs::read(&artifacts.binary)?,
-        "the image for {name} does not hold {}",
-        artifacts.binary.display()
-    );
-    let granted = output(Command::new("getcap").arg(binary))?;
-    if !granted.trim().ends_with(" cap_perfmon,cap_bpf=p") {
-        bail!("the binary's file capabilities are not cap_perfmon,cap_bpf=p: {granted}");
+    for (program, built) in PROGRAMS.iter().zip(&artifacts.binaries) {
+        let binary = system.join(program.name);
+        ensure!(
+            fs::read(&binary)? == fs::read(built)?,
+            "the image for {name} does not hold {}",
+            built.display()
+        );
+        let granted = output(Command::new("getcap").arg(binary))?;
+        if !granted.trim().ends_with(" cap_perfmon,cap_bpf=p") {
+            bail!("file capabilities are not cap_perfmon,cap_bpf=p: {granted}");
+        }
     }
     Ok(())
 }

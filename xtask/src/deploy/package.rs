@@ -25,8 +25,14 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
 const IGNORED: [&str; 4] =
     ["/var/lib/dpkg/", "/var/log/", "/var/cache/", "/var/lib/systemd/deb-systemd-helper"];
 
-/// The daemon's subcommands.
-const COMMANDS: [&str; 2] = ["check", "report"];
+/// The programs, with the subcommands that have a manual page.
+const COMMANDS: [(&str, &[&str]); 2] = [
+    ("biolat-daemon", &["check", "unpin"]),
+    (
+        "biolat",
+        &["hist", "sizes", "cpus", "who", "slow", "top", "at", "since", "worst", "save", "open", "check"],
+    ),
+];
 
 pub(super) fn check() -> Result<()> {
     let release = dist::release()?;
@@ -44,13 +50,15 @@ pub(super) fn check() -> Result<()> {
             bail!("the package lists {file}, which does not exist");
         }
     }
-    let version = output(&mut root.command("biolat-daemon", &["--version"]))?;
-    if !version.contains(env!("CARGO_PKG_VERSION")) {
-        bail!("biolat-daemon --version prints {version}");
-    }
-    check_manual(&root, &[])?;
-    for command in COMMANDS {
-        check_manual(&root, &[command])?;
+    for (program, commands) in COMMANDS {
+        let version = output(&mut root.command(program, &["--version"]))?;
+        if !version.contains(env!("CARGO_PKG_VERSION")) {
+            bail!("{program} --version prints {version}");
+        }
+        check_manual(&root, program, &[], commands)?;
+        for command in commands {
+            check_manual(&root, program, &[command], &[])?;
+        }
     }
     check_completions(&root)?;
     check_enablement(&root, "biolat.service", "enabled")?;
@@ -68,20 +76,20 @@ pub(super) fn check() -> Result<()> {
 }
 
 /// man shows a command's manual page without warnings, and the page has all sections and options.
-fn check_manual(root: &CleanRoot, command: &[&str]) -> Result<()> {
-    let name = [&["biolat-daemon"], command].concat().join("-");
+fn check_manual(root: &CleanRoot, program: &str, command: &[&str], commands: &[&str]) -> Result<()> {
+    let name = [&[program], command].concat().join("-");
     let mut man = root.command("man", &["--warnings=w", "--pager=cat", &name]);
     let shown = man.env("MANWIDTH", "100").stderr(Stdio::piped()).output()?;
     let (page, warnings) = (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
     if !shown.status.success() || !warnings.trim().is_empty() {
         bail!("man {name}: {}: {warnings}", shown.status);
     }
-    let help = output(&mut root.command("biolat-daemon", &[command, &["--help"]].concat()))?;
+    let help = output(&mut root.command(program, &[command, &["--help"]].concat()))?;
     let options = help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2);
     let mut sections = vec!["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "SEE ALSO"];
     if command.is_empty() {
-        sections.extend(["COMMANDS", "ENVIRONMENT", "EXIT STATUS", "FILES"]);
-        sections.extend(COMMANDS);
+        sections.extend(["COMMANDS", "EXIT STATUS"]);
+        sections.extend(commands);
     }
     for expected in sections.into_iter().chain(options) {
         if !page.contains(expected.trim_end_matches([',', '.', ':', ';', ']'])) {
@@ -93,11 +101,16 @@ fn check_manual(root: &CleanRoot, command: &[&str]) -> Result<()> {
 
 /// Bash completes subcommands and options.
 fn check_completions(root: &CleanRoot) -> Result<()> {
-    for (typed, expected) in [("biolat-daemon ''", "check"), ("biolat-daemon check --", "--json")] {
+    for (program, typed, expected) in [
+        ("biolat-daemon", "biolat-daemon ''", "check"),
+        ("biolat-daemon", "biolat-daemon check --", "--json"),
+        ("biolat", "biolat ''", "who"),
+        ("biolat", "biolat at --", "--file"),
+    ] {
         let script = format!(
-            "source /usr/share/bash-completion/completions/biolat-daemon; set -- $(complete -p biolat-daemon); \
+            "source /usr/share/bash-completion/completions/{program}; set -- $(complete -p {program}); \
              while [ \"$1\" != -F ]; do shift; done; COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-             $2 biolat-daemon \"${{COMP_WORDS[COMP_CWORD]}}\"; echo \"${{COMPREPLY[@]}}\""
+             $2 {program} \"${{COMP_WORDS[COMP_CWORD]}}\"; echo \"${{COMPREPLY[@]}}\""
         );
         let offered = output(&mut root.command("bash", &["-c", &script]))?;
         if !offered.split_whitespace().any(|word| word == expected) {

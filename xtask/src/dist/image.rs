@@ -1,5 +1,5 @@
 //! The container image: an OCI image layout as a tar file, with one image per architecture and an index of them. An image has
-//! one layer, which holds the binary.
+//! one layer, which holds the programs.
 //!
 //! <https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md>
 //! `manifest.json` is for Docker without the containerd image store, whose `docker load` reads nothing else. Layers are not
@@ -15,19 +15,18 @@ use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
 use super::{hash::hash, release_info::ReleaseInfo};
-use crate::static_build::Architecture;
+use crate::static_build::{Architecture, DAEMON, PROGRAMS};
 
 /// User and group: unprivileged, as in distroless images.
 const USER: &str = "65532:65532";
 
 const NAME: &str = "biolat";
-const PROGRAM: &str = "biolat-daemon";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const DESCRIPTION: &str = "Latency of every block I/O, as Prometheus native histograms";
 
-/// File capabilities of the binary: `CAP_PERFMON` (38) and `CAP_BPF` (39), permitted but not effective, as `struct
-/// vfs_cap_data` of revision 2. As they are not effective, the daemon starts without them and reports what is missing.
+/// File capabilities of each program: `CAP_PERFMON` (38) and `CAP_BPF` (39), permitted but not effective, as `struct
+/// vfs_cap_data` of revision 2. As they are not effective, it starts without them and reports what is missing.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/capability.h#L74>
 const CAPABILITIES: [u8; 20] = {
@@ -48,7 +47,7 @@ struct Image {
 
 /// Writes the images of these binaries to one file in a directory and returns its path.
 pub(super) fn write(
-    binaries: &[(Architecture, &Path)],
+    binaries: &[(Architecture, &[PathBuf])],
     info: &ReleaseInfo,
     folder: &Path,
 ) -> Result<PathBuf> {
@@ -62,8 +61,9 @@ pub(super) fn write(
         "org.opencontainers.image.version": info.version,
     });
     let mut images = Vec::new();
-    for &(architecture, binary) in binaries {
-        images.push(Image::new(architecture, &fs::read(binary)?, info.epoch, &created, &labels)?);
+    for &(architecture, paths) in binaries {
+        let programs = paths.iter().map(fs::read).collect::<Result<Vec<_>, _>>()?;
+        images.push(Image::new(architecture, &programs, info.epoch, &created, &labels)?);
     }
     let index = serde_json::to_vec(&json!({
         "schemaVersion": 2,
@@ -101,12 +101,12 @@ pub(super) fn write(
 impl Image {
     fn new(
         architecture: Architecture,
-        binary: &[u8],
+        programs: &[Vec<u8>],
         epoch: u64,
         created: &str,
         labels: &Value,
     ) -> Result<Self> {
-        let layer = layer(binary, epoch)?;
+        let layer = layer(programs, epoch)?;
         let config = serde_json::to_vec(&json!({
             "created": created,
             "architecture": architecture.name,
@@ -114,7 +114,7 @@ impl Image {
             "config": {
                 "User": USER,
                 "ExposedPorts": { "9976/tcp": {} },
-                "Entrypoint": [format!("/{PROGRAM}")],
+                "Entrypoint": [format!("/{}", DAEMON.name)],
                 "Labels": labels,
             },
             "rootfs": { "type": "layers", "diff_ids": [digest(&layer)] },
@@ -150,11 +150,13 @@ impl Image {
     }
 }
 
-/// The layer: the binary with its file capabilities and nothing else. Runtimes create the mount points.
-fn layer(binary: &[u8], epoch: u64) -> Result<Vec<u8>> {
+/// The layer: the programs with their file capabilities and nothing else. Runtimes create the mount points.
+fn layer(programs: &[Vec<u8>], epoch: u64) -> Result<Vec<u8>> {
     let mut archive = TarArchive::new(epoch);
-    archive.0.append_pax_extensions([("SCHILY.xattr.security.capability", &CAPABILITIES[..])])?;
-    archive.file(PROGRAM, 0o755, binary)?;
+    for (program, bytes) in PROGRAMS.iter().zip(programs) {
+        archive.0.append_pax_extensions([("SCHILY.xattr.security.capability", &CAPABILITIES[..])])?;
+        archive.file(program.name, 0o755, bytes)?;
+    }
     archive.finish()
 }
 

@@ -23,7 +23,7 @@ use crate::{
     cargo_deb,
     folder::make_empty,
     process::{ROOT, output, root, run},
-    static_build::{self, Architecture, static_cargo},
+    static_build::{self, Architecture, PROGRAMS},
 };
 
 pub(crate) use hash::hash;
@@ -32,8 +32,9 @@ use release_info::ReleaseInfo;
 /// The release artifacts for one architecture.
 pub(crate) struct Artifacts {
     pub(crate) architecture: Architecture,
-    pub(crate) binary: PathBuf,
-    sbom: PathBuf,
+    /// In the order of [`PROGRAMS`].
+    pub(crate) binaries: Vec<PathBuf>,
+    sboms: Vec<PathBuf>,
     package: Option<PathBuf>,
 }
 
@@ -77,18 +78,10 @@ pub(crate) fn check(whole: bool) -> Result<()> {
     }
     for artifacts in &release.artifacts {
         artifacts.package()?;
-        let (name, max) = (artifacts.architecture.name, artifacts.architecture.max_bytes);
-        let binary = fs::read(&artifacts.binary)?;
-        println!("{}: {} bytes, at most {max}", artifacts.binary.display(), binary.len());
-        if binary.len() as u64 > max {
-            bail!("the binary for {name} has {} bytes, more than {max}", binary.len());
-        }
-        sbom::check(&artifacts.sbom, &binary)?;
-        for path in static_build::local_paths()? {
-            let path = path.to_string_lossy();
-            if binary.windows(path.len()).any(|part| part == path.as_bytes()) {
-                bail!("the binary for {name} contains the path {path}");
-            }
+        for ((path, bill), max) in
+            artifacts.binaries.iter().zip(&artifacts.sboms).zip(artifacts.architecture.max_bytes)
+        {
+            check_binary(path, bill, max)?;
         }
     }
     if here != there {
@@ -98,12 +91,28 @@ pub(crate) fn check(whole: bool) -> Result<()> {
     Ok(())
 }
 
+fn check_binary(path: &Path, bill: &Path, max: u64) -> Result<()> {
+    let (binary, name) = (fs::read(path)?, path.display());
+    println!("{name}: {} bytes, at most {max}", binary.len());
+    if binary.len() as u64 > max {
+        bail!("{name} has {} bytes, more than {max}", binary.len());
+    }
+    sbom::check(bill, &binary)?;
+    for local in static_build::local_paths()? {
+        let local = local.to_string_lossy();
+        if binary.windows(local.len()).any(|part| part == local.as_bytes()) {
+            bail!("{name} contains the path {local}");
+        }
+    }
+    Ok(())
+}
+
 /// Builds the image for the host's architecture alone, in a directory.
 pub(crate) fn image_for_host(folder: &Path) -> Result<PathBuf> {
     let ours = Architecture::of_host()?;
-    run(static_cargo("build", "biolat-daemon", ours)?.arg("--release"))?;
-    let binary = static_build::folder(ours).join("biolat-daemon");
-    image::write(&[(ours, &binary)], &ReleaseInfo::find()?, folder)
+    static_build::build_programs(ours)?;
+    let binaries = PROGRAMS.map(|program| static_build::folder(ours).join(program.name));
+    image::write(&[(ours, &binaries)], &ReleaseInfo::find()?, folder)
 }
 
 /// The release, built once.
@@ -131,11 +140,13 @@ fn build_all(architectures: &[Architecture]) -> Result<Release> {
             Some(reason) => println!("skipped: {}: {reason}", architecture.name),
         }
     }
-    let binaries: Vec<_> = artifacts.iter().map(|each| (each.architecture, each.binary.as_path())).collect();
+    let binaries: Vec<_> =
+        artifacts.iter().map(|each| (each.architecture, each.binaries.as_slice())).collect();
     let image = image::write(&binaries, &info, &folder)?;
     let sums = folder.join("SHA256SUMS");
     let mut lines = String::new();
-    let files = artifacts.iter().flat_map(|each| [&each.binary, &each.sbom].into_iter().chain(&each.package));
+    let files =
+        artifacts.iter().flat_map(|each| each.binaries.iter().chain(&each.sboms).chain(&each.package));
     for file in files.chain([&image]) {
         let name = file.file_name().context("no file name")?.to_string_lossy();
         lines += &format!("{}  {name}\n", hash(&fs::read(file)?));
@@ -145,11 +156,15 @@ fn build_all(architectures: &[Architecture]) -> Result<Release> {
 }
 
 fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> Result<Artifacts> {
-    run(static_cargo("build", "biolat-daemon", architecture)?.arg("--release"))?;
-    let built = static_build::folder(architecture).join("biolat-daemon");
-    let binary = folder.join(format!("biolat-daemon-{}-linux-{}", info.version, architecture.name));
-    fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
-    let sbom = sbom::write(&binary, architecture, info)?;
+    static_build::build_programs(architecture)?;
+    let (mut binaries, mut sboms) = (Vec::new(), Vec::new());
+    for program in PROGRAMS {
+        let built = static_build::folder(architecture).join(program.name);
+        let binary = folder.join(format!("{}-{}-linux-{}", program.name, info.version, architecture.name));
+        fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
+        sboms.push(sbom::write(program, &binary, architecture, info)?);
+        binaries.push(binary);
+    }
     let package = match cargo_deb::missing() {
         None => Some(package::write(architecture, info, folder)?),
         Some(reason) => {
@@ -157,7 +172,7 @@ fn build_one(architecture: Architecture, info: &ReleaseInfo, folder: &Path) -> R
             None
         }
     };
-    Ok(Artifacts { architecture, binary, sbom, package })
+    Ok(Artifacts { architecture, binaries, sboms, package })
 }
 
 impl Artifacts {

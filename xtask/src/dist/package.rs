@@ -13,7 +13,7 @@ use crate::{
     cargo_deb,
     folder::make_empty,
     process::{root, run},
-    static_build::{self, Architecture, static_cargo},
+    static_build::{self, Architecture, TOOL, static_cargo},
 };
 
 /// Packages the built binary into a directory and returns the package's path.
@@ -37,7 +37,7 @@ fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()>
     make_empty(&folder)?;
     let host = Architecture::of_host()?;
     // Not optimized, as it runs for a moment.
-    let mut command = static_cargo("rustc", "biolat-daemon", host)?;
+    let mut command = static_cargo("rustc", TOOL.package, host)?;
     command.args(["--release", "--quiet", "--example", "documents"]);
     command.args(["--", "-Copt-level=0", "-Ccodegen-units=16"]);
     run(&mut command)?;
@@ -56,7 +56,7 @@ fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()>
     compress.args(["-9", "--no-name"]).arg(folder.join("changelog"));
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|section| section == "8") {
+        if path.extension().is_some_and(|section| section == "1" || section == "8") {
             compress.arg(path);
         }
     }

@@ -17,10 +17,9 @@ use super::{hash::hash, release_info::ReleaseInfo};
 use crate::{
     ebpf,
     process::{cargo, output, root},
-    static_build::Architecture,
+    static_build::{Architecture, Program},
 };
 
-const PROGRAM: &str = "biolat-daemon";
 const PROBE: &str = "biolat-ebpf";
 
 /// A crate of `cargo tree`: its name and version, as in `serde@1.0.0`.
@@ -36,25 +35,31 @@ struct Crate {
 }
 
 /// Writes the bill of a binary beside it and returns its path.
-pub(super) fn write(binary: &Path, architecture: Architecture, info: &ReleaseInfo) -> Result<PathBuf> {
-    let bill = serde_json::to_vec_pretty(&bill(binary, architecture, info)?)?;
+pub(super) fn write(
+    program: Program,
+    binary: &Path,
+    architecture: Architecture,
+    info: &ReleaseInfo,
+) -> Result<PathBuf> {
+    let bill = serde_json::to_vec_pretty(&bill(program, binary, architecture, info)?)?;
     let mut path = binary.as_os_str().to_owned();
     path.push(".cdx.json");
     fs::write(&path, bill).with_context(|| format!("cannot write {}", Path::new(&path).display()))?;
     Ok(path.into())
 }
 
-fn bill(binary: &Path, architecture: Architecture, info: &ReleaseInfo) -> Result<Value> {
-    let mut crates = tree(PROGRAM, architecture.target, "normal,build")?;
+fn bill(program: Program, binary: &Path, architecture: Architecture, info: &ReleaseInfo) -> Result<Value> {
+    let Program { name, package } = program;
+    let mut crates = tree(package, architecture.target, "normal,build")?;
     crates.extend(tree(PROBE, "all", "normal")?);
-    // The probe is data of the daemon: cargo does not know.
-    let (program, probe) = (own(PROGRAM, info), own(PROBE, info));
+    // The probe is data of the program: cargo does not know.
+    let (program, probe) = (own(package, info), own(PROBE, info));
     let libraries = architecture.libraries()?;
-    let daemon = crates.get_mut(&program).context("cargo tree lists no daemon")?;
-    daemon.dependencies.insert(probe.clone());
-    daemon.dependencies.extend(libraries.iter().map(|library| library.name.to_owned()));
+    let root_crate = crates.get_mut(&program).context("cargo tree does not list the program")?;
+    root_crate.dependencies.insert(probe.clone());
+    root_crate.dependencies.extend(libraries.iter().map(|library| library.name.to_owned()));
 
-    let mut linked = tree(PROGRAM, architecture.target, "normal,no-proc-macro")?;
+    let mut linked = tree(package, architecture.target, "normal,no-proc-macro")?;
     linked.extend(tree(PROBE, "all", "normal,no-proc-macro")?);
     let sums = checksums(&fs::read_to_string(root().join("Cargo.lock"))?);
     let mut components: Vec<_> = crates
@@ -92,7 +97,7 @@ fn bill(binary: &Path, architecture: Architecture, info: &ReleaseInfo) -> Result
             "component": {
                 "type": "application",
                 "bom-ref": program,
-                "name": PROGRAM,
+                "name": name,
                 "version": info.version,
                 "hashes": hashes(&hash(&fs::read(binary)?)),
                 "licenses": licenses(env!("CARGO_PKG_LICENSE")),
@@ -135,7 +140,7 @@ pub(super) fn check(bill: &Path, binary: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Names and versions of crates, as in `serde-1.0.0`, in paths of sources from a registry: the daemon's
+/// Names and versions of crates, as in `serde-1.0.0`, in paths of sources from a registry: the program's
 /// (`cargo/NAME-VERSION/src`) and the probe's (`cargo/registry/src/INDEX/NAME-VERSION/src`).
 fn crates_in(binary: &[u8]) -> BTreeSet<String> {
     const START: &[u8] = b"cargo/";

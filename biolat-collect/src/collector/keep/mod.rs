@@ -12,7 +12,8 @@ mod store;
 use std::{
     io,
     os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
-    time::{Duration, Instant},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
@@ -22,16 +23,21 @@ use biolat_system::rights::Keeping;
 use prost::Message as _;
 
 use super::{
-    Collector,
+    devices::Devices,
+    refusals::Refusals,
+    replace::EarlierProbes,
+    series_store::SeriesStore,
+    slow_log::SlowIoLog,
     state::{
         copies::Copies,
-        record::{DeviceRecord, FORMAT, State},
+        record::{FORMAT, State},
     },
-    thread::LogLimit,
+    thread::{CollectionStats, LogLimit},
+    workloads::Workloads,
 };
 use store::FdKind;
 
-pub(super) use predecessor::Predecessor;
+pub(super) use predecessor::{Predecessor, ensure_continuable};
 pub use store::Kept;
 pub(super) use store::ProbeStore;
 
@@ -46,7 +52,7 @@ const STATE_BYTES: u64 = 8 << 10;
 
 /// What this daemon keeps.
 pub(super) struct Keep {
-    store: ProbeStore,
+    store: Arc<ProbeStore>,
     copies: Copies,
     /// How many files or maps the copies have been in.
     states: usize,
@@ -66,23 +72,44 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// Of a probe that this daemon has attached.
-    pub(super) fn new(
-        store: ProbeStore,
+    /// Of a probe that this daemon has loaded, and will attach. Everything is stored but the links: with them the probe is complete.
+    /// `None` if systemd does not store it.
+    pub(super) fn of_loaded(
+        store: Arc<ProbeStore>,
         probe: &Probe,
+        maps: &[OwnedFd],
         identity: Vec<u8>,
         workloads: u32,
         boot: String,
-    ) -> Result<Self> {
-        let copies = match &store {
+    ) -> Result<Option<Self>> {
+        let copies = match &*store {
             ProbeStore::Systemd(_) => Copies::create().context("cannot create a file in memory")?,
             ProbeStore::Pins(_) => Copies::create_map(STATE_BYTES)?,
         };
-        Ok(Self::of(store, copies, probe.id()?, identity, workloads, boot))
+        let keep = Self::of(store, copies, probe.id()?, identity, workloads, boot);
+        let maps: Vec<_> = maps.iter().map(|fd| fd.as_fd()).collect();
+        let add = |kind, fds: &[_]| keep.store.add(keep.id, kind, 0, fds);
+        let stored = add(FdKind::State, &[keep.copies.as_fd()])
+            .and_then(|()| add(FdKind::Maps, &maps))
+            .and_then(|()| add(FdKind::Programs, &probe.program_fds()));
+        keep.unless_failed(stored)
+    }
+
+    /// A systemd that does not answer is no reason not to measure; a folder that was asked for is.
+    fn unless_failed(self, stored: Result<()>) -> Result<Option<Self>> {
+        let Err(error) = stored else { return Ok(Some(self)) };
+        self.store.forget(self.id);
+        match *self.store {
+            ProbeStore::Systemd(_) => {
+                log::warn!("{error:#}: if biolat restarts, its counters start at zero");
+                Ok(None)
+            }
+            ProbeStore::Pins(_) => Err(error),
+        }
     }
 
     /// Of a probe that was taken over.
-    pub(super) fn of_predecessor(store: ProbeStore, predecessor: Predecessor, probe: &Probe) -> Self {
+    pub(super) fn of_predecessor(store: Arc<ProbeStore>, predecessor: Predecessor, probe: &Probe) -> Self {
         let Predecessor { copies, states, id, state, fds: _ } = predecessor;
         let keep = Self::of(store, copies, id, state.probe, state.workloads_limit, state.boot);
         let (chunks, understudy_maps) =
@@ -91,7 +118,7 @@ impl Keep {
     }
 
     fn of(
-        store: ProbeStore,
+        store: Arc<ProbeStore>,
         copies: Copies,
         id: u32,
         identity: Vec<u8>,
@@ -117,7 +144,7 @@ impl Keep {
 
     /// What the collector's thread needs for it.
     pub(super) fn rights(&self) -> Keeping {
-        match &self.store {
+        match &*self.store {
             ProbeStore::Systemd(store) => {
                 Keeping::WithSystemd { socket: store.as_raw_fd(), state: self.copies.as_fd().as_raw_fd() }
             }
@@ -125,28 +152,14 @@ impl Keep {
         }
     }
 
-    /// The store, when another probe is to be kept instead of this one.
-    pub(super) fn into_store(self) -> ProbeStore {
-        self.store
-    }
-
     /// How long the last state took to write.
     pub(super) fn took(&self) -> Duration {
         self.took
     }
 
-    /// Stores the state and the probe. The links last: with them it is complete.
-    fn store_all(&mut self, probe: &Probe, maps: &[OwnedFd]) -> Result<()> {
-        let maps: Vec<_> = maps.iter().map(|fd| fd.as_fd()).collect();
-        self.store.add(self.id, FdKind::State, 0, &[self.copies.as_fd()])?;
-        self.store.add(self.id, FdKind::Maps, 0, &maps)?;
-        self.store.add(self.id, FdKind::Programs, 0, &probe.program_fds())?;
-        self.store.add(self.id, FdKind::Links, 0, &probe.link_fds())
-    }
-
-    /// Removes what is kept of probes that nobody continues with.
-    pub(super) fn forget(&self, probes: &[u32]) {
-        probes.iter().for_each(|&probe| self.store.forget(probe));
+    /// Removes the links, so that the probe is detached.
+    pub(super) fn remove_links(&self) -> Result<()> {
+        self.store.remove(self.id, FdKind::Links)
     }
 
     /// Keeps the link of the understudy, which was just attached: it is the last one.
@@ -172,14 +185,22 @@ impl Keep {
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, collector: &mut Collector) -> Result<()> {
+    /// Keeps a probe that has just been attached: with its links it is complete.
+    pub(super) fn begin(mut self, parts: KeptParts<'_>) -> Result<Option<Self>> {
+        let links = parts.probe.link_fds();
+        let committed = self.write(parts);
+        let stored = committed.and_then(|()| self.store.add(self.id, FdKind::Links, 0, &links));
+        self.unless_failed(stored)
+    }
+
+    fn write(&mut self, mut parts: KeptParts<'_>) -> Result<()> {
         let began = Instant::now();
-        self.store_chunks(&collector.probe)?;
-        let state = collector.state(self);
+        self.store_chunks(parts.probe)?;
+        let state = parts.state(self);
         let written = self.copies.write(|buffer| {
             // A vector has room for any message.
             let _ = state.encode(buffer);
-            collector.append_records(buffer);
+            parts.append_records(buffer);
         });
         let written = match written {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => self.write_to_larger_map(),
@@ -200,66 +221,37 @@ impl Keep {
     }
 }
 
-impl Collector {
-    /// Keeps everything for the next daemon, from now on, and removes what nobody continues with. A systemd that does not answer is
-    /// no reason not to measure; a folder that was asked for is.
-    pub(super) fn begin_to_keep(&mut self, mut keep: Keep, maps: &[OwnedFd], useless: &[u32]) -> Result<()> {
-        let kept = keep.commit(self).and_then(|()| keep.store_all(&self.probe, maps));
-        match (kept, &keep.store) {
-            (Ok(()), _) => {
-                keep.forget(useless);
-                self.keep = Some(keep);
-            }
-            (Err(error), ProbeStore::Systemd(_)) => {
-                log::warn!("{error:#}: if biolat restarts, its counters start at zero");
-                keep.forget(useless);
-                keep.forget(&[keep.id]);
-            }
-            // The next daemon continues with the last one's probe, which counts on.
-            (Err(error), ProbeStore::Pins(_)) => {
-                keep.forget(&[keep.id]);
-                return Err(error);
-            }
-        }
-        Ok(())
+/// Writes the state, if it is kept at all. After an error there is none, until the next one is written: an old one would be
+/// wrong.
+pub(super) fn commit(kept: &mut Option<Keep>, parts: KeptParts<'_>) {
+    let Some(keep) = kept else { return };
+    let Err(error) = keep.write(parts) else { return };
+    if keep.error_log.allows() {
+        log::error!("{error:#}: if biolat restarts now, its counters start at zero");
     }
-
-    /// Writes the state, if it is kept at all. After an error there is none, until the next one is written: an old one would be
-    /// wrong.
-    pub(super) fn commit(&mut self) {
-        let Some(mut keep) = self.keep.take() else { return };
-        if let Err(error) = keep.commit(self) {
-            if keep.error_log.allows() {
-                log::error!("{error:#}: if biolat restarts now, its counters start at zero");
-            }
-            if let Err(error) = keep.copies.invalidate() {
-                log::error!("cannot invalidate the state, not keeping it any more: {error}");
-                return keep.forget(&[keep.id]);
-            }
-        }
-        self.keep = Some(keep);
+    if let Err(error) = keep.copies.invalidate() {
+        log::error!("cannot invalidate the state, not keeping it any more: {error}");
+        keep.store.forget(keep.id);
+        *kept = None;
     }
+}
 
-    /// Releases slots whose quarantine is over, or that are new, once the next daemon would know their baselines too.
-    pub(super) fn release_slots(&mut self) -> Result<()> {
-        if self.store.has_uncommitted() {
-            self.commit();
-        }
-        self.store.release_committed(&mut self.probe.maps)
-    }
+/// The parts of the collector that the next daemon continues.
+pub(super) struct KeptParts<'a> {
+    pub(super) started: SystemTime,
+    pub(super) probe: &'a Probe,
+    pub(super) devices: &'a Devices,
+    pub(super) store: &'a mut SeriesStore,
+    pub(super) workloads: &'a mut Workloads,
+    pub(super) slow: &'a mut SlowIoLog,
+    pub(super) refusals: &'a Refusals,
+    pub(super) earlier: EarlierProbes,
+    pub(super) stats: &'a CollectionStats,
+}
 
+impl KeptParts<'_> {
     /// The state without the records that are [appended](super::state::encoded).
     fn state(&self, keep: &Keep) -> State {
-        let devices = self.devices.iter().map(|(&id, known)| DeviceRecord {
-            id,
-            inode: known.device.inode,
-            name: known.device.name.clone(),
-            since: nanoseconds(known.since),
-            was_quiet: known.was_quiet,
-            has_dispatch_times: known.has_dispatch_times,
-            has_submission_times: known.has_submission_times,
-            audit: known.audit.as_ref().map(super::Audit::to_record),
-        });
         State {
             format: FORMAT,
             boot: keep.boot.clone(),
@@ -267,15 +259,14 @@ impl Collector {
             slots: self.probe.first_slots(),
             taken_epoch: self.probe.workloads.as_ref().map_or(0, WorkloadMaps::taken_epoch),
             started: nanoseconds(self.started),
-            unresolved_completions: self.unresolved_completions,
+            unresolved_completions: self.devices.unresolved_completions(),
             quarantined: self.store.quarantined_slots(),
-            devices: devices.collect(),
-            all_workloads: self.workloads.to_record(),
-            pending: self.reference.records(),
+            devices: self.devices.to_records(),
+            all_workloads: self.workloads.store.to_record(),
+            pending: self.workloads.reference.records(),
             slow: self.slow.to_record(),
             collections: self.stats.to_record(),
-            map_layout: self.probe.map_layout(),
-            sizes: self.probe.kernel.counts_sizes(),
+            sizes: self.probe.options.sizes,
             workloads_limit: keep.workloads,
             links: self.probe.link_fds().len() as u32,
             earlier: self.earlier.to_record(),
@@ -286,7 +277,7 @@ impl Collector {
 
     fn append_records(&mut self, state: &mut Vec<u8>) {
         self.store.append_records(state);
-        self.workloads.append_workloads(state);
+        self.workloads.store.append_workloads(state);
         self.slow.append_ios(state);
     }
 }

@@ -1,16 +1,13 @@
 //! What the last daemon has kept.
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, ensure};
 use biolat_probe::ProbeFds;
 use prost::Message as _;
 
 use super::{
-    super::{
-        replace::ensure_continuable,
-        state::{
-            copies::Copies,
-            record::{FORMAT, State},
-        },
+    super::state::{
+        copies::Copies,
+        record::{FORMAT, State},
     },
     store::{Kept, Parts, ProbeStore},
 };
@@ -30,10 +27,18 @@ impl Kept {
     pub fn can_be_continued(self, sizes: bool, workloads: u32) -> Option<Result<()>> {
         let check = |(id, parts)| {
             let state = Predecessor::open(id, parts).map_err(Error::msg)?.state;
-            ensure_continuable(state.map_layout, (state.sizes, state.workloads_limit), (sizes, workloads))
+            ensure_continuable((state.sizes, state.workloads_limit), (sizes, workloads))
         };
         self.probes.into_iter().map(check).reduce(Result::or)
     }
+}
+
+/// Whether the totals of a probe with these options can be continued by one with others: sizes, and workloads, add up to the
+/// totals of a series, so both probes must count them, or neither.
+pub(in crate::collector) fn ensure_continuable(of_old: (bool, u32), of_new: (bool, u32)) -> Result<()> {
+    ensure!(of_old.0 == of_new.0, "--sizes has changed");
+    ensure!((of_old.1 == 0) == (of_new.1 == 0), "--workloads was switched on or off");
+    Ok(())
 }
 
 impl Predecessor {

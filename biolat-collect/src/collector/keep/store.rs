@@ -114,19 +114,22 @@ impl ProbeStore {
 
     /// Removes a probe that nobody continues with.
     pub(in crate::collector) fn forget(&self, probe: u32) {
-        if let Err(error) = self.remove(probe) {
+        let removed = match self {
+            Self::Systemd(_) => FdKind::ALL.into_iter().try_for_each(|kind| self.remove(probe, kind)),
+            Self::Pins(pins) => pins.remove(&folder_of(probe)),
+        };
+        if let Err(error) = removed {
             log::warn!("{error:#}");
         }
     }
 
-    /// Removes all that is kept of a probe.
-    fn remove(&self, probe: u32) -> Result<()> {
+    /// Removes what is kept of a probe, of this kind.
+    pub(super) fn remove(&self, probe: u32, kind: FdKind) -> Result<()> {
         match self {
-            Self::Systemd(store) => FdKind::ALL
-                .into_iter()
-                .try_for_each(|kind| store.remove(&kind.of_probe(probe)))
+            Self::Systemd(store) => store
+                .remove(&kind.of_probe(probe))
                 .context("cannot remove file descriptors from systemd's store"),
-            Self::Pins(pins) => pins.remove(&folder_of(probe)),
+            Self::Pins(pins) => pins.remove_kind(&folder_of(probe), kind.name()),
         }
     }
 }

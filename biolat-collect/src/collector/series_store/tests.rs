@@ -349,6 +349,36 @@ proptest! {
         model.settle();
     }
 
+    /// Completions of the last probe are counted until it is at rest, those of the next one from its first on, which comes before.
+    #[test]
+    fn a_probe_that_is_replaced_loses_nothing(
+        before in vec(action(), 1..100),
+        meanwhile in vec(key(), 0..10),
+        after in vec(action(), 1..100),
+    ) {
+        let mut model = Model::new(Vec::new());
+        for action in &before {
+            model.act(action).unwrap();
+        }
+        model.settle();
+        let (mut next, mut slots) = (FakeKernel::default(), SeriesStore::default());
+        slots.grow(&mut next).unwrap();
+        slots.release_committed(&mut next).unwrap();
+        meanwhile.iter().for_each(|key| next.begin_run(*key, 2));
+        next.wait_for_runs();
+        model.store.move_to(&mut next).unwrap();
+        for (key, count) in std::mem::take(&mut model.kernel.expected) {
+            *next.expected.entry(key).or_default() += count;
+        }
+        model.kernel = next;
+        model.check();
+        for action in &after {
+            model.act(action).unwrap();
+            model.check();
+        }
+        model.settle();
+    }
+
     #[test]
     fn failed_system_calls_lose_nothing(
         actions in vec(action(), 1..150),

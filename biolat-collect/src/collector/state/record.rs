@@ -3,7 +3,7 @@
 
 use prost::Message;
 
-/// The version of the format. Another one is not read.
+/// The version of the format, and of what the probe's maps hold. Another one is not read.
 pub(in crate::collector) const FORMAT: u32 = 1;
 
 /// Fields of the state that are [appended](super::encoded) to it.
@@ -59,9 +59,6 @@ pub(in crate::collector) struct State {
     /// The log of slow I/Os: a [`SlowIosRecord`].
     #[prost(message, required, tag = "22")]
     pub slow_ios: SlowIosRecord,
-    /// See [`biolat_probe::MAP_LAYOUT`].
-    #[prost(uint32, tag = "15")]
-    pub map_layout: u32,
     /// Whether requests are counted by size.
     #[prost(bool, tag = "16")]
     pub sizes: bool,
@@ -71,7 +68,7 @@ pub(in crate::collector) struct State {
     /// What was counted by probes before this one.
     #[prost(message, required, tag = "18")]
     pub earlier: EarlierRecord,
-    /// How many links the probe has.
+    /// How many links the probe has: none once it is detached.
     #[prost(uint32, tag = "19")]
     pub links: u32,
     /// Completions that were shown as lost by recursion.

@@ -27,9 +27,8 @@ function whoWasThere({ deltas }, index, phase, { device, op, workload }) {
 }
 
 /** The recorded I/Os of a column, from the history or, without one, the latest ones. */
-async function recorded({ from, to, deltas }) {
+async function recorded({ from, to }) {
   const isThere = ({ completed }) => completed > from && completed <= to;
-  if (saved !== null) return slowOf(deltas).ios.filter(isThere);
   try {
     const { intervals } = await askHistory(`from=${from}&to=${to}&detail=summary`);
     return intervals.flatMap(({ slow }) => slow).filter(isThere);

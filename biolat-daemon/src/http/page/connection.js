@@ -32,9 +32,10 @@ class Connection {
   constructor(onSnapshot, onChange) {
     this.onSnapshot = onSnapshot;
     this.onChange = onChange;
+    this.refresh();
+    if (SAVED) return;
     addEventListener('online', () => this.refresh());
     document.addEventListener('visibilitychange', () => this.#visibilityChanged());
-    this.refresh();
   }
 
   /** Age of the latest snapshot in seconds; null without one. */
@@ -82,6 +83,7 @@ class Connection {
     this.connected = true;
     this.problem = '';
     this.#failures = 0;
+    if (SAVED) return this.onChange();
     if (!document.hidden && !this.#events && now() >= this.#reconnectAt) this.#listen();
     this.#schedule(this.#pollInterval);
     this.onChange();

@@ -29,12 +29,13 @@ class Day {
     this.canvas.onpointercancel = this.canvas.onpointerleave = this.canvas.onblur = () => this.clear();
   }
 
-  /** Loads the day until now, at most once a step. */
+  /** Loads the day until now, at most once a step, or all of a saved history. */
   follow({ taken }) {
     if (this.past.loading) return;
     const length = Math.min(DAY, Math.max(600, taken - this.past.begin));
-    const step = Math.max(5, stepOf(length, DAY_COLUMNS));
-    this.past.load(`${step}`, taken - length, taken, step);
+    const { from, to } = WHOLE ?? { from: taken - length, to: taken };
+    const step = Math.max(5, stepOf(to - from, DAY_COLUMNS));
+    this.past.load(`${step}`, from, to, step);
   }
 
   draw(snapshot, device, op, range) {
@@ -72,7 +73,7 @@ class Day {
     at('day-slow').hidden = any((column) => column.slow && !isStall(column));
     at('day-failed').hidden = any(({ errors }) => errors > 0);
     at('day-start').hidden = !began;
-    setText(at('day-title'), to - from > DAY - 600 ? 'The last day' : `Since ${moment(from, false)}`);
+    setText(at('day-title'), SAVED ? `${moment(from, false)} – ${moment(to, false)},` : to - from > DAY - 600 ? 'The last day' : `Since ${moment(from, false)}`);
     this.canvas.ariaLabel = `Slowest I/O of ${selection()} since ${moment(from, false)}: ${many(this.columns.filter(isStall).length, 'time')} above 1 s, ` +
       `${many(this.columns.filter(({ errors }) => errors > 0).length, 'time')} with errors. Arrows go to these, Enter chooses.`;
     const isAll = range && range.to - range.from > 0.9 * (to - from);

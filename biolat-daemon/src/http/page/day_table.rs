@@ -24,14 +24,20 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The table. It is made at most once a minute, as all of the history is read for it.
 pub(in crate::http) struct DayTable {
     history: SharedHistory,
+    /// What is shown; none: the last day.
+    range: Option<[SystemTime; 2]>,
     /// Its permit is for reading a part of the history: a scrape never waits for one.
     encoder: Arc<Semaphore>,
     made: Mutex<Option<(Instant, Arc<str>)>>,
 }
 
 impl DayTable {
-    pub(in crate::http) const fn new(history: SharedHistory, encoder: Arc<Semaphore>) -> Self {
-        Self { history, encoder, made: Mutex::new(None) }
+    pub(in crate::http) const fn new(
+        history: SharedHistory,
+        range: Option<[SystemTime; 2]>,
+        encoder: Arc<Semaphore>,
+    ) -> Self {
+        Self { history, range, encoder, made: Mutex::new(None) }
     }
 
     /// As HTML; empty if there is nothing to show.
@@ -55,8 +61,11 @@ impl DayTable {
     }
 
     fn make(&self) -> Arc<str> {
-        let now = SystemTime::now();
-        let (selection, _) = self.history.select(now.checked_sub(DAY).unwrap_or(now), now);
+        let [from, to] = self.range.unwrap_or_else(|| {
+            let now = SystemTime::now();
+            [now.checked_sub(DAY).unwrap_or(now), now]
+        });
+        let (selection, _) = self.history.select(from, to);
         let minutes = selection.into_periods(Some(MINUTE)).map(Period::summarized);
         let html = Arc::from(table(minutes));
         let made = (Instant::now(), Arc::clone(&html));
@@ -138,7 +147,7 @@ mod tests {
     async fn it_is_made_once_a_minute() {
         let limits = HistoryLimits { age: Duration::MAX, bytes: usize::MAX };
         let history = SharedHistory::new(limits, Duration::ZERO);
-        let table = Arc::new(DayTable::new(history, Arc::new(Semaphore::new(1))));
+        let table = Arc::new(DayTable::new(history, None, Arc::new(Semaphore::new(1))));
         let html = Arc::clone(&table).html().await;
         assert_eq!(&*html, "");
         assert!(Arc::ptr_eq(&html, &table.html().await));

@@ -12,10 +12,6 @@ const choice = { device: null, op: null, workload: null, phase: TOTAL, span: 2, 
 const past = new Past(() => draw());
 /** History at the time of the pause; null if the page is live. */
 let paused = null;
-/** The file that is open; null if there is none. */
-let saved = null;
-/** That a file is being read, or why it cannot be opened; otherwise empty. */
-let fileNote = '';
 /** What was rendered last: collections, time range, sums. */
 let rendered = null;
 
@@ -41,7 +37,7 @@ function readAddress() {
   const phase = PHASES.indexOf(given.get('latency'));
   choice.phase = phase < 0 ? TOTAL : phase;
   const [last, from, to] = ['last', 'from', 'to'].map((name) => (given.has(name) ? Number(given.get(name)) : NaN));
-  choice.range = last > 0 ? { last: Math.min(last, DAY) } : from < to && Number.isFinite(to - from) ? { from, to } : null;
+  choice.range = last > 0 ? { last: Math.min(last, DAY) } : from < to && Number.isFinite(to - from) ? { from, to } : WHOLE;
   const [time, index] = (given.get('cell') ?? '').split(',').map(Number);
   choice.cell = time > 0 && Number.isFinite(time) && index >= ZERO && index <= OVER && Number.isInteger(index) ? { time, index } : null;
   // The live page does not go back to it.
@@ -57,11 +53,11 @@ function choose(change) {
   if (op !== null) given.set('op', op);
   if (workload !== null) given.set('workload', workload);
   if (phase !== TOTAL) given.set('latency', PHASES[phase]);
-  const ends = cell === null ? range : shownRange();
+  const ends = cell !== null ? shownRange() : range === WHOLE ? null : range;
   for (const [name, time] of Object.entries(ends ?? {})) given.set(name, time);
   if (ends && cell !== null) given.set('cell', `${cell.time},${cell.index}`);
-  // The browser's back button goes to the range before. A file is not in the address.
-  if (saved === null) window.history[JSON.stringify(range) === before ? 'replaceState' : 'pushState'](null, '', `#${given}`);
+  // The browser's back button goes to the range before.
+  window.history[JSON.stringify(range) === before ? 'replaceState' : 'pushState'](null, '', `#${given}`);
   clearReading();
   if (cell === null) panel.close();
   follow();
@@ -71,7 +67,7 @@ function choose(change) {
 // The past.
 
 /** From when on there is a history. */
-const beginning = () => Math.floor(day.past.begin);
+const beginning = () => SAVED?.from ?? Math.floor(day.past.begin);
 /** The ends of the range that is chosen, in seconds: no longer ago than any history, and not in the future. */
 function chosenRange() {
   const { last, from = Math.max(latestTaken() - last, beginning()), to = Infinity } = choice.range;
@@ -79,17 +75,17 @@ function chosenRange() {
 }
 /** The ends of what is shown, in whole seconds: a link to a cell must have it, whenever it is opened. Null if there is no history. */
 const shownRange = () => (isOff() ? null : { from: Math.floor(rendered.from), to: Math.ceil(Math.min(rendered.to, latestTaken())) });
-const latestTaken = () => (paused ?? history).latest.taken;
+const latestTaken = () => SAVED?.to ?? (paused ?? history).latest.taken;
 
 const isOff = () => day.past.problem === OFF;
 
 /** Loads what is new of the day and of the range. */
 function follow() {
   if (!history.latest || document.hidden) return;
-  if (!paused || saved) day.follow((paused ?? history).latest);
+  if (!paused) day.follow(history.latest);
   if (choice.range === null) return past.forget();
   const { from, to } = chosenRange(), step = stepOf(to - from);
-  past.load(`${JSON.stringify(choice.range)} ${step}`, from, to, step, (choice.range.to ?? Infinity) > latestTaken() && !paused);
+  past.load(`${JSON.stringify(choice.range)} ${step}`, from, to, step, (choice.range.to ?? Infinity) > latestTaken() && !paused && !SAVED);
 }
 
 /** A range that was pointed at: in whole seconds, at least ten, within the history. */
@@ -100,12 +96,13 @@ function chooseRange(from, to) {
 
 function showRanges() {
   const { range } = choice;
-  setButtons(at('ranges'), [['', 'live'], ...RANGES.map((seconds) => [seconds, duration(seconds), `the last ${duration(seconds)} (h)`])],
-    range === null ? '' : range.last ?? 'other', (last) => choose({ range: last === '' ? null : { last } }));
-  for (const button of at('ranges').querySelectorAll('button')) button.disabled = button.value === '' ? saved !== null : isOff();
+  const shorter = SAVED ? RANGES.filter((seconds) => seconds < SAVED.to - SAVED.from) : RANGES;
+  setButtons(at('ranges'), [['', SAVED ? 'all' : 'live'], ...shorter.map((seconds) => [seconds, duration(seconds), `the last ${duration(seconds)} (h)`])],
+    range === WHOLE ? '' : range.last ?? 'other', (last) => choose({ range: last === '' ? WHOLE : { last } }));
+  for (const button of at('ranges').querySelectorAll('button')) button.disabled = button.value !== '' && isOff();
   at('span').parentElement.hidden = range !== null;
   // Also if a part has been read.
-  const note = fileNote || saved?.problem || day.past.problem || past.problem;
+  const note = day.past.problem || past.problem;
   setText(at('day-note'), note);
   at('day-note').hidden = note === '';
   const { from, to } = rendered ?? {};
@@ -208,7 +205,7 @@ function drawNow() {
   const detailed = view.deltas.filter(({ hasDetail = true }) => hasDetail), deltas = workload === null ? view.deltas : detailed;
   showChoice(snapshot, { workload, phase });
   setText(at('host'), snapshot.host);
-  document.title = visible(`${snapshot.host} · biolat`);
+  document.title = visible(`${snapshot.host}${SAVED ? ', saved' : ''} · biolat`);
   const colours = Object.fromEntries(QUANTILES.map(([name]) => [name, getComputedStyle(document.querySelector(`dt.${name}`)).color]));
   heatmap.draw({ deltas, from, to, whole: isPast && !past.loading, device, op, workload, phase, dark, colours });
   const sumOf = (some, whose) => some.reduce((all, delta) => all.addDelta(delta, device, op, whose), new Sum());
@@ -377,7 +374,7 @@ function showHung(snapshot) {
   const list = snapshot.devices.filter(isHung).sort((one, other) => ageOf(other) - ageOf(one)), names = list.map(({ name }) => name);
   const [message, details] = at('hung').children;
   at('hung').hidden = list.length === 0;
-  setText(message, list.length ? `I/O of ${several(names)} does not complete.` : '');
+  setText(message, list.length ? `I/O of ${several(names)} ${SAVED ? 'did not complete when this was saved' : 'does not complete'}.` : '');
   setText(details, list.slice(0, MOST_NAMES).map((device) => `${overdue(device, (paused ?? history).deltas, snapshot.taken)}.`).join(' '));
 }
 
@@ -560,7 +557,7 @@ at('heat').onblur = () => { clearReading(); band.clear(); };
 // Pause, theme, help, keys.
 
 function pause() {
-  if (saved) return closeFile();
+  if (SAVED) return;
   paused = paused || !history.latest ? null : { deltas: [...history.deltas], latest: history.latest };
   follow();
   at('pause').setAttribute('aria-pressed', paused !== null);
@@ -602,7 +599,7 @@ const KEYS = {
   j: () => nextDevice(1), k: () => nextDevice(-1), ArrowDown: () => nextDevice(1), ArrowUp: () => nextDevice(-1),
   o: nextOp, t: nextTheme, ' ': pause, '?': () => at('about').showModal(),
   '+': () => nextSpan(1), '=': () => nextSpan(1), '-': () => nextSpan(-1),
-  h: () => chooseLast(RANGES.find((seconds) => seconds > (choice.range?.last ?? 0)) ?? RANGES[0]), l: () => choose({ range: saved ? { last: DAY } : null }), f: () => at('file').click(), Escape: escape,
+  h: () => chooseLast(RANGES.find((seconds) => seconds > (choice.range?.last ?? 0)) ?? RANGES[0]), l: () => choose({ range: WHOLE }), Escape: escape,
 };
 const READING = {
   ArrowLeft: ({ shiftKey }) => (shiftKey ? extend(-1) : move(-1, 0)), ArrowRight: ({ shiftKey }) => (shiftKey ? extend(1) : move(1, 0)),
@@ -655,11 +652,11 @@ const connection = new Connection((snapshot) => {
 }, () => showState());
 
 function showState() {
-  if (saved) {
-    at('status').dataset.state = 'paused';
-    setText(at('state'), `file ${saved.name}`);
-    setText(at('age'), `saved ${new Date(saved.saved * 1000).getFullYear()}-${date(new Date(saved.saved * 1000))} ${clock(saved.saved)}`);
-    at('banner').hidden = true;
+  if (SAVED) {
+    const time = new Date(SAVED.at * 1000);
+    at('status').dataset.state = 'saved';
+    setText(at('state'), 'saved history, not live');
+    setText(at('age'), `saved at ${time.getFullYear()}-${date(time)} ${clock(SAVED.at)}`);
     return;
   }
   const age = connection.age, interval = history.latest?.interval ?? 5;

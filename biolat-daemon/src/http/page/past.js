@@ -61,7 +61,7 @@ class Past {
   }
 
   /** Loads a range: all of it if the key is another one, otherwise what is new, at most once a step. */
-  load(key, from, to, step, isGrowing = true) {
+  load(key, from, to, step, isGrowing = SAVED === null) {
     const again = this.problem === OFF ? ASK_AGAIN : Math.max(step, 1);
     if (key === this.#key && (this.loading || (!isGrowing && this.problem === '') || now() - this.#loadedAt < again)) return;
     this.#abort?.abort();
@@ -122,7 +122,6 @@ class Past {
   }
 
   async #read(from, to, signal) {
-    if (saved !== null) return { completeFrom: saved.deltas[0].from, deltas: saved.range(from, to, this.step) };
     const { complete_from: completeFrom, intervals } = await askHistory(`from=${from}&to=${to}&step=${this.step}${this.detail}`, signal);
     return { completeFrom, deltas: intervals.map(deltaOf) };
   }
@@ -177,8 +176,8 @@ async function askHistory(query, signal = null) {
   }
 }
 
-/** A time of the last day: with its date, if that is not today's. */
+/** A time of the last day: with its date, if that is not today's. No time of a saved history is of today. */
 function moment(seconds, fine = true) {
-  const time = new Date(seconds * 1000), today = new Date(((saved ?? history).latest?.taken ?? seconds) * 1000);
-  return `${time.toDateString() === today.toDateString() ? '' : `${date(time)} `}${clock(seconds, fine)}`;
+  const time = new Date(seconds * 1000), today = new Date((history.latest?.taken ?? seconds) * 1000);
+  return `${!SAVED && time.toDateString() === today.toDateString() ? '' : `${date(time)} `}${clock(seconds, fine)}`;
 }

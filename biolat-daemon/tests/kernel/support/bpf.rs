@@ -28,9 +28,10 @@ fn ids(kind: &str, names: &[&str]) -> BTreeSet<u64> {
 pub(crate) fn refused_requeues(pid: u32) -> u64 {
     let id = ids("prog", &["block_rq_requeue"]).into_iter().next().unwrap();
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
-    let mut paths = entries.map(|entry| entry.unwrap().path());
-    let fdinfo = paths.find(|path| field(path, "prog_id:") == Some(id)).unwrap();
-    field(&fdinfo, "recursion_misses:").unwrap_or_default()
+    let paths = entries.map(|entry| entry.unwrap().path());
+    // The program's link has the same id and no count.
+    let mut ours = paths.filter(|path| field(path, "prog_id:") == Some(id));
+    ours.find_map(|path| field(&path, "recursion_misses:")).unwrap_or_default()
 }
 
 /// How many series of a device are in the probe's table.

@@ -3,9 +3,7 @@
 Records the page's faults: errors in the console, violations of its content security policy, and requests to other origins.
 """
 
-import base64
 import json
-import pathlib
 import sys
 from urllib.parse import urlsplit
 
@@ -14,14 +12,6 @@ from playwright.sync_api import Error, sync_playwright
 RECORD_VIOLATIONS = """
 window.violations = [];
 document.addEventListener('securitypolicyviolation', (event) => violations.push(`${event.violatedDirective} ${event.blockedURI}`));
-"""
-
-DROP = """
-({ data, name }) => {
-    const dataTransfer = new DataTransfer();
-    dataTransfer.items.add(new File([Uint8Array.from(atob(data), (character) => character.charCodeAt(0))], name));
-    document.body.dispatchEvent(new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true }));
-}
 """
 
 
@@ -87,11 +77,6 @@ class Browser:
         for point in points[1:]:
             self.page.mouse.move(*point, steps=5)
         self.page.mouse.up()
-
-    def drop(self, path):
-        """Drops a file on the page."""
-        data = base64.b64encode(pathlib.Path(path).read_bytes()).decode()
-        return self.page.evaluate(DROP, {"data": data, "name": pathlib.Path(path).name})
 
     def back(self):
         self.page.evaluate("history.back()")

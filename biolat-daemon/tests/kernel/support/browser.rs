@@ -3,13 +3,11 @@
 
 use std::{
     io::{BufRead as _, BufReader, Lines, Write as _},
-    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+use biolat_testing::wait_for;
 use serde_json::{Value, json};
-
-use super::daemon::wait_for;
 
 /// A browser with one window; closed when it is dropped.
 pub(crate) struct Browser {
@@ -21,7 +19,7 @@ pub(crate) struct Browser {
 impl Browser {
     pub(crate) fn start() -> Self {
         let python = std::env::var_os("BIOLAT_TEST_PYTHON").unwrap_or_else(|| "python3".into());
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/support/browser.py");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../biolat-daemon/tests/kernel/support/browser.py");
         let mut command = Command::new(python);
         command.args([script, "/usr/bin/chromium"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -83,11 +81,6 @@ impl Browser {
     /// Presses the mouse button at the first point and releases it at the last; a single point is a click.
     pub(crate) fn drag(&mut self, points: &[[f64; 2]]) {
         self.execute(&json!({"do": "drag", "points": points}));
-    }
-
-    /// Drops a file on the page.
-    pub(crate) fn drop_file(&mut self, path: &Path) {
-        self.execute(&json!({"do": "drop", "path": path}));
     }
 
     pub(crate) fn back(&mut self) {

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use biolat_testing::wait_for;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{figures::Figures, http};
@@ -114,14 +115,5 @@ impl Drop for Daemon {
         if thread::panicking() {
             eprintln!("the daemon's log: {:#?}", self.log());
         }
-    }
-}
-
-/// Waits until a condition holds. Long enough for an emulated machine on a busy host.
-pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !condition() {
-        assert!(began.elapsed() < Duration::from_secs(120), "waited too long for {what}");
-        thread::sleep(Duration::from_millis(20));
     }
 }

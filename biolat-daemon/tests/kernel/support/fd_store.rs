@@ -55,14 +55,14 @@ impl FdStore {
         let stored = self.stored.lock().unwrap();
         let all = || stored.iter().flat_map(|(name, fds)| fds.iter().map(move |fd| (name.as_str(), fd)));
         let names: Vec<_> = all().map(|(name, _)| name).collect();
-        // Beyond the numbers that they get.
-        let fds: Vec<_> = all().map(|(_, fd)| rustix::io::fcntl_dupfd_cloexec(fd, 300).unwrap()).collect();
+        // By number: a duplicate in this process would keep the probe attached.
+        let fds: Vec<_> = all().map(|(_, fd)| fd.as_raw_fd()).collect();
         command.env("NOTIFY_SOCKET", self.folder.0.join("notify")).env("FDSTORE", "1100");
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
         let as_systemd_does = move || {
             for (fd, number) in fds.iter().zip(3..) {
                 // SAFETY: plain numbers; the child's files have no other owner.
-                if unsafe { libc::dup2(fd.as_raw_fd(), number) } < 0 {
+                if unsafe { libc::dup2(*fd, number) } < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
             }
@@ -100,7 +100,8 @@ impl FdStore {
 
     /// As if it had never been removed.
     pub(crate) fn restore(&self, more: Stored) {
-        self.stored.lock().unwrap().extend(more);
+        let out_of_the_way = |(name, fds): (_, Vec<_>)| (name, fds.iter().map(out_of_the_way).collect());
+        self.stored.lock().unwrap().extend(more.into_iter().map(out_of_the_way));
     }
 
     /// As if it had never been stored, if its name ends so.
@@ -121,6 +122,11 @@ impl Drop for FdStore {
     }
 }
 
+/// The same with a number beyond those that a daemon gets.
+fn out_of_the_way(fd: &OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(fd, 300).unwrap()
+}
+
 fn receive(socket: &UnixDatagram, stored: &Mutex<Stored>) {
     let mut bytes = [0; 512];
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
@@ -135,7 +141,7 @@ fn receive(socket: &UnixDatagram, stored: &Mutex<Stored>) {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),
         _ => None,
     });
-    let fds: Vec<_> = fds.flatten().collect();
+    let fds: Vec<_> = fds.flatten().map(|fd| out_of_the_way(&fd)).collect();
     if has("FDSTORE=1") {
         // systemd polls what it keeps, and drops what reports an error, as maps do.
         assert!(has("FDPOLL=0"), "{message}");

@@ -19,16 +19,16 @@ pub(super) fn test(cluster: &Cluster) -> Result<String> {
     Ok(format!("passes right after helm install and names {NODE}"))
 }
 
-/// The pod becomes ready with the chart's defaults. `check` and `report` work in it as the notes say.
+/// The pod becomes ready with the chart's defaults. `check` and `who` work in it as the notes say.
 pub(super) fn ready(cluster: &Cluster) -> Result<String> {
     let began = Instant::now();
     let release = Release::install(cluster, &[])?;
     release.wait()?;
     let seconds = began.elapsed().as_secs();
     release.follow("/biolat-daemon check")?;
-    let report = release.follow("/biolat-daemon report")?;
-    ensure!(report.contains(NODE), "report does not name {NODE}: {report}");
-    Ok(format!("ready {seconds} s after helm install; check in it passes, and report names {NODE}"))
+    let who = release.follow("/biolat who")?;
+    ensure!(who.contains(NODE), "biolat who does not name {NODE}: {who}");
+    Ok(format!("ready {seconds} s after helm install; check in it passes, and biolat who names {NODE}"))
 }
 
 /// Another value replaces the pod.

@@ -18,7 +18,7 @@ const COMMANDS: [(&str, &[&str]); 3] = [
             "kubectl --namespace biolat describe daemonset biolat\n",
             "kubectl label --overwrite namespace biolat pod-security.kubernetes.io/enforce=privileged\n",
             "exec daemonset/biolat -- /biolat-daemon check --listen=0.0.0.0:9976 --workloads=256\n",
-            "exec daemonset/biolat -- /biolat-daemon report --from localhost:9976 5 1\n",
+            "exec daemonset/biolat -- /biolat who --host localhost:9976 5 1\n",
         ],
     ),
     (

@@ -1,0 +1,66 @@
+//! A `biolat open` that runs.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::http;
+
+/// Killed on drop.
+pub(crate) struct Open {
+    pub(crate) child: Child,
+    /// What it has printed.
+    pub(crate) line: String,
+    pub(crate) address: SocketAddr,
+}
+
+pub(crate) fn command(file: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_biolat"));
+    command.arg("open").arg(file).env("TZ", "UTC");
+    command
+}
+
+impl Open {
+    pub(crate) fn start(file: &Path) -> Self {
+        Self::run(command(file))
+    }
+
+    /// Runs it until it serves.
+    pub(crate) fn run(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split_once("http://").and_then(|(_, rest)| rest.split_once('/'));
+        let address = address.expect("an address").0.parse().unwrap();
+        Self { child, line, address }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> http::Answer {
+        http::get(self.address, path, "").unwrap()
+    }
+
+    pub(crate) fn json(&self, path: &str) -> Value {
+        let answer = self.get(path);
+        assert_eq!(answer.status, 200, "{path}");
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// Ends it as Ctrl-C does.
+    pub(crate) fn interrupt(&mut self) -> ExitStatus {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,149 @@
+//! The devices that scans have found, and what is known of each.
+
+mod audits;
+mod lifetimes;
+mod scans;
+mod views;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex},
+    time::{Instant, SystemTime},
+};
+
+use anyhow::Result;
+use biolat_common::series::Key;
+use biolat_model::{
+    device::{Device, Selection},
+    epoch::{nanoseconds, time},
+};
+use biolat_system::host::Host;
+
+use super::{audit::Audit, spread::Spread, state::record::DeviceRecord};
+use crate::device::IdKind;
+
+/// What a scan has found, and when it began.
+type ScanResult = (Instant, Result<Vec<Device>>);
+
+/// How many devices that are gone are remembered.
+const GONE_DEVICES: usize = 100;
+
+pub(super) struct Devices {
+    host: Host,
+    selection: Selection,
+    ids: IdKind,
+    known: BTreeMap<u64, KnownDevice>,
+    /// The latest that are gone: an I/O may fail after its device has disappeared.
+    gone: VecDeque<KnownDevice>,
+    /// Those that the last daemon knew, until they are found here.
+    kept: Vec<DeviceRecord>,
+    /// Devices that the probe has seen and no scan has found, and since when.
+    unresolved: BTreeMap<u64, Instant>,
+    /// Completions of devices that were gone before a scan found them.
+    unresolved_completions: u64,
+    /// When the devices were scanned; `None` if a scan is due.
+    scanned: Option<Instant>,
+    scan_result: Arc<Mutex<Option<ScanResult>>>,
+    /// When the latest scan began whose result is known here.
+    known_scan_began: Instant,
+}
+
+/// A device that the last scan has found.
+pub(super) struct KnownDevice {
+    pub(super) device: Device,
+    pub(super) shown: bool,
+    pub(super) since: SystemTime,
+    pub(super) audit: Option<Audit>,
+    /// Whether the device has been quiet during a collection, so that the audit's baseline is exact.
+    was_quiet: bool,
+    /// Whether the kernel records when requests are dispatched, judging by the latest ones.
+    pub(super) has_dispatch_times: bool,
+    /// Whether the kernel records when I/O is submitted, judging by the latest ones.
+    pub(super) has_submission_times: bool,
+    pub(super) spread: Spread,
+}
+
+impl Devices {
+    pub(super) fn new(host: Host, selection: Selection, ids: IdKind) -> Self {
+        Self {
+            host,
+            selection,
+            ids,
+            known: BTreeMap::new(),
+            gone: VecDeque::new(),
+            kept: Vec::new(),
+            unresolved: BTreeMap::new(),
+            unresolved_completions: 0,
+            scanned: Some(Instant::now()),
+            scan_result: Arc::default(),
+            known_scan_began: Instant::now(),
+        }
+    }
+
+    /// Continues with what the last daemon knew.
+    pub(super) fn continue_from(&mut self, devices: &[DeviceRecord], unresolved_completions: u64) {
+        self.kept = devices.to_vec();
+        self.unresolved_completions = unresolved_completions;
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<&KnownDevice> {
+        self.known.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut KnownDevice> {
+        self.known.get_mut(&id)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut KnownDevice)> {
+        self.known.iter_mut().map(|(&id, known)| (id, known))
+    }
+
+    /// Those that are shown.
+    pub(super) fn shown(&self) -> impl Iterator<Item = (u64, &KnownDevice)> {
+        self.known.iter().filter(|(_, known)| known.shown).map(|(&id, known)| (id, known))
+    }
+
+    /// A device that is known, or has been.
+    pub(super) fn find(&self, id: u64) -> Option<&KnownDevice> {
+        self.get(id).or_else(|| self.gone.iter().rev().find(|known| known.device.id == id))
+    }
+
+    /// Whether no scan has found this series' device.
+    pub(super) fn is_unresolved(&self, key: Key) -> bool {
+        !self.known.contains_key(&key.device())
+    }
+
+    /// Completions of devices that were gone before a scan found them.
+    pub(super) fn unresolved_completions(&self) -> u64 {
+        self.unresolved_completions
+    }
+
+    /// For the next daemon.
+    pub(super) fn to_records(&self) -> Vec<DeviceRecord> {
+        self.known.iter().map(|(&id, known)| known.to_record(id)).collect()
+    }
+}
+
+impl KnownDevice {
+    fn to_record(&self, id: u64) -> DeviceRecord {
+        DeviceRecord {
+            id,
+            inode: self.device.inode,
+            name: self.device.name.clone(),
+            since: nanoseconds(self.since),
+            was_quiet: self.was_quiet,
+            has_dispatch_times: self.has_dispatch_times,
+            has_submission_times: self.has_submission_times,
+            audit: self.audit.as_ref().map(Audit::to_record),
+        }
+    }
+
+    /// Continues what the last daemon knew of the same device.
+    fn continue_from(&mut self, kept: &DeviceRecord) {
+        self.since = time(kept.since);
+        self.has_dispatch_times = kept.has_dispatch_times;
+        self.has_submission_times = kept.has_submission_times;
+        self.audit = kept.audit.as_ref().and_then(Audit::from_record);
+        self.was_quiet = kept.was_quiet && self.audit.is_some();
+    }
+}

@@ -1,0 +1,99 @@
+//! Scans of sysfs for devices, and reads of what changes of a device without a uevent. What blocks leaves everything as it was.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use biolat_probe::Probe;
+
+use super::{
+    super::{series_store::SeriesStore, sysfs_thread::SysfsThread},
+    Devices, KnownDevice,
+};
+use crate::device::{diskstats::DiskStats, paths, scan_with_stacks, sysfs};
+
+/// Without uevents, devices are scanned after this.
+const SCAN_INTERVAL: Duration = Duration::from_secs(30);
+
+impl Devices {
+    pub(in crate::collector) fn is_scan_due(&self) -> bool {
+        self.scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_INTERVAL)
+    }
+
+    /// Scans the devices now. If that blocks, they stay as they are; a scan that ends late counts next time.
+    pub(in crate::collector) fn scan(
+        &mut self,
+        sysfs: &mut SysfsThread,
+        store: &mut SeriesStore,
+        probe: &mut Probe,
+    ) -> Result<()> {
+        self.take_scan(store, probe)?;
+        let (host, ids) = (self.host.clone(), self.ids);
+        let known: BTreeMap<_, _> =
+            self.known.iter().map(|(&id, known)| (id, known.device.clone())).collect();
+        let scanned = Arc::clone(&self.scan_result);
+        sysfs.read(move || {
+            let began = Instant::now();
+            let found = scan_with_stacks(&host, ids, |id| known.get(&id));
+            *scanned.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, found));
+        });
+        self.take_scan(store, probe)?;
+        self.scanned = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Takes over what a scan has found, if one has ended.
+    fn take_scan(&mut self, store: &mut SeriesStore, probe: &mut Probe) -> Result<()> {
+        let found = self.scan_result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((began, found)) = found else { return Ok(()) };
+        // After an error, the next collection scans again.
+        self.scanned = None;
+        self.reconcile(found?, store, probe)?;
+        self.known_scan_began = began;
+        Ok(())
+    }
+
+    /// The disk statistics of the devices that are shown, to be read before the counters: see [`audit`](super::super::audit). A device
+    /// that has just gone has none; the next scan removes it.
+    pub(in crate::collector) fn read_diskstats(
+        &mut self,
+        sysfs: &mut SysfsThread,
+    ) -> BTreeMap<u64, DiskStats> {
+        self.read_attributes(sysfs);
+        let mut diskstats = BTreeMap::new();
+        for (&id, known) in self.known.iter().filter(|(_, known)| known.shown) {
+            match DiskStats::read(&self.host.sysfs, &known.device) {
+                Ok(read) => {
+                    diskstats.insert(id, read);
+                }
+                Err(_) => self.scanned = None,
+            }
+        }
+        diskstats
+    }
+
+    fn read_attributes(&mut self, thread: &mut SysfsThread) {
+        let devices: Vec<_> = self
+            .shown()
+            .map(|(id, known)| (id, known.device.name.clone(), known.device.path.is_some()))
+            .collect();
+        let root = self.host.sysfs.clone();
+        let read = move || {
+            let attributes = |(id, name, is_path): (u64, String, bool)| {
+                let state = is_path.then(|| paths::state(&root, &name));
+                (id, sysfs::iostats_enabled(&root, &name).ok(), state)
+            };
+            devices.into_iter().map(attributes).collect::<Vec<_>>()
+        };
+        for (id, iostats, state) in thread.read(read).unwrap_or_default() {
+            let Some(KnownDevice { device, .. }) = self.known.get_mut(&id) else { continue };
+            device.iostats = iostats.unwrap_or(device.iostats);
+            if let (Some(path), Some(state)) = (&mut device.path, state) {
+                path.state = state;
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The devices as a snapshot has them.
+
+use biolat_common::series::Key;
+use biolat_model::snapshot::{DeviceView, Inflight, SeriesView, SizesView};
+use biolat_probe::Probe;
+
+use super::{
+    super::{audit::Audit, series_store::SeriesStore, totals::Totals, workloads::WorkloadStore},
+    Devices, KnownDevice,
+};
+use crate::cpus::CpuNodes;
+
+impl Devices {
+    /// Those that are shown, by name.
+    pub(in crate::collector) fn views(
+        &self,
+        store: &SeriesStore,
+        workloads: &WorkloadStore,
+        probe: &Probe,
+        cpu_nodes: &CpuNodes,
+        inflight: impl Fn(u64) -> Inflight,
+    ) -> Vec<DeviceView> {
+        let view = |(id, known): (u64, &KnownDevice)| {
+            known.view(series_views(id, store, workloads, probe), inflight(id), cpu_nodes)
+        };
+        let mut views: Vec<_> = self.shown().map(view).collect();
+        views.sort_by(|a, b| a.device.name.cmp(&b.device.name));
+        views
+    }
+}
+
+impl KnownDevice {
+    fn view(&self, series: Vec<SeriesView>, inflight: Inflight, cpu_nodes: &CpuNodes) -> DeviceView {
+        let has_total = self.device.iostats;
+        let has_split = has_total && self.has_dispatch_times;
+        let phases = [has_total && self.has_submission_times, has_split, has_split, has_total];
+        DeviceView {
+            lacks: DeviceView::lacks(&self.device, phases),
+            device: self.device.clone(),
+            since: self.since,
+            phases,
+            series,
+            unseen: self.audit.iter().flat_map(Audit::missed).collect(),
+            inflight,
+            spread: self.spread.view(self.device.numa_node, cpu_nodes),
+        }
+    }
+}
+
+/// A device without reads or writes shows them with zeros, so that `increase()` sees their first ones.
+fn series_views(id: u64, store: &SeriesStore, workloads: &WorkloadStore, probe: &Probe) -> Vec<SeriesView> {
+    let (kernel, has_sizes) = (&probe.kernel, probe.options.sizes);
+    let view = |(key, totals): (Key, &Totals)| SeriesView {
+        ended_workload_ios: workloads.ended(key),
+        ..totals.view(kernel.op_name(key.op()), kernel.statuses_since_6_10, has_sizes)
+    };
+    let mut series: Vec<SeriesView> = store.of_device(id).map(view).collect();
+    for op in ["write", "read"] {
+        if !series.iter().any(|view| view.op == op) {
+            let sizes = has_sizes.then(SizesView::default);
+            series.insert(0, SeriesView { op: op.to_owned(), sizes, ..SeriesView::default() });
+        }
+    }
+    series
+}

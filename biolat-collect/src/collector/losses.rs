@@ -1,0 +1,37 @@
+//! Completions in no histogram, by reason.
+
+use std::collections::BTreeMap;
+
+use biolat_common::lost::Counts;
+use biolat_model::{
+    losses::{CountedBy, LOSS_REASONS, LossReason},
+    name::Name,
+};
+
+use super::refusals::Refusals;
+
+pub(super) struct Losses {
+    /// By reason, including reasons without any.
+    pub(super) by_reason: BTreeMap<Name, u64>,
+    /// Those that the disk statistics account for, over all devices.
+    pub(super) accounted: u64,
+}
+
+impl Losses {
+    /// By what the probe has counted, completions that the kernel has refused it, and those of devices that no scan has found.
+    pub(super) fn new(counts: &Counts, refused: u64, refusals: &mut Refusals, unresolved: u64) -> Self {
+        let perhaps_lost = refusals.read(refused, counts);
+        let (mut by_reason, mut accounted) = (BTreeMap::new(), 0);
+        for LossReason { name, counted_by, .. } in LOSS_REASONS {
+            let count = match counted_by {
+                CountedBy::Probe(reason) => counts[*reason as usize],
+                CountedBy::Kernel => refusals.lost(),
+                CountedBy::Collector => unresolved,
+            };
+            by_reason.insert(Name::Borrowed(name), count);
+            accounted += if counted_by.is_accounted() { count } else { 0 };
+        }
+        accounted += perhaps_lost - refusals.lost();
+        Self { by_reason, accounted }
+    }
+}

@@ -1,0 +1,144 @@
+//! The constants in the probe's instructions. The compiler emits placeholders, and the daemon replaces them by the values
+//! before it loads the probe: see [`Constants::relocate`]. A branch on a constant costs nothing, because the verifier
+//! removes the side not taken.
+
+use core::mem::size_of;
+
+use crate::{kernel::KernelLayout, workload::Tables};
+
+/// All constants. A placeholder names one by its index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Constants {
+    /// Facts of the running kernel.
+    pub kernel: KernelLayout,
+    /// The daemon's choices.
+    pub options: ProbeOptions,
+}
+
+/// The daemon's choices for a probe: options, and the sizes of maps that follow from them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ProbeOptions {
+    /// I/Os that take at least this many milliseconds are recorded one by one; 0: none.
+    pub slow_ms: u32,
+    /// 1 if requests are counted by size.
+    pub sizes: u32,
+    /// [`Tables::slots`]; 0: no I/O is counted by workload.
+    pub workload_slots: u32,
+    /// [`Tables::hashes`].
+    pub workload_hashes: u32,
+    /// Lines of [`crate::mark`], a power of two; 0: there is no understudy.
+    pub mark_lines: u32,
+}
+
+impl ProbeOptions {
+    /// The tables of workloads.
+    #[must_use]
+    pub const fn tables(self) -> Tables {
+        Tables { slots: self.workload_slots, hashes: self.workload_hashes }
+    }
+}
+
+/// Placeholder of a constant: the immediate of a 32-bit move, plus the constant's index.
+pub const CONST_PLACEHOLDER: i32 = 0x6b1a_7a00;
+
+/// Placeholder of a member's offset: the offset of a load, plus the constant's index.
+pub const OFFSET_PLACEHOLDER: i32 = 0x6b00;
+
+const COUNT: usize = size_of::<Constants>() / size_of::<u32>();
+
+// An index is the lowest byte of a placeholder.
+const _: () = assert!(COUNT <= 256);
+
+/// Opcodes that carry placeholders: `w = immediate`, and loads of 4 and 8 bytes.
+///
+/// <https://www.kernel.org/doc/html/v6.12/bpf/standardization/instruction-set.html>
+const MOVE: u8 = 0xb4;
+const LOADS: [u8; 2] = [0x61, 0x79];
+
+impl Constants {
+    const fn by_index(self) -> [u32; COUNT] {
+        // SAFETY: `repr(C)`, and every field is a `u32`.
+        unsafe { core::mem::transmute(self) }
+    }
+
+    /// Replaces the placeholders in a program's instructions by the constants; returns how many there were. `None` if a
+    /// placeholder names no constant, or an offset does not fit into a load.
+    pub fn relocate(self, code: &mut [u8]) -> Option<usize> {
+        let constants = self.by_index();
+        let mut relocated = 0;
+        for instruction in code.as_chunks_mut::<8>().0 {
+            let offset = i16::from_le_bytes([instruction[2], instruction[3]]);
+            let number = i32::from_le_bytes([instruction[4], instruction[5], instruction[6], instruction[7]]);
+            if instruction[0] == MOVE && number & !0xff == CONST_PLACEHOLDER {
+                let constant = constants.get((number & 0xff) as usize)?;
+                instruction[4..].copy_from_slice(&constant.to_le_bytes());
+            } else if LOADS.contains(&instruction[0]) && i32::from(offset) & !0xff == OFFSET_PLACEHOLDER {
+                let constant = *constants.get((offset & 0xff) as usize)?;
+                instruction[2..4].copy_from_slice(&i16::try_from(constant).ok()?.to_le_bytes());
+            } else {
+                continue;
+            }
+            relocated += 1;
+        }
+        Some(relocated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::{offset_of, size_of};
+
+    use super::{CONST_PLACEHOLDER, COUNT, Constants, OFFSET_PLACEHOLDER, ProbeOptions};
+    use crate::kernel::KernelLayout;
+
+    fn instruction(code: u8, offset: i32, number: i32) -> [u8; 8] {
+        let ([o0, o1], [n0, n1, n2, n3]) = ((offset as i16).to_le_bytes(), number.to_le_bytes());
+        [code, 0x21, o0, o1, n0, n1, n2, n3]
+    }
+
+    macro_rules! index {
+        ($($constant:tt)+) => {
+            (offset_of!(Constants, $($constant)+) / size_of::<u32>()) as i32
+        };
+    }
+
+    #[test]
+    fn placeholders_become_constants() {
+        let constants = Constants {
+            kernel: KernelLayout { rq_flags: 28, io_stat: 1 << 31, ..KernelLayout::default() },
+            options: ProbeOptions { mark_lines: 128, ..ProbeOptions::default() },
+        };
+        let code = |io_stat: i32, mark_lines: i32, flags: i32| {
+            [
+                instruction(0xb4, 0, io_stat),
+                instruction(0x61, flags, 0),
+                // A 64-bit move and a store have no placeholders.
+                instruction(0xb7, 0, CONST_PLACEHOLDER),
+                instruction(0x63, OFFSET_PLACEHOLDER, 0),
+                instruction(0xb4, 0, mark_lines),
+                instruction(0x79, flags, 0),
+            ]
+            .concat()
+        };
+        let mut relocated = code(
+            CONST_PLACEHOLDER + index!(kernel.io_stat),
+            CONST_PLACEHOLDER + index!(options.mark_lines),
+            OFFSET_PLACEHOLDER + index!(kernel.rq_flags),
+        );
+        assert_eq!(constants.relocate(&mut relocated), Some(4));
+        assert_eq!(relocated, code(i32::MIN, 128, 28));
+        assert_eq!(constants.relocate(&mut relocated), Some(0));
+    }
+
+    #[test]
+    fn an_unknown_constant_and_a_far_offset_are_refused() {
+        let kernel = KernelLayout { cmd_flags: 40_000, ..KernelLayout::default() };
+        let too_far = Constants { kernel, ..Constants::default() };
+        let placeholder = OFFSET_PLACEHOLDER + index!(kernel.cmd_flags);
+        assert_eq!(too_far.relocate(&mut instruction(0x79, placeholder, 0)), None);
+        let unknown = CONST_PLACEHOLDER + COUNT as i32;
+        assert_eq!(Constants::default().relocate(&mut instruction(0xb4, 0, unknown)), None);
+    }
+}

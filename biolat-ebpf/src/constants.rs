@@ -1,0 +1,82 @@
+//! Constants in the probe's own instructions: the layout of the running kernel's structs, and the probe's options. The
+//! compiler emits a placeholder for each constant and each member's offset; the daemon replaces it by the value before it
+//! loads the probe (`Constants::relocate`). So a constant costs nothing, and the verifier removes branches that it decides.
+
+/// The index of a constant.
+macro_rules! index {
+    ($($constant:tt)+) => {
+        core::mem::offset_of!(biolat_common::constants::Constants, $($constant)+) / size_of::<u32>()
+    };
+}
+
+/// A constant of the kernel's layout.
+macro_rules! layout_const {
+    ($field:ident) => {
+        $crate::constants::constant!(kernel.$field)
+    };
+}
+
+/// A constant of the probe's options.
+macro_rules! option_const {
+    ($field:ident) => {
+        $crate::constants::constant!(options.$field)
+    };
+}
+
+#[cfg(target_arch = "bpf")]
+macro_rules! constant {
+    ($($constant:tt)+) => {{
+        let constant: u32;
+        // SAFETY: moves a constant into a register.
+        unsafe {
+            core::arch::asm!(
+                "{constant} = {placeholder}",
+                constant = out(wreg) constant,
+                placeholder = const biolat_common::constants::CONST_PLACEHOLDER + $crate::constants::index!($($constant)+) as i32,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        constant
+    }};
+}
+
+/// Reads a member of a kernel object, 4 or 8 bytes according to the type.
+///
+/// The verifier tracks the type that the pointer has in the kernel. It rejects the program if the member is outside of
+/// that type; a load that faults, also through a null pointer, reads zero.
+#[cfg(target_arch = "bpf")]
+macro_rules! field {
+    ($type:tt, $object:expr, $field:ident) => {{
+        let value: u64;
+        let object: *const u8 = $object;
+        // SAFETY: see above.
+        unsafe {
+            core::arch::asm!(
+                concat!("{value} = *(", stringify!($type), " *)({object} + {placeholder})"),
+                value = out(reg) value,
+                object = in(reg) object,
+                placeholder = const biolat_common::constants::OFFSET_PLACEHOLDER + $crate::constants::index!(kernel.$field) as i32,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        value as $type
+    }};
+}
+
+/// On other targets the code is checked but never run.
+#[cfg(not(target_arch = "bpf"))]
+macro_rules! constant {
+    ($($constant:tt)+) => {
+        core::hint::black_box($crate::constants::index!($($constant)+) as u32)
+    };
+}
+
+/// See [`constant`].
+#[cfg(not(target_arch = "bpf"))]
+macro_rules! field {
+    ($type:tt, $object:expr, $field:ident) => {
+        core::hint::black_box($object as usize + $crate::constants::index!(kernel.$field)) as $type
+    };
+}
+
+pub(crate) use {constant, field, index, layout_const, option_const};
