@@ -100,8 +100,7 @@ fn read_lines(mut lines: Lines<'_>, sink: &mut IntervalSink<SavedHead>) -> Resul
 fn head_of(line: &[u8]) -> Result<SavedHead> {
     let format: Option<FormatLine> = serde_json::from_slice(line).ok();
     let format = format.filter(|line| line.format == FORMAT);
-    let FormatLine { format_version, .. } =
-        format.context("it is not a history that `biolat save` wrote")?;
+    let FormatLine { format_version, .. } = format.context("it is not a history that `biolat save` wrote")?;
     if format_version != FORMAT_VERSION {
         bail!(
             "it has version {format_version} of the format, and biolat {} reads version {FORMAT_VERSION}: use a newer biolat",
