@@ -1,4 +1,4 @@
-//! The versions of this build and of its API.
+//! The version of this build.
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

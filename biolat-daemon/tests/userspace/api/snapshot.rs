@@ -24,7 +24,7 @@ fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
 }
 
 /// The model as the first release wrote it. `first.json` never changes: fields that were added later have a default, so that
-/// `report --from` reads older daemons, and fields that it does not know are ignored, so that it reads newer ones.
+/// `biolat` reads older daemons, and fields that it does not know are ignored, so that it reads newer ones.
 #[test]
 fn older_and_newer_daemons_are_read() {
     let first = include_str!("first.json");
