@@ -119,7 +119,8 @@ fn serve(config: Config) -> anyhow::Result<()> {
         })
         .await
     });
-    // A drive that does not answer may block a thread for ever: do not wait for it.
-    runtime.shutdown_background();
+    // A drive that does not answer may block a thread for ever: do not wait for it. Nor tell the threads to end: the last one
+    // would drop the runtime, whose descriptors are not in its own table.
+    std::mem::forget(runtime);
     result
 }
