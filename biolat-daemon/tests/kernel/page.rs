@@ -705,18 +705,6 @@ fn without_sizes_the_page_says_so() {
     assert_eq!(browser.text("#sizes-note"), "Sizes are not counted: biolat runs with --sizes off.");
     assert_eq!(browser.evaluate("document.getElementById('sizes').hidden"), true);
     assert!(browser.text("#cpus").starts_with("The effective number of CPUs is "));
-
-    // As an older daemon, without these fields.
-    browser.evaluate(
-        "window.fetchNow = window.fetch; window.fetch = async (url, options) => { \
-         const response = await fetchNow(url, options); \
-         if (!String(url).endsWith('/snapshot') || response.status !== 200) return response; \
-         const snapshot = await response.json(); \
-         delete snapshot.workloads; \
-         for (const device of snapshot.devices) { delete device.completions; for (const op of device.ops) delete op.sizes; } \
-         return new Response(JSON.stringify(snapshot), { headers: response.headers }); }; 0",
-    );
-    browser.wait_for("['sizes-at', 'cpus-at', 'who-at'].every((id) => document.getElementById(id).hidden)");
     assert_eq!(browser.faults(), [""; 0]);
 }
 

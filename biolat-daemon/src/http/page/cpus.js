@@ -13,7 +13,7 @@ const effectiveCpus = (shares) => 1 / shares.reduce((all, share) => all + share 
 const MOST_CPUS_IN_WORDS = 8;
 
 function showCpus({ snapshot, deltas }) {
-  const length = Math.max(0, ...snapshot.devices.map(({ completions }) => completions?.length ?? 0));
+  const length = Math.max(0, ...snapshot.devices.map(({ completions }) => completions.length));
   at('cpus-at').hidden = length === 0 || deltas.length === 0;
   if (at('cpus-at').hidden) return;
   const counts = sumCpus(deltas, choice.device, length), all = counts.reduce((all, count) => all + count, 0), any = all > 0;

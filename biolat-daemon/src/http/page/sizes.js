@@ -78,7 +78,7 @@ function sizeRow(range) {
 function showSizes({ snapshot, deltas, sum: total, missing }) {
   const devices = snapshot.devices.filter(({ name }) => (choice.device ?? name) === name), ops = snapshot.devices.flatMap(({ ops }) => ops);
   const counted = ops.some(({ sizes }) => sizes), body = at('sizes').tBodies[0];
-  at('sizes-at').hidden = deltas.length === 0 && missing === '' || !ops.some(({ sizes }) => sizes !== undefined);
+  at('sizes-at').hidden = deltas.length === 0 && missing === '' || ops.length === 0;
   if (at('sizes-at').hidden) return;
   const bands = sumBands(deltas, choice.device, choice.op), banded = bands.reduce((sum, { all }) => sum + all, 0), any = banded > 0;
   const ios = total.all[TOTAL], others = ios - banded;

@@ -40,7 +40,7 @@ function workloadRow(cgroup) {
 
 function showWorkloads(view) {
   const { snapshot, deltas, seconds, workload, isPast, missing } = view, { device, op } = choice;
-  at('who-at').hidden = deltas.length === 0 && missing === '' || snapshot.workloads === undefined;
+  at('who-at').hidden = deltas.length === 0 && missing === '';
   if (at('who-at').hidden) return;
   // The history may be of a daemon that counted them.
   const times = snapshot.workloads ? deviceTimes(deltas, device, op) : [], all = times.reduce((sum, [, time]) => sum + time, 0);
