@@ -125,8 +125,8 @@ pub struct CpusCommand {
 
 #[derive(Args, Debug)]
 pub struct SlowCommand {
-    /// Shortest latency that counts as slow, 33ms to 1000s [default: 1s, or the daemon's --slow]
-    #[arg(value_name = "TIME", value_parser = interval::parse_slow)]
+    /// Shortest latency that counts as slow: milliseconds, or a time such as 100ms, 1s [default: 1s, or the daemon's --slow]
+    #[arg(value_name = "TIME", value_parser = slow)]
     pub at_least: Option<Duration>,
     /// Latencies in milliseconds
     #[arg(short, long)]
@@ -224,4 +224,24 @@ pub struct OpenCommand {
     /// Port on the loopback address [default: a free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub port: u16,
+}
+
+/// Parses the latency from which an I/O is slow. A number alone is milliseconds, as with the tools of bcc.
+fn slow(text: &str) -> Result<Duration, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { interval::parse_slow(&format!("{text}ms")) } else { interval::parse_slow(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::slow;
+
+    #[test]
+    fn a_number_alone_is_milliseconds() {
+        assert_eq!(slow("50"), Ok(Duration::from_millis(50)));
+        assert_eq!(slow("1s"), Ok(Duration::from_secs(1)));
+        assert!(slow("").is_err() && slow("5").is_err() && slow("fast").is_err());
+    }
 }

@@ -59,7 +59,7 @@ fn nothing(window: &Window) -> String {
     if window.devices.iter().all(|device| device.all().ios() < MINIMUM) {
         format!("No device completed {MINIMUM} I/Os: too few to draw conclusions.")
     } else {
-        "Nothing stands out: no errors, no stalls, no device whose I/O mostly waits in the queue or before it, none slower \
+        "Nothing stands out: nothing hangs, no errors, no stalls, no device whose I/O mostly waits in the queue or before it, none slower \
          than its siblings, no size slower than the others. Waits for io.max are in no latency: see io.pressure of the cgroup."
             .to_owned()
     }

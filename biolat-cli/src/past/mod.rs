@@ -278,7 +278,7 @@ fn missing(history: &ApiHistory, range: PastRange, has_intervals: bool) -> Optio
     let begins = format!("the history begins at {}", clock::local_with_date(from));
     let (asked_from, asked_to) = (range.from(), range.to());
     if asked_to <= from {
-        return Some(format!("nothing is kept of that time: {begins}"));
+        return Some(format!("nothing is kept of that time: {begins}; ask for a later one"));
     }
     if !has_intervals {
         return Some("nothing is kept of that time: biolat-daemon or the machine did not run".to_owned());
