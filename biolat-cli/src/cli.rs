@@ -157,15 +157,8 @@ pub struct AtCommand {
     /// How long, starting at TIME
     #[arg(long = "for", value_name = "TIME", value_parser = window, default_value = "1m")]
     pub length: Duration,
-    /// Split that into windows of this length
-    #[arg(long, value_name = "TIME", value_parser = window)]
-    pub every: Option<Duration>,
     #[command(flatten)]
-    pub histogram: HistogramOptions,
-    #[command(flatten)]
-    pub file: FileOption,
-    #[command(flatten)]
-    pub common: CommonOptions,
+    pub shown: PastOptions,
 }
 
 #[derive(Args, Debug)]
@@ -178,6 +171,13 @@ pub struct SinceCommand {
     /// End of the range [default: now]
     #[arg(long, value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     pub until: Option<PastTime>,
+    #[command(flatten)]
+    pub shown: PastOptions,
+}
+
+// What `at` and `since` show of their range.
+#[derive(Args, Debug)]
+pub struct PastOptions {
     /// Split that into windows of this length
     #[arg(long, value_name = "TIME", value_parser = window)]
     pub every: Option<Duration>,

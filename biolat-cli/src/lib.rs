@@ -40,8 +40,8 @@ use biolat_system::{log_lines, rights, runtime};
 use log::LevelFilter;
 
 use cli::{
-    AtCommand, Cli, Command, CpusCommand, HistCommand, SinceCommand, SlowCommand, TableCommand, TopCommand,
-    WorstCommand,
+    AtCommand, Cli, Command, CpusCommand, HistCommand, PastOptions, SinceCommand, SlowCommand, TableCommand,
+    TopCommand, WorstCommand,
 };
 use options::{CommonOptions, FileOption, RangeOptions, WindowOptions};
 use past::PastCommand;
@@ -116,33 +116,13 @@ async fn dispatch(command: Option<Command>, before: CommonOptions, length: Durat
         Some(Command::Top(command)) => {
             top(TopCommand { common: command.common.or(&before), ..command }).await
         }
-        Some(Command::At(AtCommand { at, length, every, histogram, file, common })) => {
-            let common = common.or(&before);
+        Some(Command::At(AtCommand { at, length, shown })) => {
             let range = RangeOptions { at: Some(at), length: Some(length), ..RangeOptions::default() };
-            let view = View::of_histograms(&histogram, &common);
-            past(PastCommand {
-                view,
-                range,
-                every,
-                is_worst: false,
-                file: file.file.as_deref(),
-                common: &common,
-            })
-            .await
+            histograms_of(range, shown, &before).await
         }
-        Some(Command::Since(SinceCommand { since, until, every, histogram, file, common })) => {
-            let common = common.or(&before);
+        Some(Command::Since(SinceCommand { since, until, shown })) => {
             let range = RangeOptions { since: Some(since), until, ..RangeOptions::default() };
-            let view = View::of_histograms(&histogram, &common);
-            past(PastCommand {
-                view,
-                range,
-                every,
-                is_worst: false,
-                file: file.file.as_deref(),
-                common: &common,
-            })
-            .await
+            histograms_of(range, shown, &before).await
         }
         Some(Command::Worst(WorstCommand { range, milliseconds, file, common })) => {
             let common = common.or(&before);
@@ -196,6 +176,18 @@ async fn windows_of(
     past(PastCommand { view, range, every: windows.interval, is_worst: false, file, common }).await
 }
 
+/// The past of a range.
+async fn histograms_of(
+    range: RangeOptions,
+    PastOptions { every, histogram, file, common }: PastOptions,
+    before: &CommonOptions,
+) -> Result<ExitCode> {
+    let common = common.or(before);
+    let view = View::of_histograms(&histogram, &common);
+    past(PastCommand { view, range, every, is_worst: false, file: file.file.as_deref(), common: &common })
+        .await
+}
+
 async fn live(view: View, windows: WindowOptions, common: &CommonOptions) -> Result<ExitCode> {
     let mut stop = StopSignals::listen()?;
     let needs = Needs { window: windows.interval.unwrap_or(WINDOW), slow: None };
@@ -229,8 +221,8 @@ async fn past(command: PastCommand<'_>) -> Result<ExitCode> {
     }
 }
 
-/// The daemon that is asked for, or an own probe; without the rights for one, the daemon of this host. None if a signal came
-/// first: a daemon may take long to answer, and a failing drive may block the start.
+/// Opens the daemon of `--host`, or a probe on this host, or this host's daemon if the rights for a probe are missing. `None` if a
+/// signal came first: a daemon may take long to answer, and a failing drive may block the start.
 async fn open_source<T: Document>(
     options: &CommonOptions,
     needs: Needs,

@@ -5,27 +5,19 @@
 use std::process::ExitCode;
 
 use biolat_cli::cli::Cli;
-use biolat_daemon::option_values::{EXIT_USAGE, one_line};
+use biolat_daemon::option_values::parse_command_line;
 use biolat_system::{
     c_library,
     log_lines::{self, LogFormat, LogLevel},
     process,
 };
-use clap::Parser as _;
 
 const EXIT_FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
     c_library::share_one_heap();
     c_library::ignore_file_size_signal();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) if error.use_stderr() => {
-            eprintln!("{}", one_line(&error.to_string()));
-            return EXIT_USAGE.into();
-        }
-        Err(help_or_version) => help_or_version.exit(),
-    };
+    let cli: Cli = parse_command_line();
     log_lines::start(LogFormat::Text, LogLevel::Info);
     process::raise_file_limit();
     biolat_cli::run(cli).unwrap_or_else(|error| {

@@ -5,13 +5,11 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 use anyhow::{Result, anyhow, bail};
 use biolat_common::series::Phase;
 use biolat_model::text::format;
-use biolat_system::{
-    log_lines,
-    terminal::{Highlight, wrapped},
-};
+use biolat_system::log_lines;
 
 use super::{
-    findings, json,
+    findings::counted,
+    json,
     options::{CommonOptions, HistogramOptions},
     output::write,
     progress::Progress,
@@ -21,7 +19,7 @@ use super::{
     target::Target,
     update::Update,
     view::View,
-    window::{Figures, Window},
+    window::Window,
 };
 
 /// Measures so long, and says what stands out.
@@ -37,7 +35,7 @@ async fn show(options: &CommonOptions, length: Duration) -> Result<()> {
     let view = View::of_histograms(&HistogramOptions::default(), options);
     let mut source = open(options, Needs { window: length, slow: None }).await?;
     if !options.json {
-        write(format!("{}\n", wrapped(&source.about, view.style.width, 0))).await?;
+        view.introduce(&[source.about.clone()]).await?;
     }
     let first = Arc::clone(&source.first);
     let mut progress = Progress::new(Some(source.window()));
@@ -66,15 +64,10 @@ async fn show(options: &CommonOptions, length: Duration) -> Result<()> {
     if options.json {
         return write(json::line(&window, &last.host, &view.breakdown, None)?).await;
     }
-    let terminal = view.style.terminal;
-    let mut text = format!("\n{}\n", terminal.paint(Highlight::Strong, &summary(&window, &view)));
-    for finding in findings::findings(&window, view.style.numbers) {
-        text.push_str(&format!("- {}\n", wrapped(&finding, view.style.width, 2)));
-    }
-    write(text).await
+    write(view.findings(&summary(&window, &view), &window)).await
 }
 
-/// The daemon that is asked for, else the one on this host, else an own probe.
+/// Opens the daemon of `--host`, or the one on this host, or a probe of its own.
 async fn open(options: &CommonOptions, needs: Needs) -> Result<Source> {
     if let Some(target) = &options.source.host {
         return Source::open_remote(target, options, needs, MAX_OUTAGE).await;
@@ -94,15 +87,9 @@ async fn open(options: &CommonOptions, needs: Needs) -> Result<Source> {
 
 /// `5 s: 3 devices, 1,234 I/Os per second, p99 1.2 ms`.
 fn summary(window: &Window, view: &View) -> String {
-    let mut all = Figures::default();
-    for device in &window.devices {
-        all += &device.all();
-    }
+    let all = window.all();
     let rate = window.rate(all.ios());
-    let devices = match window.devices.len() {
-        1 => "1 device".to_owned(),
-        devices => format!("{devices} devices"),
-    };
+    let devices = counted(window.devices.len() as u64, "device");
     let rate =
         if rate >= 10.0 || rate == 0.0 { format::count(rate.round() as u64) } else { format!("{rate:.1}") };
     let p99 = all.of(Phase::Total).percentile(0.99);

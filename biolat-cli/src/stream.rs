@@ -4,14 +4,11 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use biolat_model::{snapshot::Snapshot, text::format};
-use biolat_system::{
-    clock, log_lines,
-    terminal::{Highlight, wrapped},
-};
+use biolat_system::{clock, log_lines, terminal::Highlight};
 use tokio::sync::watch;
 
 use super::{
-    findings, json,
+    json,
     options::WindowOptions,
     output::{closed, write},
     progress::Progress,
@@ -127,12 +124,7 @@ impl Output {
         if self.view.style.terminal.is_terminal {
             lines.push("Ctrl-C to stop".to_owned());
         }
-        let text = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect::<String>();
-        if self.view.json {
-            log_lines::write_text(&text);
-            return Ok(());
-        }
-        write(text).await
+        self.view.introduce(&lines).await
     }
 
     async fn show(&self, before: &Snapshot, after: &Snapshot) -> Result<()> {
@@ -163,17 +155,8 @@ impl Output {
             .await;
         }
         let window = Window::between(first, last);
-        let findings = findings::findings(&window, self.view.style.numbers);
         let since = if window.restarted { " since the restart of biolat" } else { "" };
         let title = format!("Findings in {}{since}:", format::duration(window.seconds));
-        let mut text = format!("\n{}\n", self.view.style.terminal.paint(Highlight::Strong, &title));
-        for finding in findings {
-            text.push_str(&format!("- {}\n", self.wrapped(&finding, 2)));
-        }
-        write(text).await
-    }
-
-    fn wrapped(&self, line: &str, indent: usize) -> String {
-        wrapped(line, self.view.style.width, indent)
+        write(self.view.findings(&title, &window)).await
     }
 }

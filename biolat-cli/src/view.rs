@@ -1,12 +1,19 @@
 //! What is shown of a window, and how.
 
+use anyhow::Result;
 use biolat_common::series::Phase;
-use biolat_system::terminal::Terminal;
+use biolat_system::{
+    log_lines,
+    terminal::{Highlight, Terminal, wrapped},
+};
 
 use crate::{
     breakdown::Breakdown,
+    findings,
     options::{CommonOptions, HistogramOptions},
+    output::write,
     text::TextStyle,
+    window::Window,
 };
 
 /// What is shown of windows.
@@ -61,5 +68,32 @@ impl View {
     #[must_use]
     pub(super) fn with_timestamp(self, timestamp: bool) -> Self {
         Self { timestamp, ..self }
+    }
+
+    /// A line that fits the terminal; what does not is indented.
+    pub(super) fn wrapped(&self, line: &str, indent: usize) -> String {
+        wrapped(line, self.style.width, indent)
+    }
+
+    /// A heading, with an empty line above.
+    pub(super) fn heading(&self, title: &str) -> String {
+        format!("\n{}\n", self.style.terminal.paint(Highlight::Strong, title))
+    }
+
+    /// The findings in a window, below a heading.
+    pub(super) fn findings(&self, title: &str, window: &Window) -> String {
+        let findings = findings::findings(window, self.style.numbers);
+        let lines = findings.iter().map(|finding| format!("- {}\n", self.wrapped(finding, 2)));
+        self.heading(title) + &lines.collect::<String>()
+    }
+
+    /// Writes what is shown, before it is: to standard error where standard output is JSON.
+    pub(super) async fn introduce(&self, lines: &[String]) -> Result<()> {
+        let text: String = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect();
+        if self.json {
+            log_lines::write_text(&text);
+            return Ok(());
+        }
+        write(text).await
     }
 }

@@ -139,6 +139,11 @@ impl Window {
         Self { devices: from_zero(&after.devices, after.workloads.as_deref()), ..Self::default() }
     }
 
+    /// All devices and ops together.
+    pub(super) fn all(&self) -> Figures {
+        sum(self.devices.iter().flat_map(|device| &device.ops).map(|op| &op.figures))
+    }
+
     /// A count per second.
     pub(super) fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
@@ -300,11 +305,7 @@ mod tests {
     };
     use biolat_testing::samples::{at, device, histogram, op, snapshot};
 
-    use super::{Figures, Window, sum};
-
-    fn all(window: &Window) -> Figures {
-        sum(window.devices.iter().flat_map(|device| &device.ops).map(|op| &op.figures))
-    }
+    use super::Window;
 
     /// 10 reads, then 15: 5 came, of which 3 in a bucket that was empty.
     #[test]
@@ -323,7 +324,7 @@ mod tests {
         after.lost.insert("passthrough".into(), 3);
         let window = Window::between(&before, &after);
         assert_eq!((window.seconds, window.ended, window.restarted), (5.5, 105.5, false));
-        let figures = all(&window);
+        let figures = window.all();
         assert_eq!((figures.ios(), figures.bytes, figures.failed()), (5 + 1, 36864 + 512, 2));
         let total = window.devices[0].ops[0].figures.of(Phase::Total);
         assert_eq!(total.buckets, [(-80, 2), (-60, 3)]);
@@ -334,7 +335,7 @@ mod tests {
         assert!((window.rate(figures.ios()) - 6.0 / 5.5).abs() < 1e-9);
         assert_eq!(window.devices[0].ops[1].figures.bytes, 512);
         let nothing = Window::between(&after, &after);
-        assert_eq!((all(&nothing).ios(), nothing.lost.len(), nothing.rate(3)), (0, 0, 0.0));
+        assert_eq!((nothing.all().ios(), nothing.lost.len(), nothing.rate(3)), (0, 0, 0.0));
     }
 
     fn op_write() -> SeriesView {
@@ -368,7 +369,7 @@ mod tests {
         (after.started, after.taken) = (at(103.0), at(105.0));
         let window = Window::between(&before, &after);
         assert!(window.restarted);
-        assert_eq!((window.seconds, all(&window).ios(), window.lost["clock"]), (2.0, 7, 1));
+        assert_eq!((window.seconds, window.all().ios(), window.lost["clock"]), (2.0, 7, 1));
     }
 
     #[test]
@@ -384,7 +385,7 @@ mod tests {
         let figures = |queue, device| {
             let one = |seconds| histogram(0, &[(-70, 1)], 0, seconds);
             let ops = vec![op("read", 0, one(queue), one(device), one(queue + device))];
-            all(&Window::between(&of(&[]), &snapshot(1.0, vec![super::tests::device("sda", 99.0, ops)])))
+            Window::between(&of(&[]), &snapshot(1.0, vec![super::tests::device("sda", 99.0, ops)])).all()
         };
         assert_eq!(figures(0.3, 0.1).queue_share(), Some(0.3 / 0.4));
         assert_eq!(figures(0.0, 0.1).queue_share(), Some(0.0));

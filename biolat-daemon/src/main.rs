@@ -10,7 +10,7 @@ use biolat_daemon::{
     cli::{Cli, Command},
     config::Config,
     daemon, listen,
-    option_values::{EXIT_USAGE, one_line},
+    option_values::{EXIT_USAGE, parse_command_line},
     web_config::WebConfigError,
 };
 use biolat_system::{
@@ -18,7 +18,6 @@ use biolat_system::{
     passed_fds::{self, PassedFds},
     process, rights, runtime,
 };
-use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 const EXIT_FAILURE: u8 = 1;
@@ -29,14 +28,7 @@ const MAX_BLOCKING_THREADS: usize = 8;
 fn main() -> ExitCode {
     c_library::share_one_heap();
     c_library::ignore_file_size_signal();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) if error.use_stderr() => {
-            eprintln!("{}", one_line(&error.to_string()));
-            return EXIT_USAGE.into();
-        }
-        Err(help_or_version) => help_or_version.exit(),
-    };
+    let cli: Cli = parse_command_line();
     log_lines::start(cli.log_format, cli.log_level);
     process::raise_file_limit();
     let outcome = match cli.command {

@@ -1,6 +1,8 @@
 //! Checks the values of options.
 
-use std::{ffi::OsStr, fmt, net::SocketAddr};
+use std::{ffi::OsStr, fmt, net::SocketAddr, process};
+
+use clap::Parser;
 
 /// The exit status for a wrong option or web config.
 pub const EXIT_USAGE: u8 = 2;
@@ -26,8 +28,19 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     full.parse().map_err(|_| "give an address and a port, as in 127.0.0.1:9976 or [::1]:9976".to_owned())
 }
 
+/// Parses the command line. A wrong one is said in one line, and help and version are printed: then this process ends.
+pub fn parse_command_line<T: Parser>() -> T {
+    T::try_parse().unwrap_or_else(|error| {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        eprintln!("{}", one_line(&error.to_string()));
+        process::exit(EXIT_USAGE.into());
+    })
+}
+
 /// An error of clap, which has several lines and a hint where to find more, in one line.
-pub fn one_line(text: &str) -> String {
+fn one_line(text: &str) -> String {
     let message = text.split("\n\nUsage:").next().unwrap_or_default();
     let message = message.split("\n\nFor more").next().unwrap_or_default();
     let lines: Vec<_> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -72,7 +72,7 @@ fn drive_latency<'a>(device: &DeviceWindow, figures: &'a Figures) -> &'a Histogr
 }
 
 /// `1 read`, `1,234 flushes`.
-fn counted(count: u64, noun: &str) -> String {
+pub(super) fn counted(count: u64, noun: &str) -> String {
     let noun = if count == 1 { singular(noun) } else { plural(noun) };
     format!("{} {noun}", format::count(count))
 }

@@ -157,8 +157,8 @@ fn times_and_lengths() {
         assert!(parse(line).is_ok(), "{line}");
     }
     match parse("at 03:00").unwrap().command {
-        Some(Command::At(AtCommand { length, every, .. })) => {
-            assert_eq!((length, every), (Duration::from_secs(60), None));
+        Some(Command::At(AtCommand { length, shown, .. })) => {
+            assert_eq!((length, shown.every), (Duration::from_secs(60), None));
         }
         other => panic!("{other:?}"),
     }

@@ -20,14 +20,12 @@ use biolat_model::{
     text::{format, time::unix_seconds},
 };
 use biolat_system::{
-    clock, log_lines,
+    clock,
     rights::{self, Role},
-    terminal::{Highlight, wrapped},
 };
 
 use super::{
     cli::SaveCommand,
-    findings,
     intervals::Intervals,
     json,
     options::{CommonOptions, RangeOptions, SourceOptions},
@@ -213,12 +211,7 @@ impl Output {
         let missing_breakdown = missing_breakdown(history, range).filter(|_| breakdown && has_intervals);
         let lines = [Some(about), missing(history, range, has_intervals), missing_breakdown];
         let lines: Vec<_> = lines.into_iter().flatten().collect();
-        let text = lines.iter().map(|line| format!("{}\n", self.wrapped(line, 0))).collect::<String>();
-        if self.view.json {
-            log_lines::write_text(&text);
-            return Ok(());
-        }
-        write(text).await
+        self.view.introduce(&lines).await
     }
 
     async fn window(&self, history: &ApiHistory, interval: &Period) -> Result<()> {
@@ -233,31 +226,21 @@ impl Output {
             clock::local(unix_seconds(interval.ended)),
             format::duration(interval.length.as_secs_f64())
         );
-        let mut text = format!("\n{}\n", self.view.style.terminal.paint(Highlight::Strong, &title));
+        let mut text = self.view.heading(&title);
         if let Some(uncollected) = uncollected(interval, history.interval) {
-            text.push_str(&format!("{}\n", self.wrapped(&uncollected, 0)));
+            text.push_str(&format!("{}\n", self.view.wrapped(&uncollected, 0)));
         }
         text.push_str(&text::window(&window, &self.view.breakdown, &self.view.style));
         if !interval.slow.is_empty() {
-            text.push_str(&format!(
-                "\n{}\n",
-                self.view.style.terminal.paint(Highlight::Strong, "Slowest I/Os:")
-            ));
+            text.push_str(&self.view.heading("Slowest I/Os:"));
             for io in &interval.slow {
                 text.push_str(&slow::line(io, self.view.style.terminal, self.view.style.numbers));
                 text.push('\n');
             }
         }
         let title = format!("Findings in {}:", format::duration(window.seconds));
-        text.push_str(&format!("\n{}\n", self.view.style.terminal.paint(Highlight::Strong, &title)));
-        for finding in findings::findings(&window, self.view.style.numbers) {
-            text.push_str(&format!("- {}\n", self.wrapped(&finding, 2)));
-        }
+        text.push_str(&self.view.findings(&title, &window));
         write(text).await
-    }
-
-    fn wrapped(&self, line: &str, indent: usize) -> String {
-        wrapped(line, self.view.style.width, indent)
     }
 }
 

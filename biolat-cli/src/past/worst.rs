@@ -22,7 +22,7 @@ fn table(output: &Output, rows: &[WorstInterval]) -> String {
         "{:<19}  {:>7}  {:<12}  {:<9}  {:>8}  {:>10}  {:>8}  completed",
         "begin", "length", "device", "op", "slowest", "I/Os", "failed"
     );
-    let mut text = format!("\n{}\n", output.view.style.terminal.paint(Highlight::Strong, &title));
+    let mut text = output.view.heading(&title);
     for row in rows {
         let failed = if row.errors == 0 {
             format!("{:>8}", "-")

@@ -25,11 +25,11 @@ use biolat_model::{
     snapshot::{BandView, SizesView, Snapshot, WorkloadUsage, WorkloadView},
 };
 use flate2::{Compression, write::GzEncoder};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::support::{
     certificates::{Authority, Folder},
-    command, fails, run, run_in_400_mib,
+    command, ends_on_ctrl_c, fails, interrupt, run, run_in_400_mib,
     server::BackgroundServer,
     server_of,
     snapshots::{serve_config, snapshot},
@@ -249,7 +249,7 @@ fn ctrl_c_prints_the_window_and_succeeds() {
     for arguments in [&["hist", "--host", &address][..], &["hist", "--host", &address, "1h"]] {
         let child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         thread::sleep(Duration::from_millis(1500));
-        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        interrupt(&child);
         let output = child.wait_with_output().unwrap();
         shows_the_reads(&output);
         assert!(text(&output.stdout).contains("Findings in"), "{}", text(&output.stdout));
@@ -263,11 +263,7 @@ fn ctrl_c_ends_it_while_the_server_is_silent() {
     let child =
         command(&["hist", "--host", &address]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (_connection, _) = silent.accept().unwrap();
-    let began = Instant::now();
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    ends_on_ctrl_c(child);
 }
 
 /// A full pipe that nobody reads, like a terminal that Ctrl-S has stopped.
@@ -294,7 +290,7 @@ fn a_stalled_output_obeys_signals() {
     }
     thread::sleep(Duration::from_millis(500));
     let began = Instant::now();
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }

@@ -9,10 +9,9 @@ use std::{
 
 use biolat_daemon::http::{ServeConfig, Service};
 use biolat_model::snapshot::{SlowIo, Snapshot};
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
-    command, fails, is_refused, run,
+    command, fails, interrupt, is_refused, run,
     server::BackgroundServer,
     server_of,
     snapshots::{serve_config, snapshot},
@@ -101,7 +100,7 @@ fn new_ios_are_followed_until_ctrl_c() {
         }
     }
     assert!(slow >= 2 && failed >= 2 && dropped >= 2, "{slow}, {failed}, {dropped}");
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    interrupt(&child);
     drop(lines);
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));

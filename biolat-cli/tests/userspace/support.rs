@@ -5,9 +5,12 @@
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener},
-    process::{Command, Output},
+    process::{Child, Command, Output},
     thread,
+    time::{Duration, Instant},
 };
+
+use rustix::process::{Pid, Signal, kill_process};
 
 #[path = "../../../biolat-daemon/tests/support/certificates.rs"]
 pub(crate) mod certificates;
@@ -38,6 +41,20 @@ pub(crate) fn works(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout)
+}
+
+/// Sends the signal of Ctrl-C.
+pub(crate) fn interrupt(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
+
+/// Sends the signal of Ctrl-C, which ends the program soon, with no word and as a success.
+pub(crate) fn ends_on_ctrl_c(child: Child) {
+    let began = Instant::now();
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 
 /// Runs a line of a shell in 400 MiB of address space, where `$0` is the program.
