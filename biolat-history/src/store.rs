@@ -152,8 +152,7 @@ impl Store {
 
     /// Adds the next interval of another store, which may be anything: it comes from a file.
     pub fn replay(&mut self, period: Period) {
-        let (last, last_us) =
-            self.intervals().last().map_or_else(Default::default, |last| (last.ended, last.ended_us));
+        let (last, last_us) = self.newest().map_or_else(Default::default, |last| (last.ended, last.ended_us));
         let gap = Duration::from_micros(microseconds(period.began).saturating_sub(last_us));
         let began = if last_us == 0 { last } else { last.saturating_add(gap) };
         let ended = began.saturating_add(period.length);
@@ -319,6 +318,11 @@ impl Store {
         interval.breakdown = None;
         self.forget_names();
         true
+    }
+
+    /// The latest interval: each tier is older than the one before.
+    fn newest(&self) -> Option<&Interval> {
+        self.tiers.iter().find_map(VecDeque::back)
     }
 
     /// The oldest first.
