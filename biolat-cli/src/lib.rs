@@ -43,7 +43,7 @@ use cli::{
     AtCommand, Cli, Command, CpusCommand, HistCommand, PastOptions, SinceCommand, SlowCommand, TableCommand,
     TopCommand, WorstCommand,
 };
-use options::{CommonOptions, FileOption, RangeOptions, WindowOptions};
+use options::{CommonOptions, FileOption, HistogramOptions, RangeOptions, WindowOptions};
 use past::PastCommand;
 use remote::{Document, MAX_OUTAGE};
 use source::{Needs, Source, is_daemon_here, without_daemon};
@@ -126,9 +126,9 @@ async fn dispatch(command: Option<Command>, before: CommonOptions, length: Durat
         }
         Some(Command::Worst(WorstCommand { range, milliseconds, file, common })) => {
             let common = common.or(&before);
-            let view = View::of_table(Table::Who, milliseconds, &common);
+            let histogram = HistogramOptions { milliseconds, ..HistogramOptions::default() };
             past(PastCommand {
-                view,
+                view: View::of_histograms(&histogram, &common),
                 range,
                 every: None,
                 is_worst: true,
