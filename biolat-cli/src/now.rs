@@ -14,7 +14,7 @@ use super::{
     output::write,
     progress::Progress,
     remote::MAX_OUTAGE,
-    source::{LOCAL_TIMEOUT, Needs, Source, is_daemon_here, without_daemon},
+    source::{Needs, Source, is_daemon_here, without_daemon},
     stop::StopSignals,
     target::Target,
     update::Update,
@@ -48,8 +48,7 @@ async fn show(options: &CommonOptions, length: Duration) -> Result<()> {
             Update::Snapshot(last) => {
                 let passed = last.taken.duration_since(first.taken).unwrap_or_default();
                 // Collections are not exactly on time.
-                if passed.as_secs_f64() > source.window().as_secs_f64() * 0.9 || last.started != first.started
-                {
+                if passed.as_secs_f64() > source.window().as_secs_f64() * 0.9 {
                     break last;
                 }
             }
@@ -76,7 +75,7 @@ async fn open(options: &CommonOptions, needs: Needs) -> Result<Source> {
         let own = Source::open_own(options, needs).await;
         return own.map_err(|error| anyhow!("{}", without_daemon(&error)));
     }
-    match Source::open_remote(&Target::here(), options, needs, LOCAL_TIMEOUT).await {
+    match Source::open_remote(&Target::here(), options, needs, MAX_OUTAGE).await {
         Ok(source) => Ok(source),
         Err(refused) => match Source::open_own(options, needs).await {
             Ok(source) => Ok(source),
@@ -94,5 +93,5 @@ fn summary(window: &Window, view: &View) -> String {
         if rate >= 10.0 || rate == 0.0 { format::count(rate.round() as u64) } else { format!("{rate:.1}") };
     let p99 = all.of(Phase::Total).percentile(0.99);
     let p99 = p99.map(|p99| format!(", p99 {}", view.style.numbers.bounds(p99))).unwrap_or_default();
-    format!("{}: {devices}, {rate} I/Os per second{p99}", format::duration(window.seconds))
+    format!("{}: {devices}, {rate} I/Os per second{p99}", window.length())
 }

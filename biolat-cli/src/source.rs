@@ -22,7 +22,7 @@ use super::{
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long to try to connect to a daemon on this host.
-pub(super) const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
+const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// What a command needs of a source.
 #[derive(Clone, Copy, Debug)]

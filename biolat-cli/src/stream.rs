@@ -155,8 +155,7 @@ impl Output {
             .await;
         }
         let window = Window::between(first, last);
-        let since = if window.restarted { " since the restart of biolat" } else { "" };
-        let title = format!("Findings in {}{since}:", format::duration(window.seconds));
+        let title = format!("Findings in {}:", window.length());
         write(self.view.findings(&title, &window)).await
     }
 }

@@ -13,7 +13,7 @@ use biolat_model::{
     period::Period,
     saturating,
     snapshot::{DeviceView, Inflight, SeriesView, Snapshot, WorkloadView},
-    text::time::unix_seconds,
+    text::{format, time::unix_seconds},
 };
 
 use super::{
@@ -142,6 +142,12 @@ impl Window {
     /// All devices and ops together.
     pub(super) fn all(&self) -> Figures {
         sum(self.devices.iter().flat_map(|device| &device.ops).map(|op| &op.figures))
+    }
+
+    /// How long it is, and why it is shorter after a restart.
+    pub(super) fn length(&self) -> String {
+        let since = if self.restarted { " since the restart of biolat" } else { "" };
+        format!("{}{since}", format::duration(self.seconds))
     }
 
     /// A count per second.

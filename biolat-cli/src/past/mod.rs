@@ -238,7 +238,7 @@ impl Output {
                 text.push('\n');
             }
         }
-        let title = format!("Findings in {}:", format::duration(window.seconds));
+        let title = format!("Findings in {}:", window.length());
         text.push_str(&self.view.findings(&title, &window));
         write(text).await
     }

@@ -1,10 +1,19 @@
 //! `biolat` without a command: what stands out, in sentences.
 
-use std::{process::Stdio, thread, time::Duration};
+use std::{
+    process::Stdio,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use biolat_daemon::http::{ServeConfig, Service};
 
 use crate::{
-    live::{READS, biolat},
-    support::{command, ends_on_ctrl_c, is_refused, run, unwrapped, works},
+    live::{READS, biolat, collection},
+    support::{
+        command, ends_on_ctrl_c, is_refused, run, server::BackgroundServer, snapshots::serve_config,
+        unwrapped, works,
+    },
 };
 
 #[test]
@@ -36,6 +45,27 @@ fn its_json_is_the_window() {
         (&window["host"], &window["blocks"][0]["ios"]),
         (&"example".into(), &(READS * collections).into())
     );
+}
+
+/// The collections after the fifth are those of the next daemon.
+#[test]
+fn a_restart_does_not_end_it() {
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let server = BackgroundServer::start(Some(collection(1, started)), |seen| {
+        Service::new(seen, ServeConfig { interval: Duration::from_millis(200), ..serve_config() })
+    });
+    let address = server.address.to_string();
+    server.keep_sending(2, move |number| match number.checked_sub(5) {
+        None | Some(0) => collection(number, started),
+        Some(since) => collection(since, started + Duration::from_secs(1)),
+    });
+    let stdout = works(&["--host", &address, "--for", "3s"]);
+    let summary = stdout.lines().find(|line| line.contains(" I/Os per second")).unwrap();
+    let (length, figures) = summary.split_once(" s since the restart of biolat: ").unwrap();
+    assert!(length.parse::<f64>().unwrap() >= 1.5, "{stdout}");
+    // The bucket for 0 has one read more, which is rounded up or down.
+    let rate = figures.split_once(", ").unwrap().1.split_once(" I/Os per second").unwrap().0;
+    assert!(["200", "201"].contains(&rate), "{stdout}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ const BYTES: u64 = 4096 * READS;
 const TLS: &str = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
 
 /// The snapshot of a collection: each adds reads of a millisecond.
-fn collection(number: u64, started: SystemTime) -> Snapshot {
+pub(crate) fn collection(number: u64, started: SystemTime) -> Snapshot {
     let mut snapshot = snapshot(1);
     snapshot.started = started;
     snapshot.interval = Duration::from_millis(200);
