@@ -3,7 +3,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
@@ -13,6 +13,9 @@ use tokio::sync::{oneshot, watch};
 
 use super::{bodies::BodyAddress, limits::Limits};
 use crate::net::network;
+
+/// How many networks the server remembers as its clients.
+const CLIENT_NETWORKS: usize = 32;
 
 /// All slots of the server.
 pub(super) struct ConnectionSlots {
@@ -26,6 +29,8 @@ pub(super) struct ConnectionSlots {
 struct SlotTable {
     entries: BTreeMap<u64, SlotEntry>,
     next_id: u64,
+    /// The networks that the server last gave what they asked for, the latest one at the end.
+    clients: VecDeque<IpAddr>,
 }
 
 struct SlotEntry {
@@ -74,7 +79,8 @@ impl ConnectionSlots {
 
     /// A slot, and a receiver that completes when the slot is lost. If no slot is free, the network with the most
     /// connections loses the one that has been inactive for longest, so that a client with many connections only
-    /// evicts its own. One whose response is being prepared is not inactive.
+    /// evicts its own. One whose response is being prepared is not inactive. Where many networks have as many, those that
+    /// the server has never served come first, so that strangers with many addresses do not evict Prometheus.
     pub(super) fn acquire(self: &Arc<Self>, from: IpAddr) -> (ConnectionSlot, oneshot::Receiver<()>) {
         self.acquire_at(from, Instant::now())
     }
@@ -171,10 +177,19 @@ impl SlotTable {
         }
         let idlest = self.entries.iter().min_by_key(|(_, entry)| {
             let is_preparing = entry.state == ConnectionState::Preparing;
-            (Reverse(connections[&entry.network]), is_preparing, entry.last_active)
+            let is_client = self.clients.contains(&entry.network);
+            (Reverse(connections[&entry.network]), is_preparing, is_client, entry.last_active)
         });
         if let Some((&idlest, _)) = idlest {
             self.entries.remove(&idlest);
+        }
+    }
+
+    fn remember_client(&mut self, network: IpAddr) {
+        self.clients.retain(|client| *client != network);
+        self.clients.push_back(network);
+        if self.clients.len() > CLIENT_NETWORKS {
+            self.clients.pop_front();
         }
     }
 }
@@ -186,9 +201,14 @@ impl ConnectionSlot {
         self.change(|entry| entry.is_preparing = true);
     }
 
-    /// The response to that request is ready.
-    pub(super) fn set_prepared(&self) {
+    /// The response to that request is ready. `is_success` if it is what the client asked for.
+    pub(super) fn set_prepared(&self, is_success: bool) {
         self.change(|entry| entry.is_preparing = false);
+        let SlotLease { slots, id } = &*self.0;
+        let mut table = slots.table();
+        if let Some(network) = table.entries.get(id).map(|entry| entry.network).filter(|_| is_success) {
+            table.remember_client(network);
+        }
     }
 
     /// A part of the response is ready to be sent, or the client has read some of it.
@@ -385,6 +405,30 @@ mod tests {
         let closed = connections.iter_mut().map(|(_, closed)| closed.try_recv() == Err(TryRecvError::Closed));
         assert_eq!(closed.collect::<Vec<_>>(), [false, true, true, false]);
         assert_eq!(is_preparing.try_recv(), Err(TryRecvError::Empty));
+    }
+
+    #[test]
+    fn strangers_with_many_addresses_do_not_evict_a_client() {
+        let limits = Limits { connections: 4, ..limits() };
+        let slots = ConnectionSlots::new(limits);
+        let start = Instant::now();
+        let (slot, _closed) = slots.acquire_at(CLIENT, start);
+        slot.set_prepared(true);
+        drop(slot);
+        let (_again, mut closed) = slots.acquire_at(CLIENT, start);
+        let strangers: Vec<_> = (1..=20)
+            .map(|number| {
+                let (slot, closed) = slots.acquire_at(Ipv4Addr::new(192, 0, 2, number).into(), start + LIMIT);
+                slot.set_prepared(false);
+                (slot, closed)
+            })
+            .collect();
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Empty));
+        // Two connections are more than a stranger's one.
+        let (_second, _closed) = slots.acquire_at(CLIENT, start + 2 * LIMIT);
+        let (_stranger, _closed) = slots.acquire_at(Ipv4Addr::new(192, 0, 2, 99).into(), start + 2 * LIMIT);
+        assert_eq!(closed.try_recv(), Err(TryRecvError::Closed));
+        drop(strangers);
     }
 
     #[test]

@@ -173,7 +173,10 @@ impl Connection {
                     Handshake { tls: tls.clone(), is_first_request: is_first.swap(false, Ordering::Relaxed) };
                 async move {
                     let response = service.respond(request, from, &handshake, &slot).await;
-                    slot.set_prepared();
+                    let status = response.as_ref().map(|response| response.status());
+                    slot.set_prepared(
+                        status.is_ok_and(|status| status.is_success() || status.is_redirection()),
+                    );
                     response
                 }
             }),

@@ -53,7 +53,7 @@ use support::snapshots::{serve_config, snapshot};
 const DEVICES: usize = 100;
 const ATTACKERS: usize = 1000;
 /// Round-trip time of a regular client: from its connection to its request.
-const CLIENT_DELAY: Duration = Duration::from_millis(20);
+const CLIENT_DELAY: Duration = Duration::from_millis(200);
 const MAX_SCRAPE_TIME: Duration = Duration::from_secs(1);
 /// Allowed growth of the server: 256 connections with a few buffers of 16 KiB each, and fragmentation.
 const MAX_GROWTH: u64 = 10 << 20;
