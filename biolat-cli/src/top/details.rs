@@ -7,15 +7,17 @@ use biolat_model::{
 };
 use ratatui::{
     buffer::Buffer,
-    layout::Rect,
-    style::{Color, Style},
+    layout::{Constraint, Layout, Rect},
+    style::Color,
+    text::{Line, Span, Text},
+    widgets::{Row, Table, Widget as _},
 };
 
 use super::{
-    layout::ROOMY,
+    layout::{gap, is_roomy},
     row::TopRow,
     state::Details,
-    view::{BARS, BOLD, TopView, fitting, line},
+    view::{BARS, BOLD, TopView, fitting},
     who,
 };
 
@@ -28,8 +30,11 @@ struct Bin {
     count: u64,
 }
 
-/// The width of the names of percentiles behind a bar.
-const MARKS: usize = 12;
+/// The widths of the columns of a histogram, and of the names of percentiles behind a bar.
+const RANGE: u16 = 13;
+const COUNT: u16 = 5;
+const SHARE: u16 = 4;
+const MARKS: u16 = 12;
 
 /// More lines are not useful.
 const MOST_LINES: usize = 16;
@@ -56,18 +61,19 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
     if area.height < 2 {
         return;
     }
-    // A blank line, if there is space.
-    let mut top = u16::from(area.height > 4);
     let title = match details {
         Details::Histogram => title(row, view),
         Details::Who => who::title(row, view),
     };
-    line(buffer, area, top, &fitting(&title, view.numbers().separator(), area.width), BOLD);
-    if let Some(overdue) = &row.overdue {
-        top += 1;
-        line(buffer, area, top, overdue, view.ink(Color::Red).patch(BOLD));
-    }
-    let below = Rect { y: area.y + top + 1, height: area.height.saturating_sub(top + 1), ..area };
+    let title = fitting(&title, view.numbers().separator(), area.width);
+    let mut lines = vec![Line::styled(title, BOLD)];
+    let overdue = row.overdue.iter();
+    lines.extend(overdue.map(|overdue| Line::styled(overdue, view.ink(Color::Red).patch(BOLD))));
+    // A blank line above, if there is space.
+    let blank = u16::from(area.height > 4);
+    let heights = [Constraint::Length(blank), Constraint::Length(lines.len() as u16), Constraint::Fill(1)];
+    let [_, above, below] = Layout::vertical(heights).areas(area);
+    Text::from(lines).render(above, buffer);
     match details {
         Details::Histogram => histogram(buffer, below, row, view),
         Details::Who => who::draw(buffer, below, row, view),
@@ -83,36 +89,29 @@ fn histogram(buffer: &mut Buffer, area: Rect, row: &TopRow, view: &TopView<'_>) 
             Some(_) => "the latency of this phase is not recorded for this device",
             None => "no I/O completed",
         };
-        line(buffer, area, 0, why, view.dim());
+        Line::styled(why, view.dim()).render(area, buffer);
         return;
     }
+    let share = if is_roomy(area.width) { SHARE } else { 0 };
+    let mut widths = vec![RANGE, COUNT, share];
+    widths.retain(|&width| width > 0);
+    let gap = gap(area.width);
+    let room = widths.iter().fold(area.width, |room, width| room.saturating_sub(width + gap));
     let bins = bins(row, view, usize::from(area.height).min(MOST_LINES));
     let highest = bins.iter().map(|bin| bin.count).max().unwrap_or(1).max(1) as f64;
     let longest = [0.5, 0.99, 1.0].map(|share| latencies.percentile(share).map_or(0.0, |b| b.upper));
-    for (y, bin) in (0..).zip(&bins) {
-        let share = bin.count as f64 / all as f64;
-        let range = range(*bin, view);
-        let mut head = format!("{range:>13} {:>5} ", short_count(bin.count));
-        if area.width >= ROOMY {
-            head = format!("{head} {:>4}  ", short_share(Some(share)));
-        }
-        let room = usize::from(area.width).saturating_sub(head.chars().count() + MARKS);
-        let bar = view.bar(bin.count as f64 / highest, room);
-        let marks: Vec<_> = ["p50", "p99", "max"]
-            .into_iter()
-            .zip(longest)
-            .filter(|(_, upper)| bin.holds(*upper))
-            .map(|(name, _)| name)
-            .collect();
-        line(buffer, area, y, &format!("{head}{bar} {}", marks.join(" ")), Style::new());
-        let place = Rect {
-            x: area.x + head.chars().count() as u16,
-            y: area.y + y,
-            width: bar.chars().count() as u16,
-            height: 1,
-        };
-        buffer.set_style(place.intersection(area), view.ink(BARS));
-    }
+    let rows = bins.iter().map(|bin| {
+        let numbers =
+            [range(*bin, view), short_count(bin.count), short_share(Some(bin.count as f64 / all as f64))];
+        let numbers = numbers.into_iter().take(widths.len()).map(|number| Text::from(number).right_aligned());
+        let marks = ["p50", "p99", "max"].into_iter().zip(longest);
+        let marks = marks.filter(|(_, upper)| bin.holds(*upper)).map(|(name, _)| format!(" {name}"));
+        let bar = view.bar(bin.count as f64 / highest, room.saturating_sub(MARKS).into());
+        let bar = Line::from(vec![Span::styled(bar, view.ink(BARS)), Span::from(marks.collect::<String>())]);
+        Row::new(numbers.chain([bar.into()]))
+    });
+    let widths = widths.iter().map(|&width| Constraint::Length(width)).chain([Constraint::Length(room)]);
+    Table::new(rows, widths).column_spacing(gap).render(area, buffer);
 }
 
 fn open<'a>(view: &TopView<'a>) -> Option<(&'a TopRow, Details)> {

@@ -8,44 +8,51 @@ use biolat_model::{
 };
 use ratatui::{
     buffer::Buffer,
-    layout::Rect,
-    style::{Color, Modifier, Style},
+    layout::{Constraint, Layout, Rect},
+    style::{Color, Modifier},
+    text::{Line, Text},
+    widgets::Widget as _,
 };
 
 use super::{
     details, help,
     state::Ops,
     table,
-    view::{BOLD, TopView, fitting, line},
+    view::{BOLD, TopView, fitting},
 };
+
+/// The lines that alerts leave to everything else.
+const LEAST_HEIGHT: u16 = 6;
 
 /// Fills an empty screen.
 pub(super) fn draw(buffer: &mut Buffer, view: &TopView<'_>) {
     let area = buffer.area;
     if area.width < 20 || area.height < 4 {
-        line(buffer, area, 0, "too small", Style::new());
+        Line::from("too small").render(area, buffer);
         return;
     }
-    status(buffer, area, view);
-    line(buffer, area, 1, &fitting(&selection(view), view.numbers().separator(), area.width), Style::new());
-    let top = 2;
-    let mut bottom = area.height - 1;
-    footer(buffer, area, bottom, view);
+    let mut alerts = alerts(view);
+    alerts.truncate(area.height.saturating_sub(LEAST_HEIGHT).into());
     // At the bottom, so that rows do not move when an alert appears or disappears.
-    for (text, style) in alerts(view) {
-        if top + 3 < bottom {
-            bottom -= 1;
-            line(buffer, area, bottom, &text, style);
-        }
-    }
-    let middle = Rect { y: area.y + top, height: bottom - top, ..area };
+    let heights = [
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Length(alerts.len() as u16),
+        Constraint::Length(1),
+    ];
+    let [top, second, middle, above_keys, bottom] = Layout::vertical(heights).areas(area);
+    status(buffer, top, view);
+    Line::from(fitting(&selection(view), view.numbers().separator(), area.width)).render(second, buffer);
+    Text::from_iter(alerts.into_iter().rev()).render(above_keys, buffer);
+    footer(buffer, bottom, view);
     if view.state.is_help {
         help::draw(buffer, middle);
         return;
     }
-    let above = details::room_above(view, middle.height);
-    table::draw(buffer, Rect { height: above, ..middle }, view);
-    let below = Rect { y: middle.y + above, height: middle.height - above, ..middle };
+    let above = Constraint::Length(details::room_above(view, middle.height));
+    let [above, below] = Layout::vertical([above, Constraint::Fill(1)]).areas(middle);
+    table::draw(buffer, above, view);
     details::draw(buffer, below, view);
 }
 
@@ -57,9 +64,6 @@ fn status(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
         None if view.age.is_none() => ("WAITING", Color::Yellow),
         None => ("LIVE", Color::Green),
     };
-    let width = state.len() as u16;
-    let style = view.ink(color).add_modifier(Modifier::BOLD | Modifier::REVERSED);
-    buffer.set_stringn(area.right() - width, area.y, state, usize::from(width), style);
     let length = view.windows.back().map_or(view.interval.as_secs_f64(), |window| window.seconds);
     let length = rounded_duration(Duration::try_from_secs_f64(length).unwrap_or_default());
     let age = match view.age {
@@ -67,8 +71,11 @@ fn status(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
         None => "no figures yet".to_owned(),
     };
     let parts = [view.host.to_owned(), age, view.source.to_owned()];
-    let text = fitting(&parts, view.numbers().separator(), area.width - width - 1);
-    buffer.set_stringn(area.x, area.y, text, usize::from(area.width - width - 1), BOLD);
+    let widths = [Constraint::Fill(1), Constraint::Length(state.len() as u16)];
+    let [left, right] = Layout::horizontal(widths).spacing(1).areas(area);
+    Line::styled(fitting(&parts, view.numbers().separator(), left.width), BOLD).render(left, buffer);
+    let style = view.ink(color).add_modifier(Modifier::BOLD | Modifier::REVERSED);
+    Line::styled(state, style).render(right, buffer);
 }
 
 /// What the table shows, by the user's choice.
@@ -88,11 +95,11 @@ fn selection(view: &TopView<'_>) -> Vec<String> {
     parts
 }
 
-/// Warnings about missing or lost data.
-fn alerts(view: &TopView<'_>) -> Vec<(String, Style)> {
+/// Warnings about missing or lost data, the most important one first.
+fn alerts(view: &TopView<'_>) -> Vec<Line<'static>> {
     let mut alerts = Vec::new();
     if let Some(trouble) = view.trouble {
-        alerts.push((trouble.to_owned(), view.ink(Color::Red)));
+        alerts.push(Line::styled(trouble.to_owned(), view.ink(Color::Red)));
     }
     if let Some(window) = view.windows.back() {
         let mut lost: Vec<_> =
@@ -102,26 +109,26 @@ fn alerts(view: &TopView<'_>) -> Vec<(String, Style)> {
             lost.push(format!("{} missed by the probe", short_count(unseen)));
         }
         if !lost.is_empty() {
-            alerts.push((format!("not measured: {}", lost.join(", ")), view.ink(Color::Yellow)));
+            alerts.push(Line::styled(format!("not measured: {}", lost.join(", ")), view.ink(Color::Yellow)));
         }
         if window.failures > 0 {
             let collections = if window.failures == 1 { "collection" } else { "collections" };
             let failed = format!("{} {collections} failed", short_count(window.failures));
-            alerts.push((failed, view.ink(Color::Yellow)));
+            alerts.push(Line::styled(failed, view.ink(Color::Yellow)));
         }
     }
     if let Some(logged) = view.logged {
-        alerts.push((logged.to_owned(), view.ink(Color::Yellow)));
+        alerts.push(Line::styled(logged.to_owned(), view.ink(Color::Yellow)));
     }
     alerts
 }
 
-fn footer(buffer: &mut Buffer, area: Rect, row: u16, view: &TopView<'_>) {
+fn footer(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
     let state = view.state;
     if state.is_typing {
         let cursor = if view.terminal.unicode { '▏' } else { '_' };
         let text = format!("filter: {}{cursor} Enter applies, Esc clears", state.filter);
-        line(buffer, area, row, &text, BOLD);
+        Line::styled(text, BOLD).render(area, buffer);
         return;
     }
     let keys = if state.is_help {
@@ -132,5 +139,5 @@ fn footer(buffer: &mut Buffer, area: Rect, row: u16, view: &TopView<'_>) {
         keys
     };
     let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
-    line(buffer, area, row, &fitting(&keys, "  ", area.width), view.dim());
+    Line::styled(fitting(&keys, "  ", area.width), view.dim()).render(area, buffer);
 }

@@ -1,8 +1,6 @@
 //! The help: a line for each key and column.
 
-use ratatui::{buffer::Buffer, layout::Rect, style::Style};
-
-use super::view::line;
+use ratatui::{buffer::Buffer, layout::Rect, text::Text, widgets::Widget as _};
 
 const HELP: &[&str] = &[
     "s S < >  sort by the next, previous column",
@@ -29,7 +27,5 @@ const HELP: &[&str] = &[
 ];
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect) {
-    for (row, text) in (0..area.height).zip(HELP) {
-        line(buffer, area, row, text, Style::new());
-    }
+    Text::from_iter(HELP.iter().copied()).render(area, buffer);
 }

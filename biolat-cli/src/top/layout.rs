@@ -28,17 +28,18 @@ const WANTED: [Column; 15] = [
 ];
 
 /// The width from which columns are two spaces apart.
-pub(super) const ROOMY: u16 = 60;
+const ROOMY: u16 = 60;
 
 /// The width from which the queue's share has a bar.
 const WIDE: u16 = 110;
 
-/// A column that is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Placed {
-    pub(super) column: Column,
-    pub(super) x: u16,
-    pub(super) width: u16,
+pub(super) const fn is_roomy(width: u16) -> bool {
+    width >= ROOMY
+}
+
+/// The space between two columns.
+pub(super) const fn gap(width: u16) -> u16 {
+    if is_roomy(width) { 2 } else { 1 }
 }
 
 impl Column {
@@ -71,10 +72,10 @@ impl Column {
     }
 }
 
-/// The columns that fit, from left to right. If a device hangs, its I/Os in flight come first. The column that rows are sorted
+/// The columns that fit, from left to right, and their widths. If a device hangs, its I/Os in flight come first. The column that rows are sorted
 /// by is always among them, and so are errors if there are any.
-pub(super) fn place(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<Placed> {
-    let gap = if width < ROOMY { 1 } else { 2 };
+pub(super) fn columns(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<(Column, u16)> {
+    let gap = gap(width);
     let mut wanted = WANTED.to_vec();
     wanted.retain(|column| match column {
         Column::Op => state.ops == Ops::Each || state.sort == Column::Op,
@@ -111,11 +112,5 @@ pub(super) fn place(width: u16, state: &TopState, rows: &[TopRow]) -> Vec<Placed
         spare -= more;
     }
     chosen.sort_by_key(|(column, ..)| *column);
-    let mut x = 0;
-    let placed = chosen.into_iter().map(|(column, width, _)| {
-        let placed = Placed { column, x, width };
-        x += width + gap;
-        placed
-    });
-    placed.collect()
+    chosen.into_iter().map(|(column, width, _)| (column, width)).collect()
 }

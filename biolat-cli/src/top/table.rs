@@ -6,16 +6,18 @@ use biolat_model::{
 };
 use ratatui::{
     buffer::Buffer,
-    layout::Rect,
+    layout::{Constraint, Offset, Rect},
     style::{Color, Modifier, Style},
+    text::{Line, Text},
+    widgets::{Cell, Row, StatefulWidget, Table, TableState, Widget as _},
 };
 
 use super::{
     columns::Column,
-    layout::{Placed, place},
+    layout::{columns, gap},
     row::TopRow,
     state::{Ops, TopState},
-    view::{BARS, BOLD, REVERSED, TopView, line},
+    view::{BARS, BOLD, REVERSED, TopView},
 };
 use crate::window::{Figures, Window};
 
@@ -24,27 +26,23 @@ const SLOW: f64 = 0.02;
 const BAD: f64 = 0.2;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &TopView<'_>) {
-    let columns = place(area.width, view.state, view.rows);
+    let columns = columns(area.width, view.state, view.rows);
     let octaves = Octaves::of(view);
-    titles(buffer, area, &columns, octaves, view);
-    let height = usize::from(area.height.saturating_sub(1));
-    if view.rows.is_empty() {
-        line(buffer, area, 1, nothing(view), view.dim());
-        return;
-    }
+    let rows = view.rows.iter().map(|row| {
+        let cells = columns.iter().map(|&(column, width)| cell(row, column, width, octaves, view));
+        Row::new(cells).style(if row.is_idle() { view.dim() } else { Style::new() })
+    });
+    let widths = columns.iter().map(|&(_, width)| Constraint::Length(width));
+    let table = Table::new(rows, widths)
+        .header(titles(&columns, octaves, view))
+        .column_spacing(gap(area.width))
+        .row_highlight_style(REVERSED);
     // Scrolls to the selected row.
-    let marked = view.state.place(view.rows);
-    let first = marked.map_or(0, |place| (place + 1).saturating_sub(height));
-    for (y, (place, row)) in (1..area.height).zip(view.rows.iter().enumerate().skip(first)) {
-        let base = if row.is_idle() { view.dim() } else { Style::new() };
-        for &placed in &columns {
-            let (text, style) = cell(row, placed, octaves, view);
-            put(buffer, area, y, placed, &text, base.patch(style));
-        }
-        if marked == Some(place) {
-            let whole = Rect { y: area.y + y, height: 1, ..area };
-            buffer.set_style(whole, REVERSED);
-        }
+    let mut selected = TableState::new().with_selected(view.state.place(view.rows));
+    StatefulWidget::render(table, area, buffer, &mut selected);
+    if view.rows.is_empty() {
+        Line::styled(nothing(view), view.dim())
+            .render(area.offset(Offset::new(0, 1)).intersection(area), buffer);
     }
 }
 
@@ -56,40 +54,40 @@ fn nothing(view: &TopView<'_>) -> &'static str {
     }
 }
 
-fn titles(buffer: &mut Buffer, area: Rect, columns: &[Placed], octaves: Octaves, view: &TopView<'_>) {
-    let whole = Rect { height: 1, ..area };
-    buffer.set_style(whole, Style::new().add_modifier(Modifier::UNDERLINED));
-    for &placed in columns {
-        let is_sorted = placed.column == view.state.sort;
-        let title = match placed.column {
-            Column::Shape => octaves.title(usize::from(placed.width), view),
+fn titles(columns: &[(Column, u16)], octaves: Octaves, view: &TopView<'_>) -> Row<'static> {
+    let titles = columns.iter().map(|&(column, width)| {
+        let title = match column {
+            Column::Shape => octaves.title(usize::from(width), view),
             column => column.title().to_owned(),
         };
-        let style = if is_sorted { BOLD.patch(view.ink(Color::Cyan)).patch(REVERSED) } else { BOLD };
-        put(buffer, area, 0, placed, &title, style);
-    }
+        let is_sorted = column == view.state.sort;
+        aligned(
+            column,
+            title,
+            if is_sorted { BOLD.patch(view.ink(Color::Cyan)).patch(REVERSED) } else { BOLD },
+        )
+    });
+    Row::new(titles).style(Style::new().add_modifier(Modifier::UNDERLINED))
 }
 
-/// Draws a cell.
-fn put(buffer: &mut Buffer, area: Rect, row: u16, placed: Placed, text: &str, style: Style) {
-    let width = usize::from(placed.width);
-    let indent = if placed.column.is_number() { width.saturating_sub(text.chars().count()) } else { 0 };
-    buffer.set_stringn(area.x + placed.x + indent as u16, area.y + row, text, width - indent, style);
+fn aligned(column: Column, text: String, style: Style) -> Cell<'static> {
+    let text = Text::styled(text, style);
+    Cell::new(if column.is_number() { text.right_aligned() } else { text })
 }
 
-fn cell(row: &TopRow, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (String, Style) {
+fn cell(row: &TopRow, column: Column, width: u16, octaves: Octaves, view: &TopView<'_>) -> Cell<'static> {
     let state = view.state;
-    let width = usize::from(placed.width);
+    let width = usize::from(width);
     let plain = Style::new();
     let hung = if row.is_hung() { view.ink(Color::Red).patch(BOLD) } else { plain };
-    match placed.column {
+    let (text, style) = match column {
         Column::Device => (row.device.clone(), hung),
         Column::Model => (row.model.clone(), plain),
         Column::Op => (row.op.clone(), plain),
         Column::Iops => (short_number(row.ios()), plain),
         Column::Bytes => (short_number(row.bytes() / 1e6), plain),
         Column::P50 | Column::P99 | Column::P999 | Column::Max => {
-            let share = placed.column.share().unwrap_or_default();
+            let share = column.share().unwrap_or_default();
             let bounds = row.figures.of(state.phase).percentile(share);
             let style = match bounds.map(|bounds| bounds.lower) {
                 Some(lower) if lower >= BAD => view.ink(Color::Red),
@@ -114,7 +112,8 @@ fn cell(row: &TopRow, placed: Placed, octaves: Octaves, view: &TopView<'_>) -> (
         Column::Oldest => (oldest(row, view), hung),
         Column::Shape => (octaves.shape(row, width, view), view.ink(BARS)),
         Column::History => (history(row, width, view), view.ink(BARS)),
-    }
+    };
+    aligned(column, text, style)
 }
 
 /// `16s`, `>16s` if that is a lower bound.

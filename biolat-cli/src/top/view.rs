@@ -1,14 +1,10 @@
-//! What the screen shows, and the few ways to draw it.
+//! What the screen shows, and its styles.
 
 use std::{collections::VecDeque, time::Duration};
 
 use biolat_model::text::format::NumberFormat;
 use biolat_system::terminal::Terminal;
-use ratatui::{
-    buffer::Buffer,
-    layout::Rect,
-    style::{Color, Modifier, Style},
-};
+use ratatui::style::{Color, Modifier, Style};
 
 use super::{row::TopRow, state::TopState};
 use crate::window::Window;
@@ -58,13 +54,6 @@ impl TopView<'_> {
 pub(super) const BARS: Color = Color::Cyan;
 pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 pub(super) const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
-
-/// Draws one line of an area, cut to its width.
-pub(super) fn line(buffer: &mut Buffer, area: Rect, row: u16, text: &str, style: Style) {
-    if row < area.height {
-        buffer.set_stringn(area.x, area.y + row, text, usize::from(area.width), style);
-    }
-}
 
 /// As many of these parts as fit, the first ones first.
 pub(super) fn fitting(parts: &[String], separator: &str, width: u16) -> String {

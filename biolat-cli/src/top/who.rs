@@ -1,17 +1,18 @@
 //! The workloads of the selected row's device, below the table: all ops together, whatever the table shows.
 
 use biolat_model::text::format::{short_count, short_number, short_share};
-use biolat_system::terminal::wrapped;
 use ratatui::{
     buffer::Buffer,
-    layout::Rect,
+    layout::{Constraint, Rect},
     style::{Color, Style},
+    text::{Line, Text},
+    widgets::{Paragraph, Row, Table, Widget as _, Wrap},
 };
 
 use super::{
-    layout::ROOMY,
+    layout::gap,
     row::TopRow,
-    view::{BARS, BOLD, TopView, line},
+    view::{BARS, BOLD, TopView},
 };
 use crate::{
     breakdown::NO_WORKLOADS,
@@ -90,44 +91,45 @@ pub(super) fn title(row: &TopRow, view: &TopView<'_>) -> Vec<String> {
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, row: &TopRow, view: &TopView<'_>) {
     let Some((window, workloads)) = workloads(row, view) else {
-        let why = wrapped(NO_WORKLOADS, usize::from(area.width), 0);
-        for (y, text) in (0..area.height).zip(why.lines()) {
-            line(buffer, area, y, text, view.dim());
-        }
+        let why = Paragraph::new(NO_WORKLOADS).style(view.dim());
+        why.wrap(Wrap { trim: true }).render(area, buffer);
         return;
     };
     if workloads.is_empty() {
-        line(buffer, area, 0, "no I/O completed", view.dim());
+        Line::styled("no I/O completed", view.dim()).render(area, buffer);
         return;
     }
     let width = usize::from(area.width);
-    let gap = if area.width < ROOMY { 1 } else { 2 };
-    let numbers = fitting(workloads, width, gap);
-    let free = width.saturating_sub(numbers.len() * (gap + NUMBER));
+    let gap = gap(area.width);
+    let numbers = fitting(workloads, width, gap.into());
+    let free = width.saturating_sub(numbers.len() * (usize::from(gap) + NUMBER));
     let longest = workloads.iter().map(|workload| workload.name.chars().count()).max().unwrap_or_default();
     let name = longest.clamp(SHORT_NAME, LONG_NAME).min(free);
-    let text_of = |name_of: &str, number_of: &dyn Fn(Number) -> String| {
-        let numbers = numbers.iter().map(|&number| format!("{:gap$}{:>NUMBER$}", "", number_of(number)));
-        format!("{:<name$}{}", view.terminal.cut(name_of, name), numbers.collect::<String>())
+    let bar = Some(free.saturating_sub(name + usize::from(gap))).filter(|&bar| bar >= SHORTEST_BAR);
+
+    let cells = |name_of: &str, number_of: &dyn Fn(Number) -> String, share: f64| {
+        let mut cells = vec![Text::from(view.terminal.cut(name_of, name))];
+        cells.extend(numbers.iter().map(|&number| Text::from(number_of(number)).right_aligned()));
+        cells.extend(bar.map(|bar| Text::styled(view.bar(share, bar), view.ink(BARS))));
+        cells
     };
-    line(buffer, area, 0, &text_of("WORKLOAD", &|number| number.title().to_owned()), BOLD);
+    let titles = Row::new(cells("WORKLOAD", &|number| number.title().to_owned(), 0.0)).style(BOLD);
     let room = usize::from(area.height.saturating_sub(1));
     let shown = if workloads.len() > room { room.saturating_sub(1) } else { workloads.len() };
-    for (y, workload) in (1..).zip(&workloads[..shown]) {
-        let text = text_of(&workload.name, &|number| number.of(workload, window, view));
-        let style = if workload.all.errors > 0 { view.ink(Color::Red) } else { Style::new() };
-        line(buffer, area, y, &text, style);
-        let bar = free.saturating_sub(name + gap);
-        if bar >= SHORTEST_BAR {
-            let x = area.right() - bar as u16;
-            let place = Rect { x, width: bar as u16, ..area };
-            line(buffer, place, y, &view.bar(workload.share, bar), view.ink(BARS));
-        }
-    }
+    let mut rows: Vec<_> = workloads[..shown]
+        .iter()
+        .map(|workload| {
+            let style = if workload.all.errors > 0 { view.ink(Color::Red) } else { Style::new() };
+            Row::new(cells(&workload.name, &|number| number.of(workload, window, view), workload.share))
+                .style(style)
+        })
+        .collect();
     if shown < workloads.len() {
-        let more = format!("and {} more", workloads.len() - shown);
-        line(buffer, area, 1 + shown as u16, &more, view.dim());
+        rows.push(Row::new([format!("and {} more", workloads.len() - shown)]).style(view.dim()));
     }
+    let widths = [name].into_iter().chain(numbers.iter().map(|_| NUMBER)).chain(bar);
+    let widths = widths.map(|width| Constraint::Length(width as u16));
+    Table::new(rows, widths).header(titles).column_spacing(gap).render(area, buffer);
 }
 
 /// The numbers for which there is room besides a name, in the order on the screen.
