@@ -74,16 +74,34 @@ pub enum Command {
     Since(SinceCommand),
     /// The worst minutes of the last day: longest latencies, hangs, errors
     Worst(WorstCommand),
-    /// Save a daemon's history to a file, for a ticket or for later
+    /// Save a daemon's whole history, or a part, to a file for a ticket
     ///
     /// The file is JSON lines, compressed with gzip (see docs/history.md). It contains the drives' serial numbers and the
     /// names of workloads.
     Save(SaveCommand),
-    /// Show a saved history in the browser
+    /// Serve a saved history as a web page, on this host only
     Open(OpenCommand),
     /// Check whether biolat works on this host, and show the fix for each failure
     #[command(long_about = check::ABOUT)]
     Check(Box<check::CheckOptions>),
+}
+
+impl Command {
+    /// Whether it shows a saved history.
+    pub const fn reads_file(&self) -> bool {
+        let file = match self {
+            Self::Hist(HistCommand { file, .. })
+            | Self::Sizes(TableCommand { file, .. })
+            | Self::Who(TableCommand { file, .. })
+            | Self::At(AtCommand { shown: PastOptions { file, .. }, .. })
+            | Self::Since(SinceCommand { shown: PastOptions { file, .. }, .. })
+            | Self::Worst(WorstCommand { file, .. }) => file,
+            Self::Cpus(_) | Self::Slow(_) | Self::Top(_) | Self::Save(_) | Self::Open(_) | Self::Check(_) => {
+                return false;
+            }
+        };
+        file.file.is_some()
+    }
 }
 
 #[derive(Args, Debug)]
@@ -149,7 +167,7 @@ pub struct TopCommand {
 
 #[derive(Args, Debug)]
 pub struct AtCommand {
-    /// When: 03:00, -2h or 2026-01-05T03:00:00Z
+    /// When: 03:00 (local), -2h or 2026-01-05T03:00:00Z
     ///
     /// 03:00 is today's by this host's clock, or yesterday's if today's is still to come.
     #[arg(value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
@@ -163,7 +181,7 @@ pub struct AtCommand {
 
 #[derive(Args, Debug)]
 pub struct SinceCommand {
-    /// When: 03:00, -2h or 2026-01-05T03:00:00Z
+    /// When: 03:00 (local), -2h or 2026-01-05T03:00:00Z
     ///
     /// 03:00 is today's by this host's clock, or yesterday's if today's is still to come.
     #[arg(value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
@@ -224,6 +242,9 @@ pub struct OpenCommand {
     /// Port on the loopback address [default: a free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub port: u16,
+    /// Print the address as JSON
+    #[arg(short, long)]
+    pub json: bool,
 }
 
 /// Parses the latency from which an I/O is slow. A number alone is milliseconds, as with the tools of bcc.

@@ -40,8 +40,8 @@ use biolat_system::{log_lines, rights, runtime};
 use log::LevelFilter;
 
 use cli::{
-    AtCommand, Cli, Command, CpusCommand, HistCommand, PastOptions, SinceCommand, SlowCommand, TableCommand,
-    TopCommand, WorstCommand,
+    AtCommand, Cli, Command, CpusCommand, HistCommand, OpenCommand, PastOptions, SinceCommand, SlowCommand,
+    TableCommand, TopCommand, WorstCommand,
 };
 use options::{CommonOptions, FileOption, HistogramOptions, RangeOptions, WindowOptions};
 use past::PastCommand;
@@ -70,6 +70,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         }
         options.json |= common.json;
         return check::run(*options);
+    }
+    if common.source.host.is_some() && command.as_ref().is_some_and(Command::reads_file) {
+        return Ok(usage_error("--host and --file exclude each other: a file needs no daemon"));
     }
     common.source = match common.source.or_environment() {
         Ok(source) => source,
@@ -145,7 +148,9 @@ async fn dispatch(command: Option<Command>, before: CommonOptions, length: Durat
                 () = stop.received() => Ok(ExitCode::SUCCESS),
             }
         }
-        Some(Command::Open(command)) => open::run(&command).await,
+        Some(Command::Open(command)) => {
+            open::run(&OpenCommand { json: command.json || before.json, ..command }).await
+        }
         Some(Command::Check(options)) => check::run(*options),
     }
 }
@@ -165,7 +170,13 @@ async fn windows_of(
     common: &CommonOptions,
 ) -> Result<ExitCode> {
     if !range.is_given() && file.file.is_none() {
-        return live(view, windows, common).await;
+        return match range.length {
+            None => live(view, windows, common).await,
+            Some(_) if windows.interval.is_some() => {
+                Ok(usage_error("--for is one window: leave it out, or INTERVAL and COUNT"))
+            }
+            length => live(view, WindowOptions { interval: length, count: Some(1), ..windows }, common).await,
+        };
     }
     if windows.count.is_some() || windows.timestamp {
         return Ok(usage_error(
@@ -199,9 +210,16 @@ async fn live(view: View, windows: WindowOptions, common: &CommonOptions) -> Res
 }
 
 async fn top(command: TopCommand) -> Result<ExitCode> {
+    if command.common.json {
+        let interval = Some(command.interval.unwrap_or(WINDOW_OF_TOP));
+        let windows = WindowOptions { interval, count: command.count, timestamp: false };
+        let devices = HistogramOptions { by_device: true, ..HistogramOptions::default() };
+        return live(View::of_histograms(&devices, &command.common), windows, &command.common).await;
+    }
     if !top::has_terminal() {
         return Ok(usage_error(
-            "biolat top needs a terminal as standard input and output: biolat hist and biolat who write to files and pipes",
+            "biolat top needs a terminal as standard input and output: biolat top -j, biolat hist and biolat who write to \
+             files and pipes",
         ));
     }
     let mut stop = StopSignals::listen()?;
@@ -272,7 +290,7 @@ fn json_line(before: &biolat_model::snapshot::Snapshot, after: &biolat_model::sn
 #[cfg(test)]
 fn slow_line(io: &biolat_model::snapshot::SlowIo) -> String {
     let terminal = biolat_system::terminal::Terminal { color: false, unicode: true, is_terminal: true };
-    slow::line(io, terminal, terminal.numbers(false))
+    slow::line(io, terminal, terminal.numbers(false), usize::MAX)
 }
 
 #[cfg(test)]

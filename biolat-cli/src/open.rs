@@ -12,7 +12,11 @@ use anyhow::{Context as _, Result};
 use biolat_daemon::http::{self, Limits, SavedHistory, ServeConfig, Service};
 use biolat_history::{SharedHistory, Store};
 use biolat_model::snapshot::Snapshot;
-use biolat_system::{clock, log_lines};
+use biolat_system::{
+    clock, log_lines,
+    terminal::{Color, Terminal, wrapped},
+};
+use serde::Serialize;
 use tokio::{net::TcpListener, sync::watch, task::spawn_blocking};
 
 use super::{
@@ -29,7 +33,7 @@ pub(super) async fn run(command: &OpenCommand) -> Result<ExitCode> {
 }
 
 async fn serve(command: &OpenCommand, mut stopped: watch::Receiver<bool>) -> Result<()> {
-    let OpenCommand { file, browser, port } = command;
+    let OpenCommand { file, browser, port, json } = command;
     // Before the file is read, which drops the privileges that a port below 1024 needs.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).await;
     let listener = listener
@@ -39,9 +43,8 @@ async fn serve(command: &OpenCommand, mut stopped: watch::Receiver<bool>) -> Res
         read = read_saved(file, None) => read?,
         _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
     };
-    let host = if head.history.host.is_empty() { "an unnamed host" } else { &head.history.host };
-    let saved = clock::local_with_date(head.saved);
-    let about = format!("serving the history of {host}, saved at {saved}, on {address} until Ctrl-C\n");
+    let served = Served { url: &address, host: &head.history.host, saved: head.saved };
+    let about = served.shown(*json)?;
     let service = service(head, store).with_context(|| name_of(file))?;
     write(about).await?;
     if *browser {
@@ -49,6 +52,25 @@ async fn serve(command: &OpenCommand, mut stopped: watch::Receiver<bool>) -> Res
     }
     http::serve(vec![listener], service, Limits::default(), stopped).await;
     Ok(())
+}
+
+#[derive(Serialize)]
+struct Served<'a> {
+    url: &'a str,
+    host: &'a str,
+    saved: f64,
+}
+
+impl Served<'_> {
+    fn shown(&self, json: bool) -> Result<String> {
+        if json {
+            return Ok(format!("{}\n", serde_json::to_string(self)?));
+        }
+        let host = if self.host.is_empty() { "an unnamed host" } else { self.host };
+        let saved = clock::local_with_date(self.saved);
+        let text = format!("serving the history of {host}, saved at {saved}, on {} until Ctrl-C", self.url);
+        Ok(wrapped(&text, Terminal::of_stdout(Color::Never).line_width(), 0) + "\n")
+    }
 }
 
 /// Responds as the daemon did when the file was saved.

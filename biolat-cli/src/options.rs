@@ -21,18 +21,12 @@ pub struct CommonOptions {
     #[command(flatten)]
     pub devices: DeviceOptions,
 
-    /// Print JSON (see docs/terminal.md)
-    #[arg(short, long, help_heading = "Output")]
+    /// Print JSON, one object per line
+    #[arg(short, long)]
     pub json: bool,
 
     /// When to use colours; NO_COLOR in the environment also turns them off
-    #[arg(
-        long,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "Output",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
     pub color: Color,
 
     #[command(flatten)]
@@ -56,23 +50,23 @@ impl CommonOptions {
 // The daemon that is asked.
 #[derive(Args, Clone, Debug)]
 pub struct SourceOptions {
-    /// Ask the daemon on HOST, HOST:PORT or at a URL; needs no root [env: BIOLAT_HOST]
+    /// Ask the daemon on HOST, HOST:PORT or at a URL [env: BIOLAT_HOST]
     ///
-    /// HOST stands for http://HOST:9976. A window is then the interval between that daemon's collections (its --interval), or a
+    /// It needs no root. HOST stands for http://HOST:9976. A window is then the interval between that daemon's collections (its --interval), or a
     /// multiple of it. A password in the URL is visible in the process list: use --user instead.
     #[arg(long, value_name = "HOST", value_parser = Url, help_heading = "Source")]
     pub host: Option<Target>,
 
-    /// User name, if that daemon requires one; the password is read from BIOLAT_PASSWORD or --password-file
-    #[arg(long, value_name = "NAME", help_heading = "Source", hide_short_help = true)]
+    /// User name, if that daemon requires one
+    #[arg(long, value_name = "NAME", help_heading = "Source")]
     pub user: Option<String>,
 
-    /// File with the password on its first line
-    #[arg(long, value_name = "FILE", help_heading = "Source", hide_short_help = true)]
+    /// File with the password, if it is not in BIOLAT_PASSWORD
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
     pub password_file: Option<PathBuf>,
 
-    /// PEM file with the certificates to trust instead of the system's: the CA's, or the server's own
-    #[arg(long, value_name = "FILE", help_heading = "Source", hide_short_help = true)]
+    /// Certificates to trust, as PEM: of a CA, or the daemon's own
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
     pub ca_file: Option<PathBuf>,
 }
 
@@ -176,7 +170,7 @@ impl MachineOptions {
 // Windows of now.
 #[derive(Args, Clone, Debug)]
 pub struct WindowOptions {
-    /// Window length: seconds, or with a unit as in 500ms or 2m [default: one window until Ctrl-C]
+    /// Window length: 1, 500ms, 2m [default: one window until Ctrl-C]
     #[arg(value_parser = window)]
     pub interval: Option<Duration>,
 
@@ -192,15 +186,16 @@ pub struct WindowOptions {
 // A time in the past instead.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RangeOptions {
-    /// A past time instead of now: 03:00, -2h or 2026-01-05T03:00:00Z
+    /// A past time instead of now: 03:00 (local), -2h or 2026-01-05T03:00:00Z
     ///
     /// 03:00 is today's by this host's clock, or yesterday's if today's is still to come.
     #[arg(long, value_name = "TIME", value_parser = PastTime::parse, allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["since", "until"], help_heading = "The past")]
     pub at: Option<PastTime>,
 
-    /// How long, starting at --at [default: 1m]
-    #[arg(long = "for", value_name = "TIME", requires = "at", value_parser = window, help_heading = "The past")]
+    /// How long: from now on, or from --at on [default: 1m]
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "since", value_parser = window)]
+    #[arg(help_heading = "The past")]
     pub length: Option<Duration>,
 
     /// Everything since a past time

@@ -51,7 +51,7 @@ async fn show(
     let is_remote = source.is_remote();
     let mut follower = if is_remote { Follower::from_end(&first) } else { Follower::default() };
     let earlier = if is_remote { first.ios.iter().filter(|io| output.shows(io)).count() } else { 0 };
-    output.begin(&source.about, threshold, earlier).await?;
+    output.begin(&source, threshold, earlier).await?;
     output.show(&follower.follow(&first)).await?;
     loop {
         let update = tokio::select! {
@@ -132,14 +132,20 @@ impl Output {
     }
 
     /// What is recorded and where; to standard error where standard output is JSON.
-    async fn begin(&self, about: &str, threshold: f64, earlier: usize) -> Result<()> {
+    async fn begin(&self, source: &Source<ApiSlowLog>, threshold: f64, earlier: usize) -> Result<()> {
         let at_least = format::duration(self.at_least.unwrap_or(threshold).max(threshold));
         let earlier = match earlier {
             0 => String::new(),
-            earlier => format!(" from now on; its log has {earlier} earlier ones: see {}", ApiSlowLog::PATH),
+            earlier => {
+                format!(" from now on; {}{} has {earlier} earlier ones", source.place, ApiSlowLog::PATH)
+            }
         };
         let shown = format!("I/Os that take at least {at_least} or fail{earlier}");
-        let mut lines = vec![about.to_owned(), shown];
+        let mut lines = vec![source.about.clone(), shown];
+        if let Some(wanted) = self.at_least.filter(|wanted| *wanted < threshold) {
+            let wanted = format::duration(wanted).replace(' ', "");
+            lines.push(format!("that daemon records no faster ones: start it with --slow {wanted} for them"));
+        }
         if self.terminal.is_terminal {
             lines.push("Ctrl-C to stop".to_owned());
         }
@@ -152,10 +158,14 @@ impl Output {
         if !notes.is_empty() {
             self.note(notes.iter().map(|note| format!("{note}\n")).collect()).await?;
         }
+        let width = self.terminal.line_width();
         let mut text = String::new();
         for io in news.ios.iter().filter(|io| self.shows(io)) {
-            text +=
-                &if self.json { serde_json::to_string(io)? } else { line(io, self.terminal, self.numbers) };
+            text += &if self.json {
+                serde_json::to_string(io)?
+            } else {
+                line(io, self.terminal, self.numbers, width)
+            };
             text.push('\n');
         }
         if text.is_empty() { Ok(()) } else { write(text).await }
@@ -205,8 +215,12 @@ fn notes(news: &News<'_>) -> Vec<String> {
 /// The most characters of a workload.
 const LONGEST_WORKLOAD: usize = 40;
 
-/// An I/O in one line: `22:13:20.123 sda       read    sector 2048          4.00 KiB   1.25 s  queue 200 µs, …`.
-pub(super) fn line(io: &SlowIo, terminal: Terminal, numbers: NumberFormat) -> String {
+/// What of an I/O does not fit beside the rest is below it, behind the time.
+const INDENT: usize = "22:13:20.123 ".len();
+
+/// An I/O in one line, or in more if that is wider than this:
+/// `22:13:20.123 sda       read    sector 2048          4.00 KiB   1.25 s  queue 200 µs, …`.
+pub(super) fn line(io: &SlowIo, terminal: Terminal, numbers: NumberFormat, width: usize) -> String {
     let SlowIo { completed, device, op, sector, bytes, status, latencies, cpu, workload, number: _ } = io;
     let completed = unix_seconds(*completed);
     let milliseconds = (completed * 1e3) as u64 % 1000;
@@ -219,17 +233,25 @@ pub(super) fn line(io: &SlowIo, terminal: Terminal, numbers: NumberFormat) -> St
     let known =
         parts.iter().filter_map(|(name, part)| Some(format!("{name} {}, ", numbers.latency((*part)?))));
     let known: String = known.collect();
-    let failed = if has_failed(io) {
-        format!("  {}", terminal.paint(Highlight::Bad, &format!("failed: {status}")))
-    } else {
-        String::new()
-    };
+    let failed = has_failed(io).then(|| format!("failed: {status}"));
     let workload = workload.as_deref().map(|cgroup| sanitize::text(short_workload(cgroup)));
-    let workload =
-        workload.map(|name| format!("  {}", terminal.cut(&name, LONGEST_WORKLOAD))).unwrap_or_default();
-    format!(
-        "{time} {device:<9} {op:<7} sector {sector:<11} {size:>8} {total:>7}  {known}CPU {cpu}{failed}{workload}"
-    )
+    let workload = workload.map(|name| terminal.cut(&name, LONGEST_WORKLOAD));
+
+    let mut text = format!("{time} {device:<9} {op:<7} sector {sector:<11} {size:>8} {total:>7}");
+    let mut used = text.chars().count();
+    let parts = [(Some(format!("{known}CPU {cpu}")), None), (failed, Some(Highlight::Bad)), (workload, None)];
+    for (part, highlight) in parts.into_iter().filter_map(|(part, highlight)| Some((part?, highlight))) {
+        let length = part.chars().count();
+        if used + 2 + length > width {
+            text += &format!("\n{:INDENT$}", "");
+            used = INDENT + length;
+        } else {
+            text += "  ";
+            used += 2 + length;
+        }
+        text += &highlight.map_or_else(|| part.clone(), |highlight| terminal.paint(highlight, &part));
+    }
+    text
 }
 
 /// The last part of a cgroup's path: its names begin with the outermost.
@@ -287,7 +309,8 @@ mod tests {
     fn lines() {
         let terminal = Terminal { color: false, unicode: true, is_terminal: true };
         // The time of day depends on the time zone.
-        let text = |io: &SlowIo| line(io, terminal, terminal.numbers(false)).split_off("22:13:20".len());
+        let text =
+            |io: &SlowIo| line(io, terminal, terminal.numbers(false), usize::MAX).split_off("22:13:20".len());
         let mut io = slow_io(1, "sda");
         assert_eq!(
             text(&io),
@@ -309,5 +332,12 @@ mod tests {
             io.workload = Some(cgroup.into());
             assert!(text(&io).ends_with(&format!("CPU 3  failed: medium  {shown}")), "{}", text(&io));
         }
+        io.latencies = slow_io(1, "sda").latencies;
+        let narrow = line(&io, terminal, terminal.numbers(false), 80).split_off("22:13:20".len());
+        let expected = "\
+.123 sda       read    sector 2048        4.00 KiB  1.25 s
+             queue 200 µs, device 1.25 s, CPU 3  failed: medium
+             cri-containerd-0123456789abcdef01234567…";
+        assert_eq!(narrow, expected);
     }
 }

@@ -1,13 +1,14 @@
 //! Where snapshots come from: a probe of this process, or a running daemon.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use biolat_collect::{
     collector::{Handle, Settings},
     cpus::CpuNodes,
+    device::{self, IdKind},
 };
-use biolat_model::{snapshot::Snapshot, text::format, version};
+use biolat_model::{device::Selection, snapshot::Snapshot, text::format, version};
 use biolat_system::rights::{self, Role};
 use tokio::{net::TcpStream, sync::watch, time::timeout};
 
@@ -98,9 +99,10 @@ impl<T: Document> Source<T> {
         let host = options.machine.host();
         let mut own = Own::start(options, interval, needs.slow).await?;
         let about = format!(
-            "measuring on this host (biolat {}, kernel {})",
+            "measuring on this host (biolat {}, kernel {}){}",
             version::VERSION,
-            host.kernel_release().unwrap_or_default()
+            host.kernel_release().unwrap_or_default(),
+            if options.devices.selection()?.is_none() { without_loops(&host.sysfs) } else { "" },
         );
         let nodes = CpuNodes::read(&host.sysfs);
         rights::drop_privileges(Role::Tui, options.machine.seccomp.is_enabled())?;
@@ -175,6 +177,15 @@ impl Own {
         self.collector.collect_and_stop().await;
         self.latest()
     }
+}
+
+/// That loop devices are not shown, if there are any.
+fn without_loops(sysfs: &Path) -> &'static str {
+    let devices = device::scan(sysfs, IdKind::Directory, |_| None).unwrap_or_default();
+    let names = devices.iter().map(|device| device.name.as_str());
+    let selection = Selection::default().for_devices(names.clone());
+    let has_loops = names.into_iter().any(|name| name.starts_with("loop") && selection.leaves_out(name));
+    if has_loops { ", without loop devices: --loop shows them" } else { "" }
 }
 
 /// Why nothing can be measured on a host without a daemon.

@@ -44,7 +44,8 @@ fn one_line(text: &str) -> String {
     let message = text.split("\n\nUsage:").next().unwrap_or_default();
     let message = message.split("\n\nFor more").next().unwrap_or_default();
     let lines: Vec<_> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    format!("{} (see --help)", lines.join("; "))
+    // A line that announces a list ends with a colon.
+    format!("{} (see --help)", lines.join("; ").replace(":; ", ": "))
 }
 
 #[cfg(test)]

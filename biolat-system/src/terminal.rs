@@ -84,6 +84,11 @@ impl Terminal {
         width.unwrap_or(DEFAULT_WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
     }
 
+    /// The width for lines that may have any length in a file or a pipe.
+    pub fn line_width(self) -> usize {
+        if self.is_terminal { self.width() } else { usize::MAX }
+    }
+
     /// How numbers are written on it.
     pub fn numbers(self, milliseconds: bool) -> NumberFormat {
         NumberFormat { unicode: self.unicode, milliseconds }

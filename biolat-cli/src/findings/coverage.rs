@@ -27,8 +27,8 @@ pub(crate) fn missing_admission(devices: &[DeviceWindow]) -> Option<String> {
         many => format!("{many} devices"),
     };
     Some(format!(
-        "{names}: the wait before a request exists (throttling, wait for a tag) is not recorded by this kernel (Linux 6.18 \
-         and later record it with io.latency and, but for throttling, with io.cost)"
+        "{names}: the wait before a request exists (throttling, wait for a tag) is not recorded: Linux 6.18 and later record \
+         it only with io.latency and, but for throttling, with io.cost"
     ))
 }
 

@@ -233,8 +233,9 @@ impl Output {
         text.push_str(&text::window(&window, &self.view.breakdown, &self.view.style));
         if !interval.slow.is_empty() {
             text.push_str(&self.view.heading("Slowest I/Os:"));
+            let terminal = self.view.style.terminal;
             for io in &interval.slow {
-                text.push_str(&slow::line(io, self.view.style.terminal, self.view.style.numbers));
+                text.push_str(&slow::line(io, terminal, self.view.style.numbers, terminal.line_width()));
                 text.push('\n');
             }
         }

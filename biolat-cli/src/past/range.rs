@@ -27,6 +27,9 @@ const END: Duration = Duration::from_secs(4_102_444_800);
 impl PastRange {
     /// The range of the options; of the worst minutes the last day, else everything.
     pub(crate) fn of(options: &RangeOptions, is_worst: bool, now: SystemTime) -> Result<Self> {
+        if options.length.is_some() && options.at.is_none() {
+            bail!("--for says how long after --at: give --at too");
+        }
         let at = |time: &PastTime| time.at(now).map_err(|why| anyhow!("{why}"));
         let range = if let Some(from) = &options.at {
             let from = at(from)?;

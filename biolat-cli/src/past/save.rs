@@ -15,7 +15,11 @@ use biolat_model::{
     snapshot::Snapshot,
     text::{format, time::unix_seconds},
 };
-use biolat_system::{clock, log_lines};
+use biolat_system::{
+    clock, log_lines,
+    terminal::{Color, Terminal, wrapped},
+};
+use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::{PastRange, missing};
@@ -34,8 +38,8 @@ pub(super) async fn run(command: &SaveCommand) -> Result<()> {
             bail!("standard output is a terminal: give a file, or redirect it");
         }
         let folder = std::env::temp_dir();
-        let about = save(command, &folder, &mut io::stdout().lock(), "to standard output").await?;
-        log_lines::write_text(&about);
+        let saved = save(command, &folder, &mut io::stdout().lock(), "standard output").await?;
+        log_lines::write_text(&saved.shown(command.common.json)?);
         return Ok(());
     }
     let name = name_of(file);
@@ -55,9 +59,9 @@ pub(super) async fn run(command: &SaveCommand) -> Result<()> {
         tempfile::Builder::new().prefix(".biolat-").permissions(permissions).tempfile_in(folder)
     };
     let mut output = new_file().map_err(|error| unwritable(error.kind().into()))?;
-    let about = save(command, folder, &mut output, &format!("to {name}")).await?;
+    let saved = save(command, folder, &mut output, &name).await?;
     publish(output, file).map_err(unwritable)?;
-    super::write(about).await
+    super::write(saved.shown(command.common.json)?).await
 }
 
 fn publish(output: NamedTempFile, file: &Path) -> io::Result<()> {
@@ -66,8 +70,44 @@ fn publish(output: NamedTempFile, file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the file; returns what it has in words. What does not fit into memory is kept in a folder.
-async fn save(command: &SaveCommand, folder: &Path, output: &mut dyn Write, name: &str) -> Result<String> {
+/// What was saved.
+#[derive(Serialize)]
+struct Saved<'a> {
+    file: &'a str,
+    host: String,
+    intervals: u64,
+    /// Of the first interval.
+    began: Option<f64>,
+    /// Of the last one.
+    ended: Option<f64>,
+    /// What of the wanted range the daemon does not have, in words.
+    missing: Option<String>,
+}
+
+impl Saved<'_> {
+    fn shown(&self, json: bool) -> Result<String> {
+        if json {
+            return Ok(format!("{}\n", serde_json::to_string(self)?));
+        }
+        let host = if self.host.is_empty() { "an unnamed host" } else { &self.host };
+        let mut text =
+            format!("saved {} intervals of {host} to {}", format::count(self.intervals), self.file);
+        if let Some((began, ended)) = self.began.zip(self.ended) {
+            text += &format!(", from {} to {}", clock::local_with_date(began), clock::local_with_date(ended));
+        }
+        let lines = [Some(&text), self.missing.as_ref()].into_iter().flatten();
+        let width = Terminal::of_stdout(Color::Never).line_width();
+        Ok(lines.map(|line| wrapped(line, width, 0) + "\n").collect())
+    }
+}
+
+/// Writes the file. What does not fit into memory is kept in a folder.
+async fn save<'a>(
+    command: &SaveCommand,
+    folder: &Path,
+    output: &mut dyn Write,
+    name: &'a str,
+) -> Result<Saved<'a>> {
     let options = &command.common;
     let target = super::daemon(&options.source);
     let now = SystemTime::now();
@@ -99,30 +139,27 @@ fn select(snapshot: &mut Snapshot, selection: &Selection) {
     snapshot.workloads.iter_mut().for_each(|workloads| select_workloads(workloads, selection));
 }
 
-async fn write(
+async fn write<'a>(
     head: &SavedHead,
     mut intervals: Intervals<ApiHistory>,
     output: &mut dyn Write,
     range: PastRange,
-    name: &str,
-) -> Result<String> {
+    name: &'a str,
+) -> Result<Saved<'a>> {
     let unwritable = |error: io::Error| anyhow!("cannot write {name}: {error}");
     let mut output = SavedWriter::begin(output, head).map_err(unwritable)?;
-    let (mut began, mut ended) = (None, 0.0);
+    let (mut began, mut ended) = (None, None);
     while let Some(interval) = intervals.next().await? {
         began.get_or_insert(unix_seconds(interval.began));
-        ended = unix_seconds(interval.ended);
+        ended = Some(unix_seconds(interval.ended));
         output.interval(&interval).map_err(unwritable)?;
     }
-    let count = output.end().map_err(unwritable)?;
-    let host = if head.history.host.is_empty() { "an unnamed host" } else { &head.history.host };
-    let mut about = format!("saved {} intervals of {host} {name}", format::count(count));
-    if let Some(began) = began {
-        about += &format!(", from {} to {}", clock::local_with_date(began), clock::local_with_date(ended));
-    }
-    about.push('\n');
-    if let Some(missing) = missing(&head.history, range, count > 0) {
-        about += &format!("{missing}\n");
-    }
-    Ok(about)
+    Ok(Saved {
+        file: name,
+        host: head.history.host.clone(),
+        intervals: output.end().map_err(unwritable)?,
+        began,
+        ended,
+        missing: missing(&head.history, range, began.is_some()),
+    })
 }

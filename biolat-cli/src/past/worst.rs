@@ -1,5 +1,7 @@
 //! The worst intervals as a table, or as JSON.
 
+use std::array;
+
 use anyhow::Result;
 use biolat_history::worst::WorstInterval;
 use biolat_model::{period::IN_FLIGHT, text::format};
@@ -17,33 +19,51 @@ pub(super) async fn show(output: &Output, rows: &[WorstInterval]) -> Result<()> 
     if lines.is_empty() { Ok(()) } else { write(lines).await }
 }
 
+/// The columns fit their rows: 80 characters are enough for most hosts.
 fn table(output: &Output, rows: &[WorstInterval]) -> String {
-    let title = format!(
-        "{:<19}  {:>7}  {:<12}  {:<9}  {:>8}  {:>10}  {:>8}  completed",
-        "begin", "length", "device", "op", "slowest", "I/Os", "failed"
-    );
-    let mut text = output.view.heading(&title);
-    for row in rows {
-        let failed = if row.errors == 0 {
-            format!("{:>8}", "-")
-        } else {
-            output.view.style.terminal.paint(Highlight::Bad, &format!("{:>8}", format::count(row.errors)))
-        };
-        let ios = if row.op == IN_FLIGHT { "-".to_owned() } else { format::count(row.ios) };
-        let line = format!(
-            "{}  {:>7}  {:<12}  {:<9}  {:>8}  {ios:>10}  {failed}  {}",
-            clock::local_with_date(row.began),
-            format::duration(row.seconds),
-            row.device,
-            row.op,
-            output.view.style.numbers.latency(row.latency),
-            row.completed.map(clock::local).unwrap_or_default(),
-        );
-        text.push_str(line.trim_end());
+    if rows.is_empty() {
+        return "\nno I/O\n".to_owned();
+    }
+    let titles =
+        ["begin", "length", "device", "op", "slowest", "I/Os", "failed", "completed"].map(str::to_owned);
+    let cells: Vec<_> = rows.iter().map(|row| cells(output, row)).collect();
+    let widest = |column: usize| {
+        let all = cells.iter().chain([&titles]).map(|cells| cells[column].chars().count());
+        all.max().unwrap_or_default()
+    };
+    let widths: [usize; 8] = array::from_fn(widest);
+    let line = |cells: &[String; 8]| -> [String; 8] {
+        array::from_fn(|column| {
+            let (cell, width) = (&cells[column], widths[column]);
+            // Times and names to the left, numbers to the right.
+            if matches!(column, 0 | 2 | 3 | 7) {
+                format!("{cell:<width$}")
+            } else {
+                format!("{cell:>width$}")
+            }
+        })
+    };
+    let mut text = output.view.heading(line(&titles).join("  ").trim_end());
+    for (row, cells) in rows.iter().zip(&cells) {
+        let mut line = line(cells);
+        if row.errors > 0 {
+            line[6] = output.view.style.terminal.paint(Highlight::Bad, &line[6]);
+        }
+        text.push_str(line.join("  ").trim_end());
         text.push('\n');
     }
-    if rows.is_empty() {
-        text = "\nno I/O\n".to_owned();
-    }
     text
+}
+
+fn cells(output: &Output, row: &WorstInterval) -> [String; 8] {
+    [
+        clock::local_with_date(row.began),
+        format::duration(row.seconds),
+        row.device.to_string(),
+        row.op.to_string(),
+        output.view.style.numbers.latency(row.latency),
+        if row.op == IN_FLIGHT { "-".to_owned() } else { format::count(row.ios) },
+        if row.errors == 0 { "-".to_owned() } else { format::count(row.errors) },
+        row.completed.map(clock::local).unwrap_or_default(),
+    ]
 }

@@ -148,7 +148,7 @@ impl<T: Endpoint> Client<T> {
                 io::ErrorKind::ConnectionRefused => ": is biolat-daemon running there, on that port?",
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => ": is that host up?",
                 // Not of a system call, but of the look-up of a name.
-                _ if error.raw_os_error().is_none() => ": is that its name?",
+                _ if error.raw_os_error().is_none() => ": check the name",
                 _ => "",
             };
             anyhow!("cannot connect to {target}: {error}{hint}")

@@ -131,6 +131,10 @@ pub(super) fn explain(error: &Error) -> String {
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => format!("its certificate is for another name ({error}): use that name"),
+        // A self-signed certificate is a CA's.
+        Error::InvalidCertificate(CertificateError::Other(error)) => {
+            format!("its certificate is not trusted here ({error}): give it, or its CA's, with --ca-file FILE")
+        }
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "its certificate has expired".to_owned()
         }

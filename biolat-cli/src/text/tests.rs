@@ -113,8 +113,7 @@ fn admission_is_a_phase_or_said_to_be_missing() {
     let there = text(true, &Phase::ALL);
     assert!(there.starts_with("sda read: admission | queue | device | total latency\n"), "{there}");
     assert!(there.contains("\n  admission  p50 29.9 ms") && there.contains("\n  queue      p50 "), "{there}");
-    let missing =
-        "sda: the wait before a request exists (throttling, wait for a tag) is not recorded by this";
+    let missing = "sda: the wait before a request exists (throttling, wait for a tag) is not recorded";
     for (admission, phases, is_said) in [
         (true, &Phase::ALL[..], false),
         (false, &Phase::ALL, true),

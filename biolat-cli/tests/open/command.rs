@@ -9,10 +9,10 @@ use std::{
 };
 
 use biolat_testing::wait_for;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
-    file::{SAVED, SavedFile},
+    file::{HOST, SAVED, SavedFile},
     server::{Open, command},
 };
 
@@ -28,11 +28,15 @@ fn it_serves_on_loopback_until_it_is_interrupted() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut with_port = command(&file.path);
     with_port.args(["--port", &free.to_string()]);
-    let mut open = Open::run(with_port);
+    let mut open = Open::run(&mut with_port);
     assert_eq!(open.address, SocketAddr::from(([127, 0, 0, 1], free)));
     assert_eq!(open.get("/").status, 200);
     TcpStream::connect(SocketAddr::from(([127, 0, 0, 2], free))).unwrap_err();
     assert!(open.interrupt().success());
+    let mut with_json = command(&file.path);
+    let open = Open::run(with_json.arg("-j"));
+    let expected = json!({"url": format!("http://{}/", open.address), "host": HOST, "saved": SAVED as f64});
+    assert_eq!(serde_json::from_str::<Value>(&open.line).unwrap(), expected);
 }
 
 #[test]
@@ -61,7 +65,7 @@ fn standard_input_is_a_file() {
     let file = SavedFile::of(600, 0);
     let mut from_pipe = command("-".as_ref());
     from_pipe.stdin(fs::File::open(&file.path).unwrap());
-    let open = Open::run(from_pipe);
+    let open = Open::run(&mut from_pipe);
     assert_eq!(open.json("/api/v1/history?from=-1h")["intervals"].as_array().unwrap().len(), 10);
 }
 
@@ -82,7 +86,7 @@ fn it_opens_the_browser() {
     let with_browser = |path: &str| {
         let mut with_browser = command(&file.path);
         with_browser.arg("--browser").env("PATH", path).stderr(Stdio::piped());
-        Open::run(with_browser)
+        Open::run(&mut with_browser)
     };
     let open = with_browser(&path);
     wait_for("the browser", || opened.exists());

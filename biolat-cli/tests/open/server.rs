@@ -27,11 +27,11 @@ pub(crate) fn command(file: &Path) -> Command {
 
 impl Open {
     pub(crate) fn start(file: &Path) -> Self {
-        Self::run(command(file))
+        Self::run(&mut command(file))
     }
 
     /// Runs it until it serves.
-    pub(crate) fn run(mut command: Command) -> Self {
+    pub(crate) fn run(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -63,8 +63,10 @@ fn wrong_words_are_one_line() {
         (&["--host", "http://alice:secret@db1:port"], &["--host: 'db1:port' is not a URL"]),
         (&["--host", "ftp://db1", "who"], &["unsupported scheme 'ftp'", "http://"]),
         (&["--host", "db1", "check"], &["biolat check is about this host"]),
-        (&["top"], &["needs a terminal", "biolat hist"]),
-        (&["--host", "db1", "top", "-j"], &["needs a terminal"]),
+        (&["who", "--for", "1s", "5"], &["--for is one window"]),
+        (&["worst", "--until", "02:00"], &["were not provided: --since <TIME> (see"]),
+        (&["--host", "db1", "who", "--file", "x"], &["--host and --file exclude each other"]),
+        (&["top"], &["needs a terminal", "biolat top -j"]),
     ] {
         let output = run(arguments);
         is_refused(&output, expected);

@@ -61,7 +61,7 @@ fn a_host_that_does_not_answer() {
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     // Without a network, no name is found.
     let output = without_rights_or_daemon(&["--host", "db1"]);
-    fails(&output, &["cannot connect to http://db1:9976", "is that its name?"]);
+    fails(&output, &["cannot connect to http://db1:9976", "check the name"]);
 }
 
 #[test]

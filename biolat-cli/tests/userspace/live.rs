@@ -148,6 +148,24 @@ fn windows_are_of_whole_collections() {
 }
 
 #[test]
+fn a_window_of_a_given_length() {
+    let output = run(&["who", "--for", "400ms", "-j", "--host", &biolat(None).to_string()]);
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(line["seconds"].as_f64().unwrap() > 0.39, "{line}");
+    fails(&run(&["worst", "--for", "5m"]), &["--for says how long after --at"]);
+}
+
+/// Without a terminal.
+#[test]
+fn the_table_of_devices_as_json() {
+    let output = once(&["top", "-j", "--host", &biolat(None).to_string()]);
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let blocks = line["blocks"].as_array().unwrap();
+    assert_eq!((blocks.len(), &blocks[0]["device"]), (1, &"nvme0n1".into()));
+    assert!(blocks[0]["ios"].as_u64().unwrap() >= READS, "{line}");
+}
+
+#[test]
 fn tables_by_size_and_cpu() {
     let address = biolat(None).to_string();
     for (table, lines) in [

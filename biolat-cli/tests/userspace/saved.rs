@@ -111,6 +111,17 @@ fn lines_of_a_file() {
     let range = ["--at", &began, "--for", "3m", "--host", &from.to_string()];
     let about = works(&[&["save", file.to_str().unwrap()], &range[..]].concat());
     assert!(about.starts_with("saved 3 intervals of example to "), "{about}");
+    let again = folder.0.join("again.gz");
+    let about = works(&[&["save", "-j", again.to_str().unwrap()], &range[..]].concat());
+    let expected = json!({
+        "file": again.to_str().unwrap(),
+        "host": "example",
+        "intervals": 3,
+        "began": (now - 300) as f64,
+        "ended": (now - 120) as f64,
+        "missing": null,
+    });
+    assert_eq!(serde_json::from_str::<Value>(&about).unwrap(), expected);
     let part = unzipped(&file);
     let part: Vec<Value> = part.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(part[1..4], lines[lines.len() - 6..lines.len() - 3]);
@@ -248,7 +259,7 @@ fn places_that_cannot_be_written() {
         ])
         .output()
         .unwrap();
-    fails(&output, &["cannot write to ", "full: File too large"]);
+    fails(&output, &["cannot write ", "full: File too large"]);
     // A daemon that is cut off in the middle.
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"version\":1,\"biolat\"";
     let half = server_of(half).to_string();

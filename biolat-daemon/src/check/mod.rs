@@ -85,7 +85,7 @@ pub struct CheckOptions {
     ///
     /// It has a version, whether everything works, and the findings: id, subject, verdict (ok, note, fail), text, and fixes,
     /// each a command or a step, any one of which is enough.
-    #[arg(long)]
+    #[arg(short, long)]
     pub json: bool,
 
     /// When to use colours; NO_COLOR in the environment turns them off too
