@@ -66,7 +66,7 @@ pub enum Command {
     Who(TableCommand),
     /// Each slow or failed I/O, as it completes
     Slow(SlowCommand),
-    /// A live table of devices, worst first
+    /// A live table of devices, hung and slow ones first
     Top(TopCommand),
     /// What happened at a time in the last day: biolat at 03:00
     At(AtCommand),
@@ -143,7 +143,7 @@ pub struct CpusCommand {
 
 #[derive(Args, Debug)]
 pub struct SlowCommand {
-    /// Shortest latency that counts as slow: milliseconds, or a time such as 100ms, 1s [default: 1s, or the daemon's --slow]
+    /// Shortest latency that counts as slow, at least 33ms: 50, 100ms, 2s [default: 1s, or the daemon's --slow]
     #[arg(value_name = "TIME", value_parser = slow)]
     pub at_least: Option<Duration>,
     /// Latencies in milliseconds

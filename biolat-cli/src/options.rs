@@ -170,7 +170,7 @@ impl MachineOptions {
 // Windows of now.
 #[derive(Args, Clone, Debug)]
 pub struct WindowOptions {
-    /// Window length: 1, 500ms, 2m [default: one window until Ctrl-C]
+    /// Window length: seconds, 500ms, 2m [default: one window until Ctrl-C]
     #[arg(value_parser = window)]
     pub interval: Option<Duration>,
 
@@ -193,7 +193,7 @@ pub struct RangeOptions {
     #[arg(conflicts_with_all = ["since", "until"], help_heading = "The past")]
     pub at: Option<PastTime>,
 
-    /// How long: from now on, or from --at on [default: 1m]
+    /// One window of this length, from now or from --at on [default with --at: 1m]
     #[arg(long = "for", value_name = "TIME", conflicts_with = "since", value_parser = window)]
     #[arg(help_heading = "The past")]
     pub length: Option<Duration>,

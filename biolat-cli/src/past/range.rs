@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use biolat_model::text::time::unix_seconds;
+use biolat_model::text::{format, time::unix_seconds};
 use biolat_system::clock;
 
 use crate::{options::RangeOptions, past_time::PastTime};
@@ -27,8 +27,10 @@ const END: Duration = Duration::from_secs(4_102_444_800);
 impl PastRange {
     /// The range of the options; of the worst minutes the last day, else everything.
     pub(crate) fn of(options: &RangeOptions, is_worst: bool, now: SystemTime) -> Result<Self> {
-        if options.length.is_some() && options.at.is_none() {
-            bail!("--for says how long after --at: give --at too");
+        if let (Some(length), None) = (options.length, &options.at) {
+            let length = format::duration(length.as_secs_f64());
+            let since = length.replace(' ', "");
+            bail!("--for says how long after --at: give --at too, or --since -{since} for the last {length}");
         }
         let at = |time: &PastTime| time.at(now).map_err(|why| anyhow!("{why}"));
         let range = if let Some(from) = &options.at {
