@@ -1,5 +1,5 @@
-//! When an alert fires, from the times at which its expression has a result: `for` and `keep_firing_for` as Prometheus has them.
-//! <https://prometheus.io/docs/prometheus/latest/configuration/alerting_rules/>
+//! Determines when an alert fires, from the times at which its expression has a result. `for` and `keep_firing_for` work as in
+//! Prometheus. <https://prometheus.io/docs/prometheus/latest/configuration/alerting_rules/>
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,16 +8,16 @@ use std::{
 
 use super::remote_write::Labels;
 
-/// A time during which an alert fired for these labels. Milliseconds since the epoch.
+/// A period during which an alert fired for these labels, in milliseconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Episode {
     pub(crate) labels: Labels,
     pub(crate) from: i64,
-    /// The first time at which it did not fire.
+    /// First time at which it no longer fired.
     pub(crate) to: i64,
 }
 
-/// The state of one alert rule.
+/// State of one alert rule.
 #[derive(Default)]
 pub(crate) struct AlertState {
     pending_for: i64,
@@ -30,7 +30,7 @@ pub(crate) struct AlertState {
 struct Active {
     since: i64,
     firing_since: Option<i64>,
-    /// Since when it fires without a result.
+    /// Time since which it has fired without a result.
     kept_since: Option<i64>,
 }
 
@@ -44,7 +44,7 @@ impl AlertState {
         }
     }
 
-    /// Evaluates the rule: the labels of all results at a time, which is later than the last one.
+    /// Evaluates the rule, given the labels of all its results at a time later than the last one.
     pub(crate) fn evaluate(&mut self, now: i64, results: &BTreeSet<Labels>) {
         let (keep_firing_for, episodes) = (self.keep_firing_for, &mut self.episodes);
         self.active.retain(|labels, active| {
@@ -69,7 +69,7 @@ impl AlertState {
         }
     }
 
-    /// All times during which it fired; what fires still, fires until the end.
+    /// Returns all periods during which it fired. An alert that is still firing fires until `end`.
     pub(crate) fn into_episodes(mut self, end: i64) -> Vec<Episode> {
         let firing = self
             .active

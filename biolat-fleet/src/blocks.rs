@@ -1,11 +1,11 @@
-//! Blocks of Prometheus' storage on disk: their size, and how many samples they hold.
+//! Measures the blocks of Prometheus' storage on disk: their size and the samples in them.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-/// The sum of some blocks.
+/// Totals of a set of blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Blocks {
     pub(crate) float_samples: u64,
@@ -19,7 +19,7 @@ struct Meta {
     stats: Stats,
 }
 
-/// A kind that no sample has is not written.
+/// Statistics in `meta.json`. Prometheus omits zeros.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
@@ -30,7 +30,7 @@ struct Stats {
 }
 
 impl Blocks {
-    /// All blocks in a folder.
+    /// Adds up all blocks in a directory.
     pub(crate) fn of(folder: &Path) -> Result<Self> {
         let mut sum = Self::default();
         for block in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {

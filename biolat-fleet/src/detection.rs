@@ -1,4 +1,4 @@
-//! How well alerts find sick drives: what fired, compared with what was injected.
+//! Measures how well alerts find sick drives, by comparing fired alerts with injected events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use super::{alerts::Episode, remote_write::Labels};
 
-/// A fault that is found so long after its end is found, too. Milliseconds.
+/// Time after the end of a fault in which an alarm still counts as finding it, in milliseconds.
 const GRACE: i64 = 3_600_000;
 const WEEK: f64 = 7.0 * 86_400_000.0;
 
-/// The labels that choose drives. An alert without one of them is about all drives with its other ones.
+/// Labels that select drives. An alert without one of them is about all drives that match its other labels.
 const SCOPE: [&str; 5] = ["cluster", "instance", "device", "model", "firmware"];
 
-/// What was injected, with the indices of the drives. Milliseconds since the epoch.
+/// An injected event, with the indices of the drives, and times in milliseconds since the epoch.
 #[derive(Clone, Debug)]
 pub(crate) struct Truth {
     pub(crate) kind: String,
@@ -26,7 +26,7 @@ pub(crate) struct Truth {
     pub(crate) to: i64,
 }
 
-/// An alarm: an alert that fires for some drives, with all ops and sizes together.
+/// An alarm: an alert that fires for some drives, regardless of the number of ops and sizes.
 #[derive(Debug)]
 struct Alarm {
     drives: BTreeSet<usize>,
@@ -35,8 +35,8 @@ struct Alarm {
 }
 
 impl Alarm {
-    /// Whether it is about a drive of this event, at that time or shortly after.
-    fn is_of(&self, truth: &Truth) -> bool {
+    /// Whether it is about a drive of this event, during the event or shortly after.
+    fn matches(&self, truth: &Truth) -> bool {
         self.overlaps(truth) && !self.drives.is_disjoint(&truth.drives)
     }
 
@@ -45,30 +45,32 @@ impl Alarm {
     }
 }
 
-/// What one alert found.
+/// Findings of one alert.
 #[derive(Debug, Serialize)]
 pub(crate) struct Score {
     pub(crate) alert: String,
-    /// By kind of fault.
+    /// Faults by kind.
     pub(crate) faults: BTreeMap<String, Found>,
     pub(crate) alarms: usize,
     pub(crate) false_alarms: usize,
-    /// By the innocent event that goes on there; `none` without one.
+    /// False alarms by the kind of innocent event at that time; `none` without one.
     pub(crate) false_alarms_by_kind: BTreeMap<String, usize>,
     pub(crate) false_alarms_per_thousand_drives_and_week: f64,
     pub(crate) mistakes: Vec<Mistake>,
 }
 
-/// A fault that was not found, or a false alarm.
+/// A missed fault or a false alarm.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Mistake {
-    /// The kind of fault. None for a false alarm.
+    /// Kind of the missed fault, or `None` for a false alarm.
     pub(crate) missed: Option<String>,
-    /// The first one.
+    /// First of the drives.
     pub(crate) drive: String,
+    /// Number of drives.
     pub(crate) drives: usize,
-    /// Since the start.
+    /// Start, in hours since the beginning.
     pub(crate) hours: f64,
+    /// Duration.
     pub(crate) minutes: f64,
 }
 
@@ -98,12 +100,12 @@ impl Mistake {
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Found {
     pub(crate) faults: usize,
-    /// Those with an alarm of at least one of their drives.
+    /// Faults with an alarm for at least one of their drives.
     pub(crate) found: usize,
-    /// Drives of all faults.
+    /// Number of drives of all faults.
     pub(crate) drives: usize,
     pub(crate) found_drives: usize,
-    /// Of those that were found.
+    /// Median delay of the faults that were found.
     pub(crate) median_minutes: Option<f64>,
 }
 
@@ -114,7 +116,7 @@ impl Found {
 }
 
 impl Score {
-    /// Compares the episodes of an alert with the truth, on these drives, during this time.
+    /// Compares the episodes of an alert with the ground truth for these drives during this time.
     pub(crate) fn new(
         alert: &str,
         episodes: &[Episode],
@@ -124,11 +126,14 @@ impl Score {
     ) -> Self {
         let alarms = alarms(episodes, drives);
         let (faults, innocent): (Vec<_>, Vec<_>) = truth.iter().partition(|truth| truth.is_fault);
-        let is_false = |alarm: &&Alarm| !faults.iter().any(|fault| alarm.is_of(fault));
+        let is_false = |alarm: &&Alarm| !faults.iter().any(|fault| alarm.matches(fault));
         let mut by_kind = BTreeMap::new();
         for alarm in alarms.iter().filter(is_false) {
-            let kinds: BTreeSet<_> =
-                innocent.iter().filter(|event| alarm.is_of(event)).map(|event| event.kind.clone()).collect();
+            let kinds: BTreeSet<_> = innocent
+                .iter()
+                .filter(|event| alarm.matches(event))
+                .map(|event| event.kind.clone())
+                .collect();
             let kind = if kinds.is_empty() {
                 "none".to_owned()
             } else {
@@ -137,7 +142,7 @@ impl Score {
             *by_kind.entry(kind).or_default() += 1;
         }
         let false_alarms: usize = by_kind.values().sum();
-        let is_missed = |fault: &&&Truth| !alarms.iter().any(|alarm| alarm.is_of(fault));
+        let is_missed = |fault: &&&Truth| !alarms.iter().any(|alarm| alarm.matches(fault));
         let missed = faults.iter().filter(is_missed).map(|fault| {
             let Truth { kind, drives: of, from, to, .. } = fault;
             Mistake::new(Some(kind.clone()), of, [*from, *to], drives, during.start)
@@ -158,7 +163,7 @@ impl Score {
         }
     }
 
-    /// The share of alarms that are about a sick drive. None without alarms.
+    /// Returns the share of alarms that are about a sick drive, or `None` without alarms.
     pub(crate) fn precision(&self) -> Option<f64> {
         (self.alarms > 0).then(|| 1.0 - self.false_alarms as f64 / self.alarms as f64)
     }
@@ -167,12 +172,12 @@ impl Score {
         self.faults.values().map(|found| found.faults).sum()
     }
 
-    /// Faults that were found.
+    /// Returns the number of faults that were found.
     pub(crate) fn found_count(&self) -> usize {
         self.faults.values().map(|found| found.found).sum()
     }
 
-    /// The share of faults that were found. None without faults.
+    /// Returns the share of faults that were found, or `None` without faults.
     pub(crate) fn recall(&self) -> Option<f64> {
         let faults = self.fault_count();
         (faults > 0).then(|| self.found_count() as f64 / faults as f64)
@@ -183,7 +188,7 @@ fn found(faults: &[&Truth], alarms: &[Alarm]) -> BTreeMap<String, Found> {
     let mut by_kind: BTreeMap<String, (Found, Vec<i64>)> = BTreeMap::new();
     for fault in faults {
         let (found, delays) = by_kind.entry(fault.kind.clone()).or_default();
-        let of_it: Vec<_> = alarms.iter().filter(|alarm| alarm.is_of(fault)).collect();
+        let of_it: Vec<_> = alarms.iter().filter(|alarm| alarm.matches(fault)).collect();
         found.faults += 1;
         found.drives += fault.drives.len();
         found.found_drives += fault
@@ -204,7 +209,7 @@ fn found(faults: &[&Truth], alarms: &[Alarm]) -> BTreeMap<String, Found> {
     by_kind.into_iter().map(with_median).collect()
 }
 
-/// Episodes for the same drives that overlap or follow each other at once, as one.
+/// Merges episodes for the same drives that overlap or immediately follow each other.
 fn alarms(episodes: &[Episode], drives: &[Labels]) -> Vec<Alarm> {
     let mut by_scope: BTreeMap<Labels, Vec<(i64, i64)>> = BTreeMap::new();
     for Episode { labels, from, to } in episodes {

@@ -1,4 +1,5 @@
-//! What the drives did, as CSV, to explore rules with other tools: a line for each drive, op, size and five minutes with I/O.
+//! Writes the drives' I/O as CSV, to explore rules with other tools: one line per drive, op, size and five-minute window with
+//! I/O.
 
 use std::{
     collections::HashMap,
@@ -12,7 +13,7 @@ use biolat_model::histogram::Histogram;
 
 use super::{model::Node, serve::instance};
 
-/// Milliseconds.
+/// Length of a window in milliseconds.
 const WINDOW: i64 = 300_000;
 
 pub(crate) struct Dump {
@@ -30,7 +31,7 @@ impl Dump {
         Ok(Self { file, last: HashMap::new() })
     }
 
-    /// Adds the lines of a node at the end of a window. Device latency; the bytes are those of all sizes together.
+    /// Adds the lines of a node at the end of a window. Latencies are device latencies; bytes are of all sizes together.
     pub(crate) fn add(&mut self, node: &Node, now: i64) -> Result<()> {
         if now % WINDOW != 0 {
             return Ok(());
@@ -76,7 +77,7 @@ impl Dump {
     }
 }
 
-/// The geometric middle of a percentile's bucket, of 2^schema buckets for each power of two.
+/// Returns the geometric mean of a percentile's bucket, with 2^schema buckets per power of two.
 fn percentile(latencies: &Histogram, share: f64, schema: u32) -> f64 {
     let half = 0.5 / f64::from(1 << schema);
     latencies.percentile(share).map_or(f64::NAN, |bounds| bounds.upper * (-half).exp2())

@@ -1,4 +1,4 @@
-//! A temporary folder.
+//! Provides temporary directories.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// A folder that is removed when it is dropped.
+/// A directory that is removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! What the nodes of a fleet expose in the past, as requests of remote write.
+//! Generates the history of a fleet's metrics as remote write requests.
 
 use std::{
     collections::HashSet,
@@ -19,20 +19,20 @@ use super::{
     serve::{exposition, instance},
 };
 
-/// Prometheus refuses what is older than its newest sample by more than an hour, so all nodes advance together by less.
+/// Time by which all nodes advance together. Prometheus rejects samples more than an hour older than its newest.
 pub(crate) const CHUNK: Duration = Duration::from_secs(1800);
 
-/// Since the epoch.
+/// Returns the milliseconds since the epoch.
 pub(crate) fn milliseconds(time: SystemTime) -> Result<i64> {
     Ok(i64::try_from(time.duration_since(UNIX_EPOCH)?.as_millis())?)
 }
 
-/// A time in milliseconds since the epoch.
+/// Converts milliseconds since the epoch to a time.
 pub(crate) fn time(milliseconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(milliseconds.unsigned_abs())
 }
 
-/// The labels of the drives of a node.
+/// Returns the labels of a node's drives.
 pub(crate) fn drives_of(node: &Node) -> Vec<Labels> {
     let labels = |view: &DeviceView| {
         let device = &view.device;
@@ -50,19 +50,19 @@ pub(crate) fn drives_of(node: &Node) -> Vec<Labels> {
     node.snapshot().devices.iter().map(labels).collect()
 }
 
-/// Makes the requests, in the order in which they are sent: a chunk of all nodes, then the next one.
+/// Generates the requests in the order in which they are sent: a chunk of all nodes, then the next chunk.
 pub(crate) struct Generator {
     nodes: Vec<(Labels, Batch, Node)>,
     start: i64,
     chunks: i64,
     interval: i64,
-    /// The metrics to write; all of them if it is none.
+    /// Metrics to write, or `None` for all.
     families: Option<HashSet<String>>,
     dump: Option<Dump>,
 }
 
 impl Generator {
-    /// For these nodes, which begin at `start`.
+    /// Creates a generator for these nodes, which begin at `start`.
     pub(crate) fn new(
         nodes: Vec<Node>,
         start: i64,
@@ -94,7 +94,7 @@ impl Generator {
         })
     }
 
-    /// Returns the drives as they are at the end: a drive may have got another firmware.
+    /// Generates all requests. Returns the drives' labels at the end, because their firmware may have changed.
     pub(crate) fn run(mut self, requests: &mpsc::Sender<Encoded>) -> Result<Vec<Labels>> {
         let chunk = CHUNK.as_millis() as i64;
         for number in 0..self.chunks {
@@ -110,7 +110,7 @@ impl Generator {
                     }
                 }
                 if requests.blocking_send(batch.encode()?).is_err() {
-                    // Nobody waits for more.
+                    // The receiver is gone.
                     return Ok(Vec::new());
                 }
             }

@@ -1,4 +1,4 @@
-//! A fleet's past, written to Prometheus by remote write, with the rules evaluated on the way as if it were today.
+//! Writes a fleet's history to Prometheus by remote write, and evaluates the rules along the way as if it were live.
 
 use std::{
     collections::BTreeMap,
@@ -16,33 +16,33 @@ use super::{
     generator::{CHUNK, Generator, milliseconds, time},
     model::{DriveName, Event, Fleet, Scenario},
     prometheus::Prometheus,
-    queries::{self, Timed, View, of_dashboard},
+    queries::{self, Timed, View, dashboard_queries},
     recorded::{Failures, Recorder, Times},
     remote_write::{Encoded, Labels, Written},
     rules::{Rule, RuleSet},
     serve::instance,
 };
 
-/// Which past, and what to find in it.
+/// The history to write, and the rules to evaluate.
 pub(crate) struct HistoryPlan {
     pub(crate) nodes: usize,
     pub(crate) drives: usize,
     pub(crate) seed: u64,
     pub(crate) scenario: Scenario,
     pub(crate) length: Duration,
-    /// When it ends.
+    /// End of the history.
     pub(crate) end: SystemTime,
-    /// Between two scrapes.
+    /// Time between two scrapes.
     pub(crate) interval: Duration,
-    /// At least so long between two evaluations of a rule, whatever its group says.
+    /// Minimum time between two evaluations of a rule, even if its group has a shorter interval.
     pub(crate) rule_step: Duration,
     pub(crate) rules: RuleSet,
-    /// All metrics, not only those that the rules read.
+    /// Whether all metrics are written, not only those that the rules read.
     pub(crate) is_whole: bool,
     pub(crate) dump: Option<PathBuf>,
 }
 
-/// What became of it.
+/// Results of a history.
 #[derive(Serialize)]
 pub(crate) struct History {
     pub(crate) nodes: usize,
@@ -53,43 +53,44 @@ pub(crate) struct History {
     pub(crate) sent_bytes: u64,
     pub(crate) seconds: f64,
     pub(crate) rule_seconds: f64,
-    /// Evaluations of rules that Prometheus refused, and why the first one.
+    /// Number of rule evaluations that failed.
     pub(crate) failed_evaluations: usize,
+    /// The first failed rule and its error.
     pub(crate) first_failure: Option<String>,
     pub(crate) faults: usize,
     pub(crate) innocent_events: usize,
     pub(crate) scores: Vec<Score>,
-    /// Of the dashboard, if they are asked for.
+    /// The dashboard's queries, if requested.
     pub(crate) queries: Vec<Timed>,
-    /// Seconds since the epoch.
+    /// End of the history, in seconds since the epoch.
     #[serde(skip)]
     pub(crate) end: f64,
     #[serde(skip)]
     pub(crate) one_instance: String,
 }
 
-/// A server for this.
+/// Starts a server that receives remote write.
 pub(crate) async fn server() -> Result<Prometheus> {
     Prometheus::start("global: {}\n", &["--web.enable-remote-write-receiver"]).await
 }
 
-/// The faults and innocent events that come with the model.
-pub(crate) fn usual_scenario() -> Result<Scenario> {
+/// Returns the scenario with every kind of fault.
+pub(crate) fn faults_scenario() -> Result<Scenario> {
     include_str!("../scenarios/faults.yml").parse().context("scenarios/faults.yml")
 }
 
-/// Drives that are exactly twice as slow, and innocent events.
-pub(crate) fn scenario_of_twice() -> Result<Scenario> {
+/// Returns the scenario with drives that are exactly twice as slow.
+pub(crate) fn twice_as_slow_scenario() -> Result<Scenario> {
     include_str!("../scenarios/twice.yml").parse().context("scenarios/twice.yml")
 }
 
 impl HistoryPlan {
-    /// Writes and evaluates all of it.
+    /// Writes the history and evaluates the rules.
     pub(crate) async fn run(self, prometheus: &Prometheus) -> Result<History> {
         let began = Instant::now();
         let chunk = i64::try_from(CHUNK.as_millis())?;
         let chunks = i64::try_from(self.length.as_millis())? / chunk;
-        ensure!(chunks > 0, "the past is shorter than {} minutes", chunk / 60_000);
+        ensure!(chunks > 0, "the history is shorter than {} minutes", chunk / 60_000);
         let start = (milliseconds(self.end)? / chunk - chunks) * chunk;
         let fleet = Fleet::new(self.nodes, self.drives, self.seed, &self.scenario, time(start), self.length);
         let events = fleet.events;
@@ -112,7 +113,7 @@ impl HistoryPlan {
             (Written::default(), Duration::ZERO, Failures::default());
         for number in 0..chunks {
             for _ in 0..nodes {
-                // Without a request the generator has failed; it says below why.
+                // If there is no request, the generator has failed. Its error is returned below.
                 let Some(request) = generated.recv().await else { break };
                 let request: Encoded = request;
                 written.add(request.written);
@@ -143,7 +144,7 @@ impl HistoryPlan {
         let drives = generator.await??;
         let truth = events.iter().map(|event| truth(event, &drives)).collect::<Result<Vec<_>>>()?;
         let end = start + chunks * chunk;
-        // Rules of one name are one alert.
+        // Rules with the same name are one alert.
         let mut episodes: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (rule, state) in alerts {
             episodes.entry(rule.alert.unwrap_or_default()).or_default().extend(state.into_episodes(end));
@@ -172,9 +173,9 @@ impl HistoryPlan {
 }
 
 impl History {
-    /// Times the queries of the dashboard at the end of the past: of an hour, and of a day if it is that long.
+    /// Times the dashboard's queries at the end of the history, over an hour and, if it is long enough, over a day.
     pub(crate) async fn time_queries(&mut self, prometheus: &Prometheus, interval: f64) -> Result<()> {
-        let sent = of_dashboard()?;
+        let sent = dashboard_queries()?;
         let ranges = [Some(3600.0), (self.days >= 1.0).then_some(86_400.0)];
         for length in ranges.into_iter().flatten() {
             for instance in [None, Some(self.one_instance.as_str())] {

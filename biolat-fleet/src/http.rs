@@ -1,4 +1,4 @@
-//! One HTTP request to a server on loopback.
+//! Sends HTTP requests to a server on loopback.
 
 use std::net::SocketAddr;
 
@@ -7,21 +7,21 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{HeaderMap, Request, StatusCode, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 
-/// What a server answers.
-pub(crate) struct Answer {
+/// A server's response.
+pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
-    /// The body as text, for messages.
+impl Response {
+    /// Returns the body as text, for messages.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).trim().to_owned()
     }
 }
 
-pub(crate) async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Result<Response> {
     send(address, Request::get(path).body(Full::default())?).await
 }
 
@@ -31,31 +31,31 @@ pub(crate) async fn post(
     path: &str,
     headers: &[(&str, &str)],
     body: Vec<u8>,
-) -> Result<Answer> {
+) -> Result<Response> {
     let request =
         headers.iter().fold(Request::post(path), |request, (name, value)| request.header(*name, *value));
     send(address, request.body(Full::from(body))?).await
 }
 
 /// Posts a form.
-pub(crate) async fn post_form(address: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Result<Answer> {
+pub(crate) async fn post_form(address: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Result<Response> {
     let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
     let form: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
     let headers = [("content-type", "application/x-www-form-urlencoded")];
     post(address, path, &headers, form.join("&").into_bytes()).await
 }
 
-async fn send(address: SocketAddr, mut request: Request<Full<Bytes>>) -> Result<Answer> {
+async fn send(address: SocketAddr, mut request: Request<Full<Bytes>>) -> Result<Response> {
     request.headers_mut().insert("host", address.to_string().parse()?);
     let shown = format!("http://{address}{}", request.uri());
-    let answer = async {
+    let response = async {
         let stream = tokio::net::TcpStream::connect(address).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends when the sender is dropped.
+        // The task ends when the sender is dropped.
         tokio::spawn(connection);
         let (parts, body) = sender.send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
-        anyhow::Ok(Answer { status: parts.status, headers: parts.headers, body })
+        anyhow::Ok(Response { status: parts.status, headers: parts.headers, body })
     };
-    answer.await.with_context(|| format!("no answer from {shown}"))
+    response.await.with_context(|| format!("no response from {shown}"))
 }

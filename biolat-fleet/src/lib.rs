@@ -1,4 +1,4 @@
-//! A synthetic fleet: how much it costs a real Prometheus, and how well the rules find its sick drives. Run by
+//! Measures the cost of a synthetic fleet to a real Prometheus, and how well the rules find its sick drives. Run by
 //! `cargo xtask fleet`.
 
 mod alerts;

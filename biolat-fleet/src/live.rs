@@ -1,4 +1,4 @@
-//! A fleet that a real Prometheus scrapes now: what it costs.
+//! Measures the cost of a fleet that a real Prometheus scrapes live.
 
 use std::{
     fs,
@@ -15,17 +15,17 @@ use super::{
     model::{Fleet, Scenario},
     own_metrics::OwnMetrics,
     prometheus::{Prometheus, now},
-    queries::{self, Query, Timed, View, of_dashboard},
+    queries::{self, Query, Timed, View, dashboard_queries},
     remote::{self, RemoteCost},
     rule_manager,
     rules::deployed,
     serve::{LIST, Targets, instance},
 };
 
-/// The rules that are deployed.
+/// The deployed rule files.
 const RULE_FILES: [&str; 2] = ["recording.yml", "alerts.yml"];
 
-/// How much longer the fleet works than it is scraped without rules and with them: until all rules were evaluated and queries timed.
+/// Time that the fleet model continues after the scrapes, while rules are evaluated and queries timed.
 const AFTERWARDS: Duration = Duration::from_secs(3600);
 
 pub(crate) struct LivePlan {
@@ -36,30 +36,34 @@ pub(crate) struct LivePlan {
     pub(crate) length: Duration,
     pub(crate) interval: Duration,
     pub(crate) is_remote: bool,
-    /// Only queries that read recorded series.
+    /// Whether only queries that read recorded series are timed.
     pub(crate) is_recorded_only: bool,
 }
 
-/// What a fleet costs.
+/// Cost of a fleet.
 #[derive(Serialize)]
 pub(crate) struct Live {
     pub(crate) nodes: usize,
     pub(crate) drives: usize,
     pub(crate) interval_seconds: f64,
-    /// What all nodes expose, without what Prometheus adds.
+    /// Series that all nodes expose, excluding those that Prometheus adds.
     pub(crate) exposed_series: f64,
+    /// Native histograms among the exposed series.
     pub(crate) exposed_histograms: f64,
-    /// A server that has scraped nothing yet, then one without rules, then one with.
+    /// Memory before the first scrape.
     pub(crate) empty: Memory,
+    /// Memory after scrapes without rules.
     pub(crate) scraped: Memory,
+    /// Memory after scrapes with rules.
     pub(crate) with_rules: Memory,
     pub(crate) samples_per_second: f64,
-    /// CPU time of scraping, per sample, without rules.
+    /// CPU time of scraping per sample, without rules.
     pub(crate) scrape_cpu_us_per_sample: f64,
+    /// Share of a CPU used by scraping.
     pub(crate) scrape_cpu_share: f64,
-    /// CPU time of rules, on average.
+    /// Share of a CPU used by rules, on average.
     pub(crate) rule_cpu_share: f64,
-    /// The same per evaluation of most groups and drive.
+    /// CPU time of rules per drive in one default evaluation interval.
     pub(crate) rule_cpu_ms_per_drive: f64,
     pub(crate) groups: Vec<Group>,
     pub(crate) rules: Vec<Rule>,
@@ -67,14 +71,14 @@ pub(crate) struct Live {
     pub(crate) chunk_bytes_per_sample: f64,
     pub(crate) queries: Vec<Timed>,
     pub(crate) remote_write: Option<RemoteCost>,
-    /// Samples that a rule has recorded and that its expression gives now.
+    /// Recorded samples that match a later query of the rule's expression.
     pub(crate) compared_samples: usize,
 }
 
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Memory {
     pub(crate) series: f64,
-    /// In use after a garbage collection.
+    /// Heap in use after a garbage collection.
     pub(crate) heap_bytes: f64,
     pub(crate) resident_bytes: u64,
 }
@@ -86,7 +90,7 @@ pub(crate) struct Group {
     pub(crate) seconds: f64,
 }
 
-/// A recording rule, and how long its last evaluation took.
+/// A recording rule and the duration of its last evaluation.
 #[derive(Serialize)]
 pub(crate) struct Rule {
     pub(crate) group: String,
@@ -94,21 +98,21 @@ pub(crate) struct Rule {
     pub(crate) seconds: f64,
 }
 
-/// CPU time and samples at a moment.
-struct Mark {
+/// CPU time and samples at a point in time.
+struct Checkpoint {
     at: Instant,
     cpu: f64,
     samples: f64,
 }
 
 impl Live {
-    /// Without what an empty server needs.
+    /// Returns the heap per series, excluding the heap of an empty server.
     pub(crate) fn heap_per_series(&self) -> f64 {
         (self.with_rules.heap_bytes - self.empty.heap_bytes) / self.with_rules.series
     }
 }
 
-impl Mark {
+impl Checkpoint {
     fn new(metrics: &OwnMetrics) -> Self {
         Self {
             at: Instant::now(),
@@ -134,9 +138,9 @@ impl LivePlan {
         wait_for_all(&prometheus, nodes, Duration::from_secs(30) + 2 * self.interval).await?;
 
         // Without rules.
-        let before = Mark::new(&prometheus.own_metrics().await?);
+        let before = Checkpoint::new(&prometheus.own_metrics().await?);
         sleep(self.length / 2).await;
-        let after = Mark::new(&prometheus.own_metrics().await?);
+        let after = Checkpoint::new(&prometheus.own_metrics().await?);
         let scraped = memory(&prometheus).await?;
         let (cpu, samples) = (after.cpu - before.cpu, after.samples - before.samples);
         let seconds = (after.at - before.at).as_secs_f64();
@@ -146,11 +150,11 @@ impl LivePlan {
             prometheus.write(file, &with_intervals(&rules, minute(interval)))?;
         }
         prometheus.reload().await?;
-        let rules_before = Mark::new(&prometheus.own_metrics().await?);
+        let rules_before = Checkpoint::new(&prometheus.own_metrics().await?);
         sleep(self.length / 2).await;
         wait_for_groups(&prometheus, Duration::from_secs_f64(15.0 * minute(interval))).await?;
         let metrics = prometheus.own_metrics().await?;
-        let rules_after = Mark::new(&metrics);
+        let rules_after = Checkpoint::new(&metrics);
         let groups = groups(&metrics);
         let rules = rules(&prometheus).await?;
         let with_rules = memory(&prometheus).await?;
@@ -161,9 +165,9 @@ impl LivePlan {
         let drives = prometheus.value("count(biolat_device_info)", now).await?;
         let histograms = "count({__name__=~\"biolat_.*(_latency_seconds|_size_bytes|_duration_seconds)\", job=\"biolat\"})";
         let exposed_histograms = prometheus.value(histograms, now).await?;
-        // While the rules run, as they always do.
+        // The rules keep running meanwhile, as in production.
         let is_timed = |query: &Query| query.is_recorded() || !self.is_recorded_only;
-        let sent: Vec<_> = of_dashboard()?.into_iter().filter(is_timed).collect();
+        let sent: Vec<_> = dashboard_queries()?.into_iter().filter(is_timed).collect();
         let mut queries = Vec::new();
         for instance in [None, Some(one.as_str())] {
             let view = View { end: now, length: 3600.0, interval, instance };
@@ -215,14 +219,14 @@ fn config(interval: f64, targets: std::net::SocketAddr, receiver: Option<&Promet
     )
 }
 
-async fn wait_for_all(prometheus: &Prometheus, nodes: usize, longest: Duration) -> Result<()> {
+async fn wait_for_all(prometheus: &Prometheus, nodes: usize, timeout: Duration) -> Result<()> {
     let began = Instant::now();
     loop {
         let up = prometheus.value("sum(up{job=\"biolat\"})", now()).await? as usize;
         if up == nodes {
             return Ok(());
         }
-        if began.elapsed() > longest {
+        if began.elapsed() > timeout {
             let error = prometheus.state("targets?state=active").await.ok();
             let error = error.and_then(|data| {
                 let targets = data["activeTargets"].as_array()?.clone();
@@ -230,18 +234,18 @@ async fn wait_for_all(prometheus: &Prometheus, nodes: usize, longest: Duration) 
                     target["lastError"].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
                 })
             });
-            bail!("after {longest:?} {up} of {nodes} nodes are scraped: {}", error.unwrap_or_default());
+            bail!("only {up} of {nodes} nodes are scraped after {timeout:?}: {}", error.unwrap_or_default());
         }
         sleep(Duration::from_millis(200)).await;
     }
 }
 
-/// What a minute of the rule files is here: as long as one, or less if a minute would be several scrapes.
+/// Returns the length of a rule file's minute here: a minute, or the scrape interval if that is shorter.
 fn minute(interval: f64) -> f64 {
     interval.min(60.0)
 }
 
-/// A rule file with the intervals of its groups for a minute of so many seconds.
+/// Scales the intervals of a rule file's groups to a minute of this many seconds.
 fn with_intervals(rules: &str, minute: f64) -> String {
     let lines = rules.lines().map(|line| match line.strip_prefix("    interval: ").map(duration::parse) {
         Some(Ok(interval)) => {
@@ -252,15 +256,15 @@ fn with_intervals(rules: &str, minute: f64) -> String {
     lines.collect()
 }
 
-/// Until each group has been evaluated twice more: the first time, few of what its rules read has been recorded.
-async fn wait_for_groups(prometheus: &Prometheus, longest: Duration) -> Result<()> {
+/// Waits until each group has been evaluated twice more. In the first evaluation, few of the series that its rules read exist.
+async fn wait_for_groups(prometheus: &Prometheus, timeout: Duration) -> Result<()> {
     let began = Instant::now();
     for _ in 0..2 {
         let before = evaluated(&prometheus.own_metrics().await?);
         while evaluated(&prometheus.own_metrics().await?).iter().zip(&before).any(|(now, had)| now <= had) {
             ensure!(
-                began.elapsed() < longest,
-                "a rule group has not been evaluated twice within {longest:?}"
+                began.elapsed() < timeout,
+                "a rule group has not been evaluated twice within {timeout:?}"
             );
             sleep(Duration::from_millis(200)).await;
         }
@@ -268,7 +272,7 @@ async fn wait_for_groups(prometheus: &Prometheus, longest: Duration) -> Result<(
     Ok(())
 }
 
-/// When each group has been evaluated.
+/// Returns the time of each group's last evaluation.
 fn evaluated(metrics: &OwnMetrics) -> Vec<f64> {
     const LAST: &str = "prometheus_rule_group_last_evaluation_timestamp_seconds";
     metrics.of(LAST).map(|(_, time)| time.max(0.0)).collect()

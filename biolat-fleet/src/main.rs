@@ -1,4 +1,4 @@
-//! The program of `cargo xtask fleet`: its signals and its exit status.
+//! Program run by `cargo xtask fleet`: handles signals and sets the exit status.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ fn run(options: Options) -> anyhow::Result<ExitCode> {
     LocalSet::new().block_on(&runtime, async {
         let [mut interrupt, mut terminate] =
             [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
-        // On a signal all of the run is dropped: its processes and folders, too.
+        // A signal drops the run, including its processes and directories.
         tokio::select! {
             result = options.run() => result.map(|()| ExitCode::SUCCESS),
             _ = interrupt.recv() => Ok(ExitCode::from(130)),

@@ -1,21 +1,21 @@
-//! The messages of Prometheus' remote write 2.0: those of `io.prometheus.write.v2` that are written here, with all their fields
+//! Defines the messages of Prometheus' remote write 2.0 (`io.prometheus.write.v2`) that are written here, with all their fields
 //! except exemplars and metadata. <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>
 
 use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Request {
-    /// The first one is empty.
+    /// Strings that labels refer to. The first is empty.
     #[prost(string, repeated, tag = "4")]
     pub(crate) symbols: Vec<String>,
     #[prost(message, repeated, tag = "5")]
     pub(crate) timeseries: Vec<TimeSeries>,
 }
 
-/// Either samples or histograms, in the order of time.
+/// A series with either samples or histograms, in chronological order.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TimeSeries {
-    /// Names and values in turns, sorted by name: indices of symbols.
+    /// Alternating names and values, sorted by name, as indices into the symbols.
     #[prost(uint32, repeated, tag = "1")]
     pub(crate) labels_refs: Vec<u32>,
     #[prost(message, repeated, tag = "2")]
@@ -47,10 +47,10 @@ pub(crate) struct Histogram {
     pub(crate) zero_count: Option<ZeroCount>,
     #[prost(message, repeated, tag = "11")]
     pub(crate) positive_spans: Vec<BucketSpan>,
-    /// Of integer histograms.
+    /// Buckets of integer histograms.
     #[prost(sint64, repeated, tag = "12")]
     pub(crate) positive_deltas: Vec<i64>,
-    /// Of float histograms.
+    /// Buckets of float histograms.
     #[prost(double, repeated, tag = "13")]
     pub(crate) positive_counts: Vec<f64>,
     #[prost(int32, tag = "14")]
@@ -60,7 +60,7 @@ pub(crate) struct Histogram {
     pub(crate) timestamp: i64,
 }
 
-/// The reset hint of a histogram that is no counter.
+/// Reset hint of a gauge histogram.
 pub(crate) const RESET_HINT_GAUGE: i32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Oneof)]

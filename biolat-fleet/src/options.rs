@@ -1,4 +1,4 @@
-//! The command line.
+//! Parses the command line.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::{
     bounds, duration,
-    history::{HistoryPlan, scenario_of_twice, usual_scenario},
+    history::{HistoryPlan, faults_scenario, twice_as_slow_scenario},
     live::LivePlan,
     model::Scenario,
     plan::Plan,
@@ -19,7 +19,7 @@ use super::{
     weeks::WeeksPlan,
 };
 
-/// Measure what a synthetic fleet costs a real Prometheus, and how well the rules find sick drives
+/// Measure the cost of a synthetic fleet to a real Prometheus, and how well the rules find sick drives
 #[derive(Parser)]
 #[command(name = "cargo xtask fleet", bin_name = "cargo xtask fleet", args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -27,16 +27,16 @@ pub struct Options {
     command: Option<Command>,
     #[command(flatten)]
     fleet: Fleet,
-    /// How long Prometheus scrapes it: half of it without rules
+    /// How long Prometheus scrapes the fleet, half of the time without rules
     #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
     length: Duration,
     /// Also send everything to a second Prometheus by remote write 2.0
     #[arg(long)]
     remote_write: bool,
-    /// Time only those queries of the dashboard that read recorded series: the others take minutes with thousands of drives
+    /// Time only the dashboard's queries that read recorded series (the others take minutes with thousands of drives)
     #[arg(long)]
     recorded_only: bool,
-    /// Run small ones of all of it, and fail if a figure is out of bounds
+    /// Run everything on a small scale, and fail if a figure is out of bounds
     #[arg(long)]
     check: bool,
 }
@@ -45,7 +45,7 @@ pub struct Options {
 struct Fleet {
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     nodes: u32,
-    /// Drives of each node
+    /// Drives per node
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=1000))]
     drives: u32,
     /// Time between two scrapes
@@ -63,9 +63,9 @@ struct Fleet {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write a past with faults, evaluate the rules over it, and compare what fires with what was injected
+    /// Write a history with faults, evaluate the rules over it, and compare fired alerts with injected faults
     History(HistoryOptions),
-    /// Judge what many fleets do, each for a week, without Prometheus: a program repeats the rules of BlockDeviceFailSlow
+    /// Evaluate weeks of many fleets without Prometheus, with a reimplementation of the rules of BlockDeviceFailSlow
     Weeks(WeeksOptions),
 }
 
@@ -73,18 +73,18 @@ enum Command {
 struct WeeksOptions {
     #[arg(long, default_value_t = 42, value_parser = clap::value_parser!(u32).range(1..=1000))]
     nodes: u32,
-    /// Drives of each node
+    /// Drives per node
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=1000))]
     drives: u32,
     #[arg(long, default_value_t = 7.0)]
     days: f64,
-    /// A week for each
+    /// Seeds, each for one week
     #[arg(long = "seed", value_name = "SEED", value_delimiter = ',', default_value = "1")]
     seeds: Vec<u64>,
     /// Faults and innocent events (default: biolat-fleet/scenarios/twice.yml)
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Print JSON, with each fault that was missed and each false alarm
+    /// Print JSON, with each missed fault and each false alarm
     #[arg(long)]
     json: bool,
 }
@@ -95,7 +95,7 @@ struct HistoryOptions {
     fleet: Fleet,
     #[arg(long, default_value_t = 7.0)]
     days: f64,
-    /// Least time between two evaluations of a rule: those of groups with a shorter interval are evaluated less often
+    /// Minimum time between two evaluations of a rule, even if its group has a shorter interval
     #[arg(long, value_name = "TIME", default_value = "4m", value_parser = duration::parse)]
     rule_step: Duration,
     /// Rule files, in this order (default: recording.yml and alerts.yml of deploy/prometheus)
@@ -110,7 +110,7 @@ struct HistoryOptions {
     /// Also time the dashboard's queries
     #[arg(long)]
     queries: bool,
-    /// Also write what each drive did in each five minutes, as CSV
+    /// Also write each drive's I/O in five-minute windows, as CSV
     #[arg(long, value_name = "FILE")]
     dump: Option<PathBuf>,
 }
@@ -121,7 +121,7 @@ impl WeeksOptions {
             nodes: self.nodes as usize,
             drives: self.drives as usize,
             seeds: self.seeds,
-            scenario: read(self.scenario.as_deref())?.map_or_else(scenario_of_twice, Ok)?,
+            scenario: read(self.scenario.as_deref())?.map_or_else(twice_as_slow_scenario, Ok)?,
             length: days(self.days)?,
             end: bounds::end(),
         };
@@ -132,7 +132,7 @@ impl WeeksOptions {
 fn read(scenario: Option<&Path>) -> Result<Option<Scenario>> {
     let Some(file) = scenario else { return Ok(None) };
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let scenario = text.parse().with_context(|| format!("{} is no scenario", file.display()))?;
+    let scenario = text.parse().with_context(|| format!("{} is not a scenario", file.display()))?;
     Ok(Some(scenario))
 }
 
@@ -141,7 +141,7 @@ fn days(days: f64) -> Result<Duration> {
 }
 
 impl Options {
-    /// Does what is asked for, and prints the result.
+    /// Runs the selected command and prints the result.
     pub async fn run(self) -> Result<()> {
         self.plan()?.run().await
     }
@@ -169,7 +169,7 @@ impl Options {
             Command::History(history) => history,
             Command::Weeks(weeks) => return weeks.plan(),
         };
-        let scenario = read(history.fleet.scenario.as_deref())?.map_or_else(usual_scenario, Ok)?;
+        let scenario = read(history.fleet.scenario.as_deref())?.map_or_else(faults_scenario, Ok)?;
         let files = if history.rules.is_empty() { deployed_rules().to_vec() } else { history.rules };
         let plan = HistoryPlan {
             nodes: history.fleet.nodes as usize,

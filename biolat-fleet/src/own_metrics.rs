@@ -1,6 +1,6 @@
-//! The metrics that Prometheus exposes of itself, in the text format.
+//! Parses the metrics that Prometheus exposes about itself, in the text format.
 
-/// One sample of each series.
+/// One sample per series.
 pub(crate) struct OwnMetrics(Vec<(String, f64)>);
 
 impl OwnMetrics {
@@ -16,12 +16,12 @@ impl OwnMetrics {
         )
     }
 
-    /// The sum of the series of this name whose labels contain the text.
+    /// Returns the sum of the series of this name whose labels contain a text.
     pub(crate) fn sum(&self, name: &str, labels: &str) -> f64 {
         self.of(name).filter(|(own, _)| own.contains(labels)).map(|(_, value)| value).sum()
     }
 
-    /// Labels, as they are written, and value of each series of this name.
+    /// Returns the labels, as text, and the value of each series of this name.
     pub(crate) fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
         self.0.iter().filter_map(move |(series, value)| {
             let labels = series.strip_prefix(name)?;

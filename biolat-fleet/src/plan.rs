@@ -1,4 +1,4 @@
-//! What is asked for on the command line, and its run.
+//! Runs the command that was selected on the command line.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ use super::{
     weeks::WeeksPlan,
 };
 
-/// What is asked for on the command line.
+/// A command with its parameters.
 pub(crate) enum Plan {
     Live { plan: LivePlan, is_json: bool },
     History { plan: HistoryPlan, is_json: bool, with_queries: bool },

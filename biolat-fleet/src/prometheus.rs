@@ -1,4 +1,4 @@
-//! A Prometheus server: its process, its API, and what it says of itself.
+//! Runs a Prometheus server, and queries its API and its own metrics.
 
 use std::{
     fs::{self, File},
@@ -14,17 +14,17 @@ use tokio::time::{Instant, sleep};
 
 use super::{folder::Folder, http, own_metrics::OwnMetrics};
 
-/// A running server; killed when it is dropped.
+/// A running server, killed on drop.
 pub(crate) struct Prometheus {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) folder: Folder,
 }
 
-/// How long it may take to start.
-const START: Duration = Duration::from_secs(60);
+/// Time in which a server must start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Flags for all runs. A query of a large fleet takes long, and data of any age stays.
+/// Flags for all runs. Queries of a large fleet take a long time, and data of any age must be kept.
 const FLAGS: [&str; 4] = [
     "--web.enable-admin-api",
     "--web.enable-lifecycle",
@@ -33,7 +33,7 @@ const FLAGS: [&str; 4] = [
 ];
 
 impl Prometheus {
-    /// The program that `cargo xtask fleet` names.
+    /// Returns the program that `cargo xtask fleet` passes.
     pub(crate) fn program() -> Result<PathBuf> {
         let program = std::env::var_os("BIOLAT_TEST_PROMETHEUS").map(PathBuf::from);
         let program = program.context("BIOLAT_TEST_PROMETHEUS is not set to a Prometheus 3.8 or later")?;
@@ -69,13 +69,13 @@ impl Prometheus {
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
-                bail!("Prometheus on {} has ended ({status}): {}", self.address, self.last_log_line());
+                bail!("Prometheus on {} exited ({status}): {}", self.address, self.last_log_line());
             }
-            if http::get(self.address, "/-/ready").await.is_ok_and(|answer| answer.status.is_success()) {
+            if http::get(self.address, "/-/ready").await.is_ok_and(|response| response.status.is_success()) {
                 return Ok(());
             }
-            if began.elapsed() > START {
-                bail!("Prometheus is not ready after {START:?}: {}", self.last_log_line());
+            if began.elapsed() > START_TIMEOUT {
+                bail!("Prometheus is not ready after {START_TIMEOUT:?}: {}", self.last_log_line());
             }
             sleep(Duration::from_millis(50)).await;
         }
@@ -86,37 +86,37 @@ impl Prometheus {
         log.lines().last().unwrap_or("it has logged nothing").to_owned()
     }
 
-    /// Writes a file beside the configuration.
+    /// Writes a file next to the configuration.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         Ok(fs::write(self.folder.path().join(name), text)?)
     }
 
-    /// Reads the configuration again.
+    /// Reloads the configuration.
     pub(crate) async fn reload(&self) -> Result<()> {
-        let answer = http::post_form(self.address, "/-/reload", &[]).await?;
-        if !answer.status.is_success() {
-            bail!("Prometheus refuses its configuration: {}", answer.text());
+        let response = http::post_form(self.address, "/-/reload", &[]).await?;
+        if !response.status.is_success() {
+            bail!("Prometheus rejected its configuration: {}", response.text());
         }
         Ok(())
     }
 
-    /// The data of an API response to a form.
+    /// Posts a form to the API and returns the data in the response.
     pub(crate) async fn api(&self, path: &str, fields: &[(&str, &str)]) -> Result<Value> {
         data(path, &http::post_form(self.address, &format!("/api/v1/{path}"), fields).await?)
     }
 
-    /// What the API says of the server's rules or targets.
+    /// Returns the state of the server's rules or targets from the API.
     pub(crate) async fn state(&self, path: &str) -> Result<Value> {
         data(path, &http::get(self.address, &format!("/api/v1/{path}")).await?)
     }
 
-    /// The series of an instant query, at a time in seconds.
+    /// Returns the series of an instant query at a time in seconds.
     pub(crate) async fn query(&self, expression: &str, time: f64) -> Result<Vec<Value>> {
         let data = self.api("query", &[("query", expression), ("time", &time.to_string())]).await;
         series(data, expression)
     }
 
-    /// The value of an instant query with one series; zero without any.
+    /// Returns the value of an instant query with one series, or zero without any.
     pub(crate) async fn value(&self, expression: &str, time: f64) -> Result<f64> {
         let series = self.query(expression, time).await?;
         let Some(value) = series.first().and_then(|series| series["value"][1].as_str()) else {
@@ -125,7 +125,7 @@ impl Prometheus {
         value.parse().with_context(|| format!("{expression} is {value}"))
     }
 
-    /// The series of a range query; times and step in seconds.
+    /// Returns the series of a range query. Times and step are in seconds.
     pub(crate) async fn query_range(
         &self,
         expression: &str,
@@ -138,18 +138,18 @@ impl Prometheus {
         series(self.api("query_range", &fields).await, expression)
     }
 
-    /// What it exposes of itself.
+    /// Returns the metrics that it exposes about itself.
     pub(crate) async fn own_metrics(&self) -> Result<OwnMetrics> {
         Ok(OwnMetrics::parse(&http::get(self.address, "/metrics").await?.text()))
     }
 
-    /// Collects garbage.
+    /// Makes the server collect garbage.
     pub(crate) async fn collect_garbage(&self) -> Result<()> {
         http::get(self.address, "/debug/pprof/heap?gc=1").await?;
         Ok(())
     }
 
-    /// Memory that is resident, in bytes.
+    /// Returns its resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -157,7 +157,7 @@ impl Prometheus {
         Ok(kilobytes.context("/proc has no VmRSS of Prometheus")? * 1024)
     }
 
-    /// Writes all data, also what is in memory, as blocks, and returns their folder.
+    /// Writes all data as blocks, including data in memory, and returns their directory.
     pub(crate) async fn snapshot(&self) -> Result<PathBuf> {
         let data = self.api("admin/tsdb/snapshot", &[]).await?;
         let name = data["name"].as_str().context("a snapshot without a name")?;
@@ -165,9 +165,10 @@ impl Prometheus {
     }
 }
 
-fn data(path: &str, answer: &http::Answer) -> Result<Value> {
-    let mut json: Value = serde_json::from_slice(&answer.body)
-        .with_context(|| format!("Prometheus answers {} to {path}: {}", answer.status, answer.text()))?;
+fn data(path: &str, response: &http::Response) -> Result<Value> {
+    let mut json: Value = serde_json::from_slice(&response.body).with_context(|| {
+        format!("Prometheus responded to {path} with {}: {}", response.status, response.text())
+    })?;
     if json["status"] != "success" {
         bail!("{}", json["error"].as_str().unwrap_or("an error without a message"));
     }
@@ -188,7 +189,7 @@ impl Drop for Prometheus {
     }
 }
 
-/// The time as its API has it.
+/// Returns the current time as the API uses it.
 pub(crate) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! The queries of the dashboard, as Grafana sends them, and the time that they take.
+//! Times the dashboard's queries, sent the way Grafana sends them.
 
 use std::{
     fs,
@@ -15,43 +15,43 @@ use super::{prometheus::Prometheus, rules::deployed};
 pub(crate) struct Query {
     pub(crate) panel: String,
     pub(crate) expression: String,
-    /// For a table: only the last values are asked for.
+    /// Whether only the last values are queried, for a table.
     pub(crate) is_instant: bool,
-    /// As many points as Grafana asks for at most.
+    /// Maximum number of points that Grafana requests.
     pub(crate) points: f64,
 }
 
-/// How long it took, and what came of it.
+/// Timing and result of a query.
 #[derive(Debug, Serialize)]
 pub(crate) struct Timed {
     pub(crate) panel: String,
-    /// `all` drives, or those of one node.
+    /// `all` nodes, or `one`.
     pub(crate) nodes: &'static str,
     pub(crate) hours: f64,
-    /// Reads what the recording rules have written.
+    /// Whether it reads series that recording rules have written.
     pub(crate) is_recorded: bool,
-    /// The first time.
+    /// Time of the first round.
     pub(crate) cold_ms: f64,
-    /// The median of the others.
+    /// Median time of the other rounds.
     pub(crate) warm_ms: f64,
     pub(crate) slowest_ms: f64,
     pub(crate) series: usize,
-    /// Why Prometheus refuses it.
+    /// Error from Prometheus, if it failed.
     pub(crate) error: Option<String>,
 }
 
 impl Timed {
-    /// Which series it reads.
+    /// Returns the kind of series that it reads.
     pub(crate) const fn reads(&self) -> &'static str {
         if self.is_recorded { "recorded" } else { "raw" }
     }
 }
 
-/// Grafana's default for a panel without a limit of its own.
+/// Grafana's default for a panel without its own limit.
 const POINTS: f64 = 1000.0;
 
-/// The queries of `deploy/grafana/biolat.json`, with its variables.
-pub(crate) fn of_dashboard() -> Result<Vec<Query>> {
+/// Returns the queries of `deploy/grafana/biolat.json`, with variables in them.
+pub(crate) fn dashboard_queries() -> Result<Vec<Query>> {
     let file = deployed("grafana/biolat.json");
     let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let board: Value = serde_json::from_slice(&text)?;
@@ -80,23 +80,23 @@ pub(crate) fn of_dashboard() -> Result<Vec<Query>> {
     Ok(queries)
 }
 
-/// A range of time of the dashboard, in seconds, and the nodes that are chosen.
+/// The dashboard's time range, in seconds, and the selected nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) end: f64,
     pub(crate) length: f64,
-    /// The interval of scrapes, which is set in the data source.
+    /// Scrape interval, which is set in the data source.
     pub(crate) interval: f64,
-    /// A node; all of them if it is none.
+    /// Selected node, or `None` for all.
     pub(crate) instance: Option<&'a str>,
 }
 
-/// How often each query is sent: rules run now and then, and make those at the same time slower.
+/// Number of times that each query is sent, because rules that run at the same time slow queries down.
 const ROUNDS: usize = 5;
-/// A query that takes longer is sent twice only.
+/// A query that takes longer is sent only twice.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// Times these queries, all of them before any is sent again.
+/// Times these queries in rounds.
 pub(crate) async fn time(prometheus: &Prometheus, queries: &[Query], view: View<'_>) -> Vec<Timed> {
     let mut sent: Vec<_> = queries.iter().map(|query| (query, Vec::new(), Ok(0))).collect();
     for round in 0..ROUNDS {
@@ -134,7 +134,7 @@ impl Query {
 
     async fn send(&self, prometheus: &Prometheus, view: View<'_>) -> Result<usize> {
         let step = (view.length / self.points).max(view.interval).ceil();
-        let expression = self.filled_in(view, step);
+        let expression = self.interpolate(view, step);
         let end = (view.end / step).floor() * step;
         let series = if self.is_instant {
             prometheus.query(&expression, view.end).await
@@ -144,9 +144,9 @@ impl Query {
         Ok(series?.len())
     }
 
-    /// With the values of the variables.
-    pub(crate) fn filled_in(&self, view: View<'_>, step: f64) -> String {
-        // Grafana's: <https://grafana.com/docs/grafana/latest/datasources/prometheus/template-variables/>.
+    /// Returns the expression with the variables replaced by their values.
+    pub(crate) fn interpolate(&self, view: View<'_>, step: f64) -> String {
+        // As in Grafana: <https://grafana.com/docs/grafana/latest/datasources/prometheus/template-variables/>.
         let rate_interval = (step + view.interval).max(4.0 * view.interval);
         let text = self.expression.replace("$__rate_interval", &format!("{rate_interval}s"));
         let text = text.replace("$__range", &format!("{}s", view.length)).replace("$op", "read|write|flush");

@@ -1,4 +1,4 @@
-//! Recording rules evaluated over the past: the results of a range query, as samples to write.
+//! Evaluates recording rules over a history: turns the results of a range query into samples to write.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// The multiples of a step after one time and up to another one. None if there are none.
+    /// Returns the multiples of a step after one time and up to another, or `None` if there are none.
     pub(crate) fn within(after: i64, until: i64, step: i64) -> Option<Self> {
         let (first, last) = ((after.div_euclid(step) + 1) * step, until.div_euclid(step) * step);
         (first <= last).then_some(Self { first, last, step })
@@ -84,7 +84,7 @@ fn milliseconds(pair: &Value) -> Result<i64> {
     Ok((pair[0].as_f64().context("a sample without a time")? * 1e3).round() as i64)
 }
 
-/// A float histogram of `histogram_quantile` and `rate`, from the bounds of its buckets.
+/// Reconstructs a float histogram from the bucket bounds in an API response.
 pub(crate) fn histogram(json: &Value, timestamp: i64) -> Result<Histogram> {
     let number =
         |value: &Value| -> Result<f64> { Ok(value.as_str().context("a bucket without a number")?.parse()?) };
@@ -123,7 +123,7 @@ pub(crate) fn histogram(json: &Value, timestamp: i64) -> Result<Histogram> {
     })
 }
 
-/// One recording rule, and the series that it has recorded.
+/// A recording rule and the series that it has recorded.
 pub(crate) struct Recorder {
     rule: Rule,
     pub(crate) batch: Batch,
@@ -150,7 +150,7 @@ impl Recorder {
         self.batch.encode()?.send(prometheus.address).await
     }
 
-    /// Adds the results at these times, with a stale marker where a series ends.
+    /// Adds the results at these times, and a stale marker where a series ends.
     pub(crate) fn add(&mut self, mut results: Vec<Series>, times: Times) {
         let name = self.rule.record.clone().unwrap_or_default();
         for series in &mut results {
@@ -164,12 +164,12 @@ impl Recorder {
                     point.write(&mut self.batch, &labels.collect(), time);
                 }
             }
-            self.batch.end_others(time);
+            self.batch.mark_stale(time);
         }
     }
 }
 
-/// Evaluations of rules that failed. As in Prometheus, such an evaluation has no result.
+/// Failed rule evaluations. As in Prometheus, such an evaluation has no result.
 #[derive(Default)]
 pub(crate) struct Failures {
     pub(crate) count: usize,
@@ -177,7 +177,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Evaluates a rule at these times: one by one if not all of them succeed.
+    /// Evaluates a rule at these times, one by one if not all of them succeed.
     pub(crate) async fn evaluate(
         &mut self,
         prometheus: &Prometheus,

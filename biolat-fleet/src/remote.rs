@@ -1,4 +1,4 @@
-//! A second server, which receives by remote write 2.0: what that costs, and whether all arrives.
+//! Measures the cost of remote write 2.0 to a second server, and checks that everything arrives.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 
 use super::prometheus::{Prometheus, now};
 
-/// How long the sender may take to send what it has.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Time in which the sender must send all its samples.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The native histograms that are counted in both servers. The name alone: labels are the same for all metrics.
+/// Native histograms that are counted in both servers, by name only, because labels are the same for all metrics.
 const HISTOGRAMS: [&str; 6] = [
     "biolat_device_latency_seconds",
     "biolat_queue_latency_seconds",
@@ -23,13 +23,13 @@ const HISTOGRAMS: [&str; 6] = [
 
 #[derive(Serialize)]
 pub(crate) struct RemoteCost {
-    /// Of all metrics, in each server.
+    /// Series of all metrics, in each server.
     pub(crate) series: f64,
     /// Samples of native histograms, in each server.
     pub(crate) histogram_samples: f64,
     pub(crate) sent_samples: f64,
     pub(crate) bytes_per_sample: f64,
-    /// CPU time of the receiver per sample.
+    /// CPU time of the receiver, per sample.
     pub(crate) receiver_cpu_us_per_sample: f64,
     pub(crate) receiver_heap_bytes: f64,
 }
@@ -38,7 +38,7 @@ pub(crate) async fn receiver() -> Result<Prometheus> {
     Prometheus::start("global: {}\n", &["--web.enable-remote-write-receiver"]).await
 }
 
-/// The sender's configuration.
+/// Returns the sender's configuration.
 pub(crate) fn config(receiver: &Prometheus) -> String {
     format!(
         "remote_write:\n\
@@ -50,7 +50,7 @@ pub(crate) fn config(receiver: &Prometheus) -> String {
 }
 
 impl RemoteCost {
-    /// Compares both servers over the time that is sent.
+    /// Compares both servers over the whole run.
     pub(crate) async fn measure(
         sender: &Prometheus,
         receiver: &Prometheus,
@@ -62,12 +62,12 @@ impl RemoteCost {
         let (mut series, mut histogram_samples) = (0.0, 0.0);
         for name in HISTOGRAMS {
             let count = format!("sum(count_over_time({name}[{range}s]))");
-            histogram_samples += same(sender, receiver, &count, end).await?;
+            histogram_samples += equal_value(sender, receiver, &count, end).await?;
         }
         for name in ["biolat_.*", "instance.*|model.*|namespace.*|node.*", "process_.*|scrape_.*|up|ALERTS.*"]
         {
             let count = format!("count(last_over_time({{__name__=~\"{name}\"}}[{range}s]))");
-            series += same(sender, receiver, &count, end).await?;
+            series += equal_value(sender, receiver, &count, end).await?;
         }
         ensure!(histogram_samples > 0.0, "no native histogram was scraped");
         let metrics = sender.own_metrics().await?;
@@ -103,15 +103,15 @@ async fn wait_until_sent(sender: &Prometheus, end: f64) -> Result<()> {
         if sent >= end {
             return Ok(());
         }
-        if began.elapsed() > LONGEST {
-            bail!("remote write is {:.0} s behind after {LONGEST:?}", end - sent);
+        if began.elapsed() > SEND_TIMEOUT {
+            bail!("remote write is {:.0} s behind after {SEND_TIMEOUT:?}", end - sent);
         }
         sleep(Duration::from_millis(200)).await;
     }
 }
 
-/// The value of an expression, which has to be the same in both.
-async fn same(sender: &Prometheus, receiver: &Prometheus, expression: &str, time: f64) -> Result<f64> {
+/// Returns the value of an expression, which must be the same in both servers.
+async fn equal_value(sender: &Prometheus, receiver: &Prometheus, expression: &str, time: f64) -> Result<f64> {
     let (sent, received) = (sender.value(expression, time).await?, receiver.value(expression, time).await?);
     ensure!(sent == received, "{expression}: {sent} in the sender, {received} in the receiver");
     Ok(sent)

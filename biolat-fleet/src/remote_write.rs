@@ -1,4 +1,4 @@
-//! A request of remote write 2.0: what a node exposes at several times, series by series.
+//! Builds remote write 2.0 requests from a node's expositions at several times.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,34 +18,34 @@ use super::{
 /// Labels of a series, with `__name__`, sorted by name.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Marks the end of a series: <https://prometheus.io/docs/specs/prw/remote_write_spec/#stale-markers>.
+/// Value that marks the end of a series: <https://prometheus.io/docs/specs/prw/remote_write_spec/#stale-markers>.
 pub(crate) const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 
-/// Collects samples for one request after the other, and remembers the series.
+/// Collects samples for one request after another, and remembers the series.
 #[derive(Default)]
 pub(crate) struct Batch {
     symbols: Symbols,
-    /// Indices of the other fields, by labels.
+    /// Indices into `timeseries` and `last`, by labels.
     series: HashMap<Vec<u32>, usize>,
     timeseries: Vec<TimeSeries>,
     last: Vec<Last>,
     written: Written,
 }
 
-/// The last sample of a series that is no stale marker.
+/// Last sample of a series.
 #[derive(Clone, Copy)]
 struct Last {
-    /// None after a stale marker.
+    /// Its time, or `None` after a stale marker.
     timestamp: Option<i64>,
     is_histogram: bool,
 }
 
-/// Numbers of samples.
+/// Numbers of samples and bytes written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) samples: u64,
     pub(crate) histograms: u64,
-    /// Compressed, on the wire.
+    /// Compressed bytes on the wire.
     pub(crate) bytes: u64,
 }
 
@@ -58,8 +58,8 @@ impl Written {
 }
 
 impl Batch {
-    /// Adds what a node exposes at a time: the families that are wanted, with the labels of the target. What it has exposed
-    /// before and does not any more gets a stale marker, as after a scrape.
+    /// Adds the wanted families of a node's exposition at a time, with the target's labels. As after a scrape, series that it no
+    /// longer exposes get a stale marker.
     pub(crate) fn add_exposition(
         &mut self,
         exposition: &[u8],
@@ -70,14 +70,13 @@ impl Batch {
         let mut rest = exposition;
         while !rest.is_empty() {
             let length = prost::decode_length_delimiter(&mut rest)?;
-            let (family, others) =
-                rest.split_at_checked(length).context("an exposition that ends too early")?;
+            let (family, others) = rest.split_at_checked(length).context("truncated exposition")?;
             rest = others;
             if is_wanted(name(family)?) {
                 self.add_family(&model::MetricFamily::decode(family)?, target, timestamp)?;
             }
         }
-        self.end_others(timestamp);
+        self.mark_stale(timestamp);
         Ok(())
     }
 
@@ -86,7 +85,7 @@ impl Batch {
             let own = metric.label.iter().map(|label| (label.name.as_str(), label.value.as_str()));
             let target = target.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let labels = [("__name__", family.name.as_str())].into_iter().chain(target).chain(own);
-            // Prometheus has no empty labels.
+            // In Prometheus, an empty label is the same as none.
             let labels = labels.filter(|(_, value)| !value.is_empty()).collect();
             if let Some(histogram) = &metric.histogram {
                 self.add_histogram(&labels, native(histogram, timestamp));
@@ -112,8 +111,8 @@ impl Batch {
         self.push_histogram(index, histogram);
     }
 
-    /// Adds a stale marker to each series that has samples and none at this time.
-    pub(crate) fn end_others(&mut self, timestamp: i64) {
+    /// Adds a stale marker to each active series that has no sample at this time.
+    pub(crate) fn mark_stale(&mut self, timestamp: i64) {
         for index in 0..self.last.len() {
             let last = self.last[index];
             if last.timestamp.is_none_or(|last| last >= timestamp) {
@@ -154,7 +153,7 @@ impl Batch {
         })
     }
 
-    /// All samples since the last request.
+    /// Returns a request with all samples since the last one.
     pub(crate) fn take_request(&mut self) -> Request {
         let take = |series: &mut TimeSeries| TimeSeries {
             labels_refs: series.labels_refs.clone(),
@@ -169,7 +168,7 @@ impl Batch {
         }
     }
 
-    /// The same, compressed.
+    /// Returns the same request, compressed.
     pub(crate) fn encode(&mut self) -> Result<Encoded> {
         let written = mem::take(&mut self.written);
         let body = snap::raw::Encoder::new().compress_vec(&self.take_request().encode_to_vec())?;
@@ -177,15 +176,15 @@ impl Batch {
     }
 }
 
-/// The name of an encoded family, which is its first field.
+/// Returns the name of an encoded family, which is its first field.
 fn name(family: &[u8]) -> Result<&str> {
     const NAME: u8 = 1 << 3 | 2;
-    let mut rest = family.strip_prefix(&[NAME]).context("a family that does not begin with its name")?;
+    let mut rest = family.strip_prefix(&[NAME]).context("a family does not begin with its name")?;
     let length = prost::decode_length_delimiter(&mut rest)?;
-    Ok(std::str::from_utf8(rest.get(..length).context("a family that ends within its name")?)?)
+    Ok(std::str::from_utf8(rest.get(..length).context("a family is truncated within its name")?)?)
 }
 
-/// Both have the same spans and deltas.
+/// Converts a native histogram. Spans and deltas are the same in both formats.
 fn native(histogram: &model::Histogram, timestamp: i64) -> Histogram {
     let span = |span: &model::BucketSpan| BucketSpan { offset: span.offset, length: span.length };
     Histogram {
@@ -202,7 +201,7 @@ fn native(histogram: &model::Histogram, timestamp: i64) -> Histogram {
     }
 }
 
-/// Strings, each once.
+/// A table of unique strings.
 struct Symbols {
     texts: Vec<String>,
     indices: HashMap<String, u32>,
@@ -233,25 +232,25 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// Sends it to a Prometheus, which has to take all samples.
+    /// Sends it to a Prometheus. Fails unless that accepts all samples.
     pub(crate) async fn send(self, address: SocketAddr) -> Result<()> {
         let headers = [
             ("content-type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),
             ("content-encoding", "snappy"),
             ("x-prometheus-remote-write-version", "2.0.0"),
         ];
-        let answer = http::post(address, "/api/v1/write", &headers, self.body).await?;
-        if !answer.status.is_success() {
-            bail!("Prometheus refuses a remote write: {}: {}", answer.status, answer.text());
+        let response = http::post(address, "/api/v1/write", &headers, self.body).await?;
+        if !response.status.is_success() {
+            bail!("Prometheus rejected a remote write: {}: {}", response.status, response.text());
         }
-        let taken = |what: &str| -> Option<u64> {
-            let header = answer.headers.get(format!("x-prometheus-remote-write-{what}-written"))?;
+        let accepted = |what: &str| -> Option<u64> {
+            let header = response.headers.get(format!("x-prometheus-remote-write-{what}-written"))?;
             header.to_str().ok()?.parse().ok()
         };
-        let (samples, histograms) = (taken("samples"), taken("histograms"));
+        let (samples, histograms) = (accepted("samples"), accepted("histograms"));
         if (samples, histograms) != (Some(self.written.samples), Some(self.written.histograms)) {
             bail!(
-                "Prometheus took {samples:?} samples and {histograms:?} histograms of {} and {}",
+                "Prometheus accepted {samples:?} samples and {histograms:?} histograms of {} and {}",
                 self.written.samples,
                 self.written.histograms
             );

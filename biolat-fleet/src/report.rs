@@ -1,4 +1,4 @@
-//! The figures as text.
+//! Formats the results as text.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use super::{
     table::{Table, number},
 };
 
-/// Prints figures as text or as JSON.
+/// Prints results as text or JSON.
 pub(crate) fn print<T: Display + Serialize>(figures: &T, is_json: bool) -> Result<()> {
     if is_json {
         println!("{}", serde_json::to_string_pretty(figures)?);
@@ -31,7 +31,7 @@ const MIB: f64 = 1_048_576.0;
 impl Display for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let per_drive = |value: f64| value / self.drives as f64;
-        let mut table = Table::new(["", "in all", "per drive", "per series"]);
+        let mut table = Table::new(["", "total", "per drive", "per series"]);
         table.row([
             "exposed series".into(),
             format!("{:.0}", self.exposed_series),
@@ -39,7 +39,7 @@ impl Display for Live {
             String::new(),
         ]);
         table.row([
-            "of these native histograms".into(),
+            "of which native histograms".into(),
             format!("{:.0}", self.exposed_histograms),
             format!("{:.1}", per_drive(self.exposed_histograms)),
             String::new(),
@@ -68,7 +68,7 @@ impl Display for Live {
         }
         writeln!(
             f,
-            "{} nodes, {} drives, scraped every {} s; memory per drive and series without that of an empty server, {:.0} MiB of heap\n\n\
+            "{} nodes, {} drives, scraped every {} s; memory per drive and series excludes an empty server's, {:.0} MiB of heap\n\n\
              {table}",
             self.nodes,
             self.drives,
@@ -78,9 +78,9 @@ impl Display for Live {
         writeln!(
             f,
             "scraping: {:.0} samples/s, {:.2} µs of CPU time per sample, {:.1} % of a CPU\n\
-             rules: {:.1} % of a CPU, {:.2} ms of CPU time per drive for one evaluation\n\
+             rules: {:.1} % of a CPU, {:.2} ms of CPU time per drive and evaluation\n\
              on disk: {:.2} bytes per sample, {:.2} without the index\n\
-             {} samples of the rule manager are those of a query\n",
+             {} samples recorded by the rule manager match a query\n",
             self.samples_per_second,
             self.scrape_cpu_us_per_sample,
             self.scrape_cpu_share * 100.0,
@@ -105,8 +105,8 @@ impl Display for Live {
         if let Some(remote) = &self.remote_write {
             writeln!(
                 f,
-                "remote write 2.0: {} series and {} samples of histograms in both servers, {:.2} bytes per sample, \
-                 {:.2} µs of CPU time of the receiver per sample, {:.0} MiB of heap there\n",
+                "remote write 2.0: {} series and {} histogram samples in both servers, {:.2} bytes per sample; \
+                 receiver: {:.2} µs of CPU time per sample, {:.0} MiB of heap\n",
                 remote.series,
                 remote.histogram_samples,
                 remote.bytes_per_sample,
@@ -118,9 +118,9 @@ impl Display for Live {
     }
 }
 
-/// Mistakes of an alert that are shown; JSON has all.
-const MOST_MISTAKES: usize = 50;
-/// The slowest queries, and the slowest rules, that are shown; JSON has all.
+/// Maximum number of mistakes shown per alert. JSON has all.
+const MAX_MISTAKES: usize = 50;
+/// Number of slowest queries and slowest rules shown. JSON has all.
 const SLOWEST: usize = 20;
 
 fn write_slowest_rules(f: &mut fmt::Formatter<'_>, rules: &[Rule]) -> fmt::Result {
@@ -128,7 +128,7 @@ fn write_slowest_rules(f: &mut fmt::Formatter<'_>, rules: &[Rule]) -> fmt::Resul
     slowest.sort_unstable_by(|one, other| other.seconds.total_cmp(&one.seconds));
     let mut table = Table::new(["slowest rules", "ms"]);
     for rule in slowest.into_iter().take(SLOWEST) {
-        table.row([format!("{} of {}", rule.name, rule.group), number(Some(rule.seconds * 1e3), 1)]);
+        table.row([format!("{} in {}", rule.name, rule.group), number(Some(rule.seconds * 1e3), 1)]);
     }
     writeln!(f, "{table}")
 }
@@ -139,15 +139,15 @@ fn write_queries(f: &mut fmt::Formatter<'_>, queries: &[Timed]) -> fmt::Result {
         views.entry((query.hours as u64, query.nodes, query.reads())).or_default().push(query);
     }
     let mut table = Table::new([
-        "queries of the dashboard",
+        "dashboard queries",
         "nodes",
         "reads",
         "queries",
-        "refused",
-        "cold, all, ms",
-        "warm, all, ms",
-        "the slowest, warm, ms",
-        "ever, ms",
+        "failed",
+        "all cold, ms",
+        "all warm, ms",
+        "slowest warm, ms",
+        "slowest ever, ms",
     ]);
     for ((hours, nodes, reads), queries) in &views {
         let answered: Vec<_> = queries.iter().filter(|query| query.error.is_none()).collect();
@@ -197,7 +197,7 @@ impl Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} nodes, {} drives, {:.1} days: {} samples and {} histograms written in {:.0} s, {:.0} s of these for rules\n\
+            "{} nodes, {} drives, {:.1} days: {} samples and {} histograms written in {:.0} s, {:.0} s of it for rules\n\
              {} faults, {} innocent events\n",
             self.nodes,
             self.drives,
@@ -210,11 +210,7 @@ impl Display for History {
             self.innocent_events,
         )?;
         if let Some(failure) = &self.first_failure {
-            writeln!(
-                f,
-                "{} evaluations of rules failed, the first one of {failure}\n",
-                self.failed_evaluations
-            )?;
+            writeln!(f, "{} rule evaluations failed; the first: {failure}\n", self.failed_evaluations)?;
         }
         let mut table = Table::new([
             "alert",
@@ -275,7 +271,7 @@ fn write_false_alarms(f: &mut fmt::Formatter<'_>, scores: &[Score]) -> fmt::Resu
 fn write_mistakes(f: &mut fmt::Formatter<'_>, scores: &[Score]) -> fmt::Result {
     let mut table = Table::new(["alert", "mistake", "drive", "drives", "after hours", "minutes"]);
     for score in scores {
-        for mistake in score.mistakes.iter().take(MOST_MISTAKES) {
+        for mistake in score.mistakes.iter().take(MAX_MISTAKES) {
             table.row([
                 score.alert.clone(),
                 mistake.missed.as_ref().map_or("false alarm".to_owned(), |kind| format!("missed: {kind}")),

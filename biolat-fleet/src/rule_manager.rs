@@ -1,4 +1,4 @@
-//! Whether the history records what Prometheus' own rule manager records.
+//! Checks that a history records the same samples as Prometheus' rule manager.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use super::{
     rules::{RuleSet, deployed},
 };
 
-/// An alert, all of whose recording rules are compared.
+/// Alert whose recording rules are compared.
 const ALERT: &str = "BlockDeviceSlowerThanSiblings";
 
-/// A scrape that was under way when a rule was evaluated is seen by a later query alone.
-const LEAST_SHARE: f64 = 0.95;
+/// Minimum share of equal samples. A later query also sees scrapes that were in progress when the rule was evaluated.
+const MIN_SHARE: f64 = 0.95;
 
-/// Evaluates expressions again at the times at which the rule manager has done so. Returns the number of samples that are the same.
+/// Evaluates expressions again at the times at which the rule manager did, and returns the number of equal samples.
 pub(crate) async fn compare(prometheus: &Prometheus, files: &[&str], now: f64) -> Result<usize> {
     let files: Vec<_> = files.iter().map(|file| deployed(&format!("prometheus/{file}"))).collect();
     let set = RuleSet::read(&files, &[ALERT.to_owned()])?;
@@ -38,13 +38,13 @@ pub(crate) async fn compare(prometheus: &Prometheus, files: &[&str], now: f64) -
     }
     ensure!(compared > 0, "the rules of {ALERT} have recorded nothing");
     ensure!(
-        same as f64 >= compared as f64 * LEAST_SHARE,
-        "of {compared} samples that the rule manager has recorded, a query gives {same} only"
+        same as f64 >= compared as f64 * MIN_SHARE,
+        "only {same} of {compared} samples that the rule manager recorded match a query"
     );
     Ok(same)
 }
 
-/// Labels, time in milliseconds and value of the last sample.
+/// Returns the labels of a series, and the time in milliseconds and value of its last sample.
 fn last(series: &Value) -> Result<(Labels, i64, f64)> {
     let mut labels: Labels = serde_json::from_value(series["metric"].clone())?;
     labels.remove("__name__");
@@ -55,7 +55,7 @@ fn last(series: &Value) -> Result<(Labels, i64, f64)> {
     Ok((labels, (time * 1e3).round() as i64, value))
 }
 
-/// Sums depend on the order in the last digits.
+/// Whether two values are equal except for the last digits of sums, which depend on the order of addition.
 fn is_same(one: f64, other: f64) -> bool {
     one == other || (one / other - 1.0).abs() < 1e-9
 }

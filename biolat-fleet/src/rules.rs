@@ -1,4 +1,4 @@
-//! Rule files of Prometheus: what some alerts need.
+//! Reads Prometheus rule files and selects the rules that some alerts need.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::duration;
 
-/// The alert that finds slow drives among many.
+/// Alert that finds slow drives among many.
 pub(crate) const ALERT: &str = "BlockDeviceFailSlow";
 
 #[derive(Deserialize)]
@@ -27,12 +27,12 @@ struct Group {
     rules: Vec<Rule>,
 }
 
-/// Prometheus' own.
+/// Returns Prometheus' default.
 const fn default_interval() -> Duration {
     Duration::from_secs(60)
 }
 
-/// A rule that records, or an alert.
+/// A recording rule or an alert.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Rule {
     pub(crate) record: Option<String>,
@@ -44,34 +44,34 @@ pub(crate) struct Rule {
     pub(crate) keep_firing_for: Duration,
     #[serde(default)]
     pub(crate) labels: BTreeMap<String, String>,
-    /// The group's, between two evaluations.
+    /// Evaluation interval of its group.
     #[serde(skip)]
     pub(crate) interval: Duration,
 }
 
 impl Rule {
-    /// All identifiers in its expression: names of metrics and labels, functions and keywords.
+    /// Returns all identifiers in its expression: names of metrics and labels, functions and keywords.
     fn identifiers(&self) -> impl Iterator<Item = &str> {
         let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':';
         self.expr.split(is_other).filter(|word| !word.is_empty())
     }
 }
 
-/// The rules of some alerts.
+/// Some alerts and the rules that they need.
 pub(crate) struct RuleSet {
-    /// What the alerts refer to, and what that refers to, in the order of the files.
+    /// Rules that the alerts refer to, directly or indirectly, in file order.
     pub(crate) recording: Vec<Rule>,
     pub(crate) alerts: Vec<Rule>,
 }
 
 impl RuleSet {
-    /// The alerts of these names that are in the files; those that are not there are left out.
+    /// Reads the alerts of these names. Names that are not in the files are ignored, unless none is.
     pub(crate) fn read(files: &[PathBuf], alerts: &[String]) -> Result<Self> {
         let mut rules = Vec::new();
         for file in files {
             let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            let parsed: RuleFile =
-                yaml_serde::from_str(&text).with_context(|| format!("{} is no rule file", file.display()))?;
+            let parsed: RuleFile = yaml_serde::from_str(&text)
+                .with_context(|| format!("{} is not a rule file", file.display()))?;
             for Group { interval, rules: of_group } in parsed.groups {
                 rules.extend(of_group.into_iter().map(|rule| Rule { interval, ..rule }));
             }
@@ -86,7 +86,7 @@ impl RuleSet {
         if alerts.is_empty() {
             bail!("none of the alerts {} is in the rule files", names.join(", "));
         }
-        // A rule may come before one that it refers to.
+        // A rule may precede one that it refers to.
         let mut needed: HashSet<_> = identifiers(&alerts).collect();
         let mut before = 0;
         while needed.len() > before {
@@ -103,7 +103,7 @@ impl RuleSet {
         Ok(Self { recording: recording.collect(), alerts })
     }
 
-    /// All identifiers in the expressions, among them the names of metrics.
+    /// Returns all identifiers in the expressions, including the names of metrics.
     pub(crate) fn identifiers(&self) -> HashSet<String> {
         identifiers(&self.recording).chain(identifiers(&self.alerts)).map(str::to_owned).collect()
     }
@@ -117,12 +117,12 @@ fn is_recorded(rule: &Rule, needed: &HashSet<&str>) -> bool {
     rule.record.as_ref().is_some_and(|name| needed.contains(name.as_str()))
 }
 
-/// A file in `deploy/`.
+/// Returns the path of a file in `deploy/`.
 pub(crate) fn deployed(file: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy")).join(file)
 }
 
-/// The rules that are deployed.
+/// Returns the paths of the deployed rule files.
 pub(crate) fn deployed_rules() -> [PathBuf; 2] {
     ["prometheus/recording.yml", "prometheus/alerts.yml"].map(deployed)
 }

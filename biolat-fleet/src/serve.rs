@@ -1,4 +1,4 @@
-//! The nodes as targets of Prometheus: one HTTP server with a path for each node, and the list of them.
+//! Serves the nodes as Prometheus targets: one HTTP server with a path for each node, and a list of the targets.
 
 use std::{cell::RefCell, net::SocketAddr, rc::Rc, time::SystemTime};
 
@@ -17,13 +17,13 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use super::model::Node;
 
-/// The server; it ends when it is dropped.
+/// The server. It stops on drop.
 pub(crate) struct Targets {
     pub(crate) address: SocketAddr,
     _serving: JoinSet<()>,
 }
 
-/// Where the list of targets is.
+/// Path of the list of targets.
 pub(crate) const LIST: &str = "/targets";
 
 impl Targets {
@@ -44,7 +44,7 @@ impl Targets {
                         let answer = answer(&nodes, &list, &request);
                         async { answer }
                     });
-                    // An error is Prometheus' end of the connection.
+                    // An error means that Prometheus closed the connection.
                     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
                 while connections.try_join_next().is_some() {}
@@ -54,7 +54,7 @@ impl Targets {
     }
 }
 
-/// For `http_sd_configs`.
+/// Returns the list of targets for `http_sd_configs`.
 fn list(nodes: &[Node], address: SocketAddr) -> Value {
     let target = |(number, node): (usize, &Node)| {
         json!({
@@ -69,7 +69,7 @@ fn list(nodes: &[Node], address: SocketAddr) -> Value {
     nodes.iter().enumerate().map(target).collect()
 }
 
-/// The label `instance` of a node.
+/// Returns the `instance` label of a node.
 pub(crate) fn instance(node: &Node) -> String {
     format!("{}:9976", node.name())
 }
@@ -92,7 +92,7 @@ fn answer(
     Response::builder().header("content-type", Format::Protobuf.content_type()).body(exposition(&node).into())
 }
 
-/// What the daemon of a node answers to Prometheus.
+/// Returns the exposition that a node's daemon would send to Prometheus.
 pub(crate) fn exposition(node: &Node) -> Vec<u8> {
     encode(&node.snapshot(), ServerState::default(), HistogramFormat::default(), Format::Protobuf)
 }

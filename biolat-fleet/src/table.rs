@@ -1,6 +1,6 @@
-//! Tables on standard output.
+//! Formats tables for standard output.
 
-/// Columns of text: the first is aligned to the left, the others to the right.
+/// A table whose first column is left-aligned and whose others are right-aligned.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -44,7 +44,7 @@ impl std::fmt::Display for Table {
     }
 }
 
-/// A number with so many digits after the point, or a dash.
+/// Formats a number with this many decimals, or as a dash if there is none.
 pub(crate) fn number(value: Option<f64>, digits: usize) -> String {
     value
         .filter(|value| value.is_finite())

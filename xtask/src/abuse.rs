@@ -1,4 +1,4 @@
-//! `cargo xtask abuse`: the tests that attack the daemon, for longer than they take by default.
+//! `cargo xtask abuse`: runs the tests that attack the daemon for longer than usual.
 
 use std::{env, process::Command};
 
@@ -6,16 +6,16 @@ use anyhow::Result;
 
 use crate::process::{cargo, run};
 
-/// Random inputs of each property, for each minute.
+/// Random inputs per property and minute.
 const CASES_PER_MINUTE: u32 = 1000;
-/// Attacks by clients, of which there are about this many, take a fourth of the time.
+/// Approximate number of client attacks. Together they take a quarter of the time.
 const CLIENT_ATTACKS: u32 = 30;
 
-/// How often a drive hangs while a daemon is killed, for each minute: this takes a fourth of the time.
+/// How often a drive hangs while a daemon is killed, per minute. This takes a quarter of the time.
 const HANGS_PER_MINUTE: u32 = 5;
 
-/// Runs them for about so many minutes: inputs that are made at random, hostile clients, then what needs root: failing system
-/// calls, limits, drives that hang, history files that others change, hostile saved files, and the soak.
+/// Attacks for about `minutes`, not counting the soak: random inputs and hostile clients first, then the tests that need root,
+/// such as failing system calls, limits, hung drives and modified history files.
 pub(crate) fn abuse(minutes: u32) -> Result<()> {
     let attack_seconds = (minutes * 60 / 4 / CLIENT_ATTACKS).max(3);
     run(cargo(&["test", "--locked", "--package", "biolat-daemon"])
@@ -27,7 +27,7 @@ pub(crate) fn abuse(minutes: u32) -> Result<()> {
         "pins::",
         "killed_while_hung::",
         "history_file::",
-        "workloads::a_live_cgroup_keeps_its_room",
+        "workloads::live_cgroup_keeps_its_room",
         "soak::",
         "soak_restarts::",
     ];

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: runs the daemon's benchmarks, which are in `biolat-daemon/benches`.
+//! `cargo xtask bench`: runs the benchmarks in `biolat-daemon/benches`.
 
 use anyhow::Result;
 
@@ -11,20 +11,20 @@ use crate::{
 /// What to measure.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub(crate) enum Subject {
-    /// One I/O in the probe, compared with a minimal probe and with other tools
+    /// The probe, per I/O, compared with a minimal probe and other tools
     Probe,
     /// One collection
     Collect,
     /// One scrape, in each format
     Scrape,
-    /// Ways to do I/O: sync, libaio, io_uring
+    /// I/O engines: sync, libaio, io_uring
     Engines,
-    /// Nothing: build the benchmarks, and the program of `cargo xtask fleet`
+    /// Nothing: only build the benchmarks and `biolat-fleet`
     Build,
 }
 
 impl Subject {
-    /// Its benchmark.
+    /// Returns the benchmark's name.
     const fn name(self) -> Option<&'static str> {
         match self {
             Self::Probe => Some("probe"),

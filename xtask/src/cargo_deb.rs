@@ -1,4 +1,4 @@
-//! The tool cargo-deb, which writes the Debian package.
+//! Finds `cargo-deb`, which builds the Debian package.
 
 use std::{path::PathBuf, process::Command};
 
@@ -9,19 +9,19 @@ use crate::process::{self, output, root};
 const TOOL: &str = "cargo-deb";
 const TOOL_VERSION: &str = "3.8.0";
 
-/// Why no package can be built here; `None` if it can.
+/// Returns why no package can be built here, or `None` if it can.
 pub(crate) fn missing() -> Option<String> {
     find().err().map(|error| format!("{error:#}"))
 }
 
-/// The tool, in the version that the package needs.
+/// Returns the path of the tool, in the version that the package needs.
 pub(crate) fn find() -> Result<PathBuf> {
     let own = Some(root().join("target/tools/bin").join(TOOL)).filter(|path| path.is_file());
     let tool = own.or_else(|| process::find(TOOL)).with_context(|| {
         format!("no {TOOL}: cargo install {TOOL} --version {TOOL_VERSION} --locked --root target/tools")
     })?;
     let version = output(Command::new(&tool).arg("--version"))?;
-    // Another version may give other bytes.
+    // Another version may produce different bytes.
     if !version.contains(TOOL_VERSION) {
         bail!("{} is {}, but the package needs {TOOL_VERSION}", tool.display(), version.trim());
     }

@@ -1,8 +1,8 @@
-//! `cargo xtask ebpf`: builds the committed probe object, and checks that it matches its sources.
+//! `cargo xtask ebpf`: builds the committed probe object and checks that it matches its sources.
 //!
-//! The object is committed, so that building the daemon needs stable Rust only. Its manifest records the hashes of its sources,
-//! the versions of its dependencies, the compiler and the flags. `--check` compares them, and rebuilds the object to compare
-//! its bytes where the recorded compiler is installed. One object serves all architectures: `--check` builds it for each.
+//! The object is committed so that building the daemon needs only stable Rust. Its manifest records the hashes of its sources,
+//! the versions of its dependencies, the compiler and the flags. `--check` compares them with the workspace. If the recorded
+//! compiler is installed, it also rebuilds the object for every architecture and compares the bytes: one object serves them all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::process::{cargo, find, output, root, run};
 
-/// Binaries of `biolat-ebpf`: the probe, the test of its buckets, and the minimal probe of the benchmark.
+/// Binaries of `biolat-ebpf`: the probe, its bucket test, and the benchmark's minimal probe.
 const PROBE: &str = "biolat-ebpf";
 const CELLS: &str = "cells";
 const FLOOR: &str = "floor";
@@ -26,11 +26,11 @@ const MANIFEST: &str = "biolat-probe/object/biolat.bpf.manifest";
 const TARGET: &str = "bpfel-unknown-none";
 const LINKER: &str = "bpf-linker 0.13.0";
 
-/// Sources in the workspace; the manifest lists external dependencies by version.
+/// Sources in the workspace. The manifest lists external dependencies by version.
 const SOURCES: [&str; 4] =
     ["biolat-common/Cargo.toml", "biolat-common/src", "biolat-ebpf/Cargo.toml", "biolat-ebpf/src"];
 
-/// The complete build profile: the workspace's is for the daemon.
+/// The complete build profile. The workspace's own is meant for the daemon.
 const PROFILE: [&str; 6] = [
     "profile.release.opt-level=3",
     "profile.release.codegen-units=1",
@@ -40,12 +40,12 @@ const PROFILE: [&str; 6] = [
     "profile.release.lto='off'",
 ];
 
-/// The architecture of the kernel, in the flags: it matters only to what reads registers.
+/// The kernel's architecture in the flags. It matters only to code that reads registers.
 const ARCHITECTURE: &str = "x86_64";
-/// Others that the same object serves.
+/// Other architectures that the same object serves.
 const OTHER_ARCHITECTURES: [&str; 1] = ["aarch64"];
 
-/// `v3` has 32-bit arithmetic and needs Linux 5.1. The linker generates BTF from debug information.
+/// `v3` has 32-bit arithmetic and needs Linux 5.1. The linker generates BTF from the debug information.
 const RUSTFLAGS: [&str; 5] =
     ["--cfg", "bpf_target_arch=\"x86_64\"", "-Cdebuginfo=2", "-Ctarget-cpu=v3", "-Clink-arg=--btf"];
 
@@ -83,7 +83,7 @@ pub(crate) fn check(strict: bool) -> Result<()> {
     let differing: Vec<_> = keys.into_iter().filter(|&key| recorded.get(key) != expected.get(key)).collect();
     if !differing.is_empty() {
         let names: Vec<_> = differing.into_iter().map(String::as_str).collect();
-        bail!("the committed probe is stale, as {} changed: {REMEDY}", names.join(", "));
+        bail!("the committed probe is stale: changed: {}; {REMEDY}", names.join(", "));
     }
     match Toolchain::find(Some(&compiler)) {
         Ok(toolchain) => {
@@ -101,23 +101,23 @@ pub(crate) fn check(strict: bool) -> Result<()> {
     Ok(())
 }
 
-/// Builds the object of the `buckets` test and returns its path.
+/// Builds the object for the `buckets` test suite and returns its path.
 pub(crate) fn build_cells() -> Result<PathBuf> {
     Toolchain::find(None)?.build_file(CELLS)
 }
 
-/// Builds the minimal probe that the benchmark compares with, and returns its path.
+/// Builds the minimal probe that the benchmark compares against, and returns its path.
 pub(crate) fn build_floor() -> Result<PathBuf> {
     Toolchain::find(None)?.build_file(FLOOR)
 }
 
-/// Why eBPF objects cannot be built here; `None` if they can.
+/// Returns why eBPF objects cannot be built here, or `None` if they can.
 pub(crate) fn missing() -> Option<String> {
     Toolchain::find(None).err().map(|error| format!("{error:#}"))
 }
 
 impl Toolchain {
-    /// Finds the compiler of version `wanted`, or any.
+    /// Finds the compiler of version `wanted`, or any compiler.
     fn find(wanted: Option<&str>) -> Result<Self> {
         let linker = linker()?;
         let candidates: Vec<_> = compilers().into_iter().filter(|(rustc, _)| rustc.is_file()).collect();
@@ -146,7 +146,7 @@ impl Toolchain {
         }
     }
 
-    /// Builds an object: the same bytes in any directory.
+    /// Builds an object. Its bytes do not depend on the directory.
     fn build(&self, binary: &str) -> Result<Vec<u8>> {
         fs::read(self.build_file(binary)?).with_context(|| format!("cannot read the built {binary}"))
     }
@@ -155,8 +155,8 @@ impl Toolchain {
         self.build_for(ARCHITECTURE, binary)
     }
 
-    /// Fails if the probe's programs would be others for kernels of another architecture, as they are if one reads a
-    /// function's arguments from registers. All sections are compared but those that name source files.
+    /// Fails if the probe's programs differ for kernels of another architecture, as they would if one read a function's
+    /// arguments from registers. Compares all sections except those that name source files.
     fn check_other_architectures(&self) -> Result<()> {
         let programs = |architecture| {
             let object = self.build_for(architecture, PROBE)?;
@@ -173,7 +173,7 @@ impl Toolchain {
                     "the probe for kernels on {other} differs from the one on {ARCHITECTURE}: one object no longer serves both"
                 );
             }
-            println!("its programs serve kernels on {other}, too: a build for it has the same bytes");
+            println!("its programs also serve kernels on {other}: a build for them has the same bytes");
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl Toolchain {
         if let Some(home) = home {
             flags.push(format!("--remap-path-prefix={}=cargo", home.display()));
         }
-        // The same for all: what runs on this machine is built once.
+        // Shared by all architectures, so that code that runs on this machine is built once.
         let target_dir = root.join("target/ebpf");
         let mut command = Command::new(&self.cargo);
         command.current_dir(&root);
@@ -230,7 +230,7 @@ impl Toolchain {
     }
 }
 
-/// Candidate compilers with their cargo: the distribution's and rustup's.
+/// Returns candidate compilers with their cargo: the distribution's and rustup's.
 fn compilers() -> Vec<(PathBuf, PathBuf)> {
     let mut found = vec![("/usr/bin/rustc".into(), "/usr/bin/cargo".into())];
     let home = std::env::var_os("RUSTUP_HOME")
@@ -266,7 +266,7 @@ fn strip(llvm: &str) -> Result<PathBuf> {
         .ok_or_else(|| anyhow!("no llvm-objcopy: apt-get install llvm-{llvm}"))
 }
 
-/// The manifest that this object would have if built now.
+/// Returns the manifest that this object would have if it were built now.
 fn expected(object: &[u8], compiler: &str) -> Result<BTreeMap<String, String>> {
     let mut manifest = BTreeMap::from([
         ("object".to_owned(), hash(object)),
@@ -288,7 +288,7 @@ fn expected(object: &[u8], compiler: &str) -> Result<BTreeMap<String, String>> {
     Ok(manifest)
 }
 
-/// The probe's external dependencies, including procedural macros, with their versions in `Cargo.lock`.
+/// Returns the probe's external dependencies, including procedural macros, with their versions from `Cargo.lock`.
 fn dependencies() -> Result<Vec<String>> {
     let arguments = ["tree", "--locked", "--package", "biolat-ebpf", "--target", "all", "--prefix", "none"];
     let tree = output(cargo(&arguments).args(["--edges", "normal", "--format", "{p}"]))?;
@@ -338,7 +338,7 @@ mod tests {
     use super::{hash, read_manifest, write_manifest};
 
     #[test]
-    fn a_manifest_is_read_as_written() {
+    fn manifest_round_trips() {
         let manifest = BTreeMap::from([
             ("flags".to_owned(), "--cfg x=\"y: z\"".to_owned()),
             ("source a/b.rs".to_owned(), hash(b"")),

@@ -1,4 +1,4 @@
-//! `cargo xtask fleet`: a synthetic fleet and a real Prometheus, in `biolat-fleet`.
+//! `cargo xtask fleet`: builds and runs `biolat-fleet`, a synthetic fleet scraped by a real Prometheus.
 
 use std::process::Command;
 
@@ -14,15 +14,15 @@ use crate::{
 const PROMETHEUS: Requirement = Requirement::Tool("bin/prometheus");
 
 pub(crate) fn fleet(flags: &[String]) -> Result<()> {
-    let does_without = flags.first().is_some_and(|command| command == "weeks");
-    if !does_without && let Some(missing) = PROMETHEUS.missing() {
+    let needs_prometheus = flags.first().is_none_or(|command| command != "weeks");
+    if needs_prometheus && let Some(missing) = PROMETHEUS.missing() {
         bail!("{missing}");
     }
     let mut command = cargo("run")?;
     run(command.arg("--").args(flags).env("BIOLAT_TEST_PROMETHEUS", tool("bin/prometheus")))
 }
 
-/// Builds the program.
+/// Builds `biolat-fleet` without running it.
 pub(crate) fn build() -> Result<()> {
     run(&mut cargo("build")?)
 }

@@ -1,4 +1,4 @@
-//! Scratch directories.
+//! Creates scratch directories.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Requirements of tests and checks: what this machine lacks, and the command that installs it. Also where tools are.
+//! Requirements of tests and checks: which are missing on this machine, and how to install them. Also locates tools.
 
 use std::{os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
@@ -7,39 +7,39 @@ use crate::process::{self, find};
 /// A requirement of a test or a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requirement {
-    /// Root, or sudo that asks for no password, to load the probe and attach loop devices.
+    /// Root or passwordless sudo, to load the probe and attach loop devices.
     RootOrSudo,
-    /// xtask itself has to run as root: it calls chroot, mounts and installs packages.
+    /// Root for xtask itself, which calls chroot, mounts and installs packages.
     Root,
     /// The kernel's BTF.
     Btf,
     /// The loop driver.
     Loop,
-    /// Memory and process limits for control groups, of either version.
+    /// cgroups, v1 or v2, with memory and process limits.
     Cgroups,
-    /// A program, and its Debian package.
+    /// A program and its Debian package.
     Program(&'static str, &'static str),
     /// A file or directory that `.ci/install` creates in `target/tools`.
     Tool(&'static str),
-    /// A Python module, and its package.
+    /// A Python module and its package.
     PythonPackage(&'static str, &'static str),
     /// The toolchain that builds the eBPF objects.
     ProbeCompiler,
     /// `cargo-deb`, which builds the Debian package.
     CargoDeb,
-    /// A temporary directory on a disk or partition, for tests that need a device with its own requests.
+    /// A temporary directory on a disk or partition, for tests that need a device with requests of its own.
     TemporaryFilesOnDisk,
 }
 
 impl Requirement {
-    /// Why it is missing and how to install it; `None` if it is there.
+    /// Returns why it is missing and how to install it, or `None` if it is there.
     pub(crate) fn missing(self) -> Option<String> {
         match self {
             Self::RootOrSudo if is_root() => None,
             Self::RootOrSudo if find("sudo").is_none() => {
                 Some("neither root nor sudo: run as root, or apt-get install sudo".into())
             }
-            Self::RootOrSudo => (!sudo_asks_for_nothing())
+            Self::RootOrSudo => (!sudo_is_passwordless())
                 .then(|| "not root, and sudo asks for a password: run as root, or run sudo --validate first".into()),
             Self::Root => (!is_root()).then(|| "not root: run as root".into()),
             Self::Btf => (!Path::new("/sys/kernel/btf/vmlinux").exists())
@@ -47,7 +47,7 @@ impl Requirement {
             Self::Loop => (!Path::new("/dev/loop-control").exists())
                 .then(|| "no loop driver: modprobe loop, or boot a kernel with CONFIG_BLK_DEV_LOOP".into()),
             Self::Cgroups => (!has_cgroups()).then(|| {
-                "no writable control groups with memory and pids: mount /sys/fs/cgroup, or run outside of a container".into()
+                "no writable cgroups with memory and pids: mount /sys/fs/cgroup, or run outside a container".into()
             }),
             Self::Program(program, package) => {
                 find(program).is_none().then(|| format!("no {program}: apt-get install {package}"))
@@ -62,7 +62,7 @@ impl Requirement {
             }),
             Self::ProbeCompiler => crate::ebpf::missing(),
             Self::CargoDeb => crate::cargo_deb::missing(),
-            Self::TemporaryFilesOnDisk => (!temporary_files_are_on_a_disk()).then(|| {
+            Self::TemporaryFilesOnDisk => (!temp_dir_is_on_disk()).then(|| {
                 format!(
                     "{} is not on a disk or partition: set TMPDIR to a directory on one",
                     std::env::temp_dir().display()
@@ -72,7 +72,7 @@ impl Requirement {
     }
 }
 
-/// The missing ones of these requirements with their fixes; `None` if all are there.
+/// Returns which of these requirements are missing, with their fixes, or `None` if all are there.
 pub(crate) fn missing<'a>(needs: impl IntoIterator<Item = &'a Requirement>) -> Option<String> {
     let missing: Vec<_> = needs.into_iter().filter_map(|need| need.missing()).collect();
     if missing.is_empty() { None } else { Some(missing.join("; ")) }
@@ -86,18 +86,18 @@ pub(crate) fn is_root() -> bool {
         .any(|line| line.strip_prefix("Uid:").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0")))
 }
 
-/// The Python interpreter for tests: the one in `target/python`, else the system's.
+/// Returns the Python interpreter for tests: the one in `target/python`, otherwise the system's.
 pub(crate) fn python() -> std::path::PathBuf {
     let own = process::root().join("target/python/bin/python3");
     if own.exists() { own } else { "python3".into() }
 }
 
-/// The path of a tool in `target/tools`, where `.ci/install` puts it.
+/// Returns the path of a tool in `target/tools`, where `.ci/install` puts it.
 pub(crate) fn tool(path: &str) -> std::path::PathBuf {
     process::root().join("target/tools").join(path)
 }
 
-/// Cargo options that run the built program with sudo; none for root.
+/// Returns cargo options that run the built program with sudo, or none if this is root.
 pub(crate) fn runner() -> Vec<&'static str> {
     if is_root() {
         Vec::new()
@@ -106,7 +106,7 @@ pub(crate) fn runner() -> Vec<&'static str> {
     }
 }
 
-/// A command that runs a program as root, with sudo if needed, in the workspace's root directory.
+/// Returns a command that runs a program as root, with sudo if needed, in the workspace's root directory.
 pub(crate) fn as_root(program: &Path) -> Command {
     if is_root() {
         return process::command(program, &[]);
@@ -116,8 +116,8 @@ pub(crate) fn as_root(program: &Path) -> Command {
     command
 }
 
-/// With the options of [`runner`].
-fn sudo_asks_for_nothing() -> bool {
+/// Tries sudo with the options of [`runner`].
+fn sudo_is_passwordless() -> bool {
     let mut sudo = Command::new("sudo");
     let outcome = sudo.args(["--non-interactive", "--preserve-env", "true"]).output();
     outcome.is_ok_and(|output| output.status.success())
@@ -132,7 +132,7 @@ fn has_cgroups() -> bool {
     })
 }
 
-fn temporary_files_are_on_a_disk() -> bool {
+fn temp_dir_is_on_disk() -> bool {
     let Ok(metadata) = std::fs::metadata(std::env::temp_dir()) else { return false };
     // glibc's encoding of dev_t, for major numbers below 4096 and minor numbers below 2^20.
     let (major, minor) =

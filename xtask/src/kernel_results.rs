@@ -1,5 +1,5 @@
-//! The results of kernel tests on the host and in emulated machines, in `docs/kernel-tests.json`, and the table in
-//! `docs/kernels.md` that is made from them.
+//! Records the results of kernel tests, on the host and in emulated machines, in `docs/kernel-tests.json`, and generates the
+//! table in `docs/kernels.md` from them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +18,10 @@ use crate::{
 const FILE: &str = "docs/kernel-tests.json";
 const TABLE: (&str, &str) = ("docs/kernels.md", "kernel tests");
 
-/// The results of a run on a kernel.
+/// Results of one run on one kernel.
 #[derive(Clone)]
 pub(crate) struct KernelRun {
-    /// As `uname -r` prints it.
+    /// Output of `uname -r`.
     pub(crate) release: String,
     pub(crate) architecture: Architecture,
     /// `host` or `emulated`.
@@ -29,7 +29,7 @@ pub(crate) struct KernelRun {
     pub(crate) passed: BTreeSet<String>,
     /// Tests that this kernel or machine cannot run, with the reason.
     pub(crate) skipped: BTreeMap<String, String>,
-    /// Tests that failed or did not end.
+    /// Tests that failed or did not finish.
     pub(crate) failed: BTreeSet<String>,
 }
 
@@ -41,26 +41,26 @@ impl KernelRun {
     }
 }
 
-/// The results of the kernels by architecture and series.
+/// Results by kernel series and architecture, as named by [`series`].
 type Results = BTreeMap<String, KernelResults>;
 
-/// What ran on a kernel.
+/// Recorded results of one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct KernelResults {
     release: String,
     architecture: String,
     machines: BTreeSet<String>,
-    /// Of the latest run.
+    /// Date of the latest run.
     date: String,
-    /// Tests by suite.
+    /// Passed tests by suite.
     passed: BTreeMap<String, BTreeSet<String>>,
     failed: BTreeSet<String>,
-    /// With what the kernel or the machine lacks.
+    /// Skipped tests, each with what the kernel or the machine lacks.
     skipped: BTreeMap<String, String>,
 }
 
-/// Writes the results of each kernel, in the place of those of an earlier kernel of its series. Unless all tests ran, results of
-/// other tests on the same kernel stay.
+/// Writes the results of each kernel, replacing those of an earlier kernel of its series. Unless all tests ran (`is_whole`),
+/// keeps the results of other tests on the same kernel.
 pub(crate) fn write<'a>(runs: impl IntoIterator<Item = &'a KernelRun>, is_whole: bool) -> Result<()> {
     let mut all = read()?;
     let date = output(Command::new("date").args(["-u", "+%F"]))?;
@@ -146,8 +146,8 @@ fn suite_and_name(test: &str) -> (&str, &str) {
     test.split_once("::").unwrap_or((test, ""))
 }
 
-/// `6.12.117+deb13-cloud-amd64` is of the series `6.12`, `6.12.117+deb13-arm64-16k` of `6.12-arm64-16k`, and `6.18.1` on arm64 of
-/// `6.18-arm64`.
+/// Returns the series of a kernel: `6.12` for `6.12.117+deb13-cloud-amd64`, `6.12-arm64-16k` for `6.12.117+deb13-arm64-16k`, and
+/// `6.18-arm64` for `6.18.1` on arm64.
 fn series(run: &KernelRun) -> String {
     let numbers = run.release.split('.').take(2).collect::<Vec<_>>().join(".");
     if run.architecture == Architecture::AMD64 {
@@ -158,7 +158,7 @@ fn series(run: &KernelRun) -> String {
     numbers + flavour
 }
 
-/// The file's text before, in and after the table.
+/// Splits the file's text into the parts before, in and after the table.
 fn parts(text: &str) -> Result<(&str, &str, &str)> {
     let begin = format!("<!-- generated: {} -->\n", TABLE.1);
     let place = text.find(&begin).with_context(|| format!("{} has no {begin}", TABLE.0))? + begin.len();
@@ -178,7 +178,7 @@ fn table(all: &Results) -> String {
     )
 }
 
-/// By number, and those of another architecture after the others.
+/// Sorts by version number, with arm64 after amd64.
 fn sort_key(series: &str) -> (bool, Vec<u32>) {
     let numbers = series.split(['.', '-']).map_while(|number| number.parse().ok());
     (series.contains("arm64"), numbers.collect())
@@ -192,7 +192,7 @@ mod tests {
     use crate::{process::root, static_build::Architecture};
 
     #[test]
-    fn the_documentation_has_the_recorded_results() {
+    fn documentation_has_the_recorded_results() {
         let text = fs::read_to_string(root().join(TABLE.0)).unwrap();
         let expected = table(&read().unwrap());
         assert_eq!(parts(&text).unwrap().1, expected, "rewrite it: cargo xtask test --write, or vm --write");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_for_each_series() {
+    fn table_has_a_row_per_series() {
         let mut all = Results::new();
         let tests = ["api::a", "api::b", "counts::a"];
         let runs = [
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_run_again_replace_their_results() {
+    fn rerun_tests_replace_their_results() {
         let mut all = Results::new();
         let mut add = |run: KernelRun, date: &str, is_whole: bool| {
             add(&mut all, &[&run], date, is_whole);

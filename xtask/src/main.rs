@@ -1,4 +1,4 @@
-//! The developer commands, `cargo xtask <command>`: one module each.
+//! Command line of `cargo xtask`. Each command is a module.
 
 mod abuse;
 mod bench;
@@ -32,24 +32,24 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
-    /// Run every test that this machine can run; list the others with their missing requirements
+    /// Run every test that this machine can run, and list the others with what they lack
     Test(test::Tests),
-    /// Attack the daemon: random requests, files and answers, hostile clients, failing system calls, and a soak
+    /// Attack the daemon with random requests, files and responses, hostile clients and failing system calls, then soak it
     Abuse {
-        /// How long, about; the soak alone takes that long again
+        /// Approximate duration without the soak, which takes as long again
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1440))]
         minutes: u32,
     },
-    /// Run the kernel tests on other kernels and drives, in emulated machines
+    /// Run the kernel tests in emulated machines, with other kernels and drives
     Vm(vm::Matrix),
-    /// Measure the cost of the probe, a collection or a scrape, or compare ways to do I/O
+    /// Measure the cost of the probe, a collection or a scrape, or compare I/O engines
     Bench {
         subject: bench::Subject,
         /// Arguments for the benchmark: `-- --help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
-    /// Measure what a synthetic fleet costs a real Prometheus, and how well the rules find sick drives
+    /// Measure the cost of a synthetic fleet to a real Prometheus, and how well the rules find sick drives
     Fleet {
         /// Arguments: `-- --help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -57,42 +57,42 @@ enum Command {
     },
     /// Rebuild the committed probe object and its manifest
     Ebpf {
-        /// Write nothing: fail if the committed probe does not match its sources
+        /// Only verify, and fail if the committed probe does not match its sources
         #[arg(long)]
         check: bool,
-        /// With --check: also fail if the recorded compiler, needed for a rebuild, is missing
+        /// With --check: also fail if the recorded compiler, which a rebuild needs, is missing
         #[arg(long, requires = "check")]
         strict: bool,
     },
-    /// Build the release artifacts in target/dist: static binaries, their bills of materials, Debian packages and the image
+    /// Build the release artifacts in target/dist: static binaries, their SBOMs, Debian packages and the image
     Dist {
-        /// Build again in another directory, for this machine's architecture, and fail if a byte differs
+        /// Rebuild in another directory, for this machine's architecture only, and fail if any byte differs
         #[arg(long)]
         check: bool,
-        /// With --check: build the dependencies again too
+        /// With --check: rebuild the dependencies as well
         #[arg(long, requires = "check")]
         whole: bool,
         /// Build for this architecture only: amd64 or arm64
         #[arg(long, value_name = "ARCHITECTURE", conflicts_with = "check")]
         only: Option<String>,
     },
-    /// Check the files in deploy/ and the release artifacts with the tools their users use
+    /// Check the files in deploy/ and the release artifacts with the tools that users run on them
     Deploy {
         /// Fail if a tool is missing
         #[arg(long)]
         strict: bool,
-        /// Check nothing: regenerate files such as the dashboards and the plain Kubernetes manifest
+        /// Instead of checking, regenerate files such as the dashboards and the plain Kubernetes manifest
         #[arg(long, conflicts_with = "strict")]
         write: bool,
-        /// Check only files, only what also runs programs, only what boots a machine, or only the cluster
+        /// Run only the checks of this kind
         #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["write", "component"])]
         only: Option<deploy::Kind>,
-        /// Check or write this component only, such as grafana or package
+        /// Check or write only this component, such as grafana or package
         component: Option<String>,
     },
-    /// Retake the README's screenshot of the page: one minute of load on loop devices
+    /// Retake the README's screenshot of the page, with a minute of load on loop devices
     Screenshot,
-    /// Check for import cycles; check formatting, dependencies, clippy (daemon and probe) and documentation
+    /// Check import cycles, formatting, dependencies, clippy (daemon and probe) and documentation
     Lint {
         /// Fail if a tool is missing
         #[arg(long)]

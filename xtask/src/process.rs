@@ -1,4 +1,4 @@
-//! Runs and finds programs.
+//! Finds and runs programs.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,18 +13,18 @@ pub(crate) fn root() -> PathBuf {
     std::env::var_os(ROOT).map(PathBuf::from).or_else(built_in).unwrap_or_default()
 }
 
-/// The environment variable that selects another workspace than the one xtask was built in.
+/// Environment variable that selects a workspace other than the one xtask was built in.
 pub(crate) const ROOT: &str = "BIOLAT_ROOT";
 
-/// A command that runs in the workspace's root directory.
+/// Returns a command that runs in the workspace's root directory.
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
     command
 }
 
-/// The cargo that started xtask, without the variables that it set for xtask: build scripts of dependencies would see them and
-/// run again, and all that depends on them would be built again.
+/// Returns a command for the cargo that started xtask, without the variables it set for xtask. They would make build scripts run
+/// again and everything that depends on them be rebuilt.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments);
     for (name, _) in std::env::vars_os() {
@@ -57,7 +57,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Runs a command and returns its standard output. A nonzero exit status is an error, with all that the command printed.
+/// Runs a command and returns its standard output. A nonzero exit status is an error that contains the command's output.
 pub(crate) fn quiet_output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command.output().with_context(|| format!("cannot run {shown}"))?;
@@ -77,7 +77,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A command as it is typed.
+/// Formats a command as it would be typed.
 pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

@@ -10,7 +10,7 @@ use crate::{host, process::cargo};
 pub(crate) fn run(flags: &[String]) -> Result<()> {
     let mut command = cargo(&["run", "--release", "--locked", "--package", "biolat-daemon"]);
     command.args(host::runner()).arg("--").args(flags);
-    // This process becomes cargo, and cargo becomes the daemon: signals reach the daemon directly.
+    // Cargo replaces this process, and the daemon replaces cargo, so signals reach the daemon directly.
     let error = command.exec();
     Err(anyhow!("cannot run cargo: {error}"))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask screenshot`: takes the README's screenshot of the page, with a real daemon and devices under load.
+//! `cargo xtask screenshot`: takes the README's screenshot of the page, from a real daemon with devices under load.
 
 use std::{
     fs::{self, File},
@@ -29,8 +29,8 @@ const REQUIREMENTS: [Requirement; 4] = [
     Requirement::TemporaryFilesOnDisk,
 ];
 
-/// The load of each device. The first device is in memory, the other two are on a disk: one gets random reads and, every few
-/// seconds, large writes that delay them; one gets writes and flushes.
+/// fio options for each device. The first device is in memory. The other two are on a disk: one gets random reads and, every few
+/// seconds, large writes that delay them; the other gets writes and flushes.
 const LOADS: [&str; 4] = [
     "--filename={0} --rw=randrw --rwmixread=80 --bs=4k --rate_iops=1500,400 --ioengine=psync",
     "--filename={1} --rw=randread --bs=4k --iodepth=4 --rate_iops=500 --ioengine=libaio",
@@ -38,7 +38,6 @@ const LOADS: [&str; 4] = [
     "--filename={2} --rw=randwrite --bs=16k --fsync=4 --rate_iops=120 --ioengine=psync",
 ];
 
-/// Takes the screenshot.
 pub(crate) fn screenshot() -> Result<()> {
     let needs = test::KERNEL_TEST_REQUIREMENTS.iter().chain(&REQUIREMENTS).chain(suites::BROWSER);
     if let Some(missing) = host::missing(needs) {
@@ -62,7 +61,7 @@ pub(crate) fn screenshot() -> Result<()> {
     println!("running one minute of load");
     thread::sleep(LOAD);
     let screenshot = root().join(SCREENSHOT);
-    // The footer names the commit: it would be out of date soon.
+    // The footer names the commit, which would soon be out of date.
     for command in [
         json!({"do": "evaluate", "text": "document.querySelector('footer').remove()"}),
         json!({"do": "screenshot", "path": screenshot, "whole": true}),
@@ -92,7 +91,7 @@ fn fio(devices: &[LoopDevice]) -> Command {
     fio
 }
 
-/// Runs the daemon with another host name, as the page shows it.
+/// Runs the daemon with a neutral host name, because the page shows it.
 fn daemon(devices: &[LoopDevice]) -> Command {
     let names: Vec<_> = devices.iter().map(|device| &*device.name).collect();
     let mut daemon = command(
@@ -104,7 +103,7 @@ fn daemon(devices: &[LoopDevice]) -> Command {
     daemon
 }
 
-/// A loop device of 512 MiB. It is already detached and its file unlinked: the kernel removes both when the last user closes
+/// A loop device of 512 MiB. It is already detached and its file unlinked, so the kernel removes both when the last user closes
 /// it, even if xtask is killed.
 struct LoopDevice {
     name: String,
@@ -115,7 +114,7 @@ impl LoopDevice {
     fn attach(folder: &Path, direct: &str) -> Result<Self> {
         let path: PathBuf = folder.join(format!("biolat-screenshot-{}", std::process::id()));
         let direct = format!("--direct-io={direct}");
-        // Allocated blocks: reads of a hole do no I/O.
+        // Allocate the blocks: reading a hole does no I/O.
         let file = path.to_string_lossy();
         let attached = run(Command::new("dd")
             .args(["if=/dev/zero", "bs=1M", "count=512", "status=none"])
@@ -142,7 +141,7 @@ impl KilledOnDrop {
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        // SIGTERM, not SIGKILL: fio has to end its job processes.
+        // SIGTERM, not SIGKILL: fio has to stop its job processes.
         let _ = Command::new("kill").arg(self.0.id().to_string()).stderr(Stdio::null()).status();
         let _ = self.0.wait();
     }

@@ -1,5 +1,6 @@
-//! Statically linked release builds: the released daemon, the tests for guests, the benchmarks and the fleet. All have the same
-//! profile, flags and target directory, so their dependencies are built once. Only the tests' own crate is optimized less.
+//! Builds statically linked release binaries: the released programs, the tests for guests, the benchmarks and `biolat-fleet`. All
+//! have the same profile, flags and target directory, so their dependencies are built once. Only the tests' own crate is
+//! optimized less.
 
 use std::{
     fs,
@@ -32,11 +33,11 @@ pub(crate) struct Architecture {
     /// The name in images and packages.
     pub(crate) name: &'static str,
     pub(crate) target: &'static str,
-    /// The largest allowed size of each of [`PROGRAMS`], in bytes. Raising it is a deliberate decision.
+    /// Maximum size of each of [`PROGRAMS`], in bytes. Raising it is a deliberate decision.
     pub(crate) max_bytes: [u64; PROGRAMS.len()],
-    /// For a cross build: the linker, and the C library, whose presence is checked.
+    /// For a cross build: the linker, and the C library that must be present.
     cross: Option<(&'static str, &'static str)>,
-    /// QEMU's emulator of a process, with its Debian package.
+    /// QEMU's user-mode emulator and its Debian package.
     pub(crate) user_emulator: (&'static str, &'static str),
 }
 
@@ -62,7 +63,7 @@ impl Architecture {
         own.context("nothing is built for this machine's architecture")
     }
 
-    /// From its name, as an option of the command line.
+    /// Parses the value of a command line option.
     pub(crate) fn named(option: &str, name: &str) -> Result<Self> {
         let known = || Self::ALL.map(|each| each.name).join(", ");
         let found = Self::ALL.into_iter().find(|each| each.name == name);
@@ -73,12 +74,12 @@ impl Architecture {
         self.target.starts_with(std::env::consts::ARCH)
     }
 
-    /// QEMU's emulator of a process of this architecture.
+    /// Returns a command for QEMU's user-mode emulator of this architecture.
     pub(crate) fn user_emulator(self) -> Command {
         Command::new(self.user_emulator.0)
     }
 
-    /// A command that runs a program for this architecture, without its system.
+    /// Returns a command that runs a program of this architecture, emulated if necessary.
     pub(crate) fn runner(self, program: &Path) -> Command {
         if self.is_host() {
             return Command::new(program);
@@ -88,7 +89,7 @@ impl Architecture {
         command
     }
 
-    /// Why nothing can be built for this architecture here; `None` if it can.
+    /// Returns why nothing can be built for this architecture here, or `None` if it can.
     pub(crate) fn missing(self) -> Option<String> {
         let (linker, library) = self.cross?;
         if find(linker).is_none() || !Path::new(library).is_file() {
@@ -98,7 +99,7 @@ impl Architecture {
         self.cross_cargo().err().map(|error| format!("{error:#}"))
     }
 
-    /// A compiler with this architecture's standard library: rustup's, or Debian's as set up by `.ci/install`.
+    /// Returns a compiler with this architecture's standard library: rustup's, or Debian's as set up by `.ci/install`.
     fn rustc(self) -> Result<PathBuf> {
         let candidates = ["rustc".into(), tool(&format!("rust-{}/rustc", self.name))];
         candidates.into_iter().find(|rustc| has_library(rustc, self.target)).with_context(|| {
@@ -109,7 +110,7 @@ impl Architecture {
         })
     }
 
-    /// A cargo that uses this compiler.
+    /// Returns a command for a cargo that uses this compiler.
     fn cross_cargo(self) -> Result<Command> {
         let rustc = self.rustc()?;
         if rustc == Path::new("rustc") {
@@ -126,7 +127,7 @@ impl Architecture {
         Ok(cargo)
     }
 
-    /// The libraries that are linked statically and are no crates.
+    /// Returns the statically linked libraries that are not crates.
     pub(crate) fn libraries(self) -> Result<[Library; 2]> {
         let version = output(command(self.rustc()?, &["--version"]).env_remove("RUSTUP_TOOLCHAIN"))?;
         let version = version.split(' ').nth(1).context("rustc has no version")?.to_owned();
@@ -142,7 +143,7 @@ impl Architecture {
     }
 }
 
-/// A statically linked library that is no crate.
+/// A statically linked library that is not a crate.
 pub(crate) struct Library {
     pub(crate) name: &'static str,
     /// Vendor and product in vulnerability databases.
@@ -151,7 +152,7 @@ pub(crate) struct Library {
     pub(crate) license: &'static str,
 }
 
-/// The version in the banner of the GNU C Library.
+/// Returns the version in the banner of the GNU C Library.
 fn glibc_version(archive: &[u8]) -> Option<String> {
     const BANNER: &[u8] = b" release version ";
     let start = archive.windows(BANNER.len()).position(|bytes| bytes == BANNER)? + BANNER.len();
@@ -167,29 +168,29 @@ fn has_library(rustc: &Path, target: &str) -> bool {
     printed.status.success() && sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
 }
 
-/// The target directory of static builds, whose flags differ from those of other builds. Each architecture has one of its own:
-/// cargo builds once at a time in a directory, and their compilers may differ.
+/// Returns the target directory of static builds, which have different flags than other builds. Each architecture has its own,
+/// because cargo locks a target directory while building and the compilers may differ.
 pub(crate) fn target_dir(architecture: Architecture) -> PathBuf {
     root().join("target/static").join(architecture.name)
 }
 
-/// Where static builds for an architecture put their programs.
+/// Returns the directory where static builds for an architecture put their programs.
 pub(crate) fn folder(architecture: Architecture) -> PathBuf {
     target_dir(architecture).join(architecture.target).join("release")
 }
 
-/// Builds the programs of the release for an architecture, together: so they share their dependencies.
+/// Builds the released programs for an architecture in one go, so that they share their dependencies.
 pub(crate) fn build_programs(architecture: Architecture) -> Result<()> {
     let mut command = static_cargo("build", DAEMON.package, architecture)?;
     run(command.args(["--package", TOOL.package, "--bins", "--release"]))
 }
 
-/// A cargo that builds, runs, tests or benchmarks a package as the released binary is built.
+/// Returns a cargo command that builds, runs, tests or benchmarks a package the way the released binaries are built.
 pub(crate) fn static_cargo(verb: &str, package: &str, architecture: Architecture) -> Result<Command> {
     let mut flags = flags()?;
     let mut command = match architecture.cross {
         None => {
-            // Half a megabyte less: most relocations take a bit each.
+            // Saves half a megabyte: most relocations then take one bit each.
             flags.push("-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned());
             cargo(&[])
         }
@@ -199,19 +200,19 @@ pub(crate) fn static_cargo(verb: &str, package: &str, architecture: Architecture
         }
     };
     command.args([verb, "--locked", "--package", package]);
-    // With an explicit target, the flags do not apply to build scripts, which run on the host.
+    // An explicit target keeps the flags away from build scripts, which run on the host.
     command.args(["--target", architecture.target, "--target-dir"]).arg(target_dir(architecture));
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env_remove("RUSTFLAGS");
     command.env("BIOLAT_REVISION", revision()?);
     Ok(command)
 }
 
-/// The commit: from the environment, else from git.
+/// Returns the commit from the environment, otherwise from git.
 pub(crate) fn revision() -> Result<String> {
     Ok(from_env_or_git("BIOLAT_REVISION", &["rev-parse", "--short=12", "HEAD"])?.trim().to_owned())
 }
 
-/// A property of the last commit: an environment variable or, if it is unset, what git prints.
+/// Returns a property of the last commit: the environment variable or, if it is unset, the output of git.
 pub(crate) fn from_env_or_git(variable: &str, arguments: &[&str]) -> Result<String> {
     let given = std::env::var(variable).ok().filter(|text| !text.is_empty());
     let from_git = || output(Command::new("git").args(arguments).current_dir(root()));
@@ -219,10 +220,10 @@ pub(crate) fn from_env_or_git(variable: &str, arguments: &[&str]) -> Result<Stri
     text.with_context(|| format!("cannot get the last commit from git: set {variable}"))
 }
 
-/// Links statically, and removes this machine's paths from panic messages.
+/// Returns flags that link statically and remove this machine's paths from panic messages.
 fn flags() -> Result<Vec<String>> {
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
-    // One directory for each registry, with a hash of its URL in the name.
+    // Each registry has a directory, with a hash of its URL in the name.
     let sources = cargo_home()?.join("registry/src");
     for registry in fs::read_dir(&sources).with_context(|| format!("cannot list {}", sources.display()))? {
         flags.push(format!("--remap-path-prefix={}=cargo", registry?.path().display()));
@@ -230,15 +231,15 @@ fn flags() -> Result<Vec<String>> {
     Ok(flags)
 }
 
-/// Parts of paths of this machine that must not be in an artifact.
+/// Returns path prefixes of this machine that must not appear in an artifact.
 pub(crate) fn local_paths() -> Result<[PathBuf; 2]> {
     Ok([original(), cargo_home()?])
 }
 
-/// The environment variable that names the workspace that this one is a copy of.
+/// Environment variable that names the original of a copied workspace.
 pub(crate) const COPY_OF: &str = "BIOLAT_COPY_OF";
 
-/// Where `cargo xtask dist --check` builds a copy of the sources.
+/// Returns the directory where `cargo xtask dist --check` builds a copy of the sources.
 pub(crate) fn copy() -> PathBuf {
     original().join("target/copy")
 }

@@ -7,14 +7,14 @@ use anyhow::{Result, bail};
 use crate::host::{self, Requirement};
 use Machine::{ManyCpus, MostCpus, Standard};
 
-/// An emulated machine. `vm/machine.rs` has its CPUs and drives.
+/// An emulated machine. `vm/machine.rs` defines its CPUs and drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Machine {
     /// Two CPUs, a drive of each kind, and a hotplug bay.
     Standard,
-    /// As many possible CPUs as a large server. Two of them are present.
+    /// As many possible CPUs as a large server has. Two of them are present.
     ManyCpus,
-    /// More of them than any server has.
+    /// More possible CPUs than any server has.
     MostCpus,
     /// A virtual server that boots from its only drive. It runs no suite.
     Server,
@@ -25,9 +25,9 @@ pub(crate) struct Suite {
     pub(crate) name: &'static str,
     /// Runs on the host's kernel.
     pub(crate) on_host: bool,
-    /// Requirements on the host, besides those of all kernel tests. Guests with the suite get a copy of its tools.
+    /// Requirements on the host, in addition to those of all kernel tests. Guests that run the suite get a copy of its tools.
     pub(crate) needs: &'static [Requirement],
-    /// The emulated machines it runs on.
+    /// Emulated machines it runs on.
     pub(crate) guests: &'static [Machine],
 }
 
@@ -46,7 +46,7 @@ const ANY_PROMETHEUS: Requirement = Requirement::Program("prometheus", "promethe
 /// Requirements of tests that open the web page.
 pub(crate) const BROWSER: &[Requirement] = &[CHROMIUM, PLAYWRIGHT];
 
-/// Modules of `biolat-daemon/tests/userspace` with ignored tests, which use other programs as clients, and their requirements.
+/// Modules of `biolat-daemon/tests/userspace` with ignored tests, which use external clients, and their requirements.
 pub(crate) const CLIENT_TESTS: &[(&str, &[Requirement])] = &[
     (
         "clients",
@@ -56,7 +56,7 @@ pub(crate) const CLIENT_TESTS: &[(&str, &[Requirement])] = &[
     ("series", &[PROMETHEUS, ANY_PROMETHEUS]),
 ];
 
-/// All suites: one that is not listed here never runs.
+/// All suites. One that is not listed here never runs.
 pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "api", on_host: true, needs: &[], guests: &[Standard] },
     Suite { name: "buckets", on_host: true, needs: &[Requirement::ProbeCompiler], guests: &[Standard] },
@@ -99,7 +99,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "page", on_host: true, needs: BROWSER, guests: &[] },
     Suite { name: "page_history", on_host: true, needs: BROWSER, guests: &[] },
     Suite { name: "page_resilience", on_host: true, needs: BROWSER, guests: &[] },
-    // `cargo xtask deploy grafana` runs it and has its requirements.
+    // Run by `cargo xtask deploy grafana`, which has its requirements.
     Suite { name: "dashboards", on_host: false, needs: &[], guests: &[] },
     Suite { name: "drives", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "stacks", on_host: false, needs: &[], guests: &[Standard] },
@@ -123,7 +123,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "completions_alert", on_host: false, needs: &[PROMETHEUS], guests: &[Standard] },
     Suite { name: "nvme_hotplug", on_host: false, needs: &[], guests: &[Standard] },
     Suite { name: "series_limits", on_host: false, needs: &[], guests: &[Standard] },
-    // In guests, `series_limits` reuses the slots of devices that are gone.
+    // In guests, `series_limits` covers the reuse of slots of removed devices.
     Suite { name: "device_churn", on_host: true, needs: &[], guests: &[] },
     Suite { name: "kept_counters", on_host: true, needs: &[ANY_PROMETHEUS], guests: &[] },
     Suite { name: "kept_probe", on_host: true, needs: &[BPFTOOL], guests: &[Standard] },
@@ -165,8 +165,8 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "possible_cpus", on_host: false, needs: &[], guests: &[MostCpus] },
 ];
 
-/// Suites that guests run on the newest kernel only, unless all are asked for: their result does not depend on the kernel, as other
-/// suites test on each what these need of it; or they take long, and run on the host's kernel, too.
+/// Suites that guests run only on the newest kernel, unless all are requested. Either their result does not depend on the kernel,
+/// because other suites test on each kernel what these rely on, or they take a long time and also run on the host's kernel.
 const ON_NEWEST_KERNEL_ONLY: [&str; 12] = [
     "check",
     "completions_alert",
@@ -182,40 +182,39 @@ const ON_NEWEST_KERNEL_ONLY: [&str; 12] = [
     "systemd",
 ];
 
-/// Suites that show that counts and latencies are exact, and that the daemon needs no more rights than it says.
+/// Suites that verify that counts and latencies are exact, and that the daemon needs no more rights than documented.
 const EXACTNESS: [&str; 4] = ["drives", "known_latency", "requests", "rights"];
 
-/// Suites that a short run leaves out: a guest needs minutes for them, of which a busy host makes many.
+/// Suites that a short run excludes: they take minutes in a guest, and many more on a busy host.
 const LONG: [&str; 1] = ["scale"];
 
-/// Which suites guests run.
+/// Selection of the suites that guests run.
 #[derive(Clone, Copy)]
 pub(crate) enum Extent {
-    /// Those of exactness.
+    /// Only [`EXACTNESS`].
     Exactness,
-    /// On the newest kernel those that the host's kernel does not run, without long ones, and without those of exactness, which run on
-    /// the other kernels and architectures.
-    BesideHost,
-    /// On each kernel those that depend on it, and all on the newest one.
+    /// On the newest kernel, suites that do not run on the host, except [`LONG`] and [`EXACTNESS`]. On the others, [`EXACTNESS`].
+    ComplementHost,
+    /// On the newest kernel, all suites. On the others, all but [`ON_NEWEST_KERNEL_ONLY`].
     Usual,
-    /// All on each kernel.
+    /// All suites on every kernel.
     All,
 }
 
 impl Suite {
-    /// Whether it runs in guests with one of the kernels.
+    /// Whether it runs in guests with a kernel, which may be the newest.
     pub(crate) fn runs_on(&self, is_newest: bool, extent: Extent) -> bool {
         match extent {
-            Extent::BesideHost if is_newest => {
+            Extent::ComplementHost if is_newest => {
                 !self.on_host && !EXACTNESS.contains(&self.name) && !LONG.contains(&self.name)
             }
-            Extent::Exactness | Extent::BesideHost => EXACTNESS.contains(&self.name),
+            Extent::Exactness | Extent::ComplementHost => EXACTNESS.contains(&self.name),
             Extent::Usual => is_newest || !ON_NEWEST_KERNEL_ONLY.contains(&self.name),
             Extent::All => true,
         }
     }
 
-    /// The tools that its tests run, as paths in `target/tools`.
+    /// Returns the tools that its tests run, as paths in `target/tools`.
     fn tools(&self) -> impl Iterator<Item = &'static str> {
         self.needs.iter().filter_map(|need| match need {
             Requirement::Tool(path) => Some(*path),
@@ -227,18 +226,18 @@ impl Suite {
         self.tools().next().is_some()
     }
 
-    /// Which of its tools this machine lacks; `None` if it has all.
+    /// Returns which of its tools this machine lacks, or `None` if it has all.
     pub(crate) fn missing_tools(&self) -> Option<String> {
         host::missing(self.needs.iter().filter(|need| matches!(need, Requirement::Tool(_))))
     }
 }
 
-/// The tools that these tests run, as paths in `target/tools`.
+/// Returns the tools that these tests run, as paths in `target/tools`.
 pub(crate) fn tools(tests: &[&str]) -> BTreeSet<&'static str> {
     tests.iter().filter_map(|test| suite_of(test)).flat_map(Suite::tools).collect()
 }
 
-/// Parses the test runner's `--list` output. A test whose suite is not in [`SUITES`] would never run: an error.
+/// Parses the test runner's `--list` output. A test whose suite is not in [`SUITES`] would never run, so it is an error.
 pub(crate) fn parse_test_list(list: &str) -> Result<Vec<&str>> {
     let tests: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     match tests.iter().find(|test| suite_of(test).is_none()) {
@@ -247,12 +246,12 @@ pub(crate) fn parse_test_list(list: &str) -> Result<Vec<&str>> {
     }
 }
 
-/// The suite a test belongs to.
+/// Returns the suite a test belongs to.
 fn suite_of(test: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| test.strip_prefix(suite.name).is_some_and(|rest| rest.starts_with("::")))
 }
 
-/// The tests whose suite matches `is_selected` and whose name contains one of `filters`, if there are any.
+/// Returns the tests whose suite matches `is_selected` and, if there are `filters`, whose name contains one of them.
 pub(crate) fn select<'a>(
     tests: &[&'a str],
     filters: &[String],

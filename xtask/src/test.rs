@@ -20,7 +20,7 @@ use crate::{
     vm::TestBinaries,
 };
 
-/// Requirements of all kernel tests.
+/// Requirements shared by all kernel tests.
 pub(crate) const KERNEL_TEST_REQUIREMENTS: [Requirement; 4] =
     [Requirement::RootOrSudo, Requirement::Btf, Requirement::Loop, Requirement::Program("losetup", "mount")];
 
@@ -30,15 +30,15 @@ pub(crate) struct Tests {
     /// Fail if a requirement is missing
     #[arg(long)]
     strict: bool,
-    /// Write the results of the kernel tests to the documentation, as those of the host's kernel: docs/kernel-tests.json and
-    /// the table in docs/kernels.md. With FILTER, those of other tests stay, if they are of the same kernel
+    /// Record the kernel tests' results for the host's kernel in docs/kernel-tests.json and the table in docs/kernels.md. With
+    /// FILTER, the other tests' results are kept if they are for the same kernel
     #[arg(long)]
     write: bool,
-    /// Run the kernel tests with the code as it is released, as guests do. It is a long build, after which those of a page with a
-    /// day of history take a third of the time
+    /// Run the kernel tests on release builds, as guests do. Building takes a long time, but tests of the page with a day of
+    /// history then take a third of the time
     #[arg(long)]
     released: bool,
-    /// Run only those in user space, or only those on the kernel
+    /// Run only the user space tests, or only the kernel tests
     #[arg(long, value_enum, value_name = "WHICH")]
     only: Option<Only>,
     /// Run only the kernel tests whose name contains one of these
@@ -53,29 +53,29 @@ enum Only {
 }
 
 impl Tests {
-    /// Runs the tests in user space, those with external clients, then the kernel tests.
+    /// Runs the user space tests, the tests with external clients, then the kernel tests.
     pub(crate) fn run(&self) -> Result<()> {
-        let mut left_out = LeftOut::default();
-        let outcome = self.run_all(&mut left_out);
-        left_out.print();
+        let mut unrunnable = Unrunnable::default();
+        let outcome = self.run_all(&mut unrunnable);
+        unrunnable.print();
         outcome
     }
 
-    fn run_all(&self, left_out: &mut LeftOut) -> Result<()> {
+    fn run_all(&self, unrunnable: &mut Unrunnable) -> Result<()> {
         let has_kernel = self.only != Some(Only::Userspace);
         if !has_kernel && (self.write || self.released || !self.filters.is_empty()) {
-            bail!("--only userspace: filters, --released and --write are about kernel tests");
+            bail!("--only userspace: filters, --released and --write apply only to kernel tests");
         }
         if self.only != Some(Only::Kernel) && self.filters.is_empty() {
             run(&mut cargo(&["test", "--locked"]))?;
-            // What the probe decides without the kernel, on the host.
+            // The probe's pure functions, on the host.
             run(&mut cargo(&["test", "--locked", "--package", "biolat-ebpf"]))?;
-            self.run_client_tests(left_out)?;
+            self.run_client_tests(unrunnable)?;
         }
-        if has_kernel { self.run_on_kernel(left_out) } else { Ok(()) }
+        if has_kernel { self.run_on_kernel(unrunnable) } else { Ok(()) }
     }
 
-    fn run_client_tests(&self, left_out: &mut LeftOut) -> Result<()> {
+    fn run_client_tests(&self, unrunnable: &mut Unrunnable) -> Result<()> {
         let mut command = cargo(&["test", "--locked", "--test", "userspace", "--", "--ignored"]);
         let mut can_run = false;
         for (module, needs) in CLIENT_TESTS {
@@ -84,14 +84,14 @@ impl Tests {
                     can_run = true;
                     command.arg(format!("{module}::"));
                 }
-                Some(missing) => left_out.add(format!("tests with other programs, {module}"), missing),
+                Some(missing) => unrunnable.add(format!("tests with external clients, {module}"), missing),
             }
         }
         let no_browser = host::missing(suites::BROWSER);
         if let Some(missing) = &no_browser {
-            left_out.add("tests with other programs, biolat open".to_owned(), missing.clone());
+            unrunnable.add("tests with external clients, biolat open".to_owned(), missing.clone());
         }
-        left_out.refuse(self.strict)?;
+        unrunnable.fail_if_strict(self.strict)?;
         if can_run {
             run(command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus")))?;
         }
@@ -102,18 +102,18 @@ impl Tests {
         Ok(())
     }
 
-    fn run_on_kernel(&self, left_out: &mut LeftOut) -> Result<()> {
-        // Without these not even their names are needed, so that nothing is built.
+    fn run_on_kernel(&self, unrunnable: &mut Unrunnable) -> Result<()> {
+        // If none can run, not even their names are needed, so don't build anything.
         if let Some(missing) = host::missing(&KERNEL_TEST_REQUIREMENTS) {
-            left_out.add("kernel tests".to_owned(), missing);
+            unrunnable.add("kernel tests".to_owned(), missing);
             if self.write {
                 bail!("--write: no kernel test can run here");
             }
-            return left_out.refuse(self.strict);
+            return unrunnable.fail_if_strict(self.strict);
         }
         let build = if self.released { Build::released()? } else { Build::debug()? };
-        let HostRun { run, outcome } = tests_of(&build, self.strict, &self.filters, |suite| suite.on_host)?;
-        left_out.extend(&run.skipped);
+        let HostRun { run, outcome } = run_suites(&build, self.strict, &self.filters, |suite| suite.on_host)?;
+        unrunnable.extend(&run.skipped);
         if self.write {
             kernel_results::write([&run], self.filters.is_empty())?;
         }
@@ -121,16 +121,16 @@ impl Tests {
     }
 }
 
-/// The tests that cannot run here, each with the reason and what to install.
+/// Tests that cannot run here, each with the reason and the fix.
 #[derive(Default)]
-struct LeftOut(Vec<String>);
+struct Unrunnable(Vec<String>);
 
-impl LeftOut {
+impl Unrunnable {
     fn add(&mut self, tests: String, missing: String) {
         self.0.push(format!("{tests}: {missing}"));
     }
 
-    /// Kernel tests, by suite and reason.
+    /// Adds kernel tests, grouped by suite and reason.
     fn extend(&mut self, skipped: &BTreeMap<String, String>) {
         let mut counts = BTreeMap::new();
         for (test, reason) in skipped {
@@ -141,17 +141,17 @@ impl LeftOut {
         }
     }
 
-    fn refuse(&self, strict: bool) -> Result<()> {
+    fn fail_if_strict(&self, strict: bool) -> Result<()> {
         if strict && !self.0.is_empty() {
             bail!("tests cannot run here, and --strict requires all of them");
         }
         Ok(())
     }
 
-    /// Last, where it is seen.
+    /// Prints the list. It comes last, where it is seen.
     fn print(&self) {
         if !self.0.is_empty() {
-            println!("\nnot run, for lack of requirements:");
+            println!("\nnot run because of missing requirements:");
             self.0.iter().for_each(|line| println!("  {line}"));
         }
     }
@@ -164,16 +164,16 @@ pub(crate) struct HostRun {
     pub(crate) outcome: Result<()>,
 }
 
-/// How the kernel tests and the programs that they run are built.
+/// A build of the kernel tests and the programs they run.
 enum Build {
-    /// Not optimized, and with checks of overflows.
+    /// Unoptimized, with overflow checks.
     Debug,
-    /// As guests run them.
+    /// The same binaries as in guests.
     Released(TestBinaries),
 }
 
 impl Build {
-    /// Cargo builds the daemon along with its tests, but not the terminal tool.
+    /// Builds the terminal tool. Cargo builds the daemon along with its tests.
     fn debug() -> Result<Self> {
         run(&mut cargo(&["build", "--locked", "--bin", "biolat"]))?;
         Ok(Self::Debug)
@@ -183,7 +183,7 @@ impl Build {
         Ok(Self::Released(TestBinaries::build(Architecture::of_host()?)?))
     }
 
-    /// A command that runs the tests on the host.
+    /// Returns a command that runs the tests on the host.
     fn command(&self, arguments: &[&str]) -> Command {
         match self {
             Self::Debug => {
@@ -200,14 +200,14 @@ impl Build {
     }
 }
 
-/// Runs the tests of the selected suites on the host's kernel, with the code as it is released.
+/// Runs the tests of the selected suites on the host's kernel, with release builds.
 pub(crate) fn released_tests(is_wanted: impl Fn(&Suite) -> bool) -> Result<HostRun> {
-    tests_of(&Build::released()?, true, &[], is_wanted)
+    run_suites(&Build::released()?, true, &[], is_wanted)
 }
 
-/// Runs the tests of the selected suites on the host's kernel; lists the suites it cannot run, with the missing requirements. A
-/// test that fails is run once more by itself: many measure times, and what else uses the CPUs disturbs them.
-fn tests_of(
+/// Runs the tests of the selected suites on the host's kernel, and lists the suites it cannot run with their missing
+/// requirements. If few tests fail, they are run once more: many measure times, which other load on the CPUs distorts.
+fn run_suites(
     build: &Build,
     strict: bool,
     filters: &[String],
@@ -231,13 +231,13 @@ fn tests_of(
         }
     }
     if runnable.is_empty() && missing_here.is_empty() {
-        bail!("no kernel test that runs on the host has in its name: {}", filters.join(", "));
+        bail!("no kernel test that runs on the host matches: {}", filters.join(", "));
     }
     if strict && !missing_here.is_empty() {
         bail!("{} kernel tests cannot run here, and --strict requires all of them", missing_here.len());
     }
     let mut run = host_run(&fs::read_to_string("/proc/sys/kernel/osrelease")?, missing_here)?;
-    let outcome = if runnable.is_empty() { Ok(()) } else { run_twice(build, &runnable, &mut run)? };
+    let outcome = if runnable.is_empty() { Ok(()) } else { run_with_retry(build, &runnable, &mut run)? };
     Ok(HostRun { run, outcome })
 }
 
@@ -252,15 +252,15 @@ fn host_run(release: &str, skipped: BTreeMap<String, String>) -> Result<KernelRu
     })
 }
 
-/// Runs these tests, and once more those that fail, if they are few. Adds the results.
-fn run_twice(build: &Build, tests: &[&str], run: &mut KernelRun) -> Result<Result<()>> {
+/// Runs these tests and, if few of them fail, runs those once more. Adds the results to `run`.
+fn run_with_retry(build: &Build, tests: &[&str], run: &mut KernelRun) -> Result<Result<()>> {
     let cells = if tests.iter().any(|test| test.starts_with("buckets::")) {
         Some(ebpf::build_cells()?)
     } else {
         None
     };
     let command = || {
-        // One test at a time: all count the I/O of the same kernel.
+        // One test at a time: all of them count the I/O of the same kernel.
         let mut command = build.command(&["--ignored", "--show-output", "--test-threads=1", "--exact"]);
         command.env("BIOLAT_TEST_PYTHON", host::python());
         command.env("BIOLAT_TEST_PROMETHEUS", host::tool("bin/prometheus"));
@@ -269,9 +269,9 @@ fn run_twice(build: &Build, tests: &[&str], run: &mut KernelRun) -> Result<Resul
     };
     let (results, mut outcome) = run_tests(&mut command(), tests)?;
     let failed = results.failed.clone();
-    let is_worth_repeating = outcome.is_err() && results.are_worth_repeating();
+    let retry = outcome.is_err() && results.are_worth_retrying();
     add_results(run, tests, results);
-    if is_worth_repeating {
+    if retry {
         let failed: Vec<_> = failed.iter().map(String::as_str).collect();
         println!("running again: {}", failed.join(", "));
         let (results, second) = run_tests(&mut command(), &failed)?;
@@ -284,12 +284,12 @@ fn run_twice(build: &Build, tests: &[&str], run: &mut KernelRun) -> Result<Resul
     Ok(outcome)
 }
 
-/// Adds the results of these tests, in the place of those of an earlier run of them. One that did not end has failed.
+/// Adds the results of these tests, replacing those of an earlier run. A test that did not finish counts as failed.
 fn add_results(run: &mut KernelRun, tests: &[&str], results: TestResults) {
     let TestResults { passed, skipped, .. } = results;
     for &test in tests {
-        let ended = passed.contains(test) || skipped.contains_key(test);
-        if ended {
+        let has_finished = passed.contains(test) || skipped.contains_key(test);
+        if has_finished {
             run.failed.remove(test)
         } else {
             run.failed.insert(test.to_owned())
@@ -301,7 +301,7 @@ fn add_results(run: &mut KernelRun, tests: &[&str], results: TestResults) {
 
 /// Runs tests, prints their output and returns their results. A nonzero exit status is the inner error.
 fn run_tests(command: &mut Command, tests: &[&str]) -> Result<(TestResults, Result<()>)> {
-    // There are hundreds of them.
+    // Only their number is shown: there are hundreds.
     let shown = format!("{} ({} tests)", show(command), tests.len());
     eprintln!("$ {shown}");
     let mut child =
@@ -320,7 +320,7 @@ fn run_tests(command: &mut Command, tests: &[&str]) -> Result<(TestResults, Resu
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{LeftOut, add_results, host_run};
+    use super::{Unrunnable, add_results, host_run};
     use crate::test_results::TestResults;
 
     fn results(lines: &[&str]) -> TestResults {
@@ -330,16 +330,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_listed_by_suite_and_reason() {
+    fn lists_unrunnable_tests_by_suite_and_reason() {
         let skipped = [("page::a", "no chromium"), ("page::b", "no chromium"), ("web::a", "no curl")];
-        let mut left_out = LeftOut::default();
-        left_out.extend(&skipped.map(|(test, reason)| (test.to_owned(), reason.to_owned())).into());
-        assert_eq!(left_out.0, ["kernel tests, page (2): no chromium", "kernel tests, web (1): no curl"]);
-        assert!(left_out.refuse(false).is_ok() && left_out.refuse(true).is_err());
+        let mut unrunnable = Unrunnable::default();
+        unrunnable.extend(&skipped.map(|(test, reason)| (test.to_owned(), reason.to_owned())).into());
+        assert_eq!(unrunnable.0, ["kernel tests, page (2): no chromium", "kernel tests, web (1): no curl"]);
+        assert!(unrunnable.fail_if_strict(false).is_ok() && unrunnable.fail_if_strict(true).is_err());
     }
 
     #[test]
-    fn a_second_run_replaces_failures_and_what_did_not_end_has_failed() {
+    fn rerun_replaces_failures_and_unfinished_tests_fail() {
         let missing = BTreeMap::from([("web::a".to_owned(), "no curl".to_owned())]);
         let mut run = host_run("6.18.44\n", missing).unwrap();
         let first = ["test api::a ... ok", "test api::b ... FAILED", "test api::c ... FAILED"];

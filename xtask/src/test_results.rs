@@ -1,15 +1,15 @@
-//! Which tests have passed and failed, and which had nothing to test, from the lines that a test runner prints.
+//! Parses a test runner's output into passed, failed and skipped tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More failed tests than this are not run again.
-const REPEATED_TESTS: usize = 2;
+/// If more tests than this fail, none is run again.
+const MAX_RETRIED_TESTS: usize = 2;
 
 #[derive(Default)]
 pub(crate) struct TestResults {
     pub(crate) passed: BTreeSet<String>,
     pub(crate) failed: Vec<String>,
-    /// Tests that the kernel cannot run, with what it lacks. The runner counts them as passed.
+    /// Tests that the kernel cannot run, with the missing feature. The runner counts them as passed.
     pub(crate) skipped: BTreeMap<String, String>,
     /// The test whose output follows.
     current: String,
@@ -28,9 +28,9 @@ impl TestResults {
         self.failed.extend(test.strip_suffix(" ... FAILED").map(str::to_owned));
     }
 
-    /// Whether so few tests have failed that another run of them is worthwhile: what else used the CPUs may have disturbed them.
-    pub(crate) fn are_worth_repeating(&self) -> bool {
-        (1..=REPEATED_TESTS).contains(&self.failed.len())
+    /// Whether so few tests failed that running them again is worthwhile: other load on the CPUs may have disturbed them.
+    pub(crate) fn are_worth_retrying(&self) -> bool {
+        (1..=MAX_RETRIED_TESTS).contains(&self.failed.len())
     }
 }
 
@@ -39,7 +39,7 @@ mod tests {
     use super::TestResults;
 
     #[test]
-    fn lines_of_a_test_runner() {
+    fn parses_test_runner_output() {
         let mut results = TestResults::default();
         for line in [
             "running 3 tests",
@@ -64,10 +64,10 @@ mod tests {
     }
 
     #[test]
-    fn few_failures_are_worth_repeating() {
+    fn few_failures_are_worth_retrying() {
         for (failed, expected) in [(0, false), (1, true), (2, true), (3, false)] {
             let results = TestResults { failed: vec![String::new(); failed], ..TestResults::default() };
-            assert_eq!(results.are_worth_repeating(), expected, "{failed} failed");
+            assert_eq!(results.are_worth_retrying(), expected, "{failed} failed");
         }
     }
 }

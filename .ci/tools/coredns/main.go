@@ -1,4 +1,4 @@
-// CoreDNS with the names of one cluster's services and nothing else.
+// CoreDNS with only the plugins that resolve a cluster's service names.
 package main
 
 import (

@@ -1,4 +1,4 @@
-//! What the daemon counts of one drive. All histograms are made from the same I/Os, as in the probe.
+//! Keeps the daemon's counters for one drive. As in the probe, all histograms count the same I/Os.
 
 use biolat_common::{
     bucket::{self, LIMIT_NS, cell},
@@ -20,32 +20,32 @@ use super::{
     latency::{binomial, middle},
 };
 
-/// Deviations that stand for all of a normal distribution: its 10th, 30th, 50th, 70th and 90th percentile.
+/// Deviations that represent a normal distribution: its 10th, 30th, 50th, 70th and 90th percentiles.
 const DEVIATIONS: [f64; 5] = [-1.28, -0.52, 0.0, 0.52, 1.28];
-/// Standard deviation of the time in the queue, in octaves.
+/// Standard deviation of the queue latency, in octaves.
 const SPREAD: f64 = 0.7;
 
-/// One op of a drive.
+/// Counters for one op of a drive.
 pub(crate) struct Counters {
     bytes: u64,
-    /// By phase. That of the device is added to by [`Counters::add`], the others by [`Counters::queue`].
+    /// Cells by phase. [`Counters::add`] counts in the device phase, [`Counters::queue`] in the others.
     cells: [[u64; bucket::CELLS]; PHASES],
     sums: [u128; PHASES],
     sizes: [u64; size::CELLS],
     bands: [[u64; BAND_CELLS]; BANDS],
     band_sums: [u128; BANDS],
-    /// In the device, and not in the queue and the total yet.
+    /// I/Os counted in the device phase, but not yet in the queue and total phases.
     pending: [u64; bucket::CELLS],
 }
 
-/// The time in the queue.
+/// Model of the queue latency.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue {
-    /// Seconds that every request takes through it, the median.
+    /// Median seconds of a request that does not wait.
     pub(crate) passage: f64,
-    /// The share that waits for others.
+    /// Share of requests that wait for others.
     pub(crate) waiting: f64,
-    /// Seconds, the median of those.
+    /// Median seconds of requests that wait.
     pub(crate) wait: f64,
 }
 
@@ -64,7 +64,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// I/Os of this size in this cell of latencies.
+    /// Counts I/Os of this size in this latency cell.
     pub(crate) fn add(&mut self, bytes: u32, cell: usize, count: u64) {
         let sum = u128::from(middle(cell)) * u128::from(count);
         let place = place(bytes);
@@ -79,7 +79,7 @@ impl Counters {
         self.pending[cell] += count;
     }
 
-    /// Counts the queue and the total of what has been added.
+    /// Counts the queue and total phases of the I/Os added since the last call.
     pub(crate) fn queue(&mut self, queue: Queue, random: &mut Random) {
         let shift: f64 = StandardNormal.sample(random);
         let times = |median: f64| {
@@ -90,19 +90,19 @@ impl Counters {
             let count = std::mem::take(&mut self.pending[at]);
             if count > 0 {
                 let waiting = binomial(count, queue.waiting, random);
-                self.pass(at, count - waiting, passages, random);
-                self.pass(at, waiting, waits, random);
+                self.count_queued(at, count - waiting, passages, random);
+                self.count_queued(at, waiting, waits, random);
             }
         }
     }
 
-    /// So many requests of a cell, of which each fifth was so long in the queue.
-    fn pass(&mut self, device: usize, count: u64, times: [u64; 5], random: &mut Random) {
+    /// Counts requests of a device latency cell, with an equal share of them at each queue latency in `times`.
+    fn count_queued(&mut self, device: usize, count: u64, times: [u64; 5], random: &mut Random) {
         if count == 0 {
             return;
         }
         let (each, rest) = (count / times.len() as u64, count as usize % times.len());
-        // The rest of the division begins anywhere.
+        // The remainder of the division starts at a random place.
         let first = if rest > 0 { random.random_range(0..times.len()) } else { 0 };
         for n in 0..times.len() {
             let queued = times[(first + n) % times.len()];
@@ -117,7 +117,7 @@ impl Counters {
         }
     }
 
-    /// As the daemon shows it; none of an op that has not occurred, except for reads and writes.
+    /// Returns the series as the daemon shows it, or `None` for flushes if there were none.
     pub(crate) fn view(&self, op: Op) -> Option<SeriesView> {
         if op == Op::Flush && self.sizes == [0; _] {
             return None;

@@ -1,4 +1,4 @@
-//! A drive: its own speed and load, what happens to it, and what the daemon counts.
+//! Models a drive: its speed and load, the effects of events, and the daemon's counters.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::{
     Random,
     counters::{Counters, Queue},
-    drive_model::{BUSIEST, DriveModel, Op},
+    drive_model::{DriveModel, MAX_UTILISATION, Op},
     effect::{Acting, Effect, Rate},
     latency::{Latency, poisson},
     noise::{BurstKind, Bursts, Noise, log_normal},
@@ -19,12 +19,12 @@ use super::{
     work::Work,
 };
 
-/// The tail is at most this share of all I/Os.
-const LARGEST_TAIL: f64 = 0.3;
-/// Size in whose units shares change.
+/// Maximum share of I/Os in the tail.
+const MAX_TAIL: f64 = 0.3;
+/// Size whose share does not change when sizes shift.
 const USUAL_SIZE: f64 = 65536.0;
 
-/// Short times in which a drive is slow for reasons of its own.
+/// Short periods in which a drive is slow for internal reasons.
 const SPELLS: BurstKind = BurstKind {
     gap: 14_500.0,
     shortest: 20.0,
@@ -35,7 +35,7 @@ const SPELLS: BurstKind = BurstKind {
     height_index: 2.0,
 };
 
-/// Times of higher load on one drive.
+/// Periods of higher load on one drive.
 const LOAD_BURSTS: BurstKind = BurstKind {
     gap: 12.0 * 3600.0,
     shortest: 120.0,
@@ -52,33 +52,33 @@ pub(crate) struct Drive {
     service: &'static Service,
     firmware: Vec<(f64, f64)>,
     effects: Vec<Effect>,
-    /// Its latency, compared with others of its model.
+    /// Its latency as a factor of its model's.
     own: f64,
-    /// The mean of the tail of each op's latency, as a factor of the median.
+    /// Mean of each op's latency tail, as a factor of the median.
     tails: [f64; Op::ALL.len()],
     /// I/Os per second under the usual load.
     usual_rate: f64,
     load: [Noise; 2],
     load_bursts: Bursts,
     speed: Noise,
-    /// How much garbage collection there is for the same writes.
+    /// Amount of garbage collection for a given write load.
     collection: Noise,
     spells: Bursts,
     streams: Vec<Stream>,
-    /// For counts alone: whatever these are, load and speed take the same course.
+    /// Used only for counts, so that load and speed take the same course regardless of them.
     counting: Random,
     record: Record,
-    /// I/Os that are not complete: reads, and others.
+    /// I/Os in flight: reads and others.
     inflight: [u64; 2],
-    /// The mean latency of the last step.
+    /// Mean latency in the last step.
     latency: f64,
-    /// The share of the last step that it was busy.
+    /// Share of the last step that it was busy.
     pub(crate) utilisation: f64,
 }
 
-/// What is kept of its I/O.
+/// Record of a drive's I/O.
 enum Record {
-    /// What the daemon counts.
+    /// The daemon's counters, by op.
     Counters(Box<[Counters; 3]>),
     Work(Box<Work>),
 }
@@ -89,15 +89,15 @@ struct Stream {
     op: Op,
     bytes: u32,
     is_sequential: bool,
-    /// For each second.
+    /// I/Os per second.
     rate: f64,
     latency: Latency,
-    /// The mean of the latency.
+    /// Mean latency in seconds.
     mean: f64,
 }
 
 impl Drive {
-    /// A drive under so many times the usual load of its model and service.
+    /// Creates a drive. `load` is a factor of the usual load of its model and service.
     pub(crate) fn new(
         device: Device,
         model: &'static DriveModel,
@@ -138,8 +138,8 @@ impl Drive {
             utilisation: 0.0,
         };
         drive.demand(&Acting::new(&[], 0.0), 1.0, 0.0);
-        let of_one: f64 = drive.streams.iter().map(|stream| stream.rate * stream.cost(model)).sum();
-        drive.usual_rate = utilisation / of_one;
+        let of_unit_rate: f64 = drive.streams.iter().map(|stream| stream.rate * stream.cost(model)).sum();
+        drive.usual_rate = utilisation / of_unit_rate;
         drive
     }
 
@@ -151,7 +151,7 @@ impl Drive {
         self.model
     }
 
-    /// I/Os per second of an op and above a size, under the usual load.
+    /// Returns the I/Os per second under the usual load, of one op if given, and above a size unless it is 0.
     pub(crate) fn usual_rate(&self, op: Option<Op>, above: u32) -> f64 {
         let ops = Op::ALL.into_iter().filter(|&each| op.is_none_or(|only| only == each));
         let share = |op: Op| -> f64 {
@@ -165,29 +165,29 @@ impl Drive {
         self.effects.push(effect);
     }
 
-    /// Another firmware between two times.
+    /// Gives the drive another firmware between two times.
     pub(crate) fn add_firmware(&mut self, from: f64, to: f64) {
         self.firmware.push((from, to));
     }
 
-    /// The counters begin again.
+    /// Resets the counters.
     pub(crate) fn reset(&mut self) {
         if let Record::Counters(counters) = &mut self.record {
             **counters = Default::default();
         }
     }
 
-    /// From now on only its work is kept, which does not begin again.
-    pub(crate) fn keep_work_only(&mut self) {
+    /// Records only its work from now on, which restarts do not reset.
+    pub(crate) fn record_work_only(&mut self) {
         self.record = Record::Work(Box::default());
     }
 
-    /// All its work, if that is what is kept.
+    /// Returns all its work, if that is recorded.
     pub(crate) fn work(&self) -> Option<&Work> {
         if let Record::Work(work) = &self.record { Some(work) } else { None }
     }
 
-    /// Adds the I/O of so many seconds around a time, with the node's factors of load and sizes.
+    /// Adds the I/O of a step of `seconds` centered on `at`. `load` and `sizes` are the node's load factor and size shift.
     pub(crate) fn advance(&mut self, at: f64, seconds: f64, load: f64, sizes: f64, random: &mut Random) {
         let effects = std::mem::take(&mut self.effects);
         let acting = Acting::new(&effects, at);
@@ -201,7 +201,7 @@ impl Drive {
         self.device.firmware = if has_other_firmware { "2.0" } else { "1.0" }.to_owned();
     }
 
-    /// Fills the streams with what is asked for.
+    /// Fills the streams with the I/O that is demanded.
     fn demand(&mut self, acting: &Acting<'_>, load: f64, sizes: f64) {
         self.streams.clear();
         for op in Op::ALL {
@@ -232,7 +232,7 @@ impl Drive {
         }
     }
 
-    /// How much of it the drive does, and how long each takes.
+    /// Determines how much of the demand the drive meets, and its latencies.
     fn respond(&mut self, acting: &Acting<'_>, seconds: f64, random: &mut Random) {
         let model = self.model;
         let (mut busy, mut writing) = (0.0, 0.0);
@@ -246,7 +246,7 @@ impl Drive {
             busy += cost;
             writing += if stream.op == Op::Read { 0.0 } else { cost };
         }
-        let done = (BUSIEST / busy).min(1.0);
+        let done = (MAX_UTILISATION / busy).min(1.0);
         self.utilisation = busy * done;
         let pressure = model.interference * writing * done * self.collection.advance(seconds, random).exp();
         let speed =
@@ -266,16 +266,16 @@ impl Drive {
                 spread: of_op.spread,
                 tail: of_op.tail,
             };
-            stream.latency.tail.share = (of_op.tail.share + tail * pressure).min(LARGEST_TAIL);
+            stream.latency.tail.share = (of_op.tail.share + tail * pressure).min(MAX_TAIL);
             stream.mean = stream.latency.mean(self.tails[stream.op as usize]);
         }
-        // Little's law: there are never more than so many at the same time.
+        // Little's law: limit the rate so that the mean number of requests in the drive does not exceed its depth.
         let depth: f64 = self.streams.iter().map(|stream| stream.rate * stream.mean).sum();
         let limit = (model.depth / depth).min(1.0);
         self.streams.iter_mut().for_each(|stream| stream.rate *= limit);
     }
 
-    /// Counts what completes.
+    /// Counts the completed I/O.
     fn complete(&mut self, acting: &Acting<'_>, seconds: f64) {
         let random = &mut self.counting;
         let path = acting.path().unwrap_or((0.0, 1.0));
@@ -309,7 +309,7 @@ impl Drive {
         }
     }
 
-    /// As the daemon shows it.
+    /// Returns the drive as the daemon shows it.
     pub(crate) fn view(&self, since: SystemTime) -> DeviceView {
         let [reads, writes] = self.inflight;
         let age = if reads + writes > 0 { self.latency } else { 0.0 };
@@ -338,7 +338,7 @@ impl Stream {
         Self { op, bytes, is_sequential, rate, latency, mean: 0.0 }
     }
 
-    /// Seconds that the drive is busy with one.
+    /// Returns the seconds that the drive is busy with one I/O.
     fn cost(&self, model: &DriveModel) -> f64 {
         model.op(self.op).cost(self.bytes, self.is_sequential)
     }

@@ -1,14 +1,13 @@
-//! The models of drives: how long an I/O takes and how many a drive does, by op and size. `docs/fleet-model.md` says where the
-//! figures come from.
+//! Defines the drive models: latency and throughput by op and size. `docs/fleet-model.md` gives the sources of the figures.
 
 use serde::Deserialize;
 
 use super::latency::Tail;
 
-/// The utilisation that a drive reaches under any load.
-pub(crate) const BUSIEST: f64 = 0.95;
+/// Maximum utilisation of a drive.
+pub(crate) const MAX_UTILISATION: f64 = 0.95;
 
-/// What a drive does.
+/// An op of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Op {
@@ -20,7 +19,7 @@ pub(crate) enum Op {
 impl Op {
     pub(crate) const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Flush];
 
-    /// The kernel's name in lower case.
+    /// Returns the kernel's name in lower case.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -30,42 +29,42 @@ impl Op {
     }
 }
 
-/// A model of drives.
+/// A drive model.
 #[derive(Debug)]
 pub(crate) struct DriveModel {
     pub(crate) name: &'static str,
     pub(crate) transport: &'static str,
     pub(crate) scheduler: &'static str,
     pub(crate) rotational: bool,
-    /// Whether the kernel flushes its cache.
+    /// Whether it has a volatile cache that the kernel flushes.
     pub(crate) is_flushed: bool,
-    /// The share of its time that it is busy, as a rule.
+    /// Share of time that it is usually busy.
     pub(crate) usual_utilisation: f64,
-    /// Requests that it has at the same time, at most.
+    /// Maximum number of requests at a time.
     pub(crate) depth: f64,
-    /// How much latency grows with utilisation, and at which power of it: the more a drive does in parallel, the later.
+    /// Growth of latency with utilisation: the gain and the power. The more a drive does in parallel, the higher the power.
     pub(crate) queueing: (f64, i32),
-    /// How much writes slow down reads.
+    /// Factor by which writes slow down I/O, reads most of all.
     pub(crate) interference: f64,
-    /// In the order of [`Op`].
+    /// Ops in the order of [`Op`].
     pub(crate) ops: [OpModel; 3],
 }
 
-/// One op of a model.
+/// Latency and throughput of one op.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpModel {
-    /// Seconds of the smallest I/O of an idle drive, the median.
+    /// Median latency of the smallest I/O on an idle drive, in seconds.
     base: f64,
-    /// Bytes per second of one I/O.
+    /// Transfer rate of a single I/O, in bytes per second.
     stream: f64,
-    /// I/Os per second that the drive does at most.
+    /// Maximum I/Os per second of the drive.
     ios: f64,
-    /// Bytes per second that the drive does at most.
+    /// Maximum bytes per second of the drive.
     bandwidth: f64,
-    /// Standard deviation, in octaves.
+    /// Standard deviation of the latency, in octaves.
     pub(crate) spread: f64,
     pub(crate) tail: Tail,
-    /// Seconds of an I/O that needs no seek: sequential, or taken by the cache.
+    /// Median latency of an I/O that needs no seek because it is sequential or cached, in seconds.
     without_seek: Option<f64>,
 }
 
@@ -74,22 +73,22 @@ impl DriveModel {
         &self.ops[op as usize]
     }
 
-    /// The factor of latency at a utilisation from 0 to 1. It is limited, as queues are.
+    /// Returns the latency factor at a utilisation from 0 to 1. It is bounded, because queues are.
     pub(crate) fn queueing(&self, utilisation: f64) -> f64 {
         let (gain, power) = self.queueing;
-        let utilisation = utilisation.min(BUSIEST);
+        let utilisation = utilisation.min(MAX_UTILISATION);
         1.0 + gain * utilisation.powi(power) / (1.0 - utilisation)
     }
 }
 
 impl OpModel {
-    /// Median latency of an idle drive, in seconds.
+    /// Returns the median latency on an idle drive, in seconds.
     pub(crate) fn latency(&self, bytes: u32, is_sequential: bool) -> f64 {
         let base = self.without_seek.filter(|_| is_sequential).unwrap_or(self.base);
         base + f64::from(bytes) / self.stream
     }
 
-    /// Seconds that the drive is busy with one.
+    /// Returns the seconds that the drive is busy with one I/O.
     pub(crate) fn cost(&self, bytes: u32, is_sequential: bool) -> f64 {
         let transfer = f64::from(bytes) / self.bandwidth;
         match self.without_seek {
@@ -108,7 +107,7 @@ const fn flash(base: f64, stream: f64, ios: f64, bandwidth: f64, spread: f64, ta
     OpModel { base, stream, ios, bandwidth, spread, tail, without_seek: None }
 }
 
-/// Flash, three bits a cell, NVMe.
+/// NVMe flash with three bits per cell.
 pub(crate) static TLC: DriveModel = DriveModel {
     name: "Synthetic TLC NVMe 7.68TB",
     transport: "pcie",
@@ -126,7 +125,7 @@ pub(crate) static TLC: DriveModel = DriveModel {
     ],
 };
 
-/// Flash, four bits a cell, NVMe.
+/// NVMe flash with four bits per cell.
 pub(crate) static QLC: DriveModel = DriveModel {
     name: "Synthetic QLC NVMe 30.7TB",
     transport: "pcie",
@@ -144,7 +143,7 @@ pub(crate) static QLC: DriveModel = DriveModel {
     ],
 };
 
-/// Flash, SATA.
+/// SATA flash.
 pub(crate) static SATA: DriveModel = DriveModel {
     name: "Synthetic SATA SSD 3.84TB",
     transport: "sata",

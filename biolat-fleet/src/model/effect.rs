@@ -1,8 +1,8 @@
-//! What an event does to one drive.
+//! Defines the effects of events on a drive.
 
 use super::drive_model::Op;
 
-/// From and to seconds since the epoch.
+/// A change to a drive between two times, in seconds since the epoch.
 #[derive(Clone, Debug)]
 pub(crate) struct Effect {
     pub(crate) from: f64,
@@ -10,35 +10,36 @@ pub(crate) struct Effect {
     pub(crate) change: Change,
 }
 
+/// The change that an effect makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// I/Os take longer, and the drive does fewer of them.
+    /// I/Os take longer, and the drive's throughput decreases.
     Slower(Slower),
-    /// All I/Os take longer, but the drive could do as many.
+    /// All I/Os take longer by this factor, but the drive's maximum throughput is unchanged.
     Stalled(f64),
-    /// A share of all I/Os takes longer: those through one path.
+    /// The share of I/Os through one path takes longer.
     Path { share: f64, factor: f64 },
-    /// There is more load.
+    /// The load changes by this factor.
     Load(f64),
-    /// The shares of sizes change by this power of the size.
+    /// The shares of sizes are multiplied by this power of the size.
     Sizes(f64),
-    /// There is other I/O, too.
+    /// There is additional I/O.
     Extra(Extra),
 }
 
-/// I/Os that take longer.
+/// A slowdown of some or all I/Os.
 #[derive(Clone, Debug)]
 pub(crate) struct Slower {
     pub(crate) factor: f64,
-    /// Of this op only.
+    /// The only op affected, if any.
     pub(crate) op: Option<Op>,
-    /// Larger than this only.
+    /// Only I/Os larger than this are affected, or all if it is 0.
     pub(crate) above: u32,
-    /// Whether the factor grows from 1 on, evenly.
+    /// Whether the factor grows linearly from 1.
     pub(crate) is_rising: bool,
 }
 
-/// Other I/O.
+/// Additional I/O.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extra {
     pub(crate) op: Op,
@@ -51,11 +52,11 @@ pub(crate) struct Extra {
 pub(crate) enum Rate {
     /// I/Os per second.
     Ios(f64),
-    /// The share of time that they keep the drive busy.
+    /// Share of time that they keep the drive busy.
     Utilisation(f64),
 }
 
-/// The effects of one time.
+/// The effects that act at one time.
 pub(crate) struct Acting<'a> {
     effects: &'a [Effect],
     at: f64,
@@ -75,28 +76,28 @@ impl<'a> Acting<'a> {
         self.acting().filter_map(factor).product()
     }
 
-    /// The factor of the load.
+    /// Returns the load factor.
     pub(crate) fn load(&self) -> f64 {
         self.product(|effect| if let Change::Load(factor) = effect.change { Some(factor) } else { None })
     }
 
-    /// The factor of latency with which the drive does fewer I/Os, too.
+    /// Returns the latency factor that also decreases the drive's throughput.
     pub(crate) fn slower(&self, op: Op, bytes: u32) -> f64 {
         self.product(|effect| {
             let Change::Slower(slower) = &effect.change else { return None };
-            let is_meant =
+            let is_affected =
                 slower.op.is_none_or(|only| only == op) && (bytes > slower.above || slower.above == 0);
             let done = (self.at - effect.from) / (effect.to - effect.from);
-            is_meant.then_some(1.0 + (slower.factor - 1.0) * if slower.is_rising { done } else { 1.0 })
+            is_affected.then_some(1.0 + (slower.factor - 1.0) * if slower.is_rising { done } else { 1.0 })
         })
     }
 
-    /// The factor of latency with which the drive could do as many.
+    /// Returns the latency factor that leaves the drive's maximum throughput unchanged.
     pub(crate) fn stalled(&self) -> f64 {
         self.product(|effect| if let Change::Stalled(factor) = effect.change { Some(factor) } else { None })
     }
 
-    /// The share of I/Os through a path that is slower, and the factor.
+    /// Returns the share of I/Os through a slow path, and the latency factor.
     pub(crate) fn path(&self) -> Option<(f64, f64)> {
         self.acting().find_map(|effect| match effect.change {
             Change::Path { share, factor } => Some((share, factor)),
@@ -104,14 +105,14 @@ impl<'a> Acting<'a> {
         })
     }
 
-    /// The power of the size by which shares change.
+    /// Returns the power of the size by which shares are multiplied.
     pub(crate) fn sizes(&self) -> f64 {
         self.acting()
             .filter_map(|effect| if let Change::Sizes(power) = effect.change { Some(power) } else { None })
             .sum()
     }
 
-    /// Other I/O.
+    /// Returns additional I/O.
     pub(crate) fn extra(&self) -> impl Iterator<Item = Extra> {
         self.acting()
             .filter_map(|effect| if let Change::Extra(extra) = effect.change { Some(extra) } else { None })

@@ -1,28 +1,28 @@
-//! What was injected: the truth that a rule's findings are compared with.
+//! Defines injected events: the ground truth that a rule's findings are compared with.
 
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-/// What happens.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     /// All I/O of a drive is slower by the factor.
     Constant,
-    /// I/O of one op and above a size is slower by the factor.
+    /// I/O of one op above a size is slower by the factor.
     Size,
-    /// All I/O becomes slower, over the whole event, up to the factor.
+    /// All I/O becomes gradually slower over the whole event, up to the factor.
     Rising,
-    /// For minutes at a time, again and again, I/O is slower by the factor.
+    /// I/O is repeatedly slower by the factor, for minutes at a time.
     Stalls,
-    /// A share of the I/O is slower by the factor: that through one of the paths to the drive.
+    /// The share of I/O through one of the paths to the drive is slower by the factor.
     Path,
     /// All drives of a node are slower by the factor.
     Backplane,
-    /// Drives of a model that got another firmware are slower by the factor.
+    /// Drives of a model that received another firmware are slower by the factor.
     Firmware,
-    /// The load of a drive, of a node or of a service is the factor times the usual one.
+    /// The load of a drive, a node or a service is the factor times the usual load.
     LoadSpike,
     /// Sizes shift by the factor.
     SizeMix,
@@ -32,12 +32,12 @@ pub(crate) enum Kind {
     Scrub,
     /// An idle drive gets a few I/Os.
     Wakes,
-    /// The daemon of a node is restarted: counters begin again.
+    /// The daemon of a node restarts, which resets the counters.
     Restart,
 }
 
 impl Kind {
-    /// Whether a drive is sick.
+    /// Whether it is a fault of a drive.
     pub(crate) const fn is_fault(self) -> bool {
         match self {
             Self::Constant
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// Where a drive is.
+/// Location of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub(crate) struct DriveName {
     pub(crate) cluster: String,
@@ -62,21 +62,21 @@ pub(crate) struct DriveName {
     pub(crate) device: String,
 }
 
-/// One fault or one innocent event.
+/// A fault or an innocent event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Event {
     pub(crate) kind: Kind,
     pub(crate) is_fault: bool,
-    /// The drives that it affects.
+    /// Affected drives.
     pub(crate) drives: Vec<DriveName>,
-    /// The only op that it affects, if it is one.
+    /// Affected op, if only one is.
     pub(crate) op: Option<&'static str>,
-    /// The names of the size bands that it affects: all of them, or those above a bound.
+    /// Names of the affected size bands: all of them, or those above a bound.
     pub(crate) sizes: Vec<&'static str>,
     pub(crate) from: SystemTime,
     pub(crate) to: SystemTime,
-    /// Of the latency or, of an innocent event, of the load or the sizes.
+    /// Factor of the latency or, for an innocent event, of the load or the sizes.
     pub(crate) factor: f64,
-    /// How many I/Os per second of these ops and sizes the least busy of the drives does, as a rule.
+    /// Usual rate of I/Os of these ops and sizes on the least busy of the drives.
     pub(crate) usual_ios_per_second: f64,
 }

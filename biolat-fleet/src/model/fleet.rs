@@ -1,4 +1,4 @@
-//! The fleet: its clusters and nodes, and what happens to them.
+//! Models a fleet: clusters, nodes and the injected events.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,19 +6,20 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::{Event, Node, Random, Scenario, schedule::Schedule};
 
-/// The largest cluster, and the least number of clusters if there are nodes enough.
-const CLUSTER: usize = 25;
-const CLUSTERS: usize = 3;
+/// Maximum number of nodes in a cluster.
+const MAX_CLUSTER_NODES: usize = 25;
+/// Minimum number of clusters, given enough nodes.
+const MIN_CLUSTERS: usize = 3;
 
-/// Nodes with drives, and what was injected.
+/// Nodes with drives, and the injected events.
 pub(crate) struct Fleet {
     pub(crate) nodes: Vec<Node>,
-    /// The truth, in the order of time.
+    /// The ground truth, in chronological order.
     pub(crate) events: Vec<Event>,
 }
 
 impl Fleet {
-    /// So many nodes with so many drives each. All follows from the seed. The nodes are the same in every scenario.
+    /// Creates a fleet of `nodes` with `drives` each. Everything follows from the seed. The nodes are the same in every scenario.
     pub(crate) fn new(
         nodes: usize,
         drives: usize,
@@ -28,7 +29,7 @@ impl Fleet {
         length: Duration,
     ) -> Self {
         let mut random = Random::seed_from_u64(seed);
-        let of_cluster = (nodes / CLUSTERS).clamp(1, CLUSTER);
+        let of_cluster = (nodes / MIN_CLUSTERS).clamp(1, MAX_CLUSTER_NODES);
         let mut nodes: Vec<_> = (0..nodes)
             .map(|number| {
                 let cluster = format!("c{}", number / of_cluster + 1);

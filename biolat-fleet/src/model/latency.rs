@@ -1,4 +1,5 @@
-//! Latencies of many I/Os at once, in cells of the daemon's histograms: a log-normal body and a tail of Pareto's.
+//! Draws the latencies of many I/Os at once, as cells of the daemon's histograms. The distribution has a log-normal body and a
+//! Pareto tail.
 
 use std::sync::LazyLock;
 
@@ -8,69 +9,70 @@ use rand_distr::{Binomial, Distribution as _, Poisson, StandardNormal};
 
 use super::Random;
 
-/// From this variance on, the normal distribution replaces the binomial one and Poisson's.
+/// Above this variance, the normal distribution replaces the binomial and Poisson distributions.
 const LARGE: f64 = 30.0;
-/// Below this mean there is one or none.
+/// Below this mean, a binomial draw is at most 1.
 const RARE: f64 = 0.01;
-/// So few I/Os are drawn one by one.
+/// Up to this number, I/Os are drawn one by one.
 pub(crate) const FEW: u64 = 100;
-/// So few I/Os of the body are drawn one by one for a sum.
-const FEW_OF_A_SUM: u64 = 20;
-/// Deviations of the body beyond which there is nothing.
+/// Up to this number, I/Os are drawn one by one for a sum.
+const FEW_IN_SUM: u64 = 20;
+/// Number of deviations at which the body is cut off.
 const WIDEST: f64 = 5.0;
-/// Of the table of the normal distribution, in steps for each deviation.
+/// Steps per deviation in the table of the normal distribution.
 const STEPS: f64 = 64.0;
 
-/// How long I/Os take.
+/// Distribution of latencies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latency {
-    /// Seconds.
+    /// Median of the body in seconds.
     pub(crate) median: f64,
     /// Standard deviation of the body, in octaves.
     pub(crate) spread: f64,
     pub(crate) tail: Tail,
 }
 
-/// The share of I/Os that take longer than others: collisions with writes and erasures, retries.
+/// The I/Os that take longer than others because they collide with writes and erases, or are retried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail {
+    /// Share of I/Os in the tail.
     pub(crate) share: f64,
-    /// The shortest, as a factor of the body's median.
+    /// Shortest latency, as a factor of the body's median.
     pub(crate) from: f64,
-    /// The longest, as a factor of the shortest.
+    /// Longest latency, as a factor of the shortest.
     pub(crate) to: f64,
-    /// Of Pareto's distribution.
+    /// Tail index of the Pareto distribution.
     pub(crate) index: f64,
 }
 
 impl Tail {
-    /// The share of Pareto's distribution without bounds that is longer than the longest.
+    /// Returns the share of the unbounded Pareto distribution that is above the longest latency.
     fn share_above(self) -> f64 {
         self.to.powf(-self.index)
     }
 
-    /// One, as a factor of the body's median.
+    /// Draws a latency, as a factor of the body's median.
     fn draw(self, above: f64, random: &mut Random) -> f64 {
         let rest = 1.0 - random.random::<f64>() * (1.0 - above);
         self.from * rest.powf(-1.0 / self.index)
     }
 
-    /// As the square of a factor of the body's median.
+    /// Returns the variance, in units of the square of the body's median.
     fn variance(self) -> f64 {
         let Self { from, to, index, .. } = self;
-        // Of one that begins at 1: the integral of x^(1 - index).
+        // The integral of x^(1 - index), for a distribution that starts at 1.
         let integral = if index == 2.0 { to.ln() } else { (to.powf(2.0 - index) - 1.0) / (2.0 - index) };
         from * from * index * integral / (1.0 - self.share_above()) - self.mean().powi(2)
     }
 
-    /// The mean, as a factor of the body's median: that of Pareto's distribution between two bounds.
+    /// Returns the mean of the bounded Pareto distribution, as a factor of the body's median.
     pub(crate) fn mean(self) -> f64 {
         let Self { from, to, index, .. } = self;
         from * index / (index - 1.0) * (1.0 - to.powf(1.0 - index)) / (1.0 - self.share_above())
     }
 }
 
-/// Latencies that fall in the middle of each cell, in nanoseconds.
+/// Latency in the middle of each cell, in nanoseconds.
 static MIDDLES: LazyLock<[u64; OVERFLOW + 1]> = LazyLock::new(|| {
     let bound = |cell: usize| 1e9 * (f64::from(ZERO_EXPONENT) + (cell + 1 - FIRST) as f64 / 8.0).exp2();
     std::array::from_fn(|cell| match cell {
@@ -80,7 +82,7 @@ static MIDDLES: LazyLock<[u64; OVERFLOW + 1]> = LazyLock::new(|| {
     })
 });
 
-/// The normal distribution from -[`WIDEST`] on, by Simpson's rule.
+/// The cumulative normal distribution from -[`WIDEST`] up, by Simpson's rule.
 static NORMAL: LazyLock<Vec<f64>> = LazyLock::new(|| {
     let density = |z: f64| (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
     let mut sum = 0.0;
@@ -96,7 +98,7 @@ static NORMAL: LazyLock<Vec<f64>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The share of a normal distribution below `z`.
+/// Returns the share of a normal distribution below `z`.
 pub(crate) fn normal(z: f64) -> f64 {
     if z >= WIDEST {
         return 1.0;
@@ -107,25 +109,25 @@ pub(crate) fn normal(z: f64) -> f64 {
     below + (above - below) * (place - index as f64)
 }
 
-/// The latency that stands for all in a cell.
+/// Returns the latency that represents all latencies in a cell.
 pub(crate) fn middle(cell: usize) -> u64 {
     MIDDLES[cell.min(OVERFLOW)]
 }
 
-/// The cell of a latency in seconds.
+/// Returns the cell of a latency in seconds.
 pub(crate) fn cell_of(seconds: f64) -> usize {
     cell(((seconds * 1e9) as u64).min(LIMIT_NS - 1))
 }
 
 impl Latency {
-    /// The mean in seconds, with that of the tail, which many latencies share.
+    /// Returns the mean in seconds, given the mean of the tail, which many latencies share.
     pub(crate) fn mean(self, tail: f64) -> f64 {
         let nepers = self.spread * std::f64::consts::LN_2;
         let body = (nepers * nepers / 2.0).exp();
         self.median * ((1.0 - self.tail.share) * body + self.tail.share * tail)
     }
 
-    /// Draws so many latencies: the number of each cell that has some.
+    /// Draws `count` latencies, and calls `add` with each cell and the number of latencies in it.
     pub(crate) fn draw(self, count: u64, random: &mut Random, mut add: impl FnMut(usize, u64)) {
         let in_tail = binomial(count, self.tail.share, random);
         self.draw_body(count - in_tail, random, &mut add);
@@ -137,11 +139,12 @@ impl Latency {
         }
     }
 
-    /// The sum of so many latencies, in seconds. That of many is drawn at once: it has nearly a normal distribution.
+    /// Draws the sum of `count` latencies, in seconds. The sum of many is drawn in one step, because it is nearly normally
+    /// distributed.
     pub(crate) fn draw_sum(self, count: u64, random: &mut Random) -> f64 {
         let in_tail = binomial(count, self.tail.share, random);
         let body = count - in_tail;
-        let bodies = if body <= FEW_OF_A_SUM {
+        let bodies = if body <= FEW_IN_SUM {
             let each = |_| {
                 let z: f64 = StandardNormal.sample(random);
                 (self.spread * z).exp2()
@@ -154,7 +157,7 @@ impl Latency {
             let z: f64 = StandardNormal.sample(random);
             (body as f64 * mean + (body as f64).sqrt() * of_one * z).max(0.0)
         };
-        let few = in_tail.min(FEW_OF_A_SUM);
+        let few = in_tail.min(FEW_IN_SUM);
         let above = if few > 0 { self.tail.share_above() } else { 0.0 };
         let mut tails: f64 = (0..few).map(|_| self.tail.draw(above, random)).sum();
         let rest = (in_tail - few) as f64;
@@ -195,7 +198,7 @@ impl Latency {
     }
 }
 
-/// The upper bound of a cell, as a power of two of a second.
+/// Returns the upper bound of a cell, as a power of two of a second.
 fn upper_octave(cell: usize) -> f64 {
     if cell >= OVERFLOW {
         return f64::INFINITY;
@@ -203,7 +206,7 @@ fn upper_octave(cell: usize) -> f64 {
     f64::from(ZERO_EXPONENT) + (cell as f64 + 1.0 - FIRST as f64) / f64::from(1 << SCHEMA)
 }
 
-/// Splits a count over cells from `first` on, by the share of all that is below the end of each.
+/// Splits a count over the cells from `first` up, by the cumulative share below the upper bound of each.
 fn split(
     count: u64,
     first: usize,
@@ -226,7 +229,7 @@ fn split(
     }
 }
 
-/// How many of so many, each with this probability.
+/// Draws the number of successes among `count` trials, each with the probability `share`.
 pub(crate) fn binomial(count: u64, share: f64, random: &mut Random) -> u64 {
     if count == 0 || share <= 0.0 {
         return 0;
@@ -245,7 +248,7 @@ pub(crate) fn binomial(count: u64, share: f64, random: &mut Random) -> u64 {
     Binomial::new(count, share).map_or(0, |binomial| binomial.sample(random))
 }
 
-/// How many of something that occurs at random times, so many on average.
+/// Draws the number of events that occur at random times, with this mean.
 pub(crate) fn poisson(mean: f64, random: &mut Random) -> u64 {
     if mean > LARGE {
         return approximately(mean, mean, random);

@@ -1,8 +1,8 @@
-//! The model of a fleet: nodes with drives that do I/O, faults and innocent events, and the snapshots that the daemon
-//! would take. `docs/fleet-model.md` explains it and says where the figures come from.
+//! Models a fleet: nodes with drives that do I/O, faults and innocent events, and the snapshots that the daemon would take.
+//! `docs/fleet-model.md` explains the model and gives the sources of its figures.
 //!
-//! All is drawn at random, from a seed: the load of each drive in a step, then the counts of each bucket. No I/O is
-//! simulated on its own.
+//! Everything is drawn at random from a seed: the load of each drive in a step, then the count of each bucket. No I/O is
+//! simulated individually.
 
 pub(crate) mod counters;
 pub(crate) mod drive;
@@ -25,5 +25,5 @@ pub(crate) use fleet::Fleet;
 pub(crate) use node::Node;
 pub(crate) use scenario::Scenario;
 
-/// The same numbers on every machine.
+/// A random generator that returns the same numbers on every machine.
 pub(crate) type Random = rand::rngs::Xoshiro256PlusPlus;

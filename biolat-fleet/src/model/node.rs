@@ -1,4 +1,4 @@
-//! A node: its service, its drives, and the snapshot that its daemon would take.
+//! Models a node: its service, its drives, and the snapshots of its daemon.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,13 +17,14 @@ use super::{
     work::Work,
 };
 
-/// The I/O of longer times is added in steps of at most so many seconds.
+/// Maximum step in which I/O is added, in seconds.
 const STEP: f64 = 60.0;
-/// One drive of so many is nearly idle, whatever its node does.
-const IDLE: u32 = 40;
+/// One in this many drives is nearly idle, regardless of its node's load.
+const IDLE_RATIO: u32 = 40;
+/// Load factor of an idle drive.
 pub(crate) const IDLE_LOAD: f64 = 0.002;
 
-/// Times of higher load on all drives of a node.
+/// Periods of higher load on all drives of a node.
 const LOAD_BURSTS: BurstKind = BurstKind {
     gap: 8.0 * 3600.0,
     shortest: 120.0,
@@ -34,7 +35,7 @@ const LOAD_BURSTS: BurstKind = BurstKind {
     height_index: 1.8,
 };
 
-/// One host. It is independent of other nodes, so that threads can advance several at the same time.
+/// A host. Nodes are independent of each other, so threads can advance them in parallel.
 pub(crate) struct Node {
     name: String,
     cluster: String,
@@ -51,19 +52,19 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node with so many drives. Its service and its models follow from the seed.
+    /// Creates a node. Its service and drive models follow from the seed.
     pub(crate) fn new(name: String, cluster: String, drives: usize, seed: u64, start: SystemTime) -> Self {
         let mut random = Random::seed_from_u64(seed);
         let service = choose_service(random.random_range(0..100));
         let (main, other) =
             service.models.choose(&mut random).map_or_else(|| unreachable!(), |models| *models);
         let load = log_normal(0.5, &mut random);
-        // Of two models, the second one has a sixth of the drives.
+        // A sixth of the drives are of the second model.
         let others = drives.div_ceil(6);
         let drives = (0..drives)
             .map(|number| {
                 let model = if number + others < drives { main } else { other };
-                let is_idle = random.random_ratio(1, IDLE);
+                let is_idle = random.random_ratio(1, IDLE_RATIO);
                 let load = load * log_normal(0.15, &mut random) * if is_idle { IDLE_LOAD } else { 1.0 };
                 Drive::new(device(&name, model, number), model, service, load, &mut random)
             })
@@ -104,22 +105,22 @@ impl Node {
         &mut self.drives[number]
     }
 
-    /// The daemon starts again at this time: its counters are zero then.
+    /// Restarts the daemon at this time, which resets its counters.
     pub(crate) fn add_restart(&mut self, at: SystemTime) {
         self.restarts.push(at);
     }
 
-    /// From now on only the work of its drives is kept.
-    pub(crate) fn keep_work_only(&mut self) {
-        self.drives.iter_mut().for_each(Drive::keep_work_only);
+    /// Records only the work of its drives from now on.
+    pub(crate) fn record_work_only(&mut self) {
+        self.drives.iter_mut().for_each(Drive::record_work_only);
     }
 
-    /// All work of its drives, if that is what is kept.
+    /// Returns all work of its drives, if that is recorded.
     pub(crate) fn works(&self) -> Vec<Work> {
         self.drives.iter().filter_map(|drive| drive.work().copied()).collect()
     }
 
-    /// Adds the I/O between the last time and `until`.
+    /// Adds the I/O since the last call, up to `until`.
     pub(crate) fn advance(&mut self, until: SystemTime) {
         while let Some(rest) = until.duration_since(self.now).ok().filter(|rest| !rest.is_zero()) {
             let step = rest.min(Duration::from_secs_f64(STEP));
@@ -146,7 +147,7 @@ impl Node {
         }
     }
 
-    /// What the daemon would expose.
+    /// Returns the snapshot that the daemon would take.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let start_time_seconds = seconds_since_epoch(self.started);
         Snapshot {
@@ -165,7 +166,7 @@ pub(crate) fn seconds_since_epoch(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// By a number below 100.
+/// Chooses a service by a number below 100.
 fn choose_service(mut place: u32) -> &'static Service {
     for service in &SERVICES {
         if place < service.frequency {
@@ -189,7 +190,7 @@ fn device(node: &str, model: &DriveModel, number: usize) -> Device {
     }
 }
 
-/// `sda` to `sdz`, then `sdaa`.
+/// Returns a disk name: `sda` to `sdz`, then `sdaa`.
 fn scsi_name(number: usize) -> String {
     let letter = |number: usize| char::from(b'a' + (number % 26) as u8);
     match number / 26 {

@@ -1,15 +1,15 @@
-//! Noise that is correlated in time: a level that wanders, and bursts whose length and height have heavy tails.
+//! Generates noise that is correlated in time: a wandering level, and bursts with heavy-tailed lengths and heights.
 
 use rand::RngExt as _;
 use rand_distr::{Distribution as _, Exp1, Pareto, StandardNormal};
 
 use super::Random;
 
-/// A level that wanders around 0 and returns to it: an Ornstein-Uhlenbeck process, which is AR(1) at steps of any length.
+/// A level that wanders around 0: an Ornstein-Uhlenbeck process, which is AR(1) at steps of any length.
 pub(crate) struct Noise {
     value: f64,
     deviation: f64,
-    /// After so many seconds the correlation has fallen to 1/e.
+    /// Seconds after which the correlation has fallen to 1/e.
     memory: f64,
 }
 
@@ -27,25 +27,30 @@ impl Noise {
     }
 }
 
-/// Bursts at random times: the shortest and lowest ones are the most frequent.
+/// Parameters of bursts at random times. The shortest and lowest bursts are the most frequent.
 #[derive(Clone, Copy)]
 pub(crate) struct BurstKind {
-    /// Seconds between two bursts, on average.
+    /// Mean time between two bursts, in seconds.
     pub(crate) gap: f64,
-    /// Seconds.
+    /// Shortest burst, in seconds.
     pub(crate) shortest: f64,
+    /// Longest burst, in seconds.
     pub(crate) longest: f64,
+    /// Tail index of the length.
     pub(crate) length_index: f64,
+    /// Lowest factor.
     pub(crate) lowest: f64,
+    /// Highest factor.
     pub(crate) highest: f64,
+    /// Tail index of the factor.
     pub(crate) height_index: f64,
 }
 
 pub(crate) struct Bursts {
     kind: BurstKind,
-    /// Seconds until a burst begins or ends.
+    /// Seconds until the burst ends or the next one begins.
     pub(crate) left: f64,
-    /// The factor of now: 1 between bursts.
+    /// Current factor, 1 between bursts.
     pub(crate) height: f64,
     pub(crate) is_burst: bool,
 }
@@ -56,7 +61,7 @@ impl Bursts {
         Self { kind, left: kind.gap * gap, height: 1.0, is_burst: false }
     }
 
-    /// The mean factor of the next seconds.
+    /// Advances by `seconds` and returns the mean factor during them.
     pub(crate) fn advance(&mut self, seconds: f64, random: &mut Random) -> f64 {
         let (mut rest, mut sum) = (seconds, 0.0);
         while self.left < rest {
@@ -88,13 +93,13 @@ fn pareto(lowest: f64, index: f64, random: &mut Random) -> f64 {
     Pareto::new(lowest, index).map_or(lowest, |pareto| pareto.sample(random))
 }
 
-/// 1 on average in the logarithm.
+/// Draws a log-normal factor with the median 1.
 pub(crate) fn log_normal(deviation: f64, random: &mut Random) -> f64 {
     let normal: f64 = StandardNormal.sample(random);
     (deviation * normal).exp()
 }
 
-/// Between the two, each octave as likely as another.
+/// Draws a number from a range, with a log-uniform distribution.
 pub(crate) fn between([low, high]: [f64; 2], random: &mut Random) -> f64 {
     low * (high / low).powf(random.random::<f64>())
 }

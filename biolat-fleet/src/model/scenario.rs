@@ -1,4 +1,4 @@
-//! Scenario files: which events occur, how often, for how long and how severe.
+//! Reads scenario files, which define the kinds of events, their frequency, duration and severity.
 
 use std::str::FromStr;
 
@@ -6,66 +6,67 @@ use serde::Deserialize;
 
 use super::{Kind, drive_model::Op};
 
-/// What happens in a fleet.
+/// Events in a fleet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
     pub(crate) events: Vec<Recipe>,
 }
 
-/// Events of one kind. Of a range, each octave is as likely as another.
+/// Events of one kind. Values are drawn from ranges with a log-uniform distribution, except for `begin`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
     pub(crate) kind: Kind,
-    /// How many of them for a thousand drives; at least one.
+    /// Number of events per thousand drives. There is at least one event.
     pub(crate) per_thousand_drives: f64,
-    /// How long they take; at most to the end.
+    /// Duration. Events end with the run at the latest.
     pub(crate) hours: [f64; 2],
-    /// Of the latency or, of an innocent event, of the load or of the sizes.
-    #[serde(default = "no_factor")]
+    /// Factor of the latency or, for an innocent event, of the load or the sizes.
+    #[serde(default = "default_factor")]
     pub(crate) factor: [f64; 2],
-    /// When they begin, in shares of all the time.
-    #[serde(default = "after_a_fifth")]
+    /// Start time, as a fraction of the run.
+    #[serde(default = "default_begin")]
     pub(crate) begin: [f64; 2],
     /// `size`: the op.
     pub(crate) op: Option<Op>,
-    /// `size`: only larger I/Os.
+    /// `size`: only larger I/Os are affected.
     #[serde(default)]
     pub(crate) above_kib: u32,
-    /// `path`: the share of the I/Os; `firmware`: of the drives; `rebuild`, `scrub`: of the time that a drive is busy.
-    #[serde(default = "a_third")]
+    /// `path`: share of I/Os; `firmware`: share of drives; `rebuild`, `scrub`: share of time that they keep a drive busy;
+    /// `wakes`: I/Os per second.
+    #[serde(default = "default_share")]
     pub(crate) share: [f64; 2],
-    /// `stalls`: the length of each.
-    #[serde(default = "minutes")]
+    /// `stalls`: length of each stall.
+    #[serde(default = "default_stall_minutes")]
     pub(crate) stall_minutes: [f64; 2],
-    /// `stalls`: from one to the next.
-    #[serde(default = "quarters")]
+    /// `stalls`: time from the end of one to the next.
+    #[serde(default = "default_every_minutes")]
     pub(crate) every_minutes: [f64; 2],
 }
 
-const fn no_factor() -> [f64; 2] {
+const fn default_factor() -> [f64; 2] {
     [1.0, 1.0]
 }
 
-const fn after_a_fifth() -> [f64; 2] {
+const fn default_begin() -> [f64; 2] {
     [0.2, 0.8]
 }
 
-const fn a_third() -> [f64; 2] {
+const fn default_share() -> [f64; 2] {
     [0.3, 0.4]
 }
 
-const fn minutes() -> [f64; 2] {
+const fn default_stall_minutes() -> [f64; 2] {
     [1.0, 5.0]
 }
 
-const fn quarters() -> [f64; 2] {
+const fn default_every_minutes() -> [f64; 2] {
     [5.0, 20.0]
 }
 
 impl Scenario {
-    /// Nothing happens.
+    /// Returns a scenario without events.
     pub(crate) fn none() -> Self {
         Self::default()
     }

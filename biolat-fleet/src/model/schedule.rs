@@ -1,4 +1,4 @@
-//! Chooses when and to which drives events happen, and what they do to each.
+//! Chooses the times, drives and effects of events.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,12 +14,12 @@ use super::{
     scenario::Recipe,
 };
 
-/// A drive: the numbers of its node and of itself.
+/// A drive, as the index of its node and its index there.
 type Place = (usize, usize);
 
-/// Places for an event that are tried before it is left out.
+/// Attempts to place an event before it is dropped.
 const TRIES: usize = 50;
-/// A drive that is slow or loaded by an event is left alone for so long before and after.
+/// Minimum time between two events of a drive, in seconds.
 const PAUSE: f64 = 2.0 * 3600.0;
 const MINUTE: f64 = 60.0;
 
@@ -28,11 +28,11 @@ pub(crate) struct Schedule<'a> {
     random: &'a mut Random,
     start: SystemTime,
     length: Duration,
-    /// Drives that have an event, from when until when.
+    /// Drives that have an event, with its start and end.
     taken: Vec<(Place, f64, f64)>,
 }
 
-/// An event whose drives are not chosen yet.
+/// An event whose drives have not been chosen yet.
 struct Draft {
     from: f64,
     to: f64,
@@ -50,7 +50,7 @@ impl<'a> Schedule<'a> {
         Self { nodes, random, start, length, taken: Vec::new() }
     }
 
-    /// Places all events; those of the largest scope first, as they need the most room.
+    /// Places all events, those with the largest scope first, because they need the most room.
     pub(crate) fn place(mut self, scenario: &Scenario) -> Vec<Event> {
         let drives: usize = self.nodes.iter().map(|node| node.drives().len()).sum();
         let mut recipes: Vec<_> = scenario.events.iter().collect();
@@ -66,7 +66,7 @@ impl<'a> Schedule<'a> {
         events
     }
 
-    /// None if one of the drives has another event.
+    /// Places an event, or returns `None` if one of the drives has another event.
     fn try_place(&mut self, recipe: &Recipe) -> Option<Event> {
         let draft = self.draft(recipe);
         let places = self.choose(recipe, &draft)?;
@@ -94,7 +94,7 @@ impl<'a> Schedule<'a> {
         let start = seconds_since_epoch(self.start);
         let length = self.length.as_secs_f64();
         let [earliest, latest] = recipe.begin;
-        // Whole minutes, as the steps are.
+        // Round to whole minutes, like the steps.
         let begin = earliest + (latest - earliest) * random.random::<f64>();
         let from = start + (length * begin / MINUTE).round() * MINUTE;
         let seconds = (between(recipe.hours, random) * 60.0).round() * MINUTE;
@@ -106,7 +106,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// The drives of an event.
+    /// Chooses the drives of an event.
     fn choose(&mut self, recipe: &Recipe, draft: &Draft) -> Option<Vec<Place>> {
         let random = &mut *self.random;
         let node = random.random_range(0..self.nodes.len());
@@ -159,7 +159,7 @@ impl<'a> Schedule<'a> {
             Kind::Rising => slower(None, 0, true),
             Kind::Path => Change::Path { share, factor },
             Kind::LoadSpike => Change::Load(factor),
-            // Sizes shift both ways.
+            // Sizes shift up or down.
             Kind::SizeMix => {
                 let power = factor.log2() / 2.0;
                 Change::Sizes(if self.random.random() { power } else { -power })
@@ -169,7 +169,7 @@ impl<'a> Schedule<'a> {
                 extra(op, 512 << 10, true, Rate::Utilisation(share))
             }
             Kind::Scrub => extra(Op::Read, 1 << 20, true, Rate::Utilisation(share)),
-            // It has been idle for some time, and is but for these.
+            // The drive is idle for some time before, and except for these I/Os during the event.
             Kind::Wakes => {
                 drive.add_effect(Effect { from: from - PAUSE, to, change: Change::Load(IDLE_LOAD) });
                 drive.add_effect(Effect { from, to, change: Change::Stalled(factor) });
@@ -220,7 +220,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// How many drives an event has, roughly: 0 for the most.
+/// Returns the rank of an event's scope: 0 for the most drives.
 const fn scope(kind: Kind) -> u8 {
     match kind {
         Kind::Firmware | Kind::LoadSpike => 0,

@@ -1,4 +1,4 @@
-//! What runs on a node: ops, sizes, and when the load is high.
+//! Defines the services that run on nodes: their ops, sizes and load over time.
 
 use super::drive_model::{DISK, DriveModel, Op, QLC, SATA, TLC};
 
@@ -6,28 +6,29 @@ const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 const HOUR: f64 = 3600.0;
 
-/// A service.
+/// A kind of workload on a node.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) name: &'static str,
-    /// Nodes of a hundred.
+    /// Percentage of nodes.
     pub(crate) frequency: u32,
-    /// Models that such nodes have: most drives, and some of another one.
+    /// Possible pairs of drive models on a node: of most drives, and of the others.
     pub(crate) models: &'static [(&'static DriveModel, &'static DriveModel)],
-    /// Of the usual load of a drive.
+    /// Load as a factor of a drive's usual load.
     pub(crate) intensity: f64,
     /// Shares of the ops, in the order of [`Op`].
     pub(crate) ops: [f64; 3],
-    /// Sizes and their shares.
+    /// Sizes of reads and their shares.
     pub(crate) reads: &'static [(u32, f64)],
+    /// Sizes of writes and their shares.
     pub(crate) writes: &'static [(u32, f64)],
-    /// The share of I/Os that need no seek.
+    /// Share of I/Os that need no seek.
     pub(crate) sequential: f64,
-    /// How far the load of day and night differ: the amplitude of the logarithm.
+    /// Difference between the loads of day and night: the amplitude of the logarithm.
     daily: f64,
-    /// The load of Saturday and Sunday.
+    /// Load factor on Saturday and Sunday.
     pub(crate) weekend: f64,
-    /// By how much its rate falls when latency rises: 0 if it does not wait for its I/O, 1 if it does nothing else.
+    /// How strongly its rate falls when latency rises: 0 if it never waits for its I/O, 1 if it does nothing else.
     pub(crate) elasticity: f64,
 }
 
@@ -155,7 +156,7 @@ pub(crate) static SERVICES: [Service; 5] = [
 ];
 
 impl Service {
-    /// Sizes and their shares.
+    /// Returns the sizes of an op and their shares.
     pub(crate) const fn sizes(&self, op: Op) -> &'static [(u32, f64)] {
         match op {
             Op::Read => self.reads,
@@ -164,7 +165,7 @@ impl Service {
         }
     }
 
-    /// The factor of the load at a time in seconds since the epoch, with the busiest time at an hour of the day.
+    /// Returns the load factor at a time in seconds since the epoch, given the busiest hour of the day.
     pub(crate) fn load(&self, time: f64, busiest_hour: f64) -> f64 {
         let hours = time / HOUR - busiest_hour;
         let angle = hours / 24.0 * std::f64::consts::TAU;

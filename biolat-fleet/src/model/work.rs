@@ -1,25 +1,25 @@
-//! What a drive did, without its histograms: enough to compare drives, in a small part of the time.
+//! Records the work of a drive without histograms, which is enough to compare drives and much faster.
 
 use biolat_common::size::{BANDS, place};
 
 use super::{Random, drive_model::Op, latency::Latency};
 
-/// What a drive did since it began.
+/// Work of a drive since the start of the run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Work {
-    /// In the order of [`Op`].
+    /// Work by op, in the order of [`Op`].
     pub(crate) ops: [OpWork; Op::ALL.len()],
 }
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct OpWork {
     pub(crate) bytes: f64,
-    /// Of I/Os without data, which have no size.
+    /// I/Os without data, which are in no size band.
     pub(crate) without_data: Ios,
     pub(crate) bands: [Ios; BANDS],
 }
 
-/// I/Os, and the sum of their device latencies.
+/// Number of I/Os and the sum of their device latencies.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ios {
     pub(crate) count: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Ios {
 }
 
 impl Work {
-    /// Draws the latencies of so many I/Os.
+    /// Adds `count` I/Os and draws their latencies.
     pub(crate) fn add(&mut self, op: Op, bytes: u32, count: u64, latency: Latency, random: &mut Random) {
         let of_op = &mut self.ops[op as usize];
         of_op.bytes += f64::from(bytes) * count as f64;
@@ -36,7 +36,7 @@ impl Work {
         ios.seconds += latency.draw_sum(count, random);
     }
 
-    /// What was done since an earlier time.
+    /// Returns the work done since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let mut work = *self;
         for (op, before) in work.ops.iter_mut().zip(&before.ops) {
@@ -51,7 +51,7 @@ impl Work {
 }
 
 impl OpWork {
-    /// I/Os of all sizes.
+    /// Returns the I/Os of all sizes.
     pub(crate) fn all(&self) -> Ios {
         self.bands.iter().fold(self.without_data, |sum, ios| Ios {
             count: sum.count + ios.count,

@@ -1,10 +1,10 @@
-//! When an alert fires, evaluation by evaluation.
+//! Tests when an alert fires.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{alerts::AlertState, remote_write::Labels};
 
-/// The minutes in which an alert fires that has a result in these minutes, evaluated each minute of ten.
+/// Evaluates an alert in each of ten minutes, with results in these minutes. Returns the periods in which it fires.
 fn fires(pending_for: u64, keep_firing_for: u64, results: &[i64]) -> Vec<(i64, i64)> {
     let minutes = |count| Duration::from_secs(60 * count);
     let mut state = AlertState::new(minutes(pending_for), minutes(keep_firing_for));
@@ -19,39 +19,39 @@ fn fires(pending_for: u64, keep_firing_for: u64, results: &[i64]) -> Vec<(i64, i
 }
 
 #[test]
-fn without_for_an_alert_fires_at_once() {
+fn fires_immediately_without_for() {
     assert_eq!(fires(0, 0, &[2, 3, 7]), [(2, 4), (7, 8)]);
 }
 
 #[test]
-fn a_result_has_to_stay_for_the_time() {
+fn fires_only_after_the_pending_time() {
     assert_eq!(fires(2, 0, &[1, 2, 5, 6, 7, 8]), [(7, 9)]);
 }
 
 #[test]
-fn a_gap_of_one_evaluation_begins_the_time_again() {
+fn gap_of_one_evaluation_resets_the_pending_time() {
     assert_eq!(fires(3, 0, &[0, 1, 2, 4, 5, 6]), []);
 }
 
 #[test]
-fn it_fires_on_without_a_result() {
-    // The time begins with the first evaluation without a result.
+fn keeps_firing_without_a_result() {
+    // The time starts with the first evaluation without a result.
     assert_eq!(fires(0, 2, &[1]), [(1, 4)]);
     assert_eq!(fires(0, 2, &[1, 3]), [(1, 6)]);
 }
 
 #[test]
-fn what_is_pending_is_not_kept() {
+fn pending_alert_is_not_kept() {
     assert_eq!(fires(2, 5, &[1, 2]), []);
 }
 
 #[test]
-fn what_fires_at_the_end_fires_until_the_end() {
+fn firing_alert_ends_with_the_run() {
     assert_eq!(fires(1, 0, &[8, 9]), [(9, 10)]);
 }
 
 #[test]
-fn labels_are_apart() {
+fn labels_are_evaluated_separately() {
     let mut state = AlertState::new(Duration::from_secs(60), Duration::ZERO);
     let [one, other] = ["sda", "sdb"].map(|name| Labels::from([("device".to_owned(), name.to_owned())]));
     state.evaluate(0, &BTreeSet::from([one.clone()]));

@@ -1,4 +1,4 @@
-//! What is found, with a truth made by hand.
+//! Tests detection scores with a hand-written ground truth.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Ten drives of one node; the first five have the model `a`.
+/// Returns ten drives of one node. The first five have the model `a`.
 fn drives() -> Vec<Labels> {
     let drive = |number: usize| {
         let model = if number < 5 { "a" } else { "b" };
@@ -36,7 +36,7 @@ fn score(episodes: &[Episode], truth: &[Truth]) -> Score {
 }
 
 #[test]
-fn a_fault_is_found_within_its_time_and_an_hour_after() {
+fn fault_is_found_during_it_and_an_hour_after() {
     let truth = [event("constant", true, &[1], 10 * HOUR, 12 * HOUR)];
     for (from, to, found) in
         [(8, 9, false), (9, 10, false), (8, 11, true), (11, 12, true), (12, 14, true), (13, 14, false)]
@@ -48,7 +48,7 @@ fn a_fault_is_found_within_its_time_and_an_hour_after() {
 }
 
 #[test]
-fn the_alarm_of_another_drive_is_false() {
+fn alarm_for_another_drive_is_false() {
     let truth = [event("constant", true, &[1], 0, 10 * HOUR)];
     let score = score(&[episode("d2", "read", HOUR, 2 * HOUR)], &truth);
     assert_eq!(
@@ -56,7 +56,7 @@ fn the_alarm_of_another_drive_is_false() {
         (1, 1, Some(0.0), Some(0.0))
     );
     assert_eq!(score.false_alarms_by_kind["none"], 1);
-    // One in a week of ten drives.
+    // One in a week with ten drives.
     assert!((score.false_alarms_per_thousand_drives_and_week - 100.0).abs() < 1e-9);
     let mistake = |missed: Option<&str>, device: &str, hours: f64, minutes: f64| Mistake {
         missed: missed.map(str::to_owned),
@@ -69,7 +69,7 @@ fn the_alarm_of_another_drive_is_false() {
 }
 
 #[test]
-fn a_false_alarm_has_the_kind_of_the_innocent_event() {
+fn false_alarms_are_counted_by_innocent_event() {
     let truth =
         [event("scrub", false, &[2, 3], 0, 10 * HOUR), event("wakes", false, &[2], 20 * HOUR, 21 * HOUR)];
     let score =
@@ -79,7 +79,7 @@ fn a_false_alarm_has_the_kind_of_the_innocent_event() {
 }
 
 #[test]
-fn ops_of_one_drive_are_one_alarm_while_they_overlap() {
+fn overlapping_ops_of_a_drive_are_one_alarm() {
     let episodes = [
         episode("d1", "read", 0, 2 * HOUR),
         episode("d1", "write", HOUR, 3 * HOUR),
@@ -90,7 +90,7 @@ fn ops_of_one_drive_are_one_alarm_while_they_overlap() {
 }
 
 #[test]
-fn an_alert_of_a_model_is_about_all_its_drives() {
+fn alert_for_a_model_is_about_all_its_drives() {
     let of_model = Episode { labels: labels(&[("cluster", "c"), ("model", "a")]), from: HOUR, to: 2 * HOUR };
     let truth =
         [event("firmware", true, &[3, 4, 5], 0, 10 * HOUR), event("constant", true, &[6], 0, 10 * HOUR)];
@@ -102,7 +102,7 @@ fn an_alert_of_a_model_is_about_all_its_drives() {
 }
 
 #[test]
-fn the_delay_is_that_of_the_first_alarm() {
+fn delay_ends_with_the_first_alarm() {
     let truth = [
         event("constant", true, &[1], 10 * HOUR, 20 * HOUR),
         event("constant", true, &[2], 10 * HOUR, 20 * HOUR),
@@ -112,7 +112,7 @@ fn the_delay_is_that_of_the_first_alarm() {
         episode("d1", "read", 11 * HOUR, 12 * HOUR),
         episode("d1", "read", 14 * HOUR, 15 * HOUR),
         episode("d2", "read", 13 * HOUR, 14 * HOUR),
-        // It fired before.
+        // It fired before the fault.
         episode("d3", "read", 9 * HOUR, 11 * HOUR),
     ];
     assert_eq!(score(&episodes, &truth).faults["constant"].median_minutes, Some(60.0));

@@ -1,4 +1,4 @@
-//! Tests of all but the model, which has its own.
+//! Tests of everything except the model, which has its own.
 
 mod alerts;
 mod detection;

@@ -1,9 +1,9 @@
-//! Metrics in the text format.
+//! Tests of metrics in the text format.
 
 use crate::own_metrics::OwnMetrics;
 
 #[test]
-fn series_are_summed_by_name_and_label() {
+fn sums_series_by_name_and_label() {
     let metrics = OwnMetrics::parse(
         "# HELP a_total of a\na_total{type=\"float\"} 3\na_total{type=\"histogram\"} 4\na_total_other 9\nb 1.5e+06\n",
     );

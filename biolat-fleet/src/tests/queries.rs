@@ -1,15 +1,15 @@
-//! The dashboard's queries.
+//! Tests of the dashboard's queries.
 
-use crate::queries::{Query, View, of_dashboard};
+use crate::queries::{Query, View, dashboard_queries};
 
 const VIEW: View<'_> = View { end: 1e9, length: 3600.0, interval: 60.0, instance: Some("n1:9976") };
 
 #[test]
-fn every_variable_of_the_dashboard_gets_a_value() {
-    let queries = of_dashboard().unwrap();
+fn every_dashboard_variable_gets_a_value() {
+    let queries = dashboard_queries().unwrap();
     assert!(queries.len() > 60, "{}", queries.len());
     for query in &queries {
-        let text = query.filled_in(VIEW, 60.0);
+        let text = query.interpolate(VIEW, 60.0);
         assert!(!text.contains('$'), "{text}");
     }
     let recorded = queries.iter().filter(|query| query.is_recorded()).count();
@@ -17,13 +17,13 @@ fn every_variable_of_the_dashboard_gets_a_value() {
 }
 
 #[test]
-fn the_rate_interval_is_four_scrapes_or_a_step_and_one() {
+fn rate_interval_is_four_scrapes_or_a_step_and_a_scrape() {
     let query = Query {
         panel: String::new(),
         expression: "rate(a{instance=~\"$node\"}[$__rate_interval])".to_owned(),
         is_instant: false,
         points: 1000.0,
     };
-    assert_eq!(query.filled_in(VIEW, 60.0), "rate(a{instance=~\"n1:9976\"}[240s])");
-    assert_eq!(query.filled_in(VIEW, 300.0), "rate(a{instance=~\"n1:9976\"}[360s])");
+    assert_eq!(query.interpolate(VIEW, 60.0), "rate(a{instance=~\"n1:9976\"}[240s])");
+    assert_eq!(query.interpolate(VIEW, 300.0), "rate(a{instance=~\"n1:9976\"}[360s])");
 }

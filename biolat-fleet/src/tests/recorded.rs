@@ -1,4 +1,4 @@
-//! What recording rules write.
+//! Tests of the samples that recording rules write.
 
 use serde_json::json;
 
@@ -9,9 +9,9 @@ use crate::{
     rules::Rule,
 };
 
-/// As Prometheus prints `{schema:3, buckets at 1, 2 and 5, zero bucket of 2^-20}`.
+/// The JSON is Prometheus' output for `{schema:3, buckets at 1, 2 and 5, zero bucket of 2^-20}`.
 #[test]
-fn a_histogram_of_the_api_is_the_histogram_that_was_written() {
+fn reconstructs_histogram_from_api_response() {
     let bound = |index: i32| (f64::from(index) / 8.0).exp2().to_string();
     let json = json!({"count": "10", "sum": "1.5", "buckets": [
         [3, "-9.5367431640625e-07", "9.5367431640625e-07", "1"],
@@ -30,7 +30,8 @@ fn recorder() -> Recorder {
     Recorder::new(Rule { record: Some("a:b".to_owned()), ..Rule::default() })
 }
 
-/// Times of what is written of a series with points at some of four times, and whether it is a stale marker.
+/// Records a series with points at some of four times. Returns the times of the written samples, and whether each is a stale
+/// marker.
 fn written(recorder: &mut Recorder, first: i64, points: &[i64]) -> Vec<(i64, bool)> {
     let points = points.iter().map(|time| (*time, Point::Float(1.0))).collect();
     recorder.add(vec![Series { labels: Labels::new(), points }], Times { first, last: first + 3, step: 1 });
@@ -40,14 +41,14 @@ fn written(recorder: &mut Recorder, first: i64, points: &[i64]) -> Vec<(i64, boo
 }
 
 #[test]
-fn a_series_that_ends_gets_one_stale_marker() {
+fn ended_series_gets_one_stale_marker() {
     let mut recorder = recorder();
     assert_eq!(written(&mut recorder, 0, &[0, 1]), [(0, false), (1, false), (2, true)]);
     assert_eq!(written(&mut recorder, 4, &[6]), [(6, false), (7, true)]);
 }
 
 #[test]
-fn also_if_it_ends_between_two_queries() {
+fn series_that_ends_between_two_queries_gets_a_stale_marker() {
     let mut recorder = recorder();
     assert_eq!(written(&mut recorder, 0, &[3]), [(3, false)]);
     assert_eq!(written(&mut recorder, 4, &[]), [(4, true)]);
@@ -60,7 +61,7 @@ fn evaluations_are_at_multiples_of_the_step() {
         Times::within(after, until, step).map(|times| times.iter().collect::<Vec<_>>()).unwrap_or_default()
     };
     assert_eq!(times(0, 30, 10), [10, 20, 30]);
-    // A step that does not divide the time leaves none out, and has none twice.
+    // A step that does not divide the range skips and repeats nothing.
     assert_eq!(times(0, 30, 8), [8, 16, 24]);
     assert_eq!(times(30, 60, 8), [32, 40, 48, 56]);
     assert!(times(0, 30, 40).is_empty());

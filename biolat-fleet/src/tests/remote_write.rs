@@ -1,4 +1,4 @@
-//! What is written by remote write is what a node exposes.
+//! Tests that remote write sends what a node exposes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ use crate::{
 
 const START: SystemTime = UNIX_EPOCH;
 
-/// A drive with reads of a known latency: buckets 1, 2 and 9 of schema 3, that is, up to 1.09, 1.19 and 2.18 s.
+/// Returns the exposition of a drive with reads in buckets 1, 2 and 9 of schema 3, which end at 1.09, 1.19 and 2.18 s.
 fn exposition(reads: u64) -> Vec<u8> {
     let device = Histogram {
         zero: 5,
@@ -54,7 +54,7 @@ fn target() -> Labels {
         .into()
 }
 
-/// As a receiver decodes it.
+/// Decodes the request, as a receiver does.
 fn decoded(mut batch: Batch) -> Request {
     Request::decode(&*batch.take_request().encode_to_vec()).unwrap()
 }
@@ -77,7 +77,7 @@ fn batch(is_wanted: impl Fn(&str) -> bool) -> Batch {
 }
 
 #[test]
-fn a_native_histogram_has_the_buckets_of_the_snapshot() {
+fn native_histogram_has_the_buckets_of_the_snapshot() {
     let request = decoded(batch(|_| true));
     let [series] = of_name(&request, "biolat_device_latency_seconds")[..] else { panic!("one series") };
     let times: Vec<_> = series.histograms.iter().map(|histogram| histogram.timestamp).collect();
@@ -87,7 +87,7 @@ fn a_native_histogram_has_the_buckets_of_the_snapshot() {
     assert_eq!(histogram.zero_count, Some(ZeroCount::Int(5)));
     assert_eq!((histogram.sum, histogram.schema), (2.5, 3));
     assert_eq!(histogram.zero_threshold, f64::exp2(-20.0));
-    // Absolute counts by index, from spans and deltas as the specification has them.
+    // Decode the spans and deltas to absolute counts by index, according to the specification.
     let (mut index, mut count, mut deltas, mut buckets) =
         (0, 0, histogram.positive_deltas.iter(), Vec::new());
     for span in &histogram.positive_spans {
@@ -104,7 +104,7 @@ fn a_native_histogram_has_the_buckets_of_the_snapshot() {
 }
 
 #[test]
-fn labels_are_sorted_and_none_is_empty() {
+fn labels_are_sorted_and_not_empty() {
     let request = decoded(batch(|_| true));
     assert_eq!(request.symbols[0], "");
     for series in &request.timeseries {
@@ -138,24 +138,24 @@ fn counters_and_gauges_have_their_values() {
 }
 
 #[test]
-fn only_what_is_wanted_is_written_and_counted() {
+fn writes_and_counts_only_wanted_families() {
     let mut batch = batch(|name| name == "biolat_device_latency_seconds" || name == "biolat_io_bytes_total");
     let written = batch.encode().unwrap().written;
     assert_eq!((written.samples, written.histograms), (2, 2));
-    // All of it was taken.
+    // Encoding removed all samples.
     assert_eq!(decoded(batch).timeseries, []);
 }
 
 #[test]
-fn an_exposition_that_is_cut_off_is_an_error() {
+fn rejects_truncated_exposition() {
     let whole = exposition(1);
     assert!(Batch::default().add_exposition(&whole[..whole.len() - 1], &target(), 0, |_| true).is_err());
 }
 
 #[test]
-fn what_is_not_exposed_any_more_gets_one_stale_marker() {
+fn series_no_longer_exposed_get_one_stale_marker() {
     let mut batch = batch(|name| name == "biolat_device_latency_seconds" || name == "biolat_io_bytes_total");
-    // Also if it was in an earlier request.
+    // This also holds for series in an earlier request.
     batch.take_request();
     let add = |batch: &mut Batch, timestamp, is_there: bool| {
         batch.add_exposition(&exposition(30), &target(), timestamp, |name| {

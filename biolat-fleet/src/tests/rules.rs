@@ -1,4 +1,4 @@
-//! Which rules an alert needs.
+//! Tests the selection of the rules that an alert needs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ fn rules(yaml: &str) -> Vec<Rule> {
 }
 
 #[test]
-fn an_alert_needs_what_it_refers_to_at_any_depth() {
+fn selects_rules_that_an_alert_refers_to_at_any_depth() {
     let rules = rules(
         "- {record: 'a:b', expr: 'rate(biolat_a_total[5m])'}\n\
          - {record: 'unused:c', expr: 'biolat_c'}\n\
@@ -27,12 +27,12 @@ fn an_alert_needs_what_it_refers_to_at_any_depth() {
 }
 
 #[test]
-fn an_alert_that_is_in_no_file_is_an_error() {
+fn rejects_unknown_alerts() {
     assert!(RuleSet::of(Vec::new(), &["Found".to_owned()]).is_err());
 }
 
 #[test]
-fn the_deployed_rules_are_understood() {
+fn reads_deployed_rules() {
     let files = ["prometheus/recording.yml", "prometheus/alerts.yml"].map(deployed);
     let set = RuleSet::read(&files, &["BlockDeviceSlowerThanSiblings".to_owned()]).unwrap();
     let recorded: Vec<_> = set.recording.iter().filter_map(|rule| rule.record.as_deref()).collect();

@@ -1,4 +1,4 @@
-//! Which drives and nodes are slow for the work that they do, at one time: what the rules of the group `biolat-fail-slow` record.
+//! Determines which drives and nodes are slow for their work at one time, like the rules of the group `biolat-fail-slow`.
 
 use biolat_common::size::BANDS;
 
@@ -8,14 +8,14 @@ use super::{
     windows::{OPS, OpWindow, Window},
 };
 
-/// I/Os per second below which a size is not judged; in a longer window fewer are enough.
-const LEAST_IOS: f32 = 0.05;
-/// As a standard deviation.
-const OF_MEDIAN_DEVIATION: f32 = 1.4826;
-/// Ops and sizes.
+/// Minimum I/Os per second to judge a size. In a longer window, fewer are sufficient.
+const MIN_IOS: f32 = 0.05;
+/// Factor from the median absolute deviation to the standard deviation.
+const MAD_TO_DEVIATION: f32 = 1.4826;
+/// Number of combinations of op and size.
 pub(crate) const KINDS: usize = OPS * BANDS;
 
-/// Where a drive is, in numbers.
+/// Location and model of a drive, as numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) cluster: u64,
@@ -23,33 +23,33 @@ pub(crate) struct Place {
     pub(crate) model: u64,
 }
 
-/// What is said of one drive.
+/// Verdict on one drive.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Verdict {
     pub(crate) is_slow: bool,
     pub(crate) is_stalled: bool,
-    /// A bit for each op and size.
+    /// Bit mask of ops and sizes.
     pub(crate) slow_kinds: u16,
 }
 
-/// What is said at one time. Nodes are numbered by [`Place::of_model`].
+/// Verdicts at one time. Nodes are numbered by [`Place::of_model`].
 pub(crate) struct Verdicts {
     pub(crate) drives: Vec<Verdict>,
     pub(crate) slow_nodes: Vec<u64>,
 }
 
-/// The mean latency of a drive's I/Os of one op and size, and the work that it is compared by.
+/// Mean latency of a drive's I/Os of one op and size, and its peers.
 struct Mean {
     drive: usize,
     kind: usize,
-    /// Model, op, size and class of work.
+    /// Model, op, size and class of work, which peers share.
     peers: u64,
-    /// For each second of a window of the usual length.
+    /// I/Os per second, scaled to a window of the usual length.
     ios: f32,
     seconds: f32,
 }
 
-/// A kind of I/O compared with others.
+/// A drive's I/Os of one op and size, compared with its peers.
 struct Compared {
     drive: usize,
     kind: usize,
@@ -58,13 +58,13 @@ struct Compared {
 }
 
 impl Place {
-    /// The drives of a model on a node.
+    /// Identifies the drives of a model on a node.
     pub(crate) const fn of_model(self) -> u64 {
         self.node << 8 | self.model
     }
 }
 
-/// One more half of a power of two of load.
+/// Step of load classes in `peers`: half a power of two.
 const LOAD: u64 = 1;
 const CLUSTER_BITS: u64 = 8;
 const NODE_BITS: u64 = 16;
@@ -114,7 +114,8 @@ pub(crate) fn judge(places: &[Place], windows: &[Window], thresholds: &Threshold
     Verdicts { drives: verdicts, slow_nodes: slow_nodes(places, windows, &drives, thresholds) }
 }
 
-/// Drives with a full queue and more load than their siblings, or with much more: they do other work.
+/// Returns which drives have a full queue and more load than their siblings, or much more load, which means that their work
+/// differs.
 fn overloaded(places: &[Place], windows: &[Window], loads: &[f32], thresholds: &Thresholds) -> Vec<bool> {
     let siblings = figures(places.iter().zip(loads).map(|(place, &load)| (place.of_model(), load)), 1);
     let is_overloaded = |((place, window), load): ((&Place, &Window), &f32)| {
@@ -125,7 +126,7 @@ fn overloaded(places: &[Place], windows: &[Window], loads: &[f32], thresholds: &
     places.iter().zip(windows).zip(loads).map(is_overloaded).collect()
 }
 
-/// The medians of groups with so many values or more.
+/// Returns the medians of groups with at least this many values.
 fn figures(values: impl Iterator<Item = (u64, f32)>, least: usize) -> Figures {
     let mut groups = Groups::default();
     values.for_each(|(group, value)| groups.add(group, value));
@@ -139,7 +140,7 @@ fn means(places: &[Place], windows: &[Window], loads: &[f32], thresholds: &Thres
     for (drive, ((place, window), &load)) in places.iter().zip(windows).zip(loads).enumerate() {
         for (op, OpWindow { ios, bytes, bands }) in window.ops.iter().enumerate() {
             for (size, band) in bands.iter().enumerate() {
-                if band.ios * window.lengths <= LEAST_IOS {
+                if band.ios * window.lengths <= MIN_IOS {
                     continue;
                 }
                 let kind = op * BANDS + size;
@@ -158,9 +159,9 @@ fn means(places: &[Place], windows: &[Window], loads: &[f32], thresholds: &Thres
     means
 }
 
-/// What the drives of each cluster take for the same work: the median by peers and cluster; and how much they differ, by peers.
+/// Returns the median latency for the same work by peers and cluster, and its spread by peers.
 fn peers(places: &[Place], means: &[Mean], thresholds: &Thresholds) -> (Figures, Figures) {
-    // Each drive among those that have its load, the next lower and the next higher one.
+    // Each drive counts in its own load class and in the next lower and higher ones.
     let near = |mean: &Mean| [mean.peers - LOAD, mean.peers, mean.peers + LOAD];
     let mut of_nodes = Groups::default();
     for mean in means {
@@ -207,7 +208,7 @@ fn peers(places: &[Place], means: &[Mean], thresholds: &Thresholds) -> (Figures,
     let own = Figures::new(own.medians().into_iter().map(|own| (own.group, own.value)));
     let spreads = Figures::new(pooled.medians().into_iter().map(|pooled| {
         let [pooled_spread, own] =
-            [pooled.value, own.get(pooled.group).unwrap_or_default()].map(|it| OF_MEDIAN_DEVIATION * it);
+            [pooled.value, own.get(pooled.group).unwrap_or_default()].map(|it| MAD_TO_DEVIATION * it);
         let spread =
             if pooled_spread < thresholds.near_spread { pooled_spread } else { pooled_spread.max(own) };
         (pooled.group, spread.max(thresholds.min_spread))
@@ -215,14 +216,14 @@ fn peers(places: &[Place], means: &[Mean], thresholds: &Thresholds) -> (Figures,
     (medians, spreads)
 }
 
-/// None without peers.
+/// Compares a drive with its peers, or returns `None` if there are none.
 fn compare(mean: &Mean, place: Place, medians: &Figures, spreads: &Figures) -> Option<Compared> {
     let own = medians.get(cohort(mean.peers, place.cluster))?;
-    // A little more load makes much of a difference near saturation.
+    // Near saturation, a little more load makes a large difference.
     let more = medians.get(cohort(mean.peers + LOAD, place.cluster)).unwrap_or(own);
     let of_next = spreads.get(mean.peers + LOAD).unwrap_or_default();
     // The mean of few I/Os is noise.
-    let certainty = 1.0 - LEAST_IOS / (LEAST_IOS + mean.ios);
+    let certainty = 1.0 - MIN_IOS / (MIN_IOS + mean.ios);
     Some(Compared {
         drive: mean.drive,
         kind: mean.kind,
@@ -231,7 +232,7 @@ fn compare(mean: &Mean, place: Place, medians: &Figures, spreads: &Figures) -> O
     })
 }
 
-/// Nodes on which the drives of a model are slow together, with no full queues.
+/// Returns the nodes on which the drives of a model are slow together, without full queues.
 fn slow_nodes(
     places: &[Place],
     windows: &[Window],

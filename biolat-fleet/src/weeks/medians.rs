@@ -1,14 +1,14 @@
-//! Medians of values by a number.
+//! Computes the medians of groups of values.
 
-/// Values of groups. None may be negative.
+/// Values by group. They must not be negative.
 #[derive(Default)]
 pub(crate) struct Groups(Vec<(u64, f32)>);
 
-/// A figure of each group.
+/// One figure per group, sorted by group.
 #[derive(Default)]
 pub(crate) struct Figures(Vec<(u64, f32)>);
 
-/// The median of a group, and of how many values.
+/// Median of a group and the number of its values.
 pub(crate) struct Median {
     pub(crate) group: u64,
     pub(crate) value: f32,
@@ -20,9 +20,9 @@ impl Groups {
         self.0.push((group, value));
     }
 
-    /// In the order of the groups.
+    /// Returns the medians, sorted by group.
     pub(crate) fn medians(mut self) -> Vec<Median> {
-        // Numbers that are not negative are in the order of their bits.
+        // Non-negative floats sort like their bits.
         self.0.sort_unstable_by_key(|&(group, value)| (group, value.to_bits()));
         let of_group = |values: &[(u64, f32)]| {
             let (below, above) = (values[(values.len() - 1) / 2].1, values[values.len() / 2].1);
@@ -33,7 +33,7 @@ impl Groups {
 }
 
 impl Figures {
-    /// For groups in their order.
+    /// Creates figures from groups in ascending order.
     pub(crate) fn new(figures: impl Iterator<Item = (u64, f32)>) -> Self {
         Self(figures.collect())
     }

@@ -1,5 +1,5 @@
-//! Whole weeks without Prometheus: the rules of BlockDeviceFailSlow for drives and nodes, repeated in a program, on what the drives of
-//! the model do. A week of a thousand drives takes a minute, so many can be compared.
+//! Evaluates whole weeks of the model without Prometheus, by reimplementing the rules of BlockDeviceFailSlow for drives and
+//! nodes. A week of a thousand drives takes a minute, so many weeks can be compared.
 
 pub(crate) mod judge;
 pub(crate) mod medians;
@@ -22,7 +22,7 @@ use week::Week;
 
 pub(crate) use week::WeeksPlan;
 
-/// What was found in each.
+/// Findings in each week.
 #[derive(Serialize)]
 pub(crate) struct Weeks {
     pub(crate) drives: usize,
@@ -56,7 +56,7 @@ impl Weeks {
         self.weeks.iter().map(|week| figure(&week.score)).sum()
     }
 
-    /// The share of all faults that were found.
+    /// Returns the share of all faults that were found.
     pub(crate) fn recall(&self) -> f64 {
         self.sum(Score::found_count) as f64 / self.sum(Score::fault_count) as f64
     }
@@ -69,7 +69,7 @@ impl Weeks {
 
 impl Display for Weeks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} drives, {:.1} days for each seed, without Prometheus\n", self.drives, self.days)?;
+        writeln!(f, "{} drives, {:.1} days per seed, without Prometheus\n", self.drives, self.days)?;
         let mut table = Table::new(["seed", "faults", "found", "recall", "false alarms", "during"]);
         for Scored { seed, score } in &self.weeks {
             let during = score.false_alarms_by_kind.iter().map(|(kind, count)| format!("{kind} {count}"));
@@ -92,6 +92,6 @@ impl Display for Weeks {
         ]);
         writeln!(f, "{table}")?;
         let false_alarms = self.false_alarms_per_thousand_drives_and_week();
-        writeln!(f, "{} false alarms for 1,000 drives and week", number(Some(false_alarms), 2))
+        writeln!(f, "{} false alarms per 1,000 drives and week", number(Some(false_alarms), 2))
     }
 }

@@ -1,8 +1,8 @@
-//! What was said of a drive or a node in the last hours, and whether that makes it sick: the expressions of the alerts.
+//! Decides from the verdicts of the last hours whether a drive or node is sick, like the expressions of the alerts.
 
 use super::judge::{KINDS, Verdict};
 
-/// Evaluations, and in how many of them a drive has to be slow.
+/// Number of evaluations, and in how many of them a drive must be slow.
 #[derive(Clone, Copy)]
 struct Share {
     of: u32,
@@ -12,7 +12,7 @@ struct Share {
 const FOUR_FIFTHS_OF_AN_HOUR: Share = Share { of: 15, least: 12 };
 const A_FIFTH_OF_SIX_HOURS: Share = Share { of: 90, least: 18 };
 
-/// The last evaluations, the newest one in the lowest bit.
+/// The last evaluations, with the newest in the lowest bit.
 #[derive(Clone, Copy, Default)]
 struct Bits(u128);
 
@@ -27,13 +27,13 @@ impl Bits {
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct PastOfDrive {
+pub(crate) struct PastDriveVerdicts {
     slow: Bits,
     stalled: Bits,
     kinds: [Bits; KINDS],
 }
 
-impl PastOfDrive {
+impl PastDriveVerdicts {
     pub(crate) fn add(&mut self, verdict: &Verdict) {
         self.slow.add(verdict.is_slow);
         self.stalled.add(verdict.is_stalled);
@@ -50,9 +50,9 @@ impl PastOfDrive {
 }
 
 #[derive(Clone, Copy, Default)]
-pub(crate) struct PastOfNode(Bits);
+pub(crate) struct PastNodeVerdicts(Bits);
 
-impl PastOfNode {
+impl PastNodeVerdicts {
     pub(crate) fn add(&mut self, is_slow: bool) {
         self.0.add(is_slow);
     }

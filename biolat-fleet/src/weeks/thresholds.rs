@@ -1,10 +1,10 @@
-//! The thresholds of BlockDeviceFailSlow, as the mixin has them.
+//! Reads the thresholds of BlockDeviceFailSlow from the mixin.
 
 use std::collections::HashMap;
 
 use anyhow::{Context as _, Result};
 
-/// `failSlow…` of `config.libsonnet`, which explains each.
+/// The `failSlow…` values in `config.libsonnet`, which explains each.
 #[derive(Clone, Debug)]
 pub(crate) struct Thresholds {
     pub(crate) factor: f32,
@@ -26,7 +26,7 @@ pub(crate) struct Thresholds {
 }
 
 impl Thresholds {
-    /// Those of the rules in deploy/prometheus.
+    /// Returns the thresholds of the rules in `deploy/prometheus`.
     pub(crate) fn deployed() -> Result<Self> {
         Self::read(include_str!("../../../deploy/mixin/config.libsonnet"))
     }

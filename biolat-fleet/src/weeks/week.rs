@@ -1,4 +1,4 @@
-//! A week of a fleet, and what the rules find in it.
+//! Draws a week of a fleet, and scores what the rules find in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,19 +19,19 @@ use super::{
         rules::ALERT,
     },
     judge::{Place, judge},
-    past::{PastOfDrive, PastOfNode},
+    past::{PastDriveVerdicts, PastNodeVerdicts},
     thresholds::Thresholds,
     windows::{WINDOW, Window, judged, windows},
 };
 
-/// Between two evaluations, as in the rules. Milliseconds.
+/// Time between two evaluations, as in the rules, in milliseconds.
 const STEP: i64 = 240_000;
-/// How long a drive has to be sick until the alert fires.
+/// Time that a drive must be sick before the alert fires.
 const PENDING_FOR: Duration = Duration::from_secs(600);
 const OF_DRIVE: [&str; 4] = ["cluster", "instance", "device", "model"];
 const OF_NODE: [&str; 3] = ["cluster", "instance", "model"];
 
-/// Which weeks.
+/// The weeks to evaluate.
 pub(crate) struct WeeksPlan {
     pub(crate) nodes: usize,
     pub(crate) drives: usize,
@@ -41,16 +41,16 @@ pub(crate) struct WeeksPlan {
     pub(crate) end: SystemTime,
 }
 
-/// What happened, and what the drives did.
+/// The events and the drives' I/O of a week.
 pub(crate) struct Week {
     start: i64,
     end: i64,
     drives: Vec<Labels>,
     places: Vec<Place>,
     truth: Vec<Truth>,
-    /// Of the evaluations.
+    /// Times of the evaluations.
     times: Vec<i64>,
-    /// Of all drives at each of the times.
+    /// Windows of all drives at each of these times.
     windows: Vec<Vec<Window>>,
 }
 
@@ -68,11 +68,11 @@ impl Week {
     }
 
     pub(crate) fn score(&self, thresholds: &Thresholds) -> Score {
-        let mut drives = vec![PastOfDrive::default(); self.places.len()];
-        // With one drive of each, which has its labels.
-        let mut nodes: BTreeMap<u64, (usize, PastOfNode)> = BTreeMap::new();
+        let mut drives = vec![PastDriveVerdicts::default(); self.places.len()];
+        // Each with one of its drives, which provides the labels.
+        let mut nodes: BTreeMap<u64, (usize, PastNodeVerdicts)> = BTreeMap::new();
         for (drive, place) in self.places.iter().enumerate() {
-            nodes.entry(place.of_model()).or_insert((drive, PastOfNode::default()));
+            nodes.entry(place.of_model()).or_insert((drive, PastNodeVerdicts::default()));
         }
         let mut alerts = [(); 2].map(|()| AlertState::new(PENDING_FOR, Duration::ZERO));
         for (at, &now) in self.times.iter().enumerate() {
@@ -82,13 +82,13 @@ impl Week {
             for ((past, verdict), labels) in drives.iter_mut().zip(&verdicts.drives).zip(&self.drives) {
                 past.add(verdict);
                 if past.is_sick() {
-                    sick[0].insert(only(labels, &OF_DRIVE));
+                    sick[0].insert(select_labels(labels, &OF_DRIVE));
                 }
             }
             for (node, (drive, past)) in &mut nodes {
                 past.add(verdicts.slow_nodes.contains(node));
                 if past.is_sick() {
-                    sick[1].insert(only(&self.drives[*drive], &OF_NODE));
+                    sick[1].insert(select_labels(&self.drives[*drive], &OF_NODE));
                 }
             }
             for (alert, sick) in alerts.iter_mut().zip(&sick) {
@@ -100,11 +100,11 @@ impl Week {
     }
 }
 
-fn only(labels: &Labels, names: &[&str]) -> Labels {
+fn select_labels(labels: &Labels, names: &[&str]) -> Labels {
     names.iter().map(|&name| (name.to_owned(), labels[name].clone())).collect()
 }
 
-/// Numbers for the labels.
+/// Converts the labels to numbers.
 fn places(drives: &[Labels]) -> Vec<Place> {
     let names = |label: &str| -> Vec<&String> {
         let names: BTreeSet<_> = drives.iter().map(|labels| &labels[label]).collect();

@@ -1,4 +1,4 @@
-//! What all drives did before each evaluation of the rules: in five minutes, and those that do little in twenty.
+//! Determines the I/O that the rules see at each evaluation: of the last five minutes, or twenty for drives with little I/O.
 
 use std::{
     collections::VecDeque,
@@ -17,24 +17,24 @@ use super::super::{
     },
 };
 
-/// Milliseconds.
+/// A minute in milliseconds.
 const MINUTE: i64 = 60_000;
-/// Of rates.
+/// Window of rates, in milliseconds.
 pub(crate) const WINDOW: i64 = 5 * MINUTE;
-/// The bytes that are as much load as one I/O.
-const BYTES_OF_AN_IO: f32 = 131_072.0;
-/// The windows that a quiet drive is judged by: twenty minutes.
+/// Bytes that are as much load as one I/O.
+const BYTES_PER_IO: f32 = 131_072.0;
+/// Number of windows by which a quiet drive is judged. They cover about twenty minutes.
 const QUIET_WINDOWS: usize = 5;
 /// Reads and writes.
 pub(crate) const OPS: usize = 2;
 
-/// What a drive did, for each second.
+/// I/O of a drive in a window, per second.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Window {
     pub(crate) ops: [OpWindow; OPS],
-    /// The mean number of I/Os in the device, of all ops.
+    /// Mean number of I/Os in the device, of all ops.
     pub(crate) depth: f32,
-    /// How many windows this is the mean of.
+    /// Number of windows that this is the mean of.
     pub(crate) lengths: f32,
 }
 
@@ -65,14 +65,14 @@ impl Window {
         }
     }
 
-    /// I/Os per second.
+    /// Returns the I/Os per second of all ops.
     fn ios(&self) -> f32 {
         self.ops.iter().map(|op| op.ios).sum()
     }
 
-    /// 1 is one I/O, or 128 KiB, per second.
+    /// Returns the load. 1 is one I/O, or 128 KiB, per second.
     pub(crate) fn load(&self) -> f32 {
-        self.ops.iter().map(|op| op.ios + op.bytes / BYTES_OF_AN_IO).sum()
+        self.ops.iter().map(|op| op.ios + op.bytes / BYTES_PER_IO).sum()
     }
 
     fn mean<'a>(windows: impl ExactSizeIterator<Item = &'a Self>) -> Self {
@@ -93,7 +93,7 @@ impl Window {
     }
 }
 
-/// What the drives are judged by at the time of the last of these windows: each by its own, and those with few I/Os by the last ones.
+/// Returns the window by which each drive is judged at the last time: its last window or, with few I/Os, the mean of several.
 pub(crate) fn judged(windows: &[Vec<Window>], quiet_ios: f32) -> Vec<Window> {
     let last = &windows[windows.len().saturating_sub(QUIET_WINDOWS)..];
     let of_drive = |drive: usize| {
@@ -103,23 +103,23 @@ pub(crate) fn judged(windows: &[Vec<Window>], quiet_ios: f32) -> Vec<Window> {
     (0..last[0].len()).map(of_drive).collect()
 }
 
-/// The windows of all drives of the nodes, one after the other, at each of these times. Milliseconds since the epoch.
+/// Returns the windows of all drives, node by node, at each of these times, which are in milliseconds since the epoch.
 pub(crate) fn windows(nodes: &mut [Node], times: &[i64]) -> Vec<Vec<Window>> {
     let threads = available_parallelism().map_or(1, NonZero::get);
     let share = nodes.len().div_ceil(threads);
     let parts: Vec<Vec<Vec<Window>>> = thread::scope(|scope| {
-        let of_nodes = |nodes| scope.spawn(move || nodes_windows(nodes, times));
+        let of_nodes = |nodes| scope.spawn(move || windows_of_nodes(nodes, times));
         let threads: Vec<_> = nodes.chunks_mut(share).map(of_nodes).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     (0..times.len()).map(|at| parts.iter().flat_map(|part| part[at].iter().copied()).collect()).collect()
 }
 
-fn nodes_windows(nodes: &mut [Node], times: &[i64]) -> Vec<Vec<Window>> {
+fn windows_of_nodes(nodes: &mut [Node], times: &[i64]) -> Vec<Vec<Window>> {
     let mut windows = vec![Vec::new(); times.len()];
     for node in nodes {
-        node.keep_work_only();
-        // At the end of each minute, those of the window before the last.
+        node.record_work_only();
+        // Work at the end of each minute of the current window.
         let mut works: VecDeque<Vec<Work>> = VecDeque::new();
         let mut at = times.first().map_or(0, |first| first - WINDOW);
         for (&now, windows) in times.iter().zip(&mut windows) {

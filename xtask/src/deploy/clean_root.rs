@@ -1,4 +1,4 @@
-//! A minimal Debian system to install the package in: built once with debootstrap, copied for each check.
+//! Provides a minimal Debian system to install the package in. It is built once with debootstrap and copied for each check.
 
 use std::{
     collections::BTreeSet,
@@ -16,17 +16,17 @@ use crate::{
     vm::debian_mirror,
 };
 
-/// The Debian release. The boot check uses its kernel.
+/// Debian release. The boot check uses its kernel.
 pub(super) const RELEASE: &str = "bookworm";
 
-/// Packages of a typical server besides the minimal system, and tools of the checks.
+/// Packages that a typical server has in addition to the minimal system, and tools for the checks.
 const PACKAGES: &str = "ca-certificates,curl,libcap2-bin,man-db,procps,systemd,systemd-sysv";
 
 /// A minimal Debian system in a directory, removed on drop.
 pub(super) struct CleanRoot(PathBuf);
 
 impl CleanRoot {
-    /// A fresh copy.
+    /// Makes a fresh copy.
     pub(super) fn new(name: &str) -> Result<Self> {
         let clean = clean_system()?;
         let folder = root().join("target/deploy");
@@ -37,12 +37,12 @@ impl CleanRoot {
         Ok(copy)
     }
 
-    /// The host path of a path in the system.
+    /// Returns the host path of a path in the system.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
 
-    /// A command that runs in the system, as root.
+    /// Returns a command that runs in the system, as root.
     pub(super) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("chroot");
         command.arg(&self.0).arg(program).args(arguments);
@@ -58,7 +58,7 @@ impl CleanRoot {
         Ok(fs::remove_file(self.path("/tmp/package.deb"))?)
     }
 
-    /// Every file, directory and link in the system.
+    /// Lists every file, directory and link in the system.
     pub(super) fn files(&self) -> Result<BTreeSet<String>> {
         let mut find = Command::new("find");
         find.arg(&self.0).args(["-mindepth", "1", "-printf", "/%P\n"]);
@@ -66,7 +66,7 @@ impl CleanRoot {
     }
 
     fn remove(&self) {
-        // Nothing should be mounted in it; stay on one file system in any case.
+        // Stay on one file system, although nothing should be mounted there.
         let _ =
             Command::new("rm").args(["--recursive", "--force", "--one-file-system"]).arg(&self.0).status();
     }
@@ -78,7 +78,7 @@ impl Drop for CleanRoot {
     }
 }
 
-/// The system that is copied, rebuilt if older than a week.
+/// Returns the system to copy. It is rebuilt if it is older than a week.
 fn clean_system() -> Result<PathBuf> {
     const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
     let folder = tool("clean-root");

@@ -1,5 +1,5 @@
-//! The dashboards: they match their source, each query gives what it should on made-up drives, and data from a real Prometheus
-//! that scrapes a daemon.
+//! Checks the dashboards: they match their source, and each query returns the expected result for synthetic drives, and data from
+//! a real Prometheus that scrapes a daemon.
 
 use anyhow::Result;
 
@@ -26,7 +26,7 @@ pub(super) fn check() -> Result<()> {
     test::released_tests(|suite| suite.name == "dashboards")?.outcome
 }
 
-/// `deploy/grafana/synthetic.py` says what it tests.
+/// Runs the tests that `deploy/grafana/synthetic.py` generates.
 fn check_on_synthetic_drives() -> Result<()> {
     let folder = root().join("target/grafana");
     run(command(host::python(), &["deploy/grafana/synthetic.py"]).arg(&folder))?;

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Checks the installed package in a booted system. Prints one line for each expectation, `ok` or `not ok`, and powers off.
-# Emulated CPUs are slow, so the checks wait with generous timeouts.
+# Checks the installed package in a booted system. Prints `ok` or `not ok` for each expectation, then powers off. Timeouts are
+# generous, because emulated CPUs are slow.
 metrics=http://127.0.0.1:9976/metrics
 
-expect() { # description, command that succeeds if it holds
+expect() { # description, command that succeeds if the expectation holds
     local description=$1
     shift
     if "$@" >/tmp/output 2>&1; then echo "ok $description"; else echo "not ok $description: $(tr '\n' ' ' </tmp/output)"; fi
@@ -22,7 +22,7 @@ scrape() { curl --silent --fail --max-time 5 $metrics; }
 count() { scrape | sed -n "s/^biolat_total_latency_seconds_count{device=\"vda\",op=\"$1\"} //p" | cut -d. -f1; }
 accounted_writes() { set -- $(cat /sys/block/vda/stat); echo "$5"; }
 writes_match_diskstats() {
-    # Read the disk statistics first and last: their interval contains the counted one.
+    # Read the disk statistics first and last, so that their interval contains the counted one.
     local accounted=$(accounted_writes)
     sleep 2
     local counted=$(count write)
@@ -33,7 +33,7 @@ writes_match_diskstats() {
     [ "$more" -ge 64 ] && [ "$more" -le "$most" ]
 }
 missed() { scrape | sed -n 's/^biolat_unseen_completions_total{device="vda",op="write"} //p' | cut -d. -f1; }
-settle() { # sets what is counted or missed, and accounted, of writes at one quiet moment
+settle() { # sets counted (including missed) and accounted writes, read while the drive is quiet
     for _ in $(seq 60); do
         accounted=$(accounted_writes)
         sleep 2
@@ -44,7 +44,7 @@ settle() { # sets what is counted or missed, and accounted, of writes at one qui
     echo "the drive is never quiet"
     return 1
 }
-continues() { # counted and accounted before
+continues() { # previous values of counted and accounted
     settle || return 1
     echo "counted $((counted - $1)), accounted $((accounted - $2))"
     [ $((counted - $1)) = $((accounted - $2)) ] && [ "$accounted" -gt "$2" ]
@@ -54,7 +54,7 @@ status() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$(unit_property MainPID)/status
 is_dynamic_user() { read -r real _ < <(status Uid); echo "uid $real"; [ "$real" -ge 61184 ]; }
 is_new() { [ "$(unit_property NRestarts)" -ge 1 ] && [ "$(unit_property MainPID)" != "$1" ] && is "$(unit_property ActiveState)" active; }
 is_another() { [ "$(unit_property MainPID)" != "$1" ] && is "$(unit_property ActiveState)" active; }
-install_package() { # its name: over the running daemon, with I/O before and after
+install_package() { # name; installs it while the daemon runs, with I/O before and after
     write_some
     dpkg --install "/var/tmp/$1.deb" >/dev/null
     write_some
@@ -63,17 +63,17 @@ install_package() { # its name: over the running daemon, with I/O before and aft
 has_no_network() { [ "$(readlink "/proc/$(unit_property MainPID)/ns/net")" != "$(readlink /proc/1/ns/net)" ]; }
 
 history_began() { curl --silent --fail --max-time 5 'http://127.0.0.1:9976/api/v1/history?from=-1s&detail=summary' | sed -n 's/.*"complete_from":\([0-9.]*\).*/\1/p'; }
-history_goes_on() { # when it began before
+history_continues() { # expected begin
     local began=$(history_began)
     echo "it begins at '$began', expected '$1'"
     [ -n "$began" ] && [ "$began" = "$1" ]
 }
 
-# The history's own writes must not be on the drive that is counted: it would never be quiet.
+# Keep the history off the drive that is counted, which otherwise would never be quiet.
 mkdir -p -m 700 /var/lib/private
 mount -t tmpfs -o mode=700 tmpfs /var/lib/private
 
-# Collect often, shorten the watchdog's timeout, which is a minute in the package's unit, and keep the history as the unit says.
+# Collect often, shorten the watchdog timeout from the unit's one minute, and keep the history where the unit suggests.
 mkdir -p /run/systemd/system/biolat.service.d
 cat >/run/systemd/system/biolat.service.d/check.conf <<'END'
 [Service]
@@ -84,8 +84,8 @@ Environment=BIOLAT_HISTORY_FILE=%S/biolat/history
 END
 
 within 60 systemctl --quiet is-active biolat.service
-expect "the unit is started at boot" is "$(unit_property ActiveState)" active
-expect "the unit is active only once it serves" scrape
+expect "the unit starts at boot" is "$(unit_property ActiveState)" active
+expect "the unit is active only after it serves" scrape
 expect "it runs as a dynamic user" is_dynamic_user
 expect "it has dropped all capabilities" is "$(status CapEff)" 0000000000000000
 expect "it cannot gain privileges" is "$(status NoNewPrivs)" 1
@@ -98,7 +98,7 @@ before="$counted $accounted" began=$(history_began)
 systemctl restart biolat.service
 write_some
 expect "a restart is not a reset" continues $before
-expect "a restart does not end the history" within 30 history_goes_on "$began"
+expect "a restart does not end the history" within 30 history_continues "$began"
 sleep 15
 expect "the watchdog does not restart a healthy daemon" is "$(unit_property NRestarts)" 0
 pid=$(unit_property MainPID)
@@ -106,19 +106,19 @@ kill -STOP "$pid"
 expect "the watchdog restarts a hung daemon" within 60 is_new "$pid"
 write_some
 within 60 scrape >/dev/null
-expect "its end was not a reset" continues $before
-expect "its end was not that of the history" within 30 history_goes_on "$began"
+expect "a watchdog restart is not a reset" continues $before
+expect "a watchdog restart does not end the history" within 30 history_continues "$began"
 pid=$(unit_property MainPID)
 install_package newer
-expect "an upgrade of the package restarts it" is_another "$pid"
+expect "a package upgrade restarts it" is_another "$pid"
 expect "an upgrade is not a reset" continues $before
 pid=$(unit_property MainPID)
 install_package package
-expect "a downgrade of the package restarts it" is_another "$pid"
-expect "a downgrade to a version that reads the state is not a reset" continues $before
+expect "a package downgrade restarts it" is_another "$pid"
+expect "a downgrade to a version that can read the state is not a reset" continues $before
 systemctl stop biolat.service
 expect "it stops without an error" is "$(unit_property Result) $(unit_property ExecMainStatus)" "success 0"
-expect "nothing is kept when it is stopped" is "$(unit_property NFileDescriptorStore)" 0
+expect "nothing is kept after it was stopped" is "$(unit_property NFileDescriptorStore)" 0
 
 # Socket activation, without access to the network.
 printf '[Service]\nPrivateNetwork=yes\n' >>/run/systemd/system/biolat.service.d/check.conf

@@ -1,5 +1,5 @@
-//! The container image: run by podman as a user would, and by runc with the privileges Kubernetes grants. Of the other
-//! architecture, its content.
+//! Checks the container image: runs it in podman as a user would, and in runc with the privileges that Kubernetes grants. For the
+//! other architecture, checks only its content.
 
 mod bpf_folder;
 mod drive;
@@ -49,7 +49,7 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("tar", "tar"),
 ];
 
-/// How many requests the check makes.
+/// Number of requests that a check makes.
 const READS: u64 = 64;
 
 pub(super) fn check() -> Result<()> {
@@ -84,7 +84,7 @@ pub(super) fn check() -> Result<()> {
     Ok(fs::remove_dir_all(&folder)?)
 }
 
-/// A container is killed, and what completes until the next one runs is counted as well.
+/// Checks that I/O that completes between one container being killed and the next one starting is counted.
 fn check_kept_probe(drive: &Drive, folder: &Path, system: &Path) -> Result<()> {
     let bpf = BpfFolder::mount(folder)?;
     let start = || RuncContainer::start(folder, system, &KEEPING, Some(bpf.path()));
@@ -102,7 +102,7 @@ fn check_kept_probe(drive: &Drive, folder: &Path, system: &Path) -> Result<()> {
             Ok(counted) if accounted.checked_sub(counted) == missing => break,
             outcome if began.elapsed() > START_TIMEOUT => {
                 bail!(
-                    "the kernel accounted {accounted} reads, biolat counted {outcome:?}, {missing:?} less at first"
+                    "the kernel accounted {accounted} reads, biolat counted {outcome:?}, initial difference {missing:?}"
                 )
             }
             _ => thread::sleep(Duration::from_millis(200)),
@@ -112,7 +112,7 @@ fn check_kept_probe(drive: &Drive, folder: &Path, system: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The container accounts for as many reads of the drive as the kernel's disk statistics (diskstats).
+/// Checks that the container counts as many reads of the drive as the kernel's disk statistics.
 fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Result<()> {
     let began = Instant::now();
     let counted = loop {
@@ -131,7 +131,7 @@ fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Re
         if more == accounted && more >= READS {
             ensure!(missed < READS / 2, "{missed} of {more} requests are reported as missed");
             println!(
-                "  {more} requests, as in the kernel's disk statistics, {missed} of them reported as missed"
+                "  {more} requests, the same as in the kernel's disk statistics, {missed} of them reported as missed"
             );
             return check_memory(&metrics);
         }
@@ -144,7 +144,7 @@ fn check_counts(drive: &Drive, scrape: &mut dyn FnMut() -> Result<String>) -> Re
     }
 }
 
-/// The daemon's resident memory after startup is bounded, on a machine with few CPUs and devices.
+/// Checks the daemon's resident memory after startup. The bound is for a machine with few CPUs and devices.
 fn check_memory(metrics: &str) -> Result<()> {
     const MAX: f64 = 7.5 * 1024.0 * 1024.0;
     let resident = metrics.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
@@ -156,7 +156,7 @@ fn check_memory(metrics: &str) -> Result<()> {
     Ok(())
 }
 
-/// The daemon exited with code 1 and one line that names the missing privileges.
+/// Checks that the daemon exited with code 1 after printing one line that names the missing privileges.
 fn check_refusal(ended: &std::process::Output, expected: &str) -> Result<()> {
     let said = String::from_utf8_lossy(&ended.stderr);
     let said: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -193,13 +193,13 @@ fn unpack(image: &Path, artifacts: &Artifacts, folder: &Path) -> Result<()> {
         output(Command::new("find").arg(&system).args(["-mindepth", "1", "-printf", "%P %U:%G %m\n"]))?;
     let files: BTreeSet<_> = files.lines().collect();
     if files != BTreeSet::from(["biolat 0:0 755", "biolat-daemon 0:0 755"]) {
-        bail!("the image holds more than the programs: {files:?}");
+        bail!("the image does not contain exactly the programs: {files:?}");
     }
     for (program, built) in PROGRAMS.iter().zip(&artifacts.binaries) {
         let binary = system.join(program.name);
         ensure!(
             fs::read(&binary)? == fs::read(built)?,
-            "the image for {name} does not hold {}",
+            "the image for {name} does not contain {}",
             built.display()
         );
         let granted = output(Command::new("getcap").arg(binary))?;
@@ -210,7 +210,7 @@ fn unpack(image: &Path, artifacts: &Artifacts, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The root directory of the image for an architecture.
+/// Returns the root directory of the image for an architecture.
 fn system(folder: &Path, architecture: Architecture) -> PathBuf {
     folder.join(format!("system-{}", architecture.name))
 }

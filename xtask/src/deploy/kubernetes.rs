@@ -2,7 +2,7 @@
 //! and the Prometheus operator, compares the plain manifest with the chart's defaults, and checks the scrape configs and the
 //! documented joins.
 //!
-//! Wrong values and deliberate mistakes show that the checks can fail.
+//! Invalid values and deliberate mistakes verify that the checks can fail.
 
 mod joins;
 mod links;
@@ -36,10 +36,10 @@ const UNPIN: &str = "deploy/kubernetes/unpin.yaml";
 const NAMESPACE: &str = "deploy/kubernetes/namespace.yaml";
 const MANIFEST: &str = "deploy/kubernetes/biolat.yaml";
 
-/// Labels that only manifests installed by Helm have: lines with them are left out of the plain manifest.
+/// Labels that only manifests installed by Helm have. Lines with them are excluded from the plain manifest.
 const HELM_LABELS: [&str; 2] = ["app.kubernetes.io/managed-by:", "helm.sh/chart:"];
 
-/// What the plain manifest creates: the chart's defaults grant no right in the cluster.
+/// Kinds of objects that the plain manifest creates. The chart's defaults grant no rights in the cluster.
 const KINDS: [&str; 4] = ["Namespace", "NetworkPolicy", "ServiceAccount", "DaemonSet"];
 
 /// Checks the chart, the rendered manifests, the plain manifest, the scrape configs and the documented joins.
@@ -71,7 +71,8 @@ pub(super) fn write() -> Result<()> {
     fs::write(root().join(MANIFEST), plain()?).with_context(|| format!("cannot write {MANIFEST}"))
 }
 
-/// Lints and renders the chart with its defaults, with each values file in its `ci/`, and as a part of another chart.
+/// Lints and renders the chart with its defaults and with each values file in its `ci/`, and renders it as a dependency of a
+/// parent chart.
 pub(super) fn rendered() -> Result<BTreeMap<String, String>> {
     let parent = values::rendered_by_parent()?;
     let mut rendered = BTreeMap::from([("default".to_owned(), helm(&[])?), ("parent".to_owned(), parent)]);
@@ -93,7 +94,7 @@ fn template(arguments: &[&str]) -> Result<String> {
     output(&mut command(tool("bin/helm"), &[&template, arguments].concat()))
 }
 
-/// The directory with the names of pods is mounted only where they are needed.
+/// Checks that the host directory that contains the pods' names is mounted only where they are needed.
 fn check_pod_names(rendered: &BTreeMap<String, String>) -> Result<()> {
     for (name, needed) in [("default", true), ("tls", true), ("root", false), ("password", false)] {
         let text = rendered.get(name).with_context(|| format!("no {name}-values.yaml in {CHART}/ci"))?;
@@ -102,7 +103,7 @@ fn check_pod_names(rendered: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// The plain manifest for `kubectl apply`: the namespace, and the chart with its defaults.
+/// Returns the plain manifest for `kubectl apply`: the namespace, and the chart with its defaults.
 fn plain() -> Result<String> {
     let namespace = fs::read_to_string(root().join(NAMESPACE))?;
     let chart = template(&["--skip-tests"])?;
@@ -112,7 +113,7 @@ fn plain() -> Result<String> {
     Ok(lines.fold(head + &namespace, |text, line| text + line + "\n"))
 }
 
-/// The Job that removes a kept probe has no right but to write to its folder.
+/// Checks that the Job that removes a kept probe may only write to the probe's directory.
 fn check_unpin() -> Result<()> {
     let job = fs::read_to_string(root().join(UNPIN))?
         .replace("generateName: biolat-unpin-", "name: biolat-unpin-1");
@@ -123,7 +124,7 @@ fn check_unpin() -> Result<()> {
     Ok(())
 }
 
-/// The chart and the daemon have the same version.
+/// Checks that the chart and the daemon have the same version.
 fn check_versions() -> Result<()> {
     let chart = fs::read_to_string(root().join(CHART).join("Chart.yaml"))?;
     for field in ["version: ", "appVersion: ", "      image: biolat:"] {

@@ -1,4 +1,4 @@
-//! The jsonnet mixin: the rules in `deploy/prometheus` are what it renders, and another `_config` arrives where it should.
+//! Checks the jsonnet mixin: it renders the rules in `deploy/prometheus`, and a custom `_config` takes effect everywhere.
 
 use std::{
     fs,
@@ -22,29 +22,29 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
 
 const MIXIN: &str = "deploy/mixin";
 const FILES: &str = "deploy/mixin/files.jsonnet";
-/// The mixin with another `_config`, and promtool's tests of it.
+/// The mixin with a custom `_config`, and promtool's tests for it.
 const OTHER: &str = "deploy/mixin/tests/other.jsonnet";
 const OTHER_TESTS: &str = "deploy/mixin/tests/other.yml";
-/// The mixin with a target of a service level between two classic buckets.
+/// The mixin with an SLO's latency target between two classic buckets.
 const BETWEEN_BUCKETS: &str = "deploy/mixin/tests/between_buckets.jsonnet";
 /// The dashboards with the default `_config`.
 const DEFAULT: &str = "deploy/mixin/tests/default.jsonnet";
 const RULES: &str = "deploy/prometheus";
 const DASHBOARDS: &str = "deploy/grafana";
-/// The directory of what is rendered for checks.
+/// Directory for files rendered by the checks.
 const SCRATCH: &str = "target/tmp/deploy-mixin";
 
-/// Grafana's variables that are no part of a string.
+/// Grafana variables for time ranges, which promtool cannot parse.
 const WINDOWS: [&str; 3] = ["$__rate_interval", "$__range", "$__interval"];
 
-/// Fails unless two files have the same content: the first one in JSON or YAML, the second one in JSON.
+/// Python program that fails unless two files have the same content: the first in JSON or YAML, the second in JSON.
 const COMPARE: &str = "\
 import json, sys, yaml
 first, second = map(open, sys.argv[1:])
 load = json.load if first.name.endswith('.json') else yaml.safe_load
 sys.exit(load(first) != json.load(second))";
 
-/// Checks the format of the sources, the committed rules, and what another `_config` changes.
+/// Checks the formatting of the sources, the committed rules, and the effect of a custom `_config`.
 pub(super) fn check() -> Result<()> {
     run(command("jsonnetfmt", &["--test", "--"]).args(sources(&root().join(MIXIN))?))
         .context("format the mixin with: jsonnetfmt --in-place")?;
@@ -59,7 +59,7 @@ pub(super) fn write() -> Result<()> {
     render(FILES, &["--string"], &root().join(RULES))
 }
 
-/// The jsonnet files in a folder.
+/// Returns the jsonnet files in a directory.
 fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut sources = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -74,7 +74,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// Writes each field of a jsonnet file's object to a file of its name.
+/// Writes each field of a jsonnet file's object to a file named after it.
 fn render(file: &str, options: &[&str], folder: &Path) -> Result<()> {
     run(command("jsonnet", options).arg("--multi").arg(folder).arg(file))
 }
@@ -89,7 +89,7 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The committed rules are what the mixin renders, and say in YAML what they say in JSON.
+/// Checks that the mixin renders the committed rules, and that its YAML is equivalent to its JSON.
 fn check_rules() -> Result<()> {
     let (yaml, json) = (scratch("yaml")?, scratch("json")?);
     render(FILES, &["--string"], &yaml)?;
@@ -113,7 +113,7 @@ fn compare(file: &Path, json: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The default `_config` leaves the dashboards as they are.
+/// Checks that the default `_config` leaves the dashboards unchanged.
 fn check_dashboards() -> Result<()> {
     let folder = scratch("dashboards")?;
     render(DEFAULT, &[], &folder)?;
@@ -123,7 +123,7 @@ fn check_dashboards() -> Result<()> {
     Ok(())
 }
 
-/// Rules and dashboards with another `_config` are valid, and nothing of the default one is left in them.
+/// Checks that rules and dashboards with a custom `_config` are valid and contain nothing from the default one.
 fn check_other_config() -> Result<()> {
     let folder = scratch("other")?;
     render(OTHER, &[], &folder)?;
@@ -134,10 +134,10 @@ fn check_other_config() -> Result<()> {
     run(command(tool("bin/promtool"), &["test", "rules", "other.yml"]).current_dir(&folder))?;
     for file in rules {
         for expression in expressions(&folder.join(file))? {
-            let left = find_default(&expression);
+            let left = leftover_default(&expression);
             ensure!(
                 left.is_none(),
-                "{file}: {} of the default _config: {expression}",
+                "{file}: {} from the default _config: {expression}",
                 left.unwrap_or_default()
             );
         }
@@ -145,18 +145,18 @@ fn check_other_config() -> Result<()> {
     check_values(&read(&folder.join("alerts.json"))?, &read(&folder.join("dashboards.json"))?)
 }
 
-/// A target that no classic bucket ends at is an error.
+/// Checks that a latency target that is not a classic bucket's bound is an error.
 fn check_between_buckets() -> Result<()> {
     let output = command("jsonnet", &[BETWEEN_BUCKETS]).output()?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(
         !output.status.success() && error.contains("0.01 s is not the bound of a classic bucket"),
-        "{BETWEEN_BUCKETS} is rendered, or fails for another reason: {error}"
+        "{BETWEEN_BUCKETS} rendered, or failed for another reason: {error}"
     );
     Ok(())
 }
 
-/// Writes the expressions of the dashboards as rules, which promtool parses.
+/// Writes the dashboards' expressions as rules, so that promtool can parse them.
 fn write_panels(folder: &Path) -> Result<()> {
     let rules: Vec<_> = expressions(&folder.join("dashboards.json"))?
         .iter()
@@ -171,7 +171,7 @@ fn write_panels(folder: &Path) -> Result<()> {
     fs::write(folder.join("panels.json"), groups.to_string()).context("cannot write panels.json")
 }
 
-/// The expressions of rules or panels.
+/// Returns the expressions of rules or panels.
 fn expressions(file: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     collect("expr", &serde_json::from_str(&read(file)?)?, &mut found);
@@ -179,7 +179,7 @@ fn expressions(file: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The strings of all fields of this name.
+/// Collects the strings in all fields of this name.
 fn collect(field: &str, tree: &Value, found: &mut Vec<String>) {
     match tree {
         Value::Object(fields) => {
@@ -195,8 +195,8 @@ fn collect(field: &str, tree: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// What of the default `_config` is left in an expression. `$cluster` is the dashboard's variable.
-fn find_default(expression: &str) -> Option<&'static str> {
+/// Returns a remnant of the default `_config` in an expression, if there is one. `$cluster` is the dashboard's variable.
+fn leftover_default(expression: &str) -> Option<&'static str> {
     let is_of_name =
         |character: char| character.is_ascii_alphanumeric() || character == '_' || character == ':';
     let is_selected = expression.match_indices("biolat_").all(|(place, _)| {
@@ -214,7 +214,7 @@ fn find_default(expression: &str) -> Option<&'static str> {
     }
 }
 
-/// Values that no expression of `other.yml` shows.
+/// Checks values that the tests in `other.yml` do not cover.
 fn check_values(alerts: &str, dashboards: &str) -> Result<()> {
     for text in [
         "or vector(2.5))",
@@ -224,18 +224,18 @@ fn check_values(alerts: &str, dashboards: &str) -> Result<()> {
         "More than 5 % of the I/O",
         "There is no target with job=\\\"storage\\\"",
     ] {
-        ensure!(alerts.contains(text), "no alert with another _config has: {text}");
+        ensure!(alerts.contains(text), "no alert with the custom _config contains: {text}");
     }
-    ensure!(!alerts.contains("BlockDeviceFlushStorm"), "ignoredAlerts leaves no alert out");
-    ensure!(!alerts.contains("runbooks.example"), "runbookURLPattern does not replace all addresses");
+    ensure!(!alerts.contains("BlockDeviceFlushStorm"), "ignoredAlerts does not remove the alert");
+    ensure!(!alerts.contains("runbooks.example"), "runbookURLPattern does not replace all URLs");
     for text in
         ["\"Storage / ", "\"storage-team\"", "label_values(biolat_build_info{env=\\\"production\\\"}, site)"]
     {
         ensure!(
             dashboards.matches(text).count() == 2,
-            "not both dashboards with another _config have: {text}"
+            "the dashboards with the custom _config do not both contain: {text}"
         );
     }
-    ensure!(!dashboards.contains("{{cluster}}"), "a legend of a dashboard has the default cluster label");
+    ensure!(!dashboards.contains("{{cluster}}"), "a dashboard legend has the default cluster label");
     Ok(())
 }

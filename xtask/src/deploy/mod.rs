@@ -1,4 +1,4 @@
-//! `cargo xtask deploy`: checks the files in `deploy/` and the release artifacts with the tools their users use.
+//! `cargo xtask deploy`: checks the files in `deploy/` and the release artifacts with the tools that users run on them.
 
 mod arm64;
 mod clean_root;
@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::host::{self, Requirement};
 
-/// A component of the deployment, and its check.
+/// A component of the deployment and its check.
 struct Component {
     name: &'static str,
     kind: Kind,
@@ -25,16 +25,16 @@ struct Component {
     write: Option<fn() -> Result<()>>,
 }
 
-/// What a check looks at.
+/// Kind of a check, by what it runs.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
-    /// Files alone: it measures nothing, so that it may run while the machine is busy
+    /// Static checks of files, which measure nothing and can run while the machine is busy
     Files,
-    /// Also programs that run: the daemon on the kernel, Prometheus, a container
+    /// Checks that run programs: the daemon on the kernel, Prometheus, a container
     Programs,
-    /// A system that boots in an emulated machine: it waits most of the time
+    /// Checks that boot a system in an emulated machine, and mostly wait
     Machines,
-    /// A cluster: its programs take a quarter of an hour to build at first, so it is checked only if it is named
+    /// The cluster check, which runs only on request: its programs take 15 minutes to build the first time
     Cluster,
 }
 
@@ -60,7 +60,7 @@ const COMPONENTS: &[Component] = &[
         check: prometheus::check,
         write: None,
     },
-    // After those whose files the chart links to.
+    // After the components whose files the chart links to.
     Component {
         name: "kubernetes",
         kind: Kind::Files,
@@ -105,7 +105,8 @@ const COMPONENTS: &[Component] = &[
     },
 ];
 
-/// Checks one component, those of one kind, or all but the cluster. Lists those that this machine cannot check: an error if `strict`.
+/// Checks one component, the components of one kind, or all but the cluster. Lists components that cannot be checked here, which
+/// is an error if `strict`.
 pub(crate) fn check(strict: bool, only: Option<Kind>, name: Option<&str>) -> Result<()> {
     let mut skipped = Vec::new();
     let is_wanted = |component: &&Component| match only {
@@ -130,7 +131,7 @@ pub(crate) fn check(strict: bool, only: Option<Kind>, name: Option<&str>) -> Res
     Ok(())
 }
 
-/// Regenerates the generated files in `deploy/`: of one component, or of all.
+/// Regenerates the generated files of one component, or of all, in `deploy/`.
 pub(crate) fn write(name: Option<&str>) -> Result<()> {
     for component in select(name)? {
         let Some(write) = component.write else { continue };
@@ -142,7 +143,7 @@ pub(crate) fn write(name: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The component of this name, or all.
+/// Returns the component of this name, or all.
 fn select(name: Option<&str>) -> Result<impl Iterator<Item = &'static Component>> {
     if let Some(name) = name
         && !COMPONENTS.iter().any(|component| component.name == name)

@@ -1,4 +1,4 @@
-//! The Debian package: lintian's findings, and its installation and removal in a minimal system.
+//! Checks the Debian package with lintian, and installs and purges it in a minimal system.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,7 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
 const IGNORED: [&str; 4] =
     ["/var/lib/dpkg/", "/var/log/", "/var/cache/", "/var/lib/systemd/deb-systemd-helper"];
 
-/// The programs, with the subcommands that have a manual page.
+/// The programs, with the subcommands that have a man page.
 const COMMANDS: [(&str, &[&str]); 2] = [
     ("biolat-daemon", &["check", "unpin"]),
     (
@@ -70,12 +70,12 @@ pub(super) fn check() -> Result<()> {
     let left: BTreeSet<_> = after.difference(&before).filter(|path| !is_ignored(path)).collect();
     let lost: BTreeSet<_> = before.difference(&after).filter(|path| !is_ignored(path)).collect();
     if !left.is_empty() || !lost.is_empty() {
-        bail!("after a purge, {left:?} are left over and {lost:?} are missing");
+        bail!("after a purge, {left:?} are left behind and {lost:?} are missing");
     }
     Ok(())
 }
 
-/// man shows a command's manual page without warnings, and the page has all sections and options.
+/// Checks that man shows a command's page without warnings, and that the page has all sections and options.
 fn check_manual(root: &CleanRoot, program: &str, command: &[&str], commands: &[&str]) -> Result<()> {
     let name = [&[program], command].concat().join("-");
     let mut man = root.command("man", &["--warnings=w", "--pager=cat", &name]);
@@ -93,13 +93,13 @@ fn check_manual(root: &CleanRoot, program: &str, command: &[&str], commands: &[&
     }
     for expected in sections.into_iter().chain(options) {
         if !page.contains(expected.trim_end_matches([',', '.', ':', ';', ']'])) {
-            bail!("the manual page {name} lacks {expected}");
+            bail!("the man page {name} lacks {expected}");
         }
     }
     Ok(())
 }
 
-/// Bash completes subcommands and options.
+/// Checks that bash completes subcommands and options.
 fn check_completions(root: &CleanRoot) -> Result<()> {
     for (program, typed, expected) in [
         ("biolat-daemon", "biolat-daemon ''", "check"),

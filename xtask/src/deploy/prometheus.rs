@@ -1,4 +1,4 @@
-//! Scrape configs, recording rules and alerts: checked by promtool of the versions they support.
+//! Checks scrape configs, recording rules and alerts with the versions of promtool that they support.
 
 use std::{fs, path::Path};
 
@@ -15,7 +15,7 @@ pub(super) const REQUIREMENTS: &[Requirement] =
 const FOLDER: &str = "deploy/prometheus";
 const RULES: [&str; 5] =
     ["recording.yml", "recording-classic.yml", "alerts.yml", "slo.yml", "slo-classic.yml"];
-/// Those for native and for classic histograms.
+/// Rules for native histograms, and the same rules for classic histograms.
 const BOTH_KINDS: [[&str; 2]; 2] =
     [["recording.yml", "recording-classic.yml"], ["slo.yml", "slo-classic.yml"]];
 const TESTS: [&str; 12] = [
@@ -32,7 +32,7 @@ const TESTS: [&str; 12] = [
     "tests/slo-classic.yml",
     "tests/slo.yml",
 ];
-/// The native histograms, which `recording-classic.yml` does not record.
+/// Recorded native histograms. `recording-classic.yml` records others in their place.
 const HISTOGRAMS: [&str; 3] = [
     "model_op:biolat_device_latency_seconds:rate5m",
     "model_class_op:biolat_total_latency_seconds:rate5m",
@@ -43,7 +43,7 @@ pub(super) fn check() -> Result<()> {
     let (old, new) = (Path::new("promtool"), &*tool("bin/promtool"));
     promtool(old, &["check", "config"], &["prometheus-before-3.8.yml"])?;
     promtool(new, &["check", "config"], &["prometheus.yml"])?;
-    // Its password and certificate files exist only on the user's machine.
+    // --syntax-only, because its password and certificate files exist only on the user's machine.
     promtool(new, &["check", "config", "--syntax-only"], &["prometheus-tls.yml"])?;
     promtool(old, &["check", "rules"], &RULES)?;
     promtool(new, &["check", "rules", "--lint=all", "--lint-fatal"], &RULES)?;
@@ -61,12 +61,12 @@ fn read(file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The values of this key, in the order of the file.
+/// Returns the values of this key, in file order.
 fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.trim_start().strip_prefix(key)).map(str::trim).collect()
 }
 
-/// Both files of recording rules record the same names: alerts and dashboards work with either.
+/// Checks that both files of a pair record the same names, so that alerts and dashboards work with either.
 fn check_recorded_names() -> Result<()> {
     for files in BOTH_KINDS {
         let [native, classic] = files.map(read);
@@ -88,7 +88,7 @@ fn check_recorded_names() -> Result<()> {
     Ok(())
 }
 
-/// Each alert has a test in which it fires, one in which it does not, and a section in the runbook.
+/// Checks that each alert has a test in which it fires, a test in which it does not, and a section in the runbook.
 fn check_alerts_tested_and_documented() -> Result<()> {
     let (alerts, runbook) = (read("alerts.yml")? + &read("slo.yml")?, read("runbook.md")?);
     let tests = TESTS.into_iter().map(read).collect::<Result<String>>()?;
@@ -102,18 +102,21 @@ fn check_alerts_tested_and_documented() -> Result<()> {
     let fires = values(&tests, "- alertname:");
     ensure!(
         links.len() == alerts.len(),
-        "{} alerts have {} values of runbook_url",
+        "{} alerts have {} runbook_url annotations",
         alerts.len(),
         links.len()
     );
     for (alert, link) in alerts.into_iter().zip(links) {
         if !fires.contains(&alert) || !quiet.iter().any(|case| case.starts_with(&format!("{alert},"))) {
-            bail!("{alert} needs a case in {FOLDER}/tests in which it fires, and one in which it does not");
+            bail!("{alert} needs a test in {FOLDER}/tests in which it fires, and one in which it does not");
         }
         let is_documented = values(&runbook, "## ").contains(&alert);
         ensure!(is_documented, "{FOLDER}/runbook.md has no section on {alert}");
         let section = format!("runbook.md#{}", alert.to_lowercase());
-        ensure!(link.ends_with(&section), "{alert} needs a runbook_url: …{section}, and has {link}");
+        ensure!(
+            link.ends_with(&section),
+            "{alert} needs a runbook_url that ends with {section}, but has {link}"
+        );
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The systemd units: booted in an emulated machine, from a drive with the installed package.
+//! Checks the systemd units in an emulated machine that boots from a drive with the installed package.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
@@ -25,10 +25,10 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("qemu-system-x86_64", "qemu-system-x86"),
 ];
 
-/// The highest allowed exposure level of `systemd-analyze security`, times ten.
+/// Maximum exposure level reported by `systemd-analyze security`, times ten.
 const EXPOSURE: &str = "20";
 
-/// The script that runs in the booted guest.
+/// Script that runs in the booted guest.
 const CHECK: &str = include_str!("guest.sh");
 
 const CHECK_UNIT: &str = "[Unit]
@@ -58,7 +58,7 @@ pub(super) fn check() -> Result<()> {
     boot(&root)
 }
 
-/// Boots the system. The guest prints `ok` or `not ok` for each expectation.
+/// Boots the system, in which the guest prints `ok` or `not ok` for each expectation.
 fn boot(root: &CleanRoot) -> Result<()> {
     write_check(root)?;
     let folder = process::root().join("target/deploy/boot");
@@ -80,7 +80,7 @@ fn boot(root: &CleanRoot) -> Result<()> {
     Ok(())
 }
 
-/// The same package with a higher version, for an upgrade.
+/// Writes the same package with a higher version, for an upgrade.
 fn write_newer(package: &Path, newer: &Path) -> Result<()> {
     let folder = process::root().join("target/deploy/newer");
     make_empty(&folder)?;
@@ -106,7 +106,7 @@ fn write_check(root: &CleanRoot) -> Result<()> {
     Ok(symlink("../check.service", units.join("multi-user.target.wants/check.service"))?)
 }
 
-/// Creates a drive image with the system.
+/// Creates a drive image that contains the system.
 fn write_drive(root: &CleanRoot, folder: &Path) -> Result<()> {
     let drive = folder.join(vm::DRIVE);
     let mkfs = find("mkfs.ext4").context("no mkfs.ext4: apt-get install e2fsprogs")?;

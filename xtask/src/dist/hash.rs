@@ -1,4 +1,4 @@
-//! Checksums of artifacts.
+//! Computes checksums of artifacts.
 
 use sha2::{Digest as _, Sha256};
 

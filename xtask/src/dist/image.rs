@@ -1,9 +1,9 @@
-//! The container image: an OCI image layout as a tar file, with one image per architecture and an index of them. An image has
-//! one layer, which holds the programs.
+//! Writes the container image: an OCI image layout in a tar file, with an image per architecture and an index. Each image has one
+//! layer, which contains the programs.
 //!
 //! <https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md>
-//! `manifest.json` is for Docker without the containerd image store, whose `docker load` reads nothing else. Layers are not
-//! compressed, so their digests are those of their content; clients compress them when they push them to a registry.
+//! `manifest.json` is for Docker without the containerd image store: its `docker load` reads only that. Layers are uncompressed,
+//! so that their digest is also their diff ID. Clients compress them when they push to a registry.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use tar::{Builder, EntryType, Header};
 use super::{hash::hash, release_info::ReleaseInfo};
 use crate::static_build::{Architecture, DAEMON, PROGRAMS};
 
-/// User and group: unprivileged, as in distroless images.
+/// Unprivileged user and group, the same as in distroless images.
 const USER: &str = "65532:65532";
 
 const NAME: &str = "biolat";
@@ -25,19 +25,19 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const DESCRIPTION: &str = "Latency of every block I/O, as Prometheus native histograms";
 
-/// File capabilities of each program: `CAP_PERFMON` (38) and `CAP_BPF` (39), permitted but not effective, as `struct
-/// vfs_cap_data` of revision 2. As they are not effective, it starts without them and reports what is missing.
+/// File capabilities of each program: `CAP_PERFMON` (38) and `CAP_BPF` (39), as a `struct vfs_cap_data` of revision 2. They are
+/// permitted but not effective, so a program also starts without them, and reports what is missing.
 ///
 /// <https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/capability.h#L74>
 const CAPABILITIES: [u8; 20] = {
     let mut data = [0; 20];
     data[3] = 2;
-    // The upper 32 bits of the permitted set, little endian.
+    // Upper 32 bits of the permitted set, little-endian.
     data[12] = 1 << (38 - 32) | 1 << (39 - 32);
     data
 };
 
-/// An image in the layout.
+/// An image for one architecture.
 struct Image {
     architecture: Architecture,
     layer: Vec<u8>,
@@ -45,7 +45,7 @@ struct Image {
     manifest: Vec<u8>,
 }
 
-/// Writes the images of these binaries to one file in a directory and returns its path.
+/// Writes the images of these binaries to a single file in a directory and returns its path.
 pub(super) fn write(
     binaries: &[(Architecture, &[PathBuf])],
     info: &ReleaseInfo,
@@ -71,7 +71,7 @@ pub(super) fn write(
         "manifests": images.iter().map(Image::descriptor).collect::<Vec<_>>(),
         "annotations": labels,
     }))?;
-    // Readers of a layout expect one entry with the name; they choose the platform from the index that it points to.
+    // Readers of a layout expect a single named entry. They choose the platform from the index that it points to.
     let mut entry = descriptor(INDEX, &index);
     entry["annotations"] = json!({
         "io.containerd.image.name": format!("docker.io/library/{NAME}:{}", info.version),
@@ -136,7 +136,7 @@ impl Image {
         entry
     }
 
-    /// Docker's old format has no platforms: another architecture than amd64 has a tag of its own.
+    /// Returns the entry in `manifest.json`. That format has no platforms, so architectures other than amd64 have their own tags.
     fn docker_manifest(&self, version: &str) -> Value {
         let suffix = match self.architecture.name {
             "amd64" => String::new(),
@@ -150,7 +150,7 @@ impl Image {
     }
 }
 
-/// The layer: the programs with their file capabilities and nothing else. Runtimes create the mount points.
+/// Returns a layer with only the programs and their file capabilities. Runtimes create the mount points.
 fn layer(programs: &[Vec<u8>], epoch: u64) -> Result<Vec<u8>> {
     let mut archive = TarArchive::new(epoch);
     for (program, bytes) in PROGRAMS.iter().zip(programs) {
@@ -200,7 +200,7 @@ fn digest(blob: &[u8]) -> String {
     format!("sha256:{}", hash(blob))
 }
 
-/// The path of a blob in the layout.
+/// Returns the path of a blob in the layout.
 fn blob_path(blob: &[u8]) -> String {
     format!("blobs/sha256/{}", hash(blob))
 }

@@ -1,7 +1,6 @@
-//! `cargo xtask dist`: builds the release artifacts in `target/dist`: binaries with their bills of materials, packages, the
-//! image, and checksums.
+//! `cargo xtask dist`: builds the release artifacts in `target/dist`: binaries, SBOMs, packages, the image and checksums.
 //!
-//! Builds are reproducible: the same commit gives the same bytes in any directory.
+//! Builds are reproducible: a commit produces the same bytes in any directory.
 
 mod hash;
 mod image;
@@ -32,22 +31,22 @@ use release_info::ReleaseInfo;
 /// The release artifacts for one architecture.
 pub(crate) struct Artifacts {
     pub(crate) architecture: Architecture,
-    /// In the order of [`PROGRAMS`].
+    /// Binaries in the order of [`PROGRAMS`].
     pub(crate) binaries: Vec<PathBuf>,
     sboms: Vec<PathBuf>,
     package: Option<PathBuf>,
 }
 
-/// A release.
+/// All artifacts of a release.
 pub(crate) struct Release {
-    /// One entry for each architecture that can be built for here.
+    /// Artifacts for each architecture that can be built here.
     pub(crate) artifacts: Vec<Artifacts>,
-    /// For all of these architectures.
+    /// The image for all of these architectures.
     pub(crate) image: PathBuf,
     sums: PathBuf,
 }
 
-/// Builds the artifacts for one architecture, or for all that can be built for here, and prints their checksums.
+/// Builds the artifacts for one architecture, or for all that can be built here, and prints their checksums.
 pub(crate) fn dist(only: Option<&str>) -> Result<()> {
     let architectures = match only {
         Some(name) => vec![Architecture::named("--only", name)?],
@@ -58,15 +57,15 @@ pub(crate) fn dist(only: Option<&str>) -> Result<()> {
 }
 
 /// Builds the release. Fails if an artifact is missing or too large, if a binary contains a path of this machine, or if a build
-/// from a copy of the sources in another directory gives other bytes.
+/// from a copy of the sources in another directory produces different bytes.
 ///
-/// The copy is built for the host's architecture, and with the dependencies that were built for the release: their sources are
-/// at the same place for both. `whole` builds them again too, to find a dependency whose build gives other bytes each time.
+/// The copy is built for the host's architecture, with the dependencies that were built for the release: their sources are in the
+/// same place for both. `whole` also rebuilds those, to find a dependency whose build is not reproducible.
 pub(crate) fn check(whole: bool) -> Result<()> {
     let info = ReleaseInfo::find()?;
     let ours = Architecture::of_host()?;
     let here = fs::read_to_string(build_all(&[ours])?.sums)?;
-    // The copy is built beside the other architectures: the last crate of each keeps one CPU busy.
+    // Build the copy and the other architectures in parallel: the last crate of each build uses only one CPU.
     let (release, there) = thread::scope(|scope| {
         let copy = scope.spawn(|| build_from_copy(&info, ours, whole));
         let release = build();
@@ -78,10 +77,10 @@ pub(crate) fn check(whole: bool) -> Result<()> {
     }
     for artifacts in &release.artifacts {
         artifacts.package()?;
-        for ((path, bill), max) in
+        for ((path, sbom_path), max) in
             artifacts.binaries.iter().zip(&artifacts.sboms).zip(artifacts.architecture.max_bytes)
         {
-            check_binary(path, bill, max)?;
+            check_binary(path, sbom_path, max)?;
         }
     }
     if here != there {
@@ -91,13 +90,13 @@ pub(crate) fn check(whole: bool) -> Result<()> {
     Ok(())
 }
 
-fn check_binary(path: &Path, bill: &Path, max: u64) -> Result<()> {
+fn check_binary(path: &Path, sbom_path: &Path, max: u64) -> Result<()> {
     let (binary, name) = (fs::read(path)?, path.display());
     println!("{name}: {} bytes, at most {max}", binary.len());
     if binary.len() as u64 > max {
         bail!("{name} has {} bytes, more than {max}", binary.len());
     }
-    sbom::check(bill, &binary)?;
+    sbom::check(sbom_path, &binary)?;
     for local in static_build::local_paths()? {
         let local = local.to_string_lossy();
         if binary.windows(local.len()).any(|part| part == local.as_bytes()) {
@@ -107,7 +106,7 @@ fn check_binary(path: &Path, bill: &Path, max: u64) -> Result<()> {
     Ok(())
 }
 
-/// Builds the image for the host's architecture alone, in a directory.
+/// Builds the image for only the host's architecture, in a directory.
 pub(crate) fn image_for_host(folder: &Path) -> Result<PathBuf> {
     let ours = Architecture::of_host()?;
     static_build::build_programs(ours)?;
@@ -115,7 +114,7 @@ pub(crate) fn image_for_host(folder: &Path) -> Result<PathBuf> {
     image::write(&[(ours, &binaries)], &ReleaseInfo::find()?, folder)
 }
 
-/// The release, built once.
+/// Returns the release, which is built only once.
 pub(crate) fn release() -> Result<&'static Release> {
     static RELEASE: OnceLock<Release> = OnceLock::new();
     if RELEASE.get().is_none() {
@@ -124,7 +123,7 @@ pub(crate) fn release() -> Result<&'static Release> {
     RELEASE.get().context("no release was built")
 }
 
-/// Builds the release for all architectures that can be built for here.
+/// Builds the release for all architectures that can be built here.
 fn build() -> Result<Release> {
     build_all(&Architecture::ALL)
 }
@@ -184,7 +183,7 @@ impl Artifacts {
 }
 
 impl Release {
-    /// The artifacts for the host's architecture.
+    /// Returns the artifacts for the host's architecture.
     pub(crate) fn for_host(&self) -> Result<&Artifacts> {
         let ours = Architecture::of_host()?;
         let artifacts = self.artifacts.iter().find(|each| each.architecture == ours);
@@ -192,7 +191,7 @@ impl Release {
     }
 }
 
-/// Builds from a copy of the sources, for one architecture, and removes it. Returns the checksums.
+/// Copies the sources, builds one architecture there, removes the copy and returns the checksums.
 fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) -> Result<String> {
     let copy = static_build::copy();
     make_empty(&copy)?;
@@ -207,7 +206,7 @@ fn build_from_copy(info: &ReleaseInfo, architecture: Architecture, whole: bool) 
     fs::create_dir_all(&to)?;
     std::os::unix::fs::symlink(root().join("target/tools"), copy.join("target/tools"))?;
     if !whole {
-        // "release" has the build scripts and procedural macros.
+        // "release" contains the build scripts and procedural macros.
         for part in ["release", architecture.target] {
             run(Command::new("cp").arg("--archive").arg(built.join(part)).arg(&to))?;
         }

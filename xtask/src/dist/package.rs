@@ -1,4 +1,4 @@
-//! The Debian package, built by cargo-deb. `biolat-daemon/Cargo.toml` lists its files.
+//! Builds the Debian package with cargo-deb. `biolat-daemon/Cargo.toml` lists its files.
 
 use std::{
     fs,
@@ -31,12 +31,12 @@ pub(super) fn write(architecture: Architecture, info: &ReleaseInfo, folder: &Pat
     Ok(path)
 }
 
-/// Generates the manual pages, shell completions and the changelog beside the binary, where cargo-deb looks for them.
+/// Generates the man pages, shell completions and the changelog next to the binary, where cargo-deb looks for them.
 fn write_documents(architecture: Architecture, info: &ReleaseInfo) -> Result<()> {
     let folder = static_build::folder(architecture).join("documents");
     make_empty(&folder)?;
     let host = Architecture::of_host()?;
-    // Not optimized, as it runs for a moment.
+    // Unoptimized, because it runs only for a moment.
     let mut command = static_cargo("rustc", TOOL.package, host)?;
     command.args(["--release", "--quiet", "--example", "documents"]);
     command.args(["--", "-Copt-level=0", "-Ccodegen-units=16"]);

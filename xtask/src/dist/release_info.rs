@@ -1,4 +1,4 @@
-//! What the artifacts of a release say about it.
+//! Determines a release's version, commit and date.
 
 use std::process::Command;
 
@@ -13,12 +13,12 @@ use crate::{
 pub(super) struct ReleaseInfo {
     pub(super) version: &'static str,
     pub(super) revision: String,
-    /// The commit's time, in seconds since the epoch.
+    /// Commit time, in seconds since the Unix epoch.
     pub(super) epoch: u64,
 }
 
 impl ReleaseInfo {
-    /// Takes the commit's time from the environment, else from git.
+    /// Takes the commit time from the environment, otherwise from git.
     pub(super) fn find() -> Result<Self> {
         let epoch = from_env_or_git("SOURCE_DATE_EPOCH", &["log", "-1", "--format=%ct"])?;
         Ok(Self {
@@ -28,7 +28,7 @@ impl ReleaseInfo {
         })
     }
 
-    /// The commit's time, in a date(1) format.
+    /// Formats the commit time with a date(1) format.
     pub(super) fn date(&self, format: &str) -> Result<String> {
         let mut date = Command::new("date");
         date.args(["--utc", &format!("--date=@{}", self.epoch), &format!("+{format}")]).env("LC_ALL", "C");

@@ -1,8 +1,9 @@
-//! The bill of materials (SBOM) of a binary, as CycloneDX JSON: what it is linked from, and what ran to build it.
+//! Writes a binary's software bill of materials (SBOM) as CycloneDX JSON: the components linked into it and those that ran to
+//! build it.
 //!
 //! <https://cyclonedx.org/docs/1.6/json/>
-//! Crates and their dependencies are those that `cargo tree` resolves for the binary's target and features. (`cargo metadata`
-//! also lists what only the tests or other packages of the workspace enable.)
+//! Crates come from `cargo tree`, which resolves them for the binary's target and features. (`cargo metadata` also lists crates
+//! that only tests or other packages of the workspace enable.)
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,10 +23,10 @@ use crate::{
 
 const PROBE: &str = "biolat-ebpf";
 
-/// A crate of `cargo tree`: its name and version, as in `serde@1.0.0`.
+/// Name and version of a crate, such as `serde@1.0.0`.
 type Reference = String;
 
-/// A package's crates, with the crates that each one depends on directly.
+/// A package's crates with their direct dependencies.
 type Tree = BTreeMap<Reference, Crate>;
 
 #[derive(Debug, Default, PartialEq)]
@@ -34,25 +35,25 @@ struct Crate {
     dependencies: BTreeSet<Reference>,
 }
 
-/// Writes the bill of a binary beside it and returns its path.
+/// Writes the SBOM of a binary next to it and returns its path.
 pub(super) fn write(
     program: Program,
     binary: &Path,
     architecture: Architecture,
     info: &ReleaseInfo,
 ) -> Result<PathBuf> {
-    let bill = serde_json::to_vec_pretty(&bill(program, binary, architecture, info)?)?;
+    let sbom = serde_json::to_vec_pretty(&sbom(program, binary, architecture, info)?)?;
     let mut path = binary.as_os_str().to_owned();
     path.push(".cdx.json");
-    fs::write(&path, bill).with_context(|| format!("cannot write {}", Path::new(&path).display()))?;
+    fs::write(&path, sbom).with_context(|| format!("cannot write {}", Path::new(&path).display()))?;
     Ok(path.into())
 }
 
-fn bill(program: Program, binary: &Path, architecture: Architecture, info: &ReleaseInfo) -> Result<Value> {
+fn sbom(program: Program, binary: &Path, architecture: Architecture, info: &ReleaseInfo) -> Result<Value> {
     let Program { name, package } = program;
     let mut crates = tree(package, architecture.target, "normal,build")?;
     crates.extend(tree(PROBE, "all", "normal")?);
-    // The probe is data of the program: cargo does not know.
+    // Cargo does not know that the program contains the probe, as data.
     let (program, probe) = (own(package, info), own(PROBE, info));
     let libraries = architecture.libraries()?;
     let root_crate = crates.get_mut(&program).context("cargo tree does not list the program")?;
@@ -115,10 +116,10 @@ fn bill(program: Program, binary: &Path, architecture: Architecture, info: &Rele
     }))
 }
 
-/// Fails if the bill lacks a crate that is in the binary, as the paths of its sources in panic messages tell.
-pub(super) fn check(bill: &Path, binary: &[u8]) -> Result<()> {
-    let bill: Value = serde_json::from_slice(&fs::read(bill)?)?;
-    let components = bill["components"].as_array().context("a bill without components")?;
+/// Fails if the SBOM lacks a crate whose source paths appear in the binary's panic messages.
+pub(super) fn check(sbom: &Path, binary: &[u8]) -> Result<()> {
+    let sbom: Value = serde_json::from_slice(&fs::read(sbom)?)?;
+    let components = sbom["components"].as_array().context("the SBOM has no components")?;
     let linked: BTreeSet<_> = components
         .iter()
         .filter(|component| component["scope"] == "required")
@@ -129,7 +130,7 @@ pub(super) fn check(bill: &Path, binary: &[u8]) -> Result<()> {
         .collect();
     let found = crates_in(binary);
     let missing: Vec<_> = found.difference(&linked).collect();
-    ensure!(missing.is_empty(), "the binary has crates that are not in its bill of materials: {missing:?}");
+    ensure!(missing.is_empty(), "the binary contains crates that are not in its SBOM: {missing:?}");
     ensure!(
         found.len() > linked.len() / 4,
         "only {} of {} crates found in the binary",
@@ -140,7 +141,7 @@ pub(super) fn check(bill: &Path, binary: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Names and versions of crates, as in `serde-1.0.0`, in paths of sources from a registry: the program's
+/// Returns names and versions of crates, such as `serde-1.0.0`, from the source paths of registry crates: the program's
 /// (`cargo/NAME-VERSION/src`) and the probe's (`cargo/registry/src/INDEX/NAME-VERSION/src`).
 fn crates_in(binary: &[u8]) -> BTreeSet<String> {
     const START: &[u8] = b"cargo/";
@@ -162,7 +163,7 @@ fn own(name: &str, info: &ReleaseInfo) -> Reference {
     format!("{name}@{}", info.version)
 }
 
-/// A crate as a component. Build scripts and procedural macros run when the binary is built and are not in it.
+/// Returns a crate as a component. Build scripts and procedural macros run at build time and are not in the binary.
 fn component(reference: &str, package: &Crate, is_linked: bool, checksum: Option<&String>) -> Value {
     let (name, version) = reference.split_once('@').unwrap_or((reference, ""));
     let mut component = json!({
@@ -173,7 +174,7 @@ fn component(reference: &str, package: &Crate, is_linked: bool, checksum: Option
         "scope": if is_linked { "required" } else { "excluded" },
         "licenses": licenses(&package.license),
     });
-    // Only what comes from the registry has a checksum.
+    // Only crates from the registry have a checksum.
     if let Some(checksum) = checksum {
         component["purl"] = json!(format!("pkg:cargo/{reference}"));
         component["hashes"] = hashes(checksum);
@@ -181,7 +182,7 @@ fn component(reference: &str, package: &Crate, is_linked: bool, checksum: Option
     component
 }
 
-/// An SPDX expression. Older crates separate alternatives by a slash.
+/// Returns an SPDX expression. Older crates separate alternatives with a slash.
 fn licenses(expression: &str) -> Value {
     let alternatives: Vec<_> = expression.split('/').map(str::trim).collect();
     json!([{ "expression": alternatives.join(" OR ") }])
@@ -191,14 +192,14 @@ fn hashes(sha256: &str) -> Value {
     json!([{ "alg": "SHA-256", "content": sha256 }])
 }
 
-/// The crates of a package for a target, along some kinds of dependencies.
+/// Returns the crates of a package for a target, following certain kinds of dependencies.
 fn tree(package: &str, target: &str, edges: &str) -> Result<Tree> {
     let arguments = ["tree", "--locked", "--package", package, "--target", target, "--edges", edges];
     parse_tree(&output(cargo(&arguments).args(["--prefix", "depth", "--format", "|{p}|{l}"]))?)
 }
 
-/// Parses lines as `2|serde v1.0.0 (proc-macro)|MIT (*)`: the depth, the crate, its license. The dependencies of a crate are
-/// listed once.
+/// Parses lines like `2|serde v1.0.0 (proc-macro)|MIT (*)`: depth, crate, license. Cargo lists the dependencies of a crate only
+/// once.
 fn parse_tree(lines: &str) -> Result<Tree> {
     let mut tree = Tree::new();
     let mut path: Vec<Reference> = Vec::new();
@@ -221,7 +222,7 @@ fn parse_tree(lines: &str) -> Result<Tree> {
     Ok(tree)
 }
 
-/// The SHA-256 of crates from a registry, in `Cargo.lock`.
+/// Returns the SHA-256 checksums of registry crates in `Cargo.lock`.
 fn checksums(lock: &str) -> BTreeMap<Reference, String> {
     let packages = lock.split("[[package]]").filter_map(|package| {
         let field = |name: &str| package.lines().find_map(|line| line.strip_prefix(name)?.strip_suffix('"'));
@@ -240,7 +241,7 @@ mod tests {
     use super::{Crate, checksums, component, crates_in, parse_tree};
 
     #[test]
-    fn a_tree_is_read_with_its_edges() {
+    fn parses_tree_with_edges() {
         let printed = "0|own v0.1.0 (/somewhere)|MIT\n1|a v1.0.0|MIT/Apache-2.0\n2|b v2.0.0 (proc-macro)|ISC\n\
                        1|b v2.0.0 (proc-macro)|ISC (*)\n";
         let package = |license: &str, dependencies: &[&str]| Crate {
@@ -258,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn only_crates_of_the_registry_have_checksums() {
+    fn only_registry_crates_have_checksums() {
         let lock = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"1.0.0\"\nsource = \"registry\"\n\
                     checksum = \"00ff\"\n\n[[package]]\nname = \"own\"\nversion = \"0.1.0\"\n";
         assert_eq!(checksums(lock), BTreeMap::from([("a@1.0.0".to_owned(), "00ff".to_owned())]));
     }
 
     #[test]
-    fn a_component_has_its_license_and_scope() {
+    fn component_has_license_and_scope() {
         let package = Crate { license: "MIT / Apache-2.0".to_owned(), dependencies: BTreeSet::new() };
         let built_with = component("a@1.0.0", &package, false, Some(&"00ff".to_owned()));
         assert_eq!(built_with["licenses"], json!([{ "expression": "MIT OR Apache-2.0" }]));
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_are_found_by_the_paths_of_their_sources() {
+    fn finds_crates_by_source_paths() {
         let binary = b"\xffcargo/a-1.0.0/src/lib.rscargo/registry/src/index-0f/b-2.0.0/src/x.rs\0cargo/c/lib.rs cargo/";
         assert_eq!(crates_in(binary), BTreeSet::from(["a-1.0.0".to_owned(), "b-2.0.0".to_owned()]));
     }

@@ -1,10 +1,9 @@
-//! No import cycle between modules of a crate.
+//! Finds import cycles between the modules of a crate.
 //!
-//! There is a graph of each crate's top-level modules, and one of each directory module's children. In a graph every file below a
-//! child belongs to that child. The parent's own file (`lib.rs`, `main.rs`, `mod.rs`) is a node beside them, `super`: it may
-//! import a child, or the child what is in it, but not both. An edge is a path to another module, in code or in a `use`; modules
-//! for tests only do not count. A path to an item that a parent re-exports or imports from a child (`use child::Item`) is an edge
-//! to that child.
+//! A crate has a graph of its top-level modules, and one of each directory module's children. Every file below a child belongs to
+//! that child's node. The parent's own file (`lib.rs`, `main.rs`, `mod.rs`) is another node, `super`: it may import a child, or
+//! the child may import from it, but not both. An edge is a path to another module, in code or in a `use`. Test-only modules are
+//! ignored. A path to an item that a parent re-exports or imports from a child (`use child::Item`) is an edge to that child.
 
 mod remaining;
 mod source;
@@ -22,28 +21,30 @@ use crate::process::root;
 use remaining::REMAINING;
 use source::Source;
 
-/// The names from the crate's root to a module or an item.
+/// Names from the crate's root to a module or an item.
 type ModulePath = Vec<String>;
 
-/// Fails if there is a cycle, and names each.
+/// Fails if there are cycles, and lists them.
 pub(super) fn check() -> Result<()> {
     let mut found = Vec::new();
-    let mut ended = BTreeSet::from(REMAINING);
+    let mut outdated = BTreeSet::from(REMAINING);
     for folder in crates(&root())? {
         let mut files = Vec::new();
         read(&folder, &folder, &mut files)?;
         let (cycles, remaining) = cycles(folder.strip_prefix(root())?, &files, &REMAINING);
         found.extend(cycles);
-        ended.retain(|module| !remaining.contains(module));
+        outdated.retain(|module| !remaining.contains(module));
     }
-    found.extend(ended.iter().map(|module| format!("{module} is in no cycle: remove it from remaining.rs")));
+    found.extend(
+        outdated.iter().map(|module| format!("{module} is in no cycle: remove it from remaining.rs")),
+    );
     if !found.is_empty() {
         bail!("modules import each other:\n{}", found.join("\n"));
     }
     Ok(())
 }
 
-/// The folders of crates' roots: `src` and `benches` of each package, and the folders in its `tests`.
+/// Returns the root directories of all crates: `src` and `benches` of each package, and the subdirectories of its `tests`.
 fn crates(workspace: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for package in folders(workspace)?.into_iter().filter(|folder| folder.join("Cargo.toml").is_file()) {
@@ -62,7 +63,7 @@ fn folders(parent: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
 }
 
-/// Every Rust file of a crate. Beside a `lib.rs`, `main.rs` is a crate of its own.
+/// Reads every Rust file of a crate. If there is a `lib.rs`, `main.rs` is a separate crate.
 fn read(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, String)>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
@@ -77,7 +78,7 @@ fn read(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, String)>) -> Resul
     Ok(())
 }
 
-/// The module that a file is: none for `lib.rs` and `main.rs`, `[a]` for `a.rs` and `a/mod.rs`.
+/// Returns a file's module: `[]` for `lib.rs` and `main.rs`, `[a]` for `a.rs` and `a/mod.rs`.
 fn module_of(file: &Path) -> ModulePath {
     let mut names: Vec<_> =
         file.with_extension("").iter().map(|name| name.to_string_lossy().into_owned()).collect();
@@ -88,13 +89,13 @@ fn module_of(file: &Path) -> ModulePath {
     names
 }
 
-/// The targets of each node, with the first place that imports it. A node is a child's name or [`PARENT`].
+/// Imports of each node, each with the first place that has it. A node is a child's name or [`PARENT`].
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
 const PARENT: &str = "super";
 
-/// Each cycle among the files of a crate in words, but for those by the import of its parent in a known module. And the known
-/// modules that are in one by that.
+/// Describes each cycle among the files of a crate, except those caused by a known module that imports its parent. Also returns
+/// the known modules that still cause one.
 fn cycles<'a>(
     folder: &Path,
     files: &[(PathBuf, String)],
@@ -108,7 +109,7 @@ fn cycles<'a>(
             .iter()
             .filter_map(|module| Some((module, module.strip_prefix(&prefix)?.strip_prefix('/')?)))
             .filter(|(_, child)| graph.get(*child).is_some_and(|targets| targets.contains_key(PARENT)))
-            .filter(|(_, child)| shortest_way(PARENT, child, &graph).is_some())
+            .filter(|(_, child)| shortest_path(PARENT, child, &graph).is_some())
             .collect();
         for (module, child) in in_cycle {
             remaining.insert(*module);
@@ -119,18 +120,18 @@ fn cycles<'a>(
     (found, remaining)
 }
 
-/// By the directory module whose children they connect.
+/// Builds the graphs, keyed by the directory module whose children they connect.
 fn graphs(files: &[(PathBuf, String)]) -> BTreeMap<ModulePath, Graph> {
     let mut sources: BTreeMap<ModulePath, (PathBuf, Source)> =
         files.iter().map(|(file, text)| (module_of(file), (file.clone(), Source::parse(text)))).collect();
-    let for_tests: Vec<ModulePath> = sources
+    let test_modules: Vec<ModulePath> = sources
         .iter()
         .flat_map(|(module, (_, source))| source.test_modules.iter().map(|name| child(module, name)))
         .collect();
-    sources.retain(|module, _| !for_tests.iter().any(|tests| module.starts_with(tests)));
+    sources.retain(|module, _| !test_modules.iter().any(|tests| module.starts_with(tests)));
 
     let modules: BTreeSet<ModulePath> = sources.keys().cloned().collect();
-    // What a module has from its children, by the name that others use.
+    // Items that a module imports from its children, by the path that other modules use.
     let imported: BTreeMap<ModulePath, &String> = sources
         .iter()
         .flat_map(|(module, (_, source))| source.imports.iter().map(move |path| (module, path)))
@@ -144,7 +145,7 @@ fn graphs(files: &[(PathBuf, String)]) -> BTreeMap<ModulePath, Graph> {
     for (module, (file, source)) in &sources {
         for (line, path) in &source.paths {
             let Some(mut target) = resolve(module, path, &modules) else { continue };
-            // To the module that has the item: from where parents pass it on.
+            // Follow re-exports to the module that defines the item.
             let mut depth = 0;
             while depth < target.len() {
                 if !modules.contains(&target[..=depth]) {
@@ -171,7 +172,8 @@ fn child(module: &[String], name: &str) -> ModulePath {
     [module, &[name.to_owned()]].concat()
 }
 
-/// From the crate's root. `None` if it leaves the crate, or begins with a name that is no child of the module.
+/// Resolves a path from the crate's root. Returns `None` if it leaves the crate, or starts with a name that is not a child
+/// module.
 fn resolve(module: &[String], path: &[String], modules: &BTreeSet<ModulePath>) -> Option<ModulePath> {
     let supers = path.iter().take_while(|name| *name == "super").count();
     let (base, rest) = match path.first()?.as_str() {
@@ -184,12 +186,12 @@ fn resolve(module: &[String], path: &[String], modules: &BTreeSet<ModulePath>) -
     Some([base, rest].concat())
 }
 
-/// A shortest cycle through each module that is in one, each cycle once.
+/// Describes a shortest cycle through each module that is in one, without duplicates.
 fn describe(folder: &str, graph: &Graph) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for start in graph.keys() {
-        let Some(cycle) = shortest_way(start, start, graph) else { continue };
+        let Some(cycle) = shortest_path(start, start, graph) else { continue };
         if !seen.insert(cycle.iter().copied().collect::<BTreeSet<_>>()) {
             continue;
         }
@@ -202,17 +204,17 @@ fn describe(folder: &str, graph: &Graph) -> Vec<String> {
     found
 }
 
-/// The nodes from one to another, without the latter.
-fn shortest_way<'a>(from: &'a str, to: &str, graph: &'a Graph) -> Option<Vec<&'a str>> {
-    let mut ways = VecDeque::from([vec![from]]);
+/// Returns the nodes on a shortest path, without `to`.
+fn shortest_path<'a>(from: &'a str, to: &str, graph: &'a Graph) -> Option<Vec<&'a str>> {
+    let mut paths = VecDeque::from([vec![from]]);
     let mut reached = BTreeSet::new();
-    while let Some(way) = ways.pop_front() {
-        for next in way.last().and_then(|last| graph.get(*last)).into_iter().flat_map(BTreeMap::keys) {
+    while let Some(path) = paths.pop_front() {
+        for next in path.last().and_then(|last| graph.get(*last)).into_iter().flat_map(BTreeMap::keys) {
             if next == to {
-                return Some(way);
+                return Some(path);
             }
             if reached.insert(next) {
-                ways.push_back([way.as_slice(), &[next]].concat());
+                paths.push_back([path.as_slice(), &[next]].concat());
             }
         }
     }
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn two_modules_that_import_each_other() {
+    fn finds_cycle_of_two_modules() {
         let files = [
             ("lib.rs", "mod a; mod b;"),
             ("a.rs", "\nuse crate::{b::B, other};"),
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_of_three_through_directories() {
+    fn finds_cycle_of_three_through_directories() {
         let files = [
             ("a/mod.rs", "mod x;"),
             ("a/x.rs", "use crate::b;"),
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn children_of_a_module_among_themselves() {
+    fn finds_cycle_among_children() {
         let files = [
             ("a/mod.rs", "mod x;\nmod y;\npub use y::{Y, deep::Z as Other};\npub struct Own;"),
             ("a/x.rs", "use super::Own;\npub struct X;"),
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_and_its_child() {
+    fn finds_cycle_of_parent_and_child() {
         let child = ("a/x.rs", "use super::Own;");
         for parent in [
             "use x::X;",
@@ -292,14 +294,14 @@ mod tests {
         for parent in ["mod x;", "pub use x::X;", "pub(crate) use x::{X, f};", "fn f() { y::x::f() }"] {
             assert!(found(&[("a/mod.rs", parent), child]).is_empty(), "{parent}");
         }
-        let passed_on = [("a.rs", "pub use crate::b::B;"), ("b.rs", "use crate::a;")];
-        assert_eq!(found(&passed_on).len(), 1);
+        let re_exported = [("a.rs", "pub use crate::b::B;"), ("b.rs", "use crate::a;")];
+        assert_eq!(found(&re_exported).len(), 1);
         let in_root = [("main.rs", "fn main() { x::f() }"), ("x.rs", "use crate::Own;")];
         assert_eq!(found(&in_root).len(), 1);
     }
 
     #[test]
-    fn a_grandchild_and_an_item_passed_on_twice() {
+    fn finds_cycle_through_two_re_exports() {
         let files = [
             ("a/mod.rs", "use b::X;\npub struct Own;"),
             ("a/b/mod.rs", "pub use c::X;"),
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn known_cycles_until_they_end() {
+    fn excludes_known_cycles_that_remain() {
         let known = ["a/src/a/x", "a/src/a/y", "b/src/a/x"];
         let files = |x: &str, y: &str| {
             [("a.rs", "use x::X; use y::Y;"), ("a/x.rs", x), ("a/y.rs", y)]
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_module_re_exports_is_not_its_own() {
+    fn attributes_re_exports_to_their_origin() {
         let files = [
             ("a/mod.rs", "mod x; pub use x::X;"),
             ("a/x.rs", "use crate::b::B;"),
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_comments_and_strings_import_nothing() {
+    fn ignores_tests_comments_and_strings() {
         let a = "use crate::b;";
         for b in [
             "// crate::a::run()",
@@ -351,13 +353,14 @@ mod tests {
         ] {
             assert!(found(&[("a.rs", a), ("b.rs", b)]).is_empty(), "{b}");
         }
-        let behind = "fn f<'a>(c: char) -> bool { c == '\"' }\n#[cfg(test)]\nmod tests {}\nuse crate::a::x;";
-        assert_eq!(found(&[("a.rs", a), ("b.rs", behind)]).len(), 1);
-        let for_tests = [
+        let after_tests =
+            "fn f<'a>(c: char) -> bool { c == '\"' }\n#[cfg(test)]\nmod tests {}\nuse crate::a::x;";
+        assert_eq!(found(&[("a.rs", a), ("b.rs", after_tests)]).len(), 1);
+        let test_modules = [
             ("a.rs", a),
             ("b/mod.rs", "#[cfg(test)]\npub(crate) mod samples;"),
             ("b/samples.rs", "use crate::a::x;"),
         ];
-        assert!(found(&for_tests).is_empty());
+        assert!(found(&test_modules).is_empty());
     }
 }

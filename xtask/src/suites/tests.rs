@@ -1,4 +1,4 @@
-//! The lists of suites are consistent, and complete.
+//! Tests that the lists of suites are consistent and complete.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -8,27 +8,27 @@ use super::{
 use crate::{host::Requirement, process::root};
 
 #[test]
-fn each_listed_suite_runs_in_guests() {
+fn listed_suites_run_in_guests() {
     for name in EXACTNESS.iter().chain(&LONG).chain(&ON_NEWEST_KERNEL_ONLY) {
         assert!(SUITES.iter().any(|suite| suite.name == *name && !suite.guests.is_empty()), "{name}");
     }
 }
 
 #[test]
-fn host_and_guests_together_run_every_suite_that_is_not_long() {
+fn host_and_guests_cover_every_short_suite() {
     let is_expected = |suite: &&Suite| !suite.guests.is_empty() && !LONG.contains(&suite.name);
     for suite in SUITES.iter().filter(is_expected) {
-        let in_guests = [true, false].map(|is_newest| suite.runs_on(is_newest, Extent::BesideHost));
+        let in_guests = [true, false].map(|is_newest| suite.runs_on(is_newest, Extent::ComplementHost));
         assert!(suite.on_host || in_guests.contains(&true), "{}", suite.name);
     }
 }
 
-/// Programs of packages that every Debian system has, or that all kernel tests require.
+/// Programs that every Debian system has or that all kernel tests require.
 const ALWAYS_THERE: &[&str] =
     &["date", "dd", "losetup", "mkfifo", "mount", "sh", "stat", "sync", "timeout", "umount", "unshare"];
 
 #[test]
-fn every_client_test_and_program_is_required() {
+fn suites_require_the_programs_they_run() {
     let tests = root().join("biolat-daemon/tests");
     let userspace = [tests.join("userspace"), root().join("biolat-cli/tests/userspace")];
     for entry in userspace.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(Result::unwrap) {
@@ -44,14 +44,14 @@ fn every_client_test_and_program_is_required() {
         }
     }
     for suite in SUITES.iter().filter(|suite| suite.on_host) {
-        let text = with_support(&tests.join("kernel"), suite.name);
+        let text = source_with_support(&tests.join("kernel"), suite.name);
         assert_required(suite.name, suite.needs, &text);
     }
 }
 
-/// The text of a kernel test's module and of the support that it uses, but for what starts a Prometheus: which one it starts
-/// depends on its caller.
-fn with_support(tests: &Path, suite: &str) -> String {
+/// Returns the source of a kernel test module and the support modules it uses, except `prometheus`: which Prometheus that starts
+/// depends on the caller.
+fn source_with_support(tests: &Path, suite: &str) -> String {
     let own = fs::read_to_string(tests.join(format!("{suite}.rs"))).unwrap();
     let name =
         |before: &str| before.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);

@@ -1,5 +1,5 @@
-//! A suite of Debian's archive as apt sees it, for any architecture: with directories of its own, so that root is not needed and
-//! the machine's own packages do not matter.
+//! Downloads packages from a suite of Debian's archive, for any architecture. apt runs with separate directories, so it needs no
+//! root and ignores the machine's own packages.
 
 use std::{
     fs,
@@ -13,22 +13,22 @@ use crate::{folder::make_empty, process::output, static_build::Architecture};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// A suite whose lists have been read.
+/// A suite whose package lists have been downloaded.
 pub(super) struct Archive<'a> {
     folder: &'a Path,
     architecture: Architecture,
 }
 
 impl<'a> Archive<'a> {
-    /// Reads the lists of a suite into a directory.
-    pub(super) fn read(folder: &'a Path, suite: &str, architecture: Architecture) -> Result<Self> {
+    /// Downloads the package lists of a suite into a directory.
+    pub(super) fn update(folder: &'a Path, suite: &str, architecture: Architecture) -> Result<Self> {
         fs::create_dir_all(folder.join("lists/partial"))?;
         fs::create_dir_all(folder.join("cache/archives/partial"))?;
         let line = |mirror: String, suite: &str| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
         let main = debian_mirror("Debian")?.context(
-            "apt has no mirror of Debian's archive: run apt-get update, or give a kernel with --kernel and --modules",
+            "apt has no mirror of Debian's archive: run apt-get update, or name a kernel with --kernel and --modules",
         )?;
-        // Security updates have another mirror, if the machine has one. Backports have none.
+        // Security updates come from a separate mirror, if one is configured. Backports have none.
         let security = if suite.ends_with("-backports") { None } else { debian_mirror("Debian-Security")? };
         let security = security.map(|mirror| line(mirror, &format!("{suite}-security")));
         fs::write(folder.join("sources.list"), line(main, suite) + &security.unwrap_or_default())?;
@@ -38,7 +38,7 @@ impl<'a> Archive<'a> {
         Ok(archive)
     }
 
-    /// What a package depends on.
+    /// Returns the packages that a package depends on.
     pub(super) fn dependencies(&self, package: &str) -> Result<Vec<String>> {
         let lines = output(self.apt("apt-cache").args(["depends", package]))?;
         Ok(lines
@@ -48,7 +48,7 @@ impl<'a> Archive<'a> {
             .collect())
     }
 
-    /// Downloads these packages and unpacks them in a directory, without what they depend on.
+    /// Downloads these packages without their dependencies and unpacks them in a directory.
     pub(super) fn unpack(&self, packages: &[String], place: &Path) -> Result<()> {
         let downloads = self.folder.join("downloads");
         make_empty(&downloads)?;
@@ -56,7 +56,7 @@ impl<'a> Archive<'a> {
         unpack_all(&downloads, place)
     }
 
-    /// Downloads these packages with all that they depend on, and unpacks them in a directory.
+    /// Downloads these packages with their dependencies and unpacks them in a directory.
     pub(super) fn unpack_with_dependencies(&self, packages: &[&str], place: &Path) -> Result<()> {
         let downloads = self.folder.join("cache/archives");
         let mut install = self.apt("apt-get");
@@ -65,7 +65,7 @@ impl<'a> Archive<'a> {
         unpack_all(&downloads, place)
     }
 
-    /// An apt command that sees this suite and nothing else.
+    /// Returns an apt command that sees only this suite.
     fn apt(&self, program: &str) -> Command {
         let nothing = PathBuf::from("/dev/null");
         let places = [
@@ -99,7 +99,7 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// Unpacks the packages in a directory, which is removed.
+/// Unpacks the packages in `downloads` and removes that directory.
 fn unpack_all(downloads: &Path, place: &Path) -> Result<()> {
     for file in fs::read_dir(downloads)?.flatten().map(|entry| entry.path()) {
         if file.extension().is_some_and(|extension| extension == "deb") {
@@ -109,7 +109,7 @@ fn unpack_all(downloads: &Path, place: &Path) -> Result<()> {
     Ok(fs::remove_dir_all(downloads)?)
 }
 
-/// The mirror from which this machine gets Debian's packages of this label.
+/// Returns the mirror from which this machine gets Debian packages with this label.
 pub(crate) fn debian_mirror(label: &str) -> Result<Option<String>> {
     let format = ["indextargets", "--format", "$(LABEL) $(REPO_URI)", "Origin: Debian"];
     let targets = output(Command::new("apt-get").args(format))?;

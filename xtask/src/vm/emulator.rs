@@ -1,6 +1,6 @@
-//! The emulator of a machine. One with more than 255 CPUs has interrupt controllers of the kind x2APIC, which QEMU emulates without
-//! virtualization since version 9: where the installed one is older, Debian's backports have another. It is kept in
-//! `target/tools`, and uses the libraries and the BIOS of the installed one.
+//! Finds an emulator for a machine. Machines with more than 255 CPUs need x2APIC, which QEMU emulates without virtualization
+//! since version 9. If the installed QEMU is older, one from Debian's backports is kept in `target/tools`. It uses the libraries
+//! and the BIOS of the installed one.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -14,7 +14,7 @@ use crate::{
     static_build::Architecture,
 };
 
-/// The first version of QEMU that emulates x2APIC.
+/// First version of QEMU that emulates x2APIC.
 const X2APIC: u32 = 9;
 
 const PACKAGES: [&str; 3] = ["qemu-system-x86", "qemu-system-common", "qemu-system-data"];
@@ -23,26 +23,26 @@ const PACKAGES: [&str; 3] = ["qemu-system-x86", "qemu-system-common", "qemu-syst
 #[derive(Clone)]
 pub(crate) struct Emulator {
     program: PathBuf,
-    /// The directory of its data, unless it is installed.
+    /// Directory with its data, unless it is installed.
     data: Option<PathBuf>,
 }
 
 impl Emulator {
-    /// The installed one for machines of this architecture.
+    /// Returns the installed emulator for machines of this architecture.
     pub(crate) fn installed(architecture: Architecture) -> Result<Self> {
         let (name, package) = Platform::of(architecture).emulator;
         let program = find(name).with_context(|| format!("no {name}: apt-get install {package}"))?;
         Ok(Self { program, data: None })
     }
 
-    /// One for x86 machines with x2APIC.
+    /// Returns an emulator for x86 machines with x2APIC.
     pub(super) fn with_x2apic() -> Result<Self> {
         let installed = Self::installed(Architecture::AMD64)?;
         if installed.version()? >= X2APIC {
             return Ok(installed);
         }
         let other = Self::from_backports().context(format!(
-            "cannot get an emulator of machines with many CPUs, QEMU {X2APIC} or later: the installed one is older"
+            "cannot get QEMU {X2APIC} or later, which machines with many CPUs need: the installed one is older"
         ))?;
         match other.version()? {
             version if version < X2APIC => bail!(
@@ -53,13 +53,13 @@ impl Emulator {
         }
     }
 
-    /// The emulator of the backports of the installed Debian, which is downloaded once.
+    /// Returns the emulator from the backports of the installed Debian, which is downloaded once.
     fn from_backports() -> Result<Self> {
         let architecture = Architecture::of_host()?;
-        let suite = format!("{}-backports", debian()?);
+        let suite = format!("{}-backports", debian_codename()?);
         let folder = tool("emulators").join(&suite);
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        // A concurrent run may download the same.
+        // A concurrent run may download it too.
         let lock = fs::File::create(folder.join("lock"))?;
         lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
         let place = folder.join("unpacked");
@@ -68,7 +68,7 @@ impl Emulator {
             let partial = folder.join("partial");
             make_empty(&partial)?;
             let packages = PACKAGES.map(str::to_owned);
-            Archive::read(&folder, &suite, architecture)?.unpack(&packages, &partial)?;
+            Archive::update(&folder, &suite, architecture)?.unpack(&packages, &partial)?;
             fs::rename(partial, &place)?;
         }
         let program = place.join("usr/bin").join(Platform::of(Architecture::AMD64).emulator.0);
@@ -89,20 +89,20 @@ impl Emulator {
     }
 }
 
-/// The first number of a version, such as 7 of `QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)`.
+/// Returns the major version, such as 7 for `QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)`.
 fn major_version(text: &str) -> Option<u32> {
     text.split_once("version ")?.1.split('.').next()?.parse().ok()
 }
 
-/// The code name of the installed Debian, such as `bookworm`.
-fn debian() -> Result<String> {
+/// Returns the code name of the installed Debian, such as `bookworm`.
+fn debian_codename() -> Result<String> {
     let text = fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         line.map(|value| value.trim_matches('"').to_owned())
     };
     if value("ID").as_deref() != Some("debian") {
-        bail!("this is not Debian, whose backports would have one: install it");
+        bail!("this is not Debian, so there are no backports to get it from: install it");
     }
     value("VERSION_CODENAME").context("/etc/os-release has no code name of a Debian release")
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::major_version;
 
     #[test]
-    fn versions() {
+    fn parses_major_version() {
         let debian =
             "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright (c) 2003-2022\n";
         assert_eq!(major_version(debian), Some(7));

@@ -1,5 +1,5 @@
-//! Runs tests in a guest. If the emulator fails, boots again for the tests that have not passed. A test that fails is run
-//! once more in a boot of its own: how much of the host's CPU time a guest gets varies, and with it what a test measures.
+//! Runs tests in a guest. If the emulator fails, the guest is booted again for the remaining tests. If few tests fail, they are
+//! run once more in another boot: the CPU time that a guest gets varies, which distorts what tests measure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{folder::make_empty, kernel_results::KernelRun, suites::Machine, test_results::TestResults};
 
-/// The run fails after this many boots in a row in which the emulator failed before a test passed.
+/// Number of consecutive boots without a passed test after which an emulator failure fails the run.
 const ATTEMPTS: u32 = 3;
 
 /// An emulated machine, a kernel and the tests to run.
@@ -26,7 +26,7 @@ pub(super) struct Guest {
     machine: Machine,
     emulator: Emulator,
     kernel: Kernel,
-    /// The parts of the initramfs that do not depend on the tests.
+    /// Parts of the initramfs that do not depend on the tests.
     system: Vec<u8>,
     built: TestBinaries,
     tests: Vec<String>,
@@ -36,13 +36,14 @@ pub(super) struct Guest {
 /// A row of the result table.
 #[derive(Clone)]
 pub(super) struct ResultRow {
-    /// All tests have failed, if the guest's kernel warned or crashed after the last one.
+    /// The results. If the run failed although every test passed, for example because the kernel warned, all tests count as
+    /// failed.
     pub(super) run: KernelRun,
     machine: &'static str,
     took: Duration,
     boots: u32,
-    /// Tests that passed only when they were run again.
-    repeated: Vec<String>,
+    /// Tests that were run again.
+    retried: Vec<String>,
     pub(super) failure: Option<String>,
 }
 
@@ -69,11 +70,11 @@ impl Guest {
         })
     }
 
-    /// Runs all tests, in as many boots as the emulator needs.
+    /// Runs all tests, in as many boots as necessary.
     pub(super) fn run(self) -> Result<ResultRow> {
         let began = Instant::now();
         let (mut passed, mut skipped) = (BTreeSet::new(), BTreeMap::new());
-        let (mut boots, mut attempts, mut repeated) = (0, 0, Vec::new());
+        let (mut boots, mut attempts, mut retried) = (0, 0, Vec::new());
         let failure = loop {
             boots += 1;
             let is_left = |test: &&str| !passed.contains(*test) && !skipped.contains_key(*test);
@@ -82,17 +83,19 @@ impl Guest {
             attempts = if results.passed.is_empty() { attempts + 1 } else { 1 };
             skipped.extend(results.skipped.clone());
             passed.extend(results.passed.iter().cloned());
-            if repeated.is_empty() && results.are_worth_repeating() && outcome.guest_fault().is_none() {
-                repeated = results.failed;
-                println!("{}: running again: {}", self.name(), repeated.join(", "));
+            if retried.is_empty() && results.are_worth_retrying() && outcome.guest_fault().is_none() {
+                retried = results.failed;
+                println!("{}: running again: {}", self.name(), retried.join(", "));
                 continue;
             }
             let Some(fault) = outcome.emulator_fault().filter(|_| results.failed.is_empty()) else {
                 break match outcome.verdict(&results.failed) {
                     Err(error) => Some(format!("{error:#}")),
-                    Ok(()) if passed.len() + skipped.len() != self.tests.len() => {
-                        Some(format!("{} of {} tests ended", passed.len() + skipped.len(), self.tests.len()))
-                    }
+                    Ok(()) if passed.len() + skipped.len() != self.tests.len() => Some(format!(
+                        "only {} of {} tests finished",
+                        passed.len() + skipped.len(),
+                        self.tests.len()
+                    )),
                     Ok(()) => None,
                 };
             };
@@ -115,7 +118,7 @@ impl Guest {
             machine: self.machine.name(),
             took: began.elapsed(),
             boots,
-            repeated,
+            retried,
         })
     }
 
@@ -141,7 +144,7 @@ impl Guest {
 }
 
 impl ResultRow {
-    /// For a machine that does not run on this kernel.
+    /// Returns a row for a machine that this kernel does not support.
     pub(super) fn of_unsupported(kernel: &Kernel, machine: Machine, tests: &[&str], reason: &str) -> Self {
         let skipped = tests.iter().map(|&test| (test.to_owned(), reason.to_owned())).collect();
         Self {
@@ -149,7 +152,7 @@ impl ResultRow {
             machine: machine.name(),
             took: Duration::ZERO,
             boots: 1,
-            repeated: Vec::new(),
+            retried: Vec::new(),
             failure: None,
         }
     }
@@ -158,7 +161,7 @@ impl ResultRow {
         let remark = match self.boots {
             _ if self.failure.is_some() => "FAILED".to_owned(),
             1 => String::new(),
-            _ if !self.repeated.is_empty() => format!("passed when run again: {}", self.repeated.join(", ")),
+            _ if !self.retried.is_empty() => format!("passed when run again: {}", self.retried.join(", ")),
             boots => format!("{boots} boots: the emulator failed"),
         };
         println!(

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The guest's init: mounts file systems, runs the tests, prints the exit code and the kernel's taint, and powers off.
+# The guest's init: mounts file systems, runs the tests, prints the exit code and the kernel's taint flags, and powers off.
 /bin/busybox --install -s /bin 2>/dev/null
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
@@ -14,18 +14,18 @@ exec </dev/null >/dev/ttyS1 2>&1
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 ip link set lo up
-# Without this, enabling a trace event also patches the scheduler's code, to record task names, and every CPU executes that.
+# Otherwise enabling a trace event also patches the scheduler, to record task names, and every CPU executes that code.
 echo 0 > /sys/kernel/debug/tracing/options/record-cmd
-# The kernel logs hung tasks with their stacks well before the run's timeout.
+# Make the kernel log hung tasks with their stacks well before the run times out.
 echo 50 > /proc/sys/kernel/hung_task_timeout_secs
 echo 10 > /proc/sys/kernel/hung_task_check_interval_secs
 for module in virtio_pci virtio_blk virtio_scsi vmw_pvscsi nvme sd_mod sg loop dm-mod ext4 xfs; do modprobe -q $module; done
 modprobe configfs; mount -t configfs config /sys/kernel/config
 modprobe null_blk nr_devices=0
-# The kernel patches code at the first TCP connection. Make one now, while nothing else runs: the emulator's CPUs may
-# execute stale code.
+# The kernel patches code at the first TCP connection. Make one now, while nothing else runs, because emulated CPUs may execute
+# stale code.
 wget -q -O /dev/null http://127.0.0.1:1/ 2>/dev/null
-# Drives are probed asynchronously: wait for them.
+# Wait for the drives, which are probed asynchronously.
 sleep 1
 cd /tmp
 BIOLAT_TEST_DAEMON=/biolat/biolat-daemon BIOLAT_TEST_CELLS=/biolat/cells.o BIOLAT_TEST_UPGRADES=4 BIOLAT_TEST_GAP_MS=2000 \

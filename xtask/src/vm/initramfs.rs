@@ -1,6 +1,6 @@
-//! The guest's initramfs: the tests, biolat's programs, kernel modules and a few other programs.
+//! Builds the guest's initramfs: the tests, biolat's programs, kernel modules and a few other programs.
 //!
-//! An initramfs may consist of several archives: those that do not depend on the tests are built once.
+//! An initramfs can consist of several archives. Those that do not depend on the tests are built once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,7 +22,7 @@ use crate::{
     suites,
 };
 
-/// Modules that the guest needs if they are not built in. `init.sh` loads some; tests load the others.
+/// Modules that the guest needs unless they are built in. `init.sh` loads some, tests load the others.
 const MODULES: [&str; 27] = [
     "virtio_pci",
     "virtio_blk",
@@ -53,11 +53,10 @@ const MODULES: [&str; 27] = [
     "btrfs",
 ];
 
-/// Modules that file systems ask for by the name of an algorithm, if the kernel has them as modules: `modules.dep` does not name
-/// them.
+/// Modules that file systems request by the name of an algorithm, so `modules.dep` does not list them.
 const ALGORITHMS: [&str; 3] = ["crc32c_generic", "xxhash_generic", "blake2b_generic"];
 
-/// Modules that Debian's kernels for arm64 do not have: the tests that need one are skipped.
+/// Modules that Debian's arm64 kernels lack. Tests that need them are skipped.
 const NOT_FOR_ARM64: [&str; 2] = ["vmw_pvscsi", "scsi_debug"];
 
 const INIT: &str = include_str!("init.sh");
@@ -69,7 +68,7 @@ struct CpioArchive<'a> {
 }
 
 impl<'a> CpioArchive<'a> {
-    /// Begins an archive in a directory, which is emptied.
+    /// Begins an archive in a directory, which is emptied first.
     fn begin(folder: &'a Path) -> Result<Self> {
         make_empty(folder)?;
         Ok(Self { folder })
@@ -124,7 +123,7 @@ impl<'a> CpioArchive<'a> {
     }
 }
 
-/// An archive of the programs and their libraries. Uncompressed: the emulated CPUs would decompress slowly.
+/// Returns an archive of the programs and their libraries. It is uncompressed, because emulated CPUs decompress slowly.
 pub(super) fn programs(folder: &Path, programs: &Programs) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     for program in programs.all()? {
@@ -139,7 +138,7 @@ pub(super) fn programs(folder: &Path, programs: &Programs) -> Result<Vec<u8>> {
     archive.finish()
 }
 
-/// An archive of the kernel modules and their dependencies.
+/// Returns an archive of the kernel modules and their dependencies.
 pub(super) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     let text = fs::read_to_string(kernel.modules.join("modules.dep"))?;
     let dependencies: BTreeMap<&str, Vec<&str>> = text
@@ -183,13 +182,13 @@ pub(super) fn modules(folder: &Path, kernel: &Kernel) -> Result<Vec<u8>> {
     archive.finish()
 }
 
-/// `kernel/drivers/block/null_blk/null_blk.ko.xz` is `null_blk`.
+/// Returns the name of a module, such as `null_blk` for `kernel/drivers/block/null_blk/null_blk.ko.xz`.
 fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split('.').next().unwrap_or(file).replace('-', "_")
 }
 
-/// An archive of the init that switches to the system on the drive.
+/// Returns an archive with an init that switches to the system on the drive.
 pub(super) fn switch(folder: &Path) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     archive.write("/init", SWITCH, 0o755)?;
@@ -199,8 +198,8 @@ pub(super) fn switch(folder: &Path) -> Result<Vec<u8>> {
     archive.finish()
 }
 
-/// An archive of the test binary, the daemon, the terminal tool, the tools of the tests of these names, and an init that runs
-/// these tests.
+/// Returns an archive of the test binary, the daemon, the terminal tool, the tools that the named tests need, and an init that
+/// runs those tests.
 pub(super) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Result<Vec<u8>> {
     let archive = CpioArchive::begin(folder)?;
     archive.add(&built.tests, Path::new("/biolat/tests"))?;
@@ -211,9 +210,9 @@ pub(super) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Resu
     for path in suites::tools(names) {
         archive.add_program(&programs, &tool(path), &Path::new("/usr").join(path))?;
     }
-    // How often a daemon is killed and a device removed, for how many seconds no daemon runs, and how long a load lasts: little,
-    // because guests are slow.
-    let setting = |name, usual: &str| env::var(name).unwrap_or_else(|_| usual.to_owned());
+    // Number of daemons killed and devices removed, seconds without a daemon, and duration of a load. Guests are slow, so the
+    // defaults are low.
+    let setting = |name, default: &str| env::var(name).unwrap_or_else(|_| default.to_owned());
     let init = INIT.replace("@TESTS@", &names.join(" "));
     let init = init.replace("@KILLS@", &setting("BIOLAT_TEST_KILLS", "10"));
     let init = init.replace("@AWAY@", &setting("BIOLAT_TEST_AWAY", "5"));
@@ -225,7 +224,7 @@ pub(super) fn tests(folder: &Path, built: &TestBinaries, names: &[&str]) -> Resu
     archive.finish()
 }
 
-/// The binaries that guests run. They are linked statically: the guest has no libraries for them.
+/// Binaries that guests run. They are statically linked, because the guest has no libraries for them.
 #[derive(Clone)]
 pub(crate) struct TestBinaries {
     architecture: Architecture,
@@ -235,12 +234,12 @@ pub(crate) struct TestBinaries {
 }
 
 impl TestBinaries {
-    /// Builds the test binary, the programs that it runs and the object of the `buckets` test.
+    /// Builds the test binary, the programs that it runs and the object for the `buckets` suite.
     pub(crate) fn build(architecture: Architecture) -> Result<Self> {
         let mut command = static_cargo("rustc", "biolat-daemon", architecture)?;
         command.args(["--release", "--test", "kernel", "--message-format=json-render-diagnostics", "--"]);
-        // The tests themselves need no small code: this takes a third of the time. Those with a day of history, which run on the
-        // host only, need fast code.
+        // Lower optimization than in a release: the build takes a third of the time. On the host, tests with a day of history
+        // need some.
         let level = if architecture.is_host() { "-Copt-level=1" } else { "-Copt-level=0" };
         command.args([level, "-Ccodegen-units=16"]);
         eprintln!("$ cargo rustc --release --test kernel (static)");
@@ -250,31 +249,31 @@ impl TestBinaries {
         let tests = tests.map(PathBuf::from).context("no test binary was built")?;
         let mut command = static_cargo("build", "biolat-cli", architecture)?;
         run(command.args(["--release", "--bin", "biolat"]))?;
-        // Cargo builds the daemon along with its tests. Another one shows whether they fail.
+        // Cargo builds the daemon along with its tests. With another daemon one can check that the tests fail.
         let daemon = env::var_os("BIOLAT_TEST_DAEMON").map(PathBuf::from);
         let daemon = daemon.unwrap_or_else(|| static_build::folder(architecture).join("biolat-daemon"));
         Ok(Self { architecture, tests, daemon, cells: crate::ebpf::build_cells()? })
     }
 
-    /// The terminal tool, which lies beside the daemon.
+    /// Returns the path of the terminal tool.
     fn biolat(&self) -> PathBuf {
         static_build::folder(self.architecture).join("biolat")
     }
 
-    /// A command that runs the tests on this machine, as root.
+    /// Returns a command that runs the tests on this machine, as root.
     pub(crate) fn on_host(&self) -> Command {
         let mut command = host::as_root(&self.tests);
         command.env("BIOLAT_TEST_DAEMON", &self.daemon);
         command
     }
 
-    /// The names of the tests, as the test runner lists them.
+    /// Returns the test runner's list of tests.
     pub(crate) fn list(&self) -> Result<String> {
         output(self.architecture.runner(&self.tests).args(["--ignored", "--list", "--format=terse"]))
     }
 }
 
-/// A string field of one of cargo's JSON messages. Paths with escapes are not supported.
+/// Returns a string field of one of cargo's JSON messages. Does not support escapes.
 fn field<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     let value = json.split_once(&format!("\"{name}\":\""))?.1;
     value.split_once('"').map(|(value, _)| value)

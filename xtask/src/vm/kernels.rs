@@ -1,4 +1,4 @@
-//! Kernels to boot: the newest of Debian's archive, cached in `target/tools`, or one given on the command line.
+//! Finds kernels to boot: the newest in Debian's archive, cached in `target/tools`, or one given on the command line.
 
 use std::{
     fs,
@@ -15,28 +15,28 @@ use crate::{folder::make_empty, host::tool, process::run, static_build::Architec
 #[derive(Clone, Copy)]
 struct Series {
     name: &'static str,
-    /// The part of the archive that has it.
+    /// Suite of the archive that has it.
     suite: &'static str,
     flavour: Flavour,
     is_default: bool,
 }
 
-/// How a kernel is configured.
+/// Configuration of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flavour {
     /// For virtual machines.
     Cloud,
-    /// For arm64, with pages of 16 KiB. Debian has none with 64 KiB.
+    /// For arm64, with 16 KiB pages. Debian has none with 64 KiB pages.
     LargePages,
 }
 
-/// The oldest first.
+/// The series, oldest first.
 const SERIES: [Series; 5] = [
     Series { name: "5.10", suite: "bullseye", flavour: Flavour::Cloud, is_default: false },
     Series { name: "6.1", suite: "bookworm", flavour: Flavour::Cloud, is_default: true },
     Series { name: "6.12", suite: "trixie", flavour: Flavour::Cloud, is_default: true },
     Series { name: "6.12-16k", suite: "trixie", flavour: Flavour::LargePages, is_default: false },
-    // Its number changes every few months.
+    // Its version changes every few months.
     Series { name: "newest", suite: "trixie-backports", flavour: Flavour::Cloud, is_default: false },
 ];
 
@@ -48,24 +48,24 @@ pub(crate) enum Selection<'a> {
     Named(&'a str),
 }
 
-/// The directory a package is unpacked in before it gets its final name.
+/// Temporary name of the directory in which a package is unpacked.
 const PARTIAL: &str = "partial";
 
 /// A kernel to boot.
 #[derive(Clone)]
 pub(crate) struct Kernel {
     pub(crate) architecture: Architecture,
-    /// The release, as `uname -r` prints it.
+    /// Output of `uname -r`.
     pub(crate) release: String,
     pub(crate) image: PathBuf,
-    /// The directory that holds `modules.dep`.
+    /// Directory that contains `modules.dep`.
     pub(crate) modules: PathBuf,
 }
 
 impl Kernel {
-    /// A kernel from an image and a modules directory on this machine.
+    /// Returns a kernel with an image and a modules directory on this machine.
     pub(crate) fn from_files(architecture: Architecture, image: &Path, modules: &Path) -> Result<Self> {
-        // The emulator runs in another directory.
+        // Absolute paths, because the emulator runs in another directory.
         let (image, modules) = (&std::path::absolute(image)?, &std::path::absolute(modules)?);
         fs::File::open(image).with_context(|| format!("--kernel: cannot read {}", image.display()))?;
         if !modules.join("modules.dep").is_file() {
@@ -84,7 +84,7 @@ impl Kernel {
         })
     }
 
-    /// The kernels of Debian's archive, the newest last.
+    /// Returns the selected kernels from Debian's archive, newest last.
     pub(crate) fn from_debian(architecture: Architecture, selection: Selection<'_>) -> Result<Vec<Self>> {
         let available = SERIES.into_iter().filter(|series| series.has(architecture));
         let selected: Vec<_> = available
@@ -108,7 +108,7 @@ impl Series {
         self.flavour == Flavour::Cloud || architecture == Architecture::ARM64
     }
 
-    /// The package that depends on the newest kernel package.
+    /// Returns the package that depends on the newest kernel package.
     fn meta_package(self, architecture: Architecture) -> String {
         match self.flavour {
             Flavour::Cloud => format!("linux-image-cloud-{}", architecture.name),
@@ -116,7 +116,7 @@ impl Series {
         }
     }
 
-    /// The directory in `target/tools`.
+    /// Returns its directory in `target/tools`.
     fn folder(self, architecture: Architecture) -> PathBuf {
         let name = match (architecture, self.flavour) {
             (Architecture::AMD64, _) => self.suite.to_owned(),
@@ -127,7 +127,7 @@ impl Series {
     }
 }
 
-/// The newest kernel of a series, or the one downloaded last if the archive is unreachable.
+/// Returns the newest kernel of a series or, if the archive is unreachable, the one downloaded last.
 fn newest(series: Series, architecture: Architecture) -> Result<Kernel> {
     let (name, folder) = (series.name, series.folder(architecture));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -135,20 +135,20 @@ fn newest(series: Series, architecture: Architecture) -> Result<Kernel> {
     let lock = fs::File::create(folder.join("lock"))?;
     lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
     let place = newest_downloaded(series, architecture, &folder).or_else(|reason| {
-        let kept = fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
-        let kept = kept.filter(|path| path.join("lib/modules").is_dir() && !path.ends_with(PARTIAL));
-        let latest = kept.max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok());
+        let cached = fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
+        let cached = cached.filter(|path| path.join("lib/modules").is_dir() && !path.ends_with(PARTIAL));
+        let latest = cached.max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok());
         let Some(latest) = latest else {
-            return Err(reason.context(format!("cannot download a kernel of {name}")));
+            return Err(reason.context(format!("cannot download a {name} kernel")));
         };
-        println!("{name}: cannot reach Debian's archive ({reason:#}): using {}", latest.display());
+        println!("{name}: cannot reach Debian's archive ({reason:#}); using {}", latest.display());
         Ok(latest)
     })?;
     unpacked(architecture, &place)
 }
 
 fn newest_downloaded(series: Series, architecture: Architecture, folder: &Path) -> Result<PathBuf> {
-    let archive = Archive::read(folder, series.suite, architecture)?;
+    let archive = Archive::update(folder, series.suite, architecture)?;
     let meta = series.meta_package(architecture);
     let image = archive.dependencies(&meta)?.into_iter().find(|package| package.starts_with("linux-image-"));
     let image = image.with_context(|| format!("{meta} of {} depends on no kernel package", series.suite))?;
@@ -164,12 +164,12 @@ fn download(archive: &Archive<'_>, package: &str, folder: &Path) -> Result<()> {
     println!("downloading {package}");
     let partial = folder.join(PARTIAL);
     make_empty(&partial)?;
-    // Newer kernels have image, modules and lists of modules in packages of their own.
-    let release = package.strip_prefix("linux-image-").context("no kernel package")?;
+    // Newer kernels have separate packages for the image, the modules and the lists of modules.
+    let release = package.strip_prefix("linux-image-").context("not a kernel package")?;
     let parts = archive.dependencies(package)?.into_iter().filter(|part| part.ends_with(release));
     let packages: Vec<_> = std::iter::once(package.to_owned()).chain(parts).collect();
     archive.unpack(&packages, &partial)?;
-    // Newer packages have their modules in /usr/lib, and depmod looks in /lib.
+    // Newer packages have their modules in /usr/lib, but depmod looks in /lib.
     if !partial.join("lib").exists() {
         std::os::unix::fs::symlink("usr/lib", partial.join("lib"))?;
     }
@@ -186,7 +186,7 @@ fn release_in(place: &Path) -> Result<String> {
 fn unpacked(architecture: Architecture, place: &Path) -> Result<Kernel> {
     let release = release_in(place)?;
     let modules = place.join("lib/modules").join(&release);
-    // Newer packages have the image beside the modules.
+    // Newer packages have the image next to the modules.
     let images = [modules.join("vmlinuz"), place.join("boot").join(format!("vmlinuz-{release}"))];
     let image =
         images.into_iter().find(|image| image.is_file()).context("the package has no kernel image")?;

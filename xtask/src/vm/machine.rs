@@ -1,4 +1,5 @@
-//! The emulated machines: their CPUs and drives. Emulation is full, so it needs neither privileges nor virtualization.
+//! Defines the CPUs and drives of the emulated machines. They are fully emulated, which needs no privileges and no
+//! virtualization.
 
 use std::{
     fs,
@@ -11,14 +12,14 @@ use anyhow::{Context as _, Result};
 use super::{emulator::Emulator, kernels::Kernel, outcome::Outcome, platform::Platform};
 use crate::{static_build::Architecture, suites::Machine};
 
-/// The size of each drive.
+/// Size of each drive.
 const DRIVE_BYTES: u64 = 256 << 20;
 
-/// The file name of [`Machine::Server`]'s drive, in the directory the guest runs in.
+/// File name of [`Machine::Server`]'s drive, in the directory the guest runs in.
 pub(crate) const DRIVE: &str = "root";
 
 impl Machine {
-    /// The machines that kernel tests run on.
+    /// Machines that kernel tests run on.
     pub(crate) const ALL: [Self; 3] = [Self::Standard, Self::ManyCpus, Self::MostCpus];
 
     pub(crate) fn name(self) -> &'static str {
@@ -30,13 +31,13 @@ impl Machine {
         }
     }
 
-    /// Why a kernel cannot run on this machine; `None` if it can.
+    /// Returns why a kernel cannot run on this machine, or `None` if it can.
     pub(crate) fn unsupported(self, kernel: &Kernel) -> Option<&'static str> {
         let needs_x86 = self.possible_cpus().is_some() && kernel.architecture != Architecture::AMD64;
-        needs_x86.then_some("emulated machines for arm64 have no CPUs that are possible and not present")
+        needs_x86.then_some("emulated machines for arm64 have no CPUs that are possible but not present")
     }
 
-    /// The CPUs that its firmware announces, if they are more than those present.
+    /// Returns the number of CPUs that its firmware announces, if it is larger than the number present.
     fn possible_cpus(self) -> Option<u32> {
         match self {
             Self::ManyCpus => Some(384),
@@ -45,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// An emulator for this machine with a CPU of an architecture.
+    /// Returns an emulator for this machine with CPUs of an architecture.
     pub(crate) fn emulator(self, architecture: Architecture) -> Result<Emulator> {
         match self.possible_cpus() {
             Some(_) => Emulator::with_x2apic(),
@@ -59,8 +60,8 @@ impl Machine {
             return;
         };
         command.arg("-smp").arg(format!("2,maxcpus={cpus}"));
-        // Linux takes CPUs for possible that are not present only on a hypervisor that it knows. Here that is VMware's: by the
-        // machine's serial number and the port that QEMU emulates, on a CPU without the flag of hypervisors.
+        // Linux considers absent CPUs possible only on a hypervisor that it knows. Pretend to be VMware: it is recognized by the
+        // machine's serial number and the port that QEMU emulates, on a CPU without the hypervisor flag.
         //
         // <https://github.com/torvalds/linux/blob/v6.18/arch/x86/kernel/acpi/boot.c>
         // <https://github.com/torvalds/linux/blob/v6.18/arch/x86/kernel/cpu/vmware.c>
@@ -76,7 +77,7 @@ impl Machine {
         }
     }
 
-    /// The emulator's devices, and the drives behind them.
+    /// Returns the emulator's devices and the drives behind them.
     fn devices(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Self::ManyCpus | Self::MostCpus => (&[], &[]),
@@ -88,7 +89,7 @@ impl Machine {
                     "nvme-ns,bus=twins,drive=twin1,nsid=1",
                     "nvme-ns,bus=twins,drive=twin2,nsid=2",
                     "nvme,id=solo,serial=solo,drive=solo",
-                    // A hotplug bay with a drive; a test replaces it by "second".
+                    // A hotplug bay with a drive, which a test replaces with "second".
                     "pcie-root-port,id=bay1,chassis=1,slot=1",
                     "nvme,id=first,bus=bay1,serial=first,drive=first",
                     // Multipath: two controllers of one subsystem with a shared namespace.
@@ -101,7 +102,7 @@ impl Machine {
                     "scsi-hd,bus=scsi.0,drive=scsi,serial=scsi",
                     "scsi-hd,bus=one-queue.0,drive=pinned,product=pinned",
                     "scsi-hd,bus=one-queue.0,drive=calm,product=calm",
-                    // QEMU's educational device: a test writes kernel memory with its DMA.
+                    // QEMU's educational device, whose DMA a test uses to write to kernel memory.
                     "edu,dma_mask=0xffffffffffffffff",
                 ],
                 &["twin1", "twin2", "solo", "first", "second", "pair", "virtio", "scsi", "pinned", "calm"],
@@ -109,7 +110,7 @@ impl Machine {
         }
     }
 
-    /// The emulator's command. The guest's output is its standard output; the guest's kernel log goes to a file.
+    /// Returns the emulator's command. The guest's output goes to its standard output, the guest's kernel log to a file.
     fn command(
         self,
         emulator: &Emulator,
@@ -123,10 +124,10 @@ impl Machine {
         command.args(["-m", "3G"]);
         command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
-        // Without what Debian's kernels do for security at each allocation, call and system call: emulated, it takes a fifth of
-        // the time that the daemon needs to start.
+        // Disable the hardening of allocations, calls and system calls in Debian's kernels. Emulated, it takes up a fifth of the
+        // daemon's start time.
         const WITHOUT_HARDENING: &str = "mitigations=off init_on_alloc=0 apparmor=0";
-        // On a busy host the emulated timer may be late, and the kernel panics if it seems not to work.
+        // On a busy host the emulated timer can be late, and the kernel panics if it thinks that the timer does not work.
         const LATE_TIMER: &str = "no_timer_check";
         let console = platform.console;
         let options = format!(
@@ -169,5 +170,5 @@ impl Machine {
     }
 }
 
-/// The file of the guest's kernel log.
+/// File name of the guest's kernel log.
 const LOG: &str = "kernel.log";

@@ -1,4 +1,4 @@
-//! `cargo xtask vm`: runs the kernel tests on other kernels and drives, in emulated machines. `cargo xtask test` runs them on
+//! `cargo xtask vm`: runs the kernel tests in emulated machines, with other kernels and drives. `cargo xtask test` runs them on
 //! the host's kernel.
 
 mod archive;
@@ -37,7 +37,7 @@ use kernels::{Kernel, Selection};
 use platform::Platform;
 use programs::{PROGRAMS, Programs};
 
-/// With fewer, guests boot most of the time; with more, the last one runs alone for long.
+/// With fewer tests, guests spend most of their time booting. With more, the last guest runs alone for a long time.
 const TESTS_PER_GUEST: usize = 32;
 
 /// Selects the kernels and tests to run.
@@ -46,33 +46,33 @@ pub(crate) struct Matrix {
     /// Fail if a requirement is missing
     #[arg(long)]
     strict: bool,
-    /// The architecture of kernels and machines: amd64 or arm64; this machine's by default
+    /// Architecture of kernels and machines, amd64 or arm64 (default: this machine's)
     #[arg(long, value_name = "ARCHITECTURE")]
     arch: Option<String>,
-    /// Boot this kernel only
+    /// Boot only this kernel
     #[arg(long, value_name = "VMLINUZ", requires = "modules")]
     kernel: Option<PathBuf>,
-    /// The modules of that kernel: the directory of its release, such as /lib/modules/6.12.0
+    /// Modules directory of that kernel's release, such as /lib/modules/6.12.0
     #[arg(long, value_name = "DIR", requires = "kernel")]
     modules: Option<PathBuf>,
-    /// Boot only this series of Debian's kernels: 5.10, 6.1, 6.12 or newest; 6.12-16k for arm64
+    /// Boot only this series of Debian kernels: 5.10, 6.1, 6.12, newest or, for arm64, 6.12-16k
     #[arg(long, value_name = "SERIES", conflicts_with = "kernel")]
     series: Option<String>,
-    /// Boot all these series, and run on each the tests that do not depend on the kernel, too
+    /// Boot all these series, and run all tests on each, even those that do not depend on the kernel
     #[arg(long, conflicts_with_all = ["kernel", "series"])]
     all: bool,
-    /// Run few tests: those that show that counts and latencies are exact; on the newest kernel for this machine's architecture, in
-    /// their place, those that neither the host nor other kernels run
+    /// Run only the tests that verify exact counts and latencies. On the newest kernel for this machine's architecture, run the
+    /// tests that run neither on the host nor on the other kernels instead
     #[arg(long, conflicts_with_all = ["all", "write"])]
     short: bool,
-    /// Build the tests, and run none
+    /// Build the tests without running them
     #[arg(long, conflicts_with_all = ["kernel", "series", "all", "short", "write", "jobs", "filters"])]
     no_run: bool,
-    /// Write the results to the documentation: docs/kernel-tests.json and the table in docs/kernels.md. With FILTER, those of
-    /// other tests stay, if they are of the same kernel
+    /// Record the results in docs/kernel-tests.json and the table in docs/kernels.md. With FILTER, the other tests' results are
+    /// kept if they are for the same kernel
     #[arg(long)]
     write: bool,
-    /// Guests at a time; three for two CPUs by default, as a guest waits now and then
+    /// Number of guests to run at a time (default: three per two CPUs, because guests often wait)
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<NonZeroUsize>,
     /// Run only the tests whose name contains one of these
@@ -102,7 +102,7 @@ impl Matrix {
         self.check_tools(architecture)?;
         let folder = root().join("target/vm").join(architecture.name);
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        // Concurrent runs would use the same directories.
+        // Concurrent runs would share directories.
         let path = folder.join("lock");
         let lock = fs::File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         lock.try_lock().with_context(|| format!("another run of cargo xtask vm holds {}", path.display()))?;
@@ -141,7 +141,7 @@ impl Matrix {
 
     fn extent(&self, architecture: Architecture) -> Extent {
         if self.short && architecture.is_host() {
-            Extent::BesideHost
+            Extent::ComplementHost
         } else if self.short {
             Extent::Exactness
         } else if self.all || self.write {
@@ -159,15 +159,15 @@ impl Matrix {
         }
     }
 
-    /// Lists the suites that guests cannot run, as this machine lacks a tool to copy into them.
+    /// Lists the suites that guests cannot run because this machine lacks a tool to copy into them.
     fn check_tools(&self, architecture: Architecture) -> Result<()> {
         let in_guests = SUITES.iter().filter(|suite| !suite.guests.is_empty());
         let mut all_present = true;
         for (suite, missing) in
             in_guests.filter_map(|suite| Some((suite.name, missing_tools(suite, architecture)?)))
         {
-            println!("not run: tests {suite} in emulated machines: {missing}");
-            // Another architecture's guests never have them.
+            println!("not run: {suite} tests in emulated machines: {missing}");
+            // Guests of another architecture never have these tools.
             all_present &= !architecture.is_host();
         }
         if self.strict && !all_present {
@@ -176,7 +176,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// What the host needs to run guests.
+    /// Returns the requirements for running guests on this host.
     fn needs(&self, architecture: Architecture) -> impl Iterator<Item = Requirement> {
         const ARCHIVE: [(&str, &str); 4] =
             [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")];
@@ -191,8 +191,8 @@ impl Matrix {
             .chain([Requirement::ProbeCompiler])
     }
 
-    /// The guests with this kernel that have wanted tests to run: for each emulated machine, as many as share its tests. And
-    /// the rows of machines that do not run on it.
+    /// Returns the guests that run the wanted tests on this kernel, with each emulated machine's tests spread over several
+    /// guests. Also returns rows for machines that this kernel does not support.
     fn guests(
         &self,
         kernel: &Kernel,
@@ -224,7 +224,7 @@ impl Matrix {
             };
             let guests_of_machine = names.len().div_ceil(TESTS_PER_GUEST);
             for first in 0..guests_of_machine {
-                // Long tests are neighbours: deal them out.
+                // Long tests are next to each other, so deal them out.
                 let share: Vec<_> = names.iter().skip(first).step_by(guests_of_machine).copied().collect();
                 let own = folder.join(format!("{}-{}-{first}", kernel.release, machine.name()));
                 guests.push(Guest::new(
@@ -242,8 +242,8 @@ impl Matrix {
     }
 }
 
-/// Why guests cannot run a suite: this machine lacks a tool to copy into them. `None` if they can. Tools are built for this
-/// machine's architecture only.
+/// Returns which tool for a suite this machine lacks, or `None` if it has all. Tools are built only for this machine's
+/// architecture.
 fn missing_tools(suite: &Suite, architecture: Architecture) -> Option<String> {
     if !architecture.is_host() && suite.has_tools() {
         return Some(format!("its tools are not built for {}", architecture.name));
@@ -251,7 +251,7 @@ fn missing_tools(suite: &Suite, architecture: Architecture) -> Option<String> {
     suite.missing_tools()
 }
 
-/// Runs this many guests in parallel, by default three for two CPUs: a guest waits now and then.
+/// Runs this many guests in parallel, by default three per two CPUs, because guests often wait.
 fn run_in_parallel(guests: Vec<Guest>, jobs: Option<usize>) -> Result<Vec<ResultRow>> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let workers = jobs.unwrap_or(cpus + cpus.div_ceil(2)).min(guests.len());
@@ -274,8 +274,8 @@ fn run_in_parallel(guests: Vec<Guest>, jobs: Option<usize>) -> Result<Vec<Result
     })
 }
 
-/// Boots the system on the drive image in a directory, with a kernel of Debian, and calls `line` with each line of
-/// the guest's second serial port until it powers off.
+/// Boots the system on the drive image in a directory with a Debian kernel, and calls `line` with each line of the guest's second
+/// serial port until it powers off.
 pub(crate) fn boot_drive(folder: &Path, mut line: impl FnMut(&str)) -> Result<()> {
     let architecture = Architecture::of_host()?;
     let kernel = Kernel::from_debian(architecture, Selection::Named("6.1"))?;

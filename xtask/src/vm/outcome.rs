@@ -1,4 +1,4 @@
-//! The outcome of a guest's run, from its output and its kernel log.
+//! Determines the outcome of a guest's run from its output and its kernel log.
 
 use std::{
     fs,
@@ -13,20 +13,21 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// A guest is killed after this time without a line of output. Long enough for a busy host.
+/// A guest is killed after this time without a line of output. It is long enough for a busy host.
 const MAX_SILENCE: Duration = Duration::from_secs(240);
 /// A guest is killed after this time.
 const MAX_RUN: Duration = Duration::from_secs(1800);
 
 /// The outcome of a guest's run.
 pub(crate) struct Outcome {
-    /// The test runner's exit code and the kernel's taint flags, both printed at the end.
+    /// The test runner's exit code, printed at the end.
     exit: Option<u32>,
+    /// The kernel's taint flags, printed at the end.
     taint: Option<u32>,
     timed_out: bool,
-    /// The signal that killed the emulator.
+    /// Signal that killed the emulator.
     crash_signal: Option<i32>,
-    /// The last line of output.
+    /// Last line of output.
     last: String,
     log: String,
     pub(crate) took: Duration,
@@ -34,15 +35,15 @@ pub(crate) struct Outcome {
 
 const EXIT: &str = "biolat-guest: exit ";
 const TAINT: &str = "biolat-guest: taint ";
-/// The last line of a complete kernel log.
+/// Last line of a complete kernel log.
 const END_OF_LOG: &str = "biolat-guest: end of log";
 
-/// Machine check, bad page, oops, warning, lockup.
+/// Taint flags that fail a run: machine check, bad page, oops, warning, lockup.
 ///
 /// <https://docs.kernel.org/admin-guide/tainted-kernels.html>
 const BAD_TAINT: u32 = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14;
 
-/// Messages by which a kernel reports its own faults.
+/// Messages with which a kernel reports its own faults.
 const ALARMS: [&str; 16] = [
     "Kernel panic",
     "BUG:",
@@ -62,7 +63,7 @@ const ALARMS: [&str; 16] = [
     "messages dropped",
 ];
 
-/// The emulator's process, killed on drop: nothing in the guest has to be kept.
+/// The emulator's process. It is killed on drop, because nothing in the guest has to be preserved.
 struct Emulator(Child);
 
 impl Drop for Emulator {
@@ -103,7 +104,7 @@ impl Outcome {
         }
         outcome.took = began.elapsed();
         drop(running);
-        // Lines that were already in the pipe.
+        // Drain the pipe.
         for text in lines {
             outcome.handle_line(text, &mut line);
         }
@@ -123,19 +124,19 @@ impl Outcome {
         }
     }
 
-    /// The emulator's fault that ended the run, if any: it says nothing about the tested code.
+    /// Returns the emulator's fault that ended the run, if any. It says nothing about the tested code.
     pub(super) fn emulator_fault(&self) -> Option<String> {
         if let Some(signal) = self.crash_signal {
             return Some(format!("the emulator crashed with signal {signal}, at: {}", self.last));
         }
-        // An emulated CPU executed code that another one was patching. On real CPUs the kernel's temporary breakpoint prevents
-        // that.
+        // An emulated CPU executed code that another CPU was patching. On real CPUs the kernel prevents that with a temporary
+        // breakpoint.
         let hit_patched_code = self.log.contains("int3: 0000 [#1]");
         hit_patched_code
             .then(|| format!("the emulator ran code that another CPU was patching, at: {}", self.last))
     }
 
-    /// An error if the run failed: it names the failed tests, or what went wrong in the guest with an excerpt of its kernel log.
+    /// Fails if the run failed, with the failed tests, or the guest's fault and an excerpt of its kernel log.
     pub(super) fn verdict(&self, failed: &[String]) -> Result<()> {
         if let Some(wrong) = self.guest_fault() {
             bail!("{wrong}; the guest's kernel log:\n{}", self.log_excerpt())
@@ -147,7 +148,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// What went wrong in the guest, whatever its tests say.
+    /// Returns what went wrong in the guest, regardless of its tests.
     pub(super) fn guest_fault(&self) -> Option<String> {
         if self.alarm().is_some() {
             Some("the guest's kernel warned or crashed".to_owned())
@@ -170,7 +171,7 @@ impl Outcome {
         self.log.lines().position(|line| ALARMS.iter().any(|alarm| line.contains(alarm)))
     }
 
-    /// An excerpt of the log: around the first alarm, or the end.
+    /// Returns an excerpt of the log: around the first alarm, or its end.
     pub(super) fn log_excerpt(&self) -> String {
         let lines: Vec<_> = self.log.lines().collect();
         let from = self.alarm().unwrap_or(lines.len()).saturating_sub(20);
@@ -178,7 +179,7 @@ impl Outcome {
     }
 }
 
-/// Sends the guest's output line by line from a thread.
+/// Starts a thread that sends the guest's output line by line.
 fn follow(guest: &mut Child) -> Result<Receiver<String>> {
     let output = guest.stdout.take().context("no output")?;
     let (sender, receiver) = channel();
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_passes_only_if_complete_and_without_kernel_faults() {
+    fn run_passes_only_if_complete_and_without_kernel_faults() {
         let log = format!("[    1.0] I/O error, dev sda, sector 1\n[    2.0] {END_OF_LOG}\n");
         assert!(outcome(Some(0), Some(0), &log).verdict(&[]).is_ok());
         let wrong = |outcome: Outcome| outcome.verdict(&[]).unwrap_err().to_string();

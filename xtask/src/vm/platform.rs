@@ -1,41 +1,42 @@
-//! What an emulated machine has whatever its drives are: board, CPUs, serial ports. Each architecture has its own.
+//! Defines the board, CPUs and serial ports of emulated machines, by architecture.
 //!
-//! The guest's kernel log goes to a file, its second serial port (`ttyS1`) to the emulator's standard output, and its third one
-//! to the emulator's control socket (QMP).
+//! The guest's kernel log goes to a file, its second serial port (`ttyS1`) to the emulator's standard output, and its third
+//! serial port to the emulator's control socket (QMP).
 
 use std::{path::Path, process::Command};
 
 use crate::static_build::Architecture;
 
-/// The board and CPUs of the machines for an architecture.
+/// Board and CPUs of the machines for an architecture.
 pub(super) struct Platform {
-    /// The emulator, with its Debian package.
+    /// The emulator and its Debian package.
     pub(super) emulator: (&'static str, &'static str),
     board: &'static str,
     pub(super) cpu: &'static str,
     accelerator: &'static str,
-    /// The serial port of the kernel log.
+    /// Serial port of the kernel log.
     pub(super) console: &'static str,
-    /// A SCSI controller with one queue, whose interrupt the kernel does not manage. Debian has a driver for x86 only.
+    /// Whether Debian's kernels have a driver for pvscsi, a SCSI controller with one queue and an interrupt that the kernel does
+    /// not manage.
     has_pvscsi: bool,
-    /// Properties of devices that the board has.
+    /// Properties of the board's devices.
     settings: &'static [&'static str],
-    /// Only for the kernel log: the other serial ports are PCI devices.
+    /// Whether the board has only one serial port, for the kernel log. The others are then PCI devices.
     has_one_serial_port: bool,
 }
 
 const X86: Platform = Platform {
     emulator: ("qemu-system-x86_64", "qemu-system-x86"),
     board: "q35",
-    // An old one: emulating wide vectors, string instructions and another level of page tables takes longer than the code that
-    // does without them.
+    // An old CPU: emulating wide vectors, string instructions and a fifth level of page tables takes longer than running code
+    // that does not use them.
     cpu: "Nehalem",
-    // One thread for both CPUs: with a thread each, one may execute code that the other is patching, which the kernel does when a
-    // program is attached.
+    // One thread for both CPUs. With a thread each, one can execute code that the other is patching, as happens when a program is
+    // attached.
     accelerator: "tcg,thread=single",
     console: "ttyS0",
     has_pvscsi: true,
-    // Native PCIe hotplug as on real servers, instead of ACPI's.
+    // Native PCIe hotplug, as on real servers, instead of ACPI hotplug.
     settings: &["ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"],
     has_one_serial_port: false,
 };
@@ -43,7 +44,7 @@ const X86: Platform = Platform {
 const ARM64: Platform = Platform {
     emulator: ("qemu-system-aarch64", "qemu-system-arm"),
     board: "virt,gic-version=3",
-    // A server's, of Armv8.2: without pointer authentication, whose emulation takes long.
+    // An Armv8.2 server CPU: it has no pointer authentication, which is slow to emulate.
     cpu: "neoverse-n1",
     accelerator: "tcg,thread=multi",
     console: "ttyAMA0",
@@ -71,7 +72,7 @@ impl Platform {
             "socket,id=control,path=control,reconnect=1",
         ]);
         if self.has_one_serial_port {
-            // Nothing reads the first one: the others have the same names as on x86.
+            // The first one is unused, so that the others have the same names as on x86.
             command.args(["-chardev", "null,id=unused"]);
             for end in ["unused", "output", "control"] {
                 command.arg("-device").arg(format!("pci-serial,chardev={end}"));
@@ -81,8 +82,7 @@ impl Platform {
         }
     }
 
-    /// The controller of the two drives that are tested with an interrupt of their own, if there is one: its name in the emulator,
-    /// and the device.
+    /// Returns the controller of the two drives that are tested with an interrupt of their own, as an emulator option.
     pub(super) fn one_queue_controller(&self) -> &'static [&'static str] {
         if self.has_pvscsi {
             &["pvscsi,id=one-queue"]

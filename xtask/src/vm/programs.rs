@@ -1,4 +1,4 @@
-//! The programs that guests run: this machine's or, for another architecture, those of Debian's packages, with their libraries.
+//! Finds the programs that guests run, with their libraries: this machine's or, for another architecture, Debian's.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::{
     static_build::Architecture,
 };
 
-/// Programs that tests in the guest use, with their Debian packages.
+/// Programs that guests need, with their Debian packages.
 pub(crate) const PROGRAMS: [(&str, &str); 10] = [
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
@@ -30,30 +30,30 @@ pub(crate) const PROGRAMS: [(&str, &str); 10] = [
     ("fio", "fio"),
 ];
 
-/// Where another architecture's programs are from.
+/// Debian suite of another architecture's programs.
 const SUITE: &str = "bookworm";
 
-/// A file on this machine, and its path in the guest, where `/usr` is merged.
+/// A file on this machine and its path in the guest, which has a merged `/usr`.
 pub(super) struct Located {
     pub(super) file: PathBuf,
     pub(super) place: PathBuf,
 }
 
-/// The system whose programs guests get.
+/// The system from which guests get their programs.
 pub(super) struct Programs {
     architecture: Architecture,
-    /// Where the packages of another architecture are unpacked.
+    /// Directory with the unpacked packages of another architecture.
     root: Option<PathBuf>,
 }
 
 impl Programs {
-    /// Downloads the programs if they are another architecture's.
+    /// Downloads the programs if they are for another architecture.
     pub(super) fn of(architecture: Architecture) -> Result<Self> {
         let root = if architecture.is_host() { None } else { Some(unpacked(architecture)?) };
         Ok(Self { architecture, root })
     }
 
-    /// All of [`PROGRAMS`].
+    /// Returns all of [`PROGRAMS`].
     pub(super) fn all(&self) -> Result<Vec<Located>> {
         let found = PROGRAMS.into_iter().map(|(program, package)| {
             let path = match &self.root {
@@ -68,7 +68,7 @@ impl Programs {
         found.collect()
     }
 
-    /// The shared libraries of a program, and its loader.
+    /// Returns the shared libraries of a program and its loader.
     pub(super) fn libraries(&self, program: &Path) -> Result<Vec<Located>> {
         let mut command = match &self.root {
             None => Command::new("ldd"),
@@ -78,7 +78,7 @@ impl Programs {
                 command
             }
         };
-        // A statically linked program has no libraries: ldd fails, and the emulator runs it.
+        // For a statically linked program, which has no libraries, ldd fails and the emulator runs the program.
         let printed = command.arg(program).output()?;
         let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
         let with_address = printed.lines().filter(|line| line.contains(" (0x"));
@@ -93,7 +93,7 @@ impl Programs {
             Err(_) => beneath(Path::new("/usr"), path),
         };
         let Some(root) = &self.root else { return Ok(Located { file: path.to_path_buf(), place }) };
-        // A link may be absolute: in the other system, not in this one.
+        // An absolute link is relative to the other system's root, not this one's.
         let mut path = path.to_path_buf();
         while let Ok(target) = fs::read_link(beneath(root, &path)) {
             path = path.parent().context("a link without a directory")?.join(target);
@@ -106,12 +106,12 @@ fn beneath(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The directory with the unpacked packages of another architecture, cached in `target/tools`.
+/// Returns the directory with the unpacked packages of another architecture, cached in `target/tools`.
 fn unpacked(architecture: Architecture) -> Result<PathBuf> {
     let folder = tool(&format!("programs-{}", architecture.name));
     let (complete, partial) = (folder.join("root"), folder.join("partial"));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    // A concurrent run may download them, too.
+    // A concurrent run may download them too.
     let lock = fs::File::create(folder.join("lock"))?;
     lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
     let packages = PROGRAMS.map(|(_, package)| package);
@@ -121,7 +121,7 @@ fn unpacked(architecture: Architecture) -> Result<PathBuf> {
     }
     println!("downloading programs for {}", architecture.name);
     make_empty(&partial)?;
-    Archive::read(&folder, SUITE, architecture)?.unpack_with_dependencies(&packages, &partial)?;
+    Archive::update(&folder, SUITE, architecture)?.unpack_with_dependencies(&packages, &partial)?;
     output(Command::new("rm").arg("-rf").arg(&complete))?;
     fs::rename(partial, &complete)?;
     fs::write(list, wanted)?;

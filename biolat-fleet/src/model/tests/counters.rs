@@ -1,4 +1,4 @@
-//! What the daemon counts: every histogram of the same I/Os.
+//! Tests that all histograms count the same I/Os.
 
 use biolat_common::series::Phase;
 use rand::SeedableRng as _;
@@ -9,9 +9,9 @@ use crate::model::{
     drive_model::Op,
 };
 
-/// Of I/Os whose latency is known.
+/// Uses I/Os with known latencies.
 #[test]
-fn each_histogram_has_all_ios() {
+fn every_histogram_counts_all_ios() {
     let mut random = Random::seed_from_u64(5);
     let mut counters = Counters::default();
     assert!(counters.view(Op::Flush).is_none());

@@ -1,12 +1,12 @@
-//! The models of drives.
+//! Tests of the drive models.
 
 use crate::model::drive_model::{DISK, DriveModel, Op, QLC, SATA, TLC};
 
 const MODELS: [&DriveModel; 4] = [&TLC, &QLC, &SATA, &DISK];
 
-/// A drive does not take less time for an I/O than its share of the bandwidth allows with all its parallelism.
+/// The latency of a single I/O is not below the time per I/O that the drive needs at full parallelism.
 #[test]
-fn an_idle_drive_is_slower_than_a_busy_one_is_for_each_io() {
+fn latency_is_not_below_time_per_io_at_full_load() {
     for model in MODELS {
         for op in Op::ALL {
             for bytes in [4096, 65536, 1 << 20] {
@@ -22,7 +22,7 @@ fn an_idle_drive_is_slower_than_a_busy_one_is_for_each_io() {
 }
 
 #[test]
-fn queueing_is_small_at_first_and_limited() {
+fn queueing_starts_small_and_is_bounded() {
     for model in MODELS {
         assert!(model.queueing(0.01) < 1.02 && model.queueing(0.9) > 3.0, "{}", model.name);
         assert!(model.queueing(1.0) < 30.0 && model.queueing(1.0) == model.queueing(7.0), "{}", model.name);

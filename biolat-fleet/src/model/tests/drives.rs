@@ -1,4 +1,4 @@
-//! Drives over time: histograms that agree with each other, and faults that have the factor they say.
+//! Tests drives over time: histograms agree with each other, and faults have the stated factor.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use rand::SeedableRng as _;
 use crate::model::{
     Random,
     drive::Drive,
-    drive_model::{BUSIEST, DISK, DriveModel, Op, QLC, SATA, TLC},
+    drive_model::{DISK, DriveModel, MAX_UTILISATION, Op, QLC, SATA, TLC},
     effect::{Change, Effect, Extra, Rate, Slower},
     service::{SERVICES, Service},
 };
@@ -26,7 +26,7 @@ fn drive(model: &'static DriveModel, service: &'static Service, load: f64, seed:
     (Drive::new(Device::default(), model, service, load, &mut random), random)
 }
 
-/// What a drive does in some hours.
+/// Returns the view of a drive after some hours.
 fn after(
     model: &'static DriveModel,
     service: &'static Service,
@@ -48,14 +48,14 @@ fn of(view: &DeviceView, op: Op) -> &SeriesView {
     view.series.iter().find(|series| series.op == op.name()).unwrap()
 }
 
-/// The median of a band, in seconds: the middle of its bucket.
+/// Returns the median of a band, in seconds.
 fn median(view: &DeviceView, op: Op, band: &str) -> f64 {
     let sizes = of(view, op).sizes.as_ref().unwrap();
     let latencies = &sizes.bands.iter().find(|found| found.size == band).unwrap().device;
     interpolated(latencies.at_most_schema_1(), 4)
 }
 
-/// The median between the bounds of its bucket, as Prometheus estimates it. Buckets have so many indices.
+/// Returns the median, interpolated within its bucket as Prometheus does. A bucket spans `width` indices.
 fn interpolated(histogram: &Histogram, width: i32) -> f64 {
     let half = histogram.count() as f64 / 2.0;
     let mut before = histogram.zero as f64;
@@ -89,7 +89,7 @@ fn histograms_agree_with_each_other() {
                 assert_eq!(queue.sum_ns + device.sum_ns, total.sum_ns);
                 let sizes = series.sizes.as_ref().unwrap();
                 assert_eq!(sizes.requests.count(), device.count());
-                // Upper bounds of the size cells are not below the bytes, and lower ones not above.
+                // The bytes are between the sums of the size cells' lower and upper bounds.
                 let upper: u64 = sizes.requests.buckets.iter().map(|&(i, count)| count << i).sum();
                 assert!(series.bytes <= upper && series.bytes >= upper / 2, "{} {upper}", series.bytes);
                 let mut bands = Histogram::new();
@@ -106,7 +106,7 @@ fn histograms_agree_with_each_other() {
     }
 }
 
-/// Whether a sum is one that latencies in these buckets can have, to a nanosecond each.
+/// Whether latencies in these buckets can have this sum, to a nanosecond each.
 fn within_buckets(histogram: &Histogram) -> bool {
     let bounds = |pick: fn(biolat_model::histogram::Bounds) -> f64| -> f64 {
         histogram.ranges().map(|(bounds, count)| pick(bounds) * count as f64).sum()
@@ -115,9 +115,9 @@ fn within_buckets(histogram: &Histogram) -> bool {
     (bounds(|b| b.lower) - error..=bounds(|b| b.upper) + error).contains(&histogram.sum_seconds())
 }
 
-/// Of a drive that does little, where queueing does not add to it.
+/// The drive's load is low, so queueing adds nothing.
 #[test]
-fn a_factor_of_two_doubles_the_median() {
+fn factor_of_two_doubles_the_median() {
     for model in MODELS {
         let load = 0.05;
         let service = &SERVICES[1];
@@ -131,7 +131,7 @@ fn a_factor_of_two_doubles_the_median() {
 }
 
 #[test]
-fn a_fault_of_large_reads_leaves_all_others_alone() {
+fn fault_of_large_reads_affects_nothing_else() {
     let service = &SERVICES[0];
     let healthy = after(&TLC, service, 1.0, 12.0, &[]);
     let sick = after(&TLC, service, 1.0, 12.0, &[slower(2.0, Some(Op::Read), 65536)]);
@@ -147,9 +147,9 @@ fn a_fault_of_large_reads_leaves_all_others_alone() {
     }
 }
 
-/// With 40 % of the I/Os ten times as slow, that share is above three times the median.
+/// With 40 % of the I/Os ten times as slow, 40 % are above three times the median.
 #[test]
-fn a_path_slows_down_its_share() {
+fn slow_path_affects_its_share() {
     let view = after(&TLC, &SERVICES[0], 1.0, 12.0, &[Change::Path { share: 0.4, factor: 10.0 }]);
     let healthy = after(&TLC, &SERVICES[0], 1.0, 12.0, &[]);
     let limit = 3.0 * median(&healthy, Op::Read, "le_4KiB");
@@ -159,9 +159,9 @@ fn a_path_slows_down_its_share() {
     assert!((share - 0.4).abs() < 0.03, "{share}");
 }
 
-/// A stall of a factor of 1000 leaves no more I/Os than fit into the queue at a time.
+/// Even a stall by a factor of 1000 leaves no more I/Os in the drive than its depth.
 #[test]
-fn no_drive_has_more_requests_than_its_depth() {
+fn requests_do_not_exceed_depth() {
     for model in MODELS {
         for (load, effects) in [(1.0, vec![Change::Stalled(1000.0)]), (1.0, vec![Change::Load(1000.0)])] {
             let hours = 2.0;
@@ -178,7 +178,7 @@ fn no_drive_has_more_requests_than_its_depth() {
 }
 
 #[test]
-fn no_drive_is_busier_than_it_can_be() {
+fn utilisation_does_not_exceed_its_maximum() {
     for model in MODELS {
         for service in &SERVICES {
             let (mut drive, mut random) = drive(model, service, 1.0, 4);
@@ -189,15 +189,19 @@ fn no_drive_is_busier_than_it_can_be() {
                 let load = if minute < 300 { 1.0 } else { 50.0 };
                 drive.advance(f64::from(minute) * 60.0, 60.0, load, 0.0, &mut random);
                 let utilisation = drive.utilisation;
-                assert!((0.3..=BUSIEST + 1e-9).contains(&utilisation), "{} {utilisation}", model.name);
+                assert!(
+                    (0.3..=MAX_UTILISATION + 1e-9).contains(&utilisation),
+                    "{} {utilisation}",
+                    model.name
+                );
             }
         }
     }
 }
 
-/// A service that waits for its I/O does less of it on a slow drive, one that does not does as much and has more in flight.
+/// On a slow drive, a service that waits for its I/O does less, and one that does not wait does as much, with more in flight.
 #[test]
-fn services_that_wait_do_less_on_a_slow_drive() {
+fn waiting_services_do_less_on_a_slow_drive() {
     for (service, expected) in [(&SERVICES[0], 2_f64.powf(-0.6)), (&SERVICES[1], 1.0)] {
         let count = |effects: &[Change]| {
             let view = after(&TLC, service, 1.0, 24.0, effects);
@@ -208,9 +212,8 @@ fn services_that_wait_do_less_on_a_slow_drive() {
     }
 }
 
-/// A shift of sizes moves bytes, and not the number of I/Os.
 #[test]
-fn sizes_shift() {
+fn size_shift_changes_bytes_but_not_the_number_of_ios() {
     let service = &SERVICES[1];
     let [usual, large] = [0.0, 0.5].map(|power| after(&QLC, service, 1.0, 24.0, &[Change::Sizes(power)]));
     let count = |view| of(view, Op::Read).histograms[Phase::Total as usize].count() as f64;
@@ -218,9 +221,9 @@ fn sizes_shift() {
     assert!(of(&large, Op::Read).bytes as f64 / of(&usual, Op::Read).bytes as f64 > 1.5);
 }
 
-/// The time that a healthy drive is more than twice as slow as usual, by the minute.
+/// Measures the share of minutes in which a healthy drive is more than twice as slow as usual.
 #[test]
-fn healthy_drives_are_seldom_slow() {
+fn healthy_drives_are_rarely_slow() {
     let mut minutes = [0_u32; 2];
     for seed in 0..20 {
         let (mut drive, mut random) = drive(&TLC, &SERVICES[0], 0.1, seed);

@@ -1,4 +1,4 @@
-//! What events do, and when.
+//! Tests what effects do, and when.
 
 use crate::model::{
     drive_model::Op,
@@ -6,7 +6,7 @@ use crate::model::{
 };
 
 #[test]
-fn effects_act_between_their_times_on_what_they_are_about() {
+fn effects_act_during_their_time_on_affected_ios() {
     let slower = |op, above, is_rising| Change::Slower(Slower { factor: 3.0, op, above, is_rising });
     let effects = [
         Effect { from: 10.0, to: 20.0, change: slower(Some(Op::Write), 65536, false) },

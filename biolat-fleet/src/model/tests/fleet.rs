@@ -1,4 +1,4 @@
-//! A whole fleet: the same from the same seed, and the truth about what was injected.
+//! Tests of a whole fleet: it follows from the seed, and its ground truth is correct.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ fn fleet(seed: u64, scenario: &str) -> Fleet {
     Fleet::new(20, 12, seed, &scenario.parse().unwrap(), start(), 7 * DAY)
 }
 
-/// What Prometheus would get.
+/// Returns the metrics that Prometheus would scrape.
 fn exposed(seed: u64, steps: u32) -> Vec<u8> {
     let mut fleet = Fleet::new(2, 3, seed, &FAULTS.parse().unwrap(), start(), DAY);
     let mut exposed = Vec::new();
@@ -41,15 +41,15 @@ fn exposed(seed: u64, steps: u32) -> Vec<u8> {
 }
 
 #[test]
-fn the_same_seed_makes_the_same_bytes() {
+fn same_seed_gives_same_bytes() {
     assert!(exposed(1, 2) == exposed(1, 2));
     assert!(exposed(1, 2) != exposed(2, 2), "another seed, another fleet");
-    // Steps of whole minutes are the steps of the model.
+    // The model's steps are whole minutes anyway.
     assert!(exposed(1, 10) == exposed(1, 2));
 }
 
 #[test]
-fn a_fleet_has_every_event_of_its_scenario() {
+fn fleet_has_every_event_of_its_scenario() {
     let faults = fleet(3, FAULTS).events;
     let kinds =
         |events: &[crate::model::Event]| events.iter().map(|event| event.kind).collect::<BTreeSet<_>>();
@@ -69,7 +69,7 @@ fn a_fleet_has_every_event_of_its_scenario() {
 }
 
 #[test]
-fn the_truth_is_about_drives_that_exist_and_times_of_the_run() {
+fn events_name_existing_drives_and_times_within_the_run() {
     let fleet = fleet(4, FAULTS);
     let drives: BTreeSet<_> = fleet
         .nodes
@@ -82,7 +82,7 @@ fn the_truth_is_about_drives_that_exist_and_times_of_the_run() {
             })
         })
         .collect();
-    assert_eq!(drives.len(), 240, "each with a name of its own");
+    assert_eq!(drives.len(), 240, "each has a unique name");
     for event in &fleet.events {
         assert!(!event.drives.is_empty() && event.drives.iter().all(|drive| drives.contains(drive)));
         assert!(start() <= event.from && event.from < event.to && event.to <= start() + 7 * DAY);
@@ -101,7 +101,7 @@ fn the_truth_is_about_drives_that_exist_and_times_of_the_run() {
 }
 
 #[test]
-fn a_restart_begins_the_counters_again() {
+fn restart_resets_counters() {
     let scenario = "events: [{kind: restart, per_thousand_drives: 1, hours: [0.1, 0.1]}]";
     let mut fleet = Fleet::new(1, 3, 1, &scenario.parse().unwrap(), start(), Duration::from_hours(2));
     let at = fleet.events[0].from;
@@ -121,7 +121,7 @@ fn a_restart_begins_the_counters_again() {
 }
 
 #[test]
-fn drives_of_another_firmware_say_so() {
+fn firmware_event_changes_reported_firmware() {
     let scenario = "events: [{kind: firmware, per_thousand_drives: 1, hours: [1, 1], share: [1, 1]}]";
     let mut fleet = Fleet::new(1, 6, 1, &scenario.parse().unwrap(), start(), Duration::from_hours(4));
     let event = fleet.events[0].clone();
@@ -136,15 +136,15 @@ fn drives_of_another_firmware_say_so() {
     }
 }
 
-/// Idle for two hours before it wakes, and then it does a few I/Os only.
+/// The drive is idle for two hours before it wakes, and then does only a few I/Os.
 #[test]
-fn a_drive_that_wakes_was_idle_and_does_little() {
+fn waking_drive_was_idle_and_does_little() {
     let scenario =
         "events: [{kind: wakes, per_thousand_drives: 1, hours: [1, 1], share: [0.5, 0.5], factor: [2, 2]}]";
     let mut fleet = Fleet::new(4, 3, 1, &scenario.parse().unwrap(), start(), Duration::from_hours(24));
     let event = fleet.events[0].clone();
     let node = fleet.nodes.iter_mut().find(|node| node.name() == event.drives[0].node).unwrap();
-    node.keep_work_only();
+    node.record_work_only();
     let place = node.drives().iter().position(|drive| drive.name() == event.drives[0].device).unwrap();
     let mut ios_until = |time: SystemTime| {
         node.advance(time);
@@ -160,13 +160,13 @@ fn a_drive_that_wakes_was_idle_and_does_little() {
     assert!(after - woken > 0.2 * usual);
 }
 
-/// What is drawn at once for a long time is what the histograms add up to.
+/// Sums drawn directly match the sums of histograms.
 #[test]
-fn work_alone_is_that_of_the_histograms() {
+fn work_matches_histograms() {
     let fleet = || Fleet::new(3, 4, 5, &Scenario::none(), start(), DAY);
     let end = start() + Duration::from_hours(6);
     for (mut whole, mut quick) in fleet().nodes.into_iter().zip(fleet().nodes) {
-        quick.keep_work_only();
+        quick.record_work_only();
         whole.advance(end);
         quick.advance(start() + Duration::from_hours(3));
         let before = quick.works();
@@ -181,7 +181,7 @@ fn work_alone_is_that_of_the_histograms() {
                 let device = &series.histograms[2];
                 let (ios, bytes, seconds) = (op.all().count, op.bytes, op.all().seconds);
                 let is_near = |one: f64, other: f64, of: f64| (one - other).abs() <= of * other;
-                // The deviation of so many I/Os, and of a heavy tail.
+                // Allows for the deviation of this many I/Os, and for a heavy tail.
                 let noise = 5.0 / (ios + 1.0).sqrt();
                 assert!(is_near(ios, device.count() as f64, noise), "{ios} and {}", device.count());
                 assert!(
@@ -197,7 +197,7 @@ fn work_alone_is_that_of_the_histograms() {
 }
 
 #[test]
-fn a_scenario_with_an_unknown_key_is_an_error() {
+fn rejects_scenarios_with_unknown_keys() {
     assert!(
         "events: [{kind: constant, hours: [1, 2], per_thousand_drives: 1, factors: 2}]"
             .parse::<Scenario>()

@@ -1,4 +1,4 @@
-//! Latencies have the shares of their formulas.
+//! Tests that drawn latencies follow the formulas.
 
 use biolat_common::bucket::{self, CELLS};
 use rand::SeedableRng as _;
@@ -25,9 +25,9 @@ fn share_above(cells: &[u64], seconds: f64) -> f64 {
     above as f64 / cells.iter().sum::<u64>() as f64
 }
 
-/// Drawn one by one and drawn by cell, they have the same distribution, which is that of the formula.
+/// Latencies drawn one by one and latencies drawn by cell both follow the formula.
 #[test]
-fn few_and_many_have_the_shares_of_the_formula() {
+fn few_and_many_draws_follow_the_formula() {
     for (count, times) in [(FEW / 2, 100_000), (1_000_000, 1)] {
         let cells = drawn(LATENCY, count, times);
         assert_eq!(cells.iter().sum::<u64>(), count * times as u64);
@@ -44,7 +44,7 @@ fn few_and_many_have_the_shares_of_the_formula() {
 }
 
 #[test]
-fn the_mean_is_that_of_the_cells() {
+fn mean_matches_the_cells() {
     let cells = drawn(LATENCY, 10_000_000, 1);
     let sum: f64 = cells.iter().enumerate().map(|(cell, &count)| count as f64 * middle(cell) as f64).sum();
     let mean = sum / 1e9 / 10_000_000.0;
@@ -55,11 +55,11 @@ fn the_mean_is_that_of_the_cells() {
     );
 }
 
-/// The sum of few, of many, and of one with the others have the mean of the formula, and differ from each other as those of single ones do.
+/// Sums of few and of many latencies have the mean of the formula, and the deviation of single latencies.
 #[test]
-fn a_sum_has_the_mean_and_the_deviation_of_single_latencies() {
+fn sum_has_the_mean_and_deviation_of_single_latencies() {
     let mut random = Random::seed_from_u64(8);
-    // A tail whose deviation is not that of a single I/O in a million.
+    // A tail whose deviation does not depend on one I/O in a million.
     let latency = Latency { tail: Tail { index: 3.5, to: 5.0, ..LATENCY.tail }, ..LATENCY };
     let mean = latency.mean(latency.tail.mean());
     let figures = |draws: &[f64], count: u64| {
@@ -78,14 +78,14 @@ fn a_sum_has_the_mean_and_the_deviation_of_single_latencies() {
 }
 
 #[test]
-fn a_middle_is_in_its_cell() {
+fn middle_is_in_its_cell() {
     for cell in bucket::FIRST..=bucket::OVERFLOW {
         assert_eq!(bucket::cell(middle(cell)), cell);
     }
 }
 
 #[test]
-fn the_longest_latencies_are_in_the_overflow() {
+fn longest_latencies_are_in_the_overflow_cell() {
     let cells = drawn(Latency { median: 1e4, ..LATENCY }, 1000, 1);
     assert_eq!(cells[bucket::OVERFLOW], 1000);
 }

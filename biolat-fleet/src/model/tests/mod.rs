@@ -1,4 +1,4 @@
-//! Tests of the model. Their oracles are the formulas of the distributions, and what the real daemon's snapshots have in common.
+//! Tests of the model against the formulas of the distributions and the invariants of the real daemon's snapshots.
 
 mod counters;
 mod drive_model;

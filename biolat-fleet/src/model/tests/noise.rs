@@ -1,4 +1,4 @@
-//! Noise and bursts: memory, deviation, tails.
+//! Tests of noise and bursts: correlation, deviation, tails.
 
 use rand::SeedableRng as _;
 
@@ -8,7 +8,7 @@ use crate::model::{
 };
 
 #[test]
-fn noise_has_its_deviation_and_its_memory() {
+fn noise_has_its_deviation_and_correlation() {
     let mut random = Random::seed_from_u64(1);
     let mut noise = Noise::new(0.3, 600.0, &mut random);
     let values: Vec<_> = (0..200_000).map(|_| noise.advance(60.0, &mut random)).collect();
@@ -21,9 +21,9 @@ fn noise_has_its_deviation_and_its_memory() {
     assert!((product(10) / product(0) - expected.powi(10)).abs() < 0.04);
 }
 
-/// The Hill estimate of the lengths' tail index, and the share of time in bursts.
+/// Compares the Hill estimate of the lengths' tail index.
 #[test]
-fn lengths_of_bursts_have_a_heavy_tail() {
+fn burst_lengths_have_a_heavy_tail() {
     let mut random = Random::seed_from_u64(2);
     let kind = BurstKind {
         gap: 3600.0,
@@ -50,7 +50,7 @@ fn lengths_of_bursts_have_a_heavy_tail() {
 }
 
 #[test]
-fn a_step_has_the_mean_of_its_seconds() {
+fn step_returns_the_mean_factor() {
     let mut random = Random::seed_from_u64(3);
     let kind = BurstKind {
         gap: 100.0,

@@ -1,4 +1,4 @@
-//! Shares of sizes and ops, and the load of day and week.
+//! Tests of the shares of sizes and ops, and of the daily and weekly load.
 
 use crate::model::service::{SERVICES, Service};
 

@@ -1,4 +1,5 @@
-//! Pod Security: where the cluster's default is `restricted`, a namespace without labels gets no pod, and the notes say how it does.
+//! Checks Pod Security: if the cluster's default is `restricted`, a namespace without labels gets no pod, until the commands in
+//! the notes are run.
 
 use anyhow::{Result, ensure};
 

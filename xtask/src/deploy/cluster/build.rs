@@ -1,4 +1,5 @@
-//! Kubernetes and CoreDNS: built from their Go modules on first use, in a quarter of an hour, and kept beside the tools of `.ci/install`.
+//! Builds Kubernetes and CoreDNS from their Go modules on first use, which takes 15 minutes, and caches them next to the tools of
+//! `.ci/install`.
 
 use std::{
     fs,
@@ -14,10 +15,10 @@ use crate::{
     process::{find, output, root, run},
 };
 
-/// Modules in `.ci/tools`, and the packages to build.
+/// Modules in `.ci/tools` and the packages to build.
 const MODULES: [(&str, &str); 2] = [("kubernetes", "tool"), ("coredns", ".")];
 
-/// The directory with the programs of the cluster.
+/// Returns the directory with the cluster's programs, after building them if necessary.
 pub(super) fn programs() -> Result<PathBuf> {
     let folder = tool("kubernetes");
     for (name, package) in MODULES {
@@ -37,13 +38,13 @@ pub(super) fn programs() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The version of Kubernetes, as the module says it.
+/// Returns the version of Kubernetes that the module requires.
 pub(super) fn version() -> Result<String> {
     let list = &["list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"];
     Ok(output(go(&root().join(".ci/tools/kubernetes"))?.args(list))?.trim().to_owned())
 }
 
-/// Sets the version, which a release build of Kubernetes takes from git.
+/// Returns flags that set the version, which a release build of Kubernetes takes from git.
 fn linker_flags() -> Result<String> {
     let version = version()?;
     let mut parts = version.trim_start_matches('v').split('.');
@@ -54,7 +55,7 @@ fn linker_flags() -> Result<String> {
     ))
 }
 
-/// Go, from where `.ci/install` takes it.
+/// Returns a command for the Go that `.ci/install` uses.
 fn go(module: &Path) -> Result<Command> {
     let known = ["/usr/local/go/bin/go".into(), root().join("target/python/bin/go")];
     let go = known.into_iter().find(|go| go.exists()).or_else(|| find("go"));

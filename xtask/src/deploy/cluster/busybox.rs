@@ -1,4 +1,4 @@
-//! An image with busybox alone: of pods that do I/O, and of the process that holds a pod's namespaces.
+//! Writes an image with only busybox, for pods that do I/O and for the process that holds a pod's namespaces.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{dist::hash, process::find, static_build::Architecture};
 
 pub(super) const IMAGE: &str = "docker.io/local/busybox:1";
 
-/// Writes the image as an archive of Docker.
+/// Writes the image as a Docker archive.
 pub(super) fn write(file: &Path) -> Result<()> {
     let busybox = fs::read(find("busybox").context("no busybox: apt-get install busybox-static")?)?;
     let layer = archive(&[("bin/busybox", &busybox), ("bin/sh", &busybox)])?;

@@ -1,5 +1,5 @@
-//! The configuration of the cluster's programs: one certificate for all of them, and Pod Security `restricted` unless a namespace says
-//! otherwise.
+//! Writes the configuration of the cluster's programs: one certificate for all of them, and Pod Security `restricted` unless a
+//! namespace says otherwise.
 
 use std::{fs, path::Path, process::Command};
 
@@ -11,13 +11,13 @@ use crate::process::quiet_output;
 
 pub(super) const NODE: &str = "node1";
 pub(super) const ADDRESS: &str = "10.99.0.1";
-/// The service "kubernetes", which is the API server itself.
+/// Address of the service "kubernetes", which is the API server itself.
 pub(super) const API_SERVER: &str = "10.96.0.1";
 pub(super) const NAME_SERVER: &str = "10.96.0.10";
 pub(super) const SERVICES: &str = "10.96.0.0/16";
 pub(super) const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 
-/// Writes the files into a directory.
+/// Writes the files to a directory.
 pub(super) fn write(folder: &Path) -> Result<()> {
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (certificate, key) = (path("certificate.pem"), path("key.pem"));
@@ -93,7 +93,7 @@ pub(super) fn write(folder: &Path) -> Result<()> {
     fs::write(path("Corefile"), names).context("cannot write the name server's configuration")
 }
 
-/// One certificate, signed by itself, for servers and clients: an administrator's.
+/// Creates a self-signed administrator's certificate, for servers and clients.
 fn certify(certificate: &str, key: &str) -> Result<()> {
     let names = format!("subjectAltName=IP:{ADDRESS},IP:{API_SERVER},DNS:{NODE}");
     let mut openssl = Command::new("openssl");

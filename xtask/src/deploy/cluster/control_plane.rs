@@ -1,4 +1,4 @@
-//! The cluster: its programs on the node, and its clients, kubectl and helm.
+//! Runs the cluster's programs on the node, and its clients, kubectl and helm.
 
 use std::{
     fs,
@@ -19,14 +19,14 @@ use crate::{
     process::{find, quiet_output},
 };
 
-/// A running cluster. Nothing of it runs once it is dropped.
+/// A running cluster. Dropping it stops everything.
 pub(super) struct Cluster {
     programs: PathBuf,
     node: Node,
 }
 
 impl Cluster {
-    /// Starts the cluster, with these images besides its own.
+    /// Starts the cluster, with these images in addition to its own.
     pub(super) fn start(programs: PathBuf, folder: &Path, images: &[&Path]) -> Result<Self> {
         let node = Node::new(folder)?;
         config::write(folder)?;
@@ -100,7 +100,7 @@ impl Cluster {
         self.node.start(&self.programs.join(name), arguments)
     }
 
-    /// A file of the configuration.
+    /// Returns the path of a configuration file.
     pub(super) fn file(&self, name: &str) -> String {
         self.node.folder().join(name).to_string_lossy().into_owned()
     }
@@ -109,7 +109,7 @@ impl Cluster {
         quiet_output(&mut self.client(&self.programs.join("kubectl"), arguments))
     }
 
-    /// Helm's output: it prints the logs of tests as errors.
+    /// Runs helm and returns its standard output and standard error: it prints the logs of tests to the latter.
     pub(super) fn helm(&self, arguments: &[&str]) -> Result<String> {
         let helm = tool("bin/helm");
         let both = ["-c", "exec \"$0\" \"$@\" 2>&1", &helm.to_string_lossy()];
@@ -122,30 +122,30 @@ impl Cluster {
         command
     }
 
-    /// `kubectl apply` of a manifest.
+    /// Applies a manifest with kubectl.
     pub(super) fn apply(&self, manifest: &str) -> Result<()> {
         let file = self.write(manifest)?;
         self.kubectl(&["apply", "--filename", &file]).map(drop)
     }
 
-    /// Writes a manifest to a file, until the next one. Returns its path.
+    /// Writes a manifest to a file, which the next one overwrites, and returns its path.
     pub(super) fn write(&self, manifest: &str) -> Result<String> {
         let file = self.file("manifest.yaml");
         fs::write(&file, manifest).with_context(|| format!("cannot write {file}"))?;
         Ok(file)
     }
 
-    /// containerd's own client.
+    /// Runs containerd's own client.
     fn containerd(&self, arguments: &[&str]) -> Result<String> {
         self.on_node(&[&["ctr", "--namespace", "k8s.io"], arguments].concat())
     }
 
-    /// The output of a command on the node.
+    /// Runs a command on the node and returns its output.
     pub(super) fn on_node(&self, command: &[&str]) -> Result<String> {
         quiet_output(&mut self.node.command(command[0], &command[1..]))
     }
 
-    /// The process of a container, by the container's ID in the status of its pod. Process IDs are the node's.
+    /// Returns a container's process ID on the node, given the container's ID in the status of its pod.
     pub(super) fn process(&self, container: &str) -> Result<String> {
         let id = container.trim_start_matches("containerd://");
         ensure!(!id.is_empty(), "the container has no ID yet");

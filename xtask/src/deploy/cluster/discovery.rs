@@ -1,4 +1,4 @@
-//! Prometheus' discovery finds the pod with the rights of `prometheus-rbac.yaml`, and without them nothing.
+//! Checks that Prometheus discovers the pod with the permissions of `prometheus-rbac.yaml`, and nothing without them.
 
 use std::fs;
 
@@ -15,8 +15,8 @@ use super::{
 use crate::{host::tool, process::root};
 
 const CONFIG: &str = "deploy/kubernetes/prometheus.yml";
-const RIGHTS: &str = "deploy/kubernetes/prometheus-rbac.yaml";
-/// Where a pod has its service account.
+const PERMISSIONS: &str = "deploy/kubernetes/prometheus-rbac.yaml";
+/// Path of the service account in a pod.
 const ACCOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
 
 pub(super) fn check(cluster: &Cluster) -> Result<String> {
@@ -33,19 +33,21 @@ pub(super) fn check(cluster: &Cluster) -> Result<String> {
     cluster.on_node(&["sh", "-c", write, ACCOUNT, &token, &cluster.file("certificate.pem")])?;
 
     let without = targets(cluster)?;
-    ensure!(without.is_empty(), "without rights Prometheus discovers {without:?}");
-    cluster
-        .apply(&fs::read_to_string(root().join(RIGHTS)).with_context(|| format!("cannot read {RIGHTS}"))?)?;
+    ensure!(without.is_empty(), "without permissions Prometheus discovers {without:?}");
+    cluster.apply(
+        &fs::read_to_string(root().join(PERMISSIONS))
+            .with_context(|| format!("cannot read {PERMISSIONS}"))?,
+    )?;
     eventually(|| {
         let targets = targets(cluster)?;
         let are_right = targets.len() == 1 && targets[0]["instance"] == NODE && targets[0]["node"] == NODE;
         ensure!(are_right, "Prometheus discovers {targets:?}, expected the pod of {NODE}");
         Ok(())
     })?;
-    Ok(format!("{RIGHTS} lets Prometheus discover {NODE}"))
+    Ok(format!("{PERMISSIONS} lets Prometheus discover {NODE}"))
 }
 
-/// The labels of the targets that the scrape config finds, in a pod with the service account.
+/// Returns the labels of the targets that the scrape config discovers with the service account.
 fn targets(cluster: &Cluster) -> Result<Vec<Value>> {
     let promtool = tool("bin/promtool");
     let host = format!("KUBERNETES_SERVICE_HOST={API_SERVER}");
@@ -60,6 +62,6 @@ fn targets(cluster: &Cluster) -> Result<Vec<Value>> {
         &root().join(CONFIG).to_string_lossy(),
         "biolat",
     ])?;
-    let found: Vec<Value> = serde_json::from_str(&found).context("cannot parse the targets of promtool")?;
+    let found: Vec<Value> = serde_json::from_str(&found).context("cannot parse promtool's targets")?;
     Ok(found.into_iter().map(|target| target["labels"].clone()).filter(|labels| labels.is_object()).collect())
 }

@@ -1,4 +1,4 @@
-//! A release from its installation to its end: ready, tested, upgraded, uninstalled.
+//! Checks a release from installation to removal: ready, tested, upgraded, uninstalled.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::{
     release::{Release, loaded},
 };
 
-/// `helm test` passes right after `helm install`, before the pod is ready.
+/// Checks that `helm test` passes right after `helm install`, before the pod is ready.
 pub(super) fn test(cluster: &Cluster) -> Result<String> {
     let release = Release::install(cluster, &[])?;
     let printed = release.helm("test", &[])?;
@@ -19,7 +19,7 @@ pub(super) fn test(cluster: &Cluster) -> Result<String> {
     Ok(format!("passes right after helm install and names {NODE}"))
 }
 
-/// The pod becomes ready with the chart's defaults. `check` and `who` work in it as the notes say.
+/// Checks that the pod becomes ready with the chart's defaults, and that `check` and `who` work in it as in the notes.
 pub(super) fn ready(cluster: &Cluster) -> Result<String> {
     let began = Instant::now();
     let release = Release::install(cluster, &[])?;
@@ -28,10 +28,10 @@ pub(super) fn ready(cluster: &Cluster) -> Result<String> {
     release.follow("/biolat-daemon check")?;
     let who = release.follow("/biolat who")?;
     ensure!(who.contains(NODE), "biolat who does not name {NODE}: {who}");
-    Ok(format!("ready {seconds} s after helm install; check in it passes, and biolat who names {NODE}"))
+    Ok(format!("ready {seconds} s after helm install; check passes in it, and biolat who names {NODE}"))
 }
 
-/// Another value replaces the pod.
+/// Checks that changing a value replaces the pod.
 pub(super) fn upgrade(cluster: &Cluster) -> Result<String> {
     let release = Release::install(cluster, &[])?;
     release.wait()?;
@@ -43,7 +43,7 @@ pub(super) fn upgrade(cluster: &Cluster) -> Result<String> {
     Ok("the new pod has the new option".into())
 }
 
-/// Nothing is left: no object, no BPF program.
+/// Checks that uninstalling leaves no object and no BPF program behind.
 pub(super) fn uninstall(cluster: &Cluster) -> Result<String> {
     let release = Release::install(cluster, &[])?;
     release.wait()?;

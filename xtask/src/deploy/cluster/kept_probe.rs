@@ -1,4 +1,4 @@
-//! With `pinFolder` the counts continue over kill -9 and an upgrade, and the documented Job removes the probe at the end.
+//! Checks that with `pinFolder` counts continue across kill -9 and an upgrade, and that the documented Job removes the probe.
 
 use std::fs;
 
@@ -41,15 +41,15 @@ pub(super) fn check(cluster: &Cluster) -> Result<String> {
     release.uninstall()?;
     ensure!(
         !loaded(cluster, &programs).is_empty(),
-        "the probe ended with its release, although it is pinned"
+        "the probe is gone with its release, although it was pinned"
     );
     let job = fs::read_to_string(root().join(UNPIN)).with_context(|| format!("cannot read {UNPIN}"))?;
-    // Not apply: each Job gets a name of its own.
+    // Not apply, because each Job gets a generated name.
     cluster.kubectl(&["create", "--filename", &cluster.write(&job.replace("NODE", NODE))?])?;
     release.kubectl(&["wait", "--for=condition=Complete", "job", "--all", "--timeout=90s"])?;
     let pins = cluster.on_node(&["find", FOLDER, "-type", "f"])?;
     ensure!(pins.is_empty(), "after the Job there are pins: {pins}");
     let left = loaded(cluster, &programs);
     ensure!(left.is_empty(), "after the Job the kernel still has the BPF programs {}", left.join(", "));
-    Ok(format!("{} writes are counted over kill -9 and an upgrade; {UNPIN} removes the probe", 3 * WRITES))
+    Ok(format!("{} writes are counted across kill -9 and an upgrade; {UNPIN} removes the probe", 3 * WRITES))
 }

@@ -1,5 +1,5 @@
-//! All manifests: the API server accepts them from `kubectl apply`, from the client's side and the server's, with the CRDs of the
-//! Prometheus operator. The plain one is installed.
+//! Checks that the API server accepts all manifests from client-side and server-side `kubectl apply`, with the CRDs of the
+//! Prometheus operator, and installs the plain manifest.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,23 +25,23 @@ pub(super) fn check(cluster: &Cluster) -> Result<String> {
     let namespaces: Vec<_> = namespaces.into_iter().collect();
     cluster.kubectl(&[&["delete", "namespace"], &namespaces[..]].concat())?;
     outcome?;
-    Ok(format!("{} accepted from either side; {PLAIN} runs", manifests.len()))
+    Ok(format!("{} accepted by client-side and server-side apply; {PLAIN} runs", manifests.len()))
 }
 
-/// Applies each manifest without a lasting effect.
+/// Applies each manifest as a dry run.
 fn apply_all(cluster: &Cluster, manifests: &BTreeMap<String, String>) -> Result<()> {
     let operator = tool("prometheus-operator");
     cluster.kubectl(&["apply", "--server-side", "--filename", &operator.to_string_lossy()])?;
     cluster.kubectl(&["wait", "--for=condition=Established", "customresourcedefinitions", "--all"])?;
-    let mut refused = Vec::new();
+    let mut rejected = Vec::new();
     for (name, manifest) in manifests {
         let file = cluster.write(manifest)?;
         for side in ["--server-side=false", "--server-side"] {
             let applied = cluster.kubectl(&["apply", "--dry-run=server", side, "--filename", &file]);
-            refused.extend(applied.err().map(|error| format!("{name}: {error:#}")));
+            rejected.extend(applied.err().map(|error| format!("{name}: {error:#}")));
         }
     }
-    ensure!(refused.is_empty(), "{}", refused.join("\n"));
+    ensure!(rejected.is_empty(), "{}", rejected.join("\n"));
     Ok(())
 }
 
@@ -55,7 +55,7 @@ fn install(cluster: &Cluster) -> Result<()> {
         .map(drop)
 }
 
-/// The rendered charts, and the files beside the chart.
+/// Returns the rendered charts, and the manifests next to the chart.
 fn manifests() -> Result<BTreeMap<String, String>> {
     let mut manifests = kubernetes::rendered()?;
     for entry in fs::read_dir(root().join(FOLDER))? {
@@ -65,7 +65,7 @@ fn manifests() -> Result<BTreeMap<String, String>> {
             continue;
         }
         let manifest = fs::read_to_string(path)?;
-        // One with a generated name is for kubectl create.
+        // A manifest with a generated name is meant for kubectl create.
         if !manifest.contains("generateName:") {
             manifests.insert(name, manifest);
         }

@@ -1,6 +1,7 @@
-//! `cargo xtask deploy cluster`: the chart and the image in a real cluster of one node, Kubernetes with etcd and containerd.
+//! `cargo xtask deploy cluster`: checks the chart and the image in a real single-node cluster, Kubernetes with etcd and
+//! containerd.
 //!
-//! Each check installs what it needs and removes it, so a failed one does not stop the others.
+//! Each check installs what it needs and removes it, so a failed check does not stop the others.
 
 mod admission;
 mod build;
@@ -42,7 +43,7 @@ pub(super) const REQUIREMENTS: &[Requirement] = &[
     Requirement::Program("/usr/lib/cni/ptp", "containernetworking-plugins"),
 ];
 
-/// A check returns what it found, in a few words.
+/// A check. Returns a short description of the result.
 type Check = fn(&Cluster) -> Result<String>;
 
 const CHECKS: [(&str, Check); 9] = [

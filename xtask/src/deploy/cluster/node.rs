@@ -1,5 +1,5 @@
-//! The node: PID, mount and network namespaces in which all programs of the cluster run, with their own `/var/lib`, `/var/log`, `/run`
-//! and BPF file system. Killing process 1 of the PID namespace ends all of them.
+//! Provides the node: PID, mount and network namespaces for all programs of the cluster, with their own `/var/lib`, `/var/log`,
+//! `/run` and BPF file system. Killing process 1 of the PID namespace terminates all of them.
 
 use std::{
     ffi::OsStr,
@@ -17,10 +17,10 @@ use crate::{folder::make_empty, process::show};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Removed on drop, with everything that runs in it.
+/// The node. Dropping it terminates everything that runs in it.
 pub(super) struct Node {
     folder: PathBuf,
-    /// `unshare`, whose only child is process 1 of the namespaces.
+    /// The `unshare` process, whose only child is process 1 of the PID namespace.
     unshare: Child,
     processes: Vec<Child>,
 }
@@ -34,7 +34,7 @@ impl Node {
         }
         let script = folder.join("node.sh");
         fs::write(&script, include_str!("node.sh"))?;
-        // Each is killed when its parent dies, so that nothing outlives this process either.
+        // Each is killed when its parent dies, so nothing outlives xtask.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--kill-child"]);
         command.args(["--pid", "--mount", "--mount-proc", "--net", "--", "sh"]).arg(script).arg(folder);
@@ -51,18 +51,18 @@ impl Node {
         &self.folder
     }
 
-    /// A command that runs on the node.
+    /// Returns a command that runs on the node.
     pub(super) fn command(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
         let namespaces = format!("/proc/{}/ns", self.unshare.id());
         let mut command = Command::new("nsenter");
         command.arg(format!("--pid={namespaces}/pid_for_children"));
         command.arg(format!("--mount={namespaces}/mnt")).arg(format!("--net={namespaces}/net"));
-        // For the caches of kubectl and helm.
+        // HOME is for the caches of kubectl and helm.
         command.arg("--").arg(program).args(arguments).env("HOME", &self.folder);
         command
     }
 
-    /// Starts a program that runs until the node ends. Its output is in `logs`.
+    /// Starts a program that runs until the node is dropped. Its output goes to `logs`.
     pub(super) fn start(&mut self, program: &Path, arguments: &[&str]) -> Result<()> {
         let name = program.file_name().unwrap_or_default();
         let log = fs::File::create(self.folder.join("logs").join(name).with_extension("log"))?;
@@ -87,7 +87,7 @@ impl Drop for Node {
     }
 }
 
-/// Removes what the kubelet leaves: the control groups of pods. They are empty if no kubelet runs.
+/// Removes the pods' cgroups, which the kubelet leaves behind. They are empty if no kubelet runs.
 fn remove_cgroups() -> Result<()> {
     let began = Instant::now();
     loop {
@@ -95,14 +95,14 @@ fn remove_cgroups() -> Result<()> {
         let Some(cgroup) = left.first() else { return Ok(()) };
         ensure!(
             began.elapsed() < Duration::from_secs(10),
-            "cannot remove the control group of pods: {}: it is in use; is this a node of another cluster?",
+            "cannot remove the pods' cgroup: {}: it is in use; is this machine a node of another cluster?",
             cgroup.display()
         );
         thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// The control groups of all pods: one, or one for each hierarchy of cgroup v1.
+/// Returns the parent cgroups of all pods: a single one, or one per hierarchy with cgroup v1.
 fn pod_cgroups() -> Result<Vec<PathBuf>> {
     let roots = fs::read_dir(CGROUPS).with_context(|| format!("cannot read {CGROUPS}"))?;
     let roots = roots.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
@@ -110,7 +110,7 @@ fn pod_cgroups() -> Result<Vec<PathBuf>> {
     Ok(found.filter(|cgroup| cgroup.is_dir()).collect())
 }
 
-/// Removes a control group and those below it. Files in it go with it.
+/// Removes a cgroup and its descendants. The kernel removes the files in it.
 fn remove(cgroup: &Path) -> bool {
     let children = fs::read_dir(cgroup).into_iter().flatten().flatten();
     for child in children.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {

@@ -1,12 +1,12 @@
-# Process 1 of the node's namespaces: makes their mounts and addresses, then reaps. The argument is the node's directory.
+# Process 1 of the node's PID namespace: sets up mounts and addresses, then reaps processes. The argument is the node's directory.
 set -eu
 mount --bind "$1/lib" /var/lib
 mount --bind "$1/log" /var/log
 mount -t tmpfs tmpfs /run
 mount -t bpf bpf /sys/fs/bpf
-# As systemd does on a node: a pod may see mounts that are made after it.
+# Like systemd on a node: pods can then see mounts that are created after they start.
 mount --make-rshared /
-# What the kubelet would otherwise write to the machine's kernel.
+# Keep the kubelet from changing these settings of the machine's kernel.
 for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
     kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
     path=${setting%=*}
@@ -14,7 +14,7 @@ for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/p
     echo "${setting#*=}" >"$file"
     mount --bind "$file" "/proc/sys/$path"
 done
-# The node, the API server and the name server. There is no other interface, so no way out.
+# Addresses of the node, the API server and the name server. There is no other interface, so the node is isolated.
 ip link set lo up
 ip address add 10.99.0.1/32 dev lo
 ip address add 10.96.0.1/32 dev lo

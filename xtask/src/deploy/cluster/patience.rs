@@ -1,4 +1,4 @@
-//! Waiting for a cluster to do what it was told.
+//! Waits for the cluster to reach an expected state.
 
 use std::{
     thread,
@@ -7,15 +7,15 @@ use std::{
 
 use anyhow::Result;
 
-/// The time within which a pod starts, ends or is replaced.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Time within which a pod starts, ends or is replaced.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Tries until there is no error, for a minute and a half. Returns the last error then.
+/// Retries until an attempt succeeds, for up to [`TIMEOUT`], and then returns the last error.
 pub(super) fn eventually<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let began = Instant::now();
     loop {
         match attempt() {
-            Err(_) if began.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(300)),
+            Err(_) if began.elapsed() < TIMEOUT => thread::sleep(Duration::from_millis(300)),
             outcome => return outcome,
         }
     }

@@ -1,4 +1,4 @@
-//! A release of the chart in the cluster.
+//! Installs and inspects a release of the chart in the cluster.
 
 use std::collections::BTreeSet;
 
@@ -7,29 +7,29 @@ use anyhow::{Context as _, Result, ensure};
 use super::{control_plane::Cluster, patience::eventually};
 use crate::process::root;
 
-/// The name of the release and of its objects, and the namespace of the README.
+/// Name of the release, its objects and, as in the README, its namespace.
 pub(super) const NAME: &str = "biolat";
 const CHART: &str = "deploy/kubernetes/biolat";
 const NAMESPACE: &str = "deploy/kubernetes/namespace.yaml";
-/// What a namespace has from the start.
+/// Objects that every namespace contains.
 const INITIAL: [&str; 2] = ["configmap/kube-root-ca.crt", "serviceaccount/default"];
 
-/// Uninstalled on drop, with its namespace.
+/// A release. Dropping it uninstalls it and deletes its namespace.
 pub(super) struct Release<'a> {
     cluster: &'a Cluster,
     namespace: &'static str,
-    /// What helm prints after the installation.
+    /// Output of `helm install`.
     notes: String,
 }
 
 impl<'a> Release<'a> {
-    /// Installs the chart as the README says. Does not wait for its pod.
+    /// Installs the chart as the README says, without waiting for its pod.
     pub(super) fn install(cluster: &'a Cluster, values: &[&str]) -> Result<Self> {
         cluster.kubectl(&["apply", "--filename", &root().join(NAMESPACE).to_string_lossy()])?;
         Self::install_in(cluster, NAME, values)
     }
 
-    /// Installs the chart into a namespace with these further options.
+    /// Installs the chart into a namespace with additional options.
     pub(super) fn install_in(
         cluster: &'a Cluster,
         namespace: &'static str,
@@ -40,7 +40,7 @@ impl<'a> Release<'a> {
         Ok(release)
     }
 
-    /// Upgrades to other values.
+    /// Upgrades the release to other values.
     pub(super) fn upgrade(&self, values: &[&str]) -> Result<()> {
         self.helm("upgrade", &[&[&*chart(), "--reuse-values"], values].concat()).map(drop)
     }
@@ -58,7 +58,7 @@ impl<'a> Release<'a> {
         self.kubectl(&["rollout", "status", "daemonset/biolat", "--timeout=90s"]).map(drop)
     }
 
-    /// Runs the command of the notes that has these words.
+    /// Runs the command in the notes that contains these words.
     pub(super) fn follow(&self, words: &str) -> Result<String> {
         let mut commands = self.notes.lines().filter_map(|line| line.trim().strip_prefix("kubectl "));
         let command = commands.find(|command| command.contains(words));
@@ -66,12 +66,12 @@ impl<'a> Release<'a> {
         self.cluster.kubectl(&command.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// The container's ID.
+    /// Returns the container's ID.
     pub(super) fn container(&self) -> Result<String> {
         self.pod(".status.containerStatuses[0].containerID")
     }
 
-    /// The daemon's process ID, on the node.
+    /// Returns the daemon's process ID on the node.
     pub(super) fn process(&self) -> Result<String> {
         self.cluster.process(&self.container()?)
     }
@@ -81,7 +81,7 @@ impl<'a> Release<'a> {
         self.cluster.on_node(&["curl", "--silent", "--show-error", "--fail", "--max-time", "5", &address])
     }
 
-    /// A field of the pod.
+    /// Returns a field of the pod.
     fn pod(&self, field: &str) -> Result<String> {
         let selector = "--selector=app.kubernetes.io/name=biolat";
         let found =
@@ -90,7 +90,7 @@ impl<'a> Release<'a> {
         Ok(found)
     }
 
-    /// The BPF programs that the daemon holds.
+    /// Returns the IDs of the BPF programs that the daemon holds.
     pub(super) fn programs(&self) -> Result<BTreeSet<String>> {
         let descriptors = format!("/proc/{}/fdinfo", self.process()?);
         let found =
@@ -98,7 +98,7 @@ impl<'a> Release<'a> {
         found.lines().map(|line| Ok(line.split('\t').nth(1).context("no ID")?.to_owned())).collect()
     }
 
-    /// Uninstalls the release and waits until nothing of it is left in its namespace.
+    /// Uninstalls the release and waits until nothing is left of it in its namespace.
     pub(super) fn uninstall(&self) -> Result<()> {
         self.helm("uninstall", &[])?;
         eventually(|| {
@@ -118,13 +118,13 @@ impl Drop for Release<'_> {
     }
 }
 
-/// The program IDs of these that the kernel still has.
+/// Returns which of these BPF programs are still loaded.
 pub(super) fn loaded(cluster: &Cluster, programs: &BTreeSet<String>) -> Vec<String> {
     let is_loaded = |id: &&String| cluster.on_node(&["bpftool", "prog", "show", "id", id]).is_ok();
     programs.iter().filter(is_loaded).cloned().collect()
 }
 
-/// Helm runs in the node's mounts, whose working directory is another.
+/// Returns the absolute path of the chart, because helm runs in another working directory.
 fn chart() -> String {
     root().join(CHART).to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! I/O of a container is counted under the names of its namespace, its pod and itself.
+//! Checks that a container's I/O is counted under the names of its namespace, pod and container.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
@@ -9,7 +9,7 @@ const NAMESPACE: &str = "work";
 const POD: &str = "writer";
 const CONTAINER: &str = "dd";
 
-/// Requests at once.
+/// Requests per call of [`Writer::write`].
 pub(super) const WRITES: u64 = 200;
 
 pub(super) fn check(cluster: &Cluster) -> Result<String> {
@@ -23,7 +23,7 @@ pub(super) fn check(cluster: &Cluster) -> Result<String> {
     Ok(format!("{POD}/{NAMESPACE}/{CONTAINER} has the {} writes of the pod", 2 * WRITES))
 }
 
-/// A pod that Pod Security `restricted` allows, and that writes when it is told. Removed on drop.
+/// A pod that writes on request. Pod Security `restricted` allows it. Removed on drop.
 pub(super) struct Writer<'a>(&'a Cluster);
 
 impl<'a> Writer<'a> {
@@ -45,7 +45,7 @@ impl<'a> Writer<'a> {
                 "volumes": [{ "name": "data", "emptyDir": {} }],
             },
         });
-        // The namespace has no service account at first.
+        // A new namespace has no service account at first.
         eventually(|| cluster.apply(&pod.to_string()))?;
         cluster.kubectl(&[
             "--namespace",
@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
         Ok(writer)
     }
 
-    /// Writes blocks with direct I/O: one request each.
+    /// Writes blocks with direct I/O, which makes one request each.
     pub(super) fn write(&self) -> Result<()> {
         let count = format!("count={WRITES}");
         let dd =
@@ -67,7 +67,7 @@ impl<'a> Writer<'a> {
         self.0.kubectl(&[&exec[..], &dd, &[&count]].concat()).map(drop)
     }
 
-    /// Waits until a release has counted these writes. The probe may have missed some, on a busy machine: the audit then says so.
+    /// Waits until a release has counted these writes. On a busy machine the probe can miss some, which the audit then reports.
     pub(super) fn wait_for(&self, release: &Release<'_>, expected: u64) -> Result<()> {
         eventually(|| {
             let metrics = release.metrics()?;
@@ -88,12 +88,12 @@ impl Drop for Writer<'_> {
     }
 }
 
-/// A manifest of a namespace.
+/// Returns the manifest of a namespace.
 pub(super) fn namespace(name: &str) -> String {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string()
 }
 
-/// The writes of the pod's container to all devices.
+/// Returns the container's writes to all devices.
 fn writes(metrics: &str) -> Result<u64> {
     let names = format!(r#",namespace="{NAMESPACE}",pod="{POD}",container="{CONTAINER}","#);
     let info =
@@ -104,12 +104,12 @@ fn writes(metrics: &str) -> Result<u64> {
     sum(metrics, "biolat_workload_ios_total{", &labels)
 }
 
-/// The writes that the probe missed, of all devices and workloads.
+/// Returns the number of missed writes of all devices and workloads.
 fn missed_writes(metrics: &str) -> Result<u64> {
     sum(metrics, "biolat_unseen_completions_total{", r#"op="write"} "#)
 }
 
-/// The sum of a metric's series that end with these labels.
+/// Returns the sum of a metric's series that end with these labels.
 fn sum(metrics: &str, name: &str, labels: &str) -> Result<u64> {
     let counts = metrics.lines().filter(|line| line.starts_with(name));
     counts.filter_map(|line| line.split_once(labels)).map(|(_, count)| Ok(count.parse::<u64>()?)).sum()

@@ -1,4 +1,4 @@
-//! A folder of a BPF file system, in which a container keeps its probe.
+//! Provides a directory in a BPF file system, in which a container keeps its probe.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::process::run;
 
-/// Unmounted on drop, with what is kept in it.
+/// A directory in a BPF file system, which is unmounted on drop, releasing the kept probe.
 pub(super) struct BpfFolder {
     mounted: PathBuf,
     folder: PathBuf,

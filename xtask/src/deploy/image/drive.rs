@@ -1,4 +1,4 @@
-//! A loop device that only this check does I/O on.
+//! Provides a loop device on which only this check does I/O.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 
 use crate::process::{output, run};
 
-/// Detached on drop.
+/// A loop device, detached on drop.
 pub(super) struct Drive(PathBuf);
 
 impl Drive {
@@ -21,22 +21,22 @@ impl Drive {
         Ok(Self(device.trim().into()))
     }
 
-    /// Reads `requests` blocks with direct I/O: one request each.
+    /// Reads `requests` blocks with direct I/O, which makes one request each.
     pub(super) fn read(&self, requests: u64) -> Result<()> {
         let mut dd = Command::new("dd");
         dd.args(["of=/dev/null", "bs=4k", "iflag=direct", "status=none", &format!("count={requests}")]);
         run(dd.arg(format!("if={}", self.0.display())))
     }
 
-    /// Completed reads in the kernel's disk statistics (diskstats).
+    /// Returns the completed reads in the kernel's disk statistics.
     pub(super) fn accounted_reads(&self) -> Result<u64> {
         let path = Path::new("/sys/block").join(self.name()).join("stat");
         let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(stat.split_whitespace().next().context("no statistics")?.parse()?)
     }
 
-    /// The number of reads in `/metrics`, in the text format: those in the histogram, and those that the audit reports as missed. Some
-    /// kernels now and then run no BPF program for an interrupt.
+    /// Returns the number of reads in `/metrics` in the text format: those in the histogram plus those that the audit reports as
+    /// missed. Some kernels occasionally run no BPF program for an interrupt.
     pub(super) fn count_in(&self, metrics: &str) -> u64 {
         self.value(metrics, "biolat_total_latency_seconds_count") + self.missed_in(metrics)
     }

@@ -1,4 +1,4 @@
-//! The image in podman, with the README's options.
+//! Runs the image in podman with the README's options.
 
 use std::{
     fs,
@@ -14,10 +14,10 @@ use crate::process::{output, run};
 
 const IMAGE: &str = concat!("biolat:", env!("CARGO_PKG_VERSION"));
 
-/// Lower than podman's defaults, which root in a container may not be able to set.
+/// Lower limits than podman's defaults, which root in a container may not be allowed to set.
 const LIMITS: [&str; 2] = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=512:512"];
 
-/// Podman, with its storage in the check's directory.
+/// podman, with its storage in the check's directory.
 pub(super) struct Podman {
     folder: PathBuf,
     profile: PathBuf,
@@ -64,7 +64,7 @@ impl Podman {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("podman");
         command.arg("--root").arg(self.folder.join("images")).arg("--runroot").arg(self.folder.join("run"));
-        // Need neither overlayfs nor systemd.
+        // These options need neither overlayfs nor systemd.
         command.args(["--storage-driver=vfs", "--cgroup-manager=cgroupfs", "--runtime=runc"]).args(arguments);
         command
     }
@@ -93,7 +93,7 @@ impl Drop for PodmanContainer<'_> {
     }
 }
 
-/// Podman's default seccomp profile, with its rule since 5.2: `CAP_BPF` allows bpf(2).
+/// Returns podman's default seccomp profile with the rule that it has had since 5.2: `CAP_BPF` allows bpf(2).
 fn profile() -> Result<Vec<u8>> {
     const OWN: &str = "/usr/share/containers/seccomp.json";
     let own = fs::read(OWN)

@@ -1,5 +1,5 @@
-//! The image in runc, with capabilities as container runtimes set them for Kubernetes: bounding, possibly permitted, never
-//! ambient.
+//! Runs the image in runc, with capabilities the way container runtimes set them for Kubernetes: bounding, possibly permitted,
+//! never ambient.
 
 use std::{
     fs,
@@ -17,24 +17,24 @@ use crate::{
     process::{output, run},
 };
 
-/// The time within which a container serves metrics and counts requests, or exits with an error.
+/// Time within which a container serves metrics and counts requests, or exits with an error.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The privileges of a container, and whether the daemon starts with them.
+/// Privileges of a container, and whether the daemon starts with them.
 pub(super) struct PrivilegeCase {
     pub(super) description: &'static str,
     user: u32,
     capabilities: &'static [&'static str],
-    /// The runtime's permitted and effective capabilities before it executes the daemon.
+    /// Permitted and effective capabilities of the runtime before it executes the daemon.
     permitted: &'static [&'static str],
     no_new_privileges: bool,
-    /// Part of the daemon's error if the privileges do not suffice.
+    /// Part of the daemon's error message if the privileges are insufficient.
     pub(super) expected_error: Option<&'static str>,
 }
 
-/// Those with which a container keeps its probe.
+/// Privileges with which a container keeps its probe.
 pub(super) const KEEPING: PrivilegeCase = PrivilegeCase {
-    description: "root, no new privileges, two capabilities, a folder in which the probe is kept",
+    description: "root, no new privileges, two capabilities, a directory in which the probe is kept",
     ..PRIVILEGE_CASES[3]
 };
 
@@ -107,7 +107,8 @@ pub(super) struct RuncContainer {
 }
 
 impl RuncContainer {
-    /// It may keep its probe in a folder of a BPF file system, mounted as in the README of the container.
+    /// Starts a container. With `kept`, a directory in a BPF file system, it keeps its probe there, mounted as the container's
+    /// README describes.
     pub(super) fn start(
         folder: &Path,
         system: &Path,
@@ -118,7 +119,7 @@ impl RuncContainer {
         make_empty(&folder)?;
         run(Command::new("runc").arg("spec").arg("--bundle").arg(&folder))?;
         let path = folder.join("config.json");
-        // The rest is runc's default: namespaces, mounts, masked and read-only paths.
+        // Everything else is runc's default: namespaces, mounts, masked and read-only paths.
         let mut config: Value = serde_json::from_slice(&fs::read(&path)?)?;
         config["root"] = json!({ "path": system, "readonly": true });
         let process = &mut config["process"];
@@ -166,14 +167,14 @@ impl RuncContainer {
         Ok(String::from_utf8(response.stdout)?)
     }
 
-    /// Waits until the container exits by itself.
+    /// Waits for the container to exit by itself.
     pub(super) fn wait(mut self) -> Result<Output> {
         let mut child = self.child.take().context("no container")?;
         let began = Instant::now();
         while child.try_wait()?.is_none() {
             if began.elapsed() > START_TIMEOUT {
                 self.child = Some(child);
-                bail!("the container still runs; it should have exited with an error");
+                bail!("the container is still running; it should have exited with an error");
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -188,7 +189,7 @@ impl RuncContainer {
 }
 
 const NAME: &str = "biolat-check";
-/// Not below `/sys`, where a runtime can create no folder to mount at.
+/// Mount point of the kept probe. It is not below `/sys`, where a runtime cannot create a mount point.
 const KEPT: &str = "/kept-probe";
 
 impl Drop for RuncContainer {

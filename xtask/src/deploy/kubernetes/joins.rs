@@ -1,4 +1,4 @@
-//! The documented joins with metrics of Kubernetes: each is a test on series of both sides, with an answer.
+//! Checks the documented joins with Kubernetes metrics: each is tested with series of both sides, and returns a result.
 
 use std::{fs, path::Path};
 
@@ -14,8 +14,8 @@ const TESTS: &str = "deploy/kubernetes/tests/joins.yml";
 const BLOCKS: [&str; 2] = ["kube-state-metrics", "cAdvisor"];
 
 pub(super) fn check() -> Result<()> {
-    let tests = squeeze(&read(TESTS)?);
-    ensure!(!tests.contains("exp_samples: []"), "{TESTS}: a query without an answer shows nothing");
+    let tests = collapse_whitespace(&read(TESTS)?);
+    ensure!(!tests.contains("exp_samples: []"), "{TESTS}: a query without a result proves nothing");
     let document = read(DOCUMENT)?;
     for block in BLOCKS {
         let queries = queries(&document, block);
@@ -27,20 +27,20 @@ pub(super) fn check() -> Result<()> {
     run(command(tool("bin/promtool"), &["test", "rules"]).arg(TESTS))
 }
 
-/// The queries of all blocks of this kind: paragraphs, without comments.
+/// Returns the queries in all blocks of this kind. Each is a paragraph, without its comments.
 fn queries(document: &str, block: &str) -> Vec<String> {
     let opening = format!("```promql {block}\n");
     let blocks = document.split(&opening).skip(1).filter_map(|rest| rest.split("```").next());
     let paragraphs = blocks.flat_map(|block| block.split("\n\n"));
     paragraphs
         .map(|text| text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n"))
-        .map(|query| squeeze(&query))
+        .map(|query| collapse_whitespace(&query))
         .filter(|query| !query.is_empty())
         .collect()
 }
 
-/// With one space for all whitespace between words.
-fn squeeze(text: &str) -> String {
+/// Collapses whitespace between words to one space.
+fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

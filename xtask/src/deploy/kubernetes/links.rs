@@ -1,4 +1,4 @@
-//! What the chart takes from elsewhere: rules and dashboards by links, which `helm package` replaces by their contents, and its icon.
+//! Checks the chart's icon, and the rules and dashboards that it links to. `helm package` replaces the links with their contents.
 
 use std::{collections::BTreeMap, fs};
 
@@ -10,10 +10,10 @@ use crate::process::root;
 
 const FILES: &str = "deploy/kubernetes/biolat/files";
 
-/// The rules with alerts.
+/// Rule files with alerts.
 const ALERTS: [&str; 2] = ["alerts.yml", "slo.yml"];
 
-/// Which rendered manifests have which rules. `everything` has the alerts with another runbook.
+/// Rendered manifests and the rules that they contain. `everything` also has the alerts, with another runbook.
 const RULES: [(&str, &str); 4] = [
     ("everything", "recording.yml"),
     ("password", "alerts.yml"),
@@ -21,7 +21,7 @@ const RULES: [(&str, &str); 4] = [
     ("password", "slo-classic.yml"),
 ];
 
-/// Which rendered manifests have which dashboard.
+/// Rendered manifests and the dashboards that they contain.
 const DASHBOARDS: [(&str, &str); 2] = [("everything", "biolat.json"), ("password", "biolat-classic.json")];
 
 const RUNBOOK: &str = "runbook_url: https://runbooks.example/disks.md#";
@@ -47,21 +47,22 @@ pub(super) fn check(rendered: &BTreeMap<String, String>) -> Result<()> {
     check_icon()
 }
 
-/// The ConfigMap has the dashboard in one line: `kubectl apply` keeps it in an annotation as well, whose size is limited.
+/// Checks that the ConfigMap contains the dashboard on one line: `kubectl apply` also stores it in an annotation, whose size is
+/// limited.
 fn check_dashboard(manifest: &str, file: &str) -> Result<()> {
     let mut lines = manifest.lines().skip_while(|line| line.trim() != format!("{file}: |"));
     let line = lines.nth(1).with_context(|| format!("does not render {file}"))?;
     let rendered: Value = serde_json::from_str(line).with_context(|| format!("cannot parse {file}"))?;
-    ensure!(rendered == serde_json::from_str::<Value>(&linked(file)?)?, "renders another {file}");
+    ensure!(rendered == serde_json::from_str::<Value>(&linked(file)?)?, "renders a different {file}");
     Ok(())
 }
 
-/// The text that one of the chart's files links to.
+/// Reads the file that one of the chart's links points to.
 fn linked(file: &str) -> Result<String> {
     read(&format!("{FILES}/{file}"))
 }
 
-/// The icon is a data URI, as a chart can only name an address.
+/// Checks that the chart's icon is the file's content. It is a data URI, because a chart can only name a URL.
 fn check_icon() -> Result<()> {
     let encoded: String = read(ICON)?
         .trim()

@@ -1,7 +1,7 @@
 """Validates manifests against the schemas of Kubernetes and the Prometheus operator, and checks the privileges they grant.
 
-Arguments: the directory of the operator's CRDs, and manifest files. Prints one finding a line: the file, a tab, the object
-and the finding. Exits with 0 even if there are findings: the caller knows which to expect.
+Arguments: the directory of the operator's CRDs, and manifest files. Prints one finding per line: the file, a tab, the object
+and the finding. Exits with 0 even if there are findings, because the caller knows which to expect.
 """
 
 import json
@@ -15,29 +15,29 @@ import yaml
 # The oldest version that the chart supports, and the newest with published schemas.
 KUBERNETES = ["1.25", "1.37"]
 
-# The host's namespaces, which biolat's pod must not share.
+# The host's namespaces that biolat's pod must not share.
 HOST_NAMESPACES = ["hostNetwork", "hostPID", "hostIPC"]
 
-# What pods may have: capabilities, and directories of the host that they may read. In that directory are links whose names have
-# the names of pods.
+# Capabilities that pods may have, and host directories that they may read. The names of the links in that directory contain the
+# names of pods.
 ALLOWED = {"DaemonSet": (["BPF", "PERFMON"], ["/var/log/containers"]), "Job": ([], []), "Pod": ([], [])}
 
-# The folders of the host that root may write to, and where they are mounted: the probe is kept in a BPF file system, the history in a
-# folder of its own. A runtime can create no folder below a container's /sys.
+# Host directories that root may write to, and their mount points: the probe is kept in a BPF file system, the history in a
+# separate directory. A runtime cannot create a mount point below a container's /sys.
 KEPT_FOLDERS = [("kept-probe", "/sys/fs/bpf/biolat"), ("kept-history", "/var/lib/biolat")]
 KEPT_MOUNTS = [("kept-probe", "/kept-probe"), ("kept-history", "/var/lib/biolat")]
 
-# The annotations of an object may take 256 KiB, and client-side `kubectl apply` keeps the whole object in one of them. A tenth is for
-# the labels and annotations of users.
+# An object's annotations may take 256 KiB, and client-side `kubectl apply` stores the whole object in one of them. A tenth is
+# reserved for users' labels and annotations.
 MAX_ANNOTATIONS = 256 * 1024 * 9 // 10
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-# No kind that grants a right in the cluster.
+# Kinds that the chart may create. None grants a right in the cluster.
 KINDS = {*ALLOWED, "ConfigMap", "NetworkPolicy", "Service", "ServiceAccount"}
 
 
 def main(crds, files):
-    # Of the operator's CRDs only these matter here, and PyYAML cannot read all of the others.
+    # Only these of the operator's CRDs matter here, and PyYAML cannot read all of the others.
     custom = [read(file) for name in ("*monitors.yaml", "*rules.yaml") for file in Path(crds).glob(name)]
     custom = {crd["spec"]["names"]["kind"]: crd for crd in custom}
     for file in files:
@@ -64,10 +64,10 @@ def read(file):
 
 
 def check_size(manifest):
-    """The object's annotations, with the one that kubectl adds, do not exceed the limit."""
+    """Checks that the object's annotations, including the one that kubectl adds, do not exceed the limit."""
     annotations = manifest["metadata"].get("annotations") or {}
     applied = manifest | {"metadata": manifest["metadata"] | {"annotations": annotations}}
-    # As Go's encoder writes it.
+    # Escape like Go's encoder.
     text = json.dumps(applied, separators=(",", ":"), ensure_ascii=False) + "\n"
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -78,13 +78,13 @@ def check_size(manifest):
 
 
 def check_hook(manifest):
-    """Helm does not uninstall hooks: nothing is left of one. A pod runs again until what it tests is ready."""
+    """Checks that a hook leaves nothing behind, because Helm does not uninstall hooks, and that a pod retries for a minute."""
     annotations = manifest["metadata"].get("annotations") or {}
     if "helm.sh/hook" not in annotations:
         return []
     ends = ["hook-succeeded", "hook-failed"] if manifest["kind"] == "Pod" else ["hook-succeeded"]
     deleted = annotations["helm.sh/hook-delete-policy"].split(",")
-    findings = [f"an uninstallation leaves it after {end}" for end in ends if end not in deleted]
+    findings = [f"uninstalling leaves it behind after {end}" for end in ends if end not in deleted]
     if manifest["kind"] == "Pod":
         spec = manifest["spec"]
         # The kubelet restarts a container after 10, 20 and 40 s.
@@ -94,7 +94,7 @@ def check_hook(manifest):
 
 
 def check_builtin(manifest):
-    """Validates against the schemas of Kubernetes; unknown fields are errors."""
+    """Validates against the schemas of Kubernetes. Unknown fields are errors."""
     findings = []
     for version in KUBERNETES:
         try:
@@ -108,7 +108,7 @@ def check_builtin(manifest):
 
 
 def check_custom(manifest, crd):
-    """Validates against the operator's CRD; unknown fields are errors, as with kubectl."""
+    """Validates against the operator's CRD. Unknown fields are errors, as with kubectl."""
     version = next(version for version in crd["spec"]["versions"] if version["storage"])
     schema = close(version["schema"]["openAPIV3Schema"])
     schema["properties"]["metadata"] = {"type": "object"}
@@ -128,7 +128,7 @@ def close(schema):
 
 
 def check_privileges(pod, capabilities, host_paths):
-    """The guarantees of docs/security.md and the README."""
+    """Checks the guarantees of docs/security.md and the README."""
     findings = [f"{field} is set" for field in HOST_NAMESPACES if pod.get(field)]
     root = pod["securityContext"].get("runAsUser") == 0
     if pod.get("automountServiceAccountToken") is not False:
@@ -167,7 +167,7 @@ def check_privileges(pod, capabilities, host_paths):
 
 
 def check_network_policy(policy):
-    """The policy allows ingress to the metrics port and no egress."""
+    """Checks that the policy allows ingress only to the metrics port, and no egress."""
     ports = [port["port"] for rule in policy["ingress"] for port in rule.get("ports", [])]
     findings = [] if ports == ["metrics"] else [f"it allows ingress to {ports}"]
     if policy.get("egress") or "Egress" not in policy["policyTypes"]:
@@ -176,7 +176,7 @@ def check_network_policy(policy):
 
 
 def check_targets(monitor):
-    """The node's name is both instance and node."""
+    """Checks that the labels instance and node are both set to the node's name."""
     (endpoint,) = monitor.get("endpoints") or monitor["podMetricsEndpoints"]
     node = ["__meta_kubernetes_pod_node_name"]
     labels = [rule["targetLabel"] for rule in endpoint["relabelings"] if rule.get("sourceLabels") == node]

@@ -1,4 +1,4 @@
-//! Deliberate mistakes in the rendered manifests, which show that the checker can fail.
+//! Makes deliberate mistakes in the rendered manifests to verify that the checker finds them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{paths::CHART, schemas::findings};
 
-/// The rendered manifest, the text, its replacement, a part of the finding.
+/// The rendered manifest, a text in it, its replacement, and part of the expected finding.
 const MISTAKES: [(&str, &str, &str, &str); 28] = [
     ("default", "privileged: false", "privileged: true", "it is privileged"),
     ("default", "add: [BPF, PERFMON]", "add: [BPF, SYS_ADMIN]", "its capabilities are not"),
@@ -61,14 +61,14 @@ const MISTAKES: [(&str, &str, &str, &str); 28] = [
         "default",
         "hook-succeeded,hook-failed\n",
         "hook-succeeded\n",
-        "an uninstallation leaves it after hook-failed",
+        "uninstalling leaves it behind after hook-failed",
     ),
-    ("default", "creation,hook-succeeded", "creation", "an uninstallation leaves it after hook-succeeded"),
+    ("default", "creation,hook-succeeded", "creation", "uninstalling leaves it behind after hook-succeeded"),
     ("default", "restartPolicy: OnFailure", "restartPolicy: Never", "it does not retry for a minute"),
     ("tls", "PrometheusProto", "Protobuf", "the operator rejects spec.scrapeProtocols.0"),
 ];
 
-/// Longer than what the largest object leaves of the limit.
+/// A text so long that the largest object exceeds the limit.
 const LONG: &str = match str::from_utf8(&[b'x'; 30_000]) {
     Ok(text) => text,
     Err(_) => "",
@@ -83,10 +83,10 @@ pub(super) fn check(rendered: &BTreeMap<String, String>) -> Result<()> {
     }
     let findings = findings("mistaken", &mistaken)?;
     for (number, (_, _, to, expected)) in MISTAKES.iter().enumerate() {
-        let said = findings.get(&format!("{number:02}")).map_or(&[][..], Vec::as_slice);
+        let found = findings.get(&format!("{number:02}")).map_or(&[][..], Vec::as_slice);
         ensure!(
-            said.iter().any(|said| said.contains(expected)),
-            "the checker does not find the mistake {to}: expected {expected}, got {said:?}"
+            found.iter().any(|found| found.contains(expected)),
+            "the checker does not find the mistake {to}: expected {expected}, got {found:?}"
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The notes that Helm prints after an installation.
+//! Checks the notes that Helm prints after an installation.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     process::{command, output},
 };
 
-/// A values file in the chart's `ci/`, and commands that the notes for it have.
+/// Values files in the chart's `ci/`, and text that the notes for each contain.
 const COMMANDS: [(&str, &[&str]); 3] = [
     (
         "root",
@@ -38,11 +38,11 @@ pub(super) fn check(rendered: &BTreeMap<String, String>) -> Result<()> {
     check_selector(&notes("root")?, &rendered["root"])
 }
 
-/// The selector finds the pods of the DaemonSet, and not that of `helm test`.
+/// Checks that the notes' selector matches the pods of the DaemonSet, and not the pod of `helm test`.
 fn check_selector(notes: &str, manifests: &str) -> Result<()> {
     let selector = notes.split_once("--selector ").and_then(|(_, rest)| rest.split_whitespace().next());
     let selector = selector.context("the notes have no selector")?;
-    let finds = |kind: &str| {
+    let matches = |kind: &str| {
         let kind = format!("\nkind: {kind}\n");
         let manifest =
             manifests.split("\n---\n").find(|manifest| manifest.contains(&kind)).unwrap_or_default();
@@ -51,8 +51,8 @@ fn check_selector(notes: &str, manifests: &str) -> Result<()> {
             manifest.lines().any(|line| line.trim() == label)
         })
     };
-    ensure!(finds("DaemonSet"), "the selector {selector} of the notes does not find the DaemonSet's pods");
-    ensure!(!finds("Pod"), "the selector {selector} of the notes finds the pod of helm test");
+    ensure!(matches("DaemonSet"), "the notes' selector {selector} does not match the DaemonSet's pods");
+    ensure!(!matches("Pod"), "the notes' selector {selector} matches the pod of helm test");
     Ok(())
 }
 

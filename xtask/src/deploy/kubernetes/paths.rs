@@ -1,6 +1,6 @@
-//! Files and directories of several checks.
+//! Defines files and directories that several checks share.
 
 pub(super) const CHART: &str = "deploy/kubernetes/biolat";
 pub(super) const README: &str = "deploy/kubernetes/README.md";
-/// The directory of rendered manifests.
+/// Directory for rendered manifests.
 pub(super) const SCRATCH: &str = "target/tmp/deploy-kubernetes";

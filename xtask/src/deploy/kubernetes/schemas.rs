@@ -1,4 +1,4 @@
-//! Manifests against the schemas of Kubernetes and the Prometheus operator, and against the rules for privileges.
+//! Checks manifests against the schemas of Kubernetes and the Prometheus operator, and against the privilege rules.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
 
 const CHECKER: &str = "xtask/src/deploy/kubernetes/manifests.py";
 
-/// The findings of the schemas and the privilege rules for each manifest.
+/// Returns the checker's findings by manifest.
 pub(super) fn findings(
     folder: &str,
     manifests: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The scrape configs for the cluster, parsed by the programs that they are for, and the permissions of the one that discovers pods.
+//! Checks the cluster's scrape configs with the versions of promtool that they are for, and the permissions for discovering pods.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -14,9 +14,9 @@ use crate::{
 
 const DISCOVERY: &str = "deploy/kubernetes/prometheus.yml";
 const PERMISSIONS: &str = "deploy/kubernetes/prometheus-rbac.yaml";
-/// The scrape config for a Prometheus without Kubernetes discovery, such as Debian's.
+/// Scrape config for a Prometheus without Kubernetes discovery, such as Debian's.
 const FILES: &str = "deploy/kubernetes/prometheus-files.yml";
-/// The file that it names.
+/// Name and content of the target file that [`FILES`] refers to.
 const TARGETS: (&str, &str) =
     ("biolat-targets.yml", r#"- {targets: ["10.0.0.5:9976"], labels: {node: "node1"}}"#);
 
@@ -28,12 +28,12 @@ pub(super) fn check() -> Result<()> {
     check_files(new)
 }
 
-/// Kubernetes accepts the manifest, and it grants what the discovery of pods needs, in their namespace only.
+/// Checks that Kubernetes accepts the manifest, and that it grants what pod discovery needs, in their namespace only.
 fn check_permissions() -> Result<()> {
     let manifest = read(PERMISSIONS)?;
     let findings = findings("scrape", &BTreeMap::from([("rbac".to_owned(), manifest.clone())]))?;
     let findings: Vec<_> = findings.into_values().flatten().collect();
-    // The checker expects no such kinds from the chart.
+    // The checker reports these kinds, because the chart must not create them.
     let expected = ["Role", "RoleBinding"]
         .map(|kind| format!("rbac: {kind} biolat-discovery: the chart must not create this kind"));
     ensure!(findings == expected, "{PERMISSIONS}: {}", findings.join("\n"));
@@ -41,7 +41,7 @@ fn check_permissions() -> Result<()> {
     Ok(())
 }
 
-/// This promtool accepts the config and discovers the targets of the file, with the node's name as instance.
+/// Checks that this promtool accepts the config and discovers the file's targets, with the node's name as instance.
 fn check_files(promtool: &Path) -> Result<()> {
     let folder = root().join(SCRATCH).join("scrape");
     make_empty(&folder)?;
@@ -51,8 +51,7 @@ fn check_files(promtool: &Path) -> Result<()> {
     run(command(promtool, &["check", "config", "prometheus.yml"]).current_dir(&folder))?;
     let discover = ["check", "service-discovery", "--timeout=1s", "prometheus.yml", "biolat"];
     let discovered = output(command(promtool, &discover).current_dir(&folder))?;
-    let discovered: Value =
-        serde_json::from_str(&discovered).context("cannot parse the targets of promtool")?;
+    let discovered: Value = serde_json::from_str(&discovered).context("cannot parse promtool's targets")?;
     let labels = &discovered[0]["labels"];
     ensure!(
         labels["__address__"] == "10.0.0.5:9976"

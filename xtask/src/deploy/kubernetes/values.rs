@@ -1,5 +1,5 @@
-//! The chart's values: those that it must reject, their documentation, the memory limit that follows from them, and those that a
-//! parent chart gives.
+//! Checks the chart's values: that it rejects invalid ones, that all are documented, that the memory limit follows from them, and
+//! that a parent chart can set them.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -12,8 +12,8 @@ use crate::{
     process::{command, output, root},
 };
 
-/// Values that the chart must reject, and a part of the error.
-const WRONG_VALUES: [(&str, &str); 25] = [
+/// Values that the chart must reject, and part of the expected error.
+const INVALID_VALUES: [(&str, &str); 25] = [
     ("user=admin", "'nonroot', 'root'"),
     ("privileged=true", "'privileged' not allowed"),
     ("webConfig.secret=web", "'secret' not allowed"),
@@ -47,7 +47,7 @@ const WRONG_VALUES: [(&str, &str); 25] = [
     ),
 ];
 
-/// Values, and the memory limit that the README's formula gives for them.
+/// Values, and the memory limit according to the README's formula.
 const MEMORY: [(&str, &str); 7] = [
     ("node.cpus=128,node.drives=84", "736Mi"),
     ("node.cpus=128,node.drives=84,historyMemory=off", "720Mi"),
@@ -58,7 +58,7 @@ const MEMORY: [(&str, &str); 7] = [
     ("resources.limits.memory=1Gi", "1Gi"),
 ];
 
-/// The size of a slot in the formula, and where the code states it.
+/// Slot size in the chart's formula, and the source file with the line that asserts it.
 const SLOT: (&str, &str, &str) =
     ("mul $cpus 5888 -}}", "biolat-common/src/size.rs", "size_of::<Counters>() == 5888");
 
@@ -71,18 +71,18 @@ const PARENT_VALUES: &str =
     "{global: {imageRegistry: mirror.example, anything: {else: 1}}, biolat: {enabled: true}}";
 
 pub(super) fn check() -> Result<()> {
-    check_wrong()?;
+    check_invalid()?;
     check_memory()?;
     check_documented()
 }
 
-fn check_wrong() -> Result<()> {
-    for (values, named) in WRONG_VALUES {
+fn check_invalid() -> Result<()> {
+    for (values, named) in INVALID_VALUES {
         let rendering =
             command(tool("bin/helm"), &["template", "biolat", CHART, "--set", values]).output()?;
-        let said = String::from_utf8_lossy(&rendering.stderr);
+        let error = String::from_utf8_lossy(&rendering.stderr);
         ensure!(!rendering.status.success(), "the chart accepts {values}, expected an error");
-        ensure!(said.contains(named), "the chart's error for {values} does not contain {named}: {said}");
+        ensure!(error.contains(named), "the chart's error for {values} does not contain {named}: {error}");
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ fn check_memory() -> Result<()> {
     Ok(())
 }
 
-/// The README's table lists the top-level values of `values.yaml`, in the same order, each with those below it.
+/// Checks that the README's table lists the top-level values of `values.yaml` in the same order, each with its nested values.
 fn check_documented() -> Result<()> {
     let values = read(&format!("{CHART}/values.yaml"))?;
     let readme = read(README)?;
@@ -125,14 +125,14 @@ fn check_documented() -> Result<()> {
     ensure!(rows.next().is_none(), "the table in {README} has values that values.yaml lacks");
     let schema: serde_json::Value = serde_json::from_str(&read(&format!("{CHART}/values.schema.json"))?)?;
     for name in schema["properties"].as_object().context("the schema has no properties")?.keys() {
-        // Only a parent chart sets it.
+        // Only a parent chart sets `enabled`.
         let is_value = name == "enabled" || values.contains(&format!("\n{name}:"));
         ensure!(is_value, "values.yaml lacks {name}, which the schema has");
     }
     Ok(())
 }
 
-/// The chart as a dependency of another one, rendered; without it, nothing is.
+/// Renders the chart as a dependency of a parent chart. Checks that nothing is rendered if the dependency is disabled.
 pub(super) fn rendered_by_parent() -> Result<String> {
     let folder = root().join(SCRATCH).join("parent");
     make_empty(&folder.join("charts"))?;

@@ -1,7 +1,7 @@
-//! Cycles that remain.
+//! Lists the remaining import cycles.
 
-/// Modules that import what is in the file of their parent, which imports them or a module that does. One that is in no such cycle
-/// any more has to leave the list.
+/// Modules that import from the file of their parent, although it imports them, directly or through another module. The check
+/// fails if one is no longer in such a cycle.
 pub(super) const REMAINING: [&str; 29] = [
     "biolat-cli/src/findings/coverage",
     "biolat-cli/src/findings/inflight",

@@ -1,15 +1,15 @@
-//! What a Rust file imports, by its tokens: enough of the language for that, and no more.
+//! Finds the imports of a Rust file with a minimal tokenizer.
 
 use std::collections::BTreeSet;
 
-/// Paths of a file.
+/// Paths and imports in a file.
 #[derive(Default)]
 pub(super) struct Source {
-    /// Each path of several names, and each `use`, with its line; but for what is passed on from children and not used here.
+    /// Each path of several names and each `use`, with its line. Excludes re-exports from children that are not used here.
     pub(super) paths: Vec<(usize, Vec<String>)>,
-    /// Each `use` that does not begin with `crate`, `super` or `self`: of a child, or of another crate.
+    /// Each `use` that does not begin with `crate`, `super` or `self`. It is a child's or another crate's.
     pub(super) imports: Vec<Vec<String>>,
-    /// Modules that are declared for tests only.
+    /// Test-only modules.
     pub(super) test_modules: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ impl Source {
         let mut source = Self::default();
         let tokens = source.without_tests(&tokens(text));
         let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
-        // Names in code, and what is passed on from children.
+        // Names in code, and re-exports from children.
         let (mut names, mut re_exports) = (BTreeSet::new(), Vec::new());
         let mut at = 0;
         while at < tokens.len() {
@@ -57,13 +57,13 @@ impl Source {
                 at += 1;
             }
         }
-        // A re-export alone uses nothing.
+        // A re-export alone is not a use.
         re_exports.retain(|(_, path)| path.last().is_some_and(|name| names.contains(name)));
         source.paths.append(&mut re_exports);
         source
     }
 
-    /// The tokens without items that are compiled for tests only.
+    /// Returns the tokens without test-only items.
     fn without_tests(&mut self, tokens: &[Token]) -> Vec<Token> {
         const ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
         let mut kept = Vec::new();
@@ -107,7 +107,7 @@ fn is_name_start(c: char) -> bool {
     c.is_alphabetic() || c == '_'
 }
 
-/// Reads a path with its groups from `at`; returns where it ends.
+/// Reads the path at `at`, including groups, and returns its end.
 fn paths(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<(usize, Vec<String>)>) -> usize {
     let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
     let is_name = |at: usize| text(at).starts_with(is_name_start);
@@ -129,10 +129,10 @@ fn paths(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<(us
             return at + 1;
         }
         if !is_name(at) {
-            // A glob, or nothing that is part of a path.
+            // A glob, or the end of the path.
             break;
         }
-        // `self` within a group is what the group stands in.
+        // `self` in a group is the group's prefix.
         if text(at) != "self" || path.is_empty() {
             path.push(text(at).to_owned());
         }
@@ -148,7 +148,7 @@ fn paths(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<(us
     at
 }
 
-/// Names and single characters, without comments, strings, characters and lifetimes.
+/// Splits text into names and single characters, without comments, strings, characters and lifetimes.
 fn tokens(text: &str) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let char_at = |at: usize| chars.get(at).copied().unwrap_or('\0');
@@ -189,7 +189,7 @@ fn tokens(text: &str) -> Vec<Token> {
             '\'' if char_at(at + 1) == '\\' || char_at(at + 2) == '\'' => {
                 at = end_of_quoted(&chars, at, '\'')
             }
-            // A lifetime, or a label.
+            // A lifetime or a label.
             '\'' => {
                 at += 1;
                 while is_name(char_at(at)) {
@@ -200,7 +200,6 @@ fn tokens(text: &str) -> Vec<Token> {
                 while is_name(char_at(at)) {
                     at += 1;
                 }
-                // What stands before a string of bytes, of C or of a raw one is no name.
                 token = Some(chars[begin..at].iter().collect());
             }
             c => {
@@ -215,10 +214,10 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// How many `#` a raw string has, if one begins behind its `r`.
-fn raw_hashes(behind: &[char]) -> Option<usize> {
-    let hashes = behind.iter().take_while(|c| **c == '#').count();
-    (behind.get(hashes) == Some(&'"')).then_some(hashes)
+/// Returns the number of `#` of a raw string, if `after_r` starts one.
+fn raw_hashes(after_r: &[char]) -> Option<usize> {
+    let hashes = after_r.iter().take_while(|c| **c == '#').count();
+    (after_r.get(hashes) == Some(&'"')).then_some(hashes)
 }
 
 fn end_of_quoted(chars: &[char], begin: usize, quote: char) -> usize {
